@@ -1,0 +1,182 @@
+// Package testenv gives tests what they need from the machine they run on: root, programs, loop devices and built
+// artefacts. Where something is missing, a developer's run skips the test and names the thing; with CI set in the
+// environment the test fails instead, so that nothing goes untested unseen.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// missing ends the test: as a failure where everything must be there (CI set), else as a skip.
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("missing on this machine: "+format, args...)
+	}
+	t.Skipf("missing on this machine: "+format, args...)
+}
+
+// Root ends the test unless it runs as root.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "root (run the tests with sudo)")
+	}
+}
+
+// Programs ends the test unless every named program is on PATH or in the administrator's folders.
+func Programs(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("/usr/sbin", name)); err == nil {
+			continue
+		}
+		missing(t, "program %s", name)
+	}
+}
+
+// Files ends the test unless every named file exists; hint says how to make them.
+func Files(t testing.TB, hint string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := os.Stat(name); err != nil {
+			missing(t, "file %s (%s)", name, hint)
+		}
+	}
+}
+
+// Run runs a program and returns what it wrote to standard output and error together; its failure ends the test.
+func Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if cmd.Err != nil {
+		if path := filepath.Join("/usr/sbin", name); fileExists(path) {
+			cmd.Path, cmd.Err = path, nil
+		}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// Build returns the path of a file of the repository's build folder, which `make build` fills.
+func Build(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Top(t), "build", name)
+	Files(t, "run make build", path)
+	return path
+}
+
+// Top returns the root folder of the repository.
+func Top(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if fileExists(filepath.Join(dir, "go.mod")) {
+			return dir
+		}
+	}
+	t.Fatal("no go.mod above the test's folder")
+	return ""
+}
+
+// SparseFile makes a file of size bytes without content in a folder of the test's own and returns its path.
+func SparseFile(t testing.TB, size int64) string {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// Loop attaches file to a free loop device with partition scanning on and the given logical sector size in bytes,
+// and returns the device's path. It is detached when the test ends.
+func Loop(t testing.TB, file string, sectorSize int) string {
+	t.Helper()
+	Root(t)
+	backing, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backing.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		missing(t, "loop devices: %v", err)
+	}
+	defer control.Close()
+	for range 64 {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			t.Fatalf("no free loop device: %v", err)
+		}
+		path := "/dev/loop" + strconv.Itoa(number)
+		if !fileExists(path) {
+			if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(number)))); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+		}
+		if err := attach(path, backing, sectorSize); err == unix.EBUSY {
+			continue // another test took it between the two calls
+		} else if err != nil {
+			t.Fatalf("attach %s to %s: %v", file, path, err)
+		}
+		t.Cleanup(func() {
+			if err := detach(path); err != nil {
+				t.Errorf("detach %s: %v", path, err)
+			}
+		})
+		return path
+	}
+	t.Fatal("no free loop device after 64 tries")
+	return ""
+}
+
+func attach(path string, backing *os.File, sectorSize int) error {
+	loop, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Size: uint32(sectorSize)}
+	config.Info.Flags = unix.LO_FLAGS_PARTSCAN
+	return unix.IoctlLoopConfigure(int(loop.Fd()), &config)
+}
+
+func detach(path string) error {
+	loop, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
+		return fmt.Errorf("LOOP_CLR_FD: %w", err)
+	}
+	return nil
+}
