@@ -1,0 +1,69 @@
+# ironroot: see `make help`. Everything a target needs is installed by scripts/prepare, which says what it installs.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+GO       = $(shell scripts/prepare go)
+BUILD   ?= build
+BOOT    ?= network
+LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# Packages whose tests boot machines; they run one after another, after all others.
+MACHINES = ./uinit/... ./iso/... ./lab/...
+export CGO_ENABLED = 0
+export GOFLAGS ?= -buildvcs=false
+TEST_FLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: build
+build: prepare-build ## kernel, initramfs, tarball and checksums into build/
+	$(GO) run . image -o $(BUILD)
+
+.PHONY: iso
+iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick
+	$(GO) run . iso -k $(BUILD)/ipa-ironroot-amd64.kernel -i $(BUILD)/ipa-ironroot-amd64.initramfs -o $(BUILD)/ipa-ironroot-amd64.iso
+
+.PHONY: demo
+demo: prepare-demo ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO)
+	$(GO) run . demo --boot $(BOOT) -o $(BUILD)
+
+.PHONY: test
+test: prepare-test lint test-unit test-machines ## everything: lint, unit tests, loop devices, QEMU, a real Ironic
+
+.PHONY: test-unit
+test-unit: prepare-test
+	$(GO) test $(TEST_FLAGS) -timeout 15m $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+
+.PHONY: test-machines
+test-machines: build
+	$(GO) test $(TEST_FLAGS) -p 1 -timeout 35m $(MACHINES)
+
+.PHONY: lint
+lint: prepare-build
+	$(GO) vet ./...
+	$(GO) run $(LINT) run
+	@if grep -rn --include='*.go' -E '"(os/exec|C)"' agent storage netboot uinit | grep -v _test.go; then echo 'the ramdisk starts no programs and has no C'; exit 1; fi
+
+.PHONY: bench
+bench: prepare-test build ## figures: first heartbeat, image writing, each against its yardstick in one run
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./lab/bench/...
+
+.PHONY: fuzz
+fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} $$package || exit 1; \
+		done; done
+
+.PHONY: docs
+docs: prepare-build ## regenerate docs/configuration.md
+	$(GO) run . agent --reference >docs/configuration.md
+
+.PHONY: clean
+clean: ## remove build/ (caches stay in ~/.cache/ironroot)
+	rm -rf $(BUILD)
+
+.PHONY: prepare-build prepare-demo prepare-test
+prepare-build prepare-demo prepare-test: prepare-%:
+	@scripts/prepare $*
