@@ -1,0 +1,252 @@
+package fault
+
+import "net/http"
+
+const (
+	internal = http.StatusInternalServerError
+	generic  = "An error occurred"
+)
+
+// REST is the generic failure, for example a checksum that cannot be determined.
+func REST(format string, args ...any) *Error {
+	return wrap("RESTError", internal, generic, format, args)
+}
+
+// InvalidContent is a request whose body is no use.
+func InvalidContent(format string, args ...any) *Error {
+	return wrap("InvalidContentError", http.StatusBadRequest, "Invalid request body", format, args)
+}
+
+// InvalidCommand is a command name that is malformed, unknown or refused.
+func InvalidCommand(format string, args ...any) *Error {
+	return wrap("InvalidCommandError", http.StatusBadRequest, "Invalid command", format, args)
+}
+
+// InvalidCommandParams is a parameter with a value that cannot be used.
+func InvalidCommandParams(format string, args ...any) *Error {
+	return wrap("InvalidCommandParamsError", http.StatusBadRequest, "Invalid command parameters", format, args)
+}
+
+// NotFound is an object, named by kind and id, that does not exist.
+func NotFound(kind, id string) *Error {
+	return wrap("RequestedObjectNotFoundError", http.StatusNotFound, "Not found", "%s with id %s not found.", []any{kind, id})
+}
+
+// CommandExecution is a command that ended with an error of no protocol type. Its details are the error's text.
+func CommandExecution(err error) *Error {
+	return wrap("CommandExecutionError", internal, "Command execution failed", "%w", []any{err})
+}
+
+// AgentBusy is the refusal of a command while the named one runs.
+func AgentBusy(name string) *Error {
+	return wrap("AgentIsBusy", http.StatusConflict, "Agent is busy", "executing command %s", []any{name})
+}
+
+// ContainerNotPermitted is a container image that the allow-list does not name.
+func ContainerNotPermitted(format string, args ...any) *Error {
+	return wrap("ContainerNotPermittedError", internal, "Container image not permitted", format, args)
+}
+
+// IronicAPI is an answer of Ironic that cannot be used.
+func IronicAPI(format string, args ...any) *Error {
+	return wrap("IronicAPIError", internal, "Error in call to ironic-api", format, args)
+}
+
+// Heartbeat is a heartbeat that Ironic did not accept.
+func Heartbeat(format string, args ...any) *Error {
+	return wrap("HeartbeatError", internal, "Error heartbeating to agent API", format, args)
+}
+
+// HeartbeatConflict is a heartbeat for a node that is locked.
+func HeartbeatConflict(format string, args ...any) *Error {
+	return wrap("HeartbeatConflictError", internal, "Error heartbeating to agent API", format, args)
+}
+
+// HeartbeatConnection is a heartbeat that did not reach Ironic.
+func HeartbeatConnection(format string, args ...any) *Error {
+	return wrap("HeartbeatConnectionError", internal, "Error heartbeating to agent API", format, args)
+}
+
+// LookupNode is a lookup that found no node in its time.
+func LookupNode(format string, args ...any) *Error {
+	return wrap("LookupNodeError", internal, "Error getting configuration from Ironic", format, args)
+}
+
+// LookupAgentIP is an agent that does not know the address to advertise.
+func LookupAgentIP(format string, args ...any) *Error {
+	return wrap("LookupAgentIPError", internal, "Error finding IP for Ironic Agent", format, args)
+}
+
+// ImageDownload is an image that could not be fetched.
+func ImageDownload(id string, err error) *Error {
+	return imageDownload("ImageDownloadError", id, err)
+}
+
+// ImageDownloadFatal is an image that no further attempt will fetch, for example because the server answered 404.
+func ImageDownloadFatal(id string, err error) *Error {
+	return imageDownload("ImageDownloadFatalError", id, err)
+}
+
+// ImageDownloadOutOfSpace is an image that is larger than the room there is for it.
+func ImageDownloadOutOfSpace(id string, err error) *Error {
+	return imageDownload("ImageDownloadOutofSpaceError", id, err)
+}
+
+func imageDownload(name, id string, err error) *Error {
+	return wrap(name, internal, "Error downloading image", "Download of image %s failed: %w", []any{id, err})
+}
+
+// ImageDownloadTimeout is a download that took longer than the configured maximum.
+func ImageDownloadTimeout(id string, err error) *Error {
+	return wrap("ImageDownloadTimeoutError", http.StatusRequestTimeout, "Image download timeout",
+		"Download of image %s failed: %w", []any{id, err})
+}
+
+// ImageChecksum is an image whose content is not what was asked for. location is the URL or file it came from.
+func ImageChecksum(location, id, want, got string) *Error {
+	return wrap("ImageChecksumError", internal, "Error verifying image checksum",
+		"checksum of image %s from %s: expected %s, computed %s", []any{id, location, want, got})
+}
+
+// ImageWrite is an image that could not be written to device.
+func ImageWrite(device string, err error) *Error {
+	return wrap("ImageWriteError", internal, "Error writing image to device", "writing image to device %s: %w", []any{device, err})
+}
+
+// SystemReboot is a machine that could not be restarted or switched off.
+func SystemReboot(err error) *Error {
+	return wrap("SystemRebootError", internal, "Error rebooting system", "%w", []any{err})
+}
+
+// BlockDeviceErase is a device that could not be erased.
+func BlockDeviceErase(format string, args ...any) *Error {
+	return wrap("BlockDeviceEraseError", internal, "Error erasing block device", format, args)
+}
+
+// BlockDevice is a device that failed in some other way.
+func BlockDevice(format string, args ...any) *Error {
+	return wrap("BlockDeviceError", internal, "Block device caused unknown error", format, args)
+}
+
+// SoftwareRAID is a software RAID that could not be made, read or removed.
+func SoftwareRAID(format string, args ...any) *Error {
+	return wrap("SoftwareRAIDError", internal, "Software RAID caused unknown error", format, args)
+}
+
+// VirtualMediaBoot is configuration that could not be taken from virtual media.
+func VirtualMediaBoot(format string, args ...any) *Error {
+	return wrap("VirtualMediaBootError", internal, "Configuring agent from virtual media failed", format, args)
+}
+
+// Extension is the generic failure of an extension.
+func Extension(format string, args ...any) *Error {
+	return wrap("ExtensionError", internal, generic, format, args)
+}
+
+// UnknownNode is a command that needs a node before one is known.
+func UnknownNode() *Error {
+	const text = "Agent is not associated with an Ironic node"
+	return &Error{Type: "UnknownNodeError", Code: internal, Message: text, Details: text}
+}
+
+// HardwareManagerNotFound is a machine that no hardware manager supports.
+func HardwareManagerNotFound(format string, args ...any) *Error {
+	return wrap("HardwareManagerNotFound", internal, "No valid HardwareManager found", format, args)
+}
+
+// MethodNotFound is a step or method that no hardware manager offers.
+func MethodNotFound(method string) *Error {
+	return wrap("HardwareManagerMethodNotFound", internal, "No HardwareManager found to handle method",
+		"Could not find method: %s", []any{method})
+}
+
+// HardwareManagerConfiguration is a set of hardware managers that cannot work together.
+func HardwareManagerConfiguration(format string, args ...any) *Error {
+	return wrap("HardwareManagerConfigurationError", internal, "Hardware manager configuration error", format, args)
+}
+
+// IncompatibleHardware is a method that does not suit this machine; the next manager is asked.
+func IncompatibleHardware(format string, args ...any) *Error {
+	return wrap("IncompatibleHardwareMethodError", internal, "HardwareManager method is not compatible with hardware", format, args)
+}
+
+// VersionMismatch is a step that was planned with other versions of the hardware managers. Both maps go from a
+// manager's name to its version.
+func VersionMismatch(agent, node map[string]string) *Error {
+	return wrap("VersionMismatch", http.StatusConflict, "Hardware managers version mismatch, reload agent with correct version",
+		"Current versions: %v, versions used by ironic: %v", []any{agent, node})
+}
+
+// Cleaning is an unexpected error inside a clean step.
+func Cleaning(format string, args ...any) *Error {
+	return wrap("CleaningError", internal, "Clean step failed", format, args)
+}
+
+// Deployment is an unexpected error inside a deploy step.
+func Deployment(format string, args ...any) *Error {
+	return wrap("DeploymentError", internal, "Deploy step failed", format, args)
+}
+
+// Servicing is an unexpected error inside a service step.
+func Servicing(format string, args ...any) *Error {
+	return wrap("ServicingError", internal, "Service step failed", format, args)
+}
+
+// ProtectedDevice is a device that the guard of shared file systems protects. Message and details are the same text.
+func ProtectedDevice(format string, args ...any) *Error {
+	err := wrap("ProtectedDeviceError", internal, "", format, args)
+	err.Message = err.Details
+	return err
+}
+
+// InvalidImage is an image that its inspection refused.
+func InvalidImage(format string, args ...any) *Error {
+	return wrap("InvalidImage", internal, "The provided image is not valid for use", format, args)
+}
+
+// FileSystemNotSupported is a file system that cannot be made here.
+func FileSystemNotSupported(name string) *Error {
+	return wrap("FileSystemNotSupported", internal, "Failed to create a file system", "file system %s is not supported", []any{name})
+}
+
+// DeviceNotFound is a deploy without a disk or partition to go to.
+func DeviceNotFound(format string, args ...any) *Error {
+	return wrap("DeviceNotFound", http.StatusNotFound,
+		"Error finding the disk or partition device to deploy the image onto", format, args)
+}
+
+// ClockSync is a clock that could not be set.
+func ClockSync(format string, args ...any) *Error {
+	return wrap("ClockSyncError", internal, "Error syncing system clock", format, args)
+}
+
+// IncompatibleNUMAFormat is a NUMA topology that cannot be read.
+func IncompatibleNUMAFormat(format string, args ...any) *Error {
+	return wrap("IncompatibleNumaFormatError", internal, "Error in NUMA node data format", format, args)
+}
+
+// InvalidMetricConfig is a metrics backend that is configured wrongly.
+func InvalidMetricConfig(format string, args ...any) *Error {
+	return wrap("InvalidMetricConfig", internal, "Invalid value for metrics config option", format, args)
+}
+
+// MetricsNotSupported is a metric that the backend cannot take.
+func MetricsNotSupported(format string, args ...any) *Error {
+	return wrap("MetricsNotSupported", internal, "Metrics action is not supported", format, args)
+}
+
+// ServiceLookup is a service that multicast DNS did not find.
+func ServiceLookup(format string, args ...any) *Error {
+	return wrap("ServiceLookupFailure", internal, "Cannot find a service through mDNS", format, args)
+}
+
+// WrongParams is a command called with a parameter it does not know, or without one it needs. The conductor looks for
+// exactly this type and then falls back to an older set of parameters.
+func WrongParams(format string, args ...any) *Error {
+	return wrap("TypeError", internal, "Wrong parameters", format, args)
+}
+
+// ISCSI is a failure of the iSCSI target.
+func ISCSI(format string, args ...any) *Error {
+	return wrap("ISCSIError", internal, "Error starting iSCSI target", format, args)
+}
