@@ -1,0 +1,13 @@
+// Package netboot is the network of a booting machine: it raises every physical link as soon as its driver shows it,
+// asks for an IPv4 address on all of them at once, and keeps addresses, routes and name servers true to the leases
+// for as long as it runs.
+//
+// The DHCPv4 client follows RFC 2131 (states, retransmission, renewal, rebinding), RFC 2132 (options), RFC 3397
+// (domain search), RFC 3442 (classless static routes), RFC 4361 only in that the client identifier is hardware type
+// and MAC address, the one firmware and iPXE send, so that a machine keeps its address from the boot loader on.
+//
+// Limits: an address is not probed by ARP before its use, and a lease is not released, because the next boot of the
+// machine wants the same address. IPv6 is what the kernel does by itself: link-local addresses and router
+// advertisements. What a link gets is a linkConfig whoever asked for it, so that DHCPv6, VLANs, bonds and static
+// network data become further sources of the same value.
+package netboot
