@@ -1,0 +1,177 @@
+package hardware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+)
+
+// ErrIncompatible is what a manager returns when it has a method but not for this hardware: the next manager is asked.
+var ErrIncompatible = errors.New("hardware manager method is not compatible with hardware")
+
+// Managers is the set of managers that fit this machine, best first. It stays the same while the agent runs.
+type Managers struct {
+	list []leveled
+	log  *slog.Logger
+}
+
+type leveled struct {
+	Manager
+	level Level
+}
+
+// Load asks every manager of list for its support level, drops those that do not fit, orders the others by level (ties
+// in the order of list) and only then initialises them, in that order. No manager left is a fault.
+func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, error) {
+	m := &Managers{log: log}
+	for _, manager := range list {
+		level := manager.Support(ctx)
+		log.Debug("hardware manager evaluated", "manager", manager.Name(), "level", int(level))
+		if level > None {
+			m.list = append(m.list, leveled{manager, level})
+		}
+	}
+	if len(m.list) == 0 {
+		return nil, fault.HardwareManagerNotFound()
+	}
+	slices.SortStableFunc(m.list, func(a, b leveled) int { return int(b.level) - int(a.level) })
+	for _, manager := range m.list {
+		if i, ok := manager.Manager.(Initializer); ok {
+			if err := i.Initialize(ctx); err != nil {
+				return nil, fmt.Errorf("initialise hardware manager %s: %w", manager.Name(), err)
+			}
+		}
+	}
+	return m, nil
+}
+
+// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer ErrIncompatible
+// wins, with its result or its error; an empty result counts as an answer. Nobody answering is a fault naming method.
+func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R, error) {
+	for _, manager := range m.list {
+		i, ok := manager.Manager.(I)
+		if !ok {
+			continue
+		}
+		result, err := call(i)
+		if errors.Is(err, ErrIncompatible) {
+			m.log.Debug("hardware manager passes", "manager", manager.Name(), "method", method, "err", err)
+			continue
+		}
+		return result, err
+	}
+	var none R
+	return none, fault.MethodNotFound(method)
+}
+
+// DispatchAll asks every manager that implements I and returns their results by class name. Those that answer
+// ErrIncompatible are left out; any other error ends the round. Nobody answering is a fault naming method.
+func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) (map[string]R, error) {
+	results := map[string]R{}
+	for _, manager := range m.list {
+		i, ok := manager.Manager.(I)
+		if !ok {
+			continue
+		}
+		result, err := call(i)
+		if errors.Is(err, ErrIncompatible) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		results[manager.Class()] = result
+	}
+	if len(results) == 0 {
+		return nil, fault.MethodNotFound(method)
+	}
+	return results, nil
+}
+
+// Disks lists the machine's disks as the managers see them, without those a manager filters out.
+func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
+	found, err := Dispatch(m, "list_block_devices", func(l DiskLister) ([]block.Device, error) { return l.Disks(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	return m.Filter(ctx, found)
+}
+
+// Filter hands every device to the managers and returns those that they keep.
+func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.Device, error) {
+	kept := make([]block.Device, 0, len(devices))
+	for _, d := range devices {
+		type answer struct {
+			device block.Device
+			keep   bool
+		}
+		a, err := Dispatch(m, "filter_device", func(f DeviceFilter) (answer, error) {
+			out, keep, err := f.FilterDevice(ctx, d)
+			return answer{out, keep}, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("filter %s: %w", d.Path, err)
+		}
+		if !a.keep {
+			m.log.Info("device left out by a hardware manager", "device", d.Path)
+			continue
+		}
+		kept = append(kept, a.device)
+	}
+	return kept, nil
+}
+
+// WaitDisks waits for the disks that node n (nil when none is known) needs.
+func (m *Managers) WaitDisks(ctx context.Context, n *node.Node) error {
+	_, err := Dispatch(m, "wait_for_disks", func(w DiskWaiter) (struct{}, error) { return struct{}{}, w.WaitDisks(ctx, n) })
+	return err
+}
+
+// Sync makes every manager write out what it still holds in memory.
+func (m *Managers) Sync(ctx context.Context) error {
+	_, err := DispatchAll(m, "full_sync", func(s Syncer) (struct{}, error) { return struct{}{}, s.Sync(ctx) })
+	return err
+}
+
+// NameVersion is a manager as the inspection data lists it.
+type NameVersion struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// List returns name and version of every manager, best first.
+func (m *Managers) List() []NameVersion {
+	list := make([]NameVersion, 0, len(m.list))
+	for _, manager := range m.list {
+		list = append(list, NameVersion{manager.Name(), manager.Version()})
+	}
+	return list
+}
+
+// Versions returns the version dictionary: the version of every manager by its name.
+func (m *Managers) Versions() map[string]string {
+	versions := map[string]string{}
+	for _, manager := range m.list {
+		versions[manager.Name()] = manager.Version()
+	}
+	return versions
+}
+
+// CheckVersions compares the dictionary that came with a step (nil when none came) with Versions. They have to be equal
+// as a whole; a difference is the fault that makes the conductor fetch the steps anew.
+func (m *Managers) CheckVersions(provided map[string]string) error {
+	if provided == nil {
+		return nil
+	}
+	if current := m.Versions(); !reflect.DeepEqual(current, provided) {
+		return fault.VersionMismatch(current, provided)
+	}
+	return nil
+}
