@@ -1,0 +1,44 @@
+package block
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Device describes one block device as the kernel shows it. Text fields are "" where the machine does not say.
+type Device struct {
+	Name string // kernel name, "sda"
+	Path string // device node, "/dev/sda"
+	Type string // as lsblk names it: "disk", "part", "raid1", "mpath", "lvm", "crypt", "rom", "loop"
+	Size int64  // bytes
+
+	Model  string
+	Vendor string
+	Serial string // the short serial number
+	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
+
+	WWNWithExtension   string // NAA identifier together with its vendor extension
+	WWNVendorExtension string // "0x…", the vendor extension alone
+	HCTL               string // SCSI host:channel:target:lun, "0:0:0:0"
+	ByPath             string // "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"
+	Transport          string // "sata", "sas", "nvme", "usb", "virtio", "iscsi", "fc", "ata", "mmc"
+
+	Serials []string // every known serial number, the short one first
+	WWNs    []string // every known world wide name, the one without extension first
+
+	Rotational bool
+	ReadOnly   bool
+	Removable  bool
+
+	LogicalSector  int64 // bytes
+	PhysicalSector int64 // bytes
+}
+
+// PartitionPath returns the device node of partition n of disk: a "p" stands between them where the disk's name ends
+// in a digit (sda1, nvme0n1p1).
+func PartitionPath(disk string, n int) string {
+	if last := len(disk) - 1; last >= 0 && strings.ContainsRune("0123456789", rune(disk[last])) {
+		disk += "p"
+	}
+	return disk + strconv.Itoa(n)
+}
