@@ -1,0 +1,218 @@
+package qemu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// HasKVM reports whether hardware virtualisation really works here: a /dev/kvm may exist and yet refuse to make a
+// virtual machine.
+var HasKVM = sync.OnceValue(func() bool {
+	const kvmCreateVM = 0xae01 // KVM_CREATE_VM, _IO(KVMIO, 0x01)
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	fd, err := unix.IoctlRetInt(int(f.Fd()), kvmCreateVM)
+	if err != nil {
+		return false
+	}
+	return unix.Close(fd) == nil
+})
+
+// arguments returns QEMU's command line. The console and the monitor are file descriptors 3 and 4.
+func arguments(c Config) ([]string, error) {
+	machine := "q35,graphics=off"
+	if c.Firmware == UEFISecure {
+		machine += ",smm=on"
+	}
+	args := []string{
+		"-name", c.Name, "-nodefaults", "-no-user-config", "-display", "none", "-vga", "std", "-S",
+		"-machine", machine, "-smp", strconv.Itoa(c.CPUs), "-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
+		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
+		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",
+		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
+	}
+	if HasKVM() {
+		args = append(args, "-accel", "kvm", "-cpu", "host")
+	} else {
+		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max")
+	}
+	firmware, err := firmwareArguments(c)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, firmware...)
+	disks, err := diskArguments(c)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, disks...)
+	for i, n := range c.NICs {
+		args = append(args, nicArguments(i, n)...)
+	}
+	args = append(args, bootArguments(c)...)
+	for _, s := range c.SMBIOS {
+		args = append(args, "-smbios", s)
+	}
+	return append(args, c.Extra...), nil
+}
+
+func bootArguments(c Config) []string {
+	var args []string
+	if c.Kernel != "" {
+		args = append(args, "-kernel", c.Kernel)
+	}
+	if c.Initrd != "" {
+		args = append(args, "-initrd", c.Initrd)
+	}
+	if c.Append != "" {
+		args = append(args, "-append", c.Append)
+	}
+	var actions []string
+	if c.OnReboot == Shutdown {
+		actions = append(actions, "reboot=shutdown")
+	}
+	if c.OnPowerOff == Pause {
+		actions = append(actions, "shutdown=pause")
+	}
+	if len(actions) > 0 {
+		args = append(args, "-action", strings.Join(actions, ","))
+	}
+	return args
+}
+
+func firmwareArguments(c Config) ([]string, error) {
+	switch c.Firmware {
+	case BIOS:
+		return nil, nil
+	case UEFI, UEFISecure:
+	default:
+		return nil, fmt.Errorf("firmware %q is unknown", c.Firmware)
+	}
+	code, _, err := firmwareFiles(c.Firmware)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + code,
+		"-drive", "if=pflash,format=raw,unit=1,file=" + escape(varsFile(c)),
+	}
+	if c.Firmware == UEFISecure {
+		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1")
+	}
+	return args, nil
+}
+
+func varsFile(c Config) string { return c.Dir + "/vars.fd" }
+
+// escape doubles commas, as QEMU's option syntax wants them inside values.
+func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
+
+// prepareFiles makes the disks that do not exist yet and the machine's own copy of the firmware's variables. A copy
+// that is there already stays: boot entries live on from one machine to the next in the same folder.
+func prepareFiles(c Config) error {
+	for _, d := range c.Disks {
+		if err := makeDisk(d); err != nil {
+			return err
+		}
+	}
+	if c.Firmware == BIOS || exists(varsFile(c)) {
+		return nil
+	}
+	_, vars, err := firmwareFiles(c.Firmware)
+	if err != nil {
+		return err
+	}
+	return copyFile(vars, varsFile(c))
+}
+
+func makeDisk(d Disk) error {
+	if exists(d.File) {
+		return nil
+	}
+	if d.Size == 0 || (d.Format != "" && d.Format != "raw") {
+		return fmt.Errorf("disk %s does not exist; only raw disks with a size are made on the spot", d.File)
+	}
+	f, err := os.Create(d.File)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(d.Size); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(fmt.Errorf("copy %s to %s: %w", from, to, err), out.Close())
+	}
+	return out.Close()
+}
+
+func nicArguments(i int, n NIC) []string {
+	id := "net" + strconv.Itoa(i)
+	netdev := n.Netdev
+	switch tap, isTap := strings.CutPrefix(netdev, "tap:"); {
+	case netdev == "" || netdev == "user":
+		netdev = userNet(n)
+	case isTap:
+		netdev = "tap,ifname=" + tap + ",script=no,downscript=no"
+	}
+	model := n.Model
+	if model == "" {
+		model = "virtio-net-pci"
+	}
+	device := fmt.Sprintf("%s,id=nic%d,netdev=%s", model, i, id)
+	if n.MAC != "" {
+		device += ",mac=" + n.MAC
+	}
+	if n.Boot != 0 {
+		device += ",bootindex=" + strconv.Itoa(n.Boot)
+	} else {
+		device += ",romfile="
+	}
+	return []string{"-netdev", netdev + ",id=" + id, "-device", device}
+}
+
+func userNet(n NIC) string {
+	netdev := "user"
+	if n.Restrict {
+		netdev += ",restrict=on"
+	}
+	if n.TFTP != "" {
+		netdev += ",tftp=" + escape(n.TFTP)
+	}
+	if n.BootFile != "" {
+		netdev += ",bootfile=" + escape(n.BootFile)
+	}
+	for _, f := range n.Forwards {
+		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", f.Host, f.Guest)
+	}
+	return netdev
+}
+
+// jsonArgument turns options into QEMU's JSON form, where no value needs escaping.
+func jsonArgument(options map[string]any) (string, error) {
+	text, err := json.Marshal(options)
+	return string(text), err
+}

@@ -1,0 +1,161 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// consoleLimit bounds what a Console remembers; the file of the console keeps everything.
+const consoleLimit = 4 << 20
+
+// Console is what the machine wrote to its serial port. All methods may be called at any time, also after the end.
+type Console struct {
+	mu      sync.Mutex
+	buf     []byte
+	start   int64         // position of buf[0] since the beginning
+	changed chan struct{} // closed and replaced at every change
+	ended   bool
+	input   io.Writer
+	line    func(string)
+	partial []byte // the unfinished last line, for line
+}
+
+func newConsole(input io.Writer, line func(string)) *Console {
+	return &Console{changed: make(chan struct{}), input: input, line: line}
+}
+
+// Match is a place of the console where an expression was found.
+type Match struct {
+	Groups []string // the match and its parenthesised groups
+	End    int64    // position behind it, a place to go on from
+}
+
+// Follow waits until the console contains something that matches expression, from its first byte on, and returns the
+// match. It fails when ctx ends or the machine does; the error shows the end of the console.
+func (c *Console) Follow(ctx context.Context, expression *regexp.Regexp) (Match, error) {
+	return c.FollowFrom(ctx, 0, expression)
+}
+
+// FollowFrom is Follow that leaves out everything before position from.
+func (c *Console) FollowFrom(ctx context.Context, from int64, expression *regexp.Regexp) (Match, error) {
+	for {
+		c.mu.Lock()
+		m, found := c.find(from, expression)
+		ended, changed := c.ended, c.changed
+		c.mu.Unlock()
+		if found {
+			return m, nil
+		}
+		if ended {
+			return Match{}, fmt.Errorf("console ended without %q; its end is:\n%s", expression, c.Tail(20))
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Match{}, fmt.Errorf("waiting for %q on the console: %w; its end is:\n%s", expression, context.Cause(ctx), c.Tail(20))
+		}
+	}
+}
+
+func (c *Console) find(from int64, expression *regexp.Regexp) (Match, bool) {
+	skip := min(max(from-c.start, 0), int64(len(c.buf)))
+	text := c.buf[skip:]
+	at := expression.FindSubmatchIndex(text)
+	if at == nil {
+		return Match{}, false
+	}
+	m := Match{End: c.start + skip + int64(at[1])}
+	for i := 0; i < len(at); i += 2 {
+		group := ""
+		if at[i] >= 0 {
+			group = string(text[at[i]:at[i+1]])
+		}
+		m.Groups = append(m.Groups, group)
+	}
+	return m, true
+}
+
+// Mark returns the present end of the console, for FollowFrom.
+func (c *Console) Mark() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.start + int64(len(c.buf))
+}
+
+// String returns the console so far; of a very long one the last 4 MiB.
+func (c *Console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.buf)
+}
+
+// Tail returns the last n lines, without control sequences.
+func (c *Console) Tail(n int) string {
+	lines := strings.Split(strings.TrimRight(Plain(c.String()), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// Send types text on the console.
+func (c *Console) Send(text string) error {
+	if _, err := io.WriteString(c.input, text); err != nil {
+		return fmt.Errorf("write to the serial console: %w", err)
+	}
+	return nil
+}
+
+// Write adds output of the machine.
+func (c *Console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.buf = append(c.buf, p...)
+	if extra := len(c.buf) - consoleLimit; extra > consoleLimit/4 {
+		c.buf = append([]byte(nil), c.buf[extra:]...)
+		c.start += int64(extra)
+	}
+	c.notify()
+	c.mu.Unlock()
+	c.lines(p)
+	return len(p), nil
+}
+
+// lines calls the listener; only the reading goroutine comes here.
+func (c *Console) lines(p []byte) {
+	if c.line == nil {
+		return
+	}
+	c.partial = append(c.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(c.partial, []byte("\n"))
+		if !found {
+			break
+		}
+		c.line(strings.TrimRight(Plain(string(line)), "\r"))
+		c.partial = rest
+	}
+	if len(c.partial) > 1<<16 {
+		c.partial = nil
+	}
+}
+
+func (c *Console) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.notify()
+}
+
+func (c *Console) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>c78]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]`)
+
+// Plain returns text without terminal control sequences and with line feeds as the only line ends.
+func Plain(text string) string {
+	return strings.ReplaceAll(controls.ReplaceAllString(text, ""), "\r\n", "\n")
+}

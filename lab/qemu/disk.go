@@ -1,0 +1,173 @@
+package qemu
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// sectorSize is the unit in which blkdebug counts places.
+const sectorSize = 512
+
+// diskArguments returns the back end and the device of every disk. Disk i is called disk<i>, its controller, where it
+// has one of its own, bus<i>; the CD-ROM is called cdrom.
+func diskArguments(c Config) ([]string, error) {
+	var args []string
+	var scsi, usb bool
+	sata := 0
+	for i, d := range c.Disks {
+		backend, err := backendArguments(i, d)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, backend...)
+		switch d.Bus {
+		case SCSI:
+			if !scsi {
+				args = append(args, "-device", "virtio-scsi-pci,id=scsi")
+			}
+			scsi = true
+		case USB:
+			if !usb {
+				args = append(args, "-device", "qemu-xhci,id=xhci")
+			}
+			usb = true
+		}
+		device, err := deviceArgument(i, d, sata)
+		if err != nil {
+			return nil, err
+		}
+		if d.Bus == SATA {
+			sata++
+		}
+		args = append(args, "-device", device)
+	}
+	if c.CDROM != "" {
+		args = append(args, "-blockdev", fileNode("cdimage", c.CDROM, true), "-device", cdDevice(sata, c.CDBoot))
+	}
+	return args, nil
+}
+
+func fileNode(name, path string, readOnly bool) string {
+	// Strings and booleans always encode.
+	text, _ := jsonArgument(map[string]any{"driver": "file", "node-name": name, "filename": path, "read-only": readOnly})
+	return text
+}
+
+func cdDevice(port, boot int) string {
+	device := fmt.Sprintf("ide-cd,id=cdrom,bus=ide.%d,drive=cdimage", port)
+	if boot != 0 {
+		device += ",bootindex=" + strconv.Itoa(boot)
+	}
+	return device
+}
+
+// backendArguments stacks file, faults, limit and format. Flushes of the guest are not passed on: no disk of a lab has
+// to survive a failure of its host.
+func backendArguments(i int, d Disk) ([]string, error) {
+	n := strconv.Itoa(i)
+	cache := map[string]any{"direct": d.Direct, "no-flush": true}
+	top := "file" + n
+	layers := []map[string]any{{
+		"driver": "file", "node-name": top, "filename": d.File, "read-only": d.ReadOnly, "cache": cache,
+		"discard": "unmap", "aio": "threads",
+	}}
+	var args []string
+	if d.BytesPerSecond > 0 {
+		args = append(args, "-object", fmt.Sprintf("throttle-group,id=limit%s,x-bps-total=%d", n, d.BytesPerSecond))
+	}
+	format := d.Format
+	if format == "" {
+		format = "raw"
+	}
+	layers = append(layers, map[string]any{
+		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache, "discard": "unmap",
+	})
+	top = "image" + n
+	if len(d.Faults) > 0 {
+		layers = append(layers, map[string]any{
+			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": injections(d.Faults), "cache": cache,
+			"discard": "unmap",
+		})
+		top = "faults" + n
+	}
+	if d.BytesPerSecond > 0 {
+		layers = append(layers, map[string]any{
+			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": cache,
+			"discard": "unmap",
+		})
+	}
+	for _, layer := range layers {
+		text, err := jsonArgument(layer)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-blockdev", text)
+	}
+	return args, nil
+}
+
+func topNode(i int, d Disk) string {
+	n := strconv.Itoa(i)
+	switch {
+	case d.BytesPerSecond > 0:
+		return "throttle" + n
+	case len(d.Faults) > 0:
+		return "faults" + n
+	default:
+		return "image" + n
+	}
+}
+
+func injections(faults []Fault) []map[string]any {
+	var list []map[string]any
+	for _, f := range faults {
+		rule := map[string]any{"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false}
+		if f.Errno == 0 {
+			rule["errno"] = 5
+		}
+		if f.Offset >= 0 {
+			rule["sector"] = f.Offset / sectorSize
+		}
+		list = append(list, rule)
+	}
+	return list
+}
+
+func deviceArgument(i int, d Disk, sataPort int) (string, error) {
+	id, drive := fmt.Sprintf("disk%d", i), topNode(i, d)
+	var device string
+	switch d.Bus {
+	case Virtio, "":
+		device = "virtio-blk-pci"
+	case SATA:
+		device = fmt.Sprintf("ide-hd,bus=ide.%d", sataPort)
+	case SCSI:
+		device = fmt.Sprintf("scsi-hd,bus=scsi.0,scsi-id=%d", i)
+	case USB:
+		device = "usb-storage,bus=xhci.0,removable=on"
+	case NVMe:
+		device = "nvme"
+		if d.Serial == "" {
+			d.Serial = "NVME" + strconv.Itoa(i) // the controller insists on one
+		}
+	default:
+		return "", fmt.Errorf("disk %s: bus %q is unknown", d.File, d.Bus)
+	}
+	device += ",id=" + id + ",drive=" + drive
+	if d.Serial != "" {
+		device += ",serial=" + escape(d.Serial)
+	}
+	if d.Sector != 0 {
+		device += fmt.Sprintf(",logical_block_size=%d,physical_block_size=%d", d.Sector, d.Sector)
+	}
+	if d.WWN != 0 {
+		device += fmt.Sprintf(",wwn=0x%x", d.WWN)
+	}
+	if d.Boot != 0 {
+		device += ",bootindex=" + strconv.Itoa(d.Boot)
+	}
+	if len(d.Faults) > 0 && d.Bus != NVMe {
+		device += ",rerror=report,werror=report"
+	}
+	return device, nil
+}

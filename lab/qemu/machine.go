@@ -1,0 +1,287 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is a running virtual machine, or one that has ended.
+type Machine struct {
+	config  Config
+	console *Console
+	qmp     *client
+	process *os.Process
+	done    chan struct{} // closed when QEMU has ended
+	err     error         // how it ended; valid after done
+	cancel  context.CancelCauseFunc
+	stopped chan struct{} // closed when the console is read to its end
+}
+
+// Start starts a machine. It runs until the guest ends it, Stop is called, or ctx ends, which kills it.
+// The files of the machine are left in Config.Dir.
+func Start(ctx context.Context, c Config) (*Machine, error) {
+	c = withDefaults(c)
+	m, err := start(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	return m, nil
+}
+
+func withDefaults(c Config) Config {
+	if c.Name == "" {
+		c.Name = "machine"
+	}
+	if c.Memory == 0 {
+		c.Memory = 1 << 30
+	}
+	if c.CPUs == 0 {
+		c.CPUs = 2
+	}
+	if c.Firmware == "" {
+		c.Firmware = BIOS
+	}
+	return c
+}
+
+func start(ctx context.Context, c Config) (*Machine, error) {
+	if c.Dir == "" {
+		return nil, errors.New("no folder given for the machine's files")
+	}
+	if err := prepareFiles(c); err != nil {
+		return nil, err
+	}
+	args, err := arguments(c)
+	if err != nil {
+		return nil, err
+	}
+	consoleHere, consoleThere, err := socketPair("console")
+	if err != nil {
+		return nil, err
+	}
+	defer consoleThere.Close()
+	monitorHere, monitorThere, err := socketPair("qmp")
+	if err != nil {
+		return nil, errors.Join(err, consoleHere.Close())
+	}
+	defer monitorThere.Close()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	m := &Machine{
+		config: c, cancel: cancel, done: make(chan struct{}), stopped: make(chan struct{}),
+		console: newConsole(consoleHere, c.Line), qmp: newClient(monitorHere),
+	}
+	if err := m.launch(ctx, args, consoleThere, monitorThere); err != nil {
+		cancel(err)
+		return nil, errors.Join(err, consoleHere.Close(), monitorHere.Close())
+	}
+	go m.readConsole(consoleHere)
+	go m.qmp.read()
+	if err := m.qmp.negotiate(ctx); err != nil {
+		err = m.explain(err)
+		return nil, errors.Join(err, m.Stop())
+	}
+	if _, err := m.QMP(ctx, "cont", nil); err != nil {
+		return nil, errors.Join(err, m.Stop())
+	}
+	return m, nil
+}
+
+// launch starts QEMU from a thread of its own that lives as long as QEMU: the kernel kills QEMU when that thread ends,
+// so that no machine outlives the program that started it.
+func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) error {
+	messages, err := os.Create(m.path("qemu.log"))
+	if err != nil {
+		return err
+	}
+	started := make(chan error, 1)
+	go func() {
+		defer messages.Close()
+		runtime.LockOSThread()
+		if m.config.NetNS == "" {
+			defer runtime.UnlockOSThread() // a thread that changed its namespace must end with its goroutine
+		} else if err := enterNetNS(m.config.NetNS); err != nil {
+			started <- err
+			return
+		}
+		cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = messages, messages, extra
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			started <- fmt.Errorf("%w (Debian's package is qemu-system-x86)", err)
+			return
+		}
+		m.process = cmd.Process
+		started <- nil
+		m.err = cmd.Wait()
+		close(m.done)
+	}()
+	return <-started
+}
+
+func enterNetNS(path string) error {
+	ns, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+func (m *Machine) readConsole(from net.Conn) {
+	defer close(m.stopped)
+	defer from.Close()
+	var to io.Writer = m.console
+	file, err := os.Create(m.path("console.log"))
+	if err == nil {
+		defer file.Close()
+		to = io.MultiWriter(file, m.console)
+	}
+	_, _ = io.Copy(to, from) // the end of QEMU ends the copy; Wait reports how
+	m.console.end()
+}
+
+// Console returns the serial console.
+func (m *Machine) Console() *Console { return m.console }
+
+// Pid returns the process id of QEMU.
+func (m *Machine) Pid() int { return m.process.Pid }
+
+// Dir returns the folder of the machine's files: console.log, qemu.log and, with UEFI, vars.fd.
+func (m *Machine) Dir() string { return m.config.Dir }
+
+func (m *Machine) path(name string) string { return filepath.Join(m.config.Dir, name) }
+
+// Running reports whether QEMU has not ended.
+func (m *Machine) Running() bool {
+	select {
+	case <-m.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits for QEMU's end, which is the guest's power-off, or its reboot where OnReboot is Shutdown. The error says
+// what QEMU complained of, if it failed.
+func (m *Machine) Wait(ctx context.Context) error {
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s to end: %w", m.config.Name, context.Cause(ctx))
+	}
+	<-m.stopped
+	if m.err != nil {
+		return m.explain(fmt.Errorf("%s: %w", m.config.Name, m.err))
+	}
+	return nil
+}
+
+// Stop ends the machine at once, like pulling its plug, and waits until QEMU is gone. Stopping twice is harmless.
+func (m *Machine) Stop() error {
+	if m.Running() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		// quit lets QEMU write out its images; where it does not listen any more it is killed below.
+		_, quitErr := m.qmp.execute(ctx, "quit", nil)
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			m.cancel(errors.Join(errors.New("stopped"), quitErr))
+		}
+	}
+	<-m.done
+	m.cancel(errors.New("stopped"))
+	<-m.stopped
+	return nil
+}
+
+// Reset restarts the machine like its reset button.
+func (m *Machine) Reset(ctx context.Context) error {
+	_, err := m.QMP(ctx, "system_reset", nil)
+	return err
+}
+
+// PowerOff presses the power button: the guest is asked to shut down by ACPI.
+func (m *Machine) PowerOff(ctx context.Context) error {
+	_, err := m.QMP(ctx, "system_powerdown", nil)
+	return err
+}
+
+// SetBoot changes the boot order of a device from the next reset on: "disk0", "nic0", "cdrom". 1 is first; -1 takes
+// the device out.
+func (m *Machine) SetBoot(ctx context.Context, device string, order int) error {
+	_, err := m.QMP(ctx, "qom-set", map[string]any{"path": "/machine/peripheral/" + device, "property": "bootindex", "value": order})
+	return err
+}
+
+// QMP executes a command of the machine protocol and returns its result.
+func (m *Machine) QMP(ctx context.Context, command string, arguments any) (json.RawMessage, error) {
+	result, err := m.qmp.execute(ctx, command, arguments)
+	if err != nil {
+		return nil, fmt.Errorf("%s: qmp %s: %w", m.config.Name, command, err)
+	}
+	return result, nil
+}
+
+// Events returns the machine's events from its start on; the channel is closed when ctx ends or QEMU does.
+func (m *Machine) Events(ctx context.Context) <-chan Event { return m.qmp.events(ctx) }
+
+// WaitEvent waits until the event called name has come n times since the machine's start, and returns the last of them.
+func (m *Machine) WaitEvent(ctx context.Context, name string, n int) (Event, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for e := range m.Events(ctx) {
+		if e.Name != name {
+			continue
+		}
+		if n--; n <= 0 {
+			return e, nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return Event{}, fmt.Errorf("%s: waiting for event %s: %w", m.config.Name, name, context.Cause(ctx))
+	}
+	return Event{}, fmt.Errorf("%s ended before event %s", m.config.Name, name)
+}
+
+// explain adds what QEMU itself said.
+func (m *Machine) explain(err error) error {
+	text, readErr := os.ReadFile(m.path("qemu.log"))
+	if readErr != nil || len(text) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text[max(0, len(text)-2000):])))
+}
+
+// socketPair returns a connected pair: one end for this process, one for QEMU. Unlike a named socket it is there
+// before QEMU is and has no length limit on its name.
+func socketPair(name string) (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair for %s: %w", name, err)
+	}
+	here, there := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	defer here.Close()
+	conn, err := net.FileConn(here)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("socket pair for %s: %w", name, err), there.Close())
+	}
+	return conn, there, nil
+}
