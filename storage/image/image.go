@@ -1,0 +1,79 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Checksum is what the source file, as it lies on the server, must hash to.
+type Checksum struct {
+	Algorithm string // "md5", "sha256" or "sha512"
+	Value     string // hexadecimal digits, in either case
+}
+
+// Source says where an image comes from and what it must be.
+type Source struct {
+	URLs     []string // http or https, tried in order
+	Format   string   // "raw", "qcow2", ...; "" or "unknown" when nobody said
+	Checksum Checksum // of the file as it is served; an image without one is refused
+	Fetch    Fetch
+}
+
+// Fetch says how to talk to the server of an image or of a checksum file.
+type Fetch struct {
+	// Client carries proxies and TLS in its Transport. Nil stands for a plain client without a proxy. Its CheckRedirect
+	// and Timeout are not used.
+	Client *http.Client
+	// Header goes to the host of the URL, and to no other host that it redirects to.
+	Header http.Header
+	// ConnectTimeout limits the time from the request to the answer's header, and then the time between two reads.
+	// Zero stands for 60 s.
+	ConnectTimeout time.Duration
+	// Retries is how often a connection is tried again after a connection error or a status of 500 and more, and also how
+	// often a whole transfer is repeated that broke off or had a wrong checksum. Zero means one attempt.
+	Retries int
+	// RetryInterval is the pause before each of them.
+	RetryInterval time.Duration
+	// MaxDuration limits all attempts together; 0 means no limit.
+	MaxDuration time.Duration
+}
+
+// Options are the caller's wishes for one Write.
+type Options struct {
+	Progress *Progress    // may be nil
+	Log      *slog.Logger // nil: no log
+	// PermittedFormats lists what an inspected image may be; empty permits every format that can be written.
+	PermittedFormats []string
+	// SkipFormatInspection switches off the comparison of the declared with the detected format and the checks of gpt
+	// images. References of an image to other files are refused all the same.
+	SkipFormatInspection bool
+}
+
+// Report says what Write did.
+type Report struct {
+	URL      string // where the image came from, without credentials and query
+	Format   string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
+	Bytes    int64  // length of the file on the server
+	Written  int64  // bytes of content written to the device
+	Size     int64  // virtual size of the image: how much of the device it covers
+	Checksum Checksum
+	Duration time.Duration
+}
+
+// Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached it.
+//
+// The errors are *DownloadError, *TimeoutError (MaxDuration), *ChecksumError, *FormatError, *TooSmallError and
+// *WriteError, each possibly wrapped; ctx's error when it was cancelled.
+func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
+	return Report{}, errors.New("not written yet")
+}
+
+// ResolveChecksum finds the checksum of an image. value is the digits themselves or the URL of a checksum file, in which
+// the line that names the last path element of imageURL counts. algorithm may be empty: then the number of digits
+// decides. md5 is refused unless md5Allowed.
+func ResolveChecksum(ctx context.Context, f Fetch, value, algorithm, imageURL string, md5Allowed bool) (Checksum, error) {
+	return Checksum{}, errors.New("not written yet")
+}

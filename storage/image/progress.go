@@ -1,0 +1,76 @@
+package image
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Phase names what a Write is busy with.
+type Phase string
+
+// The phases of a Write, in their order; an attempt that is repeated goes back to PhaseConnect.
+const (
+	PhaseWaiting  Phase = "waiting"  // not begun
+	PhaseConnect  Phase = "connect"  // asking the server
+	PhaseTransfer Phase = "transfer" // bytes arrive and are written
+	PhaseFinish   Phase = "finish"   // checksum, first MiB, flush
+	PhaseDone     Phase = "done"
+	PhaseFailed   Phase = "failed"
+)
+
+// Progress can be read at any time by any goroutine while a Write fills it. The zero value is ready for use.
+type Progress struct {
+	read, total, written atomic.Int64
+	attempt              atomic.Int64
+	started              atomic.Int64 // Unix nanoseconds
+	phase                atomic.Pointer[Phase]
+}
+
+// Snapshot is Progress at one moment.
+type Snapshot struct {
+	Phase   Phase
+	Attempt int           // 1 for the first transfer
+	Read    int64         // bytes of the source that have arrived in this attempt
+	Total   int64         // bytes of the source; 0 as long as it is unknown
+	Written int64         // bytes that the device has taken in this attempt
+	Elapsed time.Duration // since Write began
+}
+
+// Percent returns how much of the source has arrived, 0 to 100, and false while the length is unknown.
+func (s Snapshot) Percent() (int, bool) {
+	if s.Total <= 0 {
+		return 0, false
+	}
+	return int(min(s.Read, s.Total) * 100 / s.Total), true
+}
+
+// Snapshot returns the present state.
+func (p *Progress) Snapshot() Snapshot {
+	s := Snapshot{
+		Phase: PhaseWaiting, Attempt: int(p.attempt.Load()),
+		Read: p.read.Load(), Total: p.total.Load(), Written: p.written.Load(),
+	}
+	if phase := p.phase.Load(); phase != nil {
+		s.Phase = *phase
+	}
+	if started := p.started.Load(); started != 0 {
+		s.Elapsed = time.Since(time.Unix(0, started))
+	}
+	return s
+}
+
+func (p *Progress) begin() {
+	p.started.Store(time.Now().UnixNano())
+	p.attempt.Store(0)
+	p.restart(PhaseConnect)
+}
+
+// restart begins an attempt from the first byte.
+func (p *Progress) restart(phase Phase) {
+	p.attempt.Add(1)
+	p.read.Store(0)
+	p.written.Store(0)
+	p.enter(phase)
+}
+
+func (p *Progress) enter(phase Phase) { p.phase.Store(&phase) }
