@@ -39,7 +39,7 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 		}
 	}
 	if len(m.list) == 0 {
-		return nil, fault.HardwareManagerNotFound()
+		return nil, fault.HardwareManagerNotFound("none of %d hardware managers supports this machine", len(list))
 	}
 	slices.SortStableFunc(m.list, func(a, b leveled) int { return int(b.level) - int(a.level) })
 	for _, manager := range m.list {

@@ -6,7 +6,13 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"os"
+	"strings"
+	"sync"
 
 	"ironroot/agent/config"
 	"ironroot/storage/block"
@@ -109,23 +115,70 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Source collects inventories.
-type Source struct{ o Options }
+// Source collects inventories. It is safe for concurrent use.
+type Source struct {
+	o    Options
+	net  network
+	ipmi func() (bmc, error)
 
-// New returns a Source.
-func New(o Options) *Source { return &Source{o: o} }
+	mu     sync.Mutex // serialises Cached
+	cached *Inventory
+
+	bmcOnce sync.Once
+	bmcData bmcAddresses
+}
+
+// New returns a Source. Where Options.System has another root than the machine's, the kernel is not asked for anything
+// that does not lie below that root.
+func New(o Options) *Source {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Disks == nil {
+		o.Disks = o.System.Disks
+	}
+	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI}
+	if o.System.Root != "" && o.System.Root != "/" {
+		s.net, s.ipmi = noNetwork{}, nil
+	}
+	return s
+}
 
 // Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
-	return nil, errors.New("not there yet")
+	interfaces, err := s.Interfaces(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	inv := &Inventory{
+		Interfaces:   interfaces,
+		CPU:          s.cpu(),
+		Disks:        s.disks(ctx),
+		Memory:       s.memory(),
+		SystemVendor: s.systemVendor(),
+		Boot:         s.boot(),
+		Hostname:     s.text(s.o.System.Proc("sys/kernel/hostname")),
+	}
+	if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+		a := s.bmc(ctx)
+		inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+	}
+	return inv, ctx.Err()
 }
 
 // Cached returns the inventory of the first call that succeeded.
-func (s *Source) Cached(ctx context.Context) (*Inventory, error) { return s.Collect(ctx) }
-
-// Interfaces lists the network interfaces that have a MAC address.
-func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
-	return nil, errors.New("not there yet")
+func (s *Source) Cached(ctx context.Context) (*Inventory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cached != nil {
+		return s.cached, nil
+	}
+	inv, err := s.Collect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.cached = inv
+	return inv, nil
 }
 
 // MACs returns the MAC addresses of all interfaces, in their order.
@@ -135,4 +188,70 @@ func (inv *Inventory) MACs() []string {
 		macs = append(macs, i.MACAddress)
 	}
 	return macs
+}
+
+func (s *Source) disks(ctx context.Context) []Disk {
+	devices, err := s.o.Disks(ctx)
+	if err != nil {
+		s.o.Log.Warn("inventory without disks", "err", err)
+		return []Disk{}
+	}
+	disks := make([]Disk, 0, len(devices))
+	for _, d := range devices {
+		disks = append(disks, DiskOf(d))
+	}
+	return disks
+}
+
+// DiskOf describes a block device in the protocol's words.
+func DiskOf(d block.Device) Disk {
+	return Disk{
+		Name:               d.Path,
+		Model:              orNull(d.Model),
+		Size:               d.Size,
+		Rotational:         d.Rotational,
+		WWN:                orNull(d.WWN),
+		Serial:             orNull(d.Serial),
+		Vendor:             orNull(d.Vendor),
+		WWNWithExtension:   orNull(d.WWNWithExtension),
+		WWNVendorExtension: orNull(d.WWNVendorExtension),
+		HCTL:               orNull(d.HCTL),
+		ByPath:             orNull(d.ByPath),
+		LogicalSectors:     d.LogicalSector,
+		PhysicalSectors:    d.PhysicalSector,
+		Tran:               orNull(d.Transport),
+	}
+}
+
+// orNull makes JSON's null of an empty text.
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// maxFact bounds what is read of any single file of sysfs and procfs.
+const maxFact = 4 << 20
+
+// read returns the content of a file of sysfs or procfs, bounded.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFact))
+}
+
+// text returns the trimmed content of a file, "" where it cannot be read: most such files are optional.
+func (s *Source) text(path string) string {
+	data, err := read(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.o.Log.Debug("fact not readable", "err", err)
+		}
+		return ""
+	}
+	return strings.TrimSpace(strings.Trim(string(data), "\x00"))
 }

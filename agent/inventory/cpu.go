@@ -1,0 +1,157 @@
+package inventory
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func (s *Source) cpu() CPU {
+	info := cpuinfo{}
+	if data, err := read(s.o.System.Proc("cpuinfo")); err != nil {
+		s.o.Log.Warn("inventory without cpu model", "err", err)
+	} else {
+		info = parseCPUInfo(data)
+	}
+	c := CPU{
+		ModelName:    info.model(),
+		Frequency:    s.maxFrequency(),
+		Count:        info.processors,
+		Architecture: s.architecture(),
+		Flags:        info.flags(),
+		SocketCount:  s.sockets(),
+	}
+	if n := countCPUs(s.text(s.o.System.Sys("devices/system/cpu/present"))); n > 0 {
+		c.Count = n
+	}
+	return c
+}
+
+// architecture is what uname calls the machine.
+func (s *Source) architecture() string {
+	if arch := s.text(s.o.System.Proc("sys/kernel/arch")); arch != "" {
+		return arch
+	}
+	var name unix.Utsname // kernels before 6.1 have no such file
+	if err := unix.Uname(&name); err != nil {
+		s.o.Log.Warn("inventory without architecture", "err", err)
+		return ""
+	}
+	return unix.ByteSliceToString(name.Machine[:])
+}
+
+// maxFrequency is the highest frequency of any processor in MHz with four decimals, as lscpu prints it; "" where the
+// kernel scales no frequency, as in most virtual machines.
+func (s *Source) maxFrequency() string {
+	var khz int64
+	for _, file := range s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq") {
+		if f, err := strconv.ParseInt(s.text(file), 10, 64); err == nil {
+			khz = max(khz, f)
+		}
+	}
+	if khz == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%04d", khz/1000, khz%1000*10)
+}
+
+// sockets counts the distinct packages of the processors.
+func (s *Source) sockets() int {
+	packages := map[string]bool{}
+	for _, file := range s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id") {
+		if id := s.text(file); id != "" {
+			packages[id] = true
+		}
+	}
+	return max(1, len(packages))
+}
+
+// glob lists files below /sys. The patterns are literals, so that the only error there can be does not occur.
+func (s *Source) glob(pattern string) []string {
+	files, _ := filepath.Glob(s.o.System.Sys(pattern))
+	return files
+}
+
+// countCPUs counts the processors of a list like "0-3,8". A list it does not understand counts 0.
+func countCPUs(list string) int {
+	count := 0
+	for item := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return 0
+		}
+		to := from
+		if isRange {
+			if to, err = strconv.Atoi(last); err != nil || to < from {
+				return 0
+			}
+		}
+		count += to - from + 1
+	}
+	return count
+}
+
+// cpuinfo is what /proc/cpuinfo says: the fields of its first block, and how many blocks there are.
+type cpuinfo struct {
+	first      map[string]string
+	processors int
+}
+
+func parseCPUInfo(data []byte) cpuinfo {
+	info := cpuinfo{first: map[string]string{}}
+	scanner := bufio.NewScanner(bytes.NewReader(data))
+	scanner.Buffer(nil, maxFact)
+	for scanner.Scan() {
+		key, value, found := strings.Cut(scanner.Text(), ":")
+		if !found {
+			continue
+		}
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if key == "processor" {
+			info.processors++
+		}
+		if _, known := info.first[key]; !known {
+			info.first[key] = value
+		}
+	}
+	return info
+}
+
+// flags are called so on x86 and Features on ARM.
+func (c cpuinfo) flags() []string {
+	text := c.first["flags"]
+	if text == "" {
+		text = c.first["Features"]
+	}
+	return append([]string{}, strings.Fields(text)...)
+}
+
+// model is spelled out by x86; an ARM processor has numbers for its maker and its part.
+func (c cpuinfo) model() string {
+	if name := c.first["model name"]; name != "" {
+		return name
+	}
+	return armParts[c.first["CPU implementer"]+" "+c.first["CPU part"]]
+}
+
+// armParts names the server processors by implementer and part number of their MIDR register, as lscpu does.
+var armParts = map[string]string{
+	"0x41 0xd07": "Cortex-A57",
+	"0x41 0xd08": "Cortex-A72",
+	"0x41 0xd0b": "Cortex-A76",
+	"0x41 0xd0c": "Neoverse-N1",
+	"0x41 0xd40": "Neoverse-V1",
+	"0x41 0xd49": "Neoverse-N2",
+	"0x41 0xd4f": "Neoverse-V2",
+	"0x43 0x0af": "ThunderX2-99xx",
+	"0x48 0xd01": "TaiShan-v110",
+	"0x50 0x000": "X-Gene",
+	"0xc0 0xac3": "Ampere-1",
+	"0xc0 0xac4": "Ampere-1a",
+}

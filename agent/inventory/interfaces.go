@@ -1,0 +1,119 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// vlanName matches the conventional name of a VLAN interface, "eth0.100".
+var vlanName = regexp.MustCompile(`^.+\.[0-9]+$`)
+
+// network is what the kernel tells about interfaces beyond sysfs.
+type network interface {
+	// facts returns what is known by interface name.
+	facts(ctx context.Context) (map[string]linkFacts, error)
+}
+
+type linkFacts struct {
+	permanent net.HardwareAddr // nil when unknown
+	ipv4      string           // "" when there is none
+	ipv6      string           // link-local ones with their scope
+	speedMbps int              // fastest mode the hardware supports, 0 when unknown
+}
+
+type noNetwork struct{}
+
+func (noNetwork) facts(context.Context) (map[string]linkFacts, error) { return nil, nil }
+
+// Interfaces lists the network interfaces that belong to the machine and have a MAC address: those with a device, bonds
+// and VLANs.
+func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
+	dir := s.o.System.Sys("class/net")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	facts, err := s.net.facts(ctx)
+	if err != nil {
+		s.o.Log.Warn("interfaces without addresses", "err", err)
+	}
+	list := []Interface{}
+	for _, entry := range entries {
+		if !belongsToMachine(dir, entry.Name()) {
+			continue
+		}
+		i, ok := s.describe(entry.Name(), facts[entry.Name()])
+		if !ok {
+			s.o.Log.Debug("interface without a MAC address left out", "interface", entry.Name())
+			continue
+		}
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+func belongsToMachine(dir, name string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, name, "device")); err == nil {
+		return true
+	}
+	if info, err := os.Stat(filepath.Join(dir, name, "bonding")); err == nil && info.IsDir() {
+		return true
+	}
+	return vlanName.MatchString(name)
+}
+
+func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
+	sys := func(elem string) string { return s.o.System.Sys("class/net", name, elem) }
+	mac := facts.permanent.String()
+	if allZero(facts.permanent) {
+		mac = strings.ToLower(s.text(sys("address")))
+	}
+	// Addresses that begin with fa: belong to virtual functions and management links that Ironic must not see.
+	if mac == "" || strings.HasPrefix(mac, "fa:") {
+		return Interface{}, false
+	}
+	i := Interface{
+		Name:        name,
+		MACAddress:  mac,
+		IPv4Address: orNull(facts.ipv4),
+		IPv6Address: orNull(facts.ipv6),
+		HasCarrier:  s.text(sys("carrier")) == "1",
+		Vendor:      orNull(s.text(sys("device/vendor"))),
+		Product:     orNull(s.text(sys("device/device"))),
+		PCIAddress:  orNull(linkBase(sys("device"))),
+		Driver:      orNull(linkBase(sys("device/driver"))),
+	}
+	speed := facts.speedMbps
+	if speed == 0 {
+		// -1 is the kernel's "unknown"; an interface that is down answers with an error.
+		speed, _ = strconv.Atoi(s.text(sys("speed")))
+	}
+	if speed > 0 {
+		i.SpeedMbps = &speed
+	}
+	return i, true
+}
+
+func allZero(addr net.HardwareAddr) bool {
+	for _, b := range addr {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// linkBase returns the last element of what a symbolic link points to, "" when there is no link.
+func linkBase(path string) string {
+	target, err := os.Readlink(path)
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(target)
+}
