@@ -1,0 +1,6 @@
+// Command uinit is /init of the ramdisk: PID 1, and the agent in the same process.
+package main
+
+import "ironroot/uinit/boot"
+
+func main() { boot.Main(boot.Agent) }
