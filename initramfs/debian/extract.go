@@ -1,0 +1,199 @@
+package debian
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// maxControl bounds the control file of a package, in bytes.
+const maxControl = 1 << 20
+
+// Extract unpacks those files of a package below dir whose name (without the leading "./") match accepts. Folders are
+// made as needed; symbolic links stay links; hard links become files of their own; devices are left out.
+func Extract(ctx context.Context, deb, dir string, match func(name string) bool) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w", deb, err)
+	}
+	defer root.Close()
+	err = walk(deb, "data.tar", func(h *tar.Header, r io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !match(h.Name) {
+			return nil
+		}
+		return extract(root, h, r)
+	})
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w", deb, err)
+	}
+	return nil
+}
+
+// extract writes one file. root refuses names and links that lead out of it.
+func extract(root *os.Root, h *tar.Header, r io.Reader) error {
+	if err := root.MkdirAll(filepath.Dir(h.Name), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(h.Name, 0o755)
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, h.Name)
+	case tar.TypeLink:
+		data, err := root.ReadFile(strings.TrimPrefix(h.Linkname, "./"))
+		if err != nil {
+			return err
+		}
+		return root.WriteFile(h.Name, data, h.FileInfo().Mode().Perm())
+	case tar.TypeReg:
+		f, err := root.OpenFile(h.Name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, h.FileInfo().Mode().Perm())
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(f, r); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", h.Name, err), f.Close())
+		}
+		return f.Close()
+	default:
+		return nil
+	}
+}
+
+// Depends returns the names in the Depends field of a package, without versions; of alternatives the first.
+func Depends(deb string) ([]string, error) {
+	var control []byte
+	err := walk(deb, "control.tar", func(h *tar.Header, r io.Reader) (err error) {
+		if h.Name == "control" {
+			control, err = io.ReadAll(io.LimitReader(r, maxControl))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", deb, err)
+	}
+	return parseDepends(string(control)), nil
+}
+
+func parseDepends(control string) []string {
+	var names []string
+	inside := false
+	for line := range strings.Lines(control) {
+		value, found := strings.CutPrefix(line, "Depends:")
+		continued := inside && strings.HasPrefix(line, " ")
+		if inside = found || continued; !inside {
+			continue
+		}
+		for dependency := range strings.SplitSeq(value, ",") {
+			if fields := strings.Fields(dependency); len(fields) > 0 {
+				name, _, _ := strings.Cut(fields[0], ":")
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// walk calls visit for each entry of the tar file called member (and a compression's suffix) in the package. Names
+// come without the leading "./".
+func walk(deb, member string, visit func(*tar.Header, io.Reader) error) error {
+	f, err := os.Open(deb)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	name, r, err := findMember(bufio.NewReaderSize(f, 1<<20), member)
+	if err != nil {
+		return err
+	}
+	r, done, err := decompress(strings.TrimPrefix(name, member), r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer done()
+	entries := tar.NewReader(r)
+	for {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		h.Name = strings.TrimPrefix(h.Name, "./")
+		if h.Name == "" {
+			continue
+		}
+		if err := visit(h, entries); err != nil {
+			return err
+		}
+	}
+}
+
+func decompress(suffix string, r io.Reader) (io.Reader, func(), error) {
+	nothing := func() {}
+	switch suffix {
+	case "":
+		return r, nothing, nil
+	case ".gz":
+		z, err := gzip.NewReader(r)
+		return z, nothing, err
+	case ".xz":
+		z, err := xz.NewReader(r)
+		return z, nothing, err
+	case ".zst":
+		z, err := zstd.NewReader(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	default:
+		return nil, nil, fmt.Errorf("compression %q is not supported", suffix)
+	}
+}
+
+const (
+	arMagic      = "!<arch>\n"
+	arHeaderSize = 60
+)
+
+// findMember returns the name and content of the first member of an ar archive whose name starts with prefix.
+func findMember(r io.Reader, prefix string) (string, io.Reader, error) {
+	magic := make([]byte, len(arMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != arMagic {
+		return "", nil, fmt.Errorf("starts with %q, want %q (an ar archive)", magic, arMagic)
+	}
+	header := make([]byte, arHeaderSize)
+	for {
+		if _, err := io.ReadFull(r, header); errors.Is(err, io.EOF) {
+			return "", nil, fmt.Errorf("has no member %s", prefix)
+		} else if err != nil {
+			return "", nil, fmt.Errorf("ar header: %w", err)
+		}
+		// name[16] date[12] uid[6] gid[6] mode[8] size[10] magic[2], all text padded with blanks
+		name := strings.TrimSuffix(strings.TrimRight(string(header[:16]), " "), "/")
+		size, err := strconv.ParseInt(strings.TrimRight(string(header[48:58]), " "), 10, 64)
+		if err != nil || size < 0 || string(header[58:]) != "`\n" {
+			return "", nil, fmt.Errorf("ar header %q is broken", header)
+		}
+		if strings.HasPrefix(name, prefix) {
+			return name, io.LimitReader(r, size), nil
+		}
+		if _, err := io.CopyN(io.Discard, r, size+size%2); err != nil {
+			return "", nil, fmt.Errorf("ar member %s: %w", name, err)
+		}
+	}
+}
