@@ -20,7 +20,7 @@ import (
 // Config is the agent's configuration. Times are durations and sizes are bytes; the tag unit names the unit in which
 // an operator writes them. A Config handed out by Live is shared and must not be changed.
 type Config struct {
-	APIURL          string `file:"api_url" kernel:"ipa-api-url" help:"URL of the Ironic API, or several with commas between; mdns to look for it"`
+	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" help:"URL of the Ironic API, or several with commas between; mdns to look for it"`
 	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request id sent to Ironic with every call, req-UUID"`
 
 	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" help:"address the agent's API listens on; 0.0.0.0 by default where the kernel has no IPv6"`

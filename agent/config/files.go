@@ -1,0 +1,119 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/ini.v1"
+)
+
+// DefaultFile and DefaultDir are where ironic-python-agent's images keep the agent's configuration.
+const (
+	DefaultFile = "/etc/ironic_python_agent/ironic_python_agent.conf"
+	DefaultDir  = "/etc/ironic-python-agent.d"
+)
+
+// maxFile bounds a configuration file.
+const maxFile = 1 << 20
+
+// files reads the layer of configuration files: those of Sources where they exist, then those of flags.
+func (l *loader) files(s Sources, flags flagSet) {
+	for _, name := range s.Files {
+		l.file(name, false)
+	}
+	for _, dir := range s.ConfigDirs {
+		l.dir(dir, false)
+	}
+	for _, name := range flags.configFiles {
+		l.file(name, true)
+	}
+	for _, dir := range flags.configDirs {
+		l.dir(dir, true)
+	}
+}
+
+// dir reads a folder's *.conf files in alphabetical order.
+func (l *loader) dir(dir string, mustExist bool) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if errors.Is(err, fs.ErrNotExist) && !mustExist {
+		return
+	}
+	if err != nil {
+		l.errs = append(l.errs, fmt.Errorf("configuration folder: %w", err))
+		return
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() && strings.HasSuffix(entry.Name(), ".conf") {
+			l.file(filepath.Join(dir, entry.Name()), true)
+		}
+	}
+}
+
+func (l *loader) file(name string, mustExist bool) {
+	data, err := readBounded(name, maxFile)
+	if errors.Is(err, fs.ErrNotExist) && !mustExist {
+		return
+	}
+	if err == nil {
+		err = l.ini(name, data)
+	}
+	if err != nil {
+		l.errs = append(l.errs, fmt.Errorf("configuration file %s: %w", name, err))
+	}
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("got more than %d bytes", limit)
+	}
+	return data, err
+}
+
+// ini reads a file as oslo.config writes them: sections are groups, lines that begin with # or ; are comments,
+// indented lines continue the value above.
+func (l *loader) ini(name string, data []byte) error {
+	file, err := ini.LoadSources(ini.LoadOptions{
+		IgnoreInlineComment: true, IgnoreContinuation: true, AllowPythonMultilineValues: true,
+	}, data)
+	if err != nil {
+		return err
+	}
+	for _, section := range file.Sections() {
+		for _, key := range section.Keys() {
+			for _, o := range l.options {
+				if o.matches(section.Name(), key.Name()) && !o.flagOnly {
+					l.set(o, "file "+name, key.Value())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// environment reads the layer of environment variables.
+func (l *loader) environment(environ []string) {
+	for _, o := range l.options {
+		if o.flagOnly {
+			continue
+		}
+		for _, name := range o.envNames() {
+			for _, entry := range environ {
+				if key, value, _ := strings.Cut(entry, "="); key == name {
+					l.set(o, "environment "+name, value)
+				}
+			}
+		}
+	}
+}
