@@ -1,12 +1,17 @@
 package netboot
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"time"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Config says which links to use and where to write what was learnt.
@@ -17,6 +22,8 @@ type Config struct {
 	Interface func(name string) bool
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
+
+	timing timing // tests shorten it; the zero value is made defaultTiming
 }
 
 // Link is what is known of one link at one moment.
@@ -32,51 +39,179 @@ type Link struct {
 	Err       error  // the latest failure, nil once it went well
 }
 
-// Lease is what a DHCPv4 server granted, after validation: values that could not be used are left out.
-type Lease struct {
-	Address  netip.Prefix
-	Server   netip.Addr
-	Routers  []netip.Addr
-	Routes   []Route
-	DNS      []netip.Addr
-	Search   []string
-	NTP      []netip.Addr
-	Hostname string
-	MTU      int           // bytes, 0 = not given
-	Obtained time.Time     // when the server acknowledged it
-	Renew    time.Duration // T1, counted from Obtained
-	Rebind   time.Duration // T2
-	Duration time.Duration // whole lease; Forever when it does not end
-}
-
-// Forever is the Duration of a lease without end.
-const Forever = time.Duration(1<<63 - 1)
-
-// Route is one route of a link.
-type Route struct {
-	Destination netip.Prefix
-	Gateway     netip.Addr // invalid for a destination on the link itself
-}
-
 // Network is the running network. Its methods may be called from any goroutine.
-type Network struct{}
+type Network struct {
+	log      *slog.Logger
+	accepts  func(netlink.Link) bool
+	resolver *resolver
+	timing   timing
+	stop     context.CancelFunc
+	watching chan struct{} // closed when the watcher and every link have ended
+
+	mu        sync.Mutex
+	links     map[int]*link // by kernel index
+	addresses map[int]map[netip.Prefix]bool
+	ranks     int           // how many links have ever had a configuration
+	changed   chan struct{} // closed and replaced at every change
+}
 
 // Start begins to raise links and returns at once; links that appear later are used when they appear. The network
-// runs until ctx ends, which leaves the links as they are.
+// runs until ctx ends, which leaves the links as they are, or until Down. An error means that the kernel does not let
+// this process watch its links.
 func Start(ctx context.Context, config Config) (*Network, error) {
-	return nil, errors.New("netboot: not written yet")
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if config.ResolvConf == "" {
+		config.ResolvConf = "/etc/resolv.conf"
+	}
+	if config.timing == (timing{}) {
+		config.timing = defaultTiming
+	}
+	ctx, stop := context.WithCancel(ctx)
+	n := &Network{
+		log:       config.Log,
+		accepts:   acceptor(config.Interface),
+		resolver:  &resolver{path: config.ResolvConf},
+		timing:    config.timing,
+		stop:      stop,
+		watching:  make(chan struct{}),
+		links:     map[int]*link{},
+		addresses: map[int]map[netip.Prefix]bool{},
+		changed:   make(chan struct{}),
+	}
+	w, err := subscribe()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go func() {
+		defer close(n.watching)
+		n.watch(ctx, w)
+	}()
+	return n, nil
+}
+
+// acceptor turns the caller's choice into a rule for links of the kernel.
+func acceptor(byName func(string) bool) func(netlink.Link) bool {
+	return func(l netlink.Link) bool {
+		attrs := l.Attrs()
+		if attrs.Flags&net.FlagLoopback != 0 {
+			return false
+		}
+		if byName != nil {
+			return byName(attrs.Name)
+		}
+		// The kernel names the kind of every link it makes up (bridge, vlan, veth ...); hardware has none.
+		return l.Type() == "device" && attrs.EncapType == "ether"
+	}
 }
 
 // Links returns every link in use, ordered by kernel index.
-func (n *Network) Links() []Link { return nil }
-
-// Changed returns a channel that is closed at the next change of any link.
-func (n *Network) Changed() <-chan struct{} { return nil }
-
-// WaitAddress waits until some link has an address that other machines can reach.
-func (n *Network) WaitAddress(ctx context.Context) error {
-	return errors.New("netboot: not written yet")
+func (n *Network) Links() []Link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	links := make([]Link, 0, len(n.links))
+	for index, l := range n.links {
+		state := l.state
+		state.MAC = slices.Clone(state.MAC)
+		for prefix := range n.addresses[index] {
+			state.Addresses = append(state.Addresses, prefix)
+		}
+		slices.SortFunc(state.Addresses, netip.Prefix.Compare)
+		links = append(links, state)
+	}
+	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })
+	return links
 }
 
-// Down stops everything and takes every link but loopback down.
-func (n *Network) Down(ctx context.Context) error { return errors.New("netboot: not written yet") }
+// Changed returns a channel that is closed at the next change of any link. Take it before looking at Links, so that
+// no change is missed.
+func (n *Network) Changed() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
+}
+
+// WaitAddress waits until some link has an address that other machines can reach. Its error names the links and what
+// they lack.
+func (n *Network) WaitAddress(ctx context.Context) error {
+	for {
+		changed := n.Changed()
+		links := n.Links()
+		for _, l := range links {
+			if slices.ContainsFunc(l.Addresses, usable) {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-n.watching:
+			return errors.New("wait for an address: the network was stopped")
+		case <-ctx.Done():
+			return fmt.Errorf("wait for an address (%s): %w", describe(links), ctx.Err())
+		}
+	}
+}
+
+func usable(p netip.Prefix) bool {
+	return p.Addr().IsGlobalUnicast()
+}
+
+// describe says of each link why it has no address.
+func describe(links []Link) string {
+	if len(links) == 0 {
+		return "no link found"
+	}
+	var text string
+	for i, l := range links {
+		if i > 0 {
+			text += ", "
+		}
+		switch {
+		case l.Err != nil:
+			text += l.Name + ": " + l.Err.Error()
+		case !l.Up:
+			text += l.Name + ": down"
+		case !l.Carrier:
+			text += l.Name + ": no carrier"
+		default:
+			text += l.Name + ": no answer from a DHCP server"
+		}
+	}
+	return text
+}
+
+// Down stops everything and takes every link of the machine but loopback down; links that appear later stay down. It
+// goes on past a link that fails and returns all errors.
+func (n *Network) Down(ctx context.Context) error {
+	n.stop()
+	select {
+	case <-n.watching:
+	case <-ctx.Done():
+		return fmt.Errorf("take the network down: %w", ctx.Err())
+	}
+	links, err := listLinks()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, l := range links {
+		if l.Attrs().Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		if err := netlink.LinkSetDown(l); err != nil {
+			failed = append(failed, fmt.Errorf("%s: take down: %w", l.Attrs().Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// update changes the state of a link under the lock and tells whoever waits for a change.
+func (n *Network) update(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}

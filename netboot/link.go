@@ -1,0 +1,222 @@
+package netboot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// timing holds the delays of the client, so that tests need not wait for them.
+type timing struct {
+	noCarrier  time.Duration // how long to wait for a carrier before asking without one: some drivers never report it
+	first      time.Duration // the first retransmission; each further one doubles
+	longest    time.Duration // up to this
+	requests   int           // how often a request is sent before the exchange starts anew
+	minRenewal time.Duration // the least time between two renewals of one phase
+	minLease   time.Duration // the shortest lease that is believed
+}
+
+var defaultTiming = timing{
+	noCarrier:  10 * time.Second,
+	first:      time.Second,
+	longest:    16 * time.Second,
+	requests:   4,
+	minRenewal: 60 * time.Second, // RFC 2131, section 4.4.5
+	minLease:   30 * time.Second,
+}
+
+// baseMetric is the route metric of the first link that got a configuration; each further one is larger by one. It
+// lies between what people set by hand and the 1024 of the kernel's own IPv6 routes.
+const baseMetric = 512
+
+// link is one link in use: a goroutine of its own runs it from its appearance to its end.
+type link struct {
+	network *Network
+	index   int
+	cancel  context.CancelFunc
+	carrier chan struct{} // holds one token after the carrier came (back)
+
+	state  Link       // under network.mu
+	metric int        // under network.mu; 0 until the first configuration
+	config linkConfig // under network.mu; what is applied now
+}
+
+func newLink(n *Network, index int) *link {
+	return &link{network: n, index: index, carrier: make(chan struct{}, 1)}
+}
+
+func (l *link) signalCarrier() {
+	select {
+	case l.carrier <- struct{}{}:
+	default: // one token is enough
+	}
+}
+
+func (l *link) snapshot() Link {
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	return l.state
+}
+
+func (l *link) name() string { return l.snapshot().Name }
+
+// fail notes and logs what went wrong; nil notes that all is well again.
+func (l *link) fail(message string, err error) {
+	l.network.update(func() { l.state.Err = err })
+	if err != nil {
+		l.network.log.Warn(message, "interface", l.name(), "err", err)
+	}
+}
+
+// run raises the link and keeps it configured until ctx ends.
+func (l *link) run(ctx context.Context) {
+	if !l.raise(ctx) || !l.awaitCarrier(ctx) {
+		return
+	}
+	for ctx.Err() == nil {
+		lease := l.acquire(ctx)
+		if lease == nil {
+			return
+		}
+		err := l.use(lease)
+		if err == nil {
+			err = l.hold(ctx, lease)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		l.fail("lease lost", err)
+		l.drop()
+		if !l.pause(ctx, l.network.timing.first) {
+			return
+		}
+	}
+}
+
+// raise sets the link up. A driver may refuse while it loads its firmware, so it is tried for as long as it takes.
+func (l *link) raise(ctx context.Context) bool {
+	delay := l.network.timing.first
+	for ctx.Err() == nil {
+		err := netlink.LinkSetUp(byIndex(l.index))
+		if err == nil {
+			l.fail("", nil)
+			return true
+		}
+		l.fail("link cannot be raised", err)
+		l.pause(ctx, delay)
+		delay = min(2*delay, l.network.timing.longest)
+	}
+	return false
+}
+
+// awaitCarrier waits for the carrier, but not for ever.
+func (l *link) awaitCarrier(ctx context.Context) bool {
+	if l.snapshot().Carrier {
+		l.drainCarrier()
+		return true
+	}
+	timer := time.NewTimer(l.network.timing.noCarrier)
+	defer timer.Stop()
+	select {
+	case <-l.carrier:
+		return true
+	case <-timer.C:
+		l.network.log.Info("no carrier, asking for an address all the same", "interface", l.name(),
+			"waited", l.network.timing.noCarrier)
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (l *link) drainCarrier() {
+	select {
+	case <-l.carrier:
+	default:
+	}
+}
+
+// pause waits, but not longer than ctx allows; it returns whether to go on.
+func (l *link) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// use applies a lease in place of the one before it. An MTU that the link refuses is left out: it is the one value
+// that a link can work without.
+func (l *link) use(lease *Lease) error {
+	n := l.network
+	config := lease.config()
+	n.mu.Lock()
+	before := l.config
+	if l.metric == 0 {
+		l.metric = baseMetric + n.ranks
+		n.ranks++
+	}
+	metric := l.metric
+	n.mu.Unlock()
+	if config.mtu != 0 {
+		if err := setMTU(l.index, config.mtu); err != nil {
+			n.log.Warn("lease's MTU not used", "interface", l.name(), "err", err)
+			config.mtu = 0
+		}
+	}
+	if err := config.apply(l.index, metric, before); err != nil {
+		// What part of it was applied is not known: all of both is to be removed.
+		n.update(func() {
+			l.config.addresses = append(slices.Clone(before.addresses), config.addresses...)
+			l.config.routes = append(slices.Clone(before.routes), config.routes...)
+		})
+		return err
+	}
+	n.update(func() {
+		l.config, l.state.Lease, l.state.Err = config, lease, nil
+	})
+	n.writeResolver()
+	return nil
+}
+
+// drop takes the link's configuration away; the link stays up.
+func (l *link) drop() {
+	n := l.network
+	n.mu.Lock()
+	before, metric := l.config, l.metric
+	n.mu.Unlock()
+	if err := (linkConfig{}).apply(l.index, metric, before); err != nil {
+		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
+	}
+	n.update(func() {
+		l.config, l.state.Lease = linkConfig{}, nil
+	})
+	n.writeResolver()
+}
+
+// writeResolver writes the name servers of all links, the preferred link's first.
+func (n *Network) writeResolver() {
+	n.mu.Lock()
+	links := make([]*link, 0, len(n.links))
+	for _, l := range n.links {
+		links = append(links, l)
+	}
+	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.metric, b.metric) })
+	configs := make([]linkConfig, len(links))
+	for i, l := range links {
+		configs[i] = l.config
+	}
+	n.mu.Unlock()
+	if err := n.resolver.write(configs); err != nil {
+		n.log.Error("name servers cannot be written", "err", err)
+	}
+}
+
+var errExpired = errors.New("the lease expired")

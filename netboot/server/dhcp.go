@@ -1,0 +1,272 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+)
+
+// DHCPConfig describes one subnet and what its machines are told.
+type DHCPConfig struct {
+	Log         *slog.Logger    // nil discards it
+	Interface   string          // the only interface that is served
+	Address     netip.Prefix    // the server's own address on it, with the length of the subnet
+	First, Last netip.Addr      // the pool, both ends included; invalid: fixed leases only
+	Fixed       map[string]Host // by MAC address, as net.HardwareAddr.String writes it
+	Lease       time.Duration   // 0 = one hour
+	Router      netip.Addr      // invalid = none
+	Routes      []Route         // classless static routes (option 121); these make clients ignore Router
+	DNS         []netip.Addr
+	NTP         []netip.Addr
+	Domain      string
+	MTU         int   // bytes, 0 = not told
+	Boot        *Boot // nil = no boot file
+}
+
+// Host is what one machine gets.
+type Host struct {
+	Address  netip.Addr // invalid = from the pool
+	Hostname string
+	Script   string // URL of its iPXE script, "" = the one of Boot
+}
+
+// Route is a classless static route (RFC 3442).
+type Route struct {
+	Destination netip.Prefix
+	Gateway     netip.Addr // invalid = on the link itself
+}
+
+// Lease is one address in use.
+type Lease struct {
+	MAC      net.HardwareAddr
+	Address  netip.Addr
+	Expires  time.Time
+	Hostname string // as the client calls itself
+}
+
+// DHCP is a running DHCPv4 server.
+type DHCP struct {
+	config DHCPConfig
+	log    *slog.Logger
+	server *server4.Server
+	stop   func() bool
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	hosts  map[string]Host
+	leases map[string]Lease // by MAC; an offer holds its address for offerHeld
+}
+
+// offerHeld is how long an offered address is kept for a client that has not asked for it yet.
+const offerHeld = 30 * time.Second
+
+// ListenDHCP starts a DHCPv4 server that runs until ctx ends or Close is called. Its socket is made before it
+// returns, in the network namespace of the calling thread. It needs the right to bind port 67.
+func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("dhcp server: %w", err)
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if config.Lease == 0 {
+		config.Lease = time.Hour
+	}
+	d := &DHCP{
+		config: config,
+		log:    config.Log,
+		ended:  make(chan struct{}),
+		hosts:  map[string]Host{},
+		leases: map[string]Lease{},
+	}
+	maps.Copy(d.hosts, config.Fixed)
+	server, err := server4.NewServer(config.Interface, &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, d.handle)
+	if err != nil {
+		return nil, fmt.Errorf("dhcp server: %s: %w", config.Interface, err)
+	}
+	d.server = server
+	d.stop = context.AfterFunc(ctx, func() {
+		if err := server.Close(); err != nil {
+			d.log.Debug("dhcp server closed", "interface", config.Interface, "err", err)
+		}
+	})
+	go func() {
+		defer close(d.ended)
+		if err := server.Serve(); err != nil && !errors.Is(err, net.ErrClosed) {
+			d.log.Error("dhcp server ended", "interface", config.Interface, "err", err)
+		}
+	}()
+	return d, nil
+}
+
+func (c DHCPConfig) check() error {
+	switch {
+	case c.Interface == "":
+		return errors.New("no interface given, and serving all would answer networks that did not ask for it")
+	case !c.Address.IsValid() || !c.Address.Addr().Is4():
+		return fmt.Errorf("%s: address %s is no IPv4 address with a length", c.Interface, c.Address)
+	case c.First.IsValid() != c.Last.IsValid():
+		return fmt.Errorf("%s: pool has one end: %s to %s", c.Interface, c.First, c.Last)
+	case c.First.IsValid() && (!c.Address.Contains(c.First) || !c.Address.Contains(c.Last) || c.Last.Less(c.First)):
+		return fmt.Errorf("%s: pool %s to %s does not lie in %s", c.Interface, c.First, c.Last, c.Address.Masked())
+	}
+	return nil
+}
+
+// Leases returns the leases that have not expired, ordered by address.
+func (d *DHCP) Leases() []Lease {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	var leases []Lease
+	for _, l := range d.leases {
+		if l.Expires.After(now) {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b Lease) int { return a.Address.Compare(b.Address) })
+	return leases
+}
+
+// SetHost sets what one machine gets from its next message on. A machine that renews another address is given the new
+// one in the answer.
+func (d *DHCP) SetHost(mac net.HardwareAddr, host Host) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hosts[mac.String()] = host
+}
+
+// Close stops the server and waits until its socket is closed.
+func (d *DHCP) Close() error {
+	if d.stop() {
+		if err := d.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("dhcp server: close: %w", err)
+		}
+	}
+	<-d.ended
+	return nil
+}
+
+// handle answers one message; the library calls it from a goroutine of its own.
+func (d *DHCP) handle(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+	if m.OpCode != dhcpv4.OpcodeBootRequest || len(m.ClientHWAddr) == 0 {
+		return
+	}
+	answer, err := d.answer(m)
+	if err != nil {
+		d.log.Warn("dhcp message not answered", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(),
+			"message", m.MessageType().String(), "err", err)
+		return
+	}
+	if answer == nil {
+		return
+	}
+	if answer.MessageType() == dhcpv4.MessageTypeNak {
+		// The client's address may be of another network: only a broadcast reaches it (RFC 2131, section 4.1).
+		peer = &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
+	}
+	if _, err := conn.WriteTo(answer.ToBytes(), peer); err != nil {
+		d.log.Warn("dhcp answer not sent", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(), "err", err)
+		return
+	}
+	d.log.Info("dhcp", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(), "message", m.MessageType().String(),
+		"answer", answer.MessageType().String(), "address", answer.YourIPAddr.String(), "file", answer.BootFileName)
+}
+
+// answer returns the answer to a message, or nil where none is due.
+func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch m.MessageType() {
+	case dhcpv4.MessageTypeDiscover:
+		address, err := d.choose(m)
+		if err != nil {
+			return nil, err
+		}
+		d.hold(m, address, offerHeld)
+		return d.grant(m, dhcpv4.MessageTypeOffer, address)
+	case dhcpv4.MessageTypeRequest:
+		return d.request(m)
+	case dhcpv4.MessageTypeRelease:
+		delete(d.leases, m.ClientHWAddr.String())
+		return nil, nil
+	case dhcpv4.MessageTypeInform:
+		return d.grant(m, dhcpv4.MessageTypeAck, netip.Addr{})
+	default:
+		return nil, fmt.Errorf("message %s is not served", m.MessageType())
+	}
+}
+
+// request answers a DHCPREQUEST in any of its four forms (RFC 2131, section 4.3.2).
+func (d *DHCP) request(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
+	if id := m.ServerIdentifier(); id != nil && !id.Equal(d.config.Address.Addr().AsSlice()) {
+		return nil, nil // the client chose another server
+	}
+	address, err := d.choose(m)
+	if err != nil {
+		return nil, err
+	}
+	wanted, renewing := m.RequestedIPAddress(), false
+	if wanted == nil {
+		wanted, renewing = m.ClientIPAddr, true
+	}
+	if !wanted.Equal(address.AsSlice()) && !renewing {
+		return dhcpv4.NewReplyFromRequest(m,
+			dhcpv4.WithMessageType(dhcpv4.MessageTypeNak),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(d.config.Address.Addr().AsSlice())),
+			dhcpv4.WithOption(dhcpv4.OptMessage("address "+wanted.String()+" is not yours")))
+	}
+	d.hold(m, address, d.config.Lease)
+	return d.grant(m, dhcpv4.MessageTypeAck, address)
+}
+
+func (d *DHCP) hold(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Duration) {
+	d.leases[m.ClientHWAddr.String()] = Lease{
+		MAC: slices.Clone(m.ClientHWAddr), Address: address, Expires: time.Now().Add(duration), Hostname: m.HostName(),
+	}
+}
+
+// choose returns the address for a client: its fixed one, the one it has, the one it asks for, or the first free one.
+func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
+	mac := m.ClientHWAddr.String()
+	if host, ok := d.hosts[mac]; ok && host.Address.IsValid() {
+		return host.Address, nil
+	}
+	taken := map[netip.Addr]bool{d.config.Address.Addr(): true, d.config.Router: true}
+	for _, host := range d.hosts {
+		taken[host.Address] = true
+	}
+	now := time.Now()
+	for other, lease := range d.leases {
+		if other != mac && lease.Expires.After(now) {
+			taken[lease.Address] = true
+		}
+	}
+	free := func(a netip.Addr) bool {
+		return d.config.First.IsValid() && !a.Less(d.config.First) && !d.config.Last.Less(a) && !taken[a]
+	}
+	if lease, ok := d.leases[mac]; ok && free(lease.Address) {
+		return lease.Address, nil
+	}
+	for _, ip := range []net.IP{m.RequestedIPAddress(), m.ClientIPAddr} {
+		if wanted, ok := netip.AddrFromSlice(ip.To4()); ok && free(wanted) {
+			return wanted, nil
+		}
+	}
+	for a := d.config.First; a.IsValid() && !d.config.Last.Less(a); a = a.Next() {
+		if free(a) {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("no address free between %s and %s", d.config.First, d.config.Last)
+}

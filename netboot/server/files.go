@@ -1,0 +1,91 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// FilesConfig describes a file server.
+type FilesConfig struct {
+	Log     *slog.Logger   // nil discards it
+	Listen  netip.AddrPort // port 0 takes a free one
+	Root    string         // only regular files below this folder are served; no link leads out of it
+	Request func(Request)  // called at the end of every request, also by several at once; nil = not
+}
+
+// Request is one file that was asked for by TFTP or HTTP.
+type Request struct {
+	Protocol string // "tftp" or "http"
+	Client   string // address and port
+	Method   string // HTTP method; "" for TFTP
+	Path     string
+	Range    string // HTTP Range header
+	Status   int    // HTTP status; for TFTP 200, 404 or 500
+	Bytes    int64  // of the body, sent
+	Duration time.Duration
+	Err      error
+}
+
+// files is a folder that requests are served from.
+type files struct {
+	root    *os.Root
+	log     *slog.Logger
+	request func(Request)
+}
+
+func openFiles(config FilesConfig) (*files, error) {
+	root, err := os.OpenRoot(config.Root)
+	if err != nil {
+		return nil, fmt.Errorf("folder to serve: %w", err)
+	}
+	log := config.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &files{root: root, log: log, request: config.Request}, nil
+}
+
+// open opens a regular file by the path of a request. Everything else is as absent.
+func (f *files) open(name string) (*os.File, fs.FileInfo, error) {
+	name = strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(name, "\\", "/")), "/")
+	if name == "" {
+		return nil, nil, fs.ErrNotExist
+	}
+	// Without O_NONBLOCK, opening a named pipe would wait for its other end.
+	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+// done logs a request and hands it to the caller.
+func (f *files) done(r Request) {
+	level := slog.LevelInfo
+	if r.Status >= 400 || r.Err != nil {
+		level = slog.LevelWarn
+	}
+	args := []any{"client", r.Client, "path", r.Path, "status", r.Status, "bytes", r.Bytes, "took", r.Duration.Round(time.Millisecond)}
+	if r.Err != nil {
+		args = append(args, "err", r.Err)
+	}
+	f.log.Log(nil, level, r.Protocol, args...) //nolint:staticcheck // no context belongs to the log of a request that ended
+	if f.request != nil {
+		f.request(r)
+	}
+}

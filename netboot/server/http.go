@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+)
+
+// HTTP is a running HTTP file server.
+type HTTP struct {
+	files  *files
+	server *http.Server
+	addr   netip.AddrPort
+	stop   func() bool
+	ended  chan struct{}
+}
+
+// ListenHTTP starts an HTTP file server with byte ranges and strong entity tags (RFC 9110). It runs until ctx ends or
+// Close is called.
+func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
+	files, err := openFiles(config)
+	if err != nil {
+		return nil, fmt.Errorf("http server: %w", err)
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", config.Listen.String())
+	if err != nil {
+		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.root.Close()))
+	}
+	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
+	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	h.stop = context.AfterFunc(ctx, func() { _ = h.server.Close() })
+	go func() {
+		defer close(h.ended)
+		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			files.log.Error("http server ended", "err", err)
+		}
+	}()
+	return h, nil
+}
+
+// Addr returns where the server listens.
+func (h *HTTP) Addr() netip.AddrPort { return h.addr }
+
+// URL returns the URL of a file below the root.
+func (h *HTTP) URL(path string) string {
+	return (&url.URL{Scheme: "http", Host: h.addr.String(), Path: "/" + path}).String()
+}
+
+// Close stops the server and breaks off transfers under way.
+func (h *HTTP) Close() error {
+	var err error
+	if h.stop() {
+		err = h.server.Close()
+	}
+	<-h.ended
+	return errors.Join(err, h.files.root.Close())
+}
+
+// ServeHTTP serves one file.
+func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	counted := &counter{ResponseWriter: w, status: http.StatusOK}
+	started := time.Now()
+	err := h.serve(counted, r)
+	h.files.done(Request{
+		Protocol: "http", Client: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Range: r.Header.Get("Range"),
+		Status: counted.status, Bytes: counted.bytes, Duration: time.Since(started), Err: err,
+	})
+}
+
+func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return nil
+	}
+	file, info, err := h.files.open(r.URL.Path)
+	if err != nil {
+		status := http.StatusNotFound
+		if !errors.Is(err, fs.ErrNotExist) {
+			status = http.StatusForbidden
+		}
+		http.Error(w, http.StatusText(status), status)
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	w.Header().Set("ETag", entityTag(info))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", info.ModTime(), file)
+	return nil
+}
+
+// entityTag changes whenever the file is replaced or written to, so that a client may join ranges of equal tags.
+func entityTag(info fs.FileInfo) string {
+	var inode uint64
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = stat.Ino
+	}
+	return fmt.Sprintf(`"%x-%x-%x"`, inode, info.Size(), info.ModTime().UnixNano())
+}
+
+// counter notes the status and the bytes of a response.
+type counter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (c *counter) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Script describes an iPXE script that boots a kernel and initramfs.
+type Script struct {
+	Kernel  string   // URL
+	Initrds []string // URLs; the kernel unpacks them in this order
+	Cmdline string
+	Retries int // how often a failed download is tried again, 0 = 5
+}
+
+// Render returns the text of the script. A value that would end its line, and so begin a command of its own, is an
+// error.
+func (s Script) Render() ([]byte, error) {
+	for _, value := range append([]string{s.Kernel, s.Cmdline}, s.Initrds...) {
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return nil, fmt.Errorf("ipxe script: %q has a line break", value)
+		}
+	}
+	if s.Kernel == "" {
+		return nil, fmt.Errorf("ipxe script: no kernel URL")
+	}
+	retries := s.Retries
+	if retries == 0 {
+		retries = 5
+	}
+	var names, arguments []string
+	for _, initrd := range s.Initrds {
+		name, err := fileName(initrd)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+		// On UEFI the kernel's EFI stub finds the files only by these arguments; on BIOS they do no harm.
+		arguments = append(arguments, "initrd="+name)
+	}
+	kernel := strings.Join(append(append([]string{s.Kernel}, arguments...), s.Cmdline), " ")
+	var text strings.Builder
+	fmt.Fprintf(&text, "#!ipxe\n\nset tries:int32 0\n\n:load\nimgfree\n")
+	fmt.Fprintf(&text, "kernel %s || goto failed\n", strings.TrimSpace(kernel))
+	for i, initrd := range s.Initrds {
+		fmt.Fprintf(&text, "initrd --name %s %s || goto failed\n", names[i], initrd)
+	}
+	fmt.Fprintf(&text, "boot\n\n:failed\ninc tries\niseq ${tries} %d || goto again\n", retries)
+	fmt.Fprintf(&text, "echo Giving up after ${tries} tries\nexit 1\n\n:again\nsleep ${tries}\ngoto load\n")
+	return []byte(text.String()), nil
+}
+
+// fileName returns the last part of a URL's path, which is what iPXE calls the file.
+func fileName(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", fmt.Errorf("ipxe script: initramfs URL: %w", err)
+	}
+	name := path.Base(u.Path)
+	if name == "." || name == "/" || strings.ContainsAny(name, " \t") {
+		return "", fmt.Errorf("ipxe script: initramfs URL %s ends in no file name", raw)
+	}
+	return name, nil
+}

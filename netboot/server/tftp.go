@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pin/tftp/v3"
+)
+
+// TFTP is a running TFTP server (RFC 1350 with the options of RFC 2348 and 2349).
+type TFTP struct {
+	files  *files
+	server *tftp.Server
+	addr   netip.AddrPort
+	stop   func() bool
+	ended  chan struct{}
+}
+
+// A boot loader that was switched off must not hold a transfer for long.
+const (
+	tftpTimeout = time.Second
+	tftpRetries = 6
+)
+
+// ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called.
+func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
+	files, err := openFiles(config)
+	if err != nil {
+		return nil, fmt.Errorf("tftp server: %w", err)
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(config.Listen))
+	if err != nil {
+		return nil, fmt.Errorf("tftp server: %w", errors.Join(err, files.root.Close()))
+	}
+	t := &TFTP{files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{})}
+	t.server = tftp.NewServer(t.read, nil)
+	t.server.SetTimeout(tftpTimeout)
+	t.server.SetRetries(tftpRetries)
+	t.stop = context.AfterFunc(ctx, t.server.Shutdown)
+	go func() {
+		defer close(t.ended)
+		if err := t.server.Serve(conn); err != nil {
+			files.log.Error("tftp server ended", "err", err)
+		}
+	}()
+	return t, nil
+}
+
+// Addr returns where the server listens.
+func (t *TFTP) Addr() netip.AddrPort { return t.addr }
+
+// Close stops the server and waits for transfers under way.
+func (t *TFTP) Close() error {
+	if t.stop() {
+		t.server.Shutdown()
+	}
+	<-t.ended
+	return t.files.root.Close()
+}
+
+// read serves one file; the library calls it from a goroutine of its own.
+func (t *TFTP) read(name string, to io.ReaderFrom) error {
+	request := Request{Protocol: "tftp", Path: name, Status: 200}
+	started := time.Now()
+	transfer, ok := to.(tftp.OutgoingTransfer)
+	if ok {
+		address := transfer.RemoteAddr()
+		request.Client = address.String()
+	}
+	defer func() {
+		request.Duration = time.Since(started)
+		t.files.done(request)
+	}()
+	file, info, err := t.files.open(name)
+	if err != nil {
+		request.Status, request.Err = 404, err
+		if !errors.Is(err, fs.ErrNotExist) {
+			request.Status = 500
+		}
+		return fs.ErrNotExist // what the client is told
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if ok {
+		transfer.SetSize(info.Size())
+	}
+	request.Bytes, request.Err = to.ReadFrom(file)
+	if request.Err != nil {
+		request.Status = 500
+	}
+	return request.Err
+}

@@ -1,0 +1,254 @@
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// watcher is one subscription to the kernel's link and address events (rtnetlink(7)).
+type watcher struct {
+	links     chan netlink.LinkUpdate
+	addresses chan netlink.AddrUpdate
+	done      chan struct{}
+}
+
+// eventBuffer is the receive buffer asked for, in bytes: a machine with many NICs sends a burst when all appear.
+const eventBuffer = 1 << 20
+
+func subscribe() (*watcher, error) {
+	w := &watcher{
+		links:     make(chan netlink.LinkUpdate, 64),
+		addresses: make(chan netlink.AddrUpdate, 64),
+		done:      make(chan struct{}),
+	}
+	err := netlink.LinkSubscribeWithOptions(w.links, w.done, netlink.LinkSubscribeOptions{ReceiveBufferSize: eventBuffer})
+	if err != nil {
+		return nil, fmt.Errorf("watch links: %w", err)
+	}
+	err = netlink.AddrSubscribeWithOptions(w.addresses, w.done, netlink.AddrSubscribeOptions{ReceiveBufferSize: eventBuffer})
+	if err != nil {
+		w.close()
+		return nil, fmt.Errorf("watch addresses: %w", err)
+	}
+	return w, nil
+}
+
+// close ends the subscription; the library's readers need their channels emptied to notice.
+func (w *watcher) close() {
+	close(w.done)
+	go func() {
+		for range w.links { //nolint:revive // emptied on purpose
+		}
+	}()
+	go func() {
+		for range w.addresses { //nolint:revive // emptied on purpose
+		}
+	}()
+}
+
+// watch runs the network until ctx ends and every link's goroutine with it.
+func (n *Network) watch(ctx context.Context, w *watcher) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		n.reconcile(ctx, &running)
+		again := n.follow(ctx, w, &running)
+		w.close()
+		if !again {
+			return
+		}
+		if w = n.resubscribe(ctx); w == nil {
+			return
+		}
+	}
+}
+
+// follow handles events until ctx ends (false) or the kernel dropped some (true).
+func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGroup) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case event, ok := <-w.links:
+			if !ok {
+				return ctx.Err() == nil
+			}
+			if event.Header.Type == unix.RTM_DELLINK {
+				n.gone(event.Attrs().Index)
+				continue
+			}
+			n.seen(ctx, event.Link, running)
+		case event, ok := <-w.addresses:
+			if !ok {
+				return ctx.Err() == nil
+			}
+			n.address(event.LinkIndex, event.LinkAddress, event.NewAddr && event.Flags&unusableFlags == 0)
+		}
+	}
+}
+
+// unusableFlags mark IPv6 addresses whose uniqueness is not known yet, or known not to hold.
+const unusableFlags = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
+
+func (n *Network) resubscribe(ctx context.Context) *watcher {
+	for {
+		w, err := subscribe()
+		if err == nil {
+			return w
+		}
+		n.log.Warn("link events were lost", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// reconcile brings the state in line with the kernel's present links and addresses: at the start, and after events
+// were lost.
+func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
+	links, err := listLinks()
+	if err != nil {
+		n.log.Error("links cannot be listed", "err", err)
+		return
+	}
+	present := map[int]bool{}
+	for _, l := range links {
+		present[l.Attrs().Index] = true
+		n.seen(ctx, l, running)
+	}
+	n.mu.Lock()
+	var missing []int
+	for index := range n.links {
+		if !present[index] {
+			missing = append(missing, index)
+		}
+	}
+	n.mu.Unlock()
+	for _, index := range missing {
+		n.gone(index)
+	}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		n.log.Error("addresses cannot be listed", "err", err)
+		return
+	}
+	n.update(func() { clear(n.addresses) })
+	for _, a := range addresses {
+		n.address(a.LinkIndex, *a.IPNet, a.Flags&unusableFlags == 0)
+	}
+}
+
+// listLinks lists all links; a dump that the kernel changed meanwhile is taken again.
+func listLinks() ([]netlink.Link, error) {
+	const attempts = 5
+	for range attempts - 1 {
+		links, err := netlink.LinkList()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return links, wrapList(err)
+		}
+	}
+	links, err := netlink.LinkList()
+	return links, wrapList(err)
+}
+
+func wrapList(err error) error {
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	return nil
+}
+
+// seen takes in what the kernel says of a link, and starts to use it when it is new.
+func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.WaitGroup) {
+	attrs := kernel.Attrs()
+	if attrs.Flags&net.FlagLoopback != 0 {
+		n.raiseLoopback(kernel)
+		return
+	}
+	n.mu.Lock()
+	l, known := n.links[attrs.Index]
+	n.mu.Unlock()
+	if !known {
+		if !n.accepts(kernel) {
+			return
+		}
+		l = newLink(n, attrs.Index)
+	}
+	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
+	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
+	n.update(func() {
+		l.state.Name, l.state.Index, l.state.MTU, l.state.MAC = attrs.Name, attrs.Index, attrs.MTU, attrs.HardwareAddr
+		l.state.Up = attrs.Flags&net.FlagUp != 0
+		l.state.Carrier = carrier
+		n.links[attrs.Index] = l
+	})
+	if regained {
+		l.signalCarrier()
+	}
+	if known {
+		return
+	}
+	n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
+	linkCtx, cancel := context.WithCancel(ctx)
+	l.cancel = cancel
+	running.Go(func() {
+		defer cancel()
+		l.run(linkCtx)
+	})
+}
+
+func (n *Network) raiseLoopback(lo netlink.Link) {
+	if lo.Attrs().Flags&net.FlagUp != 0 {
+		return
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		n.log.Error("loopback cannot be raised", "interface", lo.Attrs().Name, "err", err)
+	}
+}
+
+// gone forgets a link that the kernel removed.
+func (n *Network) gone(index int) {
+	n.mu.Lock()
+	l, known := n.links[index]
+	n.mu.Unlock()
+	if !known {
+		return
+	}
+	n.log.Warn("link is gone", "interface", l.name())
+	l.cancel()
+	n.update(func() {
+		delete(n.links, index)
+		delete(n.addresses, index)
+	})
+	n.writeResolver()
+}
+
+// address notes that an address is on a link, or no longer.
+func (n *Network) address(index int, address net.IPNet, present bool) {
+	ip, ok := netip.AddrFromSlice(address.IP)
+	ones, _ := address.Mask.Size()
+	if !ok {
+		return
+	}
+	prefix := netip.PrefixFrom(ip.Unmap(), ones)
+	n.update(func() {
+		if !present {
+			delete(n.addresses[index], prefix)
+			return
+		}
+		if n.addresses[index] == nil {
+			n.addresses[index] = map[netip.Prefix]bool{}
+		}
+		n.addresses[index][prefix] = true
+	})
+}
