@@ -32,8 +32,10 @@ func TestParseCmdline(t *testing.T) {
 		{"no name", "=x quiet", Params{}},
 		{"white space of all kinds", "\ta=1\n\n b=2\r\n", Params{"a": "1", "b": "2"}},
 		{"quotes are characters", `a="b c=d"`, Params{"a": `"b`, "c": `d"`}},
-		{"quoted key", `sshkey="ssh-ed25519 AAAA ipa-api-url=http://evil me@home" b=1`,
-			Params{"sshkey": "ssh-ed25519 AAAA ipa-api-url=http://evil me@home", "b": "1"}},
+		{
+			"quoted key", `sshkey="ssh-ed25519 AAAA ipa-api-url=http://evil me@home" b=1`,
+			Params{"sshkey": "ssh-ed25519 AAAA ipa-api-url=http://evil me@home", "b": "1"},
+		},
 		{"quoted password at the end", `x=1 rootpwd="a b"`, Params{"x": "1", "rootpwd": "a b"}},
 		{"empty quotes", `rootpwd="" b=2`, Params{"rootpwd": "", "b": "2"}},
 		{"unclosed quote", `sshkey="ssh-rsa AAAA b=2`, Params{"sshkey": `"ssh-rsa`, "b": "2"}},

@@ -20,13 +20,13 @@ const (
 type Outcome int
 
 const (
-	// Ignored: the answer held nothing that could be a token.
+	// Ignored says that the answer held nothing that could be a token.
 	Ignored Outcome = iota
-	// Adopted: the answer's token replaced whatever was known.
+	// Adopted says that the answer's token replaced whatever was known.
 	Adopted
-	// Kept: somebody fetched the token before, and it is the one known here.
+	// Kept says that somebody fetched the token before, and it is the one known here.
 	Kept
-	// Locked: somebody fetched the token before and it is not known here. The agent must not serve its API.
+	// Locked says that somebody fetched the token before and it is not known here. The agent must not serve its API.
 	Locked
 )
 

@@ -1,0 +1,324 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ipaOptions is ironic-python-agent's list of options: group.option, kernel parameter, type (S string, B boolean,
+// I integer, F float, P port, L list, D map) and default, with "-" for none. Integers end in their unit, and
+// ranges stand behind them.
+const ipaOptions = `
+api_url ipa-api-url S -
+global_request_id ipa-global-request-id S -
+listen_host ipa-listen-host S ::
+listen_port ipa-listen-port P 9999
+listen_tls - B false
+tls_cert_file - S -
+tls_key_file - S -
+enable_auto_tls - B true
+auto_tls_allowed_clock_skew - I>=0 3600s
+tls_min_version ipa-tls-min-version S 1.2
+tls_cipher_suites ipa-tls-cipher-suites S -
+tls_certificate_curve ipa-tls-certificate-curve S p384
+advertise_host ipa-advertise-host S -
+advertise_port ipa-advertise-port P 9999
+advertise_protocol ipa-advertise-protocol S http
+ip_lookup_attempts ipa-ip-lookup-attempts I>=1 6
+ip_lookup_sleep ipa-ip-lookup-timeout I>=0 10s
+network_interface ipa-network-interface S -
+lookup_timeout ipa-lookup-timeout I>=0 600s
+lookup_interval ipa-lookup-interval I>=0 1s
+lldp_timeout ipa-lldp-timeout F 30.0s
+collect_lldp ipa-collect-lldp B false
+inspection_callback_url ipa-inspection-callback-url S -
+inspection_collectors ipa-inspection-collectors S -
+inspection_dhcp_wait_timeout ipa-inspection-dhcp-wait-timeout I>=0 60s
+inspection_dhcp_all_interfaces ipa-inspection-dhcp-all-interfaces B false
+hardware_initialization_delay ipa-hardware-initialization-delay I>=0 0s
+disk_wait_attempts ipa-disk-wait-attempts I>=0 10
+disk_wait_delay ipa-disk-wait-delay I>=0 3s
+insecure ipa-insecure B false
+cafile - S -
+certfile - S -
+keyfile - S -
+introspection_daemon - B false
+introspection_daemon_post_interval - I 300s
+ntp_server ipa-ntp-server S -
+fail_if_clock_not_set - B false
+agent_token ipa-agent-token S -
+image_server_user - S -
+image_server_password - S -
+image_server_auth_strategy - S noauth
+image_download_connection_timeout ipa-image-download-connection-timeout I>=1 60s
+image_download_connection_retries ipa-image-download-connection-retries I>=0 9
+image_download_connection_retry_interval ipa-image-download-connection-retry-interval I>=0 10s
+image_download_max_duration ipa-image-download-max-duration I>=0 0s
+ironic_api_version ipa-ironic-api-version S -
+enable_vlan_interfaces ipa-enable-vlan-interfaces S -
+ignore_bootloader_failure ipa-ignore-bootloader-failure B false
+inject_files_priority ipa-inject-files-priority I0-99 0
+guard-special-filesystems ipa-guard-special-filesystems B true
+md5_enabled - B true
+http_request_timeout ipa-http-request-timeout I>=1 30s
+config_drive_rebuild - B false
+disable_deep_image_inspection - B false
+permitted_image_formats - L raw,gpt,qcow2
+disable_bootc_deploy - B false
+enable_bios_bootloader_install - B false
+debug ipa-debug B false
+log_file - S -
+log_dir - S -
+disk_utils.efi_system_partition_size - I 550MiB
+disk_utils.bios_boot_partition_size - I 1MiB
+disk_utils.dd_block_size - S 1M
+disk_utils.partition_detection_attempts - I>=1 3
+disk_utils.partprobe_attempts - I 10
+disk_utils.image_convert_memory_limit - I 2048MiB
+disk_utils.image_convert_attempts - I 3
+disk_partitioner.check_device_interval - I 1s
+disk_partitioner.check_device_max_retries - I 20
+metrics.backend - S noop
+metrics.prepend_host - B false
+metrics.prepend_host_reverse - B true
+metrics.global_prefix - S -
+metrics_statsd.statsd_host - S localhost
+metrics_statsd.statsd_port - P 8125
+mdns.use_mdns ipa-use-mdns B false
+mdns.allowed_overrides - L inspection_callback_url,ntp_server
+mdns.lookup_attempts - I>=1 3
+mdns.params - D -
+mdns.interfaces - L -
+container.allow_arbitrary_containers - B false
+container.allowed_containers - L -
+container.container_steps_file - S /etc/ironic-python-agent.d/mysteps.yaml
+container.runner - S podman
+container.pull_options - L -
+container.run_options - L --rm,--network=host
+`
+
+// ownOptions are this agent's options that ironic-python-agent does not have today.
+const ownOptions = `
+standalone ipa-standalone B false
+destructive - B false
+`
+
+func describe(o option) string {
+	kind := map[string]string{
+		"string": "S", "boolean": "B", "integer": "I", "float": "F", "port": "P", "list": "L", "map": "D",
+	}[o.kind]
+	switch {
+	case o.min != nil && o.max != nil:
+		kind += fmt.Sprintf("%d-%d", *o.min, *o.max)
+	case o.min != nil:
+		kind += fmt.Sprintf(">=%d", *o.min)
+	}
+	kernel, def := o.kernel, o.def
+	if kernel == "" {
+		kernel = "-"
+	}
+	switch {
+	case def == "" && o.kind == "boolean":
+		def = "false"
+	case def == "":
+		def = "-"
+	default:
+		def += o.unit
+	}
+	return strings.Join([]string{o.fullName(), kernel, kind, def}, " ")
+}
+
+// Parity: C1
+func TestOptionsOfIronicPythonAgent(t *testing.T) {
+	var got []string
+	for _, o := range options() {
+		got = append(got, describe(o))
+		if o.help == "" {
+			t.Errorf("%s has no help", o.fullName())
+		}
+	}
+	want := strings.Split(strings.TrimSpace(ipaOptions), "\n")
+	at := 0
+	for i, line := range want { // own options stand at the end of the default group
+		if strings.HasPrefix(line, "log_dir ") {
+			at = i + 1
+		}
+	}
+	own := strings.Split(strings.TrimSpace(ownOptions), "\n")
+	want = append(want[:at:at], append(own, want[at:]...)...)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("options (-ironic-python-agent +declared):\n%s", diff)
+	}
+}
+
+// Parity: C1
+func TestDefaults(t *testing.T) {
+	got := load(t, Sources{})
+	want := &Config{
+		ListenHost: "::", ListenPort: 9999, EnableAutoTLS: true, AutoTLSAllowedClockSkew: time.Hour, TLSMinVersion: "1.2",
+		TLSCertificateCurve: "p384", AdvertisePort: 9999, AdvertiseProtocol: "http", IPLookupAttempts: 6,
+		IPLookupSleep: 10 * time.Second, LookupTimeout: 10 * time.Minute, LookupInterval: time.Second,
+		LLDPTimeout: 30 * time.Second, InspectionDHCPWaitTimeout: time.Minute, DiskWaitAttempts: 10,
+		DiskWaitDelay: 3 * time.Second, IntrospectionDaemonPostInterval: 5 * time.Minute,
+		ImageServerAuthStrategy: "noauth", ImageDownloadConnectionTimeout: time.Minute, ImageDownloadConnectionRetries: 9,
+		ImageDownloadConnectionRetryInterval: 10 * time.Second, GuardSpecialFilesystems: true, MD5Enabled: true,
+		HTTPRequestTimeout: 30 * time.Second, PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
+		DiskUtils: DiskUtils{
+			EFISystemPartitionSize: 550 << 20, BIOSBootPartitionSize: 1 << 20, DDBlockSize: "1M",
+			PartitionDetectionAttempts: 3, PartprobeAttempts: 10, ImageConvertMemoryLimit: 2 << 30, ImageConvertAttempts: 3,
+		},
+		DiskPartitioner: DiskPartitioner{CheckDeviceInterval: time.Second, CheckDeviceMaxRetries: 20},
+		Metrics:         Metrics{Backend: "noop", PrependHostReverse: true},
+		MetricsStatsd:   MetricsStatsd{StatsdHost: "localhost", StatsdPort: 8125},
+		MDNS:            MDNS{AllowedOverrides: []string{"inspection_callback_url", "ntp_server"}, LookupAttempts: 3},
+		Container: Container{
+			ContainerStepsFile: "/etc/ironic-python-agent.d/mysteps.yaml", Runner: "podman",
+			RunOptions: []string{"--rm", "--network=host"},
+		},
+		Params: Params{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestListenHostWithoutIPv6(t *testing.T) {
+	without := func() bool { return false }
+	if c := load(t, Sources{HasIPv6: without}); c.ListenHost != "0.0.0.0" {
+		t.Errorf("got %q, want 0.0.0.0", c.ListenHost)
+	}
+	c := load(t, Sources{HasIPv6: without, Params: Params{"ipa-listen-host": "10.0.0.1"}})
+	if c.ListenHost != "10.0.0.1" {
+		t.Errorf("got %q, want the operator's 10.0.0.1", c.ListenHost)
+	}
+}
+
+// TestEveryOptionIsSettable sets each option by its kernel parameter, file entry, environment variable and flag.
+func TestEveryOptionIsSettable(t *testing.T) {
+	dir := t.TempDir()
+	for _, o := range options() {
+		value := map[string]string{"string": "text", "boolean": "true", "integer": "7", "port": "7", "float": "7", "list": "x,y", "map": "x:y"}[o.kind]
+		if len(o.choices) > 0 {
+			value = o.choices[len(o.choices)-1]
+		}
+		if o.check != "" {
+			value = map[string]string{"urls": "http://x", "ntp": "x", "version": "1.2"}[o.check]
+		}
+		if o.def == "true" {
+			value = "false"
+		}
+		sources := map[string]Sources{
+			"file":        {Files: []string{writeFile(t, dir, "a.conf", "["+o.group+"]\n"+o.name+"="+value)}},
+			"environment": {Environ: []string{o.envNames()[0] + "=" + value}},
+		}
+		if o.flagOnly {
+			clear(sources)
+		}
+		if o.kernel != "" {
+			sources["kernel"] = Sources{Params: Params{o.kernel: value}}
+		}
+		if o.group == defaultGroup {
+			sources["flag"] = Sources{Args: []string{"--" + o.name + "=" + value}}
+		}
+		want := &Config{}
+		if err := o.set(want, value); err != nil {
+			t.Errorf("%s: %v", o.fullName(), err)
+		}
+		for source, s := range sources {
+			got := reflect.ValueOf(load(t, s)).Elem().FieldByIndex(o.index).Interface()
+			if diff := cmp.Diff(reflect.ValueOf(want).Elem().FieldByIndex(o.index).Interface(), got); diff != "" {
+				t.Errorf("%s by %s (-want +got):\n%s", o.fullName(), source, diff)
+			}
+		}
+	}
+}
+
+func TestSet(t *testing.T) {
+	c := load(t, Sources{})
+	for _, tt := range []struct {
+		name  string
+		value any
+		want  string // in the error, "" for none
+	}{
+		{"container.runner", "docker", ""},
+		{"container.run_options", []any{"--a=1,2", "--b"}, ""},
+		{"container.allow_arbitrary_containers", true, ""},
+		{"metrics_statsd.statsd_port", float64(1234), ""},
+		{"md5_enabled", "false", ""},
+		{"container.runner", "sh", "container.runner"},
+		{"container.run_options", []any{1.0}, "run_options"},
+		{"md5_enabled", float64(1), "boolean"},
+		{"md5_enabled", nil, "boolean"},
+		{"metrics_statsd.statsd_port", 1.5, "1.5"},
+		{"no_such", "x", "unknown"},
+	} {
+		err := c.Set(tt.name, tt.value)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("Set(%s, %v): got error %v, want %q", tt.name, tt.value, err, tt.want)
+		}
+	}
+	if c.Container.Runner != "docker" || !c.Container.AllowArbitraryContainers || c.MetricsStatsd.StatsdPort != 1234 || c.MD5Enabled {
+		t.Errorf("got %v", c)
+	}
+	if diff := cmp.Diff([]string{"--a=1,2", "--b"}, c.Container.RunOptions); diff != "" {
+		t.Errorf("run_options (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrintingHidesSecrets(t *testing.T) {
+	c := load(t, Sources{Params: Params{"ipa-agent-token": "hush-token"}, Environ: []string{"OS_DEFAULT__IMAGE_SERVER_PASSWORD=hush-password"}})
+	for _, got := range []string{c.String(), fmt.Sprintf("%v %+v %#v", c, c, c), c.LogValue().String()} {
+		if strings.Contains(got, "hush") {
+			t.Errorf("got %q, want no secret in it", got)
+		}
+	}
+	if want := "agent_token=*** image_server_password=***"; c.String() != want {
+		t.Errorf("got %q, want %q", c.String(), want)
+	}
+}
+
+func TestReferenceAndUsage(t *testing.T) {
+	var reference, usage bytes.Buffer
+	if err := Reference(&reference); err != nil {
+		t.Fatal(err)
+	}
+	if err := Usage(&usage); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"## [DEFAULT]\n\n| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n| `api_url` | `ipa-api-url` | string | none |",
+		"\n## [disk_utils]\n", "| `inject_files_priority` | `ipa-inject-files-priority` | integer, 0 to 99 | `0` |",
+		"| `efi_system_partition_size` | – | integer, MiB | `550` |",
+	} {
+		if !strings.Contains(reference.String(), want) {
+			t.Errorf("reference lacks %q", want)
+		}
+	}
+	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)"} {
+		if !strings.Contains(usage.String(), want) {
+			t.Errorf("usage lacks %q", want)
+		}
+	}
+}
+
+func TestLive(t *testing.T) {
+	live := NewLive(load(t, Sources{}))
+	before := live.Get()
+	live.Update(func(c *Config) {
+		c.Debug = true
+		c.PermittedImageFormats[0] = "iso"
+		c.Params["a"] = "b"
+	})
+	if before.Debug || before.PermittedImageFormats[0] != "raw" || before.Params["a"] != "" {
+		t.Errorf("the snapshot changed: %v", before)
+	}
+	if after := live.Get(); !after.Debug || after.PermittedImageFormats[0] != "iso" || after.Params["a"] != "b" {
+		t.Errorf("the update is lost: %v", after)
+	}
+}

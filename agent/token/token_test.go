@@ -1,0 +1,74 @@
+package token
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+const (
+	own    = "the-token-that-was-agreed-upon-before-43-cha"
+	minted = "gdt9B6gPWZk2jYcAkz4tZK2B9xqXDXAhUuYwWfs5Nq0"
+)
+
+// Parity: B9
+func TestAdopt(t *testing.T) {
+	for _, tt := range []struct {
+		name, before, answer string
+		want                 Outcome
+		after                string
+	}{
+		{"minted", "", minted, Adopted, minted},
+		{"minted replaces", own, minted, Adopted, minted},
+		{"exactly 32", "", minted[:32], Adopted, minted[:32]},
+		{"masked with own", own, "******", Kept, own},
+		{"masked without own", "", "******", Locked, ""},
+		{"too short", own, minted[:31], Ignored, own},
+		{"empty", "", "", Ignored, ""},
+		{"almost masked", own, "*****", Ignored, own},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var tok Token
+			tok.Set(tt.before)
+			if got := tok.Adopt(tt.answer); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			if got := tok.Reveal(); got != tt.after {
+				t.Errorf("token: got %q, want %q", got, tt.after)
+			}
+			if got, want := tok.Known(), tt.after != ""; got != want {
+				t.Errorf("Known: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestMatches(t *testing.T) {
+	var tok Token
+	if tok.Matches("") || tok.Matches(minted) {
+		t.Error("something matches where no token is known")
+	}
+	tok.Set(minted)
+	for candidate, want := range map[string]bool{minted: true, "": false, minted[:42]: false, minted + "x": false, own: false} {
+		if got := tok.Matches(candidate); got != want {
+			t.Errorf("Matches(%q): got %v, want %v", candidate, got, want)
+		}
+	}
+}
+
+func TestPrintingHidesTheToken(t *testing.T) {
+	var tok Token
+	tok.Set(minted)
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "token", &tok)
+	for _, got := range []string{fmt.Sprint(&tok), fmt.Sprintf("%v %+v %#v %s", &tok, &tok, &tok, &tok), log.String()} {
+		if strings.Contains(got, minted) || !strings.Contains(got, "***") {
+			t.Errorf("got %q, want ***", got)
+		}
+	}
+	if out, err := json.Marshal(&tok); err == nil {
+		t.Errorf("json.Marshal: got %s, want an error", out)
+	}
+}
