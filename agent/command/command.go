@@ -1,0 +1,165 @@
+// Package command runs the commands of the agent's REST API and remembers their results.
+//
+// The rules are those of ironic-python-agent: one command at a time; synchronous commands run inside the request that
+// asked for them, asynchronous ones go on after it; every command that ran stays in the list, in order, for the life of
+// the process, because the conductor reads the state of a deployment from it.
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"ironroot/agent/fault"
+)
+
+// Params are the parameters of one call, still as JSON.
+type Params map[string]json.RawMessage
+
+// Decode stores the parameter name in into. An absent parameter and null leave into alone; a value of another type is
+// an InvalidCommandParamsError.
+func (p Params) Decode(name string, into any) error {
+	raw, ok := p[name]
+	if !ok || isNull(raw) {
+		return nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fault.InvalidCommandParams("parameter %s: %w", name, err)
+	}
+	return nil
+}
+
+// Has tells whether the parameter is there and not null.
+func (p Params) Has(name string) bool {
+	raw, ok := p[name]
+	return ok && !isNull(raw)
+}
+
+func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
+
+// Param declares one parameter of a command.
+type Param struct {
+	Name     string
+	Required bool // the key must be there; its value may be null
+}
+
+// Command is one command of an extension: its declaration and the function that runs it, side by side.
+type Command struct {
+	Name        string // without the extension's name
+	Async       bool   // goes on after the request
+	Destructive bool   // writes to disks, changes the network or stops the machine: refused unless allowed
+	Params      []Param
+	AnyParams   bool // takes further parameters than those declared
+	// Validate looks at the parameters inside the request, before an asynchronous command starts. May be nil.
+	Validate func(context.Context, Params) error
+	// Run does the work. A string it returns is wrapped in an object; anything else must be JSON-able as it is.
+	Run func(context.Context, Params) (any, error)
+}
+
+// Extension is a named group of commands.
+type Extension struct {
+	Name     string
+	Commands []Command
+}
+
+// Set is what commands there are, and whether those that change the machine may run.
+type Set struct {
+	Extensions       []Extension
+	AllowDestructive bool
+}
+
+// Find gives the command with the full name "extension.command". An unknown extension is a
+// RequestedObjectNotFoundError, everything else that is wrong with the name an InvalidCommandError.
+func (s Set) Find(name string) (Command, error) {
+	extension, short, err := split(name)
+	if err != nil {
+		return Command{}, err
+	}
+	i := slices.IndexFunc(s.Extensions, func(e Extension) bool { return e.Name == extension })
+	if i < 0 {
+		return Command{}, fault.NotFound("Extension", extension)
+	}
+	commands := s.Extensions[i].Commands
+	i = slices.IndexFunc(commands, func(c Command) bool { return c.Name == short })
+	if i < 0 {
+		return Command{}, fault.InvalidCommand("Unknown command: %s", short)
+	}
+	if commands[i].Destructive && !s.AllowDestructive {
+		return Command{}, fault.InvalidCommand("%s refused: started without --destructive", name)
+	}
+	return commands[i], nil
+}
+
+func split(name string) (extension, short string, err error) {
+	extension, short, ok := strings.Cut(name, ".")
+	if !ok {
+		return "", "", fault.InvalidCommand("Command name must be of the form <extension>.<name>")
+	}
+	return extension, short, nil
+}
+
+// check compares the parameters given with those declared. What differs is a TypeError, as the conductor expects it.
+func (c Command) check(p Params) error {
+	for _, want := range c.Params {
+		if _, ok := p[want.Name]; want.Required && !ok {
+			return fault.WrongParams("%s() is missing the required argument '%s'", c.Name, want.Name)
+		}
+	}
+	if c.AnyParams {
+		return nil
+	}
+	var unknown []string
+	for name := range p {
+		if !slices.ContainsFunc(c.Params, func(known Param) bool { return known.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return fault.WrongParams("%s() got an unexpected keyword argument '%s'", c.Name, strings.Join(unknown, "', '"))
+	}
+	return nil
+}
+
+// Call checks the parameters, validates them and runs the command in the caller's goroutine. A panic becomes an error
+// of type *PanicError.
+func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
+	if err := c.check(p); err != nil {
+		return nil, err
+	}
+	if err := c.validate(ctx, p); err != nil {
+		return nil, err
+	}
+	return c.run(ctx, p)
+}
+
+func (c Command) validate(ctx context.Context, p Params) (err error) {
+	defer recovered(&err)
+	if c.Validate == nil {
+		return nil
+	}
+	return c.Validate(ctx, p)
+}
+
+func (c Command) run(ctx context.Context, p Params) (result any, err error) {
+	defer recovered(&err)
+	return c.Run(ctx, p)
+}
+
+// PanicError is a command that panicked: a defect of the agent, which fails that command and nothing else.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: panic: %v", e.Value) }
+
+func recovered(err *error) {
+	if value := recover(); value != nil {
+		*err = &PanicError{Value: value, Stack: debug.Stack()}
+	}
+}

@@ -1,0 +1,72 @@
+package command
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+
+	"ironroot/agent/fault"
+)
+
+// Status is the state of a command.
+type Status string
+
+// The states. VersionMismatch has this text for deploy and service steps too.
+const (
+	Running         Status = "RUNNING"
+	Succeeded       Status = "SUCCEEDED"
+	Failed          Status = "FAILED"
+	VersionMismatch Status = "CLEAN_VERSION_MISMATCH"
+)
+
+// Record is one command that was started, as the REST API shows it. The parameters are not part of it: they may hold
+// secrets.
+type Record struct {
+	ID     string          `json:"id"`
+	Name   string          `json:"command_name"` // without the extension, save for synchronous commands that failed
+	Status Status          `json:"command_status"`
+	Error  *fault.Error    `json:"command_error"`
+	Result json.RawMessage `json:"command_result"` // null while there is none
+}
+
+// finish writes the outcome of a command into its record.
+func (r *Record) finish(result any, wrap func(string) any, err error) {
+	if err == nil {
+		r.Result, err = encode(result, wrap)
+	}
+	switch {
+	case err == nil:
+		r.Status = Succeeded
+	case fault.IsVersionMismatch(err):
+		r.Status, r.Error = VersionMismatch, fault.From(err)
+	default:
+		r.Status, r.Error = Failed, fault.From(err)
+	}
+}
+
+// encode fixes the result at the moment the command ends, so that nothing can change it afterwards.
+func encode(result any, wrap func(string) any) (json.RawMessage, error) {
+	switch text := result.(type) {
+	case string:
+		result = wrap(text)
+	case []byte:
+		result = wrap(string(text))
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(result); err != nil {
+		return nil, fmt.Errorf("the command's result has no JSON form: %w", err)
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// newID gives a random UUID (version 4).
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read does not fail since Go 1.24
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
+}

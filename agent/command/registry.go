@@ -1,0 +1,231 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"ironroot/agent/fault"
+)
+
+// Options of a Registry.
+type Options struct {
+	AllowDestructive bool   // false: commands marked Destructive are refused
+	Finished         func() // called after an asynchronous command ended, whatever its outcome; may be nil
+	Log              *slog.Logger
+}
+
+// Registry runs commands, one at a time, and keeps their records.
+type Registry struct {
+	set      Set
+	finished func()
+	log      *slog.Logger
+	ctx      context.Context // of asynchronous commands: they outlive the request
+	cancel   context.CancelFunc
+	turn     chan struct{} // holds one token: whoever has it may start a command
+
+	mu      sync.Mutex
+	entries []*entry // in the order of their start
+}
+
+type entry struct {
+	record Record        // guarded by Registry.mu
+	done   chan struct{} // closed when the record is final
+}
+
+// NewRegistry makes a registry of the extensions' commands, with an empty list of records.
+func NewRegistry(extensions []Extension, o Options) *Registry {
+	r := &Registry{
+		set:      Set{Extensions: extensions, AllowDestructive: o.AllowDestructive},
+		finished: o.Finished,
+		log:      o.Log,
+		turn:     make(chan struct{}, 1),
+	}
+	if r.finished == nil {
+		r.finished = func() {}
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// Close cancels whatever runs. The records stay.
+func (r *Registry) Close() { r.cancel() }
+
+// Execute starts the command with the full name "extension.command". A synchronous one has ended when Execute
+// returns; an asynchronous one is returned as running. A command that failed is not an error of Execute: errors are
+// the refusals that leave no record (busy, unknown, invalid). ctx bounds only the wait for the command's turn.
+func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record, error) {
+	_, short, err := split(name)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if busy, ok := r.running(); ok {
+		return nil, fault.AgentBusy(busy)
+	}
+	command, err := r.set.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	r.log.Info("command starts", "command", name)
+	if command.Async {
+		return r.startAsync(ctx, command, name, p)
+	}
+	return r.runSync(command, name, short, p)
+}
+
+func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, error) {
+	started := time.Now()
+	// The command goes on when the client hangs up, or the next one would find half of it done.
+	result, err := c.Call(r.ctx, p)
+	if fault.IsInvalidContent(err) {
+		return nil, err
+	}
+	record := Record{ID: newID(), Name: short}
+	if record.finish(result, wrapSync, err); record.Error != nil {
+		record.Name = name
+	}
+	r.report(name, started, record, err)
+	r.add(record)
+	return &record, nil
+}
+
+func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Params) (*Record, error) {
+	mistake := c.check(p)
+	if mistake == nil {
+		if err := c.validate(ctx, p); fault.IsInvalidContent(err) {
+			return nil, err
+		} else if err != nil {
+			record := Record{ID: newID(), Name: name}
+			record.finish(nil, wrapSync, err)
+			r.report(name, time.Now(), record, err)
+			r.add(record)
+			return &record, nil
+		}
+	}
+	record := Record{ID: newID(), Name: c.Name, Status: Running}
+	e := r.add(record)
+	go r.work(e, c, name, p, mistake)
+	return &record, nil
+}
+
+// work is the life of an asynchronous command. mistake is what is wrong with its parameters, which by the protocol
+// only its record tells.
+func (r *Registry) work(e *entry, c Command, name string, p Params, mistake error) {
+	started := time.Now()
+	var result any
+	err := mistake
+	if err != nil {
+		err = fault.CommandExecution(errors.New("TypeError: " + fault.From(mistake).Details))
+	} else {
+		result, err = c.run(r.ctx, p)
+	}
+	r.mu.Lock()
+	e.record.finish(result, func(text string) any {
+		return map[string]string{"result": c.Name + ": " + text}
+	}, err)
+	record := e.record
+	r.mu.Unlock()
+	r.report(name, started, record, err)
+	close(e.done)
+	r.finished()
+}
+
+func wrapSync(text string) any { return map[string]string{"result": text} }
+
+func (r *Registry) report(name string, started time.Time, record Record, err error) {
+	log := r.log.With("command", name, "status", record.Status, "took", time.Since(started).Round(time.Millisecond))
+	var panicked *PanicError
+	switch {
+	case errors.As(err, &panicked):
+		log.Error("command panicked", "err", err, "stack", string(panicked.Stack))
+	case record.Error != nil:
+		log.Error("command failed", "type", record.Error.Type, "err", record.Error)
+	default:
+		log.Info("command ended")
+	}
+}
+
+// add appends a record. One that is not running is final.
+func (r *Registry) add(record Record) *entry {
+	e := &entry{record: record, done: make(chan struct{})}
+	if record.Status != Running {
+		close(e.done)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = append(r.entries, e)
+	return e
+}
+
+// running names the command that runs, if one does: only the last one can.
+func (r *Registry) running() (name string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries) == 0 {
+		return "", false
+	}
+	last := r.entries[len(r.entries)-1].record
+	return last.Name, last.Status == Running
+}
+
+// List gives all records in the order the commands were started.
+func (r *Registry) List() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	records := make([]Record, len(r.entries))
+	for i, e := range r.entries {
+		records[i] = e.record
+	}
+	return records
+}
+
+// Get gives the record with the id.
+func (r *Registry) Get(id string) (Record, bool) {
+	if e := r.entry(id); e != nil {
+		return r.read(e), true
+	}
+	return Record{}, false
+}
+
+// Wait gives the record with the id when its command has ended. An unknown id is a RequestedObjectNotFoundError; the
+// end of ctx is its error.
+func (r *Registry) Wait(ctx context.Context, id string) (Record, error) {
+	e := r.entry(id)
+	if e == nil {
+		return Record{}, fault.NotFound("Command Result", id)
+	}
+	select {
+	case <-e.done:
+		return r.read(e), nil
+	case <-ctx.Done():
+		return Record{}, ctx.Err()
+	}
+}
+
+func (r *Registry) entry(id string) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.record.ID == id {
+			return e
+		}
+	}
+	return nil
+}
+
+func (r *Registry) read(e *entry) Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.record
+}
