@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -66,14 +65,23 @@ type Report struct {
 // Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached it.
 //
 // The errors are *DownloadError, *TimeoutError (MaxDuration), *ChecksumError, *FormatError, *TooSmallError and
-// *WriteError, each possibly wrapped; ctx's error when it was cancelled.
+// *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the first and the last MiB of
+// the device read as zeros, unless the device itself could not be opened or written.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
-	return Report{}, errors.New("not written yet")
-}
-
-// ResolveChecksum finds the checksum of an image. value is the digits themselves or the URL of a checksum file, in which
-// the line that names the last path element of imageURL counts. algorithm may be empty: then the number of digits
-// decides. md5 is refused unless md5Allowed.
-func ResolveChecksum(ctx context.Context, f Fetch, value, algorithm, imageURL string, md5Allowed bool) (Checksum, error) {
-	return Checksum{}, errors.New("not written yet")
+	w, err := newWriter(device, src, o)
+	if err != nil {
+		return Report{}, err
+	}
+	begin := time.Now()
+	w.progress.begin()
+	report, err := w.write(ctx)
+	if err != nil {
+		w.progress.enter(PhaseFailed)
+		return Report{}, err
+	}
+	report.Duration = time.Since(begin)
+	w.progress.enter(PhaseDone)
+	w.log.Info("image written", "url", report.URL, "device", device, "format", report.Format,
+		"bytes", report.Bytes, "written", report.Written, "duration", report.Duration)
+	return report, nil
 }

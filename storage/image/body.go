@@ -1,0 +1,70 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"time"
+)
+
+// body is what a server sends, read with a limit to the time between two reads.
+type body struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	stream  io.ReadCloser
+	timer   *time.Timer
+	stall   time.Duration
+	url     string // for errors
+	length  int64  // of this answer, -1 unknown
+	total   int64  // of the whole file, -1 unknown
+	partial bool   // the server did answer with the range asked for
+	etag    string
+	onRead  func(n int) // may be nil
+}
+
+// Read ends with io.EOF only where the server's answer is complete.
+func (b *body) Read(p []byte) (int, error) {
+	b.timer.Reset(b.stall)
+	n, err := b.stream.Read(p)
+	b.timer.Stop()
+	if n > 0 && b.onRead != nil {
+		b.onRead(n)
+	}
+	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
+		return n, err
+	}
+	return n, b.fail(err)
+}
+
+// Close ends the request, whatever has not arrived yet.
+func (b *body) Close() error {
+	b.timer.Stop()
+	b.cancel(nil)
+	return b.stream.Close()
+}
+
+// abort makes a Read that is under way return.
+func (b *body) abort() { b.cancel(context.Canceled) }
+
+// fail turns an error of net/http into a DownloadError, and a cancelled context into its cause.
+func (b *body) fail(err error) error {
+	cause := context.Cause(b.ctx)
+	if cause != nil && !errors.Is(cause, errStalled) {
+		return cause
+	}
+	if cause != nil {
+		err = errStalled
+	}
+	var wrapped *url.Error // quotes the whole URL with its query
+	fatal := false
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errTruncated
+	}
+	return &DownloadError{URL: b.url, Err: err, Fatal: fatal}
+}
+
+var errTruncated = errors.New("the connection was closed before the whole file had arrived")

@@ -1,0 +1,255 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const defaultConnectTimeout = 60 * time.Second
+
+var (
+	errStalled     = errors.New("no data arrived in time")
+	errMaxDuration = errors.New("maximum duration reached")
+)
+
+// fetcher sends requests by the rules of one Fetch.
+type fetcher struct {
+	Fetch
+	client   *http.Client
+	log      *slog.Logger
+	progress *Progress
+}
+
+// newFetcher fills in what f leaves open.
+func newFetcher(f Fetch, log *slog.Logger, progress *Progress) *fetcher {
+	if f.ConnectTimeout <= 0 {
+		f.ConnectTimeout = defaultConnectTimeout
+	}
+	f.Retries = max(0, f.Retries)
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if progress == nil {
+		progress = new(Progress)
+	}
+	var client http.Client
+	if f.Client != nil {
+		client = *f.Client
+	}
+	if client.Transport == nil {
+		client.Transport = defaultTransport()
+	}
+	client.Timeout = 0 // an image may take as long as it takes; stalls and MaxDuration end it
+	client.CheckRedirect = f.checkRedirect
+	return &fetcher{Fetch: f, client: &client, log: log, progress: progress}
+}
+
+// defaultTransport speaks HTTP/1.1 only: there the body is read from the connection straight into the buffers that are
+// written to the disk.
+func defaultTransport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Transport{Protocols: &protocols, DisableCompression: true, MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second}
+}
+
+// checkRedirect lets http and https through, and takes the caller's headers away from every host but the first.
+func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("more than 10 redirects")
+	}
+	if err := checkScheme(req.URL); err != nil {
+		return fmt.Errorf("redirect: %w", err)
+	}
+	for _, hop := range append(via[1:len(via):len(via)], req) {
+		if sameOrigin(via[0].URL, hop.URL) {
+			continue
+		}
+		for name := range f.Header {
+			req.Header.Del(name)
+		}
+		req.Header.Del("Authorization")
+		req.Header.Set("Accept-Encoding", "identity")
+	}
+	return nil
+}
+
+// sameOrigin tells whether what is meant for a may be sent to b: the same host and port, and no step down from TLS.
+func sameOrigin(a, b *url.URL) bool {
+	if !strings.EqualFold(a.Hostname(), b.Hostname()) {
+		return false
+	}
+	if a.Scheme == b.Scheme {
+		return port(a) == port(b)
+	}
+	return a.Scheme == "http" && b.Scheme == "https" && port(a) == "80" && port(b) == "443"
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+func checkScheme(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("got scheme %q, want http or https", u.Scheme)
+	}
+	if u.Host == "" {
+		return errors.New("the URL names no host")
+	}
+	return nil
+}
+
+// parseURL parses and checks the URL of an image or a checksum file.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err == nil {
+		err = checkScheme(u)
+	}
+	if err != nil {
+		var parse *url.Error // quotes the URL, which may hold a password
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return nil, &DownloadError{URL: redactURL(raw), Err: err, Fatal: true}
+	}
+	return u, nil
+}
+
+// redactURL returns a URL as it may be shown: without credentials, query and fragment, any of which can be a secret.
+func redactURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "(unreadable URL)"
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	if u.RawQuery != "" {
+		u.RawQuery = "..."
+	}
+	return u.String()
+}
+
+// span asks for a part of a file.
+type span struct{ off, len int64 }
+
+// open sends a GET until the server answers well, pausing between the attempts. With part it asks for a range, which the
+// server may ignore: see body.partial.
+func (f *fetcher) open(ctx context.Context, rawURL string, part *span) (*body, error) {
+	for attempt := 0; ; attempt++ {
+		b, err := f.get(ctx, rawURL, part)
+		if err == nil {
+			return b, nil
+		}
+		var down *DownloadError
+		if !errors.As(err, &down) || down.Fatal || attempt >= f.Retries {
+			return nil, err
+		}
+		f.log.Warn("the image server did not answer well, trying again",
+			"url", redactURL(rawURL), "attempt", attempt+1, "of", f.Retries+1, "err", err)
+		if err := pause(ctx, f.RetryInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits, or returns ctx's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// get sends one request. The body must be closed.
+func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		cancel(nil)
+		return nil, &DownloadError{URL: redactURL(rawURL), Err: err, Fatal: true}
+	}
+	for name, values := range f.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	req.Header.Set("Accept-Encoding", "identity") // else net/http would unpack what the checksum is of
+	if part != nil {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", part.off, part.off+part.len-1))
+	}
+	b := &body{ctx: ctx, cancel: cancel, url: redactURL(rawURL), stall: f.ConnectTimeout}
+	b.timer = time.AfterFunc(b.stall, func() { cancel(errStalled) })
+	resp, err := f.client.Do(req) //nolint:bodyclose // body.Close does
+	b.timer.Stop()
+	if err != nil {
+		defer cancel(nil)
+		return nil, b.fail(err)
+	}
+	b.stream, b.length, b.etag = resp.Body, resp.ContentLength, resp.Header.Get("ETag")
+	if err := b.accept(resp, part); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// accept checks status and range of an answer.
+func (b *body) accept(resp *http.Response, part *span) error {
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		b.total = resp.ContentLength
+		return nil
+	case resp.StatusCode == http.StatusPartialContent && part != nil:
+		first, total, err := parseContentRange(resp.Header.Get("Content-Range"))
+		if err == nil && first != part.off {
+			err = fmt.Errorf("got bytes from %d on, want them from %d", first, part.off)
+		}
+		if err != nil {
+			return &DownloadError{URL: b.url, Status: resp.StatusCode, Err: fmt.Errorf("range request: %w", err), Fatal: true}
+		}
+		b.partial, b.total = true, total
+		return nil
+	}
+	return &DownloadError{URL: b.url, Status: resp.StatusCode, Fatal: resp.StatusCode < http.StatusInternalServerError}
+}
+
+// parseContentRange reads "bytes FIRST-LAST/TOTAL"; total is -1 where the server does not know it.
+func parseContentRange(text string) (first, total int64, err error) {
+	bad := fmt.Errorf("got Content-Range %q, want bytes FIRST-LAST/TOTAL", text)
+	rest, ok := strings.CutPrefix(text, "bytes ")
+	if !ok {
+		return 0, 0, bad
+	}
+	positions, length, ok := strings.Cut(rest, "/")
+	from, _, ok2 := strings.Cut(positions, "-")
+	if !ok || !ok2 {
+		return 0, 0, bad
+	}
+	if first, err = strconv.ParseInt(strings.TrimSpace(from), 10, 64); err != nil || first < 0 {
+		return 0, 0, bad
+	}
+	if length == "*" {
+		return first, -1, nil
+	}
+	if total, err = strconv.ParseInt(strings.TrimSpace(length), 10, 64); err != nil || total < 0 {
+		return 0, 0, bad
+	}
+	return first, total, nil
+}

@@ -1,0 +1,140 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"hash"
+	"io"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	chunkSize = 4 << 20 // what is read, hashed and written at once
+	chunks    = 5       // in flight; one is being filled, one hashed, the others written
+	writers   = 3       // writes in flight
+)
+
+// chunk is a piece of the source in memory. It goes back to its pool when nobody holds it any more.
+type chunk struct {
+	buffer []byte // chunkSize, aligned for O_DIRECT
+	data   []byte // what of it is filled
+	off    int64  // in the source
+	refs   atomic.Int32
+	pool   chan *chunk
+}
+
+func (c *chunk) hold() { c.refs.Add(1) }
+
+func (c *chunk) release() {
+	if c.refs.Add(-1) == 0 {
+		c.pool <- c // never blocks: the pool has room for all
+	}
+}
+
+func (c *chunk) end() int64 { return c.off + int64(len(c.data)) }
+
+// job is work on a chunk, which stays in memory until run has returned.
+type job struct {
+	chunk *chunk
+	run   func() error
+}
+
+// pipeline moves a source through memory: one goroutine reads it into chunks, one hashes them in order, several do the
+// jobs that place makes of them. Its memory does not depend on the length of the source.
+type pipeline struct {
+	source *body
+	start  int64     // offset of the source's next byte
+	sum    hash.Hash // nil: not hashed
+	// place is called for one chunk after another and hands out what is to be done with it.
+	place func(c *chunk, submit func(run func() error) error) error
+}
+
+// run returns the offset of the source's end after all jobs are done.
+func (p *pipeline) run(ctx context.Context) (int64, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	pool := make(chan *chunk, chunks)
+	for range chunks {
+		pool <- &chunk{buffer: alignedBuffer(chunkSize), pool: pool}
+	}
+	hashed, jobs := make(chan *chunk, chunks), make(chan job, chunks)
+	stop := context.AfterFunc(ctx, p.source.abort) // when a job fails, no read needs to come to its end
+	defer stop()
+
+	var end int64
+	group.Go(func() error {
+		defer close(hashed)
+		defer close(jobs)
+		var err error
+		end, err = p.fill(ctx, pool, hashed, jobs)
+		return err
+	})
+	group.Go(func() error {
+		for c := range hashed {
+			if p.sum != nil && ctx.Err() == nil {
+				p.sum.Write(c.data) //nolint:errcheck // a hash never fails
+			}
+			c.release()
+		}
+		return nil
+	})
+	for range writers {
+		group.Go(func() error {
+			for j := range jobs {
+				if err := context.Cause(ctx); err != nil {
+					return err
+				}
+				if err := j.run(); err != nil {
+					return err
+				}
+				j.chunk.release()
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return end, err
+}
+
+// fill reads the source to its end.
+func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan job) (int64, error) {
+	off := p.start
+	for {
+		var c *chunk
+		select {
+		case c = <-pool:
+		case <-ctx.Done():
+			return off, context.Cause(ctx)
+		}
+		n, readErr := io.ReadFull(p.source, c.buffer)
+		if readErr != nil && !errors.Is(readErr, io.EOF) && !errors.Is(readErr, io.ErrUnexpectedEOF) {
+			return off, readErr
+		}
+		c.data, c.off = c.buffer[:n], off
+		off += int64(n)
+		if n > 0 {
+			if err := p.handOut(ctx, c, hashed, jobs); err != nil {
+				return off, err
+			}
+		}
+		if readErr != nil {
+			return off, nil
+		}
+	}
+}
+
+func (p *pipeline) handOut(ctx context.Context, c *chunk, hashed chan *chunk, jobs chan job) error {
+	c.refs.Store(2) // this function's and the hash's
+	defer c.release()
+	hashed <- c // has room for all chunks
+	return p.place(c, func(run func() error) error {
+		c.hold()
+		select {
+		case jobs <- job{c, run}:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// headSize is how much of an image is held back until everything else is known to be right. It covers every place
+	// that firmware boots a disk from: MBR, GPT and its entries, BIOS boot loaders behind them.
+	headSize = 1 << 20
+	// endSize is how much of the end of the device is zeroed beforehand: more than a backup GPT and the superblocks of md
+	// arrays need.
+	endSize = 1 << 20
+	// directAlign suits O_DIRECT on every device: the offsets, lengths and addresses of its writes are multiples of it.
+	directAlign = 4096
+	// zeroStep is how much the kernel is asked to zero in one call, which cannot be interrupted.
+	zeroStep = 256 << 20
+)
+
+// target is the device that is written to. All methods but close may be called concurrently.
+type target struct {
+	path     string
+	size     int64
+	block    bool     // a block device, not a regular file
+	file     *os.File // through the page cache; holds the device exclusively
+	direct   *os.File // past the page cache; nil where it is refused
+	buffered atomic.Bool
+	written  *atomic.Int64
+	touched  atomic.Bool // something has been written since wipe
+}
+
+// openTarget takes exclusive hold of a device.
+func openTarget(path string, written *atomic.Int64) (*target, error) {
+	fail := func(err error) (*target, error) {
+		return nil, &WriteError{Device: path, Op: "open", Offset: -1, Err: err}
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fail(fmt.Errorf("the device is in use (mounted, or part of an array or a volume): %w", unix.EBUSY))
+	} else if err != nil {
+		return fail(errors.Unwrap(err))
+	}
+	t := &target{path: path, file: file, written: written}
+	info, err := file.Stat()
+	if err == nil && info.Mode().Type() != os.ModeDevice && !info.Mode().IsRegular() {
+		err = fmt.Errorf("neither a block device nor a regular file (%v)", info.Mode().Type())
+	}
+	if err == nil {
+		t.block = info.Mode().Type() == os.ModeDevice
+		t.size, err = file.Seek(0, io.SeekEnd)
+	}
+	if err == nil && t.size == 0 {
+		err = errors.New("the device has no medium: its size is 0")
+	}
+	if err != nil {
+		file.Close()
+		return fail(err)
+	}
+	// A second descriptor for the bulk of the data. Some file systems refuse O_DIRECT; then all goes through the first.
+	if t.direct, err = os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0); err != nil {
+		t.direct = nil
+		t.buffered.Store(true)
+	}
+	return t, nil
+}
+
+func (t *target) close() error {
+	if t.direct != nil {
+		t.direct.Close() //nolint:errcheck // everything was flushed, or has failed before
+	}
+	return t.file.Close()
+}
+
+func (t *target) fail(op string, off int64, err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return &WriteError{Device: t.path, Op: op, Offset: off, Err: err}
+}
+
+// writeAt writes the whole of p at off: what is aligned past the page cache, the rest through it.
+func (t *target) writeAt(p []byte, off int64) error {
+	if off+int64(len(p)) > t.size {
+		return &TooSmallError{Device: t.path, Size: t.size, Need: off + int64(len(p))}
+	}
+	t.touched.Store(true)
+	if whole := len(p) &^ (directAlign - 1); whole > 0 && off%directAlign == 0 && isAligned(p) && !t.buffered.Load() {
+		_, err := t.direct.WriteAt(p[:whole], off)
+		switch {
+		case errors.Is(err, unix.EINVAL):
+			t.buffered.Store(true)
+		case err != nil:
+			return t.fail("write", off, err)
+		default:
+			t.written.Add(int64(whole))
+			p, off = p[whole:], off+int64(whole)
+		}
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	if _, err := t.file.WriteAt(p, off); err != nil {
+		return t.fail("write", off, err)
+	}
+	t.written.Add(int64(len(p)))
+	return nil
+}
+
+// wipe zeroes the places of the partition tables and makes sure the zeros have reached the device.
+func (t *target) wipe() error {
+	zeros := make([]byte, max(headSize, endSize))
+	for _, off := range []int64{0, max(0, t.size-endSize)} {
+		n := min(int64(headSize), t.size-off)
+		if _, err := t.file.WriteAt(zeros[:n], off); err != nil {
+			return t.fail("zero", off, err)
+		}
+	}
+	t.touched.Store(false)
+	return t.sync()
+}
+
+// sync waits until everything written has reached the medium.
+func (t *target) sync() error {
+	if err := t.file.Sync(); err != nil {
+		return t.fail("sync", -1, err)
+	}
+	return nil
+}
+
+// flush is sync, and drops what the kernel remembers of the device, so that the next reader sees the medium.
+func (t *target) flush() error {
+	if err := t.sync(); err != nil {
+		return err
+	}
+	if !t.block {
+		return nil
+	}
+	if err := unix.IoctlSetInt(int(t.file.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return t.fail("flush buffers of", -1, err)
+	}
+	return nil
+}
+
+// isAligned tells whether O_DIRECT takes writes from p.
+func isAligned(p []byte) bool { return addressOf(p)%directAlign == 0 }
+
+// alignedBuffer returns n bytes that O_DIRECT takes.
+func alignedBuffer(n int) []byte {
+	b := make([]byte, n+directAlign)
+	skip := 0
+	if rest := int(addressOf(b) % directAlign); rest != 0 {
+		skip = directAlign - rest
+	}
+	return b[skip : skip+n : skip+n]
+}
+
+// isZero tells whether p consists of zeros only.
+func isZero(p []byte) bool {
+	return len(p) == 0 || p[0] == 0 && bytes.Equal(p[:len(p)-1], p[1:])
+}

@@ -1,0 +1,314 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+)
+
+const mib = 1 << 20
+
+func rawSource(data []byte, urls ...string) Source {
+	return Source{URLs: urls, Format: "raw", Checksum: sha256Of(data)}
+}
+
+func TestWriteRaw(t *testing.T) {
+	for name, size := range map[string]int{
+		"one byte": 1, "less than the head": 5000, "the head": headSize, "head and a byte": headSize + 1,
+		"odd": 9*mib + 12345, "many chunks": 40*mib + 512, "whole disk": 64 * mib,
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := randomBytes(1, size)
+			disk := usedDisk(t, 64*mib)
+			server := serve(t, content(data))
+			var progress Progress
+			report, err := Write(t.Context(), disk, rawSource(data, server.URL+"/image.raw"), Options{Progress: &progress})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(readAt(t, disk, 0, size), data) {
+				t.Error("the disk does not hold the image")
+			}
+			if report.Bytes != int64(size) || report.Size != int64(size) || report.Written != int64(size) || report.Format != "raw" {
+				t.Errorf("got report %+v, want %d bytes of raw", report, size)
+			}
+			if s := progress.Snapshot(); s.Phase != PhaseDone || s.Read != int64(size) || s.Written != int64(size) || s.Total != int64(size) {
+				t.Errorf("got progress %+v, want %d bytes done", s, size)
+			}
+			if size+endSize < 64*mib && !isZero(readAt(t, disk, 63*mib, mib)) {
+				t.Error("the place of the backup GPT was not zeroed")
+			}
+		})
+	}
+}
+
+func TestWriteRawLoopDevices(t *testing.T) {
+	for _, sector := range []int{512, 4096} {
+		data := randomBytes(2, 21*mib+sector*3+1)
+		disk := testenv.Loop(t, testenv.SparseFile(t, 32*mib), sector)
+		server := serve(t, content(data))
+		if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
+			t.Fatalf("sectors of %d bytes: %v", sector, err)
+		}
+		if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+			t.Errorf("sectors of %d bytes: the disk does not hold the image", sector)
+		}
+	}
+}
+
+// A raw image is never interpreted, whatever it begins with.
+func TestRawIsNeverInterpreted(t *testing.T) {
+	data := append([]byte("QFI\xfb\x00\x00\x00\x03\xff\xff\xff\xff"), randomBytes(3, 3*mib)...)
+	disk := usedDisk(t, 8*mib)
+	server := serve(t, content(data))
+	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+		t.Error("the disk does not hold the image byte for byte")
+	}
+}
+
+// faults are servers that do not bring the image, and what is to come of each.
+var faults = []struct {
+	name     string
+	steps    func(data []byte) []http.HandlerFunc
+	source   func(s *Source)
+	diskSize int
+	is       func(err error) bool
+	text     string
+	requests int64
+}{
+	{
+		name:  "wrong checksum, the same twice",
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{content(data[1:])} },
+		is:    isA[*ChecksumError], text: "wrong checksum", requests: 2,
+	},
+	{
+		name:  "truncated every time",
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{truncated(data, 3*mib)} },
+		is:    isA[*DownloadError], text: "before the whole file had arrived", requests: 3,
+	},
+	{
+		name:  "endless",
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{endless(data)} },
+		is:    isA[*TooSmallError], text: "too small", requests: 1,
+	},
+	{
+		name:  "404 is fatal at once",
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(404)} },
+		is:    func(err error) bool { e := new(DownloadError); return errors.As(err, &e) && e.Fatal && e.Status == 404 },
+		text:  "got HTTP status 404, want 200", requests: 1,
+	},
+	{
+		name:  "206 is not 200",
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(206)} },
+		is:    isA[*DownloadError], text: "206", requests: 1,
+	},
+	{
+		name:  "503 to the end",
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(503)} },
+		is: func(err error) bool {
+			e := new(DownloadError)
+			return errors.As(err, &e) && !e.Fatal && e.Status == 503
+		},
+		text: "503", requests: 3,
+	},
+	{
+		name:     "disk too small",
+		steps:    func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{content(data)} },
+		diskSize: 4 * mib,
+		is: func(err error) bool {
+			e := new(TooSmallError)
+			return errors.As(err, &e) && e.Size == 4*mib && e.Need == 10*mib+77
+		},
+		text: "too small", requests: 1,
+	},
+	{
+		name:   "stall",
+		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
+		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 50*time.Millisecond, 1 },
+		is:     isA[*DownloadError], text: "no data arrived in time", requests: 2,
+	},
+	{
+		name: "no answer",
+		steps: func([]byte) []http.HandlerFunc {
+			return []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
+		},
+		source: func(s *Source) { s.Fetch.ConnectTimeout = 50 * time.Millisecond },
+		is:     isA[*DownloadError], text: "no data arrived in time", requests: 3,
+	},
+	{
+		name:   "maximum duration",
+		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
+		source: func(s *Source) { s.Fetch.MaxDuration = 100 * time.Millisecond },
+		is:     isA[*TimeoutError], text: "longer than the maximum of 100ms", requests: 1,
+	},
+	{
+		name:   "maximum duration over all attempts",
+		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(500)} },
+		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = 100*time.Millisecond, time.Hour },
+		is:     isA[*TimeoutError], text: "longer than the maximum", requests: 1,
+	},
+	{
+		name: "redirect to another scheme",
+		steps: func([]byte) []http.HandlerFunc {
+			return []http.HandlerFunc{http.RedirectHandler("file:///etc/shadow", 302).ServeHTTP}
+		},
+		is: isA[*DownloadError], text: `got scheme "file", want http or https`,
+	},
+	{
+		name:   "empty image",
+		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{content(nil)} },
+		source: func(s *Source) { s.Checksum = sha256Of(nil) },
+		is:     isA[*FormatError], text: "empty", requests: 1,
+	},
+}
+
+func isA[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// Parity: K10
+func TestFaults(t *testing.T) {
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			data := randomBytes(4, 10*mib+77)
+			server := serve(t, fault.steps(data)...)
+			src := rawSource(data, strings.Replace(server.URL, "://", "://user:secret@", 1)+"/image?signature=secret")
+			src.Fetch.Retries = 2
+			if fault.source != nil {
+				fault.source(&src)
+			}
+			size := 16 * mib
+			if fault.diskSize != 0 {
+				size = fault.diskSize
+			}
+			disk := usedDisk(t, size)
+			_, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+			if !fault.is(err) || !strings.Contains(err.Error(), fault.text) {
+				t.Errorf("got error %v (%T), want one with %q", err, err, fault.text)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows a secret: %v", err)
+			}
+			if n := server.requests.Load(); fault.requests != 0 && n != fault.requests {
+				t.Errorf("got %d requests, want %d", n, fault.requests)
+			}
+			mustNotBoot(t, disk)
+		})
+	}
+}
+
+// Parity: K9
+func TestRecovery(t *testing.T) {
+	data := randomBytes(5, 6*mib+3)
+	bad := bytes.Clone(data)
+	bad[5*mib] ^= 1
+	for name, steps := range map[string][]http.HandlerFunc{
+		"503 twice, then 200":    {status(503), status(503), content(data)},
+		"flipped bit, then good": {content(bad), content(data)},
+		"truncated, then good":   {truncated(data, 2*mib), content(data)},
+		"truncated in the head":  {truncated(data, 100), content(data)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, steps...)
+			src := rawSource(data, server.URL)
+			src.Fetch.Retries = 2
+			disk := usedDisk(t, 16*mib)
+			if _, err := Write(t.Context(), disk, src, Options{Log: testLog(t)}); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+				t.Error("the disk does not hold the image")
+			}
+			if n := int(server.requests.Load()); n != len(steps) {
+				t.Errorf("got %d requests, want %d", n, len(steps))
+			}
+		})
+	}
+}
+
+// Parity: K9
+func TestSecondURL(t *testing.T) {
+	data := randomBytes(6, 3*mib)
+	good := serve(t, content(data))
+	closed := serve(t, status(500))
+	closed.Close()
+	for name, first := range map[string]string{
+		"connection refused": closed.URL,
+		"500":                serve(t, status(500)).URL,
+		"wrong bytes":        serve(t, content(data[:mib])).URL,
+		"truncated":          serve(t, truncated(data, 2*mib)).URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := usedDisk(t, 8*mib)
+			src := rawSource(data, first, good.URL+"/second")
+			src.Fetch.Retries = 1
+			report, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.URL != good.URL+"/second" {
+				t.Errorf("got the image from %s, want it from the second URL", report.URL)
+			}
+			if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+				t.Error("the disk does not hold the image")
+			}
+		})
+	}
+	t.Run("404 ends the list", func(t *testing.T) {
+		missing := serve(t, status(404))
+		before := good.requests.Load()
+		_, err := Write(t.Context(), usedDisk(t, 8*mib), rawSource(data, missing.URL, good.URL), Options{})
+		if !isA[*DownloadError](err) || good.requests.Load() != before {
+			t.Errorf("got error %v and %d requests to the second server, want a fatal error and none", err, good.requests.Load()-before)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	data := randomBytes(7, 10*mib)
+	ctx, cancel := context.WithCancel(t.Context())
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Write(data[:6*mib]) //nolint:errcheck // the client may go
+		w.(http.Flusher).Flush()
+		cancel()
+		<-r.Context().Done()
+	})
+	disk := usedDisk(t, 16*mib)
+	src := rawSource(data, server.URL)
+	src.Fetch.Retries, src.Fetch.RetryInterval = 5, time.Hour
+	if _, err := Write(ctx, disk, src, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	mustNotBoot(t, disk)
+}
+
+// The old system is gone before the first byte of the new one arrives, and the new first MiB comes after all others.
+func TestFirstMiBLast(t *testing.T) {
+	data := randomBytes(8, 12*mib)
+	disk := usedDisk(t, 16*mib)
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		mustNotBoot(t, disk)
+		w.Write(data[:11*mib]) //nolint:errcheck // the client may go
+		w.(http.Flusher).Flush()
+		if !isZero(readAt(t, disk, 0, headSize)) {
+			t.Error("the first MiB was written before the image had arrived")
+		}
+		w.Write(data[11*mib:]) //nolint:errcheck // the client may go
+	})
+	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+		t.Error("the disk does not hold the image")
+	}
+}

@@ -1,0 +1,80 @@
+package image
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// extent is a range of bytes.
+type extent struct{ off, len int64 }
+
+func (e extent) end() int64 { return e.off + e.len }
+
+// zero makes a range of the device read as zeros: by the device's or the file system's own means where it has them,
+// by writing zeros where not.
+func (t *target) zero(ctx context.Context, e extent) error {
+	if e.end() > t.size {
+		return &TooSmallError{Device: t.path, Size: t.size, Need: e.end()}
+	}
+	t.touched.Store(true)
+	for e.len > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		step := extent{e.off, min(e.len, zeroStep-e.off%zeroStep)}
+		// The kernel zeroes whole sectors only; the edges are written.
+		inner := extent{off: roundUp(step.off, directAlign)}
+		inner.len = step.end()/directAlign*directAlign - inner.off
+		if inner.len <= 0 {
+			if err := t.writeZeros(ctx, step); err != nil {
+				return err
+			}
+		} else if err := errors.Join(
+			t.writeZeros(ctx, extent{step.off, inner.off - step.off}),
+			t.zeroAligned(ctx, inner),
+			t.writeZeros(ctx, extent{inner.end(), step.end() - inner.end()}),
+		); err != nil {
+			return err
+		}
+		e = extent{step.end(), e.len - step.len}
+	}
+	return nil
+}
+
+func (t *target) zeroAligned(ctx context.Context, e extent) error {
+	var err error
+	if t.block {
+		err = blkZeroOut(t.file, e)
+	} else {
+		err = unix.Fallocate(int(t.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, e.off, e.len)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+		return t.writeZeros(ctx, e)
+	}
+	if err != nil {
+		return t.fail("zero", e.off, err)
+	}
+	return nil
+}
+
+func (t *target) writeZeros(ctx context.Context, e extent) error {
+	if e.len <= 0 {
+		return nil
+	}
+	zeros := alignedBuffer(int(min(e.len, 1<<20)))
+	for e.len > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n := min(e.len, int64(len(zeros)))
+		if err := t.writeAt(zeros[:n], e.off); err != nil {
+			return err
+		}
+		e = extent{e.off + n, e.len - n}
+	}
+	return nil
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
