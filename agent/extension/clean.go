@@ -1,6 +1,12 @@
 package extension
 
-import "ironroot/agent/command"
+import (
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+)
 
-// clean is the extension of that name.
-func clean(d Deps) command.Extension { return command.Extension{Name: "clean"} }
+// clean lists and executes the steps that prepare a node for its next tenant.
+func clean(d Deps) command.Extension {
+	return steps{d: d, kind: hardware.Clean, unexpected: fault.Cleaning}.extension()
+}

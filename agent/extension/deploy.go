@@ -1,6 +1,12 @@
 package extension
 
-import "ironroot/agent/command"
+import (
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+)
 
-// deploy is the extension of that name.
-func deploy(d Deps) command.Extension { return command.Extension{Name: "deploy"} }
+// deploy lists and executes the steps that put an operating system onto a node.
+func deploy(d Deps) command.Extension {
+	return steps{d: d, kind: hardware.Deploy, unexpected: fault.Deployment}.extension()
+}

@@ -1,6 +1,12 @@
 package extension
 
-import "ironroot/agent/command"
+import (
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+)
 
-// service is the extension of that name.
-func service(d Deps) command.Extension { return command.Extension{Name: "service"} }
+// service lists and executes the steps that change a node in use.
+func service(d Deps) command.Extension {
+	return steps{d: d, kind: hardware.Service, unexpected: fault.Servicing}.extension()
+}

@@ -1,6 +1,57 @@
 package extension
 
-import "ironroot/agent/command"
+import (
+	"context"
 
-// standby is the extension of that name.
-func standby(d Deps) command.Extension { return command.Extension{Name: "standby"} }
+	"ironroot/agent/command"
+	"ironroot/agent/imaging"
+)
+
+// standby waits for work: it writes the image, and ends the agent's life by starting what was written or switching the
+// machine off.
+func standby(d Deps) command.Extension {
+	return command.Extension{Name: "standby", Commands: []command.Command{
+		{
+			Name: "prepare_image", Async: true, Destructive: true,
+			Params: []command.Param{{Name: "image_info", Required: true}, {Name: "configdrive"}},
+			Validate: func(_ context.Context, p command.Params) error {
+				_, _, err := imageParams(d, p)
+				return err
+			},
+			Run: func(ctx context.Context, p command.Params) (any, error) {
+				info, drive, err := imageParams(d, p)
+				if err != nil {
+					return nil, err
+				}
+				return d.Imager.Prepare(ctx, info, drive)
+			},
+		},
+		{Name: "run_image", Async: true, Destructive: true, Run: endWith(d, "reboot", d.Power.Reboot)},
+		{Name: "power_off", Async: true, Destructive: true, Run: endWith(d, "power off", d.Power.PowerOff)},
+		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
+			return nil, d.Managers.Sync(ctx)
+		}},
+		{Name: "get_partition_uuids", Run: func(context.Context, command.Params) (any, error) {
+			return d.Imager.PartitionUUIDs(), nil
+		}},
+	}}
+}
+
+func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive string, err error) {
+	if info, err = imaging.ParseImageInfo(p["image_info"], d.Config.Get().MD5Enabled); err != nil {
+		return info, "", err
+	}
+	return info, configDrive, p.Decode("configdrive", &configDrive)
+}
+
+// endWith syncs the disks and then ends the operating system. A sync that fails must not keep the machine running: the
+// conductor waits for it to go, and what was written was flushed when it was written.
+func endWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
+	return func(ctx context.Context, _ command.Params) (any, error) {
+		if err := d.Managers.Sync(ctx); err != nil {
+			d.Log.Warn("disks not synced before "+what, "err", err)
+		}
+		d.Log.Info("the machine will now " + what)
+		return nil, end(ctx)
+	}
+}

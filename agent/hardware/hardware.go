@@ -88,7 +88,7 @@ type DiskLister interface {
 }
 
 // DeviceFilter changes a device or, with keep false, takes it out of every list: inventory, cleaning, root disk choice.
-// ErrIncompatible leaves the decision to the next manager.
+// fault.IncompatibleHardware leaves the decision to the next manager.
 type DeviceFilter interface {
 	FilterDevice(ctx context.Context, d block.Device) (out block.Device, keep bool, err error)
 }

@@ -13,8 +13,12 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrIncompatible is what a manager returns when it has a method but not for this hardware: the next manager is asked.
-var ErrIncompatible = errors.New("hardware manager method is not compatible with hardware")
+// incompatible tells whether err is the fault by which a manager says that it has a method, but not for this hardware
+// (fault.IncompatibleHardware): the next manager is asked.
+func incompatible(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Type == "IncompatibleHardwareMethodError"
+}
 
 // Managers is the set of managers that fit this machine, best first. It stays the same while the agent runs.
 type Managers struct {
@@ -52,7 +56,7 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 	return m, nil
 }
 
-// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer ErrIncompatible
+// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer fault.IncompatibleHardware
 // wins, with its result or its error; an empty result counts as an answer. Nobody answering is a fault naming method.
 func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R, error) {
 	for _, manager := range m.list {
@@ -61,7 +65,7 @@ func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R,
 			continue
 		}
 		result, err := call(i)
-		if errors.Is(err, ErrIncompatible) {
+		if incompatible(err) {
 			m.log.Debug("hardware manager passes", "manager", manager.Name(), "method", method, "err", err)
 			continue
 		}
@@ -72,7 +76,7 @@ func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R,
 }
 
 // DispatchAll asks every manager that implements I and returns their results by class name. Those that answer
-// ErrIncompatible are left out; any other error ends the round. Nobody answering is a fault naming method.
+// fault.IncompatibleHardware are left out; any other error ends the round. Nobody answering is a fault naming method.
 func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) (map[string]R, error) {
 	results := map[string]R{}
 	for _, manager := range m.list {
@@ -81,7 +85,7 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 			continue
 		}
 		result, err := call(i)
-		if errors.Is(err, ErrIncompatible) {
+		if incompatible(err) {
 			continue
 		}
 		if err != nil {

@@ -2,7 +2,6 @@ package hardware
 
 import (
 	"context"
-	"errors"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
@@ -51,7 +50,7 @@ func beats(m leveled, s Step, other leveled, otherStep Step) bool {
 }
 
 // Execute runs the step of that kind and name on the best manager that offers it; a manager that answers
-// ErrIncompatible hands over to the next one. A step that nobody offers is a fault naming it.
+// fault.IncompatibleHardware hands over to the next one. A step that nobody offers is a fault naming it.
 func (m *Managers) Execute(ctx context.Context, kind Kind, name string, call Call) (any, error) {
 	for _, manager := range m.list {
 		stepper, ok := manager.Manager.(Stepper)
@@ -64,7 +63,7 @@ func (m *Managers) Execute(ctx context.Context, kind Kind, name string, call Cal
 			}
 			m.log.Info("step starts", "step", name, "kind", string(kind), "manager", manager.Name())
 			result, err := step.Run(ctx, call)
-			if errors.Is(err, ErrIncompatible) {
+			if incompatible(err) {
 				m.log.Warn("step not possible with this manager", "step", name, "manager", manager.Name(), "err", err)
 				break
 			}

@@ -2,18 +2,25 @@
 // install_bootloader and the step write_image do. It reads the protocol's image_info, picks the root disk, has the image
 // written, and finishes the disk with config drive and boot entry.
 //
-// Whole-disk images only; partition images are refused.
+// Whole-disk images only; partition images are refused. A legacy BIOS boot loader is never installed.
 package imaging
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"reflect"
+	"sync"
 
 	"ironroot/agent/config"
+	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
+	"ironroot/storage/configdrive"
+	"ironroot/storage/image"
+	"ironroot/storage/partition"
 )
 
 // Options are what the Imager works with.
@@ -32,45 +39,227 @@ type Options struct {
 	Efivars string
 }
 
-// Imager writes images to the node's root disk and remembers what it wrote.
-type Imager struct{ o Options }
+// Imager writes images to the node's root disk and remembers what it wrote. It is safe for concurrent use, though no two
+// writes may run at a time.
+type Imager struct {
+	o Options
 
-// New returns an Imager.
-func New(o Options) *Imager { return &Imager{o: o} }
-
-// ImageInfo is the protocol's image_info, checked.
-type ImageInfo struct {
-	ID   string
-	URLs []string
+	mu      sync.Mutex
+	uuids   map[string]any
+	written written
 }
 
-// ParseImageInfo checks the protocol's image_info. Every error is a fault of code 400 that names the field.
-func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
-	return ImageInfo{}, errors.New("not there yet")
+// written is the last image that need not be written again, and the partition table it left behind.
+type written struct {
+	id, device string
+	checksum   image.Checksum
+	table      *partition.Table
+}
+
+// New returns an Imager.
+func New(o Options) *Imager {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Disks == nil {
+		o.Disks = o.System.Disks
+	}
+	return &Imager{o: o, uuids: map[string]any{}}
 }
 
 // Prepare writes the image to the root disk, then the config drive (when configDrive is "" the one in info, if any). The
-// text it returns says what was written where, in the protocol's words.
+// text it returns says what was written where, in the protocol's words. Errors are the protocol's faults.
 func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string) (string, error) {
-	return "", errors.New("not there yet")
+	disk, err := i.RootDisk(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	fetch, err := i.fetch(info)
+	if err != nil {
+		return "", err
+	}
+	defer fetch.Client.CloseIdleConnections()
+	sum, err := i.checksum(ctx, fetch, info)
+	if err != nil {
+		return "", imageFault(info.ID, disk.Path, err)
+	}
+	now := written{id: info.ID, device: disk.Path, checksum: sum}
+	if i.isWritten(ctx, now) {
+		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
+	} else if err := i.write(ctx, disk.Path, info, image.Source{
+		URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: fetch,
+	}); err != nil {
+		return "", err
+	}
+	if _, err := i.checkTable(ctx, disk.Path); err != nil {
+		return "", err
+	}
+	if configDrive == "" {
+		configDrive = info.ConfigDrive
+	}
+	if configDrive != "" {
+		if err := i.writeConfigDrive(ctx, disk.Path, configDrive); err != nil {
+			return "", err
+		}
+	}
+	return i.finish(ctx, info, now)
 }
 
-// PartitionUUIDs returns what the last Prepare found on the disk, empty before.
-func (i *Imager) PartitionUUIDs() map[string]any { return map[string]any{} }
-
-// RootDisk picks the disk an operating system goes to. With refresh, a cached node without hints is looked up again first.
-func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
-	return block.Device{}, errors.New("not there yet")
+// write puts the image onto the disk and has the kernel look at the new partitions.
+func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src image.Source) error {
+	i.forget()
+	c := i.o.Config.Get()
+	progress := &image.Progress{}
+	i.o.Log.Info("writing image", "image", info.ID, "device", disk, "format", info.DiskFormat)
+	stop := i.showProgress(ctx, info.ID, disk, progress)
+	report, err := image.Write(ctx, disk, src, image.Options{
+		Progress: progress, Log: i.o.Log,
+		PermittedFormats: c.PermittedImageFormats, SkipFormatInspection: c.DisableDeepImageInspection,
+	})
+	stop()
+	if err != nil {
+		return imageFault(info.ID, disk, err)
+	}
+	i.o.Log.Info("image written", "image", info.ID, "device", disk, "url", report.URL, "format", report.Format,
+		"bytes", report.Written, "took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
+	// An image is rarely as long as the disk: its backup GPT belongs at the end of this one. As far as the protocol goes
+	// an image whose table cannot be repaired may still boot.
+	if moved, err := partition.RepairBackup(ctx, disk); err != nil {
+		i.o.Log.Warn("backup GPT not moved", "device", disk, "err", err)
+	} else if moved {
+		i.o.Log.Info("backup GPT moved to the end of the disk", "device", disk)
+	}
+	if err := block.Rescan(ctx, disk); err != nil {
+		i.o.Log.Warn("kernel does not read the new partition table", "device", disk, "err", err)
+	}
+	return nil
 }
 
-// Bootloader are the parameters of install_bootloader.
-type Bootloader struct {
-	RootUUID, EFISystemPartUUID, PRePBootPartUUID string // "" when null
-	TargetBootMode                                string // "bios" or "uefi"
-	IgnoreFailure                                 *bool  // nil: the option ignore_bootloader_failure decides
+// checkTable insists on a partition table with at least one partition.
+func (i *Imager) checkTable(ctx context.Context, disk string) (*partition.Table, error) {
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		return nil, fault.Deployment("no valid partition table found on %s after writing the image: %w", disk, err)
+	}
+	if len(table.Partitions) == 0 {
+		return nil, fault.Deployment("the %s partition table on %s has no partition after writing the image", table.Scheme, disk)
+	}
+	return table, nil
 }
 
-// InstallBootloader makes the firmware start what is on the root disk.
-func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
-	return errors.New("not there yet")
+func (i *Imager) writeConfigDrive(ctx context.Context, disk, source string) error {
+	client, err := i.client(ImageInfo{}) // config drives know no proxy
+	if err != nil {
+		return fault.Deployment("config drive: %w", err)
+	}
+	defer client.CloseIdleConnections()
+	drive, err := configdrive.Load(ctx, source, i.opener(client))
+	if err != nil {
+		return fault.Deployment("config drive: %w", err)
+	}
+	path, err := configdrive.Write(ctx, i.o.System, disk, drive)
+	if err != nil {
+		return fault.Deployment("write config drive to %s: %w", disk, err)
+	}
+	i.o.Log.Info("config drive written", "device", path, "bytes", len(drive))
+	return nil
+}
+
+// finish remembers what is on the disk now and puts the result into words.
+func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (string, error) {
+	table, err := i.checkTable(ctx, now.device)
+	if err != nil {
+		return "", err
+	}
+	now.table = table
+	root := fmt.Sprintf("0x%08x", table.DiskID)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.uuids = map[string]any{"root uuid": root}
+	if !streams(info) {
+		i.written = now
+	}
+	return fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, now.device, root), nil
+}
+
+// streams tells whether the protocol wants the image written on every call: only what is not a raw stream counts as
+// cached by its id.
+func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
+
+// isWritten tells whether this very image was written to this disk and its partition table is still in place; an erase
+// in between makes it be written again.
+func (i *Imager) isWritten(ctx context.Context, now written) bool {
+	i.mu.Lock()
+	last := i.written
+	i.mu.Unlock()
+	if last.table == nil || last.id != now.id || last.device != now.device || last.checksum != now.checksum {
+		return false
+	}
+	table, err := partition.Read(ctx, now.device)
+	return err == nil && reflect.DeepEqual(table, last.table)
+}
+
+func (i *Imager) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.written, i.uuids = written{}, map[string]any{}
+}
+
+// PartitionUUIDs returns what the last Prepare found on the disk, empty before. The map is the caller's.
+func (i *Imager) PartitionUUIDs() map[string]any {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	uuids := make(map[string]any, len(i.uuids))
+	for key, value := range i.uuids {
+		uuids[key] = value
+	}
+	return uuids
+}
+
+// checksum finds the checksum by the protocol's order: the os_hash pair when its algorithm is known, then checksum.
+func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo) (image.Checksum, error) {
+	md5 := i.o.Config.Get().MD5Enabled
+	switch {
+	case knownAlgorithm(info.OSHashAlgo):
+		return image.ResolveChecksum(ctx, fetch, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
+	case info.Checksum != "":
+		return image.ResolveChecksum(ctx, fetch, info.Checksum, "", info.URLs[0], md5)
+	}
+	return image.Checksum{}, fault.REST("checksum of image %s cannot be verified: "+
+		"os_hash_algo is %q, known are md5, sha256 and sha512", info.ID, info.OSHashAlgo)
+}
+
+func knownAlgorithm(name string) bool { return name == "md5" || name == "sha256" || name == "sha512" }
+
+// imageFault turns what storage/image reports into the protocol's faults.
+func imageFault(id, disk string, err error) error {
+	var (
+		download *image.DownloadError
+		timeout  *image.TimeoutError
+		checksum *image.ChecksumError
+		format   *image.FormatError
+		small    *image.TooSmallError
+		write    *image.WriteError
+		own      *fault.Error
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &timeout):
+		return fault.ImageDownloadTimeout(id, err)
+	case errors.As(err, &checksum):
+		return fault.ImageChecksum(checksum.URL, id, checksum.Want, checksum.Got)
+	case errors.As(err, &format):
+		return fault.InvalidImage("%w", err)
+	case errors.As(err, &small), errors.As(err, &write):
+		return fault.ImageWrite(disk, err)
+	case errors.As(err, &download):
+		if download.Fatal && download.Status >= http.StatusBadRequest {
+			return fault.ImageDownloadFatal(id, err)
+		}
+		return fault.ImageDownload(id, err)
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return fault.REST("image %s: %w", id, err)
 }

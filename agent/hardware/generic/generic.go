@@ -1,18 +1,24 @@
 // Package generic is the built-in hardware manager: it works on any machine that Linux runs on, through the kernel's own
 // interfaces. It offers the steps that erase disks and write images, as ironic-python-agent's manager of that name does;
-// steps for RAID, burn-in, file injection and containers are not offered.
+// steps for RAID, burn-in, file injection, boot entries and containers are not offered.
 package generic
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
+	"ironroot/storage/hint"
 )
 
 // Options are what the manager works with.
@@ -59,8 +65,51 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 	return d, true, nil
 }
 
-// Steps implements [hardware.Stepper].
-func (m *Manager) Steps(hardware.Kind, *node.Node, []map[string]any) []hardware.Step { return nil }
+// WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
+// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk.
+func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
+	c := m.o.Config.Get()
+	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
+	if limit <= 0 {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
+		_, err := imaging.ChooseRootDisk(n, disks)
+		return !errors.Is(err, hint.ErrNoDisk) // hints that are wrong do not get better by waiting
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case waiting.Err() != nil:
+		m.o.Log.Warn("no root disk appeared in time", "waited", limit)
+	default:
+		m.o.Log.Warn("disks cannot be waited for", "err", err)
+	}
+	return nil
+}
 
-// Sync implements [hardware.Syncer].
-func (m *Manager) Sync(context.Context) error { return errors.New("not there yet") }
+// Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. That a
+// cache is not dropped or a disk does not know the flush loses no data, and is only a warning.
+func (m *Manager) Sync(ctx context.Context) error {
+	unix.Sync()
+	if err := os.WriteFile(m.o.System.Proc("sys/vm/drop_caches"), []byte("3"), 0o200); err != nil {
+		m.o.Log.Warn("caches not dropped", "err", err)
+	}
+	disks, err := m.o.Disks(ctx)
+	if err != nil {
+		m.o.Log.Warn("disks not flushed", "err", err)
+	}
+	for _, d := range disks {
+		if err := block.Flush(ctx, d.Path); err != nil {
+			m.o.Log.Warn("disk not flushed", "device", d.Path, "err", err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package extension
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+)
+
+// steps are the two commands that the extensions clean, deploy and service have in common: listing the steps of their
+// kind, and executing one.
+type steps struct {
+	d    Deps
+	kind hardware.Kind
+	// unexpected makes the protocol's fault of an error inside a step that is not a fault itself.
+	unexpected func(format string, args ...any) *fault.Error
+}
+
+func (s steps) extension() command.Extension {
+	kind := string(s.kind)
+	return command.Extension{Name: kind, Commands: []command.Command{
+		{
+			Name:   "get_" + kind + "_steps",
+			Params: []command.Param{{Name: "node", Required: true}, {Name: "ports", Required: true}},
+			Run:    s.get,
+		},
+		{
+			Name: "execute_" + kind + "_step", Async: true, Destructive: true,
+			Params: []command.Param{
+				{Name: "step", Required: true},
+				{Name: "node", Required: true},
+				{Name: "ports", Required: true},
+				{Name: kind + "_version"},
+			},
+			AnyParams: true,
+			Run:       s.execute,
+		},
+	}}
+}
+
+func (s steps) get(ctx context.Context, p command.Params) (any, error) {
+	call, err := s.call(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		string(s.kind) + "_steps":  s.d.Managers.Steps(s.kind, call.Node, call.Ports),
+		"hardware_manager_version": s.d.Managers.Versions(),
+	}, nil
+}
+
+func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
+	call, err := s.call(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var versions map[string]string
+	if err := p.Decode(string(s.kind)+"_version", &versions); err != nil {
+		return nil, err
+	}
+	if err := s.d.Managers.CheckVersions(versions); err != nil {
+		return nil, err
+	}
+	name, args, err := s.step(p)
+	if err != nil {
+		return nil, err
+	}
+	call.Args = args
+	result, err := s.d.Managers.Execute(ctx, s.kind, name, call)
+	if err != nil {
+		var known *fault.Error
+		if errors.As(err, &known) {
+			return nil, err
+		}
+		return nil, s.unexpected("Unexpected exception performing %s step %s. Error: %w", s.kind, name, err)
+	}
+	return map[string]any{
+		string(s.kind) + "_result": result,
+		string(s.kind) + "_step":   p["step"], // as it was received: the conductor compares it
+	}, nil
+}
+
+// step reads name and arguments of the step to execute. Keywords of the command that are not its own belong to the step
+// too; the step's own arguments win over them.
+func (s steps) step(p command.Params) (name string, args map[string]json.RawMessage, err error) {
+	var step struct {
+		Step *string                    `json:"step"`
+		Args map[string]json.RawMessage `json:"args"`
+	}
+	if err := p.Decode("step", &step); err != nil {
+		return "", nil, err
+	}
+	if step.Step == nil || *step.Step == "" {
+		return "", nil, fmt.Errorf("the %s step has no name: key 'step' is missing", s.kind)
+	}
+	args = map[string]json.RawMessage{}
+	for key, value := range p {
+		switch key {
+		case "step", "node", "ports", string(s.kind) + "_version":
+		default:
+			args[key] = value
+		}
+	}
+	for key, value := range step.Args {
+		args[key] = value
+	}
+	return *step.Step, args, nil
+}
+
+// call reads node and ports, which both commands have, and makes the node the one the agent knows. Where that is another
+// node than before, its disks are waited for.
+func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error) {
+	n, err := node.FromJSON(p["node"])
+	if err != nil {
+		return hardware.Call{}, fault.InvalidCommandParams("node: %w", err)
+	}
+	call := hardware.Call{Node: n}
+	if err := p.Decode("ports", &call.Ports); err != nil {
+		return hardware.Call{}, err
+	}
+	before := s.d.Node.Get()
+	s.d.Node.Set(n)
+	if before == nil || before.UUID() != n.UUID() {
+		if err := s.d.Managers.WaitDisks(ctx, n); err != nil {
+			return hardware.Call{}, err
+		}
+	}
+	return call, nil
+}

@@ -1,0 +1,212 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// eraseDevices destroys all data of all disks that are not protected, several at a time where the node says so. Its
+// result has a null for every disk.
+func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
+	flags, disks, err := m.toErase(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	result := map[string]any{}
+	var failures collected
+	group := errgroup.Group{}
+	group.SetLimit(flags.concurrency)
+	for _, d := range disks {
+		result[d.Path] = nil
+		group.Go(func() error {
+			if err := m.eraseDisk(ctx, d, flags); err != nil {
+				m.o.Log.Error("disk not erased", "device", d.Path, "err", err)
+				failures.add(fmt.Errorf("%s: %w", d.Path, err))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors: every disk gets its turn
+	if err := failures.fault(); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+func (m *Manager) eraseDisk(ctx context.Context, d block.Device, flags eraseFlags) error {
+	skip, err := m.skips(ctx, d)
+	if err != nil || skip {
+		return err
+	}
+	if readOnly, err := erase.ReadOnly(m.o.System, d.Name); err != nil {
+		return err
+	} else if readOnly && flags.skipReadOnly {
+		m.o.Log.Info("read-only disk not erased", "device", d.Path)
+		return nil
+	} else if readOnly {
+		return erase.ErrReadOnly
+	}
+	started := time.Now()
+	m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
+	method, err := erase.Full(ctx, m.o.System, d, flags.options(m.eraseProgress(d.Path)))
+	if err != nil {
+		return err
+	}
+	m.o.Log.Info("disk erased", "device", d.Path, "method", string(method), "took", time.Since(started).Round(time.Second))
+	return nil
+}
+
+// eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected.
+func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
+	_, disks, err := m.toErase(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	var failures collected
+	for i := len(disks) - 1; i >= 0; i-- { // arrays and maps come after the disks they are made of
+		if err := m.wipeMetadata(ctx, disks[i]); err != nil {
+			m.o.Log.Error("metadata not erased", "device", disks[i].Path, "err", err)
+			failures.add(fmt.Errorf("%s: %w", disks[i].Path, err))
+		}
+	}
+	return nil, failures.fault()
+}
+
+// wipeMetadata leaves RAID members alone, but not the partitions beside them.
+func (m *Manager) wipeMetadata(ctx context.Context, d block.Device) error {
+	if floppy, err := erase.ParametersFloppy(ctx, m.o.System, d); err != nil || floppy {
+		return err
+	}
+	if readOnly, err := erase.ReadOnly(m.o.System, d.Name); err != nil || readOnly {
+		return err
+	}
+	member, err := erase.RAIDMember(ctx, m.o.System, d.Path)
+	if err != nil {
+		return err
+	}
+	if !member {
+		m.o.Log.Info("erasing metadata", "device", d.Path)
+		return erase.Metadata(ctx, m.o.System, d.Path)
+	}
+	partitions, err := m.o.System.Partitions(ctx, d.Path)
+	if err != nil {
+		return err
+	}
+	for _, p := range partitions {
+		if member, err := erase.RAIDMember(ctx, m.o.System, p.Path); err != nil {
+			return err
+		} else if member {
+			m.o.Log.Info("RAID member not erased", "device", p.Path)
+			continue
+		}
+		m.o.Log.Info("erasing metadata", "device", p.Path)
+		if err := erase.Metadata(ctx, m.o.System, p.Path); err != nil {
+			return fmt.Errorf("%s: %w", p.Path, err)
+		}
+	}
+	return nil
+}
+
+// erasePstore removes what a crashed kernel left in the firmware's memory.
+func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, error) {
+	if err := noArguments(call); err != nil {
+		return nil, err
+	}
+	return nil, erase.Pstore(ctx, m.o.System)
+}
+
+// toErase lists the disks that the node does not protect, after the guard has looked at all of them: no disk is touched
+// when one of them holds a shared file system.
+func (m *Manager) toErase(ctx context.Context, call hardware.Call) (eraseFlags, []block.Device, error) {
+	flags := eraseFlagsOf(call.Node, m.o.Config.Get().GuardSpecialFilesystems)
+	if err := noArguments(call); err != nil {
+		return flags, nil, err
+	}
+	all, err := m.o.Disks(ctx)
+	if err != nil {
+		return flags, nil, fmt.Errorf("list disks to erase: %w", err)
+	}
+	disks, err := hardware.WithoutSkipped(call.Node, all)
+	if err != nil {
+		return flags, nil, fault.BlockDeviceErase("%w", err)
+	}
+	if !flags.guard {
+		return flags, disks, nil
+	}
+	paths := make([]string, 0, len(disks))
+	for _, d := range disks {
+		paths = append(paths, d.Path)
+	}
+	if err := erase.Guard(ctx, m.o.System, paths); errors.Is(err, erase.ErrProtected) {
+		return flags, nil, fault.ProtectedDevice("%w", err)
+	} else if err != nil {
+		return flags, nil, fault.BlockDeviceErase("%w", err)
+	}
+	return flags, disks, nil
+}
+
+// skips tells whether a disk is left alone without that being an error.
+func (m *Manager) skips(ctx context.Context, d block.Device) (bool, error) {
+	if floppy, err := erase.ParametersFloppy(ctx, m.o.System, d); err != nil {
+		return false, err
+	} else if floppy {
+		m.o.Log.Info("virtual floppy not erased", "device", d.Path)
+		return true, nil
+	}
+	// A disk that cannot be read is an error: leaving it out in silence would hand its data to the next tenant.
+	if member, err := erase.RAIDMember(ctx, m.o.System, d.Path); err != nil {
+		return false, err
+	} else if member {
+		m.o.Log.Info("RAID member not erased", "device", d.Path)
+		return true, nil
+	}
+	return false, nil
+}
+
+const eraseProgressInterval = 10 * time.Second
+
+// eraseProgress logs how far the erasing of a disk is, not too often.
+func (m *Manager) eraseProgress(path string) func(done, total int64) {
+	var mu sync.Mutex
+	last := time.Now()
+	return func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if total <= 0 || time.Since(last) < eraseProgressInterval {
+			return
+		}
+		last = time.Now()
+		m.o.Log.Info("erasing disk", "device", path, "percent", done*100/total)
+	}
+}
+
+// collected gathers the errors of several disks into one fault.
+type collected struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *collected) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *collected) fault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.errs) == 0 {
+		return nil
+	}
+	return fault.BlockDeviceErase("%w", errors.Join(c.errs...))
+}

@@ -1,0 +1,84 @@
+package generic
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"ironroot/agent/node"
+	"ironroot/storage/erase"
+)
+
+// eraseFlags are the settings of erasing that the conductor keeps in the node's driver_internal_info.
+type eraseFlags struct {
+	concurrency       int
+	iterations        int
+	zeroize           bool
+	nvme, ata         bool
+	continueOnFailure bool
+	skipReadOnly      bool
+	guard             bool
+}
+
+func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
+	internal, info := map[string]any{}, map[string]any{}
+	if n != nil {
+		internal, info = n.DriverInternalInfo(), n.DriverInfo()
+	}
+	return eraseFlags{
+		concurrency: max(1, number(internal["disk_erasure_concurrency"], 1)),
+		iterations:  max(0, number(internal["agent_erase_devices_iterations"], 1)),
+		zeroize:     truth(internal["agent_erase_devices_zeroize"], true),
+		nvme:        truth(internal["agent_enable_nvme_secure_erase"], true),
+		ata:         truth(internal["agent_enable_ata_secure_erase"], true),
+		continueOnFailure: truth(internal["agent_continue_if_secure_erase_failed"],
+			truth(internal["agent_continue_if_ata_erase_failed"], false)), // the older name
+		skipReadOnly: truth(internal["agent_erase_skip_read_only"], false),
+		// Two ways to switch the guard off are in use: the documented driver_info, and what the conductor's own
+		// code looks at, where false (sic) lets the file systems be wiped.
+		guard: guardOption && truth(internal["wipe_special_filesystems"], true) && !truth(info["wipe_special_filesystems"], false),
+	}
+}
+
+func (f eraseFlags) options(progress func(done, total int64)) erase.Options {
+	return erase.Options{
+		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, ATA: f.ata,
+		ContinueOnFailure: f.continueOnFailure, Progress: progress,
+	}
+}
+
+// number reads a number of a node object; anything else is the default.
+func number(value any, missing int) int {
+	text := ""
+	switch v := value.(type) {
+	case json.Number:
+		text = v.String()
+	case string:
+		text = strings.TrimSpace(v)
+	case float64:
+		return int(v)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return missing
+	}
+	return n
+}
+
+// truth reads a boolean of a node object, which operators also write as text; anything else is the default.
+func truth(value any, missing bool) bool {
+	switch v := value.(type) {
+	case bool:
+		return v
+	case string:
+		switch strings.ToLower(strings.TrimSpace(v)) {
+		case "true", "1", "yes", "on", "y", "t":
+			return true
+		case "false", "0", "no", "off", "n", "f":
+			return false
+		}
+	case json.Number:
+		return v.String() != "0"
+	}
+	return missing
+}

@@ -1,0 +1,87 @@
+package generic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/node"
+)
+
+// deployInterface is the interface of Ironic that all steps of this manager belong to.
+const deployInterface = "deploy"
+
+// Steps implements [hardware.Stepper].
+func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
+	yes := true
+	clean := func(name string, priority int, run hardware.StepFunc) hardware.Step {
+		return hardware.Step{Name: name, Priority: priority, Interface: deployInterface, Abortable: &yes, Run: run}
+	}
+	// Deploy and service steps say nothing about being abortable.
+	step := func(name string, run hardware.StepFunc) hardware.Step {
+		return hardware.Step{Name: name, Interface: deployInterface, Run: run}
+	}
+	switch kind {
+	case hardware.Clean:
+		return []hardware.Step{
+			clean("erase_devices", 10, m.eraseDevices),
+			clean("erase_devices_metadata", 99, m.eraseMetadata),
+			clean("erase_devices_express", 0, m.eraseExpress),
+			clean("erase_pstore", 0, m.erasePstore),
+		}
+	case hardware.Deploy:
+		return []hardware.Step{
+			step("erase_devices_metadata", m.eraseMetadata),
+			step("write_image", m.writeImage),
+		}
+	case hardware.Service:
+		return []hardware.Step{
+			step("write_image", m.writeImage),
+		}
+	}
+	return nil
+}
+
+// writeImage is the step form of prepare_image: the same work, and a result in the form of that command's.
+func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, error) {
+	info, err := imaging.ParseImageInfo(call.Args["image_info"], m.o.Config.Get().MD5Enabled)
+	if err != nil {
+		return nil, err
+	}
+	drive, err := textArgument(call, "configdrive")
+	if err != nil {
+		return nil, err
+	}
+	text, err := m.o.Imager.Prepare(ctx, info, drive)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"result": "prepare_image: " + text}, nil
+}
+
+// textArgument returns an argument that is a text or null, "" when it is absent.
+func textArgument(call hardware.Call, name string) (string, error) {
+	raw, given := call.Args[name]
+	if !given {
+		return "", nil
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", fault.InvalidCommandParams("'%s' must be a text", name)
+	}
+	if text == nil {
+		return "", nil
+	}
+	return *text, nil
+}
+
+// noArguments refuses arguments of a step that has none: a misspelt one must not silently change what is erased.
+func noArguments(call hardware.Call) error {
+	for name := range call.Args {
+		return fault.InvalidCommandParams("%w", fmt.Errorf("the step has no argument '%s'", name))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package imaging
+
+import (
+	"context"
+	"errors"
+
+	"ironroot/agent/fault"
+	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
+)
+
+// Bootloader are the parameters of install_bootloader.
+type Bootloader struct {
+	RootUUID, EFISystemPartUUID, PRePBootPartUUID string // "" when null
+	TargetBootMode                                string // "bios" or "uefi"
+	IgnoreFailure                                 *bool  // nil: the option ignore_bootloader_failure decides
+}
+
+// wholeDiskUUID is the root uuid the protocol gives to whole-disk images on a plain GPT.
+const wholeDiskUUID = "0x00000000"
+
+// InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the
+// loaders of the EFI system partition. A whole-disk image for BIOS brings its boot loader along: nothing is to be done.
+// Anything else would run the image's own code, which is refused.
+func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
+	c := i.o.Config.Get()
+	ignore := c.IgnoreBootloaderFailure
+	if b.IgnoreFailure != nil {
+		ignore = *b.IgnoreFailure
+	}
+	disk, err := i.RootDisk(ctx, false)
+	if err != nil {
+		return err
+	}
+	uefi := bootloader.FirmwareIsUEFI(i.o.System)
+	if target := b.TargetBootMode; target == "uefi" && !uefi || target == "bios" && uefi {
+		i.o.Log.Warn("boot mode differs from the target's", "device", disk.Path, "target", target, "uefi", uefi)
+	}
+	if uefi {
+		done, err := i.installEFI(ctx, disk, b.EFISystemPartUUID)
+		if done {
+			return nil
+		}
+		if err != nil {
+			if !ignore {
+				return err
+			}
+			i.o.Log.Error("UEFI boot entry not written, going on as asked", "device", disk.Path, "err", err)
+		}
+	}
+	if b.RootUUID == "" || b.RootUUID == wholeDiskUUID {
+		i.o.Log.Info("whole-disk image: no boot loader to install", "device", disk.Path)
+		return nil
+	}
+	err = refuseBIOS(c.EnableBIOSBootloaderInstall)
+	if ignore {
+		i.o.Log.Error("boot loader not installed, going on as asked", "device", disk.Path, "err", err)
+		return nil
+	}
+	return err
+}
+
+func refuseBIOS(enabled bool) error {
+	if enabled {
+		return fault.InvalidImage("Install of legacy BIOS bootloaders is not supported by this version; " +
+			"use an image that boots by UEFI, or a whole-disk image")
+	}
+	return fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
+		"use an image that boots by UEFI, or a whole-disk image")
+}
+
+// installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
+// nor an error: the image may boot another way.
+func (i *Imager) installEFI(ctx context.Context, disk block.Device, espUUID string) (done bool, err error) {
+	if err := block.Rescan(ctx, disk.Path); err != nil {
+		i.o.Log.Warn("partition table not read again", "device", disk.Path, "err", err)
+	}
+	result, err := bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
+		ESPUUID: espUUID, Efivars: i.o.Efivars, Log: i.o.Log,
+	})
+	switch {
+	case errors.Is(err, bootloader.ErrNoLoader):
+		i.o.Log.Warn("no boot loader on the EFI system partition", "device", disk.Path)
+		return false, nil
+	case errors.Is(err, bootloader.ErrNoESP):
+		return false, fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
+	case err != nil:
+		return false, fault.CommandExecution(err)
+	}
+	for _, entry := range result.Entries {
+		i.o.Log.Info("UEFI boot entry written", "device", result.ESP, "entry", int(entry.Number), "label", entry.Label, "loader", entry.Loader)
+	}
+	return true, nil
+}

@@ -1,0 +1,134 @@
+package imaging
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"ironroot/agent/fault"
+	"ironroot/storage/configdrive"
+	"ironroot/storage/image"
+)
+
+// fetch says how the image's servers are talked to: configured time limits and TLS, proxies and authorisation of info.
+func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
+	c := i.o.Config.Get()
+	header, err := i.authorization(info)
+	if err != nil {
+		return image.Fetch{}, err
+	}
+	client, err := i.client(info)
+	if err != nil {
+		return image.Fetch{}, fault.ImageDownload(info.ID, err)
+	}
+	return image.Fetch{
+		Client:         client,
+		Header:         header,
+		ConnectTimeout: c.ImageDownloadConnectionTimeout,
+		Retries:        c.ImageDownloadConnectionRetries,
+		RetryInterval:  c.ImageDownloadConnectionRetryInterval,
+		MaxDuration:    c.ImageDownloadMaxDuration,
+	}, nil
+}
+
+// client returns an HTTP client with the configured TLS settings and the proxies of info; those of the environment are
+// not used.
+func (i *Imager) client(info ImageInfo) (*http.Client, error) {
+	c := i.o.Config.Get()
+	tlsConfig, err := c.ClientTLS(i.o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("TLS settings for image servers: %w", err)
+	}
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: c.ImageDownloadConnectionTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:       tlsConfig,
+		TLSHandshakeTimeout:   c.ImageDownloadConnectionTimeout,
+		ResponseHeaderTimeout: c.ImageDownloadConnectionTimeout,
+		ExpectContinueTimeout: time.Second,
+		// The checksum is of the bytes on the server; a transparently unpacked body would not match it.
+		DisableCompression: true,
+	}
+	if len(info.Proxies) > 0 {
+		choose := (&httpproxy.Config{
+			HTTPProxy: info.Proxies["http"], HTTPSProxy: info.Proxies["https"], NoProxy: info.NoProxy,
+		}).ProxyFunc()
+		transport.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// authorization returns the header for the image's servers: the one that came with the image, then basic
+// authentication of the image, then that of the configuration.
+func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
+	if info.Authorization != "" {
+		return http.Header{"Authorization": {info.Authorization}}, nil
+	}
+	c := i.o.Config.Get()
+	strategy, user, password := info.AuthStrategy, info.AuthUser, info.AuthPassword
+	if strategy == "" {
+		strategy, user, password = c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword
+	}
+	if strategy != "http_basic" {
+		return http.Header{}, nil
+	}
+	if user == "" || password == "" {
+		return nil, fault.ImageDownload(info.ID, fmt.Errorf("http_basic authentication needs image_server_user and image_server_password"))
+	}
+	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	return http.Header{"Authorization": {"Basic " + basic}}, nil
+}
+
+// opener fetches a config drive. The whole fetch is bounded by the connection timeout; its size by configdrive.
+func (i *Imager) opener(client *http.Client) configdrive.Opener {
+	return func(ctx context.Context, address string) (io.ReadCloser, error) {
+		ctx, cancel := context.WithTimeout(ctx, i.o.Config.Get().ImageDownloadConnectionTimeout)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("config drive URL is not valid")
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("fetch %s: %w", publicURL(request.URL), withoutURL(err))
+		}
+		if response.StatusCode >= http.StatusBadRequest {
+			response.Body.Close()
+			cancel()
+			return nil, fmt.Errorf("fetch %s: got HTTP status %d, want 200", publicURL(request.URL), response.StatusCode)
+		}
+		return cancelOnClose{response.Body, cancel}, nil
+	}
+}
+
+type cancelOnClose struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (c cancelOnClose) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}
+
+// publicURL is the URL without credentials and query, which may be secrets.
+func publicURL(u *url.URL) string {
+	public := url.URL{Scheme: strings.ToLower(u.Scheme), Host: u.Host, Path: u.Path}
+	return public.String()
+}
+
+// withoutURL takes the cause out of an error of net/http, whose text repeats the whole URL.
+func withoutURL(err error) error {
+	if e, ok := err.(*url.Error); ok { //nolint:errorlint // only the outermost one carries the URL
+		return e.Err
+	}
+	return err
+}

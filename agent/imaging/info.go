@@ -1,0 +1,197 @@
+package imaging
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"ironroot/agent/fault"
+)
+
+// ImageInfo is the protocol's image_info, checked. Fields that say how a partition image is laid out are not kept.
+type ImageInfo struct {
+	ID           string
+	URLs         []string
+	Checksum     string // digits or URL, "" when absent
+	OSHashAlgo   string // "" when absent, then OSHashValue too
+	OSHashValue  string // digits or URL
+	DiskFormat   string // "" when absent
+	StreamRaw    bool
+	ConfigDrive  string // "" when absent
+	Proxies      map[string]string
+	NoProxy      string
+	AuthStrategy string
+	AuthUser     string
+	AuthPassword string
+	// Authorization is the whole value of the Authorization header, "" when absent.
+	Authorization string
+}
+
+// wireInfo is image_info as JSON. A null counts as absent everywhere.
+type wireInfo struct {
+	ID            json.RawMessage `json:"id"`
+	URLs          json.RawMessage `json:"urls"`
+	Checksum      json.RawMessage `json:"checksum"`
+	OSHashAlgo    json.RawMessage `json:"os_hash_algo"`
+	OSHashValue   json.RawMessage `json:"os_hash_value"`
+	DiskFormat    json.RawMessage `json:"disk_format"`
+	StreamRaw     json.RawMessage `json:"stream_raw_images"`
+	ImageType     json.RawMessage `json:"image_type"`
+	ConfigDrive   json.RawMessage `json:"configdrive"`
+	Proxies       json.RawMessage `json:"proxies"`
+	NoProxy       json.RawMessage `json:"no_proxy"`
+	AuthStrategy  json.RawMessage `json:"image_server_auth_strategy"`
+	AuthUser      json.RawMessage `json:"image_server_user"`
+	AuthPassword  json.RawMessage `json:"image_server_password"`
+	Authorization json.RawMessage `json:"image_request_authorization"`
+}
+
+// md5Digits is how many hexadecimal digits an MD5 checksum has.
+const md5Digits = 32
+
+// ParseImageInfo checks the protocol's image_info. Every error is a fault of code 400 that names the field.
+func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
+	var wire wireInfo
+	if absent(raw) {
+		return ImageInfo{}, fault.InvalidCommandParams("image_info is missing")
+	}
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		return ImageInfo{}, fault.InvalidCommandParams("image_info must be an object")
+	}
+	info := ImageInfo{}
+	text := func(name string, raw json.RawMessage, into *string) error { return decodeText(name, raw, into) }
+	checks := []error{
+		required("id", wire.ID),
+		text("id", wire.ID, &info.ID),
+		parseURLs(wire.URLs, &info.URLs),
+		parseChecksums(wire, &info, md5Enabled),
+		text("disk_format", wire.DiskFormat, &info.DiskFormat),
+		decode("stream_raw_images", wire.StreamRaw, "a boolean", &info.StreamRaw),
+		refusePartitionImage(wire.ImageType),
+		text("configdrive", wire.ConfigDrive, &info.ConfigDrive),
+		decode("proxies", wire.Proxies, "an object of texts", &info.Proxies),
+		text("no_proxy", wire.NoProxy, &info.NoProxy),
+		text("image_server_auth_strategy", wire.AuthStrategy, &info.AuthStrategy),
+		text("image_server_user", wire.AuthUser, &info.AuthUser),
+		text("image_server_password", wire.AuthPassword, &info.AuthPassword),
+		parseAuthorization(wire.Authorization, &info.Authorization),
+	}
+	for _, err := range checks {
+		if err != nil {
+			return ImageInfo{}, err
+		}
+	}
+	return info, nil
+}
+
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func required(field string, raw json.RawMessage) error {
+	if absent(raw) || string(raw) == `""` {
+		return fault.InvalidCommandParams("image_info has no '%s'", field)
+	}
+	return nil
+}
+
+// decode reads a field into its place. The value does not appear in the error: it may be a secret.
+func decode(field string, raw json.RawMessage, what string, into any) error {
+	if absent(raw) {
+		return nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fault.InvalidCommandParams("image_info '%s' must be %s", field, what)
+	}
+	return nil
+}
+
+func decodeText(field string, raw json.RawMessage, into *string) error {
+	return decode(field, raw, "a text", into)
+}
+
+func parseURLs(raw json.RawMessage, into *[]string) error {
+	if err := required("urls", raw); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil || len(*into) == 0 {
+		return fault.InvalidCommandParams("image_info 'urls' must be a list of at least one text")
+	}
+	for i, text := range *into {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			// Not even a part of the text is repeated: a temporary URL is a secret.
+			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http or https URL", i+1)
+		}
+	}
+	return nil
+}
+
+// parseChecksums insists on at least one usable checksum: the pair os_hash_algo and os_hash_value, or checksum.
+func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+		into *string
+	}{
+		{"checksum", wire.Checksum, &info.Checksum},
+		{"os_hash_algo", wire.OSHashAlgo, &info.OSHashAlgo},
+		{"os_hash_value", wire.OSHashValue, &info.OSHashValue},
+	} {
+		if absent(f.raw) {
+			continue
+		}
+		if err := json.Unmarshal(f.raw, f.into); err != nil || *f.into == "" {
+			return fault.InvalidCommandParams("image_info '%s' must be a non-empty text", f.name)
+		}
+	}
+	switch {
+	case info.OSHashAlgo != "" && info.OSHashValue == "":
+		return fault.InvalidCommandParams("image_info has 'os_hash_algo' without 'os_hash_value'")
+	case info.OSHashAlgo == "" && info.OSHashValue != "":
+		return fault.InvalidCommandParams("image_info has 'os_hash_value' without 'os_hash_algo'")
+	case info.OSHashAlgo != "":
+		return nil
+	case info.Checksum == "":
+		return fault.InvalidCommandParams("image_info needs 'checksum', or 'os_hash_algo' with 'os_hash_value'")
+	case !md5Enabled && len(info.Checksum) <= md5Digits && !isURL(info.Checksum):
+		return fault.InvalidCommandParams("image_info 'checksum' is an MD5 sum, and MD5 is disabled; " +
+			"'os_hash_algo' with 'os_hash_value' is needed")
+	}
+	return nil
+}
+
+func isURL(text string) bool {
+	text = strings.ToLower(text)
+	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
+}
+
+func refusePartitionImage(raw json.RawMessage) error {
+	var kind string
+	if err := decodeText("image_type", raw, &kind); err != nil {
+		return err
+	}
+	if kind == "partition" {
+		return fault.InvalidCommandParams("image_info 'image_type' is partition: " +
+			"partition images are not supported by this version yet, use a whole-disk image")
+	}
+	return nil
+}
+
+func parseAuthorization(raw json.RawMessage, into *string) error {
+	const field = "image_request_authorization"
+	var encoded string
+	if err := decodeText(field, raw, &encoded); err != nil || encoded == "" {
+		return err
+	}
+	header, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return fault.InvalidCommandParams("image_info '%s' is not base64", field)
+	}
+	for _, b := range header {
+		if b < ' ' || b == 0x7f {
+			return fault.InvalidCommandParams("image_info '%s' does not hold the value of a header", field)
+		}
+	}
+	*into = string(header)
+	return nil
+}

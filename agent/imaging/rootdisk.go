@@ -1,0 +1,59 @@
+package imaging
+
+import (
+	"context"
+	"fmt"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+	"ironroot/storage/hint"
+)
+
+// RootDisk picks the disk an operating system goes to. With refresh, a cached node without hints is looked up again
+// first: hints may have been set since.
+func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
+	n := i.o.Node.Get()
+	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.o.Refresh != nil {
+		if err := i.o.Refresh(ctx); err != nil {
+			return block.Device{}, fmt.Errorf("look up the node again before the root disk is chosen: %w", err)
+		}
+		n = i.o.Node.Get()
+	}
+	if i.o.WaitDisks != nil {
+		if err := i.o.WaitDisks(ctx, n); err != nil {
+			return block.Device{}, err
+		}
+	}
+	disks, err := i.o.Disks(ctx)
+	if err != nil {
+		return block.Device{}, fault.DeviceNotFound("list disks: %w", err)
+	}
+	disk, err := ChooseRootDisk(n, disks)
+	if err != nil {
+		return block.Device{}, fault.DeviceNotFound("%w", err)
+	}
+	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
+	return disk, nil
+}
+
+// ChooseRootDisk picks the root disk among disks by the node's skip list and root device hints; n may be nil. Its error
+// wraps [hint.ErrNoDisk] when the hints are sound and no disk fits.
+func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
+	candidates, err := hardware.WithoutSkipped(n, disks)
+	if err != nil {
+		return block.Device{}, err
+	}
+	var hints hint.Hints
+	if n != nil {
+		if hints, err = hint.Parse(n.RootDeviceHints()); err != nil {
+			return block.Device{}, fmt.Errorf("root device hints: %w", err)
+		}
+	}
+	disk, err := hint.RootDisk(hints, candidates)
+	if err != nil {
+		return block.Device{}, fmt.Errorf("choose the root disk: %w", err)
+	}
+	return disk, nil
+}
