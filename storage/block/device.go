@@ -17,11 +17,12 @@ type Device struct {
 	Serial string // the short serial number
 	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
 
-	WWNWithExtension   string // NAA identifier together with its vendor extension
-	WWNVendorExtension string // "0x…", the vendor extension alone
-	HCTL               string // SCSI host:channel:target:lun, "0:0:0:0"
-	ByPath             string // "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"
-	Transport          string // "sata", "sas", "nvme", "usb", "virtio", "iscsi", "fc", "ata", "mmc"
+	WWNWithExtension   string   // NAA identifier together with its vendor extension
+	WWNVendorExtension string   // "0x…", the vendor extension alone
+	HCTL               string   // SCSI host:channel:target:lun, "0:0:0:0"
+	ByPath             string   // "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"
+	ByPaths            []string // every such name, ByPath first
+	Transport          string   // "sata", "sas", "nvme", "usb", "virtio", "iscsi", "fc", "ata", "mmc"
 
 	Serials []string // every known serial number, the short one first
 	WWNs    []string // every known world wide name, the one without extension first

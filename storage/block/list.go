@@ -3,35 +3,211 @@ package block
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
 )
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
 // have a size. Floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted mappings and
 // the paths of a multipath map are left out.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
-	return nil, errors.New("block: not yet")
+	entries, err := os.ReadDir(s.Sys("block"))
+	if err != nil {
+		return nil, fmt.Errorf("list block devices: %w", err)
+	}
+	var devices []Device
+	paths := map[string]bool{} // devices below a multipath map
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		name := entry.Name()
+		if !s.isDisk(name) {
+			continue
+		}
+		device, err := s.Device(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // unplugged while we looked
+		}
+		if err != nil {
+			return nil, err
+		}
+		if device.Size == 0 {
+			continue
+		}
+		if device.Type == "mpath" {
+			for _, member := range names(s.Sys("block", name, "slaves")) {
+				paths[member] = true
+			}
+		}
+		devices = append(devices, device)
+	}
+	devices = slices.DeleteFunc(devices, func(d Device) bool { return paths[d.Name] })
+	sort.Slice(devices, func(i, j int) bool { return devices[i].Name < devices[j].Name })
+	return devices, nil
+}
+
+func (s System) isDisk(name string) bool {
+	for _, prefix := range []string{"fd", "ram", "zram"} {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	// The paths below a native NVMe multipath device are hidden: they have no device node.
+	if text(s.Sys("block", name, "hidden")) == "1" {
+		return false
+	}
+	kind := s.kind(name)
+	return kind == "disk" || kind == "mpath" || strings.Contains(kind, "raid")
+}
+
+// kind names the type of a block device with the words of lsblk.
+func (s System) kind(name string) string {
+	dir := s.Sys("class/block", name)
+	if exists(filepath.Join(dir, "partition")) {
+		return "part"
+	}
+	switch {
+	case strings.HasPrefix(name, "loop"):
+		return "loop"
+	case strings.HasPrefix(name, "dm-"):
+		// The device mapper's UUID starts with its owner: "mpath-", "LVM-", "CRYPT-LUKS2-", "part1-mpath-".
+		owner, _, _ := strings.Cut(strings.ToLower(text(filepath.Join(dir, "dm/uuid"))), "-")
+		if strings.HasPrefix(owner, "part") {
+			return "part"
+		}
+		if owner == "" {
+			return "dm"
+		}
+		return owner
+	case strings.HasPrefix(name, "md"):
+		if level := text(filepath.Join(dir, "md/level")); level != "" {
+			return strings.ToLower(level)
+		}
+		return "md"
+	}
+	if kind, ok := scsiKinds[text(filepath.Join(dir, "device/type"))]; ok {
+		return kind
+	}
+	return "disk"
+}
+
+// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks.
+var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk"}
+
+// Device describes one block device by its kernel name or device path. The error wraps fs.ErrNotExist where the kernel
+// does not know it.
+func (s System) Device(name string) (Device, error) {
+	name = kernelName(name)
+	dir := s.Sys("class/block", name)
+	sectors, err := os.ReadFile(filepath.Join(dir, "size"))
+	if err != nil {
+		return Device{}, fmt.Errorf("block device %s: %w", name, err)
+	}
+	count, err := strconv.ParseInt(strings.TrimSpace(string(sectors)), 10, 64)
+	if err != nil {
+		return Device{}, fmt.Errorf("block device %s: size: %w", name, err)
+	}
+	d := Device{
+		Name: name, Path: nodePath(name), Type: s.kind(name),
+		Size:      count * 512, // the unit of sysfs, whatever the device's sectors are
+		ReadOnly:  text(filepath.Join(dir, "ro")) == "1",
+		Removable: text(filepath.Join(dir, "removable")) == "1",
+	}
+	queue := filepath.Join(dir, "queue")
+	if d.Type == "part" {
+		queue = filepath.Join(dir, "..", "queue")
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			queue = filepath.Join(filepath.Dir(real), "queue")
+		}
+	}
+	d.Rotational = text(filepath.Join(queue, "rotational")) == "1"
+	d.LogicalSector = number(filepath.Join(queue, "logical_block_size"), 512)
+	d.PhysicalSector = number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
+	if d.Type != "part" {
+		s.identify(&d)
+	}
+	return d, nil
 }
 
 // Partitions lists the partitions the kernel knows of disk (a kernel name or device path), in the order of their
 // numbers.
 func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
-	return nil, errors.New("block: not yet")
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	disk = kernelName(disk)
+	entries, err := os.ReadDir(s.Sys("class/block", disk))
+	if err != nil {
+		return nil, fmt.Errorf("partitions of %s: %w", disk, err)
+	}
+	numbers := map[string]int64{}
+	var parts []Device
+	for _, entry := range entries {
+		file := s.Sys("class/block", disk, entry.Name(), "partition")
+		n := number(file, 0)
+		if n == 0 {
+			continue
+		}
+		part, err := s.Device(entry.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		numbers[part.Name] = n
+		parts = append(parts, part)
+	}
+	sort.Slice(parts, func(i, j int) bool { return numbers[parts[i].Name] < numbers[parts[j].Name] })
+	return parts, nil
 }
 
-// WaitDisks lists the disks, and lists them again after every change the kernel reports, until enough accepts the
-// list or the context ends. It returns the last list in either case, with the context's error in the second.
-func (s System) WaitDisks(ctx context.Context, enough func([]Device) bool) ([]Device, error) {
-	return nil, errors.New("block: not yet")
+// kernelName turns a device path into the kernel's name; "/" in a name is "!" in sysfs (cciss!c0d0).
+func kernelName(device string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
 }
 
-// WaitPartition waits until the kernel knows partition n of disk and its device node exists, and returns the node's
-// path.
-func (s System) WaitPartition(ctx context.Context, disk string, n int) (string, error) {
-	return "", errors.New("block: not yet")
+func nodePath(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
+
+// text reads a small sysfs attribute; "" where there is none. Some attributes answer with an error while the hardware
+// sleeps, which counts as not known.
+func text(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(data), " \t\r\n\x00")
 }
 
-// Flush writes everything cached for the device to its medium (fsync) and drops the kernel's buffers (BLKFLSBUF).
-func Flush(ctx context.Context, path string) error { return errors.New("block: not yet") }
+func number(file string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(text(file), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
 
-// Rescan makes the kernel read the partition table of the disk again.
-func Rescan(ctx context.Context, path string) error { return errors.New("block: not yet") }
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// names lists a folder in order; nil where there is none.
+func names(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	list := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		list = append(list, entry.Name())
+	}
+	return list
+}

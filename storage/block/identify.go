@@ -1,0 +1,208 @@
+package block
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var hctlPattern = regexp.MustCompile(`^\d+:\d+:\d+:\d+$`)
+
+// identify fills in who the device is. The values are those udev and lsblk would give.
+func (s System) identify(d *Device) {
+	dir := s.Sys("class/block", d.Name)
+	device := filepath.Join(dir, "device")
+	real, err := filepath.EvalSymlinks(device)
+	if err != nil {
+		real = ""
+	}
+	d.Model = strings.Join(strings.Fields(text(filepath.Join(device, "model"))), " ")
+	d.Vendor = text(filepath.Join(device, "vendor"))
+	d.HCTL = hctl(device, real)
+	d.Transport = s.transport(d, real)
+	switch {
+	case strings.HasPrefix(d.Name, "nvme"):
+		identifyNVMe(d, dir, device)
+	case strings.HasPrefix(d.Name, "vd"):
+		d.Serial = text(filepath.Join(dir, "serial"))
+		addUnique(&d.Serials, d.Serial)
+	case d.Type == "mpath":
+		s.identifyMultipath(d)
+	case d.HCTL != "":
+		identifySCSI(d, device, real)
+	default:
+		d.Serial = text(filepath.Join(device, "serial"))
+		addUnique(&d.Serials, d.Serial)
+	}
+	if paths := s.byPath(d, real); len(paths) > 0 {
+		d.ByPath, d.ByPaths = paths[0], paths
+	}
+}
+
+func hctl(device, real string) string {
+	if list := names(filepath.Join(device, "scsi_device")); len(list) > 0 {
+		return list[0]
+	}
+	if base := filepath.Base(real); hctlPattern.MatchString(base) {
+		return base
+	}
+	return ""
+}
+
+func identifyNVMe(d *Device, dir, device string) {
+	d.Serial = text(filepath.Join(device, "serial"))
+	addUnique(&d.Serials, d.Serial)
+	if d.Serial != "" && d.Model != "" {
+		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(d.Serial))
+	}
+	d.WWN = text(filepath.Join(dir, "wwid"))
+	if d.WWN == "" {
+		d.WWN = text(filepath.Join(device, "wwid"))
+	}
+	addUnique(&d.WWNs, d.WWN)
+}
+
+// identifySCSI covers SAS, SATA behind libata, and USB disks.
+func identifySCSI(d *Device, device, real string) {
+	serial := vpdSerial(contents(filepath.Join(device, "vpd_pg80")))
+	naa := vpdNAA(contents(filepath.Join(device, "vpd_pg83")))
+	if naa == "" {
+		// The kernel's own reading of page 0x83: "naa.5000c500a1b2c3d4", or "t10.…" and "eui.…", which are no NAA.
+		naa, _ = strings.CutPrefix(text(filepath.Join(device, "wwid")), "naa.")
+		if !isHex(naa) {
+			naa = ""
+		}
+	}
+	ata, isATA := parseATAInformation(contents(filepath.Join(device, "vpd_pg89")))
+	if isATA {
+		// INQUIRY cuts an ATA disk's model to 16 characters; its own IDENTIFY data has all 40.
+		d.Model = ata.Model
+		if ata.Serial != "" {
+			serial = ata.Serial
+		}
+		if ata.WWN != "" {
+			naa = ata.WWN
+		}
+	}
+	if usb := usbSerial(real); d.Transport == "usb" && usb != "" {
+		serial = usb
+	}
+	d.Serial = serial
+	addUnique(&d.Serials, serial)
+	switch {
+	case d.Transport == "usb": // udev names a USB disk after its descriptor only
+	case isATA && serial != "":
+		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(serial))
+	case naa != "":
+		addUnique(&d.Serials, naa)
+		addUnique(&d.Serials, "3"+naa) // as scsi_id prints it: designator type 3 in front
+	}
+	if d.Serial == "" && naa != "" {
+		d.Serial = naa
+	}
+	d.setNAA(naa)
+}
+
+// setNAA derives the four world wide names from an NAA identifier in hex: 16 digits, or 32 whose second half is the
+// vendor's extension.
+func (d *Device) setNAA(naa string) {
+	if naa == "" {
+		return
+	}
+	short := naa
+	if len(naa) > 16 {
+		short = naa[:16]
+		d.WWNVendorExtension = "0x" + naa[16:]
+	}
+	d.WWNWithExtension = "0x" + naa
+	d.WWN = d.WWNWithExtension // the one lsblk shows
+	addUnique(&d.WWNs, d.WWN)
+	addUnique(&d.WWNs, "0x"+short)
+}
+
+// identifyMultipath takes the identity from the map's UUID, which is "mpath-3" and the NAA identifier, and the rest
+// from the first path below the map.
+func (s System) identifyMultipath(d *Device) {
+	wwid := strings.TrimPrefix(text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
+	addUnique(&d.Serials, wwid)
+	if naa, ok := strings.CutPrefix(wwid, "3"); ok && isHex(naa) {
+		d.setNAA(naa)
+	}
+	for _, member := range names(s.Sys("class/block", d.Name, "slaves")) {
+		path, err := s.Device(member)
+		if err != nil {
+			continue
+		}
+		d.Model, d.Vendor, d.Serial = path.Model, path.Vendor, path.Serial
+		addUnique(&d.Serials, path.Serial)
+		break
+	}
+}
+
+// transport names the bus with lsblk's words.
+func (s System) transport(d *Device, real string) string {
+	switch {
+	case strings.HasPrefix(d.Name, "nvme"):
+		return "nvme"
+	case strings.HasPrefix(d.Name, "vd"):
+		return "virtio"
+	case strings.HasPrefix(d.Name, "mmcblk"):
+		return "mmc"
+	case d.HCTL == "":
+		return ""
+	}
+	host, _, _ := strings.Cut(d.HCTL, ":")
+	host = "host" + host
+	switch {
+	case exists(s.Sys("class/fc_host", host)):
+		if strings.Contains(text(s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
+			return "fcoe"
+		}
+		return "fc"
+	case exists(s.Sys("class/sas_host", host)), strings.Contains(real, "/end_device-"):
+		return "sas"
+	case exists(s.Sys("class/iscsi_host", host)), strings.Contains(real, "/session"):
+		return "iscsi"
+	case strings.Contains(real, "/usb"):
+		return "usb"
+	case exists(s.Sys("class/spi_host", host)):
+		return "spi"
+	}
+	driver := text(s.Sys("class/scsi_host", host, "proc_name"))
+	switch {
+	case strings.HasPrefix(driver, "ahci"), strings.HasPrefix(driver, "sata"):
+		return "sata"
+	case strings.Contains(driver, "ata"):
+		return "ata"
+	}
+	return ""
+}
+
+// usbSerial finds the serial number in the descriptor of the USB device above the disk.
+func usbSerial(real string) string {
+	for dir := real; len(dir) > 1; dir = filepath.Dir(dir) {
+		if exists(filepath.Join(dir, "idVendor")) {
+			return text(filepath.Join(dir, "serial"))
+		}
+	}
+	return ""
+}
+
+// underscored writes text as udev does in an ID: every run of white space is one underscore.
+func underscored(s string) string { return strings.Join(strings.Fields(s), "_") }
+
+func addUnique(list *[]string, value string) {
+	if value != "" && !slices.Contains(*list, value) {
+		*list = append(*list, value)
+	}
+}
+
+func contents(file string) []byte {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return data
+}

@@ -1,0 +1,98 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flush writes everything cached for the device to its medium (fsync) and drops the kernel's buffers (BLKFLSBUF), so
+// that the next read comes from the medium.
+func Flush(ctx context.Context, path string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("flush %s: %w", path, err)
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.ENOTTY) {
+		return fmt.Errorf("flush %s: BLKFLSBUF: %w", path, err)
+	}
+	return nil
+}
+
+// Rescan makes the kernel read the partition table of the disk again (BLKRRPART). While somebody has a partition
+// open, the kernel answers EBUSY; a short-lived opener is waited for, two seconds at most, and then the error wraps
+// unix.EBUSY.
+func Rescan(ctx context.Context, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("rescan: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	const tries = 10
+	for try := 1; ; try++ {
+		err = unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || try == tries {
+			return fmt.Errorf("rescan %s: BLKRRPART: %w", path, err)
+		}
+		// The kernel has no event for "nobody holds a partition any more".
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("rescan %s: %w", path, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// AddPartition tells the kernel of one more partition (BLKPG_ADD_PARTITION), which works while others are in use.
+// Start and size are bytes.
+func AddPartition(path string, n int, start, size int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("add partition: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	part := unix.BlkpgPartition{Start: start, Length: size, Pno: int32(n)}
+	arg := unix.BlkpgIoctlArg{
+		Op: unix.BLKPG_ADD_PARTITION, Datalen: int32(unsafe.Sizeof(part)), Data: (*byte)(unsafe.Pointer(&part)),
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&arg))); errno != 0 {
+		return fmt.Errorf("add partition %d to %s: %w", n, path, errno)
+	}
+	return nil
+}
+
+// Geometry returns the size and the logical sector size of an open device, both in bytes. For a regular file the
+// sector size is 0: a file does not say.
+func Geometry(f *os.File) (size, sector int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	if info.Mode().IsRegular() {
+		return info.Size(), 0, nil
+	}
+	var bytes uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&bytes))); errno != 0 {
+		return 0, 0, fmt.Errorf("size of %s: %w", f.Name(), errno)
+	}
+	n, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKSSZGET)
+	if err != nil {
+		return 0, 0, fmt.Errorf("sector size of %s: %w", f.Name(), err)
+	}
+	return int64(bytes), int64(n), nil
+}

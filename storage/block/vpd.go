@@ -1,0 +1,107 @@
+package block
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+)
+
+// vpdSerial reads the unit serial number page (SPC-4, 7.8.15).
+func vpdSerial(page []byte) string {
+	body, ok := vpdBody(page, 0x80)
+	if !ok {
+		return ""
+	}
+	return strings.Join(strings.Fields(printable(body)), " ")
+}
+
+// vpdNAA reads the device identification page (SPC-4, 7.8.6) and returns the logical unit's NAA identifier in hex
+// digits, the longest one where there are several.
+func vpdNAA(page []byte) string {
+	body, ok := vpdBody(page, 0x83)
+	if !ok {
+		return ""
+	}
+	const (
+		codeSetBinary  = 1
+		typeNAA        = 3
+		associationLUN = 0
+	)
+	best := ""
+	for len(body) >= 4 {
+		length := int(body[3])
+		if len(body) < 4+length {
+			break
+		}
+		identifier := body[4 : 4+length]
+		if body[0]&0x0f == codeSetBinary && body[1]&0x0f == typeNAA && body[1]>>4&3 == associationLUN &&
+			(length == 8 || length == 16) {
+			if text := hex.EncodeToString(identifier); len(text) > len(best) {
+				best = text
+			}
+		}
+		body = body[4+length:]
+	}
+	return best
+}
+
+// ataInformation is what a disk says of itself in IDENTIFY DEVICE (ACS-3, 7.12).
+type ataInformation struct{ Model, Serial, WWN string }
+
+// parseATAInformation reads the ATA information page (SAT-3, 12.4.2), in which a SATA disk's IDENTIFY data stand.
+func parseATAInformation(page []byte) (ataInformation, bool) {
+	const identifyOffset = 60
+	if len(page) < identifyOffset+512 || page[1] != 0x89 {
+		return ataInformation{}, false
+	}
+	identify := page[identifyOffset : identifyOffset+512]
+	word := func(n int) uint16 { return binary.LittleEndian.Uint16(identify[2*n:]) }
+	if word(0)&0x8000 != 0 { // a packet device: not a disk
+		return ataInformation{}, false
+	}
+	info := ataInformation{Model: ataString(identify, 27, 46), Serial: ataString(identify, 10, 19)}
+	if info.Model == "" {
+		return ataInformation{}, false
+	}
+	if word(87)&0xc100 == 0x4100 { // words 108 to 111 hold a world wide name
+		var name [8]byte
+		for i := range 4 {
+			binary.BigEndian.PutUint16(name[2*i:], word(108+i))
+		}
+		info.WWN = hex.EncodeToString(name[:])
+	}
+	return info, true
+}
+
+// ataString reads the words first to last, whose two bytes are swapped.
+func ataString(identify []byte, first, last int) string {
+	var raw []byte
+	for n := first; n <= last; n++ {
+		raw = append(raw, identify[2*n+1], identify[2*n])
+	}
+	return strings.Join(strings.Fields(printable(raw)), " ")
+}
+
+// vpdBody checks a page's code and returns what follows its four-byte header.
+func vpdBody(page []byte, code byte) ([]byte, bool) {
+	if len(page) < 4 || page[1] != code {
+		return nil, false
+	}
+	length := int(binary.BigEndian.Uint16(page[2:]))
+	return page[4:min(len(page), 4+length)], true
+}
+
+// printable replaces what a disk has no business to put into a name.
+func printable(raw []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, string(raw))
+}
+
+func isHex(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && s != ""
+}
