@@ -1,0 +1,110 @@
+package journal
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"ironroot/storage/block"
+)
+
+const (
+	maxMember  = 16 << 20 // bytes of one member; the rest of it is cut off
+	maxArchive = 64 << 20 // bytes of all members together
+	gatherTime = 10 * time.Second
+)
+
+// Member is one file of the archive.
+type Member struct {
+	Name string
+	Data []byte
+}
+
+// source makes one member; an error leaves it out.
+type source struct {
+	name string
+	read func(context.Context, block.System) ([]byte, error)
+}
+
+// sources are the members of ironic-python-agent's archive that the kernel itself can tell, under the names of the
+// programs whose output they stand for.
+func sources() []source {
+	return []source{
+		{"dmesg", dmesg},
+		{"ps", processes},
+		{"df", freeSpace},
+		{"mount", mounts},
+		{"ip_addr", addresses},
+		{"lsblk", blockTable},
+		{"lsblk-full", blockPairs},
+		{"mdstat", mdstat},
+		{"parted", partitionTables},
+		{"efibootmgr", bootEntries},
+	}
+}
+
+// Archive packs the journal, what the kernel says about the machine, and the extra members into a gzipped tar. What
+// cannot be read is left out and noted in the member "errors". It takes at most about ten seconds.
+func (j *Journal) Archive(ctx context.Context, sys block.System, extra ...Member) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
+	members := []Member{{"journal", j.Bytes()}}
+	var missing bytes.Buffer
+	for _, s := range sources() {
+		data, err := s.read(ctx, sys)
+		if err != nil {
+			fmt.Fprintf(&missing, "%s: %v\n", s.name, err)
+			continue
+		}
+		members = append(members, Member{s.name, data})
+	}
+	members = append(members, deviceProperties(ctx, sys)...)
+	members = append(members, extra...)
+	if missing.Len() > 0 {
+		members = append(members, Member{"errors", missing.Bytes()})
+	}
+	return j.pack(members)
+}
+
+func (j *Journal) pack(members []Member) ([]byte, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	packed := tar.NewWriter(zipped)
+	now := time.Now()
+	left := maxArchive
+	for _, m := range members {
+		data := j.cleanBytes(m.Data[:min(len(m.Data), maxMember, left)])
+		left = max(0, left-len(data))
+		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
+		if err := packed.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("log archive: member %s: %w", m.Name, err)
+		}
+		if _, err := packed.Write(data); err != nil {
+			return nil, fmt.Errorf("log archive: member %s: %w", m.Name, err)
+		}
+	}
+	if err := packed.Close(); err != nil {
+		return nil, fmt.Errorf("log archive: %w", err)
+	}
+	if err := zipped.Close(); err != nil {
+		return nil, fmt.Errorf("log archive: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// cleanBytes takes the secrets out of what did not come through the journal, the kernel's command line in dmesg above
+// all.
+func (j *Journal) cleanBytes(data []byte) []byte {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, secret := range j.secrets {
+		data = bytes.ReplaceAll(data, []byte(secret), []byte("***"))
+	}
+	return data
+}
+
+func mdstat(_ context.Context, sys block.System) ([]byte, error) { return os.ReadFile(sys.Proc("mdstat")) }

@@ -1,0 +1,155 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf16"
+
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// devices lists every disk, followed by its partitions.
+func devices(ctx context.Context, sys block.System) ([]block.Device, error) {
+	disks, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []block.Device
+	for _, d := range disks {
+		all = append(all, d)
+		parts, err := sys.Partitions(ctx, d.Name)
+		if err != nil {
+			continue // the disk itself is listed
+		}
+		all = append(all, parts...)
+	}
+	return all, nil
+}
+
+func blockTable(ctx context.Context, sys block.System) ([]byte, error) {
+	all, err := devices(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%-16s %-6s %16s %4s %3s %-8s %-20s %-24s %s\n", "KNAME", "TYPE", "SIZE", "ROTA", "RO", "TRAN", "MODEL", "SERIAL", "WWN")
+	for _, d := range all {
+		fmt.Fprintf(&out, "%-16s %-6s %16d %4d %3d %-8s %-20s %-24s %s\n", d.Name, d.Type, d.Size, bit(d.Rotational), bit(d.ReadOnly),
+			d.Transport, d.Model, d.Serial, d.WWN)
+	}
+	return out.Bytes(), nil
+}
+
+func blockPairs(ctx context.Context, sys block.System) ([]byte, error) {
+	all, err := devices(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, d := range all {
+		fmt.Fprintf(&out, "KNAME=%q PATH=%q TYPE=%q SIZE=\"%d\" MODEL=%q VENDOR=%q SERIAL=%q WWN=%q HCTL=%q TRAN=%q "+
+			"ROTA=\"%d\" RO=\"%d\" RM=\"%d\" LOG-SEC=\"%d\" PHY-SEC=\"%d\"\n", d.Name, d.Path, d.Type, d.Size, d.Model, d.Vendor,
+			d.Serial, d.WWN, d.HCTL, d.Transport, bit(d.Rotational), bit(d.ReadOnly), bit(d.Removable), d.LogicalSector, d.PhysicalSector)
+	}
+	return out.Bytes(), nil
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
+	disks, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, d := range disks {
+		fmt.Fprintf(&out, "%s: %d bytes, sectors of %d bytes\n", d.Path, d.Size, d.LogicalSector)
+		table, err := partition.Read(ctx, d.Path)
+		if err != nil {
+			fmt.Fprintf(&out, "  %v\n", err)
+			continue
+		}
+		fmt.Fprintf(&out, "  partition table: %s\n", table.Scheme)
+		for _, p := range table.Partitions {
+			fmt.Fprintf(&out, "  %3d start %16d size %16d type %s uuid %s name %q\n", p.Number, p.Start, p.Size, p.Type, p.UUID, p.Name)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// bootEntries lists the firmware's boot options: UEFI Specification 2.10, section 3.1.3, without their device paths.
+func bootEntries(_ context.Context, sys block.System) ([]byte, error) {
+	names, err := filepath.Glob(sys.Sys("firmware", "efi", "efivars", "Boot*-8be4df61-93ca-11d2-aa0d-00e098032b8c"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no EFI variables: the machine was not booted by UEFI")
+	}
+	var out bytes.Buffer
+	for _, name := range names {
+		data, err := readVariable(name)
+		if err != nil {
+			fmt.Fprintf(&out, "%s: %v\n", filepath.Base(name), err)
+			continue
+		}
+		short, _, _ := strings.Cut(filepath.Base(name), "-")
+		fmt.Fprintf(&out, "%s: %s\n", short, describeVariable(short, data))
+	}
+	return out.Bytes(), nil
+}
+
+// readVariable gives a variable's data without the attributes before it.
+func readVariable(name string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < 4 {
+		return nil, fs.ErrInvalid
+	}
+	return data[4:], nil
+}
+
+func describeVariable(name string, data []byte) string {
+	switch {
+	case name == "BootOrder" || name == "BootCurrent" || name == "BootNext":
+		var order []string
+		for ; len(data) >= 2; data = data[2:] {
+			order = append(order, fmt.Sprintf("%04X", binary.LittleEndian.Uint16(data)))
+		}
+		return strings.Join(order, ",")
+	case len(name) == len("Boot0000") && len(data) >= 6:
+		active := " "
+		if binary.LittleEndian.Uint32(data)&1 != 0 {
+			active = "*"
+		}
+		return active + " " + utf16Text(data[6:])
+	}
+	return fmt.Sprintf("%d bytes", len(data))
+}
+
+func utf16Text(data []byte) string {
+	var units []uint16
+	for ; len(data) >= 2; data = data[2:] {
+		unit := binary.LittleEndian.Uint16(data)
+		if unit == 0 {
+			break
+		}
+		units = append(units, unit)
+	}
+	return printable(string(utf16.Decode(units)))
+}

@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// handler formats records as "15:04:05.000 LEVEL message key=value". A value of several lines, such as a stack, follows
+// its line, indented.
+type handler struct {
+	journal *Journal
+	prefix  string // of keys, from groups: "group."
+	attrs   []slog.Attr
+}
+
+// Enabled implements [slog.Handler].
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.journal.level.Level()
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next := *h
+	next.attrs = append(h.attrs[:len(h.attrs):len(h.attrs)], prefixed(h.prefix, attrs)...)
+	return &next
+}
+
+// WithGroup implements [slog.Handler].
+func (h *handler) WithGroup(name string) slog.Handler {
+	next := *h
+	next.prefix += name + "."
+	return &next
+}
+
+func prefixed(prefix string, attrs []slog.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = slog.Attr{Key: prefix + a.Key, Value: a.Value}
+	}
+	return out
+}
+
+// Handle implements [slog.Handler].
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	var line, below strings.Builder
+	if !r.Time.IsZero() {
+		line.WriteString(r.Time.Format("15:04:05.000 "))
+	}
+	fmt.Fprintf(&line, "%-5s %s", r.Level, printable(r.Message))
+	for _, a := range h.attrs {
+		write(&line, &below, "", a)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		write(&line, &below, h.prefix, a)
+		return true
+	})
+	return h.journal.write(line.String() + "\n" + below.String())
+}
+
+func write(line, below *strings.Builder, prefix string, a slog.Attr) {
+	value := a.Value.Resolve()
+	if value.Kind() == slog.KindGroup {
+		if a.Key != "" {
+			prefix += a.Key + "."
+		}
+		for _, member := range value.Group() {
+			write(line, below, prefix, member)
+		}
+		return
+	}
+	if a.Key == "" {
+		return
+	}
+	text := valueText(value)
+	if strings.Contains(text, "\n") {
+		fmt.Fprintf(below, "    %s%s:\n", prefix, a.Key)
+		for part := range strings.Lines(text) {
+			below.WriteString("      " + printable(strings.TrimRight(part, "\n")) + "\n")
+		}
+		return
+	}
+	fmt.Fprintf(line, " %s%s=%s", prefix, a.Key, quoted(text))
+}
+
+func valueText(v slog.Value) string {
+	if v.Kind() == slog.KindTime {
+		return v.Time().Format(time.RFC3339)
+	}
+	return v.String()
+}
+
+// quoted leaves plain words as they are, so that a person can read and copy them.
+func quoted(text string) string {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// printable takes control characters out: foreign text must not steer the operator's terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' {
+			return ' '
+		}
+		return r
+	}, text)
+}

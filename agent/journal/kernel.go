@@ -1,0 +1,174 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+)
+
+// maxKernelLog bounds the copy of the kernel's ring buffer, in bytes.
+const maxKernelLog = 16 << 20
+
+// The actions of syslog(2) that x/sys does not name.
+const (
+	syslogReadAll    = 3
+	syslogSizeBuffer = 10
+)
+
+func dmesg(context.Context, block.System) ([]byte, error) {
+	size, err := unix.Klogctl(syslogSizeBuffer, nil)
+	if err != nil {
+		return nil, fmt.Errorf("size of the kernel's log: %w", err)
+	}
+	buffer := make([]byte, min(size, maxKernelLog))
+	n, err := unix.Klogctl(syslogReadAll, buffer)
+	if err != nil {
+		return nil, fmt.Errorf("kernel's log: %w", err)
+	}
+	return stripPriorities(buffer[:n]), nil
+}
+
+// stripPriorities takes the "<6>" off the lines.
+func stripPriorities(log []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(log) {
+		if end := bytes.IndexByte(line, '>'); end > 0 && end < 6 && line[0] == '<' {
+			line = line[end+1:]
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
+}
+
+type mount struct{ source, target, kind, options string }
+
+func mountTable(sys block.System) ([]mount, error) {
+	data, err := os.ReadFile(sys.Proc("self", "mounts"))
+	if err != nil {
+		return nil, err
+	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var table []mount
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) >= 4 {
+			table = append(table, mount{unescape.Replace(f[0]), unescape.Replace(f[1]), f[2], f[3]})
+		}
+	}
+	return table, nil
+}
+
+func mounts(_ context.Context, sys block.System) ([]byte, error) {
+	table, err := mountTable(sys)
+	var out bytes.Buffer
+	for _, m := range table {
+		fmt.Fprintf(&out, "%s on %s type %s (%s)\n", m.source, m.target, m.kind, m.options)
+	}
+	return out.Bytes(), err
+}
+
+func freeSpace(ctx context.Context, sys block.System) ([]byte, error) {
+	table, err := mountTable(sys)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%-24s %14s %14s %14s %5s %s\n", "Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted on")
+	for _, m := range table {
+		if ctx.Err() != nil {
+			break
+		}
+		var s unix.Statfs_t
+		if unix.Statfs(m.target, &s) != nil {
+			continue
+		}
+		unit := uint64(max(s.Bsize, 1))
+		total, used, free := s.Blocks*unit>>10, (s.Blocks-s.Bfree)*unit>>10, s.Bavail*unit>>10
+		share := "-"
+		if used+free > 0 {
+			share = strconv.FormatUint((used*100+used+free-1)/(used+free), 10) + "%"
+		}
+		fmt.Fprintf(&out, "%-24s %14d %14d %14d %5s %s\n", m.source, total, used, free, share, m.target)
+	}
+	return out.Bytes(), nil
+}
+
+func addresses(context.Context, block.System) ([]byte, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, link := range links {
+		fmt.Fprintf(&out, "%d: %s: <%s> mtu %d\n    link %s\n", link.Index, link.Name,
+			strings.ToUpper(strings.ReplaceAll(link.Flags.String(), "|", ",")), link.MTU, link.HardwareAddr)
+		found, err := link.Addrs()
+		if err != nil {
+			fmt.Fprintf(&out, "    (%v)\n", err)
+		}
+		for _, a := range found {
+			family := "inet"
+			if prefix, ok := a.(*net.IPNet); ok && prefix.IP.To4() == nil {
+				family = "inet6"
+			}
+			fmt.Fprintf(&out, "    %s %s\n", family, a)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func processes(ctx context.Context, sys block.System) ([]byte, error) {
+	entries, err := os.ReadDir(sys.Proc())
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%7s %7s %-5s %10s %s\n", "PID", "PPID", "STATE", "RSS-KIB", "COMMAND")
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil || ctx.Err() != nil {
+			continue
+		}
+		status, err := os.ReadFile(sys.Proc(e.Name(), "status"))
+		if err != nil {
+			continue // it has ended
+		}
+		field := func(name string) string { return statusField(string(status), name) }
+		// Arguments are left out: those of a program someone started by hand may hold a secret.
+		fmt.Fprintf(&out, "%7s %7s %-5.5s %10s %s\n", e.Name(), field("PPid"), field("State"), strings.TrimSuffix(field("VmRSS"), " kB"), field("Name"))
+	}
+	return out.Bytes(), nil
+}
+
+func statusField(status, name string) string {
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "-"
+}
+
+// deviceProperties gives what is known of each disk under the names that udev uses.
+func deviceProperties(ctx context.Context, sys block.System) []Member {
+	disks, _ := sys.Disks(ctx) // the member lsblk tells why there are none
+	var members []Member
+	for _, d := range disks {
+		data, err := json.MarshalIndent(map[string]string{
+			"DEVNAME": d.Path, "DEVTYPE": d.Type, "ID_MODEL": d.Model, "ID_VENDOR": d.Vendor, "ID_SERIAL_SHORT": d.Serial,
+			"ID_WWN": d.WWN, "ID_WWN_WITH_EXTENSION": d.WWNWithExtension, "ID_WWN_VENDOR_EXTENSION": d.WWNVendorExtension,
+			"ID_BUS": d.Transport, "ID_PATH_LINK": d.ByPath,
+		}, "", "  ")
+		if err == nil {
+			members = append(members, Member{"udev/" + d.Name, data})
+		}
+	}
+	return members
+}
