@@ -8,26 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-
-	"golang.org/x/sys/unix"
 )
-
-// HasKVM reports whether hardware virtualisation really works here: a /dev/kvm may exist and yet refuse to make a
-// virtual machine.
-var HasKVM = sync.OnceValue(func() bool {
-	const kvmCreateVM = 0xae01 // KVM_CREATE_VM, _IO(KVMIO, 0x01)
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	fd, err := unix.IoctlRetInt(int(f.Fd()), kvmCreateVM)
-	if err != nil {
-		return false
-	}
-	return unix.Close(fd) == nil
-})
 
 // arguments returns QEMU's command line. The console and the monitor are file descriptors 3 and 4.
 func arguments(c Config) ([]string, error) {
@@ -42,11 +23,7 @@ func arguments(c Config) ([]string, error) {
 		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 	}
-	if HasKVM() {
-		args = append(args, "-accel", "kvm", "-cpu", "host")
-	} else {
-		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max")
-	}
+	args = append(args, accelArguments(c.Accel)...)
 	firmware, err := firmwareArguments(c)
 	if err != nil {
 		return nil, err

@@ -97,6 +97,7 @@ type Config struct {
 	Dir      string // folder for the machine's own files: console log, QEMU's messages, UEFI variables. Must exist
 	Memory   int64  // bytes, 0 means 1 GiB
 	CPUs     int    // 0 means 2
+	Accel    string // "kvm", "tcg", or "" for KVM where it works
 	Firmware Firmware
 	Disks    []Disk
 	NICs     []NIC

@@ -72,19 +72,20 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer consoleThere.Close()
 	monitorHere, monitorThere, err := socketPair("qmp")
 	if err != nil {
-		return nil, errors.Join(err, consoleHere.Close())
+		return nil, errors.Join(err, consoleHere.Close(), consoleThere.Close())
 	}
-	defer monitorThere.Close()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &Machine{
 		config: c, cancel: cancel, done: make(chan struct{}), stopped: make(chan struct{}),
 		console: newConsole(consoleHere, c.Line), qmp: newClient(monitorHere),
 	}
-	if err := m.launch(ctx, args, consoleThere, monitorThere); err != nil {
+	err = m.launch(ctx, args, consoleThere, monitorThere)
+	// The far ends must be open in QEMU only, or its end would not be seen here.
+	err = errors.Join(err, consoleThere.Close(), monitorThere.Close())
+	if err != nil {
 		cancel(err)
 		return nil, errors.Join(err, consoleHere.Close(), monitorHere.Close())
 	}

@@ -21,7 +21,8 @@ type Event struct {
 // client speaks QMP on one connection: one JSON object a line, answers told from events by their id.
 type client struct {
 	conn     net.Conn
-	greeting chan struct{}
+	greeting chan struct{} // closed when QEMU has greeted
+	gone     chan struct{} // closed at the end of the connection
 
 	mu      sync.Mutex
 	next    int
@@ -42,7 +43,7 @@ type reply struct {
 var errEnded = errors.New("the machine has ended")
 
 func newClient(conn net.Conn) *client {
-	return &client{conn: conn, greeting: make(chan struct{}), waiting: map[int]chan reply{}, changed: make(chan struct{})}
+	return &client{conn: conn, greeting: make(chan struct{}), gone: make(chan struct{}), waiting: map[int]chan reply{}, changed: make(chan struct{})}
 }
 
 // read takes in messages until QEMU ends.
@@ -98,6 +99,7 @@ func (c *client) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
+	close(c.gone)
 	for id, to := range c.waiting {
 		close(to)
 		delete(c.waiting, id)
@@ -107,7 +109,15 @@ func (c *client) end() {
 	_ = c.conn.Close() // nothing more is read or written
 }
 
+// negotiate leaves the mode in which QEMU knows no other command. What is sent before QEMU's greeting would be lost.
 func (c *client) negotiate(ctx context.Context) error {
+	select {
+	case <-c.greeting:
+	case <-c.gone:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	_, err := c.execute(ctx, "qmp_capabilities", nil)
 	return err
 }

@@ -1,0 +1,65 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// AccelEnv is an environment variable that overrides the choice between "kvm" and "tcg" where Config.Accel is empty.
+const AccelEnv = "IRONROOT_ACCEL"
+
+func accelArguments(wanted string) []string {
+	if wanted == "" {
+		wanted = os.Getenv(AccelEnv)
+	}
+	if wanted == "kvm" || (wanted == "" && HasKVM()) {
+		return []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	return []string{"-accel", "tcg,thread=multi", "-cpu", "max"}
+}
+
+// HasKVM reports whether hardware virtualisation works here. It tries: a /dev/kvm may exist and yet refuse to make a
+// virtual machine, or make one whose processor QEMU cannot set up.
+var HasKVM = sync.OnceValue(func() bool {
+	return createsVM() && startsFirmware()
+})
+
+func createsVM() bool {
+	const kvmCreateVM = 0xae01 // KVM_CREATE_VM, _IO(KVMIO, 0x01)
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	fd, err := unix.IoctlRetInt(int(f.Fd()), kvmCreateVM)
+	if err != nil {
+		return false
+	}
+	return unix.Close(fd) == nil
+}
+
+// startsFirmware runs SeaBIOS under KVM until it says its name.
+func startsFirmware() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+		"-machine", "q35,graphics=off", "-m", "64", "-accel", "kvm", "-cpu", "host", "-serial", "stdio")
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		return false
+	}
+	works := false
+	for lines := bufio.NewScanner(out); !works && lines.Scan(); {
+		works = strings.Contains(lines.Text(), "SeaBIOS")
+	}
+	cancel()
+	_ = cmd.Wait() // it was killed
+	return works
+}
