@@ -146,8 +146,9 @@ func byIndex(index int) netlink.Link {
 func (c linkConfig) kernelAddress(prefix netip.Prefix) *netlink.Addr {
 	address := &netlink.Addr{IPNet: ipNet(prefix), Flags: unix.IFA_F_NOPREFIXROUTE}
 	if c.valid > 0 {
-		seconds := int(min(c.valid/time.Second, math.MaxInt32))
-		address.ValidLft, address.PreferedLft = max(seconds, 1), max(seconds, 1)
+		// Rounded up: the kernel is the safety net below the client, not ahead of it.
+		seconds := int(min((c.valid+time.Second-1)/time.Second, math.MaxInt32))
+		address.ValidLft, address.PreferedLft = seconds, seconds
 	}
 	return address
 }

@@ -136,9 +136,15 @@ func (n *Network) Changed() <-chan struct{} {
 // WaitAddress waits until some link has an address that other machines can reach. Its error names the links and what
 // they lack.
 func (n *Network) WaitAddress(ctx context.Context) error {
+	stopped := errors.New("wait for an address: the network was stopped")
 	for {
 		changed := n.Changed()
 		links := n.Links()
+		select {
+		case <-n.watching:
+			return stopped // what is known of the links may not be true any more
+		default:
+		}
 		for _, l := range links {
 			if slices.ContainsFunc(l.Addresses, usable) {
 				return nil
@@ -147,7 +153,7 @@ func (n *Network) WaitAddress(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-n.watching:
-			return errors.New("wait for an address: the network was stopped")
+			return stopped
 		case <-ctx.Done():
 			return fmt.Errorf("wait for an address (%s): %w", describe(links), ctx.Err())
 		}
@@ -191,6 +197,10 @@ func (n *Network) Down(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("take the network down: %w", ctx.Err())
 	}
+	n.update(func() {
+		clear(n.links)
+		clear(n.addresses)
+	})
 	links, err := listLinks()
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ type resolver struct {
 	last string
 }
 
-// write replaces the file in one step, so that no reader sees half of it. Without any name server the file stays what
-// it was: whoever wrote it knew more.
+// write replaces the file in one step, so that no reader sees half of it. Until the first name server is known the
+// file stays what it was: whoever wrote it knew more.
 func (r *resolver) write(configs []linkConfig) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

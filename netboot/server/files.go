@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,7 +85,7 @@ func (f *files) done(r Request) {
 	if r.Err != nil {
 		args = append(args, "err", r.Err)
 	}
-	f.log.Log(nil, level, r.Protocol, args...) //nolint:staticcheck // no context belongs to the log of a request that ended
+	f.log.Log(context.Background(), level, r.Protocol, args...)
 	if f.request != nil {
 		f.request(r)
 	}

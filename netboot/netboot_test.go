@@ -1,0 +1,424 @@
+package netboot
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+	"github.com/vishvananda/netlink"
+
+	"ironroot/netboot/server"
+)
+
+func (l *lab) serve(config server.DHCPConfig) *server.DHCP {
+	l.t.Helper()
+	var d *server.DHCP
+	l.peer(func() (err error) {
+		d, err = server.ListenDHCP(l.ctx, config)
+		return err
+	})
+	l.t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			l.t.Error(err)
+		}
+	})
+	return d
+}
+
+// Two links and an independent DHCP server: both get addresses, default routes coexist and name servers are joined.
+//
+// Parity: R1 (IPv4)
+func TestTwoLinks(t *testing.T) {
+	l, inside := inNamespace(t, "dnsmasq")
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	l.cable("nic1", "198.51.100.1/24")
+	l.dnsmasq("--interface=peer-nic0", "--interface=peer-nic1",
+		"--dhcp-range=set:a,192.0.2.10,192.0.2.20,1h", "--dhcp-range=set:b,198.51.100.10,198.51.100.20,1h",
+		"--dhcp-option=tag:a,option:dns-server,192.0.2.53,192.0.2.54", "--dhcp-option=tag:b,option:dns-server,198.51.100.53",
+		"--dhcp-option=tag:b,option:domain-name,example.com", "--dhcp-option=tag:b,option:mtu,1400")
+	n := l.start()
+	if err := n.WaitAddress(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	links := l.until(n, "both links have leases", leased("nic0", "nic1"))
+	for name, subnet := range map[string]string{"nic0": "192.0.2.0/24", "nic1": "198.51.100.0/24"} {
+		if got := links[name].Lease.Address; !netip.MustParsePrefix(subnet).Contains(got.Addr()) || got.Bits() != 24 {
+			t.Errorf("%s: got %v, want an address of %s", name, got, subnet)
+		}
+		if !links[name].Up || !links[name].Carrier || links[name].Err != nil {
+			t.Errorf("%s: got %+v, want a link that works", name, links[name])
+		}
+		source, err := SourceFor(l.ctx, netip.MustParsePrefix(subnet).Addr().Next())
+		if err != nil || source != links[name].Lease.Address.Addr() {
+			t.Errorf("%s: source towards its server: got %v, %v, want %v", name, source, err, links[name].Lease.Address)
+		}
+	}
+	l.until(n, "the MTU of the lease is used", func(links map[string]Link) bool { return links["nic1"].MTU == 1400 })
+	var defaults int
+	for _, name := range []string{"nic0", "nic1"} {
+		if slices.ContainsFunc(l.routes(name), func(r string) bool { return r[:7] == "default" }) {
+			defaults++
+		}
+	}
+	if defaults != 2 {
+		t.Errorf("default routes: got %d, want 2: %v %v", defaults, l.routes("nic0"), l.routes("nic1"))
+	}
+	content, err := os.ReadFile(l.resolv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := "nameserver 192.0.2.53\nnameserver 198.51.100.53\nnameserver 192.0.2.54\nsearch example.com\n"
+	second := "nameserver 198.51.100.53\nnameserver 192.0.2.53\nnameserver 192.0.2.54\nsearch example.com\n"
+	if got := string(content); got != first && got != second {
+		t.Errorf("resolv.conf: got %q, want %q", got, first)
+	}
+}
+
+// A link whose server is silent, and one without a carrier, do not delay the one that works.
+func TestDeadLinkDelaysNobody(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("dead", "")
+	l.cable("unplugged", "")
+	l.setPeer("unplugged", false)
+	l.cable("nic0", "192.0.2.1/24")
+	l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
+	})
+	started := time.Now()
+	n := l.start()
+	if err := n.WaitAddress(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("address after %v", time.Since(started))
+	links := l.until(n, "the live link has a lease", leased("nic0"))
+	for _, name := range []string{"dead", "unplugged"} {
+		if links[name].Lease != nil {
+			t.Errorf("%s: got lease %v, want none", name, links[name].Lease)
+		}
+	}
+	l.until(n, "the dead link says what it lacks", func(links map[string]Link) bool { return links["dead"].Err != nil })
+	// The unplugged link is configured as soon as its cable is in.
+	l.serve(server.DHCPConfig{
+		Interface: "peer-unplugged", Address: netip.MustParsePrefix("198.51.100.1/24"), Fixed: map[string]server.Host{
+			mac(t, "unplugged").String(): {Address: addr("198.51.100.7")},
+		},
+	})
+	l.setPeer("unplugged", true)
+	l.until(n, "the plugged link has a lease", leased("unplugged"))
+}
+
+func TestRenewalTakesAnotherAddress(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	id := mac(t, "nic0")
+	d := l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 3 * time.Second, Router: addr("192.0.2.1"),
+		Fixed: map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
+	})
+	n := l.start()
+	l.until(n, "first address", func(links map[string]Link) bool { return has(links["nic0"], "192.0.2.10/24") })
+	d.SetHost(id, server.Host{Address: addr("192.0.2.11")})
+	downs := l.countDowns("nic0")
+	l.until(n, "second address alone", func(links map[string]Link) bool {
+		return has(links["nic0"], "192.0.2.11/24") && !has(links["nic0"], "192.0.2.10/24")
+	})
+	if got := downs(); got != 0 {
+		t.Errorf("link went down %d times during the renewal, want 0", got)
+	}
+	want := []string{"default via 192.0.2.1 src 192.0.2.11 metric 512", "192.0.2.0/24 src 192.0.2.11 metric 512"}
+	if diff := cmp.Diff(want, l.routes("nic0")); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	// The same address again: renewals go on beyond the first lease's end.
+	before := l.until(n, "lease", leased("nic0"))["nic0"].Lease.Obtained
+	l.until(n, "renewed twice", func(links map[string]Link) bool {
+		return links["nic0"].Lease != nil && links["nic0"].Lease.Obtained.Sub(before) > 2*time.Second
+	})
+}
+
+// countDowns counts from now on how often the kernel reports a link down.
+func (l *lab) countDowns(name string) func() int {
+	updates := make(chan netlink.LinkUpdate)
+	done := make(chan struct{})
+	if err := netlink.LinkSubscribe(updates, done); err != nil {
+		l.t.Fatal(err)
+	}
+	count := make(chan int)
+	go func() {
+		downs := 0
+		for {
+			select {
+			case u := <-updates:
+				if u.Attrs().Name == name && u.Attrs().Flags&net.FlagUp == 0 {
+					downs++
+				}
+			case count <- downs:
+				close(done)
+				return
+			}
+		}
+	}()
+	return func() int { return <-count }
+}
+
+// When the server that gave the lease is gone, any other one may carry it on (REBINDING).
+func TestRebind(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	l.peer(func() error {
+		link, err := netlink.LinkByName("peer-nic0")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.MustParsePrefix("192.0.2.2/24"))})
+	})
+	config := server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 4 * time.Second,
+		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
+	}
+	first := l.serve(config)
+	n := l.start()
+	l.until(n, "address", leased("nic0"))
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	config.Address = netip.MustParsePrefix("192.0.2.2/24")
+	l.serve(config)
+	lost := false
+	l.until(n, "lease of the second server", func(links map[string]Link) bool {
+		lost = lost || links["nic0"].Lease == nil
+		return links["nic0"].Lease != nil && links["nic0"].Lease.Server == addr("192.0.2.2")
+	})
+	if lost {
+		t.Error("the address was given up in between")
+	}
+}
+
+// A lease that nobody renews ends: the address is not used beyond it.
+func TestExpiry(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	d := l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second, DNS: []netip.Addr{addr("192.0.2.1")},
+		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
+	})
+	n := l.start()
+	l.until(n, "address", leased("nic0"))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.until(n, "no address", func(links map[string]Link) bool {
+		return links["nic0"].Lease == nil && !has(links["nic0"], "192.0.2.10/24")
+	})
+	if got := l.routes("nic0"); len(got) != 0 {
+		t.Errorf("routes: got %v, want none", got)
+	}
+}
+
+// A carrier that comes back may be that of another network: the server is asked at once, and its refusal obeyed.
+func TestCarrierLossAndRefusal(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	id := mac(t, "nic0")
+	d := l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"),
+		Fixed: map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
+	})
+	n := l.start()
+	l.until(n, "address", leased("nic0"))
+	d.SetHost(id, server.Host{Address: addr("192.0.2.77")})
+	l.setPeer("nic0", false)
+	l.until(n, "carrier lost, address kept", func(links map[string]Link) bool {
+		return !links["nic0"].Carrier && links["nic0"].Lease != nil
+	})
+	l.setPeer("nic0", true)
+	l.until(n, "the new network's address", func(links map[string]Link) bool {
+		return has(links["nic0"], "192.0.2.77/24") && !has(links["nic0"], "192.0.2.10/24")
+	})
+}
+
+func TestLateLink(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	n := l.start()
+	result := make(chan error, 1)
+	go func() { result <- n.WaitAddress(l.ctx) }()
+	l.cable("late", "192.0.2.1/24")
+	l.serve(server.DHCPConfig{
+		Interface: "peer-late", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
+	})
+	select {
+	case err := <-result:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("no address after %v", patience)
+	}
+	link, err := netlink.LinkByName("late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		t.Fatal(err)
+	}
+	l.until(n, "the removed link is forgotten", func(links map[string]Link) bool { return len(links) == 0 })
+}
+
+func TestClasslessRoutes(t *testing.T) {
+	l, inside := inNamespace(t, "dnsmasq")
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	l.dnsmasq("--interface=peer-nic0", "--dhcp-range=192.0.2.10,192.0.2.10,1h", "--dhcp-option=option:router,192.0.2.9",
+		"--dhcp-option=121,0.0.0.0/0,192.0.2.1,203.0.113.0/25,192.0.2.2,169.254.169.254/32,192.0.2.3,198.51.100.0/24,0.0.0.0")
+	n := l.start()
+	l.until(n, "address", leased("nic0"))
+	got := l.routes("nic0")
+	slices.Sort(got)
+	want := []string{
+		"169.254.169.254/32 via 192.0.2.3 src 192.0.2.10 metric 512",
+		"192.0.2.0/24 src 192.0.2.10 metric 512",
+		"198.51.100.0/24 src 192.0.2.10 metric 512",
+		"203.0.113.0/25 via 192.0.2.2 src 192.0.2.10 metric 512",
+		"default via 192.0.2.1 src 192.0.2.10 metric 512",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+}
+
+func TestDown(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
+	})
+	l.cable("silent", "")
+	n := l.start()
+	l.until(n, "address", leased("nic0"))
+	if err := n.Down(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.cable("late", "198.51.100.1/24")
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := map[string]bool{}
+	for _, link := range links {
+		up[link.Attrs().Name] = link.Attrs().Flags&net.FlagUp != 0
+	}
+	want := map[string]bool{"lo": true, "nic0": false, "silent": false, "late": false}
+	if diff := cmp.Diff(want, up); diff != "" {
+		t.Errorf("links that are up (-want +got):\n%s", diff)
+	}
+	if err := n.WaitAddress(l.ctx); err == nil {
+		t.Error("WaitAddress after Down: got no error, want one")
+	}
+}
+
+// A server that answers first with nonsense does not keep a good offer from being taken.
+func TestLyingServer(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "192.0.2.1/24")
+	reply := func(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, ip, serverID net.IP, mask net.IPMask) []byte {
+		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(ip),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverID)), dhcpv4.WithNetmask(mask), dhcpv4.WithLeaseTime(600),
+			dhcpv4.WithOption(dhcpv4.OptRouter(net.IPv4(224, 0, 0, 1))), dhcpv4.WithOption(dhcpv4.OptDNS(net.IPv4(127, 0, 0, 1))),
+			dhcpv4.WithOption(dhcpv4.OptDomainName("x\nnameserver 203.0.113.66")))
+		if err != nil {
+			panic(err)
+		}
+		return answer.ToBytes()
+	}
+	good, bad := net.IPv4(192, 0, 2, 1).To4(), net.IPv4(192, 0, 2, 66).To4()
+	var liar *server4.Server
+	l.peer(func() (err error) {
+		liar, err = server4.NewServer("peer-nic0", nil, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+			kind, offer := dhcpv4.MessageTypeAck, m.MessageType() == dhcpv4.MessageTypeDiscover
+			if offer {
+				kind = dhcpv4.MessageTypeOffer
+			}
+			mask := net.CIDRMask(24, 32)
+			for _, packet := range [][]byte{
+				{1, 2, 3},
+				reply(m, kind, net.IPv4(127, 0, 0, 1), bad, mask),
+				reply(m, kind, net.IPv4(192, 0, 2, 255), bad, mask),
+				reply(m, kind, net.IPv4(192, 0, 2, 5), bad, net.CIDRMask(0, 32)),
+				reply(m, kind, net.IPv4(192, 0, 2, 5), bad, net.IPv4Mask(255, 0, 255, 0)),
+				reply(m, kind, net.IPv4(192, 0, 2, 5), net.IPv4(127, 0, 0, 1), mask),
+				reply(m, kind, net.IPv4(192, 0, 2, 10), good, mask),
+			} {
+				if _, err := conn.WriteTo(packet, peer); err != nil {
+					return
+				}
+			}
+		})
+		return err
+	})
+	go func() { _ = liar.Serve() }()
+	t.Cleanup(func() { _ = liar.Close() })
+	n := l.start()
+	links := l.until(n, "the good server's address", leased("nic0"))
+	lease := links["nic0"].Lease
+	if got, want := lease.Address.String(), "192.0.2.10/24"; got != want {
+		t.Errorf("address: got %s, want %s", got, want)
+	}
+	if len(lease.Routes) != 0 || len(lease.DNS) != 0 || len(lease.Search) != 0 {
+		t.Errorf("values that cannot be: got routes %v, name servers %v, search %q, want none", lease.Routes, lease.DNS, lease.Search)
+	}
+}
+
+func TestReach(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := Reach(t.Context(), listener.Addr().String())
+	if want := addr("127.0.0.1"); err != nil || source != want {
+		t.Errorf("got %v, %v, want %v", source, err, want)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if source, err := Reach(ctx, listener.Addr().String()); err == nil {
+		t.Errorf("closed port: got %v, want an error", source)
+	}
+}
