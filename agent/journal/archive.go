@@ -107,4 +107,6 @@ func (j *Journal) cleanBytes(data []byte) []byte {
 	return data
 }
 
-func mdstat(_ context.Context, sys block.System) ([]byte, error) { return os.ReadFile(sys.Proc("mdstat")) }
+func mdstat(_ context.Context, sys block.System) ([]byte, error) {
+	return os.ReadFile(sys.Proc("mdstat"))
+}

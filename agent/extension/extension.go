@@ -1,0 +1,63 @@
+// Package extension holds the commands of the agent's REST API, a file per extension. Names, parameters and results are
+// those of ironic-python-agent.
+//
+// Not offered: rescue, iscsi, and standby.execute_bootc_install. They answer as unknown.
+package extension
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"ironroot/agent/command"
+	"ironroot/agent/config"
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/inventory"
+	"ironroot/agent/journal"
+	"ironroot/agent/node"
+	"ironroot/agent/power"
+	"ironroot/storage/block"
+)
+
+// Deps are what the commands work with.
+type Deps struct {
+	Config    *config.Live
+	Node      *node.Cache
+	Managers  *hardware.Managers
+	Imager    *imaging.Imager
+	Inventory *inventory.Source
+	Refresh   func(ctx context.Context) error // looks the node up again; nil without Ironic
+	Power     power.Power
+	Journal   *journal.Journal
+	System    block.System
+	Control   Control
+	Log       *slog.Logger
+	// Standalone says that there is no Ironic and that node data may be handed in through the API.
+	Standalone bool
+	// SetNode puts a lookup's answer into place; used in standalone mode.
+	SetNode func(answer json.RawMessage) error
+	// AllowDestructive says that commands that change the machine may run.
+	AllowDestructive bool
+}
+
+// Control is what commands can do to the agent itself. Both return at once.
+type Control interface {
+	StopAPI()  // stop serving once the running requests are answered
+	Lockdown() // stop the API and the heartbeats, take the network down, idle
+}
+
+// All lists every extension there is.
+func All(d Deps) []command.Extension {
+	plain := []command.Extension{
+		standby(d),
+		clean(d),
+		deploy(d),
+		service(d),
+		image(d),
+		logs(d),
+		poll(d),
+		system(d),
+	}
+	return append(plain, flow(d, plain))
+}

@@ -1,0 +1,80 @@
+package extension
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"ironroot/agent/command"
+	"ironroot/agent/journal"
+)
+
+// maxLogFile bounds what is taken of one configured log file, in bytes.
+const maxLogFile = 16 << 20
+
+// logs hands out the archive of logs.
+func logs(d Deps) command.Extension {
+	return command.Extension{Name: "log", Commands: []command.Command{{
+		Name: "collect_system_logs",
+		Run: func(ctx context.Context, _ command.Params) (any, error) {
+			archive, err := d.Journal.Archive(ctx, d.System, extraMembers(ctx, d)...)
+			if err != nil {
+				return nil, err
+			}
+			return map[string]string{"system_logs": base64.StdEncoding.EncodeToString(archive)}, nil
+		},
+	}}}
+}
+
+// extraMembers adds the inventory, under the name of the program that would print it, and the configured log files. One
+// that cannot be read is left out, as ironic-python-agent does.
+func extraMembers(ctx context.Context, d Deps) []journal.Member {
+	var members []journal.Member
+	if inventory, err := d.Inventory.Collect(ctx); err != nil {
+		d.Log.Warn("no inventory in the log archive", "err", err)
+	} else if data, err := json.MarshalIndent(inventory, "", "  "); err == nil {
+		members = append(members, journal.Member{Name: "lshw", Data: data})
+	}
+	options := d.Config.Get()
+	names := []string{options.LogFile}
+	if options.LogDir != "" {
+		found, err := filepath.Glob(filepath.Join(options.LogDir, "*"))
+		if err != nil {
+			d.Log.Warn("cannot list log_dir", "path", options.LogDir, "err", err)
+		}
+		names = append(names, found...)
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		data, err := readEnd(name)
+		if err != nil {
+			d.Log.Warn("log file left out of the archive", "path", name, "err", err)
+			continue
+		}
+		members = append(members, journal.Member{Name: "files" + filepath.Clean("/"+name), Data: data})
+	}
+	return members
+}
+
+// readEnd gives the last maxLogFile bytes of a regular file.
+func readEnd(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxLogFile), maxLogFile))
+}

@@ -1,0 +1,35 @@
+package extension
+
+import (
+	"context"
+
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+)
+
+// poll tells what the machine is, and in standalone mode takes the node's data from whoever drives the agent.
+func poll(d Deps) command.Extension {
+	return command.Extension{Name: "poll", Commands: []command.Command{
+		{Name: "get_hardware_info", Run: func(ctx context.Context, _ command.Params) (any, error) {
+			return d.Inventory.Collect(ctx)
+		}},
+		{
+			Name:   "set_node_info",
+			Params: []command.Param{{Name: "node_info"}},
+			Run:    func(_ context.Context, p command.Params) (any, error) { return nil, setNodeInfo(d, p) },
+		},
+	}}
+}
+
+func setNodeInfo(d Deps, p command.Params) error {
+	if !d.Standalone || d.SetNode == nil {
+		return fault.InvalidCommand("Node lookup data can only be set when the agent runs in standalone mode")
+	}
+	if !p.Has("node_info") {
+		return fault.InvalidCommandParams("parameter node_info: want the answer of a lookup")
+	}
+	if err := d.SetNode(p["node_info"]); err != nil {
+		return fault.InvalidCommandParams("parameter node_info: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// Package power stops and restarts the machine the way PID 1 has to: everything written, everything unmounted, then
+// reboot(2), and the kernel's sysrq where that does not work.
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncTime is how long writing out may take before the machine stops all the same: a dying disk must not keep a
+// node from being restarted.
+const syncTime = 60 * time.Second
+
+// Power restarts the machine or switches it off. On the real machine neither returns when it works.
+type Power interface {
+	Reboot(ctx context.Context) error
+	PowerOff(ctx context.Context) error
+}
+
+// Machine is the machine this process runs on.
+type Machine struct {
+	Log *slog.Logger // nil discards
+}
+
+// Reboot implements [Power].
+func (m Machine) Reboot(ctx context.Context) error {
+	return m.stop(ctx, "restart", unix.LINUX_REBOOT_CMD_RESTART, "b")
+}
+
+// PowerOff implements [Power].
+func (m Machine) PowerOff(ctx context.Context) error {
+	return m.stop(ctx, "power off", unix.LINUX_REBOOT_CMD_POWER_OFF, "o")
+}
+
+// stop comes back only when neither way works.
+func (m Machine) stop(ctx context.Context, what string, command int, key string) error {
+	log := m.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	log.Info("stopping the machine", "how", what)
+	writeOut(ctx, log)
+	unmountAll(log)
+	log.Info("the kernel takes over", "how", what)
+	called := unix.Reboot(command)
+	log.Error("reboot(2) did not work, trying sysrq", "how", what, "err", called)
+	pressed := sysrq(key)
+	if pressed == nil {
+		// The kernel acts on the key in its own time.
+		select {
+		case <-time.After(syncTime):
+			pressed = fmt.Errorf("sysrq %s had no effect within %v", key, syncTime)
+		case <-ctx.Done():
+			pressed = ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s: %w", what, errors.Join(fmt.Errorf("reboot(2): %w", called), pressed))
+}
+
+// writeOut flushes all file systems, for at most syncTime.
+func writeOut(ctx context.Context, log *slog.Logger) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		unix.Sync()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-time.After(syncTime):
+		log.Error("writing out to the disks did not end, going on without", "after", syncTime)
+	}
+}
+
+// unmountAll unmounts what lies on block devices, the latest mount first; what is busy becomes read-only.
+func unmountAll(log *slog.Logger) {
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		log.Warn("cannot list mounted file systems", "err", err)
+		return
+	}
+	for _, target := range onDevices(string(table)) {
+		err := unix.Unmount(target, 0)
+		if err == nil {
+			continue
+		}
+		if remount := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); remount != nil {
+			log.Warn("cannot unmount", "path", target, "err", errors.Join(err, fmt.Errorf("remount read-only: %w", remount)))
+		}
+	}
+}
+
+// onDevices picks the mount points of a mount table whose source is a device, in the order in which to unmount them.
+func onDevices(table string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var targets []string
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) >= 4 && strings.HasPrefix(f[0], "/dev/") {
+			targets = append(targets, unescape.Replace(f[1]))
+		}
+	}
+	slices.Reverse(targets)
+	return targets
+}
+
+func sysrq(key string) error {
+	if err := os.WriteFile("/proc/sys/kernel/sysrq", []byte("1"), 0); err != nil {
+		return fmt.Errorf("allow sysrq: %w", err)
+	}
+	if err := os.WriteFile("/proc/sysrq-trigger", []byte(key), 0); err != nil {
+		return fmt.Errorf("sysrq %s: %w", key, err)
+	}
+	return nil
+}
+
+// Refused is the Power of a process that may not stop its machine.
+type Refused struct{}
+
+var errRefused = errors.New("refused: started without --destructive")
+
+// Reboot implements [Power].
+func (Refused) Reboot(context.Context) error { return fmt.Errorf("restart: %w", errRefused) }
+
+// PowerOff implements [Power].
+func (Refused) PowerOff(context.Context) error { return fmt.Errorf("power off: %w", errRefused) }
