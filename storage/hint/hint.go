@@ -1,33 +1,233 @@
 // Package hint selects disks by root device hints: the little language of properties.root_device, with the operators
-// of Ironic's extra_specs. All hints given must match.
+// of OpenStack's extra_specs (oslo.utils, specs_matcher).
+//
+// All hints given must match. Both sides of a comparison are lower-cased, trimmed and percent-encoded, so that a
+// value with spaces is one word; without an operator a text must be equal as a whole, and a size must be equal to the
+// disk's size in GiB, which for a disk that is no whole number of GiB it never is. A text the disk does not have is
+// compared as "none"; a serial number or world wide name it does not have matches nothing.
 package hint
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
 
 	"ironroot/storage/block"
 )
 
+// MinRootSize is the size in bytes from which on a disk is chosen as root disk without hints.
+const MinRootSize = 4 << 30
+
 // ErrNoDisk is what RootDisk's error wraps when no disk fits.
 var ErrNoDisk = errors.New("no suitable disk")
 
-// Hints holds parsed root device hints. Nil and empty hints match every disk.
+// Hints holds parsed hints by name. Nil and empty hints match every disk. Made by Parse only.
 type Hints map[string]any
 
-// Parse checks raw hints as they stand in a node's JSON. Unknown names, values of a wrong type, empty expressions and
-// sizes that are not positive integers are errors.
-func Parse(raw map[string]any) (Hints, error) { return nil, errors.New("hint: not yet") }
+// textHints are the hints on texts, with the values the disk has for them.
+var textHints = map[string]func(block.Device) []string{
+	"name":                 func(d block.Device) []string { return []string{d.Path} },
+	"model":                func(d block.Device) []string { return []string{orNone(d.Model)} },
+	"vendor":               func(d block.Device) []string { return []string{orNone(d.Vendor)} },
+	"hctl":                 func(d block.Device) []string { return []string{orNone(d.HCTL)} },
+	"tran":                 func(d block.Device) []string { return []string{orNone(d.Transport)} },
+	"serial":               func(d block.Device) []string { return known(d.Serials, d.Serial) },
+	"wwn":                  func(d block.Device) []string { return known(d.WWNs, d.WWN) },
+	"wwn_with_extension":   func(d block.Device) []string { return []string{orNone(d.WWNWithExtension)} },
+	"wwn_vendor_extension": func(d block.Device) []string { return []string{orNone(d.WWNVendorExtension)} },
+	"by_path": func(d block.Device) []string {
+		if paths := known(d.ByPaths, d.ByPath); len(paths) > 0 {
+			return paths
+		}
+		return []string{"none"}
+	},
+}
 
-// Match tells whether the disk fulfils every hint.
-func (h Hints) Match(d block.Device) (bool, error) { return false, errors.New("hint: not yet") }
+func orNone(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "none"
+	}
+	return s
+}
+
+// known joins what a disk knows in a list with the single value, without empty ones.
+func known(list []string, value string) []string {
+	all := append(slices.Clone(list), value)
+	return slices.DeleteFunc(all, func(s string) bool { return strings.TrimSpace(s) == "" })
+}
+
+// Parse checks raw hints as they stand in a node's JSON. Unknown names, values of a wrong type, empty expressions,
+// operators that cannot be used and sizes that are not positive integers are errors.
+func Parse(raw map[string]any) (Hints, error) {
+	hints := Hints{}
+	var problems []error
+	for _, name := range sortedKeys(raw) {
+		parsed, err := parseHint(name, raw[name])
+		if err != nil {
+			problems = append(problems, fmt.Errorf("device hint %q: %w", name, err))
+			continue
+		}
+		hints[name] = parsed
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return hints, nil
+}
+
+func parseHint(name string, value any) (any, error) {
+	switch {
+	case name == "rotational":
+		return parseBool(value)
+	case name == "size":
+		text, err := scalar(value)
+		if err != nil {
+			return nil, err
+		}
+		return parseSize(text)
+	case textHints[name] != nil:
+		text, ok := value.(string)
+		if !ok {
+			return nil, fmt.Errorf("is not a string: %v", value)
+		}
+		return parseText(text)
+	}
+	return nil, fmt.Errorf("is unknown, known are %s", strings.Join(append(sortedKeys(textHints), "rotational", "size"), ", "))
+}
+
+// scalar writes a JSON value as text; a whole number has no fraction.
+func scalar(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	case int:
+		return strconv.Itoa(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return strconv.FormatInt(int64(v), 10), nil
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	return "", fmt.Errorf("is neither a number nor a string: %v", value)
+}
+
+func parseBool(value any) (bool, error) {
+	text := fmt.Sprint(value)
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "1", "t", "true", "on", "y", "yes":
+		return true, nil
+	case "0", "f", "false", "off", "n", "no":
+		return false, nil
+	}
+	return false, fmt.Errorf("is not a boolean: %q", text)
+}
+
+// Match tells whether the disk fulfils every hint. It fails where a number is compared with a text.
+func (h Hints) Match(d block.Device) (bool, error) {
+	for _, name := range sortedKeys(h) {
+		ok, err := h.matchOne(name, d)
+		if err != nil {
+			return false, fmt.Errorf("device hint %q on %s: %w", name, d.Path, err)
+		}
+		if !ok {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (h Hints) matchOne(name string, d block.Device) (bool, error) {
+	switch hint := h[name].(type) {
+	case bool:
+		return hint == d.Rotational, nil
+	case expression:
+		if name == "size" {
+			return hint.matchSize(float64(d.Size) / (1 << 30))
+		}
+		for _, value := range textHints[name](d) {
+			if ok, err := hint.matchText(encode(value)); ok || err != nil {
+				return ok, err
+			}
+		}
+		return false, nil
+	}
+	return false, fmt.Errorf("was not made by Parse: %v", h[name])
+}
 
 // Find returns all devices that match, in the order given.
 func Find(h Hints, devices []block.Device) ([]block.Device, error) {
-	return nil, errors.New("hint: not yet")
+	var found []block.Device
+	for _, device := range devices {
+		ok, err := h.Match(device)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, device)
+		}
+	}
+	return found, nil
 }
 
 // RootDisk chooses the disk to install to: the first that matches the hints, or without hints the smallest of at
 // least 4 GiB (equal sizes: by name). Its error wraps ErrNoDisk and names what was tried.
 func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
-	return block.Device{}, errors.New("hint: not yet")
+	if len(h) > 0 {
+		found, err := Find(h, devices)
+		if err != nil {
+			return block.Device{}, fmt.Errorf("%w: %w", ErrNoDisk, err)
+		}
+		if len(found) == 0 {
+			return block.Device{}, fmt.Errorf("%w: none of %s matches the hints %s", ErrNoDisk, list(devices), h)
+		}
+		return found[0], nil
+	}
+	sorted := slices.Clone(devices)
+	sort.Slice(sorted, func(i, j int) bool {
+		if sorted[i].Size != sorted[j].Size {
+			return sorted[i].Size < sorted[j].Size
+		}
+		return sorted[i].Name < sorted[j].Name
+	})
+	for _, device := range sorted {
+		if device.Size >= MinRootSize {
+			return device, nil
+		}
+	}
+	return block.Device{}, fmt.Errorf("%w: none of %s has %d bytes or more", ErrNoDisk, list(devices), int64(MinRootSize))
+}
+
+// String writes the hints in the order of their names.
+func (h Hints) String() string {
+	var parts []string
+	for _, name := range sortedKeys(h) {
+		parts = append(parts, fmt.Sprintf("%s: %v", name, h[name]))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func list(devices []block.Device) string {
+	var parts []string
+	for _, d := range devices {
+		parts = append(parts, fmt.Sprintf("%s (%d bytes)", d.Path, d.Size))
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
 }

@@ -1,0 +1,172 @@
+package hint
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/storage/block"
+)
+
+// The two disks that the golden results were observed with.
+var disks = []block.Device{
+	{
+		Name: "sda", Path: "/dev/sda", Size: 465<<30 + 123456, Model: "FAKE HDD X1", Vendor: "ATA", Serial: "12345",
+		WWN: "0x5000c500a1b2c3d4", WWNWithExtension: "0x5000c500a1b2c3d4", Rotational: true, HCTL: "0:0:0:0",
+		ByPath: "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", Transport: "sata",
+	},
+	{
+		Name: "sdb", Path: "/dev/sdb", Size: 60 << 30, Model: "Other/disk", HCTL: "1:0:0:0", Transport: "nvme",
+		Serials: []string{"S2", "", "s2-long"},
+	},
+}
+
+// The results in golden.json come from the Python implementation (ironic-lib 5.3.0 with oslo.utils 6.0.1; "tran"
+// added to its table).
+//
+// Parity: J1
+func TestGolden(t *testing.T) {
+	data, err := os.ReadFile("testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Hints map[string]any
+		Match string
+		Error bool
+	}
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) < 40 {
+		t.Fatalf("got %d cases, want 40 at least", len(cases))
+	}
+	for _, c := range cases {
+		name, _ := json.Marshal(c.Hints)
+		t.Run(string(name), func(t *testing.T) {
+			hints, err := Parse(c.Hints)
+			var found []block.Device
+			if err == nil {
+				found, err = Find(hints, disks)
+			}
+			if c.Error != (err != nil) {
+				t.Fatalf("got error %v, want one: %v", err, c.Error)
+			}
+			got := ""
+			for _, d := range found {
+				got += map[string]string{"sda": "A", "sdb": "B"}[d.Name]
+			}
+			if got != c.Match {
+				t.Errorf("got %q, want %q", got, c.Match)
+			}
+		})
+	}
+}
+
+// Parity: J1
+func TestLists(t *testing.T) {
+	cases := []struct {
+		name, value, want string
+	}{
+		{"serial", "s2", "sdb"},
+		{"serial", "s2-LONG", "sdb"}, // any item of the list; unknown ones are skipped
+		{"serial", "none", ""},
+		{"wwn", "none", ""}, // a list of unknown values matches nothing
+		{"wwn", "0x5000C500A1B2C3D4", "sda"},
+	}
+	for _, c := range cases {
+		hints, err := Parse(map[string]any{c.name: c.value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := Find(hints, disks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, d := range found {
+			got += d.Name
+		}
+		if got != c.want {
+			t.Errorf("%s %q: got %q, want %q", c.name, c.value, got, c.want)
+		}
+	}
+}
+
+func TestParseNamesEveryProblem(t *testing.T) {
+	_, err := Parse(map[string]any{"size": -1, "colour": "red", "model": ""})
+	for _, want := range []string{"size", "colour", "model"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q named", err, want)
+		}
+	}
+}
+
+func TestRootDisk(t *testing.T) {
+	disk := func(name string, size int64) block.Device {
+		return block.Device{Name: name, Path: "/dev/" + name, Size: size}
+	}
+	small, edge := disk("sda", MinRootSize-1), disk("sdd", MinRootSize)
+	twin, big := disk("sdc", MinRootSize), disk("sdb", 1<<40)
+	cases := []struct {
+		name    string
+		hints   map[string]any
+		devices []block.Device
+		want    string
+	}{
+		{"smallest from 4 GiB, then name", nil, []block.Device{big, edge, small, twin}, "sdc"},
+		{"exactly 4 GiB is enough", nil, []block.Device{small, edge}, "sdd"},
+		{"none is large enough", nil, []block.Device{small}, ""},
+		{"no disk", nil, nil, ""},
+		{"hints take the first in listing order", map[string]any{"size": ">= 1"}, []block.Device{big, edge}, "sdb"},
+		{"hints may choose a small disk", map[string]any{"name": "/dev/sda"}, []block.Device{big, small}, "sda"},
+		{"hints match nothing", map[string]any{"name": "/dev/sdx"}, []block.Device{big}, ""},
+		{"hints that cannot be compared", map[string]any{"name": "> 5"}, []block.Device{big}, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			hints, err := Parse(c.hints)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := RootDisk(hints, c.devices)
+			if c.want == "" && !errors.Is(err, ErrNoDisk) {
+				t.Fatalf("got %v and error %v, want ErrNoDisk", got.Name, err)
+			}
+			if c.want != "" && err != nil {
+				t.Fatal(err)
+			}
+			if got.Name != c.want {
+				t.Errorf("got %q, want %q", got.Name, c.want)
+			}
+		})
+	}
+}
+
+func TestEncode(t *testing.T) {
+	got := encode("  A b/ü<_.-~ ")
+	if diff := cmp.Diff("a%20b/%C3%BC%3C_.-~", got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"<or> a <or> b", ">= 60", "s== x", "<", "<in> \xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, name := range []string{"model", "size", "serial"} {
+			hints, err := Parse(map[string]any{name: text})
+			if err != nil {
+				continue
+			}
+			if _, err := Find(hints, disks); err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("the error does not name the hint: %v", err)
+			}
+		}
+	})
+}
