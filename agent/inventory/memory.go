@@ -47,7 +47,7 @@ func parseMemTotal(meminfo []byte) (int64, error) {
 }
 
 // physicalMemory adds up the memory devices (type 17) of the SMBIOS tables, in bytes.
-func (s *Source) physicalMemory() (size int64, err error) {
+func (s *Source) physicalMemory() (int64, error) {
 	entry, err := read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
 	if err != nil {
 		return 0, err
@@ -56,6 +56,10 @@ func (s *Source) physicalMemory() (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	return sumMemoryDevices(entry, table)
+}
+
+func sumMemoryDevices(entry, table []byte) (size int64, err error) {
 	// The parser trusts the lengths inside the tables; a firmware that gets them wrong must not end the agent.
 	defer func() {
 		if p := recover(); p != nil {
