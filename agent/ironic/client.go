@@ -8,7 +8,9 @@ package ironic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,15 +19,17 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/token"
+	"ironroot/netboot"
 )
 
 // Options are what a Client needs.
 type Options struct {
-	// Config is read at each call, except for the TLS options, which hold for the client's whole life.
+	// Config is read at each call, except for the TLS options and api_url, which hold for the client's whole life.
 	Config *config.Live
 	// Token goes into heartbeats.
 	Token *token.Token
-	Log   *slog.Logger
+	// Log receives what is tried and what Ironic answers; nil discards it.
+	Log *slog.Logger
 	// Version is the agent's version that heartbeats carry. Ironic refuses heartbeats without one.
 	Version string
 
@@ -33,7 +37,7 @@ type Options struct {
 	Rand func() float64
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// SourceFor returns the machine's own address on the route to dst; needed by Advertise only.
+	// SourceFor returns the machine's own address on the route to dst; nil is netboot.SourceFor.
 	SourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	// Resolve returns the addresses of a host name; nil is the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -48,55 +52,80 @@ type Client struct {
 	rand      func() float64
 	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
-	http      *http.Client
+	http      *http.Client // verifies Ironic as the options say
+	probe     *http.Client // only asks whether somebody is there
 
 	mu   sync.Mutex
 	urls []string // in the order they are tried
 	api  *Version // nil until a discovery succeeded
 }
 
+// idleConnections is the number of connections kept open for the next call.
+const idleConnections = 2
+
 // New builds a client. The error names a certificate or key file that cannot be used.
-func New(o Options) (*Client, error) { return nil, errors.New("not implemented") }
-
-// APIVersion returns the newest API version Ironic speaks: the option ironic_api_version, or what its root document
-// says. Where that cannot be read it is 1.31, and the next call asks again.
-func (c *Client) APIVersion(ctx context.Context) Version { return Version{} }
-
-// Endpoint is where Ironic reaches the agent.
-type Endpoint struct {
-	Host string // address or name, an IPv6 address without brackets
-	Port int
+func New(o Options) (*Client, error) {
+	c := &Client{
+		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
+		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.token == nil {
+		c.token = &token.Token{}
+	}
+	if c.rand == nil {
+		c.rand = rand.Float64
+	}
+	if c.sourceFor == nil {
+		c.sourceFor = netboot.SourceFor
+	}
+	if c.resolve == nil {
+		c.resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	settings, err := o.Config.Get().ClientTLS(c.log)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: o.Dial, TLSClientConfig: settings,
+		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
+	}
+	c.http = &http.Client{Transport: transport, CheckRedirect: sameHost}
+	unverified := transport.Clone()
+	unverified.TLSClientConfig.InsecureSkipVerify = true
+	unverified.DisableKeepAlives = true
+	c.probe = &http.Client{Transport: unverified}
+	return c, nil
 }
 
-// Advertise finds the address to advertise.
-func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
-	return Endpoint{}, errors.New("not implemented")
+// sameHost follows redirects on one host only, from http to https for example: a heartbeat's body holds the token.
+func sameHost(req *http.Request, via []*http.Request) error {
+	if len(via) > 3 {
+		return errors.New("more than 3 redirects")
+	}
+	if from := via[0].URL; req.URL.Hostname() != from.Hostname() || from.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("redirect from %s://%s to %s://%s is not followed", from.Scheme, from.Host, req.URL.Scheme, req.URL.Host)
+	}
+	return nil
 }
 
-// PostInspection sends the inspection's data and returns the uuid of the node Ironic found by it.
-func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string, err error) {
-	return "", errors.New("not implemented")
+// between returns a random time between low and high.
+func (c *Client) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(c.rand()*float64(high-low))
 }
 
-// HeartbeatOptions describe a node's heartbeat.
-type HeartbeatOptions struct {
-	NodeUUID string
-	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it.
-	Interval time.Duration
-	// CallbackURL returns where Ironic reaches the agent. Ironic refuses an URL that changes.
-	CallbackURL func() string
-	// CertificatePEM returns the generated certificate of the agent's API, "" without one; nil is the same.
-	CertificatePEM func() string
+// sleep waits, or returns ctx's error when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
-
-// Heartbeater sends one node's heartbeats.
-type Heartbeater struct{}
-
-// NewHeartbeater prepares the heartbeats; Run sends them.
-func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater { return &Heartbeater{} }
-
-// Run sends heartbeats, the first at once, until ctx ends, and returns ctx's error.
-func (h *Heartbeater) Run(ctx context.Context) error { return errors.New("not implemented") }
-
-// Force asks for a heartbeat soon: as soon as five seconds passed since the previous one. It never blocks.
-func (h *Heartbeater) Force() {}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
-	"ironroot/agent/config"
 	"ironroot/agent/node"
-	"ironroot/agent/token"
 )
 
 // Answer is what a lookup found.
@@ -19,9 +19,6 @@ type Answer struct {
 	Config            LookupConfig
 	HeartbeatInterval time.Duration
 }
-
-// LookupConfig is the answer's object config by key; a legacy answer has none.
-type LookupConfig map[string]json.RawMessage
 
 // LookupError says that no lookup succeeded within the option lookup_timeout.
 type LookupError struct {
@@ -36,14 +33,115 @@ func (e *LookupError) Error() string {
 
 func (e *LookupError) Unwrap() error { return e.Err }
 
+// maxLookupWait is the longest pause between two tries of a lookup.
+const maxLookupWait = time.Minute
+
 // Lookup asks Ironic which node this machine is, by the MAC addresses of its interfaces and by nodeUUID where it is
-// known. It tries again until the option lookup_timeout has passed and then returns a *LookupError.
+// known. It tries again until the option lookup_timeout has passed and then returns a *LookupError; when ctx ends it
+// returns ctx's error.
 func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
-	return nil, errors.New("not implemented")
+	start := time.Now()
+	conflicts := 0
+	for try := 1; ; try++ {
+		found, err := c.lookupOnce(ctx, macs, nodeUUID)
+		if err == nil {
+			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
+			return found, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		c.log.Warn("lookup failed", "try", try, "err", err)
+		var pause time.Duration
+		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
+			pause = conflictPause(conflicts)
+			conflicts++
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		cfg := c.config.Get()
+		if since := time.Since(start); since >= cfg.LookupTimeout {
+			return nil, &LookupError{Tries: try, After: since, Err: err}
+		}
+		if err := sleep(ctx, c.lookupWait(try, cfg.LookupInterval)); err != nil {
+			return nil, err
+		}
+	}
 }
 
-// Apply puts what the conductor answered into place: the node, the token and the configuration. Values that make no
-// sense are logged and passed over; they never fail a lookup.
-func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, log *slog.Logger) token.Outcome {
-	return token.Ignored
+// conflictPause is the additional pause after Ironic answered that the node is locked, which takes it a while.
+func conflictPause(earlier int) time.Duration {
+	switch earlier {
+	case 0:
+		return 5 * time.Second
+	case 1:
+		return 10 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// lookupWait grows exponentially with the tries, at random, so that a rack that boots at once spreads out.
+func (c *Client) lookupWait(try int, interval time.Duration) time.Duration {
+	high := maxLookupWait
+	if try < 7 { // 2^6 s is already more than the limit
+		high = min(high, time.Second<<(try-1))
+	}
+	return c.between(interval, max(interval, high))
+}
+
+func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
+	query := url.Values{"addresses": {strings.Join(macs, ",")}}
+	if nodeUUID != "" {
+		query.Set("node_uuid", nodeUUID)
+	}
+	version := c.APIVersion(ctx).older(lookupVersion)
+	a, err := c.call(ctx, request{method: http.MethodGet, path: "/v1/lookup?" + query.Encode(), version: &version})
+	if err != nil {
+		return nil, err
+	}
+	if a.status != http.StatusOK {
+		return nil, c.statusError(a)
+	}
+	return parseAnswer(a.body)
+}
+
+// parseAnswer reads a lookup's answer. Before API 1.22 there was no object config, and heartbeat_timeout stood beside
+// the node.
+func parseAnswer(body []byte) (*Answer, error) {
+	var fields struct {
+		Node    json.RawMessage `json:"node"`
+		Config  LookupConfig    `json:"config"`
+		Timeout json.RawMessage `json:"heartbeat_timeout"`
+	}
+	// The decoder's error may quote the answer, which holds the token; its place in the text says enough.
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("lookup answer is not the JSON expected: %w", err)
+	}
+	if len(fields.Node) == 0 {
+		return nil, errors.New("lookup answer has no node")
+	}
+	found, err := node.FromJSON(fields.Node)
+	if err != nil {
+		return nil, fmt.Errorf("lookup answer: %w", err)
+	}
+	timeout := fields.Config["heartbeat_timeout"]
+	if timeout == nil {
+		timeout = fields.Timeout
+	}
+	interval, err := seconds(timeout)
+	if err != nil {
+		return nil, fmt.Errorf("lookup answer: heartbeat_timeout: %w", err)
+	}
+	return &Answer{Node: found, Config: fields.Config, HeartbeatInterval: interval}, nil
+}
+
+// seconds reads a positive JSON number of seconds.
+func seconds(raw json.RawMessage) (time.Duration, error) {
+	const most = 365 * 24 * 3600
+	var n float64
+	if err := json.Unmarshal(raw, &n); err != nil || n <= 0 || n > most {
+		return 0, fmt.Errorf("got %q, want a number of seconds", string(raw))
+	}
+	return time.Duration(n * float64(time.Second)), nil
 }

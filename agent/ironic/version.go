@@ -2,7 +2,10 @@ package ironic
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 )
@@ -36,4 +39,69 @@ func (v Version) older(other Version) Version {
 		return other
 	}
 	return v
+}
+
+// Versions of the API that this client knows.
+var (
+	fallbackVersion  = Version{1, 31} // where Ironic does not say: the oldest with lookup and heartbeat
+	agentVersionAPI  = Version{1, 36} // heartbeats carry agent_version
+	agentTokenAPI    = Version{1, 62} // lookups mint the token, heartbeats carry it
+	lookupVersion    = agentTokenAPI  // newest a lookup asks for
+	verifyCAAPI      = Version{1, 68} // heartbeats carry the certificate of the agent's API
+	heartbeatVersion = verifyCAAPI    // newest a heartbeat asks for
+)
+
+// AutoTLS is the API version from which on Ironic accepts a certificate that the agent generated.
+func AutoTLS() Version { return verifyCAAPI }
+
+// APIVersion returns the newest API version Ironic speaks: the option ironic_api_version, or what its root document
+// says. Where that cannot be read it is 1.31, and the next call asks again.
+func (c *Client) APIVersion(ctx context.Context) Version {
+	if text := c.config.Get().IronicAPIVersion; text != "" {
+		v, err := ParseVersion(text)
+		if err == nil {
+			return v
+		}
+		c.log.Warn("option ironic_api_version is passed over", "err", err)
+	}
+	c.mu.Lock()
+	known := c.api
+	c.mu.Unlock()
+	if known != nil {
+		return *known
+	}
+	v, err := c.discover(ctx)
+	if err != nil {
+		c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", fallbackVersion)
+		return fallbackVersion
+	}
+	c.log.Info("Ironic's API version", "version", v)
+	c.mu.Lock()
+	c.api = &v
+	c.mu.Unlock()
+	return v
+}
+
+// discover reads Ironic's root document.
+func (c *Client) discover(ctx context.Context) (Version, error) {
+	a, err := c.call(ctx, request{method: http.MethodGet, path: "/"})
+	if err != nil {
+		return Version{}, err
+	}
+	if a.status != http.StatusOK {
+		return Version{}, c.statusError(a)
+	}
+	var document struct {
+		Default struct {
+			Version string `json:"version"`
+		} `json:"default_version"`
+	}
+	if err := json.Unmarshal(a.body, &document); err != nil {
+		return Version{}, fmt.Errorf("root document of Ironic: %w", err)
+	}
+	v, err := ParseVersion(document.Default.Version)
+	if err != nil {
+		return Version{}, fmt.Errorf("root document of Ironic: default_version: %w", err)
+	}
+	return v, nil
 }

@@ -1,0 +1,170 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Endpoint is where Ironic reaches the agent.
+type Endpoint struct {
+	Host string // address or name, an IPv6 address without brackets
+	Port int
+}
+
+// URL returns the callback URL with protocol, "https" for example.
+func (e Endpoint) URL(protocol string) string {
+	return protocol + "://" + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+}
+
+// probeTimeout limits the question whether one of Ironic's URLs is reachable.
+const probeTimeout = 30 * time.Second
+
+// Advertise finds where Ironic reaches the agent: advertise_host if it is set, else the first IPv4 address of
+// network_interface if that is set, else the machine's address on the route to Ironic. In the last case it first
+// drops those of Ironic's URLs that do not answer, unless none does. The address is looked for ip_lookup_attempts
+// times, ip_lookup_sleep apart.
+func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
+	cfg := c.config.Get()
+	endpoint := Endpoint{Host: cfg.AdvertiseHost, Port: cfg.AdvertisePort}
+	if endpoint.Host != "" {
+		return endpoint, nil
+	}
+	find := func() (netip.Addr, error) { return interfaceAddress(cfg.NetworkInterface) }
+	if cfg.NetworkInterface == "" {
+		targets, err := c.targets(ctx)
+		if err != nil {
+			return Endpoint{}, err
+		}
+		find = func() (netip.Addr, error) { return c.routeAddress(ctx, targets) }
+	}
+	for try := 1; ; try++ {
+		address, err := find()
+		if err == nil {
+			endpoint.Host = address.String()
+			return endpoint, nil
+		}
+		if try >= cfg.IPLookupAttempts {
+			return Endpoint{}, fmt.Errorf("no address to advertise to Ironic after %d tries: %w", try, err)
+		}
+		c.log.Warn("no address to advertise to Ironic yet", "try", try, "err", err)
+		if err := sleep(ctx, cfg.IPLookupSleep); err != nil {
+			return Endpoint{}, err
+		}
+	}
+}
+
+// interfaceAddress returns an interface's first IPv4 address.
+func interfaceAddress(name string) (netip.Addr, error) {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("interface %s: %w", name, err)
+	}
+	addresses, err := link.Addrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("interface %s: %w", name, err)
+	}
+	for _, address := range addresses {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr().Is4() {
+			return prefix.Addr(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("interface %s has no IPv4 address", name)
+}
+
+// targets reduces the list of URLs to those that answer and returns their addresses.
+func (c *Client) targets(ctx context.Context) ([]netip.Addr, error) {
+	c.mu.Lock()
+	urls := c.urls
+	c.mu.Unlock()
+	if len(urls) == 0 {
+		return nil, errors.New("no address to advertise: no URL of Ironic is known (option api_url)")
+	}
+	if alive := c.reachable(ctx, urls); len(alive) > 0 && len(alive) < len(urls) {
+		c.log.Warn("URLs of Ironic that do not answer are dropped", "url", alive)
+		c.mu.Lock()
+		c.urls = alive
+		c.mu.Unlock()
+		urls = alive
+	}
+	var targets []netip.Addr
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("URL of Ironic: %w", err)
+		}
+		targets = append(targets, c.addresses(ctx, u.Hostname())...)
+	}
+	if len(targets) == 0 {
+		return nil, fmt.Errorf("no address to advertise: no host of %v has an address", urls)
+	}
+	return targets, nil
+}
+
+// reachable asks all URLs at the same time and keeps those, in their order, that answer anything at all.
+func (c *Client) reachable(ctx context.Context, urls []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answers := make([]bool, len(urls))
+	var all sync.WaitGroup
+	for i, target := range urls {
+		all.Go(func() {
+			err := c.ask(ctx, target)
+			answers[i] = err == nil
+			if err != nil {
+				c.log.Warn("Ironic cannot be reached", "url", target, "err", err)
+			}
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool { return !answers[slices.Index(urls, u)] })
+}
+
+func (c *Client) ask(ctx context.Context, target string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.probe.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// addresses resolves a host; the failure is logged, as another URL may do.
+func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{address}
+	}
+	list, err := c.resolve(ctx, host)
+	if err != nil {
+		c.log.Warn("host of Ironic has no address", "host", host, "err", err)
+	}
+	return list
+}
+
+// routeAddress returns the machine's address on the route to the first target that has one. A link-local address is
+// none: Ironic may sit behind a router.
+func (c *Client) routeAddress(ctx context.Context, targets []netip.Addr) (netip.Addr, error) {
+	var errs []error
+	for _, target := range targets {
+		source, err := c.sourceFor(ctx, target)
+		if err == nil && source.IsLinkLocalUnicast() {
+			err = fmt.Errorf("source address to %v: got %v, want one that is not link-local", target, source)
+		}
+		if err == nil {
+			return source.Unmap(), nil
+		}
+		errs = append(errs, err)
+	}
+	return netip.Addr{}, errors.Join(errs...)
+}

@@ -1,0 +1,80 @@
+package ironic
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"ironroot/agent/config"
+	"ironroot/agent/node"
+	"ironroot/agent/token"
+)
+
+// LookupConfig is the answer's object config by key; a legacy answer has none.
+type LookupConfig map[string]json.RawMessage
+
+// Apply puts what the conductor answered into place: the node, the token and the configuration. Values that make no
+// sense are logged and passed over; they never fail a lookup.
+func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, log *slog.Logger) token.Outcome {
+	cache.Set(a.Node)
+	cache.SetSkipBMCDetect(a.Config.truth("agent_skip_bmc_detect"))
+	live.Update(func(c *config.Config) { a.Config.apply(c, log) })
+	secret, _ := a.Config.value("agent_token").(string)
+	return tok.Adopt(secret)
+}
+
+// apply changes the options that the conductor decides on. Keys it does not know are none of its business.
+func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
+	set := func(option string, value any) {
+		if err := c.Set(option, value); err != nil {
+			log.Warn("a value of the lookup's answer is passed over", "err", err)
+		}
+	}
+	for key, option := range map[string]string{
+		"agent_md5_checksum_enable": "md5_enabled", "disable_deep_image_inspection": "disable_deep_image_inspection",
+		"permitted_image_formats": "permitted_image_formats", "tls_min_version": "tls_min_version",
+		"tls_cipher_suites": "tls_cipher_suites",
+	} {
+		if value := l.value(key); value != nil && value != "" {
+			set(option, value)
+		}
+	}
+	// Only Ironic's yes counts: its no must not undo what the operator of the ramdisk allowed.
+	if l.truth("enable_bios_bootloader_install") {
+		set("enable_bios_bootloader_install", true)
+	}
+	for key, group := range map[string]string{
+		"agent_containers": "container", "metrics": "metrics", "metrics_statsd": "metrics_statsd",
+	} {
+		values, ok := l.value(key).(map[string]any)
+		if !ok {
+			if value := l.value(key); value != nil {
+				log.Warn("a value of the lookup's answer is passed over", "key", key, "err", fmt.Errorf("got %T, want an object", value))
+			}
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			// prepend_uuid is sent by Ironic and known to no agent.
+			if values[name] != nil && name != "prepend_uuid" {
+				set(group+"."+name, values[name])
+			}
+		}
+	}
+}
+
+// value decodes one key, nil where it is missing.
+func (l LookupConfig) value(key string) any {
+	var value any
+	if json.Unmarshal(l[key], &value) != nil {
+		return nil
+	}
+	return value
+}
+
+// truth reports whether a key is true.
+func (l LookupConfig) truth(key string) bool {
+	value, _ := l.value(key).(bool)
+	return value
+}

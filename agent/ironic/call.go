@@ -1,0 +1,99 @@
+package ironic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+)
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 8 << 20
+
+const versionHeader = "X-OpenStack-Ironic-API-Version"
+
+// request is one call of the API.
+type request struct {
+	method  string
+	path    string   // with the query, appended to a base URL
+	version *Version // nil sends no version header
+	body    []byte   // nil for none
+}
+
+// answer is an HTTP answer that was read to its end.
+type answer struct {
+	status int
+	body   []byte
+}
+
+// call sends a request to the first of Ironic's URLs that answers and keeps using that one from now on. Whatever its
+// status, an answer is an answer; the error is of the connection, and of the last URL.
+func (c *Client) call(ctx context.Context, r request) (answer, error) {
+	c.mu.Lock()
+	urls := c.urls
+	c.mu.Unlock()
+	a, used, err := c.try(ctx, urls, r)
+	if err == nil && used > 0 {
+		c.mu.Lock()
+		if slices.Equal(c.urls, urls) { // nobody rotated or reduced the list meanwhile
+			c.urls = slices.Concat(urls[used:], urls[:used])
+		}
+		c.mu.Unlock()
+	}
+	return a, err
+}
+
+// try sends a request to one base URL after the other until one answers, and returns that one's place in the list.
+func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, used int, err error) {
+	if len(urls) == 0 {
+		return answer{}, 0, errors.New("no URL of Ironic is known (option api_url)")
+	}
+	for i, url := range urls {
+		a, err = c.send(ctx, url, r)
+		if err == nil {
+			return a, i, nil
+		}
+		if ctx.Err() != nil {
+			return answer{}, 0, err
+		}
+		if i+1 < len(urls) {
+			c.log.Warn("Ironic cannot be reached, trying the next URL", "url", url, "err", err)
+		}
+	}
+	return answer{}, 0, err
+}
+
+// send makes the request at one base URL and reads the answer.
+func (c *Client) send(ctx context.Context, url string, r request) (answer, error) {
+	cfg := c.config.Get()
+	ctx, cancel := context.WithTimeout(ctx, cfg.HTTPRequestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.method, url+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	if cfg.GlobalRequestID != "" {
+		req.Header.Set("X-OpenStack-Request-ID", cfg.GlobalRequestID)
+	}
+	if r.version != nil {
+		req.Header.Set(versionHeader, r.version.String())
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return answer{}, fmt.Errorf("answer of %s: %w", url, err)
+	}
+	if len(body) > maxAnswer {
+		return answer{}, fmt.Errorf("answer of %s: got more than %d bytes", url, maxAnswer)
+	}
+	return answer{status: resp.StatusCode, body: body}, nil
+}

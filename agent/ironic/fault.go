@@ -1,0 +1,69 @@
+package ironic
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// StatusError is an answer of Ironic that is no success.
+type StatusError struct {
+	Status int
+	Text   string // what Ironic said, one line
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Status, e.Text) }
+
+// maxFault bounds how much of Ironic's words an error repeats, in characters.
+const maxFault = 500
+
+// statusError returns an answer as an error. Ironic's present form is {"error_message": {"faultstring": ...}}; older
+// ones have that object as a JSON text within JSON, some proxies and WSGI servers say "title", and anything else is
+// repeated as it is. Ironic may quote what was sent to it, so the token is blotted out.
+func (c *Client) statusError(a answer) *StatusError {
+	text := faultText(a.body)
+	if secret := c.token.Reveal(); secret != "" {
+		text = strings.ReplaceAll(text, secret, "***")
+	}
+	return &StatusError{Status: a.status, Text: oneLine(text)}
+}
+
+func faultText(body []byte) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return string(body)
+	}
+	if message, ok := fields["error_message"]; ok {
+		var packed string
+		if json.Unmarshal(message, &packed) == nil {
+			message = []byte(packed)
+		}
+		fields = nil
+		if json.Unmarshal(message, &fields) != nil && packed != "" {
+			return packed
+		}
+	}
+	for _, name := range []string{"faultstring", "title"} {
+		var text string
+		if json.Unmarshal(fields[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return string(body)
+}
+
+// oneLine makes foreign text fit for a log line.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if runes := []rune(text); len(runes) > maxFault {
+		text = string(runes[:maxFault]) + "..."
+	}
+	return text
+}

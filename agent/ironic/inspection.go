@@ -1,0 +1,73 @@
+package ironic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// inspectionWaits are the pauses between the tries of the inspection callback.
+func inspectionWaits() []time.Duration {
+	return []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
+}
+
+// PostInspection sends the inspection's data to inspection_callback_url, or else to Ironic's own callback, and
+// returns the uuid of the node Ironic found by it, "" where it names none. No version header goes with it: with one,
+// Ironic would answer in another form and mint the token there. Five tries are made where Ironic cannot be reached,
+// is in trouble, or holds the node's lock.
+func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string, err error) {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return "", fmt.Errorf("inspection data: %w", err)
+	}
+	waits := inspectionWaits()
+	for try := 0; ; try++ {
+		nodeUUID, err = c.postInspection(ctx, body)
+		if err == nil || ctx.Err() != nil || try == len(waits) || !retryable(err) {
+			return nodeUUID, err
+		}
+		c.log.Warn("inspection data was not accepted, trying again", "try", try+1, "err", err)
+		if err := sleep(ctx, waits[try]); err != nil {
+			return "", err
+		}
+	}
+}
+
+// retryable tells failures that may pass from Ironic's refusals and from answers that make no sense.
+func retryable(err error) bool {
+	if status := (*StatusError)(nil); errors.As(err, &status) {
+		return status.Status >= http.StatusInternalServerError || status.Status == http.StatusConflict
+	}
+	return !errors.Is(err, errAnswer)
+}
+
+// errAnswer marks a successful answer that cannot be read.
+var errAnswer = errors.New("inspection answer is not the JSON expected")
+
+func (c *Client) postInspection(ctx context.Context, body []byte) (string, error) {
+	r := request{method: http.MethodPost, body: body}
+	var a answer
+	var err error
+	if urls := c.config.Get().InspectionCallbackURLs(); len(urls) > 0 {
+		a, _, err = c.try(ctx, urls, r)
+	} else {
+		r.path = "/v1/continue_inspection"
+		a, err = c.call(ctx, r)
+	}
+	if err != nil {
+		return "", err
+	}
+	if a.status >= http.StatusBadRequest {
+		return "", c.statusError(a)
+	}
+	var found struct {
+		UUID string `json:"uuid"`
+	}
+	if err := json.Unmarshal(a.body, &found); err != nil {
+		return "", fmt.Errorf("%w: %w", errAnswer, err)
+	}
+	return found.UUID, nil
+}
