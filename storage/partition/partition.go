@@ -1,12 +1,18 @@
 // Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, and adds one partition.
 //
 // GPT follows UEFI 2.10 section 5.3, for any logical sector size from 512 bytes; a broken primary is read from the
-// backup. MBR: primary partitions, and logical ones read-only. Nothing is written that need not change.
+// backup. MBR: primary partitions, and logical ones for reading. Entries of others are kept byte for byte, and
+// nothing is written that need not change; tables are not created here. A table made for another sector size than the
+// device's counts as none, as it does for the kernel and the firmware.
 package partition
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+
+	"ironroot/storage/block"
 )
 
 // ErrNoTable says that the device has no partition table, or none that is sound.
@@ -18,11 +24,21 @@ const (
 	MBR = "mbr"
 )
 
+// Types of partitions that are looked for or made.
+const (
+	TypeESP       = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" // GPT: EFI system partition
+	TypeLinux     = "0FC63DAF-8483-4772-8E79-3D69D8477DE4" // GPT: Linux file system
+	TypeMBRESP    = "0xef"
+	TypeMBRFAT32  = "0x0c"
+	TypeMBRLinux  = "0x83"
+	typeProtector = 0xee
+)
+
 // Partition is one entry of a table.
 type Partition struct {
 	Number     int
 	Type       string // GPT: type GUID in capitals; MBR: "0x0c"
-	UUID       string // GPT: lower-case GUID; MBR: disk id and number, "deadbeef-01", as the kernel names it
+	UUID       string // as the kernel names it: GPT: lower-case GUID; MBR: disk id and number, "deadbeef-01"
 	Name       string // GPT only
 	Attributes uint64 // GPT only: the attribute bits of the entry
 	Boot       bool   // MBR: active flag; GPT: legacy BIOS bootable (attribute bit 2)
@@ -33,30 +49,170 @@ type Partition struct {
 // Table is a partition table.
 type Table struct {
 	Scheme          string // GPT or MBR
-	DiskID          uint32 // MBR: bytes 440 to 443; GPT: that of the protective MBR
+	DiskID          uint32 // bytes 440 to 443 of the MBR or of the GPT's protective MBR
 	GUID            string // GPT: disk GUID, lower-case
 	SectorSize      int64  // bytes
 	DiskSize        int64  // bytes
-	Damaged         bool   // GPT: the primary or the backup is broken; the other one was read
+	Damaged         bool   // GPT: the primary or the backup is broken
 	BackupMisplaced bool   // GPT: the backup header does not lie in the disk's last sector
 	Partitions      []Partition
 }
 
-// Read reads the partition table of a device. The error wraps ErrNoTable where there is none.
+// Read reads the partition table of a device or image file. The error wraps ErrNoTable where there is none.
 func Read(ctx context.Context, device string) (*Table, error) {
-	return nil, errors.New("partition: not yet")
+	d, err := open(ctx, device, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer d.file.Close() //nolint:errcheck // only read
+	table, err := d.read()
+	if err != nil {
+		return nil, fmt.Errorf("partition table of %s: %w", device, err)
+	}
+	return table, nil
 }
 
 // RepairBackup moves the backup header and table of a GPT to the end of the disk, as sgdisk -e does, when they do not
 // lie there: the last usable LBA, both headers and the protective MBR's size are brought up to date. It reports
-// whether anything was written. A device without a GPT is left alone without an error.
+// whether anything was written. A device without a GPT is left alone without an error; a GPT whose primary is broken
+// is left alone too, since moving its only good copy could lose it.
 func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
-	return false, errors.New("partition: not yet")
+	d, err := open(ctx, device, os.O_RDWR)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, d.file.Close()) }()
+	table, err := d.read()
+	if errors.Is(err, ErrNoTable) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("partition table of %s: %w", device, err)
+	}
+	if table.Scheme != GPT || !table.BackupMisplaced {
+		return false, nil
+	}
+	g, err := d.primary()
+	if err != nil {
+		return false, nil //nolint:nilerr // the primary is broken: documented above
+	}
+	if err := d.relocate(g); err != nil {
+		return false, fmt.Errorf("move the backup GPT of %s: %w", device, err)
+	}
+	return true, nil
 }
 
-// Add writes one more partition into the table and makes the kernel see it. Start 0 with a Size means the last Size
-// bytes that are usable. Number 0 means the first free one. An empty UUID on a GPT becomes a random one. The entry is
-// returned as it was written.
-func Add(ctx context.Context, device string, p Partition) (Partition, error) {
-	return Partition{}, errors.New("partition: not yet")
+// Add writes one more partition into the table and makes the kernel see it. Start 0 means the last Size usable bytes;
+// on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free one. An empty Type is
+// a Linux file system, an empty UUID on a GPT becomes a random one. A misplaced backup GPT is moved first. The entry
+// is returned as it was written.
+func Add(ctx context.Context, device string, p Partition) (added Partition, err error) {
+	d, err := open(ctx, device, os.O_RDWR)
+	if err != nil {
+		return Partition{}, err
+	}
+	added, err = d.add(p)
+	if err = errors.Join(err, d.file.Close()); err != nil {
+		return Partition{}, fmt.Errorf("add a partition to %s: %w", device, err)
+	}
+	if !d.isDevice {
+		return added, nil
+	}
+	// Telling of the one partition leaves the others alone, which may be in use.
+	if err := block.AddPartition(device, added.Number, added.Start, added.Size); err != nil {
+		if err2 := block.Rescan(ctx, device); err2 != nil {
+			return added, errors.Join(err, err2)
+		}
+	}
+	return added, nil
 }
+
+// disk is an open device with its geometry.
+type disk struct {
+	file     *os.File
+	size     int64 // bytes
+	sector   int64 // bytes
+	isDevice bool
+}
+
+func open(ctx context.Context, device string, flag int) (*disk, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(device, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := &disk{file: file}
+	if d.size, d.sector, err = block.Geometry(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	d.isDevice = d.sector != 0
+	if !d.isDevice {
+		d.sector = d.guessSector()
+	}
+	if d.size < 4*d.sector {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d bytes hold none", device, ErrNoTable, d.size), file.Close())
+	}
+	return d, nil
+}
+
+// guessSector finds the sector size of an image file by the place of its GPT header.
+func (d *disk) guessSector() int64 {
+	for _, sector := range []int64{512, 4096, 2048, 1024} {
+		if d.hasSignature(sector) {
+			return sector
+		}
+	}
+	return 512
+}
+
+func (d *disk) hasSignature(offset int64) bool {
+	signature := make([]byte, 8)
+	_, err := d.file.ReadAt(signature, offset)
+	return err == nil && string(signature) == gptSignature
+}
+
+// read reads whichever table there is.
+func (d *disk) read() (*Table, error) {
+	mbr, err := d.readMBR()
+	if err != nil {
+		return nil, err
+	}
+	if !mbr.protective() {
+		return d.mbrTable(mbr)
+	}
+	table, err := d.gptTable()
+	if err != nil {
+		return nil, err
+	}
+	table.DiskID = mbr.diskID
+	return table, nil
+}
+
+// free tells whether no partition lies in the range of bytes.
+func free(partitions []Partition, start, end int64) bool {
+	for _, p := range partitions {
+		if start < p.Start+p.Size && p.Start < end {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *disk) add(p Partition) (Partition, error) {
+	table, err := d.read()
+	if err != nil {
+		return Partition{}, err
+	}
+	if p.Size <= 0 {
+		return Partition{}, fmt.Errorf("size %d", p.Size)
+	}
+	if table.Scheme == GPT {
+		return d.addGPT(p)
+	}
+	return d.addMBR(table, p)
+}
+
+// alignment of new partitions, in bytes.
+const alignment = 1 << 20
