@@ -1,0 +1,301 @@
+// Package imageserver serves images over HTTP or HTTPS to machines under test, with ranges and entity tags, counts what
+// is asked of it, and misbehaves on request: it cuts bodies short, never ends, stalls, flips bytes, or answers errors.
+package imageserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/lab/selfsigned"
+)
+
+// Options say where and how to serve.
+type Options struct {
+	Addr string // "host:port" to listen on; "" means a free port of 127.0.0.1
+	TLS  bool   // serve HTTPS with a certificate made on the spot, see CertificatePEM
+	// Names are further host names or addresses for the certificate, such as the address by which a guest knows the host.
+	Names []string
+}
+
+// Fault is a way to misbehave. The zero value is none.
+type Fault struct {
+	Status   int   // answer this HTTP status instead of the content
+	Times    int   // only the first so many GET requests misbehave; 0 means all
+	Truncate int64 // cut the connection after so many bytes of the body; 0 is off
+	Stall    int64 // go silent after so many bytes, until the client leaves; 0 is off
+	Endless  bool  // after the content go on with zeros for ever, without a length
+	Flip     int64 // invert the byte at this offset of the content, counted from 1; 0 is off
+	NoRange  bool  // ignore range requests
+	Delay    time.Duration
+}
+
+// Stats count what was asked for one name.
+type Stats struct {
+	Requests int   // GET requests
+	Heads    int   // HEAD requests
+	Ranges   int   // GET requests with a Range header
+	Bytes    int64 // bytes of bodies sent
+}
+
+// Server is a running image server.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+	scheme   string
+	pem      []byte
+
+	mu    sync.Mutex
+	items map[string]*item
+}
+
+type item struct {
+	open  func() (io.ReadSeekCloser, time.Time, error)
+	tag   string
+	fault Fault
+	stats Stats
+}
+
+// New starts a server. Close it at the end.
+func New(o Options) (*Server, error) {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("image server: %w", err)
+	}
+	s := &Server{listener: listener, scheme: "http", items: map[string]*item{}}
+	if o.TLS {
+		host, _, _ := net.SplitHostPort(listener.Addr().String()) // an address of a listener always has both parts
+		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
+		if err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+		s.scheme, s.pem = "https", pem
+	}
+	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	go s.server.Serve(listener) //nolint:errcheck // ends with Close
+	return s, nil
+}
+
+// Close ends the server and every download under way.
+func (s *Server) Close() error { return s.server.Close() }
+
+// Port returns the TCP port.
+func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+
+// URL returns the address of name as seen from this machine.
+func (s *Server) URL(name string) string {
+	return s.scheme + "://" + s.listener.Addr().String() + "/" + name
+}
+
+// URLFrom returns the address of name for a client that reaches this machine as host.
+func (s *Server) URLFrom(host, name string) string {
+	return fmt.Sprintf("%s://%s/%s", s.scheme, net.JoinHostPort(host, fmt.Sprint(s.Port())), name)
+}
+
+// CertificatePEM returns what a client of HTTPS has to trust.
+func (s *Server) CertificatePEM() []byte { return s.pem }
+
+// File serves the file at path as name.
+func (s *Server) File(name, path string) {
+	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, time.Time{}, errors.Join(err, f.Close())
+		}
+		return f, info.ModTime(), nil
+	})
+}
+
+// Bytes serves content as name.
+func (s *Server) Bytes(name string, content []byte) {
+	at := time.Now()
+	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
+		return struct {
+			io.ReadSeeker
+			io.Closer
+		}{bytes.NewReader(content), io.NopCloser(nil)}, at, nil
+	})
+}
+
+func (s *Server) add(name string, open func() (io.ReadSeekCloser, time.Time, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items[name] = &item{open: open, tag: fmt.Sprintf("%q", fmt.Sprintf("%s-%x", name, time.Now().UnixNano()))}
+}
+
+// Fault makes name misbehave from now on; the zero Fault ends that.
+func (s *Server) Fault(name string, f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.items[name]; i != nil {
+		i.fault = f
+	}
+}
+
+// Stats returns what was asked for name so far.
+func (s *Server) Stats(name string) Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.items[name]; i != nil {
+		return i.stats
+	}
+	return Stats{}
+}
+
+// take counts a request and returns the item and the fault that this request meets.
+func (s *Server) take(name string, r *http.Request) (*item, Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.items[name]
+	if i == nil {
+		return nil, Fault{}
+	}
+	if r.Method == http.MethodHead {
+		i.stats.Heads++
+		return i, Fault{}
+	}
+	i.stats.Requests++
+	if r.Header.Get("Range") != "" {
+		i.stats.Ranges++
+	}
+	fault := i.fault
+	if fault.Times > 0 {
+		if i.fault.Times--; i.fault.Times == 0 {
+			i.fault = Fault{}
+		}
+	}
+	return i, fault
+}
+
+// ServeHTTP answers GET and HEAD.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.Error(w, "only GET and HEAD are served", http.StatusMethodNotAllowed)
+		return
+	}
+	i, fault := s.take(strings.TrimPrefix(r.URL.Path, "/"), r)
+	if i == nil {
+		http.NotFound(w, r)
+		return
+	}
+	if fault.Status != 0 {
+		http.Error(w, http.StatusText(fault.Status), fault.Status)
+		return
+	}
+	content, modified, err := i.open()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer content.Close()
+	s.send(w, r, i, fault, content, modified)
+}
+
+func (s *Server) send(w http.ResponseWriter, r *http.Request, i *item, fault Fault, content io.ReadSeeker, modified time.Time) {
+	if fault.Delay > 0 {
+		select {
+		case <-time.After(fault.Delay):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if fault.Flip > 0 {
+		content = &flipper{ReadSeeker: content, at: fault.Flip - 1}
+	}
+	out := &writer{ResponseWriter: w, fault: fault, request: r, count: func(n int64) {
+		s.mu.Lock()
+		i.stats.Bytes += n
+		s.mu.Unlock()
+	}}
+	if fault.NoRange {
+		r.Header.Del("Range")
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if fault.Endless {
+		_, err := io.Copy(out, io.MultiReader(content, zeros{}))
+		_ = err // the client has left, which is the only end there is
+		return
+	}
+	w.Header().Set("ETag", i.tag)
+	http.ServeContent(out, r, "", modified, content)
+}
+
+// writer counts the body and breaks off where the fault says.
+type writer struct {
+	http.ResponseWriter
+	fault   Fault
+	request *http.Request
+	sent    int64
+	count   func(int64)
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	limit := w.fault.Truncate
+	if w.fault.Stall > 0 {
+		limit = w.fault.Stall
+	}
+	cut := limit > 0 && w.sent+int64(len(p)) > limit
+	if cut {
+		p = p[:limit-w.sent]
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.sent += int64(n)
+	w.count(int64(n))
+	if err != nil || !cut {
+		return n, err
+	}
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+	if w.fault.Stall > 0 {
+		<-w.request.Context().Done()
+	}
+	panic(http.ErrAbortHandler) // closes the connection without an end to the body
+}
+
+// flipper inverts one byte of what it reads.
+type flipper struct {
+	io.ReadSeeker
+	at, pos int64
+}
+
+func (f *flipper) Read(p []byte) (int, error) {
+	n, err := f.ReadSeeker.Read(p)
+	if at := f.at - f.pos; at >= 0 && at < int64(n) {
+		p[at] ^= 0xff
+	}
+	f.pos += int64(n)
+	return n, err
+}
+
+func (f *flipper) Seek(offset int64, whence int) (int64, error) {
+	pos, err := f.ReadSeeker.Seek(offset, whence)
+	if err == nil {
+		f.pos = pos
+	}
+	return pos, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
