@@ -1,17 +1,262 @@
 // Package initramfs builds the ramdisk: a kernel, and an initramfs that holds the agent as /init, kernel modules and,
 // for people, u-root's shell.
 //
-// The archive is a row of cpio archives in the "newc" format of the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst, each on its own compressed or not. The same inputs give the same bytes.
+// The initramfs is a row of cpio archives in the "newc" format, as the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst has it: programs, compressed with Zstandard; then modules,
+// each compressed on its own and so not once more; then a marker, whose absence tells PID 1 that the kernel ran out of
+// memory while unpacking. The same inputs give the same bytes.
 package initramfs
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/u-root/mkuimage/cpio"
+
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/boot/layout"
+	"ironroot/uinit/kmod"
 )
+
+// builder carries what the steps of a build share.
+type builder struct {
+	Options
+	start  time.Time
+	report Report
+}
 
 // Build writes NAME.kernel, NAME.initramfs, a .sha256 file for each, and NAME.tar.gz with its .sha256 into the folder
 // o.Out.
 func Build(ctx context.Context, o Options) (Report, error) {
-	return Report{}, errors.New("initramfs: not written yet")
+	if err := o.setDefaults(); err != nil {
+		return Report{}, fmt.Errorf("build image: %w", err)
+	}
+	b := &builder{Options: o, start: time.Now()}
+	if err := b.build(ctx); err != nil {
+		return Report{}, fmt.Errorf("build image %s: %w", o.Name, err)
+	}
+	return b.report, nil
+}
+
+func (b *builder) build(ctx context.Context) error {
+	kernel, err := b.kernel(ctx)
+	if err != nil {
+		return err
+	}
+	image, err := os.ReadFile(kernel.Image)
+	if err != nil {
+		return err
+	}
+	programs, err := b.programs(ctx)
+	if err != nil {
+		return err
+	}
+	drivers, err := b.drivers(ctx, kernel)
+	if err != nil {
+		return err
+	}
+	archive, err := b.archive(programs, drivers)
+	if err != nil {
+		return err
+	}
+	if err := b.write(image, archive); err != nil {
+		return err
+	}
+	b.printReport()
+	return nil
+}
+
+func (b *builder) kernel(ctx context.Context) (Kernel, error) {
+	if b.Kernel != "" {
+		return Kernel{Image: b.Kernel, Modules: b.Modules}, nil
+	}
+	kernel, err := FetchKernel(ctx, b.CacheDir, b.Package, b.say)
+	b.report.KernelRelease = kernel.Release
+	return kernel, err
+}
+
+// programs returns folders, /init, the shell and extra files.
+func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
+	b.say("building the agent")
+	agent, err := b.goBuild(ctx, b.Init)
+	if err != nil {
+		return nil, err
+	}
+	records := append(skeleton(), cpio.StaticFile("init", string(agent), 0o755))
+	b.count("agent", 1, int64(len(agent)))
+	if b.Shell {
+		shell, err := b.shell(ctx)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, shell...)
+	}
+	for _, pair := range b.Files {
+		extra, err := extraFiles(pair)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, extra...)
+		b.count("extra files", len(extra), sizeOf(extra))
+	}
+	return records, nil
+}
+
+// skeleton returns what the kernel and the programs find before anything is mounted.
+func skeleton() []cpio.Record {
+	var records []cpio.Record
+	for _, name := range []string{"bbin", "bin", "dev", "etc", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
+		"root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot", "usr/lib/ironroot/managers", "var", "var/log"} {
+		records = append(records, cpio.Directory(name, 0o755))
+	}
+	return append(records,
+		cpio.CharDev("dev/console", 0o600, 5, 1),
+		cpio.CharDev("dev/null", 0o666, 1, 3),
+		cpio.Symlink("sbin/modprobe", "/init"),
+		cpio.StaticFile("etc/passwd", "root:x:0:0:root:/root:/bbin/gosh\n", 0o644),
+		cpio.StaticFile("etc/group", "root:x:0:\n", 0o644),
+		cpio.StaticFile("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", 0o644),
+	)
+}
+
+// drivers returns the modules, their index and their firmware.
+func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, error) {
+	if kernel.Modules == "" || slices.Equal(b.ModuleGroups, []string{"none"}) {
+		return nil, nil
+	}
+	selection, err := modules.Select(b.ModuleGroups)
+	if err != nil {
+		return nil, err
+	}
+	b.say("reading modules")
+	files, err := listModules(ctx, kernel.Modules)
+	if err != nil {
+		return nil, err
+	}
+	if b.report.KernelRelease, err = releaseOf(files, kernel); err != nil {
+		return nil, err
+	}
+	chosen := choose(files, selection)
+	b.report.Modules = len(chosen)
+	b.say("compressing %d of %d modules", len(chosen), len(files))
+	packed, err := b.packModules(ctx, chosen)
+	if err != nil {
+		return nil, err
+	}
+	dir := strings.TrimPrefix(kmod.Folder(b.report.KernelRelease), "/")
+	records := []cpio.Record{cpio.Directory(filepath.Dir(dir), 0o755), cpio.Directory(dir, 0o755)}
+	index := make([]*kmod.Module, len(chosen))
+	for i, f := range chosen {
+		index[i] = f.info
+		records = append(records, cpio.StaticFile(filepath.Join(dir, f.info.Name+kmod.Suffix), string(packed[i]), 0o644))
+		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i])))
+	}
+	var text bytes.Buffer
+	if err := kmod.Write(&text, index); err != nil {
+		return nil, err
+	}
+	small := pack(text.Bytes())
+	records = append(records, cpio.StaticFile(filepath.Join(dir, kmod.IndexFile), string(small), 0o644))
+	b.countPacked("module index", 1, int64(text.Len()), int64(len(small)))
+	firmware, err := b.firmware(index)
+	return append(records, firmware...), err
+}
+
+// releaseOf returns the kernel's release: the one its package told, or the name of the folder below lib/modules.
+func releaseOf(files []*moduleFile, kernel Kernel) (string, error) {
+	if kernel.Release != "" {
+		return kernel.Release, nil
+	}
+	if len(files) == 0 {
+		return "", fmt.Errorf("no modules below %s", kernel.Modules)
+	}
+	if release := files[0].info.Release; release != "" {
+		return release, nil
+	}
+	return "", fmt.Errorf("%s does not tell its kernel's release", files[0].path)
+}
+
+// groupOf names the row of the report that a module counts in.
+func groupOf(tree string) string {
+	parts := strings.Split(tree, "/")
+	return strings.Join(parts[:min(2, len(parts)-1)], "/")
+}
+
+// archive joins the parts of the initramfs.
+func (b *builder) archive(programs, drivers []cpio.Record) ([]byte, error) {
+	unpacked := sizeOf(programs) + sizeOf(drivers)
+	about := layout.About{Name: b.Name, Unpacked: unpacked, Kernel: b.report.KernelRelease}
+	first, err := archiveOf(append(programs, cpio.StaticFile(layout.AboutFile, about.String(), 0o644)))
+	if err != nil {
+		return nil, err
+	}
+	b.say("compressing programs")
+	compressed := align(pack(first))
+	for i := range b.report.Parts {
+		if p := &b.report.Parts[i]; p.Store == 0 {
+			p.Store = int64(float64(p.Raw) * float64(len(compressed)) / float64(len(first)))
+		}
+	}
+	last, err := archiveOf(append(drivers, cpio.StaticFile(layout.MarkerFile, "", 0o644)))
+	if err != nil {
+		return nil, err
+	}
+	return append(compressed, last...), nil
+}
+
+func (b *builder) say(format string, args ...any) {
+	fmt.Fprintf(b.Progress, "%6.1fs  %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (b *builder) count(name string, files int, raw int64) { b.countPacked(name, files, raw, 0) }
+
+func (b *builder) countPacked(name string, files int, raw, store int64) {
+	i := slices.IndexFunc(b.report.Parts, func(p Part) bool { return p.Name == name })
+	if i < 0 {
+		b.report.Parts = append(b.report.Parts, Part{Name: name})
+		i = len(b.report.Parts) - 1
+	}
+	p := &b.report.Parts[i]
+	p.Files, p.Raw, p.Store = p.Files+files, p.Raw+raw, p.Store+store
+}
+
+func (o *Options) setDefaults() error {
+	set := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	set(&o.Arch, "amd64")
+	set(&o.Out, "build")
+	set(&o.Name, "ipa-ironroot-"+o.Arch)
+	set(&o.Init, "ironroot/uinit")
+	set(&o.Dir, ".")
+	set(&o.Package, "linux-image-"+o.Arch)
+	if o.ModuleGroups == nil {
+		o.ModuleGroups = []string{"server"}
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.Manager != "" {
+		return fmt.Errorf("hardware manager %s: building one in is not supported yet", o.Manager)
+	}
+	if o.Kernel == "" && o.Modules != "" {
+		return fmt.Errorf("modules %s without their kernel: name both", o.Modules)
+	}
+	if o.CacheDir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return err
+		}
+		o.CacheDir = filepath.Join(cache, "ironroot")
+	}
+	return os.MkdirAll(o.CacheDir, 0o755)
 }

@@ -1,0 +1,126 @@
+package initramfs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/u-root/gobusybox/src/pkg/bb"
+	"github.com/u-root/gobusybox/src/pkg/golang"
+	"github.com/u-root/mkuimage/cpio"
+)
+
+// goBuild builds a static program of the module in b.Dir and returns it.
+func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "ironroot-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "program")
+	// Nothing of this machine gets into the program: no paths, no time, no revision, no build id.
+	if _, err := b.goTool(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", out, pkg); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+}
+
+func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Stderr = b.Dir, &stderr
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch, "GOAMD64=v1", "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}
+
+// shell returns u-root's shell and commands as one program with a link for each command. Building it takes half a
+// minute, so it stays in the cache, by its commands, their version and the compiler's.
+func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
+	commands, key, err := b.shellCommands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cached := filepath.Join(b.CacheDir, "shell-"+b.Arch+"-"+key)
+	program, err := os.ReadFile(cached)
+	if err != nil {
+		b.say("building u-root's shell with %d commands, once; this takes a minute", len(commands))
+		if program, err = b.buildShell(commands); err != nil {
+			return nil, fmt.Errorf("u-root's shell: %w", err)
+		}
+		if err := writeFile(cached, program); err != nil {
+			return nil, err
+		}
+	}
+	records := []cpio.Record{cpio.StaticFile("bbin/bb", string(program), 0o755)}
+	for _, pkg := range commands {
+		records = append(records, cpio.Symlink("bbin/"+filepath.Base(pkg), "bb"))
+	}
+	records = append(records, cpio.Symlink("bin/sh", "/bbin/gosh"))
+	b.count("shell", len(records), int64(len(program)))
+	return records, nil
+}
+
+// shellCommands returns the packages that the module's tools.go names, and a key of them and their versions.
+func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
+	out, err := b.goTool(ctx, "list", "-e", "-tags", "tools", "-f", `{{join .Imports "\n"}}`, "ironroot")
+	if err != nil {
+		return nil, "", err
+	}
+	var commands []string
+	for _, name := range strings.Fields(string(out)) {
+		if strings.HasPrefix(name, "github.com/u-root/u-root/cmds/") {
+			commands = append(commands, name)
+		}
+	}
+	if len(commands) == 0 {
+		return nil, "", fmt.Errorf("tools.go in %s names no command of u-root", b.Dir)
+	}
+	sort.Strings(commands)
+	versions, err := b.goTool(ctx, "list", "-m", "-f", "{{.Path}} {{.Version}}", "github.com/u-root/u-root")
+	if err != nil {
+		return nil, "", err
+	}
+	compiler, err := b.goTool(ctx, "env", "GOVERSION")
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + string(versions) + string(compiler)))
+	return commands, hex.EncodeToString(sum[:8]), nil
+}
+
+func (b *builder) buildShell(commands []string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "ironroot-shell-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir))
+	out := filepath.Join(dir, "bb")
+	err = bb.BuildBusybox(quiet{}, &bb.Opts{
+		Env:          env,
+		GenSrcDir:    filepath.Join(dir, "source"),
+		CommandPaths: commands,
+		BinaryPath:   out,
+		GoBuildOpts:  &golang.BuildOpts{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+}
+
+// quiet drops what the busybox's builder says beside its error.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

@@ -1,0 +1,105 @@
+package initramfs
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// write writes the two files, the tarball of both, and a checksum of each.
+func (b *builder) write(kernel, archive []byte) error {
+	if err := os.MkdirAll(b.Out, 0o755); err != nil {
+		return err
+	}
+	path := func(suffix string) string { return filepath.Join(b.Out, b.Name+suffix) }
+	tarball, err := tarballOf([]string{b.Name + ".kernel", b.Name + ".initramfs"}, [][]byte{kernel, archive})
+	if err != nil {
+		return err
+	}
+	b.report.Kernel, b.report.Initramfs, b.report.Tarball = path(".kernel"), path(".initramfs"), path(".tar.gz")
+	b.report.KernelSize, b.report.InitramfsSize = int64(len(kernel)), int64(len(archive))
+	for _, file := range []struct {
+		path string
+		data []byte
+	}{{b.report.Kernel, kernel}, {b.report.Initramfs, archive}, {b.report.Tarball, tarball}} {
+		if err := writeFile(file.path, file.data); err != nil {
+			return err
+		}
+		// The line that sha256sum writes and checks.
+		sum := sha256.Sum256(file.data)
+		line := fmt.Sprintf("%s  %s\n", hex.EncodeToString(sum[:]), filepath.Base(file.path))
+		if err := writeFile(file.path+".sha256", []byte(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tarballOf packs files at top level. Both are compressed inside already, so the quickest level serves.
+func tarballOf(names []string, contents [][]byte) ([]byte, error) {
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	w := tar.NewWriter(z)
+	for i, name := range names {
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents[i])), Format: tar.FormatUSTAR}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(contents[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// printReport prints what takes the room.
+func (b *builder) printReport() {
+	parts := append([]Part(nil), b.report.Parts...)
+	sort.SliceStable(parts, func(i, j int) bool { return parts[i].Store > parts[j].Store })
+	fmt.Fprintf(b.Progress, "\n%-34s %6s %10s %10s\n", "in "+b.Name+".initramfs", "files", "unpacked", "stored")
+	var small Part
+	for _, p := range parts {
+		if p.Store < 64<<10 && strings.HasPrefix(p.Name, "modules: ") {
+			small.Files, small.Raw, small.Store = small.Files+p.Files, small.Raw+p.Raw, small.Store+p.Store
+			continue
+		}
+		b.printPart(p)
+	}
+	if small.Files > 0 {
+		small.Name = "modules: others"
+		b.printPart(small)
+	}
+	fmt.Fprintf(b.Progress, "\n%-52s %10s\n", b.report.Initramfs, mib(b.report.InitramfsSize))
+	release := b.report.KernelRelease
+	if release != "" {
+		release = " (" + release + ")"
+	}
+	fmt.Fprintf(b.Progress, "%-52s %10s\n", b.report.Kernel+release, mib(b.report.KernelSize))
+	if n := len(b.report.MissingFirmware); n > 0 {
+		fmt.Fprintf(b.Progress, "%d firmware files that modules name are not in the image; --firmware DIR adds what is there\n", n)
+	}
+	b.say("done")
+}
+
+func (b *builder) printPart(p Part) {
+	fmt.Fprintf(b.Progress, "%-34s %6d %10s %10s\n", p.Name, p.Files, mib(p.Raw), mib(p.Store))
+}
+
+func mib(size int64) string { return fmt.Sprintf("%.2f MiB", float64(size)/(1<<20)) }

@@ -1,0 +1,232 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// Suffix is the end of a stored module's file name.
+const Suffix = ".ko.zst"
+
+// IndexFile is the name of the index in the folder of the modules.
+const IndexFile = "index.zst"
+
+// Folder returns where the modules of a kernel release lie.
+func Folder(release string) string { return "/lib/modules/" + release }
+
+// Options of a loader.
+type Options struct {
+	Dir    string // folder of the index and the modules
+	Params Params
+	Log    *slog.Logger
+	// Insert gives an unpacked module to the kernel; nil = init_module(2).
+	Insert func(image []byte, params string) error
+}
+
+// Loader loads modules, each once, with what they depend on. All methods may be called from several goroutines.
+type Loader struct {
+	o       Options
+	index   *Index
+	decoder *zstd.Decoder
+	mu      sync.Mutex
+	loads   map[string]*load
+}
+
+type load struct {
+	once  sync.Once
+	begun chan struct{} // closed when the kernel has the module, or will never get it
+	start sync.Once
+	err   error
+}
+
+func (o *load) begin() { o.start.Do(func() { close(o.begun) }) }
+
+// companions are modules that nothing asks for, yet that make another one useful.
+var companions = map[string][]string{
+	"ipmi_si":   {"ipmi_devintf"},
+	"ipmi_ssif": {"ipmi_devintf"},
+	"sd_mod":    {"sg"},
+}
+
+// Open reads the index of a folder of modules. A folder without an index gives a loader that knows no module.
+func Open(o Options) (*Loader, error) {
+	if o.Insert == nil {
+		o.Insert = unix.InitModule
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(maxModuleSize))
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	l := &Loader{o: o, decoder: decoder, loads: map[string]*load{}, index: NewIndex(nil)}
+	packed, err := os.ReadFile(filepath.Join(o.Dir, IndexFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	text, err := decoder.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("modules: %s: %w", IndexFile, err)
+	}
+	if l.index, err = Parse(string(text)); err != nil {
+		return nil, fmt.Errorf("modules: %s: %w", IndexFile, err)
+	}
+	return l, nil
+}
+
+// Index returns the loader's index.
+func (l *Loader) Index() *Index { return l.index }
+
+// Load loads the modules that go by a name or an alias. An unknown name is an error.
+func (l *Loader) Load(ctx context.Context, alias string) error {
+	found := l.index.Match(alias)
+	if len(found) == 0 {
+		return fmt.Errorf("module %s: %w", alias, os.ErrNotExist)
+	}
+	var errs []error
+	for _, m := range found {
+		errs = append(errs, l.LoadModule(ctx, m))
+	}
+	return errors.Join(errs...)
+}
+
+// LoadModule loads one module: first what it needs, at the end what belongs to it. Later calls wait for the first one
+// and return its result.
+func (l *Loader) LoadModule(ctx context.Context, m *Module) error {
+	defer l.load(m.Name).begin()
+	if err := l.insert(ctx, m, nil); err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(m.Post, companions[m.Name]) {
+		if next := l.index.Module(name); next != nil {
+			if err := l.insert(ctx, next, nil); err != nil {
+				l.o.Log.Debug("module not loaded", "module", name, "err", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Begun is closed when a module that is being loaded was handed to the kernel, or when that failed before.
+func (l *Loader) Begun(m *Module) <-chan struct{} { return l.load(m.Name).begun }
+
+// insert loads a module after its dependencies. path holds the modules that wait for it: a circle ends there.
+func (l *Loader) insert(ctx context.Context, m *Module, path []string) error {
+	if slices.Contains(path, m.Name) {
+		return nil
+	}
+	path = append(slices.Clone(path), m.Name)
+	for _, name := range m.Pre {
+		if before := l.index.Module(name); before != nil {
+			if err := l.insert(ctx, before, path); err != nil {
+				l.o.Log.Debug("module not loaded", "module", name, "err", err)
+			}
+		}
+	}
+	for _, name := range m.Depends {
+		// One that is not in the index is built into the kernel, or the kernel names the symbol that is missing.
+		if before := l.index.Module(name); before != nil {
+			if err := l.insert(ctx, before, path); err != nil {
+				return fmt.Errorf("module %s needs %w", m.Name, err)
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	one := l.load(m.Name)
+	one.once.Do(func() { one.err = l.insertOne(m, one.begin) })
+	return one.err
+}
+
+func (l *Loader) load(name string) *load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.loads[name]
+	if one == nil {
+		one = &load{begun: make(chan struct{})}
+		l.loads[name] = one
+	}
+	return one
+}
+
+func (l *Loader) insertOne(m *Module, begin func()) error {
+	if l.o.Params.Blocked(m.Name) {
+		return fmt.Errorf("module %s: blocked by a kernel parameter", m.Name)
+	}
+	start := time.Now()
+	packed, err := os.ReadFile(filepath.Join(l.o.Dir, m.Name+Suffix))
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m.Name, err)
+	}
+	image, err := l.decoder.DecodeAll(packed, make([]byte, 0, m.Size))
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m.Name, err)
+	}
+	unpacked := time.Now()
+	begin()
+	err = l.o.Insert(image, l.o.Params.Of(m.Name))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("module %s: %w", m.Name, err)
+	}
+	l.o.Log.Debug("module loaded", "module", m.Name, "unpack", unpacked.Sub(start).Round(time.Millisecond),
+		"insert", time.Since(unpacked).Round(time.Millisecond))
+	return nil
+}
+
+// Params are the kernel parameters that concern modules, as modprobe reads them: MODULE.NAME=VALUE, and
+// modprobe.blacklist=MODULE,MODULE.
+type Params struct {
+	options map[string][]string
+	blocked map[string]bool
+}
+
+// ParseParams reads them from a kernel command line. A value in double quotes may hold blanks.
+func ParseParams(cmdline string) Params {
+	p := Params{options: map[string][]string{}, blocked: map[string]bool{}}
+	for _, word := range splitQuoted(cmdline) {
+		key, value, _ := strings.Cut(word, "=")
+		if key == "modprobe.blacklist" || key == "module_blacklist" {
+			for name := range strings.SplitSeq(value, ",") {
+				p.blocked[Normalize(name)] = true
+			}
+			continue
+		}
+		module, option, found := strings.Cut(word, ".")
+		if found && module != "" && strings.Contains(key, ".") {
+			module = Normalize(module)
+			p.options[module] = append(p.options[module], option)
+		}
+	}
+	return p
+}
+
+// Of returns the parameters for one module in the form init_module(2) wants.
+func (p Params) Of(name string) string { return strings.Join(p.options[name], " ") }
+
+// Blocked says whether a module must not be loaded.
+func (p Params) Blocked(name string) bool { return p.blocked[name] }
+
+func splitQuoted(line string) []string {
+	quoted := false
+	return strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return !quoted && (r == ' ' || r == '\t' || r == '\n')
+	})
+}
