@@ -1,10 +1,11 @@
 package extension
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
@@ -67,26 +68,43 @@ func (r flowRunner) start(ctx context.Context, p command.Params) (any, error) {
 }
 
 // parseFlow reads the list of objects, each from full command names to parameters. Commands of one object run in the
-// order of their names.
+// order in which they are written.
 func parseFlow(p command.Params) ([]call, error) {
-	var steps []map[string]json.RawMessage
+	var steps []json.RawMessage
 	if err := p.Decode("flow", &steps); err != nil {
 		return nil, err
 	}
 	var calls []call
 	for _, step := range steps {
-		names := make([]string, 0, len(step))
-		for name := range step {
-			names = append(names, name)
+		var err error
+		if calls, err = appendCalls(calls, step); err != nil {
+			return nil, fault.InvalidCommandParams("flow: %w", err)
 		}
-		slices.Sort(names)
-		for _, name := range names {
-			var params command.Params
-			if err := json.Unmarshal(step[name], &params); err != nil {
-				return nil, fault.InvalidCommandParams("flow: parameters of %s: %w", name, err)
-			}
-			calls = append(calls, call{name, params})
+	}
+	return calls, nil
+}
+
+// appendCalls reads one object token by token: a map would lose the order of its keys.
+func appendCalls(calls []call, step json.RawMessage) ([]call, error) {
+	decoder := json.NewDecoder(bytes.NewReader(step))
+	open, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	if open != json.Delim('{') {
+		return nil, fmt.Errorf("got %v, want an object from command names to parameters", open)
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
 		}
+		name, _ := key.(string) // the key of an object is always one
+		var params command.Params
+		if err := decoder.Decode(&params); err != nil {
+			return nil, fmt.Errorf("parameters of %s: %w", name, err)
+		}
+		calls = append(calls, call{name, params})
 	}
 	return calls, nil
 }

@@ -1,0 +1,157 @@
+// Package api is the HTTP server of the agent: the routes, documents, errors and token rules of ironic-python-agent's
+// REST API version 1, over a listener with TLS.
+//
+// Differences, on purpose: the token never appears in the request log, is compared in constant time, and the private
+// key of the generated certificate exists in memory only.
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+	"ironroot/agent/token"
+)
+
+// maxBody bounds a request's body, in bytes. Config drives come inside of it.
+const maxBody = 128 << 20
+
+// Options of the API.
+type Options struct {
+	Commands *command.Registry
+	Token    *token.Token // without one every command route answers 401
+	Version  string
+	Started  time.Time // when the agent started
+	Log      *slog.Logger
+}
+
+// API answers requests. It is an [http.Handler].
+type API struct {
+	Options
+	running requests
+}
+
+// New makes an API.
+func New(o Options) *API {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &API{Options: o}
+}
+
+// route is one resource with its methods; nil is a method that the resource does not have.
+type route struct {
+	get, post func(http.ResponseWriter, *http.Request) error
+}
+
+// find gives the resource of a path; ok is false where there is none.
+func (a *API) find(path string) (r route, ok bool) {
+	path = strings.TrimPrefix(path, "/v1")
+	switch path {
+	case "/status":
+		return route{get: a.status}, true
+	case "/commands/":
+		return route{get: a.authorized(a.list), post: a.authorized(a.run)}, true
+	}
+	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
+		return route{get: a.authorized(func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) })}, true
+	}
+	return route{}, false
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer a.running.enter()()
+	seen := &statusWriter{ResponseWriter: w}
+	started := time.Now()
+	defer a.logRequest(r, seen, started)
+	defer a.recovered(seen, r)
+	if err := a.serve(seen, r); err != nil {
+		a.writeFault(seen, err)
+	}
+	// The answer leaves now and not when net/http gets to it, because the command may be about to stop the machine.
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		a.Log.Debug("answer not sent", "err", err)
+	}
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
+	switch r.URL.Path {
+	case "/v1", "/v1/commands", "/commands":
+		redirect(w, r)
+		return nil
+	}
+	found, ok := a.find(r.URL.Path)
+	switch r.URL.Path {
+	case "/":
+		found, ok = route{get: a.root}, true
+	case "/v1/":
+		found, ok = route{get: a.version1}, true
+	}
+	if !ok {
+		return notFound()
+	}
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return found.get(w, r)
+	case r.Method == http.MethodPost && found.post != nil:
+		return found.post(w, r)
+	}
+	allow := "HEAD, GET"
+	if found.post != nil {
+		allow += ", POST"
+	}
+	w.Header().Set("Allow", allow)
+	return httpError(http.StatusMethodNotAllowed, "The method is not allowed for the requested URL.")
+}
+
+// authorized lets a handler run only for those who know the token.
+func (a *API) authorized(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !a.Token.Matches(r.URL.Query().Get("agent_token")) {
+			return httpError(http.StatusUnauthorized, "Token invalid.")
+		}
+		return next(w, r)
+	}
+}
+
+// redirect sends the client to the same path with a slash at its end. 308 keeps method and body.
+func redirect(w http.ResponseWriter, r *http.Request) {
+	target := root(r) + r.URL.Path + "/"
+	if r.URL.RawQuery != "" {
+		target += "?" + r.URL.RawQuery
+	}
+	w.Header().Set("Location", target)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusPermanentRedirect)
+}
+
+func notFound() error {
+	return httpError(http.StatusNotFound, "The requested URL was not found on the server.")
+}
+
+// statusError is an error of HTTP rather than of the agent.
+type statusError struct {
+	code        int
+	description string
+}
+
+func httpError(code int, description string) error { return &statusError{code, description} }
+
+func (e *statusError) Error() string {
+	return http.StatusText(e.code) + ": " + e.description
+}
+
+// errorCode gives an error's HTTP status and its text for the client.
+func errorCode(err error) (code int, text string) {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.code, itoa(status.code) + " " + status.Error()
+	}
+	known := fault.From(err)
+	return known.Code, known.Error()
+}

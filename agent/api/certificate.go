@@ -1,0 +1,108 @@
+package api
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"time"
+)
+
+// lifetime is how long a generated certificate is valid from now on.
+const lifetime = 30 * 24 * time.Hour
+
+// CertificateOptions describe the certificate that the agent makes for itself.
+type CertificateOptions struct {
+	CommonName string        // the machine's host name
+	Host       string        // the advertised address; a name where the operator advertises one
+	Curve      string        // "p256", "p384" or "p521"
+	Skew       time.Duration // how far it is dated back, for clocks that do not agree
+	Now        time.Time
+}
+
+// Certificate is a generated certificate: with its key for the listener, and as PEM without it for Ironic.
+type Certificate struct {
+	TLS tls.Certificate
+	PEM string
+}
+
+// NewCertificate makes a self-signed ECDSA certificate. Its one extension is the subjectAltName (RFC 5280, 4.2.1.6),
+// critical, with the one address. The private key is kept in memory and written nowhere.
+func NewCertificate(o CertificateOptions) (*Certificate, error) {
+	curve, err := curveByName(o.Curve)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 159))
+	if err != nil {
+		return nil, fmt.Errorf("certificate: serial number: %w", err)
+	}
+	names, err := subjectAltName(o.Host)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:       serial,
+		Subject:            pkix.Name{CommonName: o.CommonName[:min(len(o.CommonName), 64)]}, // RFC 5280: ub-common-name
+		NotBefore:          o.Now.Add(-o.Skew),
+		NotAfter:           o.Now.Add(lifetime),
+		SignatureAlgorithm: x509.ECDSAWithSHA512,
+		ExtraExtensions:    []pkix.Extension{names},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return &Certificate{
+		TLS: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		PEM: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+	}, nil
+}
+
+func curveByName(name string) (elliptic.Curve, error) {
+	switch name {
+	case "p256":
+		return elliptic.P256(), nil
+	case "p384":
+		return elliptic.P384(), nil
+	case "p521":
+		return elliptic.P521(), nil
+	}
+	return nil, fmt.Errorf("certificate: got curve %q, want p256, p384 or p521", name)
+}
+
+// subjectAltName builds the extension by hand, because crypto/x509 makes it critical only without a subject.
+func subjectAltName(host string) (pkix.Extension, error) {
+	const dnsName, ipAddress = 2, 7 // tags of GeneralName
+	name := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: dnsName, Bytes: []byte(host)}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		name.Tag, name.Bytes = ipAddress, addr.Unmap().WithZone("").AsSlice()
+	}
+	value, err := asn1.Marshal([]asn1.RawValue{name})
+	if err != nil {
+		return pkix.Extension{}, fmt.Errorf("subjectAltName %s: %w", host, err)
+	}
+	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Critical: true, Value: value}, nil
+}
+
+// TLSSettings gives the listener's settings: no client certificates, no protocol older than minimum, and for TLS 1.2
+// nothing but suites.
+func TLSSettings(certificate tls.Certificate, minimum uint16, suites []uint16) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		MinVersion:   minimum,
+		CipherSuites: suites,
+		NextProtos:   []string{"http/1.1"},
+	}
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+)
+
+// list answers GET /v1/commands/.
+func (a *API) list(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string][]command.Record{"commands": a.Commands.List()})
+}
+
+// show answers GET /v1/commands/ID.
+func (a *API) show(w http.ResponseWriter, r *http.Request, id string) error {
+	record, ok := a.Commands.Get(id)
+	if !ok {
+		return fault.NotFound("Command Result", id)
+	}
+	return a.answer(w, r, record)
+}
+
+// run answers POST /v1/commands/.
+func (a *API) run(w http.ResponseWriter, r *http.Request) error {
+	name, params, err := parseCommand(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return err
+	}
+	record, err := a.Commands.Execute(r.Context(), name, params)
+	if err != nil {
+		return err
+	}
+	return a.answer(w, r, *record)
+}
+
+// answer shows a record, after the end of its command where the client asks to wait for it.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, record command.Record) error {
+	if strings.ToLower(r.URL.Query().Get("wait")) == "true" {
+		final, err := a.Commands.Wait(r.Context(), record.ID)
+		if err != nil {
+			return err
+		}
+		record = final
+	}
+	return writeJSON(w, http.StatusOK, record)
+}
+
+// parseCommand reads a request's body, whatever content type it claims to have.
+func parseCommand(body io.Reader) (name string, params command.Params, err error) {
+	data, err := io.ReadAll(body)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return "", nil, httpError(http.StatusRequestEntityTooLarge, "The body is larger than "+itoa(int(large.Limit))+" bytes.")
+	} else if err != nil {
+		return "", nil, httpError(http.StatusBadRequest, "Failed to read the body: "+err.Error())
+	}
+	var parsed any
+	if err := json.Unmarshal(data, &parsed); err != nil {
+		return "", nil, httpError(http.StatusBadRequest, "Failed to decode JSON object: "+err.Error())
+	}
+	missing := httpError(http.StatusBadRequest, "Missing or invalid name or params")
+	if _, ok := parsed.(map[string]any); !ok {
+		return "", nil, missing
+	}
+	// The keys of a map, unlike those of a struct, keep upper and lower case apart.
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil {
+		return "", nil, missing
+	}
+	if len(fields["name"]) == 0 || json.Unmarshal(fields["name"], &name) != nil || string(fields["name"]) == "null" {
+		return "", nil, missing
+	}
+	if len(fields["params"]) == 0 || json.Unmarshal(fields["params"], &params) != nil || params == nil {
+		return "", nil, missing
+	}
+	return name, params, nil
+}

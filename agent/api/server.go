@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Listen opens the API's port. The host "::" takes IPv4 as well, an IPv4 address nothing but IPv4.
+func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	network := "tcp"
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
+		network = "tcp4"
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, network, net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	return l, nil
+}
+
+// Server serves an API on a listener.
+type Server struct {
+	http *http.Server
+	api  *API
+	done chan struct{}
+	err  error // why it ended, valid once done is closed; nil after Shutdown
+}
+
+// Serve starts to answer on l, with TLS when settings is not nil.
+func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
+	s := &Server{api: a, done: make(chan struct{}), http: &http.Server{
+		Handler:           a,
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		// Ironic speaks HTTP/1.1; nothing else needs to be exposed.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}}
+	if settings != nil {
+		l = tls.NewListener(l, settings)
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("api: %w", err)
+		}
+	}()
+	return s
+}
+
+// Done is closed when the server has ended, by itself or by Shutdown.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err says why the server ended by itself. It is valid once Done is closed.
+func (s *Server) Err() error { return s.err }
+
+// Shutdown closes the port, lets the running requests be answered until ctx ends, then closes their connections.
+func (s *Server) Shutdown(ctx context.Context) {
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.api.Log.Info("requests were cut off", "err", err)
+		_ = s.http.Close() // what it closes is being given up
+	}
+	<-s.done
+}
+
+// Idle waits until no request is being answered, or ctx ends.
+func (a *API) Idle(ctx context.Context) {
+	select {
+	case <-a.running.none():
+	case <-ctx.Done():
+	}
+}
+
+// requests counts the requests that are being answered.
+type requests struct {
+	mu    sync.Mutex
+	count int
+	zero  chan struct{} // closed at the end of the last one
+}
+
+// enter counts one more; the function it returns takes it away.
+func (r *requests) enter() (leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count == 0 {
+		r.zero = make(chan struct{})
+	}
+	r.count++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.count--; r.count == 0 {
+			close(r.zero)
+		}
+	}
+}
+
+func (r *requests) none() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count > 0 {
+		return r.zero
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
