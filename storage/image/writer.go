@@ -183,6 +183,9 @@ func (w *writer) copyRaw(ctx context.Context, b *body, format string) (Report, e
 		return Report{}, broken(err)
 	}
 	head, end := w.head[:n], int64(n)
+	if err := w.recheck(format, head); err != nil {
+		return Report{}, err
+	}
 	sum.Write(head) //nolint:errcheck // a hash never fails
 	if n == headSize {
 		p := &pipeline{source: b, start: headSize, sum: sum, place: w.placeRaw}

@@ -1,0 +1,159 @@
+package image
+
+import (
+	"bytes"
+	"fmt"
+
+	"ironroot/storage/image/qcow2"
+)
+
+// packed is a compressed cluster in memory.
+type packed struct {
+	guest int64
+	data  []byte
+}
+
+// place hands out the work that a chunk of a qcow2 file makes.
+func (u *unpacker) place(c *chunk, submit func(func() error) error) error {
+	u.passSeals(c)
+	var open []qcow2.Run
+	var batch []packed
+	for _, r := range u.runsOf(c) {
+		end := r.Host + r.HostLen(u.m.Header)
+		if end > c.end() {
+			open = append(open, r)
+		}
+		switch {
+		case !r.Compressed:
+			if err := u.placePlain(c, r, submit); err != nil {
+				return err
+			}
+		case end <= c.end():
+			if !u.follows(batch, r) {
+				if err := u.placePacked(batch, submit); err != nil {
+					return err
+				}
+				batch = nil
+			}
+			batch = append(batch, packed{r.Guest, u.bytes(c, r)})
+		}
+	}
+	if err := u.placePacked(batch, submit); err != nil {
+		return err
+	}
+	u.keep(c, open)
+	return nil
+}
+
+func (u *unpacker) passSeals(c *chunk) {
+	for len(u.ahead) > 0 && u.ahead[0].end() <= c.off {
+		u.ahead = u.ahead[1:]
+	}
+	for _, s := range u.ahead {
+		if s.off >= c.end() {
+			return
+		}
+		s.pass(c.off, c.data)
+	}
+}
+
+// runsOf returns the runs that have bytes in c, those first that began before it.
+func (u *unpacker) runsOf(c *chunk) []qcow2.Run {
+	runs := u.open
+	for u.next < len(u.m.Runs) && u.m.Runs[u.next].Host < c.end() {
+		runs = append(runs, u.m.Runs[u.next])
+		u.next++
+	}
+	return runs
+}
+
+func (u *unpacker) placePlain(c *chunk, r qcow2.Run, submit func(func() error) error) error {
+	from, to := max(r.Host, c.off), min(r.Host+r.HostLen(u.m.Header), c.end())
+	guest, data := r.Guest+from-r.Host, c.data[from-c.off:to-c.off]
+	return submit(func() error { return u.write(guest, data) })
+}
+
+// write puts content to its place on the disk; the first MiB is kept for later.
+func (u *unpacker) write(guest int64, data []byte) error {
+	data = data[:min(int64(len(data)), max(0, u.m.Header.Size-guest))] // the last cluster may reach over the end
+	if guest < headSize {
+		n := copy(u.w.head[guest:], data)
+		guest, data = guest+int64(n), data[n:]
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	return u.w.target.writeAt(data, guest)
+}
+
+// follows tells whether r unpacks to the cluster behind the last of batch, and the batch has room for it.
+func (u *unpacker) follows(batch []packed, r qcow2.Run) bool {
+	size := u.m.Header.ClusterSize
+	return len(batch) > 0 && batch[len(batch)-1].guest+size == r.Guest && int64(len(batch)+1)*size <= batchSize
+}
+
+func (u *unpacker) placePacked(batch []packed, submit func(func() error) error) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	return submit(func() error { return u.unpackBatch(batch) })
+}
+
+// unpackBatch unpacks clusters that follow each other on the disk and writes them at once.
+func (u *unpacker) unpackBatch(batch []packed) error {
+	t := <-u.tools
+	defer func() { u.tools <- t }()
+	size := u.m.Header.ClusterSize
+	if t.buffer == nil {
+		t.buffer = alignedBuffer(int(max(batchSize, size)))
+	}
+	for i, p := range batch {
+		cluster := t.buffer[int64(i)*size:][:size]
+		if err := t.Cluster(cluster, p.data); err != nil {
+			u.spoilt(fmt.Errorf("the compressed cluster at byte %d of the disk: %w", p.guest, err))
+		}
+	}
+	return u.write(batch[0].guest, t.buffer[:int64(len(batch))*size])
+}
+
+// spoilt remembers a cluster that makes no sense. Whether the image is at fault or the transfer is for the checksum to
+// say, so the transfer goes on.
+func (u *unpacker) spoilt(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.corrupt == nil {
+		u.corrupt = err
+	}
+}
+
+// bytes returns a compressed run that ends in c.
+func (u *unpacker) bytes(c *chunk, r qcow2.Run) []byte {
+	end := r.Host + r.HostLen(u.m.Header) - c.off
+	if r.Host >= c.off {
+		return c.data[r.Host-c.off : end]
+	}
+	if u.joined.Host != r.Host || u.joined.HostLen(u.m.Header) != r.HostLen(u.m.Header) {
+		before := u.carry[int64(len(u.carry))-(c.off-r.Host):]
+		u.joined, u.joinedBytes = r, bytes.Join([][]byte{before, c.data[:end]}, nil)
+	}
+	return u.joinedBytes
+}
+
+// keep copies what open compressed runs need of c, because c's memory is used again.
+func (u *unpacker) keep(c *chunk, open []qcow2.Run) {
+	u.open = open
+	first := int64(-1)
+	for _, r := range open {
+		if r.Compressed && (first < 0 || r.Host < first) {
+			first = r.Host
+		}
+	}
+	switch {
+	case first < 0:
+		u.carry = u.carry[:0]
+	case first >= c.off:
+		u.carry = append(u.carry[:0], c.data[first-c.off:]...)
+	default:
+		u.carry = append(u.carry[int64(len(u.carry))-(c.off-first):], c.data...)
+	}
+}

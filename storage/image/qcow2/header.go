@@ -1,0 +1,157 @@
+// Package qcow2 reads the tables of qcow2 images: where in the file each part of the guest's disk lies.
+//
+// The format is described in docs/interop/qcow2.rst of QEMU; versions 2 and 3 are known, with zlib and zstd clusters.
+// Extended L2 entries, encryption, and everything that refers to another file (backing files, external data files) are
+// refused, internal snapshots are ignored. Nothing here opens a file: bytes come in, and what they mean comes out. The
+// bytes are foreign, so every number is checked before it is used, and Limits bound the memory.
+package qcow2
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Magic is what every qcow2 file begins with.
+const Magic = "QFI\xfb"
+
+const (
+	headerV2 = 72
+	headerV3 = 104
+
+	minClusterBits, maxClusterBits = 9, 21
+
+	maxL1     = 32 << 20 // bytes; QEMU's own limit
+	maxHeader = 1 << 20  // bytes of the header's first part, of which only the first 112 mean something here
+)
+
+// Incompatible features, by bit.
+const (
+	featureDirty       = 1 << 0 // refcounts may be wrong; reading does not need them
+	featureCorrupt     = 1 << 1
+	featureDataFile    = 1 << 2
+	featureCompression = 1 << 3
+	featuresKnown      = featureDirty | featureCorrupt | featureDataFile | featureCompression
+)
+
+// Compression says how compressed clusters are packed.
+type Compression uint8
+
+// The values of the header's field compression_type.
+const (
+	Zlib Compression = 0 // raw deflate, without zlib's own header
+	Zstd Compression = 1
+)
+
+// Error says why an image is refused.
+type Error struct {
+	Reason string
+	Unsafe bool // the image asks for something that would put the node at risk, or that nobody can judge
+}
+
+func (e *Error) Error() string { return "qcow2 image: " + e.Reason }
+
+func broken(format string, args ...any) error { return &Error{Reason: fmt.Sprintf(format, args...)} }
+func refused(format string, args ...any) error {
+	return &Error{Reason: fmt.Sprintf(format, args...), Unsafe: true}
+}
+
+// Header is what of a file's header matters to a reader.
+type Header struct {
+	Version     uint32
+	Size        int64 // of the guest's disk, bytes
+	ClusterSize int64 // bytes, a power of two from 512 to 2 MiB
+	L1Offset    int64
+	L1Entries   int // as many as Size needs; the table in the file may be longer
+	Compression Compression
+
+	clusterBits uint
+}
+
+// ParseHeader reads a header. b is the beginning of the file, at least 112 bytes of it where the file has so many.
+func ParseHeader(b []byte) (*Header, error) {
+	if len(b) < headerV2 || string(b[:4]) != Magic {
+		return nil, broken("no header found")
+	}
+	version := binary.BigEndian.Uint32(b[4:])
+	if version != 2 && version != 3 {
+		return nil, refused("got version %d, want 2 or 3", version)
+	}
+	h := &Header{Version: version}
+	if err := h.checkReferences(b); err != nil {
+		return nil, err
+	}
+	if version == 3 {
+		if err := h.parseV3(b); err != nil {
+			return nil, err
+		}
+	}
+	return h, h.parseGeometry(b)
+}
+
+// checkReferences refuses what the image would have read besides itself.
+func (h *Header) checkReferences(b []byte) error {
+	if binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0 {
+		return refused("it has a backing file")
+	}
+	if method := binary.BigEndian.Uint32(b[32:]); method != 0 {
+		return broken("it is encrypted (method %d)", method)
+	}
+	return nil
+}
+
+func (h *Header) parseV3(b []byte) error {
+	if len(b) < headerV3 {
+		return broken("the header has %d bytes, want %d", len(b), headerV3)
+	}
+	features := binary.BigEndian.Uint64(b[72:])
+	switch {
+	case features&featureDataFile != 0:
+		return refused("its data lies in an external file")
+	case features&^featuresKnown != 0:
+		return refused("unknown incompatible features %#x", features&^featuresKnown)
+	case features&featureCorrupt != 0:
+		return broken("it is marked as corrupt")
+	}
+	length := binary.BigEndian.Uint32(b[100:])
+	if length < headerV3 || length%8 != 0 || length > maxHeader {
+		return broken("header length %d", length)
+	}
+	if length > headerV3 && len(b) > headerV3 {
+		h.Compression = Compression(b[104])
+	}
+	if declared := features&featureCompression != 0; declared != (h.Compression != Zlib) || h.Compression > Zstd {
+		return refused("compression type %d with incompatible features %#x", h.Compression, features)
+	}
+	return nil
+}
+
+func (h *Header) parseGeometry(b []byte) error {
+	bits := binary.BigEndian.Uint32(b[20:])
+	if bits < minClusterBits || bits > maxClusterBits {
+		return broken("cluster bits: got %d, want %d to %d", bits, minClusterBits, maxClusterBits)
+	}
+	h.clusterBits, h.ClusterSize = uint(bits), 1<<bits
+	size := binary.BigEndian.Uint64(b[24:])
+	if size == 0 || size > 1<<56 {
+		return broken("the size of its disk is %d bytes", size)
+	}
+	h.Size = int64(size)
+	have := int64(binary.BigEndian.Uint32(b[36:]))
+	need := (h.Size + h.TableSpan() - 1) / h.TableSpan()
+	if have < need {
+		return broken("the L1 table is too small: got %d entries, want %d", have, need)
+	}
+	if need*8 > maxL1 {
+		return broken("the L1 table has %d bytes, at most %d are supported", need*8, maxL1)
+	}
+	h.L1Entries = int(need)
+	offset := binary.BigEndian.Uint64(b[40:])
+	if offset == 0 || offset > 1<<56 || offset%uint64(h.ClusterSize) != 0 {
+		return broken("L1 table at byte %d", offset)
+	}
+	h.L1Offset = int64(offset)
+	return nil
+}
+
+// TableSpan returns how many bytes of the guest's disk one L2 table describes. The table itself fills one cluster.
+func (h *Header) TableSpan() int64 { return h.ClusterSize / 8 * h.ClusterSize }

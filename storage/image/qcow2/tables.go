@@ -1,0 +1,170 @@
+package qcow2
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+const (
+	offsetMask     = 0x00fffffffffffe00 // bits 9 to 55 of an L1 or L2 entry
+	flagCompressed = 1 << 62
+	flagZero       = 1 << 0
+	sector         = 512
+)
+
+// MaxRuns limits the runs and the holes of a map, and by that its memory: 48 MiB each. Two million compressed clusters
+// of the usual size are a guest disk of 128 GiB without a hole.
+const MaxRuns = 2 << 20
+
+// Table is an L2 table that is to be read.
+type Table struct {
+	Offset int64 // in the file; the table is one cluster long
+	Guest  int64 // first byte of the guest's disk that it describes
+}
+
+// Run is a range of the file that holds content of the guest's disk. Its zero value is empty.
+type Run struct {
+	Host, Guest int64  // first byte in the file, and on the guest's disk
+	size        uint32 // plain: in clusters; compressed: in bytes
+	Compressed  bool   // the range unpacks to one cluster
+}
+
+// HostLen returns the length of the run in the file. A compressed run counts whole sectors: its last one may end behind
+// the packed data and even behind the file.
+func (r Run) HostLen(h *Header) int64 {
+	if r.Compressed {
+		return int64(r.size)
+	}
+	return int64(r.size) * h.ClusterSize
+}
+
+// Range is a range of the guest's disk.
+type Range struct{ Off, Len int64 }
+
+// Map says where the content of the guest's disk lies in the file.
+type Map struct {
+	Header *Header
+	Runs   []Run   // sorted by Host after Finish; a part of the file may be in several
+	Holes  []Range // what reads as zeros; sorted and merged after Finish
+}
+
+// Tables reads an L1 table and returns the L2 tables it names, sorted by their place in the file. Parts of the guest's
+// disk without a table become holes of m.
+func (m *Map) Tables(l1 []byte) ([]Table, error) {
+	h := m.Header
+	if len(l1) != h.L1Entries*8 {
+		return nil, broken("L1 table: got %d bytes, want %d", len(l1), h.L1Entries*8)
+	}
+	var tables []Table
+	for i := range h.L1Entries {
+		entry := binary.BigEndian.Uint64(l1[i*8:])
+		guest := int64(i) * h.TableSpan()
+		offset := int64(entry & offsetMask)
+		if offset == 0 {
+			if err := m.hole(guest, h.TableSpan()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if offset%h.ClusterSize != 0 {
+			return nil, broken("L2 table %d is at byte %d, which is no multiple of the cluster size", i, offset)
+		}
+		tables = append(tables, Table{Offset: offset, Guest: guest})
+	}
+	slices.SortFunc(tables, func(a, b Table) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Guest, b.Guest))
+	})
+	return tables, nil
+}
+
+// Add reads the L2 table that describes the disk from guest on.
+func (m *Map) Add(guest int64, l2 []byte) error {
+	h := m.Header
+	if int64(len(l2)) != h.ClusterSize {
+		return broken("L2 table: got %d bytes, want %d", len(l2), h.ClusterSize)
+	}
+	for ; len(l2) > 0 && guest < h.Size; l2, guest = l2[8:], guest+h.ClusterSize {
+		if err := m.addEntry(guest, binary.BigEndian.Uint64(l2)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Map) addEntry(guest int64, entry uint64) error {
+	h := m.Header
+	if entry&flagCompressed != 0 {
+		return m.addCompressed(guest, entry)
+	}
+	if entry&flagZero != 0 && h.Version < 3 {
+		return broken("the cluster at byte %d of the disk has the zero flag, which version 2 does not know", guest)
+	}
+	offset := int64(entry & offsetMask)
+	if offset == 0 || entry&flagZero != 0 {
+		return m.hole(guest, h.ClusterSize)
+	}
+	if offset%h.ClusterSize != 0 {
+		return broken("the cluster at byte %d of the disk lies at byte %d, which is no multiple of the cluster size", guest, offset)
+	}
+	if n := len(m.Runs); n > 0 && m.Runs[n-1].continues(h, guest, offset) {
+		m.Runs[n-1].size++
+		return nil
+	}
+	return m.run(Run{Host: offset, Guest: guest, size: 1})
+}
+
+// continues tells whether a plain cluster lies right behind r, on both sides.
+func (r Run) continues(h *Header, guest, host int64) bool {
+	n := int64(r.size) * h.ClusterSize
+	return !r.Compressed && r.size < 1<<31 && r.Guest+n == guest && r.Host+n == host
+}
+
+func (m *Map) addCompressed(guest int64, entry uint64) error {
+	// The lower bits are the offset, which need not be aligned; above them stands how many sectors follow the first.
+	bits := 62 - (m.Header.clusterBits - 8)
+	offset := int64(entry & (1<<bits - 1))
+	sectors := int64(entry&(flagCompressed-1)>>bits) + 1
+	if offset == 0 || offset > 1<<56 {
+		return broken("the compressed cluster at byte %d of the disk lies at byte %d", guest, offset)
+	}
+	return m.run(Run{Host: offset, Guest: guest, size: uint32(sectors*sector - offset%sector), Compressed: true})
+}
+
+func (m *Map) run(r Run) error {
+	if len(m.Runs) >= MaxRuns {
+		return broken("it is in more than %d pieces, which is more than is supported", MaxRuns)
+	}
+	m.Runs = append(m.Runs, r)
+	return nil
+}
+
+func (m *Map) hole(guest, n int64) error {
+	n = min(n, m.Header.Size-guest)
+	if last := len(m.Holes) - 1; last >= 0 && m.Holes[last].Off+m.Holes[last].Len == guest {
+		m.Holes[last].Len += n
+		return nil
+	}
+	if len(m.Holes) >= MaxRuns {
+		return broken("it has more than %d holes, which is more than is supported", MaxRuns)
+	}
+	m.Holes = append(m.Holes, Range{guest, n})
+	return nil
+}
+
+// Finish brings the map in order after the last Add.
+func (m *Map) Finish() {
+	slices.SortFunc(m.Runs, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Guest, b.Guest))
+	})
+	slices.SortFunc(m.Holes, func(a, b Range) int { return cmp.Compare(a.Off, b.Off) })
+	merged := m.Holes[:0]
+	for _, hole := range m.Holes {
+		if last := len(merged) - 1; last >= 0 && merged[last].Off+merged[last].Len == hole.Off {
+			merged[last].Len += hole.Len
+			continue
+		}
+		merged = append(merged, hole)
+	}
+	m.Holes = merged
+}

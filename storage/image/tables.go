@@ -1,0 +1,140 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+
+	"ironroot/storage/image/qcow2"
+)
+
+// skipLimit is the largest gap between two tables that is read over: a request of its own takes as long.
+const skipLimit = 1 << 20
+
+// partReader reads parts of a file, in ascending order, by range requests; where the server knows none, from the file's
+// whole stream, leaving out what lies between.
+type partReader struct {
+	w    *writer
+	url  string
+	body *body
+	pos  int64 // of the body's next byte
+	end  int64 // of what the body will bring, -1 unknown
+}
+
+// read fills p from off. ahead is where the caller will have read on to, at least the end of p.
+func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error {
+	if r.body != nil && (off < r.pos || r.body.partial && off+int64(len(p)) > r.end) {
+		r.close()
+	}
+	if r.body == nil {
+		b, err := r.w.fetch.open(ctx, r.url, &span{off, ahead - off})
+		var down *DownloadError
+		if errors.As(err, &down) && down.Status == http.StatusRequestedRangeNotSatisfiable {
+			return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
+				"qcow2 image: a table lies at bytes %d to %d, which is behind the end of the file %s", off, off+int64(len(p)), down.URL)}
+		} else if err != nil {
+			return err
+		}
+		r.body, r.pos, r.end = b, 0, -1
+		if b.partial {
+			r.pos, r.end = off, ahead
+		}
+	}
+	skipped, err := io.CopyN(io.Discard, r.body, off-r.pos)
+	r.pos += skipped
+	if err == nil {
+		var n int
+		n, err = io.ReadFull(r.body, p)
+		r.pos += int64(n)
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // both come unwrapped
+		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
+			"qcow2 image: a table lies at bytes %d to %d, but the file %s ends at %d", off, off+int64(len(p)), r.body.url, r.pos)}
+	}
+	return err
+}
+
+func (r *partReader) close() {
+	if r.body != nil {
+		r.body.Close() //nolint:errcheck // nothing more is wanted from it
+		r.body = nil
+	}
+}
+
+// fetchMap reads the tables of a qcow2 image. The seals say what they were.
+func (w *writer) fetchMap(ctx context.Context, url string, h *qcow2.Header, head []byte) (*qcow2.Map, []*seal, error) {
+	r := &partReader{w: w, url: url}
+	defer r.close()
+	m := &qcow2.Map{Header: h}
+	first := head[:min(len(head), 4096)]
+	l1 := make([]byte, h.L1Entries*8)
+	if err := r.read(ctx, l1, h.L1Offset, h.L1Offset+int64(len(l1))); err != nil {
+		return nil, nil, err
+	}
+	seals := []*seal{newSeal(0, first), newSeal(h.L1Offset, l1)}
+	tables, err := m.Tables(l1)
+	if err != nil {
+		return nil, nil, qcowRefusal(err)
+	}
+	l2 := make([]byte, h.ClusterSize)
+	for i, table := range tables {
+		if i == 0 || table.Offset != tables[i-1].Offset {
+			if err := r.read(ctx, l2, table.Offset, readAhead(tables[i:], h.ClusterSize)); err != nil {
+				return nil, nil, err
+			}
+			seals = append(seals, newSeal(table.Offset, l2))
+		}
+		if err := m.Add(table.Guest, l2); err != nil {
+			return nil, nil, qcowRefusal(err)
+		}
+	}
+	m.Finish()
+	return m, seals, nil
+}
+
+// readAhead returns where the tables end that are worth fetching in one request with the first of them.
+func readAhead(tables []qcow2.Table, size int64) int64 {
+	end := tables[0].Offset + size
+	for _, table := range tables[1:] {
+		if table.Offset-end > skipLimit {
+			break
+		}
+		end = max(end, table.Offset+size)
+	}
+	return end
+}
+
+// seal remembers what a part of the file was when the tables were fetched. The checksum covers what passes later, so
+// that has to be the same.
+type seal struct {
+	extent
+	want [sha256.Size]byte
+	sum  hash.Hash
+	seen int64
+}
+
+func newSeal(off int64, data []byte) *seal {
+	return &seal{extent: extent{off, int64(len(data))}, want: sha256.Sum256(data)}
+}
+
+// pass looks at a piece of the file; pieces come in order.
+func (s *seal) pass(off int64, data []byte) {
+	from, to := max(s.off, off), min(s.end(), off+int64(len(data)))
+	if from >= to {
+		return
+	}
+	if s.sum == nil {
+		s.sum = sha256.New()
+	}
+	s.sum.Write(data[from-off : to-off]) //nolint:errcheck // a hash never fails
+	s.seen += to - from
+}
+
+// holds tells whether the part has passed in whole and was the same.
+func (s *seal) holds() bool {
+	return s.seen == s.len && (s.len == 0 || [sha256.Size]byte(s.sum.Sum(nil)) == s.want)
+}

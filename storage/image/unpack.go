@@ -1,0 +1,151 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"ironroot/storage/image/qcow2"
+)
+
+// batchSize is how many unpacked bytes are written at once where they follow each other on the disk.
+const batchSize = 1 << 20
+
+// unpacker writes a qcow2 image while its file passes by.
+type unpacker struct {
+	w     *writer
+	m     *qcow2.Map
+	next  int         // of m.Runs, the first that has not begun yet
+	open  []qcow2.Run // begun, and not at their end yet
+	carry []byte      // what of the file before the present chunk belongs to open compressed runs
+	seals []*seal
+	ahead []*seal // those that have not passed in whole
+	tools chan *tool
+
+	joined      qcow2.Run // the compressed run that was last put together from carry and a chunk
+	joinedBytes []byte
+
+	mu      sync.Mutex
+	corrupt error // the first cluster that could not be unpacked
+}
+
+// tool is what one job needs to unpack clusters.
+type tool struct {
+	*qcow2.Decompressor
+	buffer []byte
+}
+
+// unpack writes a qcow2 image from a server.
+func (w *writer) unpack(ctx context.Context, url string, head []byte) (Report, error) {
+	h, err := qcow2.ParseHeader(head)
+	if err != nil {
+		return Report{}, qcowRefusal(err)
+	}
+	if h.Size > w.target.size {
+		return Report{}, &TooSmallError{Device: w.device, Size: w.target.size, Need: h.Size}
+	}
+	m, seals, err := w.fetchMap(ctx, url, h, head)
+	if err != nil {
+		return Report{}, err
+	}
+	clear(w.head)
+	for _, hole := range m.Holes {
+		if err := w.target.zero(ctx, extent{hole.Off, hole.Len}); err != nil {
+			return Report{}, err
+		}
+	}
+	u, err := newUnpacker(w, m, seals)
+	if err != nil {
+		return Report{}, err
+	}
+	defer u.close()
+	return u.run(ctx, url)
+}
+
+func newUnpacker(w *writer, m *qcow2.Map, seals []*seal) (*unpacker, error) {
+	slices.SortFunc(seals, func(a, b *seal) int { return cmp.Compare(a.off, b.off) })
+	u := &unpacker{w: w, m: m, seals: seals, ahead: seals, tools: make(chan *tool, writers)}
+	for range writers {
+		d, err := qcow2.NewDecompressor(m.Header)
+		if err != nil {
+			u.close()
+			return nil, fmt.Errorf("unpack qcow2 clusters: %w", err)
+		}
+		u.tools <- &tool{Decompressor: d}
+	}
+	return u, nil
+}
+
+func (u *unpacker) close() {
+	close(u.tools)
+	for t := range u.tools {
+		t.Close()
+	}
+}
+
+// run reads the whole file once.
+func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
+	w := u.w
+	b, err := w.fetch.open(ctx, url, nil)
+	if err != nil {
+		return Report{}, err
+	}
+	defer b.Close() //nolint:errcheck // everything was read, or has failed before
+	sum, err := w.src.Checksum.hash()
+	if err != nil {
+		return Report{}, err
+	}
+	w.begin(b)
+	p := &pipeline{source: b, sum: sum, place: u.place}
+	end, err := p.run(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := w.complete(ctx, b, end, sum); err != nil {
+		return Report{}, err
+	}
+	if err := u.finish(ctx, b, end); err != nil {
+		return Report{}, err
+	}
+	if err := w.finish(w.head[:min(headSize, u.m.Header.Size)]); err != nil {
+		return Report{}, err
+	}
+	return w.report(b, formatQcow2, u.m.Header.Size, end, sum), nil
+}
+
+// finish deals with what depends on where the file ended: its checksum has held by now.
+func (u *unpacker) finish(ctx context.Context, b *body, end int64) error {
+	for _, s := range u.seals {
+		if !s.holds() {
+			return &DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: bytes %d to %d differ", s.off, s.end())}
+		}
+	}
+	// The last cluster of a file need not be there in whole: what is missing reads as zeros.
+	for _, r := range append(u.open, u.m.Runs[u.next:]...) {
+		if err := u.finishRun(ctx, r, end); err != nil {
+			return err
+		}
+	}
+	if u.corrupt != nil {
+		return &FormatError{Format: formatQcow2, Reason: "qcow2 image: " + u.corrupt.Error()}
+	}
+	return nil
+}
+
+func (u *unpacker) finishRun(ctx context.Context, r qcow2.Run, end int64) error {
+	h := u.m.Header
+	if !r.Compressed {
+		from := max(r.Host, end) - r.Host + r.Guest
+		to := min(r.Guest+r.HostLen(h), h.Size)
+		if from >= to {
+			return nil
+		}
+		return u.w.target.zero(ctx, extent{from, to - from})
+	}
+	if r.Host >= end {
+		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf("qcow2 image: a cluster lies at byte %d, but the file ends at %d", r.Host, end)}
+	}
+	return u.unpackBatch([]packed{{r.Guest, u.carry[int64(len(u.carry))-(end-r.Host):]}})
+}

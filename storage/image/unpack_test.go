@@ -1,0 +1,305 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+// guestDisk makes the content of a disk: random, text-like and zero stretches of odd lengths.
+func guestDisk(t testing.TB, seed uint64, size int) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	data := make([]byte, 0, size)
+	for len(data) < size {
+		n := min(r.IntN(400<<10)+1, size-len(data))
+		switch r.IntN(3) {
+		case 0:
+			data = append(data, make([]byte, n)...)
+		case 1:
+			data = append(data, randomBytes(r.Uint64(), n)...)
+		case 2:
+			data = append(data, bytes.Repeat([]byte("compressible"), n/12+1)[:n]...)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "guest.raw")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// corpus are images made by qemu-img and qemu-io: the options of qemu-img convert, the size of the disk, and commands
+// of qemu-io that are run on the image afterwards.
+var corpus = []struct {
+	name     string
+	options  []string
+	size     int
+	commands []string
+	snapshot bool
+}{
+	{name: "v3", options: []string{"-o", "compat=1.1"}, size: 20 * mib},
+	{name: "v2", options: []string{"-o", "compat=0.10"}, size: 20 * mib},
+	{name: "v2 zlib", options: []string{"-c", "-o", "compat=0.10"}, size: 20 * mib},
+	{name: "v3 zlib", options: []string{"-c", "-o", "compat=1.1"}, size: 20 * mib},
+	{name: "v3 zstd", options: []string{"-c", "-o", "compression_type=zstd"}, size: 20 * mib},
+	{name: "v3 zstd, not compressed", options: []string{"-o", "compression_type=zstd"}, size: 5 * mib},
+	{name: "odd size", options: nil, size: 7*mib + 3*512},
+	{name: "odd size, zlib", options: []string{"-c"}, size: 7*mib + 3*512},
+	{name: "size of no sector", options: nil, size: 3*mib + 100},
+	{name: "less than a MiB", options: nil, size: 300 << 10},
+	{name: "less than a MiB, zstd", options: []string{"-c", "-o", "compression_type=zstd"}, size: 300 << 10},
+	{name: "one sector", options: nil, size: 512},
+	{name: "512-byte clusters", options: []string{"-o", "cluster_size=512"}, size: 3*mib + 512},
+	{name: "512-byte clusters, zlib", options: []string{"-c", "-o", "cluster_size=512"}, size: 3*mib + 512},
+	{name: "4k clusters", options: []string{"-o", "cluster_size=4k"}, size: 9 * mib},
+	{name: "4k clusters, zstd", options: []string{"-c", "-o", "cluster_size=4k,compression_type=zstd"}, size: 9 * mib},
+	{name: "1M clusters", options: []string{"-o", "cluster_size=1M"}, size: 20 * mib},
+	{name: "2M clusters", options: []string{"-o", "cluster_size=2M"}, size: 33*mib + 1024},
+	{name: "2M clusters, zlib", options: []string{"-c", "-o", "cluster_size=2M"}, size: 33*mib + 1024},
+	{name: "2M clusters, zstd", options: []string{"-c", "-o", "cluster_size=2M,compression_type=zstd"}, size: 33*mib + 1024},
+	{name: "metadata preallocated", options: []string{"-o", "preallocation=metadata"}, size: 12 * mib},
+	{name: "fully preallocated", options: []string{"-o", "preallocation=full"}, size: 12 * mib},
+	{name: "out of order", options: []string{"-W", "-m", "16"}, size: 20 * mib},
+	{name: "out of order, zlib", options: []string{"-W", "-m", "16", "-c"}, size: 20 * mib},
+	{
+		name: "zero clusters", options: []string{"-o", "compat=1.1"}, size: 16 * mib,
+		commands: []string{"write -z 1M 2M", "write -z 5000k 130k", "write -z -u 9M 1M", "discard 12M 1M"},
+	},
+	{
+		name: "discarded in v2", options: []string{"-o", "compat=0.10"}, size: 16 * mib,
+		commands: []string{"discard 2M 3M", "write -P 7 3M 64k"},
+	},
+	{
+		name: "scattered", options: []string{"-o", "cluster_size=8k"}, size: 16 * mib,
+		commands: []string{"discard 0 16M", "write -P 1 15M 64k", "write -P 2 1M 8k", "write -P 3 1000k 24k", "write -P 4 9M 1M", "write -P 5 0 512", "write -P 6 14M 100k"},
+	},
+	{
+		name: "plain and compressed mixed", options: []string{"-c"}, size: 16 * mib,
+		commands: []string{"write -P 9 3M 200k", "write -z 6M 1M", "write -c -P 8 10M 64k"},
+	},
+	{name: "internal snapshot", size: 16 * mib, snapshot: true, commands: []string{"write -P 3 2M 3M", "write -z 8M 1M"}},
+	{name: "lazy refcounts", options: []string{"-o", "lazy_refcounts=on"}, size: 6 * mib, commands: []string{"write -P 1 0 1M"}},
+	{name: "refcounts of one bit", options: []string{"-o", "refcount_bits=1"}, size: 6 * mib},
+}
+
+// makeImage builds one image of the corpus and returns it with the raw disk that qemu-img makes of it.
+func makeImage(t *testing.T, i int) (image, want []byte) {
+	t.Helper()
+	c := corpus[i]
+	dir := t.TempDir()
+	qcow, raw := filepath.Join(dir, "image.qcow2"), filepath.Join(dir, "want.raw")
+	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, c.options...)
+	testenv.Run(t, "qemu-img", append(args, guestDisk(t, uint64(i), c.size), qcow)...)
+	if c.snapshot {
+		testenv.Run(t, "qemu-img", "snapshot", "-c", "before", qcow)
+	}
+	for _, command := range c.commands {
+		testenv.Run(t, "qemu-io", "-f", "qcow2", "-c", command, qcow)
+	}
+	testenv.Run(t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow, raw)
+	return mustRead(t, qcow), mustRead(t, raw)
+}
+
+func mustRead(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func qcowSource(image []byte, url string) Source {
+	return Source{URLs: []string{url}, Format: "qcow2", Checksum: sha256Of(image)}
+}
+
+// Parity: K6
+func TestUnpackLikeQemuImg(t *testing.T) {
+	testenv.Programs(t, "qemu-img", "qemu-io")
+	for i, c := range corpus {
+		t.Run(c.name, func(t *testing.T) {
+			image, want := makeImage(t, i)
+			for name, handler := range map[string]http.HandlerFunc{"ranges": content(image), "no ranges": whole(image)} {
+				disk := usedDisk(t, 40*mib)
+				report, err := Write(t.Context(), disk, qcowSource(image, serve(t, handler).URL), Options{})
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
+					t.Errorf("%s: the disk differs from what qemu-img makes of the image at byte %d of %d", name, at, len(want))
+				}
+				if report.Size != int64(len(want)) || report.Bytes != int64(len(image)) || report.Format != "qcow2" {
+					t.Errorf("%s: got report %+v, want size %d, bytes %d", name, report, len(want), len(image))
+				}
+				if !bytes.Equal(readAt(t, disk, int64(len(want)), 512), bytes.Repeat([]byte{0xa5}, 512)) && len(want) > mib {
+					t.Errorf("%s: the disk was written behind the image's end", name)
+				}
+			}
+		})
+	}
+}
+
+func difference(a, b []byte) (int, bool) {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i, false
+		}
+	}
+	return min(len(a), len(b)), len(a) == len(b)
+}
+
+func TestUnpackToLoopDevices(t *testing.T) {
+	testenv.Programs(t, "qemu-img", "qemu-io")
+	for _, sector := range []int{512, 4096} {
+		for _, i := range []int{3, 6, 24} {
+			t.Run(fmt.Sprint(sector, " ", corpus[i].name), func(t *testing.T) {
+				image, want := makeImage(t, i)
+				disk := testenv.Loop(t, usedDisk(t, 40*mib), sector)
+				if _, err := Write(t.Context(), disk, qcowSource(image, serve(t, content(image)).URL), Options{}); err != nil {
+					t.Fatal(err)
+				}
+				if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
+					t.Errorf("the disk differs from what qemu-img makes of the image at byte %d", at)
+				}
+			})
+		}
+	}
+}
+
+// simpleImage is a qcow2 image that can be changed by hand.
+func simpleImage(t *testing.T, options ...string) []byte {
+	t.Helper()
+	testenv.Programs(t, "qemu-img")
+	name := filepath.Join(t.TempDir(), "image.qcow2")
+	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
+	testenv.Run(t, "qemu-img", append(args, guestDisk(t, 99, 8*mib), name)...)
+	return mustRead(t, name)
+}
+
+// Parity: K8
+func TestQcow2Refusals(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options []string
+		change  func(image []byte)
+		text    string
+	}{
+		{name: "backing file", change: func(b []byte) { binary.BigEndian.PutUint64(b[8:], 0x200); b[19] = 5; copy(b[0x200:], "/etc/shadow") }, text: "Security: qcow2 image: it has a backing file"},
+		{name: "data file", change: func(b []byte) { b[79] |= 1 << 2 }, text: "Security: qcow2 image: its data lies in an external file"},
+		{name: "feature bit 4", change: func(b []byte) { b[79] |= 1 << 4 }, text: "Security: qcow2 image: unknown incompatible features"},
+		{name: "feature bit 63", change: func(b []byte) { b[72] |= 1 << 7 }, text: "Security: qcow2 image: unknown incompatible features"},
+		{name: "extended L2 by qemu-img", options: []string{"-o", "extended_l2=on"}, text: "Security: qcow2 image: unknown incompatible features"},
+		{name: "version 4", change: func(b []byte) { b[7] = 4 }, text: "Security: qcow2 image: got version 4"},
+		{name: "version 1", change: func(b []byte) { b[7] = 1 }, text: "Security: qcow2 image: got version 1"},
+		{name: "encrypted", change: func(b []byte) { b[35] = 1 }, text: "encrypted"},
+		{name: "corrupt bit", change: func(b []byte) { b[79] |= 1 << 1 }, text: "corrupt"},
+		{name: "unknown compression", change: func(b []byte) { b[79] |= 1 << 3; b[104] = 9 }, text: "compression type 9"},
+		{name: "cluster bits 30", change: func(b []byte) { b[23] = 30 }, text: "cluster bits: got 30"},
+		{name: "L1 table too small", change: func(b []byte) { binary.BigEndian.PutUint32(b[36:], 0) }, text: "L1 table is too small"},
+		{name: "L1 table behind the end", change: func(b []byte) { binary.BigEndian.PutUint64(b[40:], 1<<40) }, text: "the file"},
+		{name: "L2 table not aligned", change: func(b []byte) { l1(b)[6] |= 2 }, text: "no multiple of the cluster size"},
+		{name: "L2 table behind the end", change: func(b []byte) { l1(b)[2] = 1 }, text: "the file"},
+		{name: "larger than the disk", change: func(b []byte) { binary.BigEndian.PutUint64(b[24:], 100*mib); binary.BigEndian.PutUint32(b[36:], 1) }, text: "too small"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image := simpleImage(t, c.options...)
+			if c.change != nil {
+				c.change(image)
+			}
+			disk := usedDisk(t, 16*mib)
+			server := serve(t, content(image))
+			_, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{})
+			if err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got error %v, want one with %q", err, c.text)
+			}
+			if !isA[*FormatError](err) && !isA[*TooSmallError](err) && !isA[*DownloadError](err) {
+				t.Errorf("got error of type %T", err)
+			}
+			mustNotBoot(t, disk)
+		})
+	}
+}
+
+// l1 returns the L1 table of an image.
+func l1(image []byte) []byte { return image[binary.BigEndian.Uint64(image[40:]):] }
+
+// firstCompressed returns where the first compressed cluster of an image lies.
+func firstCompressed(t *testing.T, image []byte) int64 {
+	t.Helper()
+	table := image[binary.BigEndian.Uint64(l1(image))&0x00fffffffffffe00:]
+	for i := range 128 {
+		if entry := binary.BigEndian.Uint64(table[8*i:]); entry&(1<<62) != 0 {
+			return int64(entry & (1<<54 - 1))
+		}
+	}
+	t.Fatal("the image has no compressed cluster")
+	return 0
+}
+
+func TestUnpackFaults(t *testing.T) {
+	image := simpleImage(t)
+	packed := simpleImage(t, "-c")
+	flip := func(b []byte, at int) []byte {
+		b = bytes.Clone(b)
+		b[at] ^= 0x10
+		return b
+	}
+	spoilt := bytes.Clone(packed)
+	copy(spoilt[firstCompressed(t, packed):], bytes.Repeat([]byte{0xff}, 40))
+	truncatedTail := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") != "" {
+			content(image)(w, r)
+			return
+		}
+		truncated(image, 5*mib)(w, r)
+	}
+	for _, c := range []struct {
+		name    string
+		sum     Checksum
+		handler http.HandlerFunc
+		is      func(error) bool
+		text    string
+	}{
+		{"flipped bit in a cluster", sha256Of(image), content(flip(image, len(image)-100)), isA[*ChecksumError], "wrong checksum"},
+		{"flipped bits in compressed data", sha256Of(packed), content(spoilt), isA[*ChecksumError], "wrong checksum"},
+		{"compressed data that makes no sense", sha256Of(spoilt), content(spoilt), isA[*FormatError], "compressed cluster"},
+		{"truncated", sha256Of(image), truncatedTail, isA[*DownloadError], "before the whole file had arrived"},
+		{
+			"tables of another file", sha256Of(image),
+			func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Range") != "" && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") {
+					swapped := bytes.Clone(image)
+					table := binary.BigEndian.Uint64(l1(image)) & 0x00fffffffffffe00
+					one, two := swapped[table:][:8], swapped[table+8:][:8]
+					hold := bytes.Clone(one)
+					copy(one, two)
+					copy(two, hold)
+					content(swapped)(w, r)
+					return
+				}
+				content(image)(w, r)
+			},
+			isA[*DownloadError], "changed between two requests",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			disk := usedDisk(t, 16*mib)
+			src := qcowSource(nil, serve(t, c.handler).URL)
+			src.Checksum = c.sum
+			_, err := Write(t.Context(), disk, src, Options{})
+			if !c.is(err) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got error %v (%T), want one with %q", err, err, c.text)
+			}
+			mustNotBoot(t, disk)
+		})
+	}
+}
