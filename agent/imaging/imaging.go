@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	"ironroot/agent/config"
@@ -220,7 +221,7 @@ func (i *Imager) PartitionUUIDs() map[string]any {
 func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo) (image.Checksum, error) {
 	md5 := i.o.Config.Get().MD5Enabled
 	switch {
-	case knownAlgorithm(info.OSHashAlgo):
+	case knownAlgorithm(strings.ToLower(info.OSHashAlgo)):
 		return image.ResolveChecksum(ctx, fetch, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
 	case info.Checksum != "":
 		return image.ResolveChecksum(ctx, fetch, info.Checksum, "", info.URLs[0], md5)

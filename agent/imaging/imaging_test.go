@@ -1,0 +1,258 @@
+package imaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/agent/config"
+	"ironroot/agent/fault"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+	"ironroot/storage/image"
+)
+
+const gib = 1 << 30
+
+func testNode(t *testing.T, text string) *node.Node {
+	t.Helper()
+	n, err := node.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// newImager returns an Imager on a machine with these disks and no firmware of its own.
+func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
+	t.Helper()
+	cache := &node.Cache{}
+	cache.Set(n)
+	return New(Options{
+		Config: config.NewLive(&config.Config{MD5Enabled: true}), Node: cache,
+		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
+		System: block.System{Root: t.TempDir()},
+	})
+}
+
+func disk(name string, size int64) block.Device {
+	return block.Device{Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Serial: "S" + name, Serials: []string{"S" + name}}
+}
+
+func typeOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Type
+	}
+	return fmt.Sprintf("%T", err)
+}
+
+func TestImageFault(t *testing.T) {
+	const url = "http://192.0.2.1/i"
+	for _, tt := range []struct {
+		err  error
+		want string
+		code int
+	}{
+		{&image.DownloadError{URL: url, Status: 503}, "ImageDownloadError", 500},
+		{&image.DownloadError{URL: url, Err: errors.New("connection refused")}, "ImageDownloadError", 500},
+		{&image.DownloadError{URL: url, Status: 404, Fatal: true}, "ImageDownloadFatalError", 500},
+		{&image.TimeoutError{URL: url, Err: &image.DownloadError{URL: url}}, "ImageDownloadTimeoutError", 408},
+		{&image.ChecksumError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"}, "ImageChecksumError", 500},
+		{&image.FormatError{Format: "vmdk", Reason: "Security: vmdk is not permitted"}, "InvalidImage", 500},
+		{&image.WriteError{Device: "/dev/sda", Op: "write", Err: errors.New("input/output error")}, "ImageWriteError", 500},
+		{&image.TooSmallError{Device: "/dev/sda", Size: 1, Need: 2}, "ImageWriteError", 500},
+		{fault.REST("checksum cannot be determined"), "RESTError", 500},
+		{errors.New("anything else"), "RESTError", 500},
+	} {
+		err := imageFault("inst.raw", "/dev/sda", fmt.Errorf("wrapped: %w", tt.err))
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Type != tt.want || f.Code != tt.code {
+			t.Errorf("%T: got %v, want %s with code %d", tt.err, err, tt.want, tt.code)
+		}
+	}
+	if err := imageFault("i", "/dev/sda", context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+	err := imageFault("inst.raw", "/dev/sda", &image.ChecksumError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"})
+	for _, part := range []string{"inst.raw", url, "aa", "bb"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("checksum error %q does not name %s", err, part)
+		}
+	}
+}
+
+// Parity: J2
+func TestRootDisk(t *testing.T) {
+	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib), disk("sdc", 4*gib), disk("sdd", 4*gib-1)}
+	for _, tt := range []struct {
+		name, node string
+		want       string
+	}{
+		{"smallest of at least 4 GiB, then by name", `{"uuid": "u"}`, "/dev/sdb"},
+		{"properties", `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`, "/dev/sda"},
+		{
+			"instance_info before properties",
+			`{"uuid": "u", "instance_info": {"root_device": {"serial": "Ssdc"}}, "properties": {"root_device": {"serial": "Ssda"}}}`,
+			"/dev/sdc",
+		},
+		{
+			"an empty object is no hint",
+			`{"uuid": "u", "instance_info": {"root_device": {}}, "properties": {"root_device": {"serial": "Ssda"}}}`, "/dev/sda",
+		},
+		{"size as a number", `{"uuid": "u", "properties": {"root_device": {"size": 500}}}`, "/dev/sda"},
+		{"protected disks are not chosen", `{"uuid": "u", "properties": {"skip_block_devices": [{"name": "/dev/sdb"}]}}`, "/dev/sdc"},
+		{"no match", `{"uuid": "u", "properties": {"root_device": {"serial": "none"}}}`, ""},
+		{"unknown hint", `{"uuid": "u", "properties": {"root_device": {"colour": "blue"}}}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := newImager(t, testNode(t, tt.node), disks...).RootDisk(t.Context(), false)
+			if tt.want == "" {
+				var f *fault.Error
+				if !errors.As(err, &f) || f.Type != "DeviceNotFound" || f.Code != http.StatusNotFound {
+					t.Fatalf("got %v and %v, want DeviceNotFound", got.Path, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Path != tt.want {
+				t.Errorf("got %s, want %s", got.Path, tt.want)
+			}
+		})
+	}
+	got, err := newImager(t, nil, disks...).RootDisk(t.Context(), true)
+	if err != nil || got.Path != "/dev/sdb" {
+		t.Errorf("without a node: got %s and %v, want /dev/sdb", got.Path, err)
+	}
+}
+
+func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
+	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib)}
+	hinted := testNode(t, `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`)
+	i := newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
+	lookups := 0
+	i.o.Refresh = func(context.Context) error {
+		lookups++
+		i.o.Node.Set(hinted)
+		return nil
+	}
+	for range 2 { // the second time the hints are known
+		got, err := i.RootDisk(t.Context(), true)
+		if err != nil || got.Path != "/dev/sda" {
+			t.Errorf("got %s and %v, want the disk of the hints that were set since", got.Path, err)
+		}
+	}
+	if lookups != 1 {
+		t.Errorf("got %d lookups, want 1", lookups)
+	}
+	i = newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
+	gone := errors.New("Ironic does not answer")
+	i.o.Refresh = func(context.Context) error { return gone }
+	if got, err := i.RootDisk(t.Context(), true); !errors.Is(err, gone) {
+		t.Errorf("got %s and %v, want no disk to be chosen from a node that may be stale", got.Path, err)
+	}
+	if _, err := i.RootDisk(t.Context(), false); err != nil {
+		t.Errorf("without refresh: %v", err)
+	}
+}
+
+// In a machine started by BIOS nothing is installed, and nothing foreign is run.
+func TestInstallBootloaderBIOS(t *testing.T) {
+	yes, no := true, false
+	for _, tt := range []struct {
+		name    string
+		b       Bootloader
+		option  bool // ignore_bootloader_failure
+		enabled bool // enable_bios_bootloader_install
+		want    string
+	}{
+		{"whole disk", Bootloader{RootUUID: "0x00000000"}, false, false, ""},
+		{"no root uuid", Bootloader{}, false, false, ""},
+		{"partition image", Bootloader{RootUUID: "1d6e5e4c"}, false, false, "disabled"},
+		{"MBR of a whole disk", Bootloader{RootUUID: "0x1a2b3c4d"}, false, false, "disabled"},
+		{"enabled but not there", Bootloader{RootUUID: "1d6e5e4c"}, false, true, "not supported"},
+		{"ignored by parameter", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &yes}, false, false, ""},
+		{"ignored by option", Bootloader{RootUUID: "1d6e5e4c"}, true, false, ""},
+		{"the parameter beats the option", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &no}, true, false, "disabled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i := newImager(t, nil, disk("sda", 8*gib))
+			i.o.Config.Update(func(c *config.Config) {
+				c.IgnoreBootloaderFailure, c.EnableBIOSBootloaderInstall = tt.option, tt.enabled
+			})
+			err := i.InstallBootloader(t.Context(), tt.b)
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("got %v, want success", err)
+				}
+				return
+			}
+			if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want InvalidImage saying %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
+	i := newImager(t, nil, disk("sda", 8*gib))
+	if err := os.MkdirAll(filepath.Join(i.o.System.Root, "sys/firmware/efi"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	i.o.Disks = func(context.Context) ([]block.Device, error) {
+		d := disk("sda", 8*gib)
+		d.Path = filepath.Join(t.TempDir(), "there is no such device")
+		return []block.Device{d}, nil
+	}
+	yes := true
+	if err := i.InstallBootloader(t.Context(), Bootloader{}); err == nil {
+		t.Error("got success, want an error")
+	}
+	if err := i.InstallBootloader(t.Context(), Bootloader{IgnoreFailure: &yes}); err != nil {
+		t.Errorf("ignored: got %v, want success", err)
+	}
+}
+
+func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
+	i := newImager(t, nil, disk("sda", 8*gib))
+	_, err := i.Prepare(t.Context(), ImageInfo{
+		ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "12345678",
+	}, "")
+	if typeOf(err) != "RESTError" || !strings.Contains(err.Error(), "crc32") {
+		t.Errorf("got %v, want a RESTError that names the algorithm", err)
+	}
+}
+
+func TestAuthorization(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		info   ImageInfo
+		option config.Config
+		want   string
+		fails  bool
+	}{
+		{"none", ImageInfo{}, config.Config{}, "", false},
+		{"supplied header", ImageInfo{Authorization: "Bearer x", AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"}, config.Config{}, "Bearer x", false},
+		{"of the image", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"}, config.Config{}, "Basic dTpw", false},
+		{"of the options", ImageInfo{}, config.Config{ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p"}, "Basic dTpw", false},
+		{"without password", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u"}, config.Config{}, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i := New(Options{Config: config.NewLive(&tt.option)})
+			header, err := i.authorization(tt.info)
+			if (err != nil) != tt.fails {
+				t.Fatalf("got error %v, want one: %v", err, tt.fails)
+			}
+			if got := header.Get("Authorization"); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

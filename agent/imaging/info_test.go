@@ -1,0 +1,139 @@
+package imaging
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/fault"
+)
+
+const sha256Digits = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
+
+// wireImage is image_info as a conductor sends it, with some fields changed; a nil value removes the field.
+func wireImage(t *testing.T, changes map[string]any) json.RawMessage {
+	t.Helper()
+	info := map[string]any{
+		"id": "inst.raw", "urls": []string{"http://192.0.2.1:8080/inst.raw"}, "disk_format": "raw",
+		"container_format": json.RawMessage("null"), "stream_raw_images": true,
+		"os_hash_algo": "sha256", "os_hash_value": sha256Digits, "node_uuid": "b77a8c26", "configdrive": "H4sI",
+	}
+	maps.Copy(info, changes)
+	maps.DeleteFunc(info, func(_ string, value any) bool { return value == nil })
+	data, err := json.Marshal(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Every rule of image_info: the fault is of code 400 and names the field.
+func TestParseImageInfoRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		changes map[string]any
+		field   string
+	}{
+		{"no id", map[string]any{"id": nil}, "'id'"},
+		{"empty id", map[string]any{"id": ""}, "'id'"},
+		{"id is a number", map[string]any{"id": 5}, "'id'"},
+		{"no urls", map[string]any{"urls": nil}, "'urls'"},
+		{"urls is a text", map[string]any{"urls": "http://192.0.2.1/i"}, "'urls'"},
+		{"urls is empty", map[string]any{"urls": []string{}}, "'urls'"},
+		{"file URL", map[string]any{"urls": []string{"http://192.0.2.1/i", "file:///etc/shadow"}}, "'urls' entry 2"},
+		{"URL without host", map[string]any{"urls": []string{"http:///i"}}, "'urls' entry 1"},
+		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
+		{"checksum is empty", map[string]any{"checksum": ""}, "'checksum'"},
+		{"checksum is a number", map[string]any{"checksum": 7}, "'checksum'"},
+		{"algorithm alone", map[string]any{"os_hash_value": nil}, "'os_hash_value'"},
+		{"value alone", map[string]any{"os_hash_algo": nil}, "'os_hash_algo'"},
+		{"algorithm is empty", map[string]any{"os_hash_algo": ""}, "'os_hash_algo'"},
+		{"value is empty", map[string]any{"os_hash_value": ""}, "'os_hash_value'"},
+		{"half a pair beside a checksum", map[string]any{"checksum": sha256Digits, "os_hash_value": nil}, "'os_hash_value'"},
+		{"stream_raw_images is a text", map[string]any{"stream_raw_images": "yes"}, "'stream_raw_images'"},
+		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
+		{"configdrive is an object", map[string]any{"configdrive": map[string]any{}}, "'configdrive'"},
+		{"proxies is a text", map[string]any{"proxies": "http://192.0.2.3"}, "'proxies'"},
+		{"authorization is not base64", map[string]any{"image_request_authorization": "%%"}, "'image_request_authorization'"},
+		{
+			"authorization smuggles a header",
+			map[string]any{"image_request_authorization": base64.StdEncoding.EncodeToString([]byte("Bearer a\r\nX: y"))},
+			"'image_request_authorization'",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := ParseImageInfo(wireImage(t, tt.changes), true)
+			wantInvalid(t, err, tt.field)
+		})
+	}
+	for _, raw := range []string{"", "null", "[]", `"text"`} {
+		_, err := ParseImageInfo(json.RawMessage(raw), true)
+		wantInvalid(t, err, "image_info")
+	}
+}
+
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != http.StatusBadRequest || f.Type != "InvalidCommandParamsError" {
+		t.Fatalf("got %v, want an InvalidCommandParamsError of code 400", err)
+	}
+	if !strings.Contains(f.Details, field) {
+		t.Errorf("got details %q, want them to name %s", f.Details, field)
+	}
+}
+
+func TestParseImageInfoMD5(t *testing.T) {
+	md5 := map[string]any{"os_hash_algo": nil, "os_hash_value": nil, "checksum": strings.Repeat("a", 32)}
+	if _, err := ParseImageInfo(wireImage(t, md5), true); err != nil {
+		t.Errorf("MD5 enabled: %v", err)
+	}
+	_, err := ParseImageInfo(wireImage(t, md5), false)
+	wantInvalid(t, err, "'checksum'")
+	md5["checksum"] = "HTTP://192.0.2.1/sums"
+	if _, err := ParseImageInfo(wireImage(t, md5), false); err != nil {
+		t.Errorf("a URL of checksums is no MD5 sum: %v", err)
+	}
+	md5["checksum"], md5["os_hash_algo"], md5["os_hash_value"] = strings.Repeat("a", 32), "sha256", sha256Digits
+	if _, err := ParseImageInfo(wireImage(t, md5), false); err != nil {
+		t.Errorf("an MD5 sum beside a SHA-256 sum: %v", err)
+	}
+}
+
+func TestParseImageInfo(t *testing.T) {
+	got, err := ParseImageInfo(wireImage(t, map[string]any{
+		"proxies": map[string]string{"http": "proxy:3128"}, "no_proxy": "192.0.2.0/24",
+		"image_server_auth_strategy": "http_basic", "image_server_user": "u", "image_server_password": "p",
+		"image_request_authorization": base64.StdEncoding.EncodeToString([]byte("Bearer abc")),
+		"image_type":                  "whole-disk-image",
+	}), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ImageInfo{
+		ID: "inst.raw", URLs: []string{"http://192.0.2.1:8080/inst.raw"}, DiskFormat: "raw", StreamRaw: true,
+		OSHashAlgo: "sha256", OSHashValue: sha256Digits, ConfigDrive: "H4sI",
+		Proxies: map[string]string{"http": "proxy:3128"}, NoProxy: "192.0.2.0/24",
+		AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p", Authorization: "Bearer abc",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("image differs (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzParseImageInfo(f *testing.F) {
+	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `"}`))
+	f.Add([]byte(`{"id": null, "urls": [null], "os_hash_algo": {}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		info, err := ParseImageInfo(raw, true)
+		if err == nil && (info.ID == "" || len(info.URLs) == 0 || info.Checksum == "" && info.OSHashValue == "") {
+			t.Errorf("%q was taken for a whole image: %+v", raw, info)
+		}
+	})
+}
