@@ -1,34 +1,41 @@
 // Package bootloader makes a deployed disk bootable: it looks for loaders on the EFI system partition and writes UEFI
-// boot entries through efivarfs (UEFI 2.10, sections 3.1.3 and 10.3).
+// boot entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3).
+//
+// The ESP is mounted read-only in a private folder by the kernel's vfat driver, which must be loaded. Nothing from the
+// disk is run. Boot loaders of BIOS machines are not installed here.
 package bootloader
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"ironroot/storage/block"
+	"ironroot/storage/partition"
 )
 
 // Errors of InstallEFI.
 var (
 	ErrNoESP    = errors.New("no EFI system partition")
 	ErrNoLoader = errors.New("no boot loader on the EFI system partition")
+	ErrFirmware = errors.New("the firmware refused the boot entry")
 )
 
 // Options of InstallEFI.
 type Options struct {
-	ESPUUID string // file system UUID or PARTUUID of the ESP, used where no partition has the type of one
-	Efivars string // efivarfs folder; "" means <root>/sys/firmware/efi/efivars
-	Log     *slog.Logger
+	ESPUUID string       // file system UUID or PARTUUID of the ESP, used where no partition has the type of one
+	Efivars string       // efivarfs folder; "" means <root>/sys/firmware/efi/efivars
+	Log     *slog.Logger // nil means none
 }
 
 // Entry is a boot entry that was written.
 type Entry struct {
 	Number uint16 // of Boot####
 	Label  string
-	Loader string // path on the ESP with backslashes, "\EFI\debian\shimx64.efi"
+	Loader string // path on the ESP with backslashes, `\EFI\debian\shimx64.efi`
 }
 
 // Result says what InstallEFI did.
@@ -39,9 +46,87 @@ type Result struct {
 }
 
 // InstallEFI writes a boot entry for every loader that it finds on the disk's EFI system partition. Each new entry
-// becomes the first in BootOrder; older entries with the same label are removed.
+// becomes the first in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, and
+// ErrFirmware where a variable could not be written.
 func InstallEFI(ctx context.Context, sys block.System, disk string, o Options) (Result, error) {
-	return Result{}, errors.New("bootloader: not yet")
+	result, err := installEFI(ctx, sys, disk, o)
+	if err != nil {
+		return result, fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
+	}
+	return result, nil
+}
+
+func installEFI(ctx context.Context, sys block.System, disk string, o Options) (Result, error) {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if o.Efivars == "" {
+		o.Efivars = sys.Sys("firmware/efi/efivars")
+	}
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrNoESP, err)
+	}
+	esp, err := findESP(ctx, sys, disk, table, o.ESPUUID)
+	if err != nil {
+		return Result{}, err
+	}
+	path, err := sys.WaitPartition(ctx, disk, esp.Number)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{ESP: path}
+	loaders, err := readLoaders(path)
+	if err != nil {
+		return result, err
+	}
+	vars := variables{dir: o.Efivars}
+	for _, loader := range loaders {
+		if err := ctx.Err(); err != nil {
+			return result, err
+		}
+		option := loadOption{Attributes: loadOptionActive, Description: loader.label, Disk: hardDrive(table, esp), File: loader.path}
+		number, removed, err := vars.install(option)
+		result.Removed = append(result.Removed, removed...)
+		if err != nil {
+			return result, fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, loader.label, loader.path, err)
+		}
+		result.Entries = append(result.Entries, Entry{Number: number, Label: loader.label, Loader: loader.path})
+		log.Info("wrote UEFI boot entry", "device", disk, "entry", fmt.Sprintf("Boot%04X", number), "label", loader.label,
+			"loader", loader.path)
+	}
+	return result, nil
+}
+
+// findESP finds the EFI system partition: by its type, else on a GPT by the legacy boot flag, else by UUID.
+func findESP(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (partition.Partition, error) {
+	for _, p := range table.Partitions {
+		if p.Type == partition.TypeESP || p.Type == partition.TypeMBRESP {
+			return p, nil
+		}
+	}
+	if uuid == "" {
+		return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the type of one", ErrNoESP, len(table.Partitions))
+	}
+	for _, p := range table.Partitions {
+		if strings.EqualFold(p.UUID, uuid) {
+			return p, nil
+		}
+		path, err := sys.WaitPartition(ctx, disk, p.Number)
+		if err != nil {
+			return partition.Partition{}, err
+		}
+		fs, err := block.Probe(ctx, path)
+		if err != nil {
+			return partition.Partition{}, err
+		}
+		if fs.UUID != "" && strings.EqualFold(fs.UUID, uuid) {
+			return p, nil
+		}
+	}
+	return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the type of one or the UUID %s", ErrNoESP,
+		len(table.Partitions), uuid)
 }
 
 // FirmwareIsUEFI tells whether the machine was booted by UEFI firmware.

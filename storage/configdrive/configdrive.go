@@ -1,28 +1,123 @@
 // Package configdrive fetches a config drive and puts it into a partition labelled config-2 at the end of a disk.
+//
+// The drive is the image of a small file system (ISO 9660 or FAT) as cloud-init and ignition look for it. It is
+// written as it is; on a disk whose sectors are larger than the image's own blocks no system could mount it, which is
+// an error here: the copy into a new file system is not made.
 package configdrive
 
 import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
-
-	"ironroot/storage/block"
+	"net/url"
+	"strings"
 )
 
 // MaxSize is the greatest config drive that is accepted, in bytes, after decompression.
 const MaxSize = 64 << 20
 
+// ErrTooLarge says that a config drive has more than MaxSize bytes.
+var ErrTooLarge = fmt.Errorf("config drive is larger than %d bytes", MaxSize)
+
 // Opener opens a URL for reading; an HTTP status of 400 and above is an error.
 type Opener func(ctx context.Context, url string) (io.ReadCloser, error)
 
 // Load returns the config drive's image. The source is the base64 text of gzip data, or an http or https URL whose
-// body is such a text or the image itself.
+// body is such a text or the image itself. Other schemes are refused.
 func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
-	return nil, errors.New("configdrive: not yet")
+	source = strings.TrimSpace(source)
+	if scheme, _, ok := strings.Cut(source, "://"); ok {
+		return loadURL(ctx, source, strings.ToLower(scheme), open)
+	}
+	drive, err := decode(strings.NewReader(source))
+	if err != nil {
+		return nil, fmt.Errorf("config drive: %w", err)
+	}
+	return drive, nil
 }
 
-// Write writes the drive to the disk's partition labelled config-2, which is made at the end of the disk where there
-// is none, and returns the partition's device path.
-func Write(ctx context.Context, sys block.System, disk string, drive []byte) (partitionPath string, err error) {
-	return "", errors.New("configdrive: not yet")
+func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, error) {
+	name := "from a URL"
+	if parsed, err := url.Parse(source); err == nil {
+		parsed.RawQuery, parsed.Fragment = "", "" // a temporary URL carries its signature there
+		name = parsed.Redacted()
+	}
+	if scheme != "http" && scheme != "https" {
+		return nil, fmt.Errorf("config drive %s: scheme %q is neither http nor https", name, scheme)
+	}
+	body, err := open(ctx, source)
+	if err != nil {
+		return nil, fmt.Errorf("config drive %s: %w", name, err)
+	}
+	defer body.Close() //nolint:errcheck // only read
+	drive, err := loadBody(body)
+	if err != nil {
+		return nil, fmt.Errorf("config drive %s: %w", name, err)
+	}
+	return drive, nil
+}
+
+// gzipText is how the base64 text of gzip data starts: the bytes 1f 8b 08. No file system's first sector does.
+const gzipText = "H4sI"
+
+func loadBody(body io.Reader) ([]byte, error) {
+	buffered := bufio.NewReaderSize(body, 64<<10)
+	start, err := buffered.Peek(512)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte(gzipText)) {
+		return decode(buffered)
+	}
+	return bounded(buffered)
+}
+
+// decode unpacks base64 text of gzip data while it reads it.
+func decode(text io.Reader) ([]byte, error) {
+	unzip, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, &noSpace{text}))
+	if err != nil {
+		return nil, fmt.Errorf("is not the base64 text of gzip data: %w", err)
+	}
+	drive, err := bounded(unzip)
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	return drive, unzip.Close()
+}
+
+func bounded(r io.Reader) ([]byte, error) {
+	drive, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(drive) > MaxSize:
+		return nil, ErrTooLarge
+	case len(drive) == 0:
+		return nil, errors.New("is empty")
+	}
+	return drive, nil
+}
+
+// noSpace drops white space, which may stand anywhere in base64 text; the decoder itself knows line ends only.
+type noSpace struct{ r io.Reader }
+
+func (n *noSpace) Read(p []byte) (int, error) {
+	for {
+		count, err := n.r.Read(p)
+		kept := 0
+		for _, c := range p[:count] {
+			if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+				p[kept] = c
+				kept++
+			}
+		}
+		if kept > 0 || err != nil || len(p) == 0 {
+			return kept, err
+		}
+	}
 }

@@ -1,0 +1,157 @@
+package bootloader
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+
+	"ironroot/storage/partition"
+)
+
+const loadOptionActive = 1 // LOAD_OPTION_ACTIVE
+
+// loadOption is EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) with the one kind of device path that is written here: a hard drive
+// node, a file path node and the end.
+type loadOption struct {
+	Attributes  uint32
+	Description string
+	Disk        hardDriveNode
+	File        string // with backslashes
+}
+
+// hardDriveNode is the hard drive media device path (10.3.5.1).
+type hardDriveNode struct {
+	Number        uint32
+	Start, Size   uint64   // in sectors
+	Signature     [16]byte // GPT: the partition's GUID; MBR: the disk id in the first four bytes
+	Format        byte     // 1 MBR, 2 GPT
+	SignatureType byte     // 1 MBR disk id, 2 GUID
+}
+
+const (
+	nodeMedia, nodeEnd             = 4, 0x7f
+	mediaHardDrive, mediaFile      = 1, 4
+	endEntire                      = 0xff
+	hardDriveLength                = 42
+	maxOptionSize                  = 64 << 10
+	formatMBR, formatGPT      byte = 1, 2
+)
+
+func hardDrive(table *partition.Table, p partition.Partition) hardDriveNode {
+	node := hardDriveNode{
+		Number: uint32(p.Number), Start: uint64(p.Start / table.SectorSize), Size: uint64(p.Size / table.SectorSize),
+	}
+	if table.Scheme == partition.MBR {
+		node.Format, node.SignatureType = formatMBR, 1
+		binary.LittleEndian.PutUint32(node.Signature[:], table.DiskID)
+		return node
+	}
+	node.Format, node.SignatureType = formatGPT, 2
+	raw, err := hex.DecodeString(strings.ReplaceAll(p.UUID, "-", ""))
+	if err == nil && len(raw) == 16 {
+		// A GUID's first three fields are little-endian.
+		binary.LittleEndian.PutUint32(node.Signature[0:], binary.BigEndian.Uint32(raw[0:]))
+		binary.LittleEndian.PutUint16(node.Signature[4:], binary.BigEndian.Uint16(raw[4:]))
+		binary.LittleEndian.PutUint16(node.Signature[6:], binary.BigEndian.Uint16(raw[6:]))
+		copy(node.Signature[8:], raw[8:])
+	}
+	return node
+}
+
+// encode writes the option as it stands in a Boot#### variable.
+func (o loadOption) encode() []byte {
+	file := utf16z(o.File)
+	var path bytes.Buffer
+	path.Write([]byte{nodeMedia, mediaHardDrive})
+	put(&path, uint16(hardDriveLength))
+	put(&path, o.Disk.Number)
+	put(&path, o.Disk.Start)
+	put(&path, o.Disk.Size)
+	path.Write(o.Disk.Signature[:])
+	path.Write([]byte{o.Disk.Format, o.Disk.SignatureType})
+	path.Write([]byte{nodeMedia, mediaFile})
+	put(&path, uint16(4+len(file)))
+	path.Write(file)
+	path.Write([]byte{nodeEnd, endEntire})
+	put(&path, uint16(4))
+
+	var out bytes.Buffer
+	put(&out, o.Attributes)
+	put(&out, uint16(path.Len()))
+	out.Write(utf16z(o.Description))
+	out.Write(path.Bytes())
+	return out.Bytes()
+}
+
+// parseLoadOption reads any load option. Disk and File stay empty where its device path is of another kind.
+func parseLoadOption(data []byte) (loadOption, error) {
+	if len(data) < 6 || len(data) > maxOptionSize {
+		return loadOption{}, fmt.Errorf("load option of %d bytes", len(data))
+	}
+	o := loadOption{Attributes: binary.LittleEndian.Uint32(data)}
+	pathLength := int(binary.LittleEndian.Uint16(data[4:]))
+	description, rest, err := cutUTF16z(data[6:])
+	if err != nil {
+		return loadOption{}, fmt.Errorf("load option description: %w", err)
+	}
+	o.Description = description
+	if pathLength > len(rest) {
+		return loadOption{}, fmt.Errorf("load option has a device path of %d bytes in %d", pathLength, len(rest))
+	}
+	return o, o.parsePath(rest[:pathLength])
+}
+
+func (o *loadOption) parsePath(path []byte) error {
+	for len(path) >= 4 {
+		length := int(binary.LittleEndian.Uint16(path[2:]))
+		if length < 4 || length > len(path) {
+			return fmt.Errorf("device path node of %d bytes in %d", length, len(path))
+		}
+		body := path[4:length]
+		switch {
+		case path[0] == nodeEnd:
+			return nil
+		case path[0] == nodeMedia && path[1] == mediaHardDrive && length == hardDriveLength:
+			o.Disk = hardDriveNode{
+				Number: binary.LittleEndian.Uint32(body), Start: binary.LittleEndian.Uint64(body[4:]),
+				Size: binary.LittleEndian.Uint64(body[12:]), Signature: [16]byte(body[20:36]), Format: body[36], SignatureType: body[37],
+			}
+		case path[0] == nodeMedia && path[1] == mediaFile:
+			file, _, err := cutUTF16z(body)
+			if err != nil {
+				return fmt.Errorf("file path node: %w", err)
+			}
+			o.File = file
+		}
+		path = path[length:]
+	}
+	return nil
+}
+
+func put(b *bytes.Buffer, value any) { _ = binary.Write(b, binary.LittleEndian, value) } // a Buffer never fails
+
+// utf16z writes text as little-endian UTF-16 with a final null.
+func utf16z(text string) []byte {
+	var out []byte
+	for _, unit := range append(utf16.Encode([]rune(text)), 0) {
+		out = binary.LittleEndian.AppendUint16(out, unit)
+	}
+	return out
+}
+
+// cutUTF16z reads up to the final null and returns what stands behind it.
+func cutUTF16z(data []byte) (text string, rest []byte, err error) {
+	var units []uint16
+	for i := 0; i+1 < len(data); i += 2 {
+		unit := binary.LittleEndian.Uint16(data[i:])
+		if unit == 0 {
+			return string(utf16.Decode(units)), data[i+2:], nil
+		}
+		units = append(units, unit)
+	}
+	return "", nil, errors.New("UTF-16 text without an end")
+}

@@ -1,0 +1,206 @@
+package bootloader
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // EFI_GLOBAL_VARIABLE
+	attributes = 7                                      // non-volatile, boot service and runtime access
+	immutable  = 0x10                                   // FS_IMMUTABLE_FL
+)
+
+var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`)
+
+// variables are the firmware's variables as files of efivarfs: four bytes of attributes, then the data.
+type variables struct{ dir string }
+
+// install removes the entries that have the option's label, writes the option under the first free number, puts that
+// number first in BootOrder, and reads both back.
+func (v variables) install(o loadOption) (number uint16, removed []uint16, err error) {
+	entries, err := v.bootEntries()
+	if err != nil {
+		return 0, nil, err
+	}
+	order, err := v.bootOrder()
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, n := range sorted(entries) {
+		if old, err := parseLoadOption(entries[n]); err != nil || old.Description != o.Description {
+			continue // an entry that cannot be read is somebody else's
+		}
+		if err := v.remove(bootName(n)); err != nil {
+			return 0, removed, err
+		}
+		delete(entries, n)
+		removed = append(removed, n)
+	}
+	number, err = firstFree(entries)
+	if err != nil {
+		return 0, removed, err
+	}
+	if err := v.write(bootName(number), o.encode()); err != nil {
+		return 0, removed, err
+	}
+	order = slices.DeleteFunc(order, func(n uint16) bool { return n == number || slices.Contains(removed, n) })
+	order = append([]uint16{number}, order...)
+	var data []byte
+	for _, n := range order {
+		data = binary.LittleEndian.AppendUint16(data, n)
+	}
+	return number, removed, v.write("BootOrder", data)
+}
+
+func bootName(n uint16) string { return fmt.Sprintf("Boot%04X", n) }
+
+func sorted(entries map[uint16][]byte) []uint16 {
+	var list []uint16
+	for n := range entries {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func firstFree(entries map[uint16][]byte) (uint16, error) {
+	for n := range 0xffff {
+		if _, used := entries[uint16(n)]; !used {
+			return uint16(n), nil
+		}
+	}
+	return 0, errors.New("all boot entries are in use")
+}
+
+// bootEntries reads every Boot#### variable.
+func (v variables) bootEntries() (map[uint16][]byte, error) {
+	files, err := os.ReadDir(v.dir)
+	if err != nil {
+		return nil, err
+	}
+	entries := map[uint16][]byte{}
+	for _, file := range files {
+		m := bootPattern.FindStringSubmatch(file.Name())
+		if m == nil {
+			continue
+		}
+		n, err := strconv.ParseUint(m[1], 16, 16)
+		if err != nil {
+			return nil, err
+		}
+		data, err := v.read("Boot" + m[1])
+		if err != nil {
+			return nil, err
+		}
+		entries[uint16(n)] = data
+	}
+	return entries, nil
+}
+
+func (v variables) bootOrder() ([]uint16, error) {
+	data, err := v.read("BootOrder")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var order []uint16
+	for i := 0; i+1 < len(data); i += 2 {
+		order = append(order, binary.LittleEndian.Uint16(data[i:]))
+	}
+	return order, nil
+}
+
+func (v variables) path(name string) string { return filepath.Join(v.dir, name+"-"+globalGUID) }
+
+func (v variables) read(name string) ([]byte, error) {
+	f, err := os.Open(v.path(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxOptionSize+5))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < 4 || len(data) > maxOptionSize+4 {
+		return nil, fmt.Errorf("variable %s: %d bytes", name, len(data))
+	}
+	return data[4:], nil
+}
+
+// write sets a variable by one write call, as efivarfs asks for, and reads it back: firmware has been seen to accept
+// a variable and not to keep it.
+func (v variables) write(name string, data []byte) error {
+	path := v.path(name)
+	if err := makeMutable(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	content := append([]byte{attributes, 0, 0, 0}, data...)
+	_, err = f.Write(content)
+	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Size() > int64(len(content)) {
+		err = f.Truncate(int64(len(content))) // a plain file keeps its old end; efivarfs has set the size already
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write variable %s: %w", name, err)
+	}
+	got, err := v.read(name)
+	if err != nil {
+		return fmt.Errorf("read variable %s back: %w", name, err)
+	}
+	if !bytes.Equal(got, data) {
+		return fmt.Errorf("variable %s holds other %d bytes than the %d written", name, len(got), len(data))
+	}
+	return nil
+}
+
+func (v variables) remove(name string) error {
+	path := v.path(name)
+	if err := makeMutable(path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// makeMutable clears the flag that efivarfs sets against careless deletion. Other file systems may not know flags.
+func makeMutable(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("flags of %s: %w", path, err)
+	}
+	if flags&immutable == 0 {
+		return nil
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
+		return fmt.Errorf("clear the immutable flag of %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package configdrive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// Label is the file system label by which an instance finds its config drive; case does not matter.
+const Label = "config-2"
+
+// nodeTimeout bounds the wait for the device node of a partition that was just made.
+const nodeTimeout = 30 * time.Second
+
+// Errors of Write.
+var (
+	ErrDuplicate  = errors.New("more than one partition is labelled " + Label)
+	ErrSectorSize = errors.New("config drive cannot be mounted on a disk with sectors this large")
+)
+
+// Write writes the drive to the disk's partition labelled config-2, which is made in the last 64 MiB of the disk where
+// there is none, reads it back, and returns the partition's device path.
+func Write(ctx context.Context, sys block.System, disk string, drive []byte) (partitionPath string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("config drive on %s: %w", disk, err)
+		}
+	}()
+	if len(drive) == 0 || len(drive) > MaxSize {
+		return "", fmt.Errorf("%w: it has %d", ErrTooLarge, len(drive))
+	}
+	device, err := sys.Device(disk)
+	if err != nil {
+		return "", err
+	}
+	if own := blockSize(drive); own > 0 && device.LogicalSector > own {
+		return "", fmt.Errorf("%w: got %d bytes, its own blocks have %d", ErrSectorSize, device.LogicalSector, own)
+	}
+	if _, err := partition.RepairBackup(ctx, disk); err != nil {
+		return "", err
+	}
+	path, err := find(ctx, sys, disk)
+	if err != nil {
+		return "", err
+	}
+	if path == "" {
+		if path, err = create(ctx, sys, disk); err != nil {
+			return "", err
+		}
+	}
+	if err := write(ctx, path, drive); err != nil {
+		return "", err
+	}
+	return path, verify(ctx, path, drive)
+}
+
+// find returns the partition with the label, "" where there is none.
+func find(ctx context.Context, sys block.System, disk string) (string, error) {
+	parts, err := sys.Partitions(ctx, disk)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, part := range parts {
+		fs, err := block.Probe(ctx, part.Path)
+		if err != nil {
+			return "", err
+		}
+		if strings.EqualFold(fs.Label, Label) {
+			found = append(found, part.Path)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%w: %s", ErrDuplicate, strings.Join(found, ", "))
+}
+
+func create(ctx context.Context, sys block.System, disk string) (string, error) {
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		return "", err
+	}
+	want := partition.Partition{Size: MaxSize}
+	if table.Scheme == partition.MBR {
+		want.Type = partition.TypeMBRFAT32
+	}
+	added, err := partition.Add(ctx, disk, want)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	return sys.WaitPartition(ctx, disk, added.Number)
+}
+
+func write(ctx context.Context, path string, drive []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, _, err := block.Geometry(f)
+	if err != nil {
+		return err
+	}
+	if int64(len(drive)) > size {
+		return fmt.Errorf("partition %s has %d bytes, the drive %d", path, size, len(drive))
+	}
+	const step = 1 << 20
+	for offset := 0; offset < len(drive); offset += step {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(drive[offset:min(offset+step, len(drive))], int64(offset)); err != nil {
+			return fmt.Errorf("write at byte %d: %w", offset, err)
+		}
+	}
+	return f.Sync()
+}
+
+// verify reads the drive back from the medium.
+func verify(ctx context.Context, path string, drive []byte) error {
+	if err := block.Flush(ctx, path); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	got := make([]byte, len(drive))
+	if _, err := io.ReadFull(f, got); err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	if !bytes.Equal(got, drive) {
+		return fmt.Errorf("%s does not hold what was written to it", path)
+	}
+	return nil
+}
+
+// blockSize is the smallest unit of the drive's file system in bytes, 0 where it is not known.
+func blockSize(drive []byte) int64 {
+	const iso = 32768
+	if len(drive) > iso+6 && string(drive[iso+1:iso+6]) == "CD001" {
+		return 2048
+	}
+	if len(drive) >= 512 && drive[510] == 0x55 && drive[511] == 0xaa && (drive[0] == 0xeb || drive[0] == 0xe9) {
+		return int64(drive[11]) | int64(drive[12])<<8
+	}
+	return 0
+}
