@@ -3,7 +3,11 @@ package iso
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"time"
 )
 
 // DefaultLabel is the volume label of an image whose builder did not choose one.
@@ -14,13 +18,13 @@ const DefaultCmdline = "boot_method=vmedia console=tty0 console=ttyS0,115200n8"
 
 // Options describe the image to build.
 type Options struct {
-	Kernel   string // path of a bzImage
-	Initrd   string // path of an initramfs, plain or compressed
-	Out      string // path of the image to write
-	Cmdline  string // "" = DefaultCmdline
-	Label    string // "" = DefaultLabel
-	CacheDir string // where fetched packages stay; "" = ironroot below the user's cache folder
-	Log      io.Writer
+	Kernel   string    // path of a bzImage
+	Initrd   string    // path of an initramfs, plain or compressed
+	Out      string    // path of the image to write
+	Cmdline  string    // "" = DefaultCmdline
+	Label    string    // "" = DefaultLabel
+	CacheDir string    // where fetched packages stay; "" = ironroot below the user's cache folder
+	Log      io.Writer // progress and what takes the room; nil = nowhere
 }
 
 // Report says what was built.
@@ -36,7 +40,113 @@ type Part struct {
 	Size int64 // bytes
 }
 
-// Build writes the image.
+// epoch is the time stamp of everything in an image, so that equal inputs give equal bytes.
+var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Build writes the image. It appears at Options.Out only when it is complete.
 func Build(ctx context.Context, o Options) (Report, error) {
-	return Report{}, errors.New("iso: not written yet")
+	o, err := o.complete()
+	if err != nil {
+		return Report{}, err
+	}
+	if err := checkInputs(o.Kernel, o.Initrd); err != nil {
+		return Report{}, err
+	}
+	fmt.Fprintln(o.Log, "fetching boot loaders of Debian")
+	loaders, err := fetchLoaders(ctx, o.CacheDir)
+	if err != nil {
+		return Report{}, err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".iso-*") // beside the result: an image may not fit into /tmp
+	if err != nil {
+		return Report{}, fmt.Errorf("build ISO: %w", err)
+	}
+	defer os.RemoveAll(work) //nolint:errcheck // nothing is left of a build that went well
+	report, err := build(ctx, o, loaders, work)
+	if err != nil {
+		return Report{}, fmt.Errorf("build ISO %s: %w", o.Out, err)
+	}
+	report.print(o.Log)
+	return report, nil
+}
+
+func (o Options) complete() (Options, error) {
+	if o.Kernel == "" || o.Initrd == "" || o.Out == "" {
+		return o, errors.New("build ISO: kernel, initrd and output file are all needed")
+	}
+	if o.Cmdline == "" {
+		o.Cmdline = DefaultCmdline
+	}
+	if o.Label == "" {
+		o.Label = DefaultLabel
+	}
+	if err := checkLabel(o.Label); err != nil {
+		return o, err
+	}
+	if err := checkCmdline(o.Cmdline); err != nil {
+		return o, err
+	}
+	if o.CacheDir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return o, fmt.Errorf("build ISO: %w", err)
+		}
+		o.CacheDir = filepath.Join(cache, "ironroot")
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	return o, nil
+}
+
+// build makes the image in the folder work and moves it to its place.
+func build(ctx context.Context, o Options, l loaders, work string) (Report, error) {
+	esp, err := espImage(l)
+	if err != nil {
+		return Report{}, err
+	}
+	tree := filepath.Join(work, "tree")
+	parts, err := fillTree(ctx, tree, o, l, esp)
+	if err != nil {
+		return Report{}, err
+	}
+	image := filepath.Join(work, "image")
+	f, err := os.OpenFile(image, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return Report{}, err
+	}
+	err = writeImage(f, tree, o.Label)
+	if err == nil {
+		err = makeStable(f)
+	}
+	if err == nil {
+		err = makeHybrid(f, l.mbr, int64(len(esp)))
+	}
+	var size int64
+	if err == nil {
+		size, err = f.Seek(0, io.SeekEnd)
+	}
+	if err := errors.Join(err, f.Sync(), f.Close(), ctx.Err()); err != nil {
+		return Report{}, err
+	}
+	if err := os.Rename(image, o.Out); err != nil {
+		return Report{}, err
+	}
+	for _, p := range parts {
+		size -= p.Size
+	}
+	parts = append(parts, Part{Name: "file system", Size: size})
+	report := Report{Path: o.Out, Parts: parts}
+	for _, p := range parts {
+		report.Size += p.Size
+	}
+	return report, nil
+}
+
+func (r Report) print(w io.Writer) {
+	const mib = 1 << 20
+	for _, p := range r.Parts {
+		fmt.Fprintf(w, "%8.2f MiB  %4.1f %%  %s\n", float64(p.Size)/mib, 100*float64(p.Size)/float64(r.Size), p.Name)
+	}
+	fmt.Fprintf(w, "%8.2f MiB  %s\n", float64(r.Size)/mib, r.Path)
 }

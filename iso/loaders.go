@@ -1,0 +1,62 @@
+package iso
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ironroot/initramfs/debian"
+)
+
+// loaders are the boot loaders' files.
+type loaders struct {
+	isolinux []byte // BIOS boot loader for El Torito
+	ldlinux  []byte // the rest of it
+	mbr      []byte // code of a master boot record that starts isolinux from a disk
+	shim     []byte // first UEFI loader, signed by Microsoft
+	grub     []byte // second UEFI loader, signed by Debian; the variant made for CDs looks for /.disk/info
+}
+
+// fetchLoaders takes the loaders out of Debian's packages.
+func fetchLoaders(ctx context.Context, cacheDir string) (loaders, error) {
+	var l loaders
+	for _, source := range []struct {
+		pkg   string
+		files map[string]*[]byte
+	}{
+		{"isolinux", map[string]*[]byte{"usr/lib/ISOLINUX/isolinux.bin": &l.isolinux, "usr/lib/ISOLINUX/isohdpfx.bin": &l.mbr}},
+		{"syslinux-common", map[string]*[]byte{"usr/lib/syslinux/modules/bios/ldlinux.c32": &l.ldlinux}},
+		{"shim-signed", map[string]*[]byte{"usr/lib/shim/shimx64.efi.signed": &l.shim}},
+		{"grub-efi-amd64-signed", map[string]*[]byte{"usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed": &l.grub}},
+	} {
+		if err := fetch(ctx, filepath.Join(cacheDir, "packages"), source.pkg, source.files); err != nil {
+			return loaders{}, fmt.Errorf("boot loader: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// fetch reads files out of one package. All of them must be there.
+func fetch(ctx context.Context, cacheDir, pkg string, files map[string]*[]byte) error {
+	deb, err := debian.Fetch(ctx, cacheDir, pkg)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "ironroot-loader-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	wanted := func(name string) bool { _, ok := files[strings.TrimPrefix(name, "./")]; return ok }
+	if err := debian.Extract(ctx, deb, dir, wanted); err != nil {
+		return err
+	}
+	for name, content := range files {
+		if *content, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("package %s has no %s: %w", pkg, name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package iso
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// volume is what is needed of the primary volume descriptor (ECMA-119, 8.4).
+type volume struct {
+	blocks     uint32 // size of the volume
+	root, size uint32 // extent of the root folder, and its length in bytes
+}
+
+const (
+	primaryBlock = 16
+	bootBlock    = 17 // El Torito, section 2.0: the boot record lies in this very sector
+)
+
+func readVolume(f *os.File) (volume, []byte, error) {
+	block := make([]byte, blockSize)
+	if _, err := f.ReadAt(block, primaryBlock*blockSize); err != nil {
+		return volume{}, nil, fmt.Errorf("read volume descriptor: %w", err)
+	}
+	if block[0] != 1 || string(block[1:6]) != "CD001" {
+		return volume{}, nil, errors.New("sector 16 holds no primary volume descriptor")
+	}
+	return volume{
+		blocks: binary.LittleEndian.Uint32(block[80:]),
+		root:   binary.LittleEndian.Uint32(block[156+2:]),
+		size:   binary.LittleEndian.Uint32(block[156+10:]),
+	}, block, nil
+}
+
+// makeStable replaces what depends on the hour and place of the build: time stamps, owners and link counts, which the
+// library takes from the clock and from the files of its workspace.
+func makeStable(f *os.File) error {
+	v, block, err := readVolume(f)
+	if err != nil {
+		return err
+	}
+	copy(block[156+18:], recordTime())
+	for _, offset := range []int{813, 830, 847, 864} { // creation, modification, expiration, effective
+		copy(block[offset:offset+17], epoch.Format("20060102150405")+"00\x00")
+	}
+	if _, err := f.WriteAt(block, primaryBlock*blockSize); err != nil {
+		return err
+	}
+	return stabilizeFolder(f, v.root, v.size, 1)
+}
+
+// recordTime is the time stamp of a directory record (ECMA-119, 9.1.5).
+func recordTime() []byte {
+	return []byte{byte(epoch.Year() - 1900), byte(epoch.Month()), byte(epoch.Day()), 0, 0, 0, 0}
+}
+
+// stabilizeFolder rewrites the records of a folder and of those below it.
+func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
+	const deepest = 8 // ECMA-119, 6.8.2.1
+	if depth > deepest {
+		return fmt.Errorf("folders are deeper than %d", deepest)
+	}
+	extent := make([]byte, size)
+	if _, err := f.ReadAt(extent, int64(location)*blockSize); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read folder: %w", err)
+	}
+	type child struct{ location, size uint32 }
+	var children []child
+	for at := 0; at < len(extent); {
+		length := int(extent[at])
+		if length == 0 { // the rest of a sector, which no record crosses
+			at = (at/blockSize + 1) * blockSize
+			continue
+		}
+		if length < 34 || at+length > len(extent) {
+			return fmt.Errorf("directory record at byte %d has length %d", at, length)
+		}
+		record := extent[at : at+length]
+		at += length
+		copy(record[18:], recordTime())
+		name := 33 + int(record[32])
+		name += name % 2 // padded to an even offset
+		if name > len(record) {
+			return fmt.Errorf("directory record at byte %d has a name of length %d", at-length, record[32])
+		}
+		const folderFlag = 2
+		isFolder := record[25]&folderFlag != 0
+		if err := stabilizeRockRidge(f, record[name:], isFolder); err != nil {
+			return err
+		}
+		if own := record[32] == 1 && record[33] <= 1; isFolder && !own { // not "." and ".."
+			children = append(children, child{binary.LittleEndian.Uint32(record[2:]), binary.LittleEndian.Uint32(record[10:])})
+		}
+	}
+	if _, err := f.WriteAt(extent, int64(location)*blockSize); err != nil {
+		return err
+	}
+	for _, c := range children {
+		if err := stabilizeFolder(f, c.location, c.size, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stabilizeRockRidge rewrites the entries TF and PX of a system use area (SUSP 1.12, RRIP 1.12), and those of the area
+// that continues it.
+func stabilizeRockRidge(f *os.File, area []byte, isFolder bool) error {
+	for len(area) >= 4 {
+		length := int(area[2])
+		if length < 4 || length > len(area) {
+			return nil // padding
+		}
+		entry := area[:length]
+		area = area[length:]
+		switch string(entry[:2]) {
+		case "TF":
+			const longForm = 0x80
+			if len(entry) < 5 || entry[4]&longForm != 0 {
+				return errors.New("time stamps are in an unknown form")
+			}
+			for at := 5; at+7 <= len(entry); at += 7 {
+				copy(entry[at:], recordTime())
+			}
+		case "PX":
+			links := uint32(1)
+			if isFolder {
+				links = 2
+			}
+			putBoth(entry[12:], links)
+			putBoth(entry[20:], 0) // owner
+			putBoth(entry[28:], 0) // group
+		case "CE":
+			offset := int64(binary.LittleEndian.Uint32(entry[4:]))*blockSize + int64(binary.LittleEndian.Uint32(entry[12:]))
+			more := make([]byte, min(binary.LittleEndian.Uint32(entry[20:]), blockSize))
+			if _, err := f.ReadAt(more, offset); err != nil {
+				return fmt.Errorf("read continuation area: %w", err)
+			}
+			if err := stabilizeRockRidge(f, more, isFolder); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(more, offset); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putBoth writes a number in both byte orders (ECMA-119, 7.3.3).
+func putBoth(b []byte, value uint32) {
+	binary.LittleEndian.PutUint32(b, value)
+	binary.BigEndian.PutUint32(b[4:], value)
+}

@@ -1,0 +1,91 @@
+package iso
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+)
+
+// Where the boot loaders lie in the image.
+const (
+	isolinuxPath = "isolinux/isolinux.bin"
+	espPath      = "boot/grub/efi.img"
+	blockSize    = 2048
+)
+
+// fillTree lays out the files of the image in a folder and returns their shares.
+func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte) ([]Part, error) {
+	for name, content := range map[string][]byte{
+		".disk/info":            []byte(o.Label + "\n"), // GRUB knows the medium by this file
+		isolinuxPath:            l.isolinux,
+		"isolinux/ldlinux.c32":  l.ldlinux,
+		"isolinux/isolinux.cfg": []byte(isolinuxConfig(o.Cmdline)),
+		"boot/grub/grub.cfg":    []byte(grubConfig(o.Cmdline)),
+		espPath:                 esp,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	kernel, err := copyFile(ctx, o.Kernel, filepath.Join(dir, "vmlinuz"))
+	if err != nil {
+		return nil, err
+	}
+	initrd, err := copyFile(ctx, o.Initrd, filepath.Join(dir, "initrd"))
+	if err != nil {
+		return nil, err
+	}
+	return []Part{
+		{Name: "initrd", Size: initrd},
+		{Name: "kernel", Size: kernel},
+		{Name: "UEFI boot loaders (shim, GRUB)", Size: int64(len(esp))},
+		{Name: "BIOS boot loader (ISOLINUX)", Size: int64(len(l.isolinux) + len(l.ldlinux))},
+	}, nil
+}
+
+func copyFile(ctx context.Context, from, to string) (size int64, err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, out.Close(), ctx.Err()) }()
+	return io.Copy(out, in)
+}
+
+// writeImage writes the file system with its boot catalog. Joliet stays off: with it the catalog's volume descriptor
+// would not lie in sector 17, where BIOSes look for it.
+func writeImage(f *os.File, tree, label string) error {
+	fs, err := iso9660.Create(file.New(f, false), 0, 0, blockSize, tree)
+	if err != nil {
+		return err
+	}
+	bios := &iso9660.ElToritoEntry{Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: isolinuxPath, BootTable: true}
+	bios.SetLoadSize(4)
+	uefi := &iso9660.ElToritoEntry{Platform: iso9660.EFI, Emulation: iso9660.NoEmulation, BootFile: espPath}
+	err = fs.Finalize(iso9660.FinalizeOptions{
+		RockRidge:        true,
+		VolumeIdentifier: label,
+		ElTorito: &iso9660.ElTorito{
+			BootCatalog: "isolinux/boot.cat", HideBootCatalog: true, Entries: []*iso9660.ElToritoEntry{bios, uefi},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("write ISO 9660: %w", err)
+	}
+	return nil
+}
