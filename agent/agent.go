@@ -1,0 +1,140 @@
+// Package agent is the deploy agent: it finds its node in Ironic, serves the REST API through which Ironic works on the
+// machine, and sends heartbeats. The protocol is that of ironic-python-agent; Run is the way through it from top to
+// bottom.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/journal"
+	"ironroot/agent/power"
+	"ironroot/storage/block"
+)
+
+// Version is what the agent calls itself towards Ironic.
+const Version = "1.0.0"
+
+// Network is what the agent needs of the machine's network.
+type Network interface {
+	WaitAddress(ctx context.Context) error // until another machine can be reached
+	Down(ctx context.Context) error        // every link
+	Changed() <-chan struct{}              // closed at the next change
+}
+
+// Options say where the agent runs and what it may do there.
+type Options struct {
+	Config  *config.Config
+	Network Network          // nil in an ordinary process, whose network is not the agent's business
+	Journal *journal.Journal // nil keeps no log
+	Power   power.Power      // nil or not Destructive: refuses
+	System  block.System
+	// Destructive lets commands write to disks, take the network down and stop the machine.
+	Destructive bool
+	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to
+	// start it again.
+	Forever bool
+	Version string // "" is Version
+	// Settled is closed when the machine's devices have their drivers; nil means that they have.
+	Settled <-chan struct{}
+	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
+	Status func(phase string)
+	// Listen, when set, opens the API's port.
+	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
+	// Pause is the time before the agent starts over; 0 is 30 s.
+	Pause time.Duration
+}
+
+// Run starts the agent and serves until ctx ends, which is no error. Without Forever it returns what kept it from
+// starting.
+func Run(ctx context.Context, o Options) error {
+	a := newAgent(o)
+	defer a.close()
+	for {
+		err := guarded(func() error { return a.life(ctx) })
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil || !o.Forever {
+			return err
+		}
+		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)
+		if pause(ctx, a.o.Pause) != nil {
+			return nil
+		}
+	}
+}
+
+// life is the agent's way from its configuration to its end.
+func (a *agent) life(ctx context.Context) error {
+	for _, p := range []phase{
+		{"configuration", a.configure}, // log level, token, client of Ironic
+		{"hardware", a.loadHardware},   // managers, and with them the commands
+		{"network", a.waitNetwork},     // an address, if there is anybody to talk to
+		{"clock", a.setClock},          // from the NTP server, if one is named
+		{"inspection", a.inspect},      // if asked for; tells Ironic what the machine is
+		{"lookup", a.lookup},           // which node this is, the token, the conductor's settings
+		{"address", a.findAddress},     // where Ironic can call back
+		{"api", a.listen},              // certificate, port, server
+	} {
+		err := a.enter(ctx, p)
+		if errors.Is(err, errLocked) {
+			return a.lockdown(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return a.serve(ctx)
+}
+
+// serve keeps API and heartbeats alive until ctx ends or a command puts an end to them.
+func (a *agent) serve(ctx context.Context) error {
+	a.status("ready")
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	var parts sync.WaitGroup
+	parts.Go(func() { a.keep(serving, "api", a.serveAPI) })
+	parts.Go(func() { a.keep(serving, "heartbeats", a.sendHeartbeats) })
+	select {
+	case <-ctx.Done():
+	case <-a.stopped:
+	}
+	stop()
+	parts.Wait()
+	if a.locked.Load() {
+		return a.lockdown(ctx)
+	}
+	a.log.Info("the API is no longer served")
+	if a.o.Forever {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// phase is one step of the start.
+type phase struct {
+	name string
+	run  func(context.Context) error
+}
+
+// enter runs a phase and logs how long it took, so that the console shows where the time of a boot went.
+func (a *agent) enter(ctx context.Context, p phase) error {
+	a.status(p.name)
+	started := time.Now()
+	err := p.run(ctx)
+	a.log.Info("start-up", "phase", p.name, "took", time.Since(started).Round(time.Millisecond),
+		"since_start", time.Since(a.started).Round(time.Millisecond), "ok", err == nil)
+	return err
+}
+
+func (a *agent) status(phase string) {
+	if a.o.Status != nil {
+		a.o.Status(phase)
+	}
+}

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"ironroot/agent/ironic"
+	"ironroot/agent/power"
+	"ironroot/storage/block"
+)
+
+const (
+	// stopTime is how long running requests may take when the API is stopped.
+	stopTime = 2 * time.Second
+	// restartPause is the time before a part that ended is started again.
+	restartPause = 5 * time.Second
+	// linger lets the last answer reach the client before the network goes.
+	linger = time.Second
+)
+
+// keep runs a part of the agent until ctx ends, and again whenever it ends before that.
+func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) {
+	for {
+		err := guarded(func() error { return run(ctx) })
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", restartPause)
+		if pause(ctx, restartPause) != nil {
+			return
+		}
+	}
+}
+
+// serveAPI watches over the server. One that ended is replaced by another on the same port.
+func (a *agent) serveAPI(ctx context.Context) error {
+	if a.server == nil {
+		if err := a.listen(ctx); err != nil {
+			return err
+		}
+	}
+	server := a.server
+	select {
+	case <-server.Done():
+		a.server = nil
+		return server.Err()
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	server.Shutdown(stopping)
+	return ctx.Err()
+}
+
+// sendHeartbeats keeps Ironic informed; without Ironic it has nothing to do.
+func (a *agent) sendHeartbeats(ctx context.Context) error {
+	if a.answer == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
+		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL, CertificatePEM: a.certificatePEM,
+	})
+	a.beats.Store(heartbeater)
+	return heartbeater.Run(ctx)
+}
+
+func (a *agent) certificatePEM() string {
+	if a.certificate == nil {
+		return ""
+	}
+	return a.certificate.PEM
+}
+
+func (a *agent) forceHeartbeat() {
+	if heartbeater := a.beats.Load(); heartbeater != nil {
+		heartbeater.Force()
+	}
+}
+
+// StopAPI implements [extension.Control].
+func (a *agent) StopAPI() { a.once.Do(func() { close(a.stopped) }) }
+
+// Lockdown implements [extension.Control].
+func (a *agent) Lockdown() {
+	a.locked.Store(true)
+	a.StopAPI()
+}
+
+// lockdown takes the network down and idles. API and heartbeats have ended before.
+func (a *agent) lockdown(ctx context.Context) error {
+	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
+	a.status("lockdown")
+	if pause(ctx, linger) != nil {
+		return nil
+	}
+	for {
+		err := a.networkDown(ctx)
+		if err == nil {
+			break
+		}
+		a.log.Error("lockdown: a link is still up, trying again", "err", err, "pause", restartPause)
+		if pause(ctx, restartPause) != nil {
+			return nil
+		}
+	}
+	a.log.Info("lockdown is complete")
+	<-ctx.Done()
+	return nil
+}
+
+func (a *agent) networkDown(ctx context.Context) error {
+	switch {
+	case a.o.Network != nil:
+		return a.o.Network.Down(ctx)
+	case !a.o.Destructive:
+		a.log.Warn("lockdown: the links stay up: started without --destructive")
+		return nil
+	}
+	return linksDown()
+}
+
+// linksDown takes down the links of a machine whose network somebody else configured.
+func linksDown() error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	var failed []error
+	for _, link := range links {
+		if err := netlink.LinkSetDown(link); err != nil {
+			failed = append(failed, fmt.Errorf("link %s down: %w", link.Attrs().Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// rootDisk picks the disk an operating system would go to, for the inspection.
+func (a *agent) rootDisk(ctx context.Context) (block.Device, error) { return a.imager.RootDisk(ctx, false) }
+
+// afterAnswers stops the machine only when the requests that are being answered have been, the one that asked for it
+// among them.
+type afterAnswers struct {
+	power.Power
+	agent *agent
+}
+
+func (p afterAnswers) idle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	p.agent.api.Idle(ctx)
+}
+
+// Reboot implements [power.Power].
+func (p afterAnswers) Reboot(ctx context.Context) error {
+	p.idle(ctx)
+	return p.Power.Reboot(ctx)
+}
+
+// PowerOff implements [power.Power].
+func (p afterAnswers) PowerOff(ctx context.Context) error {
+	p.idle(ctx)
+	return p.Power.PowerOff(ctx)
+}

@@ -1,0 +1,227 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"ironroot/agent/api"
+	"ironroot/agent/config"
+	"ironroot/agent/inspection"
+	"ironroot/agent/ironic"
+	"ironroot/agent/token"
+)
+
+const (
+	// networkReport is how often the console hears that there is still no address.
+	networkReport = 20 * time.Second
+	// settleTime bounds the wait for the drivers before an inspection.
+	settleTime = 60 * time.Second
+)
+
+// errLocked says that somebody else holds the node's token: the API must not be served.
+var errLocked = errors.New("ironic handed this node's token to somebody else")
+
+// waitNetwork waits for an address where there is anybody to talk to.
+func (a *agent) waitNetwork(ctx context.Context) error {
+	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get())) {
+		return nil
+	}
+	for {
+		waiting, cancel := context.WithTimeout(ctx, networkReport)
+		err := a.o.Network.WaitAddress(waiting)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.log.Warn("still no address; check the cable and the DHCP server", "err", err)
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
+func (a *agent) inspect(ctx context.Context) error {
+	c := a.config.Get()
+	if a.ironic == nil || !inspection.Enabled(c) {
+		return nil
+	}
+	a.settle(ctx)
+	if err := a.managers.WaitDisks(ctx, nil); err != nil {
+		return err
+	}
+	o := inspection.Options{
+		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers, System: a.o.System,
+		Post: a.ironic.PostInspection, Log: a.log,
+	}
+	o.RootDisk = a.rootDisk
+	if a.o.Network != nil {
+		o.Network = a.o.Network
+	}
+	uuid, err := inspection.Run(ctx, o)
+	a.foundBy = uuid
+	if err != nil {
+		a.log.Error("inspection failed; the lookup goes on", "err", err)
+	}
+	return ctx.Err()
+}
+
+// settle waits until the devices that were there at boot have their drivers.
+func (a *agent) settle(ctx context.Context) {
+	if a.o.Settled == nil {
+		return
+	}
+	select {
+	case <-a.o.Settled:
+	case <-ctx.Done():
+	case <-time.After(settleTime):
+		a.log.Warn("drivers are still being loaded, going on without", "waited", settleTime)
+	}
+}
+
+// lookup asks Ironic which node this is and takes over what it answers.
+func (a *agent) lookup(ctx context.Context) error {
+	if !a.withIronic() {
+		if a.ironic != nil {
+			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; set ipa-api-url",
+				"api_url", a.config.Get().APIURL)
+		}
+		return nil
+	}
+	interfaces, err := a.macs(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.ironic.Lookup(ctx, interfaces, a.foundBy)
+	if err != nil {
+		return err
+	}
+	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
+	a.o.Journal.Redact(a.token.Reveal())
+	a.answer = answer
+	a.log.Info("node found", "node", answer.Node.UUID(), "token", outcome)
+	if outcome == token.Locked {
+		a.log.Error("Ironic gave this node's token to somebody before; restart the node to make it forget", "node", answer.Node.UUID())
+		return errLocked
+	}
+	return nil
+}
+
+func (a *agent) macs(ctx context.Context) ([]string, error) {
+	interfaces, err := a.inventory.Interfaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var macs []string
+	for _, i := range interfaces {
+		if i.MACAddress != "" {
+			macs = append(macs, i.MACAddress)
+		}
+	}
+	return macs, nil
+}
+
+// refresh gives the function that looks the node up again and keeps nothing but the node of the answer.
+func (a *agent) refresh() func(context.Context) error {
+	return func(ctx context.Context) error {
+		known := a.node.Get()
+		if !a.withIronic() || known == nil {
+			return errors.New("no lookup without Ironic")
+		}
+		macs, err := a.macs(ctx)
+		if err != nil {
+			return err
+		}
+		answer, err := a.ironic.Lookup(ctx, macs, known.UUID())
+		if err != nil {
+			return err
+		}
+		a.node.Set(answer.Node)
+		return nil
+	}
+}
+
+// findAddress decides once where Ironic calls back; Ironic refuses an agent whose address changes.
+func (a *agent) findAddress(ctx context.Context) error {
+	if !a.withIronic() {
+		return nil
+	}
+	endpoint, err := a.ironic.Advertise(ctx)
+	a.endpoint = endpoint
+	return err
+}
+
+// listen opens the API. Only after it may heartbeats be sent.
+func (a *agent) listen(ctx context.Context) error {
+	settings, err := a.tlsSettings(ctx)
+	if err != nil {
+		return err
+	}
+	c := a.config.Get()
+	l, err := a.o.Listen(ctx, c.ListenHost, c.ListenPort)
+	if err != nil {
+		return err
+	}
+	a.server = api.Serve(l, a.api, settings)
+	a.log.Info("API is served", "address", l.Addr(), "tls", settings != nil)
+	return nil
+}
+
+// tlsSettings chooses between the operator's certificate, a generated one and none, under the settings that the lookup
+// may have brought.
+func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
+	c := a.config.Get()
+	suites, err := c.CipherSuites()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.TLSCertFile != "" && c.TLSKeyFile != "":
+		pair, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificate of the API: %w", err)
+		}
+		if c.AdvertiseProtocol != "https" {
+			a.log.Warn("the API speaks TLS but is advertised as http; set advertise_protocol to https")
+		}
+		return api.TLSSettings(pair, c.TLSVersion(), suites), nil
+	case c.ListenTLS:
+		return nil, errors.New("listen_tls needs tls_cert_file and tls_key_file")
+	case !c.EnableAutoTLS || !a.withIronic():
+		return nil, nil
+	case !a.ironic.APIVersion(ctx).AtLeast(ironic.Version{Major: 1, Minor: 68}):
+		a.log.Warn("Ironic is too old to take a certificate: the API is served without TLS")
+		return nil, nil
+	}
+	if a.certificate == nil {
+		if a.certificate, err = a.newCertificate(c); err != nil {
+			return nil, err
+		}
+	}
+	a.config.Update(func(c *config.Config) { c.AdvertiseProtocol = "https" })
+	return api.TLSSettings(a.certificate.TLS, c.TLSVersion(), suites), nil
+}
+
+func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("host name: %w", err)
+	}
+	return api.NewCertificate(api.CertificateOptions{
+		CommonName: name, Host: a.endpoint.Host, Curve: c.TLSCertificateCurve, Skew: c.AutoTLSAllowedClockSkew, Now: time.Now(),
+	})
+}
+
+// callbackURL is where Ironic reaches the API.
+func (a *agent) callbackURL() string {
+	return a.config.Get().AdvertiseProtocol + "://" + net.JoinHostPort(a.endpoint.Host, strconv.Itoa(a.endpoint.Port))
+}

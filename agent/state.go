@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ironroot/agent/api"
+	"ironroot/agent/command"
+	"ironroot/agent/config"
+	"ironroot/agent/extension"
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/generic"
+	"ironroot/agent/imaging"
+	"ironroot/agent/inventory"
+	"ironroot/agent/ironic"
+	"ironroot/agent/journal"
+	"ironroot/agent/node"
+	"ironroot/agent/power"
+	"ironroot/agent/token"
+	"ironroot/netboot"
+	"ironroot/storage/block"
+)
+
+// journalSize is how many bytes of log are kept where the caller brought no journal.
+const journalSize = 1 << 20
+
+// agent is what lives from the start of the process to its end. The token and the records of commands must outlive
+// every failure, because Ironic hands the token out once and reads the state of a deployment from the records.
+type agent struct {
+	o       Options
+	started time.Time
+	log     *slog.Logger
+	config  *config.Live
+	node    node.Cache
+	token   token.Token
+
+	ironic    *ironic.Client // nil in standalone mode
+	managers  *hardware.Managers
+	inventory *inventory.Source
+	imager    *imaging.Imager
+	commands  *command.Registry
+	api       *api.API
+
+	foundBy     string         // uuid that the inspection learnt
+	answer      *ironic.Answer // of the lookup; nil without Ironic
+	endpoint    ironic.Endpoint
+	certificate *api.Certificate // generated; nil without
+	server      *api.Server
+
+	beats   atomic.Pointer[ironic.Heartbeater]
+	once    sync.Once
+	stopped chan struct{} // closed by StopAPI and Lockdown
+	locked  atomic.Bool
+}
+
+func newAgent(o Options) *agent {
+	if o.Journal == nil {
+		o.Journal = journal.New(io.Discard, nil, journalSize)
+	}
+	if o.Power == nil || !o.Destructive {
+		o.Power = power.Refused{}
+	}
+	if o.Version == "" {
+		o.Version = Version
+	}
+	if o.Listen == nil {
+		o.Listen = api.Listen
+	}
+	if o.Pause == 0 {
+		o.Pause = 30 * time.Second
+	}
+	return &agent{
+		o:       o,
+		started: time.Now(),
+		log:     o.Journal.Logger(),
+		config:  config.NewLive(o.Config),
+		stopped: make(chan struct{}),
+	}
+}
+
+func (a *agent) close() {
+	if a.commands != nil {
+		a.commands.Close()
+	}
+}
+
+// configure takes what the operator set into use.
+func (a *agent) configure(context.Context) error {
+	c := a.config.Get()
+	a.o.Journal.Redact(c.AgentToken)
+	a.o.Journal.Redact(c.ImageServerPassword)
+	if c.Debug {
+		a.o.Journal.Level().Set(slog.LevelDebug)
+	}
+	if !a.token.Known() && c.AgentToken != "" {
+		a.token.Set(c.AgentToken)
+	}
+	if c.Standalone || a.ironic != nil {
+		return nil
+	}
+	client, err := ironic.New(ironic.Options{
+		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version,
+		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
+	})
+	if err != nil {
+		return err
+	}
+	a.ironic = client
+	return nil
+}
+
+// withIronic tells whether there is an Ironic to look the node up in and to send heartbeats to.
+func (a *agent) withIronic() bool { return a.ironic != nil && len(a.config.Get().APIURLs()) > 0 }
+
+// loadHardware builds what the commands work with. It is done once: the set of managers must not change while the
+// agent lives.
+func (a *agent) loadHardware(ctx context.Context) error {
+	if a.managers != nil {
+		return nil
+	}
+	a.inventory = inventory.New(inventory.Options{
+		System: a.o.System, Disks: a.disks, Params: a.config.Get().Params, SkipBMC: a.node.SkipBMCDetect, Log: a.log,
+	})
+	a.imager = imaging.New(imaging.Options{
+		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh(), System: a.o.System, Log: a.log,
+	})
+	managers, err := hardware.Load(ctx, []hardware.Manager{
+		generic.New(generic.Options{Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log}),
+	}, a.log)
+	if err != nil {
+		return err
+	}
+	a.managers = managers
+	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
+		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log,
+	})
+	a.api = api.New(api.Options{Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log})
+	return pause(ctx, a.config.Get().HardwareInitializationDelay)
+}
+
+func (a *agent) deps() extension.Deps {
+	return extension.Deps{
+		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
+		Refresh: a.refresh(), Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
+		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, AllowDestructive: a.o.Destructive,
+	}
+}
+
+// disks lists the disks as the managers see them.
+func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
+	if a.managers == nil {
+		return a.o.System.Disks(ctx)
+	}
+	return a.managers.Disks(ctx)
+}
+
+func (a *agent) waitDisks(ctx context.Context, n *node.Node) error { return a.managers.WaitDisks(ctx, n) }
+
+// setNode takes the answer of a lookup from whoever drives a standalone agent.
+func (a *agent) setNode(data json.RawMessage) error {
+	var answer struct {
+		Node   *node.Node          `json:"node"`
+		Config ironic.LookupConfig `json:"config"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return err
+	}
+	if answer.Node == nil {
+		return errors.New("no node in it")
+	}
+	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
+	given.Apply(a.config, &a.node, &a.token, a.log)
+	a.o.Journal.Redact(a.token.Reveal())
+	return nil
+}
+
+// pause waits, or returns the context's error when that ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// guarded makes a panic of f its error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("internal error: panic: %v\n%s", value, debug.Stack())
+		}
+	}()
+	return f()
+}
