@@ -3,4 +3,4 @@ package main
 
 import "ironroot/uinit/boot"
 
-func main() { boot.Main(boot.Agent) }
+func main() { boot.Main(boot.Agent()) }

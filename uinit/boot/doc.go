@@ -1,7 +1,16 @@
 // Package boot turns a freshly started kernel into a place where the agent can run, and keeps it that way: it is what
 // PID 1 does in the ramdisk.
 //
-// Main mounts the kernel's file systems, opens every console named on the kernel command line, checks that the
-// archive was unpacked to its end, loads the modules this machine has devices for, reaps orphans, and runs one
-// function, the agent, for ever. It never returns: when PID 1 exits the kernel panics.
+// Main mounts the kernel's file systems, opens every console named on the kernel command line, checks that the archive
+// was unpacked to its end, and then does three things side by side: it loads the modules this machine has devices for,
+// it runs one function, the agent, again and again, and it reaps orphans. It never returns: when PID 1 exits, the
+// kernel panics.
+//
+// What goes wrong is said on all consoles. A panic in a goroutine that this package started writes its stack there,
+// syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to the
+// kernel's console and to one more, and exits; the kernel then restarts the machine, after the same while, without sync.
+//
+// Kernel parameters that count here: console=, panic=, quiet and loglevel= as the kernel has them; modprobe.blacklist=
+// and MODULE.PARAMETER= as modprobe has them; ironroot.shell=1, a shell on the first console, or ironroot.shell=ttyS1 on
+// that one. The kernel starts this program as /sbin/modprobe, too: see package kmod.
 package boot

@@ -88,6 +88,11 @@ func Open(o Options) (*Loader, error) {
 	return l, nil
 }
 
+// None returns a loader that knows no module.
+func None(log *slog.Logger) *Loader {
+	return &Loader{o: Options{Log: log}, index: NewIndex(nil), loads: map[string]*load{}}
+}
+
 // Index returns the loader's index.
 func (l *Loader) Index() *Index { return l.index }
 

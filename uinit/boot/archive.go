@@ -1,0 +1,41 @@
+package boot
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/boot/layout"
+)
+
+// need is the memory, in bytes, that a machine must have for an image that unpacks to so many bytes: the root file
+// system may fill half of the memory that the kernel leaves, and while it is unpacked the archive is in memory as well.
+func need(unpacked int64) int64 { return 2*unpacked + 128<<20 }
+
+// checkArchive looks for the archive's last file. The kernel starts init even when it ran out of memory on the way
+// there, and what is missing then would make trouble much later.
+func (b *boot) checkArchive() {
+	if _, err := os.Stat("/" + layout.MarkerFile); err == nil {
+		return
+	}
+	text, err := os.ReadFile("/" + layout.AboutFile)
+	if err != nil {
+		b.log.Warn("image", "err", err)
+	}
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info)
+	fmt.Fprint(b.console, truncated(layout.ParseAbout(string(text)), memory(&info)))
+	b.die("ramdisk incomplete")
+}
+
+func truncated(about layout.About, memory int64) string {
+	rule := strings.Repeat("=", 72)
+	wants := "more memory"
+	if about.Unpacked > 0 {
+		wants = fmt.Sprintf("at least %d MiB", need(about.Unpacked)>>20)
+	}
+	return fmt.Sprintf("\n%s\nTHE RAMDISK IS INCOMPLETE: the kernel could not unpack it to its end.\n"+
+		"Out of memory for the initramfs: it needs %s, the kernel has %d MiB here.\n%s\n", rule, wants, memory>>20, rule)
+}

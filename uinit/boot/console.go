@@ -1,0 +1,173 @@
+package boot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// consoleQueue bounds what waits for one slow console, in bytes.
+const consoleQueue = 256 << 10
+
+// consoleNames returns the devices of all console= parameters, in order, each once. The kernel writes to all of them,
+// but gives init only the last one, as /dev/console.
+func consoleNames(cmdline string) []string {
+	var names []string
+	for _, word := range strings.Fields(cmdline) {
+		value, found := strings.CutPrefix(word, "console=")
+		name, _, _ := strings.Cut(value, ",") // console=ttyS0,115200n8
+		if name == "tty" {
+			name = "tty0"
+		}
+		if !found || name == "" || name == "null" || strings.ContainsAny(name, "/.") || slices.Contains(names, name) {
+			continue
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		names = []string{"console"}
+	}
+	return names
+}
+
+// Console writes to several terminals. Writing never waits: a terminal that stands still, a serial port whose other end
+// holds the line for instance, loses lines and gets a note of it, and the others go on.
+type Console struct {
+	dir   string
+	mu    sync.Mutex
+	wait  []string // names that could not be opened yet
+	sinks []*sink
+}
+
+// OpenConsole opens the named terminals in the folder dir. One that cannot be opened is left for Retry.
+func OpenConsole(dir string, names []string) *Console {
+	c := &Console{dir: dir, wait: names}
+	c.Retry()
+	return c
+}
+
+// Retry opens the terminals that could not be opened before.
+func (c *Console) Retry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait = slices.DeleteFunc(c.wait, func(name string) bool {
+		// O_NONBLOCK: a serial port may wait for a carrier.
+		f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return false
+		}
+		c.sinks = append(c.sinks, newSink(f))
+		return true
+	})
+}
+
+// Write hands p to all terminals.
+func (c *Console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.sinks {
+		s.put(p)
+	}
+	return len(p), nil
+}
+
+// Flush waits until all is written, but not longer than limit.
+func (c *Console) Flush(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	c.mu.Lock()
+	sinks := slices.Clone(c.sinks)
+	c.mu.Unlock()
+	for _, s := range sinks {
+		select {
+		case <-s.idle():
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// Paths returns the terminals that are open, in the order of the kernel's parameters.
+func (c *Console) Paths() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var paths []string
+	for _, s := range c.sinks {
+		paths = append(paths, s.file.Name())
+	}
+	return paths
+}
+
+// sink is one terminal with what waits for it.
+type sink struct {
+	file *os.File
+	mu   sync.Mutex
+	cond *sync.Cond
+	buf  []byte
+	busy bool
+	lost int64
+	dead bool
+}
+
+func newSink(f *os.File) *sink {
+	s := &sink{file: f}
+	s.cond = sync.NewCond(&s.mu)
+	go s.run()
+	return s
+}
+
+func (s *sink) put(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
+	if len(s.buf)+len(p) > consoleQueue {
+		s.lost += int64(len(p))
+		return
+	}
+	if s.lost > 0 {
+		s.buf = fmt.Appendf(s.buf, "[%d bytes did not fit through this console]\n", s.lost)
+		s.lost = 0
+	}
+	s.buf = append(s.buf, p...)
+	s.cond.Broadcast()
+}
+
+// run writes until the terminal refuses.
+func (s *sink) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.dead {
+		for len(s.buf) == 0 {
+			s.cond.Wait()
+		}
+		p := s.buf
+		s.buf, s.busy = nil, true
+		s.mu.Unlock()
+		_, err := s.file.Write(p)
+		s.mu.Lock()
+		s.busy, s.dead = false, err != nil
+		s.cond.Broadcast()
+	}
+}
+
+// idle returns a channel that is closed when nothing waits any more.
+func (s *sink) idle() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for !s.dead && (len(s.buf) > 0 || s.busy) {
+			s.cond.Wait()
+		}
+		close(done)
+	}()
+	return done
+}

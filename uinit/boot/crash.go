@@ -1,0 +1,132 @@
+package boot
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// panicDelay is how long a machine shows what went wrong before it restarts.
+	panicDelay = 30 * time.Second
+	// flushTime is how long consoles may take to show it.
+	flushTime = 10 * time.Second
+	// crashSync is how long writing out may take.
+	crashSync = 30 * time.Second
+)
+
+// panicTime reads the kernel's panic= parameter: seconds until a restart; 0 = never; negative = at once. Without it,
+// or when it is no number, the delay is our own.
+func panicTime(value string) (delay time.Duration, restart bool) {
+	seconds, err := strconv.Atoi(value)
+	switch {
+	case err != nil:
+		return panicDelay, true
+	case seconds == 0:
+		return 0, false
+	case seconds < 0:
+		return 0, true
+	}
+	return time.Duration(seconds) * time.Second, true
+}
+
+// spawn runs f in a goroutine whose panic is told and restarts the machine.
+func (b *boot) spawn(f func()) {
+	go func() {
+		defer b.guard("goroutine")
+		f()
+	}()
+}
+
+// guard is deferred where a panic would end the process, and with it the kernel.
+func (b *boot) guard(where string) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
+	b.die("panic")
+}
+
+// die restarts the machine after the time that panic= asks for. It does not return.
+func (b *boot) die(reason string) {
+	b.console.Flush(flushTime)
+	writeOut()
+	delay, restart := panicTime(b.params["panic"])
+	if !restart {
+		fmt.Fprintf(b.console, "%s: the machine stays as it is (panic=0)\n", reason)
+		select {}
+	}
+	fmt.Fprintf(b.console, "%s: the machine restarts in %v\n", reason, delay)
+	b.console.Flush(flushTime)
+	time.Sleep(delay)
+	err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	fmt.Fprintf(b.console, "restart: %v\n", err)
+	select {}
+}
+
+// writeOut flushes the file systems, but a disk that hangs must not hang the restart.
+func writeOut() {
+	done := make(chan struct{})
+	go func() {
+		unix.Sync()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(crashSync):
+	}
+}
+
+// crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error, which is
+// the last console, and to one more; then it exits, the kernel panics, and the kernel restarts the machine.
+func (b *boot) crashOutput() {
+	if paths := b.console.Paths(); len(paths) > 1 {
+		f, err := os.OpenFile(paths[0], os.O_WRONLY|unix.O_NOCTTY, 0)
+		if err == nil {
+			err = debug.SetCrashOutput(f, debug.CrashOptions{})
+		}
+		if err != nil {
+			b.log.Warn("crash output", "err", err)
+		}
+	}
+	if _, given := b.params["panic"]; !given {
+		b.sysctl("kernel/panic", strconv.Itoa(int(panicDelay.Seconds())))
+	}
+}
+
+func (b *boot) sysctl(name, value string) {
+	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0o644); err != nil {
+		b.log.Warn("kernel setting", "name", name, "err", err)
+	}
+}
+
+// quietKernel keeps what the kernel finds worth a warning or less off the consoles, where it would tear our lines
+// apart; the kernel's log has it all. Who names a level on the command line gets that one.
+func (b *boot) quietKernel() {
+	for _, name := range []string{"loglevel", "debug", "ignore_loglevel", "quiet"} {
+		if _, given := b.params[name]; given {
+			return
+		}
+	}
+	const errorsOnly = 4 // messages below this level: KERN_ERR and worse
+	b.sysctl("kernel/printk", strconv.Itoa(errorsOnly))
+}
+
+// welcome is the first line.
+func (b *boot) welcome() {
+	var uts unix.Utsname
+	var info unix.Sysinfo_t
+	_ = unix.Uname(&uts) // cannot fail with a valid pointer
+	_ = unix.Sysinfo(&info)
+	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", memory(&info)>>20,
+		slog.Any("consoles", b.console.Paths()), "uptime", uptime())
+}
+
+func memory(info *unix.Sysinfo_t) int64 { return int64(info.Totalram) * int64(info.Unit) }

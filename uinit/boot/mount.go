@@ -1,0 +1,85 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/u-root/u-root/pkg/libinit"
+	"golang.org/x/sys/unix"
+)
+
+// root is what the root file system is made of, in order. What u-root makes besides, cgroups and places for compilers,
+// has no use here; and efivarfs needs a module, see mountLate.
+func root() []libinit.Creator {
+	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	return []libinit.Creator{
+		libinit.Dir{Name: "/proc", Mode: 0o555},
+		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: safe},
+		libinit.Dir{Name: "/sys", Mode: 0o555},
+		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: safe},
+		libinit.Dir{Name: "/dev", Mode: 0o755},
+		libinit.Mount{Source: "devtmpfs", Target: "/dev", FSType: "devtmpfs", Flags: unix.MS_NOSUID, Opts: "mode=0755"},
+		libinit.Dir{Name: "/dev/pts", Mode: 0o755},
+		libinit.Mount{Source: "devpts", Target: "/dev/pts", FSType: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC, Opts: "ptmxmode=0666,mode=0620,gid=5"},
+		libinit.Symlink{Target: "pts/ptmx", NewPath: "/dev/ptmx"},
+		libinit.Symlink{Target: "/proc/self/fd", NewPath: "/dev/fd"},
+		libinit.Dir{Name: "/dev/shm", Mode: 0o1777},
+		libinit.Mount{Source: "tmpfs", Target: "/dev/shm", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777"},
+		libinit.Dir{Name: "/run", Mode: 0o755},
+		libinit.Mount{Source: "tmpfs", Target: "/run", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=0755"},
+		libinit.Dir{Name: "/tmp", Mode: 0o1777},
+		libinit.Mount{Source: "tmpfs", Target: "/tmp", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777"},
+	}
+}
+
+// mountAll makes the root file system and returns what went wrong: the machine goes on with what there is.
+func mountAll() []error {
+	var failed []error
+	unix.Umask(0)
+	for _, c := range root() {
+		// Kernels may have mounted devtmpfs themselves.
+		if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
+			failed = append(failed, fmt.Errorf("%s: %w", c, err))
+		}
+	}
+	unix.Umask(0o022)
+	return failed
+}
+
+// mountLate mounts what not every machine has, and what may need a module: the kernel asks for that itself.
+func mountLate(log *slog.Logger) {
+	for _, m := range []libinit.Mount{
+		{Source: "efivarfs", Target: "/sys/firmware/efi/efivars", FSType: "efivarfs"},
+		{Source: "pstore", Target: "/sys/fs/pstore", FSType: "pstore"},
+		{Source: "configfs", Target: "/sys/kernel/config", FSType: "configfs"},
+	} {
+		if _, err := os.Stat(m.Target); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		m.Flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		if err := m.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
+			log.Warn("not mounted", "file_system", m.FSType, "err", err)
+		}
+	}
+}
+
+// loopbackUp sets the loopback interface up.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	return nil
+}

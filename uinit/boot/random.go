@@ -1,0 +1,27 @@
+package boot
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchRandom says so when the kernel's random source is not ready: TLS waits for it, which looks like a hang.
+func (b *boot) watchRandom() {
+	one := make([]byte, 1)
+	if _, err := unix.Getrandom(one, unix.GRND_NONBLOCK); !errors.Is(err, unix.EAGAIN) {
+		return
+	}
+	b.log.Warn("the kernel's random source is starved: encryption has to wait for it; " +
+		"give the machine a CPU with RDRAND, a TPM or virtio-rng")
+	start := time.Now()
+	for {
+		_, err := unix.Getrandom(one, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		b.log.Info("the random source is ready", "after", time.Since(start).Round(time.Millisecond), "err", err)
+		return
+	}
+}

@@ -1,0 +1,52 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// shellPath is u-root's shell, which an image may lack.
+const shellPath = "/bbin/gosh"
+
+// shell offers people a shell on one console when the kernel parameter ironroot.shell asks for it, again and again.
+func (b *boot) shell(ctx context.Context) {
+	name := b.params["ironroot.shell"]
+	if name == "" || name == "0" {
+		return
+	}
+	terminal := filepath.Join("/dev", filepath.Base(name))
+	if paths := b.console.Paths(); name == "1" && len(paths) > 0 {
+		terminal = paths[0]
+	}
+	for ctx.Err() == nil {
+		if err := runShell(terminal); err != nil {
+			b.log.Error("shell", "device", terminal, "err", err)
+			return
+		}
+		time.Sleep(time.Second) // one that ends at once must not keep the machine busy
+	}
+}
+
+// runShell runs one shell in a session of its own, whose terminal is its keyboard and screen.
+func runShell(terminal string) error {
+	tty, err := os.OpenFile(terminal, os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	defer tty.Close()
+	process, err := os.StartProcess(shellPath, []string{"gosh"}, &os.ProcAttr{
+		Dir:   "/root",
+		Env:   os.Environ(),
+		Files: []*os.File{tty, tty, tty},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", shellPath, err)
+	}
+	_, err = process.Wait()
+	return err
+}
