@@ -1,0 +1,191 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// qemuImage returns the first MiB of an image made by qemu-img.
+func qemuImage(t *testing.T, format string, options ...string) []byte {
+	t.Helper()
+	testenv.Programs(t, "qemu-img")
+	name := filepath.Join(t.TempDir(), "image")
+	testenv.Run(t, "qemu-img", append(append([]string{"create", "-q", "-f", format}, options...), name, "8M")...)
+	data := mustRead(t, name)
+	return data[:min(len(data), headSize)]
+}
+
+// gptImage returns the first MiB of a disk partitioned by sgdisk.
+func gptImage(t *testing.T) []byte {
+	t.Helper()
+	testenv.Programs(t, "sgdisk")
+	disk := testenv.SparseFile(t, 8*mib)
+	testenv.Run(t, "sgdisk", "-n", "1:0:0", disk)
+	return mustRead(t, disk)[:headSize]
+}
+
+func fatImage(t *testing.T) []byte {
+	t.Helper()
+	testenv.Programs(t, "mkfs.vfat")
+	disk := testenv.SparseFile(t, 8*mib)
+	testenv.Run(t, "mkfs.vfat", disk)
+	return mustRead(t, disk)[:headSize]
+}
+
+// with returns a MiB of zeros with text at an offset.
+func with(off int, text string) []byte {
+	b := make([]byte, headSize)
+	copy(b[off:], text)
+	return b
+}
+
+// Parity: K7
+func TestDetect(t *testing.T) {
+	luks := with(0, "LUKS\xba\xbe\x00\x01")
+	for _, c := range []struct {
+		name string
+		head []byte
+		want []string
+	}{
+		{"raw", randomBytes(1, headSize), nil},
+		{"zeros", make([]byte, headSize), nil},
+		{"one byte", []byte{1}, nil},
+		{"fat file system", fatImage(t), nil},
+		{"qcow2", qemuImage(t, "qcow2"), []string{"qcow2"}},
+		{"qed", qemuImage(t, "qed"), []string{"qed"}},
+		{"vhd", qemuImage(t, "vpc"), []string{"vhd"}},
+		{"vhdx", qemuImage(t, "vhdx"), []string{"vhdx"}},
+		{"vmdk", qemuImage(t, "vmdk"), []string{"vmdk"}},
+		{"vmdk descriptor", qemuImage(t, "vmdk", "-o", "subformat=monolithicFlat"), []string{"vmdk"}},
+		{"vdi", qemuImage(t, "vdi"), []string{"vdi"}},
+		{"iso", with(0x8000, "\x01CD001\x01"), []string{"iso"}},
+		{"udf", with(0x8000, "\x00NSR02\x01"), []string{"iso"}},
+		{"gpt", gptImage(t), []string{"gpt"}},
+		{"luks", luks, []string{"luks"}},
+		{"qcow2 and iso", append(qemuImage(t, "qcow2")[:0x8000:0x8000], "\x01CD001\x01"...), []string{"qcow2", "iso"}},
+	} {
+		if diff := cmp.Diff(c.want, detect(c.head)); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// Parity: K7, K8
+func TestInspect(t *testing.T) {
+	gpt, qcow := gptImage(t), qemuImage(t, "qcow2")
+	change := func(b []byte, f func(b []byte)) []byte {
+		b = bytes.Clone(b)
+		f(b)
+		return b
+	}
+	usual := []string{"raw", "gpt", "qcow2"}
+	vmdk := qemuImage(t, "vmdk")
+	for _, c := range []struct {
+		name     string
+		declared string
+		head     []byte
+		options  Options
+		want     string
+		fails    string
+	}{
+		{name: "qcow2 as declared", declared: "qcow2", head: qcow, options: Options{PermittedFormats: usual}, want: "qcow2"},
+		{name: "qcow2, nobody said", head: qcow, want: "qcow2"},
+		{name: "qcow2, unknown", declared: "unknown", head: qcow, want: "qcow2"},
+		{name: "raw, nobody said", head: randomBytes(1, 5000), options: Options{PermittedFormats: usual}, want: "raw"},
+		{name: "gpt, nobody said", head: gpt, options: Options{PermittedFormats: usual}, want: "gpt"},
+		{name: "iso where permitted", declared: "iso", head: with(0x8001, "CD001"), options: Options{PermittedFormats: []string{"iso"}}, want: "iso"},
+		{name: "iso where not permitted", declared: "iso", head: with(0x8001, "CD001"), options: Options{PermittedFormats: usual}, fails: "Security: image format iso is not permitted"},
+		{name: "qcow2 where not permitted", head: qcow, options: Options{PermittedFormats: []string{"raw"}}, fails: "Security: image format qcow2 is not permitted"},
+		{name: "declared as qcow2, but raw", declared: "qcow2", head: randomBytes(1, 5000), options: Options{PermittedFormats: usual}, fails: "Security: the image was declared as qcow2, but its content is raw"},
+		{name: "declared as vmdk, but qcow2", declared: "vmdk", head: qcow, fails: "Security: the image was declared as vmdk, but its content is qcow2"},
+		{name: "two formats", declared: "qcow2", head: append(bytes.Clone(qcow[:0x8000]), "\x01CD001"...), fails: "Security: the image can be taken for more than one format (qcow2, iso)"},
+		{name: "gpt and iso", head: change(gpt, func(b []byte) { copy(b[0x8001:], "CD001") }), fails: "Security: the image can be taken for more than one format (iso, gpt)"},
+		{name: "qed", head: qemuImage(t, "qed"), fails: "Security: images of format qed are never allowed"},
+		{name: "vhd", head: qemuImage(t, "vpc"), options: Options{PermittedFormats: usual}, fails: "Security: image format vhd is not permitted"},
+		{name: "vmdk", head: vmdk, options: Options{PermittedFormats: []string{"vmdk"}}, fails: "images of format vmdk cannot be written"},
+		{name: "vmdk with a path", head: bytes.Replace(vmdk, []byte(`SPARSE "`), []byte(`SPARSE "/`), 1), fails: "Security: vmdk image: an extent is a path"},
+		{name: "vmdk descriptor", head: qemuImage(t, "vmdk", "-o", "subformat=monolithicFlat"), fails: "Security: vmdk image: it consists of a descriptor"},
+		{name: "vmdk of another kind", head: bytes.Replace(vmdk, []byte("monolithicSparse"), []byte("twoGbMaxExtent__"), 1), fails: "Security: vmdk image: it is neither"},
+		{name: "vmdk with a footer", head: change(vmdk, func(b []byte) { binary.LittleEndian.PutUint64(b[56:], 1<<64-1) }), fails: "Security: vmdk image: its tables lie in a footer"},
+		{name: "luks 2", head: with(0, "LUKS\xba\xbe\x00\x02"), fails: "Security: luks image"},
+		{name: "gpt with an extra entry", head: change(gpt, func(b []byte) { b[446+16+4] = 0x83 }), fails: "Security: partition table of the image: there are more entries"},
+		{name: "gpt with the protective entry second", head: change(gpt, func(b []byte) { copy(b[462:478], b[446:462]); b[450] = 0x83 }), fails: "Security: partition table of the image: the protective entry is entry 2"},
+		{name: "gpt that begins elsewhere", head: change(gpt, func(b []byte) { b[446+8] = 2 }), fails: "Security: partition table of the image: the protective entry does not begin at block 1"},
+		{name: "boot flag", head: change(gpt, func(b []byte) { b[446] = 1 }), fails: "boot flag 0x01"},
+		{name: "no partition", head: with(510, "\x55\xaa"), fails: "Security: partition table of the image: it has no partition"},
+		{name: "inspection off, declared", declared: "qcow2", head: qcow, options: Options{SkipFormatInspection: true, PermittedFormats: []string{"raw"}}, want: "qcow2"},
+		{name: "inspection off, nobody said", head: qcow, options: Options{SkipFormatInspection: true}, want: "qcow2"},
+		{name: "inspection off, not writable", declared: "vhd", head: qcow, options: Options{SkipFormatInspection: true}, fails: "images of format vhd cannot be written"},
+	} {
+		got, err := c.options.inspect(c.declared, c.head)
+		if c.fails != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), c.fails) && !strings.Contains(err.Error(), c.fails) || !isA[*FormatError](err) {
+				t.Errorf("%s: got %q and error %v, want %q", c.name, got, err, c.fails)
+			}
+		} else if err != nil || got != c.want {
+			t.Errorf("%s: got %q and error %v, want %q", c.name, got, err, c.want)
+		}
+	}
+}
+
+// An image whose format nobody declared is still streamed when it is raw, gpt or iso.
+func TestWriteUndeclared(t *testing.T) {
+	gpt := append(gptImage(t), randomBytes(11, 5*mib+100)...)
+	iso := append(with(0x8001, "CD001"), randomBytes(12, 3*mib)...)
+	raw := randomBytes(13, 6*mib)
+	for name, data := range map[string][]byte{"gpt": gpt, "iso": iso, "raw": raw} {
+		for _, server := range []*script{serve(t, content(data)), serve(t, whole(data))} {
+			disk := usedDisk(t, 16*mib)
+			src := rawSource(data, server.URL)
+			src.Format = "unknown"
+			report, err := Write(t.Context(), disk, src, Options{})
+			if err != nil || report.Format != name {
+				t.Fatalf("%s: got report %+v and error %v", name, report, err)
+			}
+			if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+				t.Errorf("%s: the disk does not hold the image", name)
+			}
+		}
+	}
+}
+
+// A server that shows a harmless beginning first gets no second chance.
+func TestServerWithTwoFaces(t *testing.T) {
+	qcow := append(qemuImage(t, "qcow2"), make([]byte, mib)...)
+	disk := usedDisk(t, 16*mib)
+	src := rawSource(qcow, serve(t, content(randomBytes(14, 2*mib)), content(qcow)).URL)
+	src.Format = ""
+	if _, err := Write(t.Context(), disk, src, Options{}); !isA[*FormatError](err) || !strings.HasPrefix(err.Error(), "Security: ") {
+		t.Errorf("got error %v, want a refusal", err)
+	}
+	mustNotBoot(t, disk)
+}
+
+func FuzzInspect(f *testing.F) {
+	for _, d := range []string{"QFI\xfb\x00\x00\x00\x03", "KDMV", "LUKS\xba\xbe", "conectix", "vhdxfile", "QED\x00"} {
+		f.Add([]byte(d), "")
+	}
+	f.Add(with(510, "\x55\xaa")[:512], "gpt")
+	f.Add(with(0x8001, "CD001")[:0x8010], "iso")
+	f.Fuzz(func(t *testing.T, head []byte, declared string) {
+		found := detect(head)
+		format, err := Options{}.inspect(declared, head)
+		if err != nil {
+			return
+		}
+		if len(found) > 1 || len(found) == 1 && found[0] != format || len(found) == 0 && format != formatRaw {
+			t.Errorf("got format %q, detected %q", format, found)
+		}
+		if !slices.Contains([]string{formatRaw, formatGPT, formatISO, formatQcow2}, format) {
+			t.Errorf("got format %q, which cannot be written", format)
+		}
+	})
+}
