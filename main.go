@@ -1,3 +1,41 @@
+// Command ironroot is the operator's side of a deploy ramdisk for OpenStack Ironic and Metal3: it builds the ramdisk,
+// and it runs the ramdisk's agent as an ordinary process.
 package main
 
-func main() {}
+import (
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+const description = `A deploy ramdisk for OpenStack Ironic and Metal3.
+
+Examples:
+  ironroot image                          build kernel and initramfs into build/
+  ironroot agent --standalone             run the agent here, without Ironic
+  ironroot agent --help                   all flags of the agent
+`
+
+// cli lists the commands.
+type cli struct {
+	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
+	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	args := os.Args[1:]
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parser := kong.Must(&cli{}, kong.Name("ironroot"), kong.Description(description), kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+	// The agent's flags are ironic-python-agent's own; its help is the agent's business too.
+	if args[0] == "agent" {
+		parser.FatalIfErrorf((&agentCmd{Args: args[1:]}).Run())
+		return
+	}
+	ctx, err := parser.Parse(args)
+	parser.FatalIfErrorf(err)
+	ctx.FatalIfErrorf(ctx.Run())
+}
