@@ -1,0 +1,131 @@
+package extension
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"ironroot/agent/power"
+)
+
+// Parity: K1
+func TestPrepareImageRefusesInTheRequest(t *testing.T) {
+	const sum = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
+	for _, tt := range []struct {
+		name   string
+		change map[string]any
+		field  string
+	}{
+		{"no id", map[string]any{"id": nil}, "'id'"},
+		{"no urls", map[string]any{"urls": nil}, "'urls'"},
+		{"urls is a text", map[string]any{"urls": "http://192.0.2.1/i"}, "'urls'"},
+		{"urls is empty", map[string]any{"urls": []string{}}, "'urls'"},
+		{"checksum is empty", map[string]any{"checksum": ""}, "'checksum'"},
+		{"checksum is no text", map[string]any{"checksum": 5}, "'checksum'"},
+		{"os_hash_algo alone", map[string]any{"os_hash_value": nil}, "'os_hash_value'"},
+		{"os_hash_value alone", map[string]any{"os_hash_algo": nil}, "'os_hash_algo'"},
+		{"os_hash_value is empty", map[string]any{"os_hash_value": ""}, "'os_hash_value'"},
+		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
+		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			info := map[string]any{"id": "i", "urls": []string{"http://192.0.2.1/i"}, "os_hash_algo": "sha256", "os_hash_value": sum}
+			for key, value := range tt.change {
+				info[key] = value
+			}
+			a := r.run("standby.prepare_image", map[string]any{"image_info": info})
+			if a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, tt.field) {
+				t.Errorf("got %d %q, want 400 and a text that names %s", a.status, a.FaultString, tt.field)
+			}
+			if n := r.count(); n != 0 {
+				t.Errorf("got %d records, want none", n)
+			}
+		})
+	}
+}
+
+func TestPrepareImageWithoutADisk(t *testing.T) {
+	a := newRig(t).run("standby.prepare_image", map[string]any{"image_info": map[string]any{
+		"id": "i", "urls": []string{"http://192.0.2.1/i"}, "checksum": strings.Repeat("a", 64),
+	}})
+	if a.Status != "FAILED" || a.Error.Type != "DeviceNotFound" || a.Error.Code != http.StatusNotFound {
+		t.Errorf("got %+v, want DeviceNotFound", a.Error)
+	}
+}
+
+func TestStandbyWithoutParameters(t *testing.T) {
+	r := newRig(t)
+	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" || string(a.Result) != "{}" {
+		t.Errorf("get_partition_uuids: got %s %s, want {}", a.Status, a.Result)
+	}
+	if a := r.run("standby.sync", map[string]any{}); a.Status != "SUCCEEDED" || string(a.Result) != "null" {
+		t.Errorf("sync: got %s %s %+v, want null", a.Status, a.Result, a.Error)
+	}
+	for _, name := range []string{"run_image", "power_off"} {
+		if a := r.run("standby."+name, map[string]any{}); a.Status != "FAILED" {
+			t.Errorf("%s where stopping is refused: got %s, want FAILED", name, a.Status)
+		}
+	}
+	for _, name := range []string{"cache_image", "execute_bootc_install"} {
+		if a := r.run("standby."+name, map[string]any{}); a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, "Unknown command: "+name) {
+			t.Errorf("%s: got %d %q, want an unknown command", name, a.status, a.FaultString)
+		}
+	}
+}
+
+// stopped is a machine that notes how it was stopped.
+type stopped struct {
+	power.Refused
+	reboots, powerOffs int
+}
+
+func (s *stopped) Reboot(context.Context) error { s.reboots++; return nil }
+func (s *stopped) PowerOff(context.Context) error {
+	s.powerOffs++
+	return errors.New("the power stays on")
+}
+
+func TestEndOfTheMachine(t *testing.T) {
+	r := newRig(t)
+	machine := &stopped{}
+	r.deps.Power = machine
+	for _, c := range standby(r.deps).Commands {
+		switch c.Name {
+		case "run_image":
+			if result, err := c.Call(t.Context(), nil); result != nil || err != nil || machine.reboots != 1 {
+				t.Errorf("run_image: got %v, %v and %d restarts, want null and one", result, err, machine.reboots)
+			}
+		case "power_off":
+			if _, err := c.Call(t.Context(), nil); err == nil || machine.powerOffs != 1 {
+				t.Errorf("power_off: got %v and %d tries, want the error and one", err, machine.powerOffs)
+			}
+		}
+	}
+}
+
+func TestInstallBootloader(t *testing.T) {
+	r := newRig(t)
+	r.disks = append(r.disks, testDisk())
+	params := map[string]any{
+		"root_uuid": "0x00000000", "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "bios",
+	}
+	if a := r.run("image.install_bootloader", params); a.Status != "SUCCEEDED" || string(a.Result) != "null" {
+		t.Errorf("whole disk: got %+v, want null", a)
+	}
+	params["root_uuid"] = "1d6e5e4c-6b04-4d1e-9d4b-0c5a2b8a7e11"
+	a := r.run("image.install_bootloader", params)
+	if a.Status != "FAILED" || a.Error.Type != "InvalidImage" || !strings.Contains(a.Error.Details, "bootloaders disabled") {
+		t.Errorf("partition image: got %+v, want InvalidImage", a.Error)
+	}
+	params["ignore_bootloader_failure"] = true
+	if a := r.run("image.install_bootloader", params); a.Status != "SUCCEEDED" {
+		t.Errorf("ignored: got %+v, want success", a)
+	}
+	delete(params, "root_uuid")
+	if a := r.run("image.install_bootloader", params); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "'root_uuid'") {
+		t.Errorf("without root_uuid: got %+v, want a failure that names it", a.Error)
+	}
+}
