@@ -1,0 +1,217 @@
+package generic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/inventory"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+)
+
+func newManager(t *testing.T, disks ...block.Device) *Manager {
+	t.Helper()
+	return New(Options{
+		Config: config.NewLive(&config.Config{MD5Enabled: true}),
+		System: block.System{Root: t.TempDir()},
+		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
+	})
+}
+
+func typeOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Type
+	}
+	return ""
+}
+
+// Every step that is listed can be run, and every destructive one refuses arguments it does not know.
+func TestStepsRun(t *testing.T) {
+	m := newManager(t)
+	m.o.Imager = imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System})
+	for _, kind := range []hardware.Kind{hardware.Clean, hardware.Deploy, hardware.Service} {
+		for _, step := range m.Steps(kind, nil, nil) {
+			_, err := step.Run(t.Context(), hardware.Call{Args: map[string]json.RawMessage{"colour": json.RawMessage(`"blue"`)}})
+			if got, want := typeOf(err), "InvalidCommandParamsError"; got != want {
+				t.Errorf("%s %s: got %v, want %s", kind, step.Name, err, want)
+			}
+		}
+	}
+	if steps := m.Steps("unknown", nil, nil); len(steps) != 0 {
+		t.Errorf("unknown kind: got %d steps", len(steps))
+	}
+}
+
+func TestEraseWithoutDisks(t *testing.T) {
+	m := newManager(t)
+	got, err := m.eraseDevices(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{}, got); diff != "" {
+		t.Errorf("result differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestEraseFlags(t *testing.T) {
+	standard := eraseFlags{concurrency: 1, iterations: 1, zeroize: true, nvme: true, ata: true, guard: true}
+	changed := func(change func(*eraseFlags)) eraseFlags {
+		f := standard
+		change(&f)
+		return f
+	}
+	for _, tt := range []struct {
+		name, node string
+		want       eraseFlags
+	}{
+		{"nothing said", `{"uuid": "u"}`, standard},
+		{
+			"everything said",
+			`{"uuid": "u", "driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 3,
+			  "agent_erase_devices_zeroize": false, "agent_enable_nvme_secure_erase": false,
+			  "agent_enable_ata_secure_erase": "False", "agent_continue_if_secure_erase_failed": true,
+			  "agent_erase_skip_read_only": "true", "wipe_special_filesystems": false}}`,
+			eraseFlags{concurrency: 4, iterations: 3, continueOnFailure: true, skipReadOnly: true},
+		},
+		{
+			"the older name", `{"uuid": "u", "driver_internal_info": {"agent_continue_if_ata_erase_failed": true}}`,
+			changed(func(f *eraseFlags) { f.continueOnFailure = true }),
+		},
+		{
+			"the newer name wins",
+			`{"uuid": "u", "driver_internal_info": {"agent_continue_if_ata_erase_failed": true, "agent_continue_if_secure_erase_failed": false}}`,
+			standard,
+		},
+		{
+			"guard off as documented", `{"uuid": "u", "driver_info": {"wipe_special_filesystems": true}}`,
+			changed(func(f *eraseFlags) { f.guard = false }),
+		},
+		{"guard stays on", `{"uuid": "u", "driver_info": {"wipe_special_filesystems": false}, "driver_internal_info": {"wipe_special_filesystems": true}}`, standard},
+		{"nonsense", `{"uuid": "u", "driver_internal_info": {"disk_erasure_concurrency": -2, "agent_erase_devices_iterations": "many", "agent_erase_devices_zeroize": []}}`, standard},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, err := node.FromJSON([]byte(tt.node))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, eraseFlagsOf(n, true), cmp.AllowUnexported(eraseFlags{})); diff != "" {
+				t.Errorf("flags differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if f := eraseFlagsOf(nil, false); f.guard {
+		t.Error("guard: got on, want what the option says")
+	}
+}
+
+func TestCollectedErrors(t *testing.T) {
+	var c collected
+	if err := c.fault(); err != nil {
+		t.Errorf("nothing collected: got %v", err)
+	}
+	c.add(errors.New("/dev/sda: one"))
+	c.add(errors.New("/dev/sdb: two"))
+	err := c.fault()
+	if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "two") {
+		t.Errorf("got %v, want a BlockDeviceEraseError with both", err)
+	}
+}
+
+// hiding is a manager of a site that hides one disk.
+type hiding struct{ hardware.Manager }
+
+func (hiding) Class() string                          { return "SiteManager" }
+func (hiding) Name() string                           { return "site" }
+func (hiding) Version() string                        { return "1" }
+func (hiding) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
+
+func (hiding) FilterDevice(_ context.Context, d block.Device) (block.Device, bool, error) {
+	return d, d.Name != "sda", nil
+}
+
+// lister lists fixed disks.
+type lister struct {
+	hardware.Manager
+	disks []block.Device
+}
+
+func (l lister) Disks(context.Context) ([]block.Device, error) { return l.disks, nil }
+
+// Parity: F2
+func TestHiddenDiskIsNowhere(t *testing.T) {
+	var managers *hardware.Managers
+	disks := func(ctx context.Context) ([]block.Device, error) { return managers.Disks(ctx) }
+	m := newManager(t)
+	m.o.Disks = disks
+	managers, err := hardware.Load(t.Context(), []hardware.Manager{hiding{}, lister{Manager: m, disks: []block.Device{
+		{Name: "sda", Path: "/dev/sda", Size: 8 << 30}, {Name: "sdb", Path: "/dev/sdb", Size: 9 << 30},
+	}}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, toErase, err := m.toErase(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := paths(toErase); !slices.Equal(got, []string{"/dev/sdb"}) {
+		t.Errorf("to erase: got %v, want /dev/sdb alone", got)
+	}
+	root, err := imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: disks}).RootDisk(t.Context(), false)
+	if err != nil || root.Path != "/dev/sdb" {
+		t.Errorf("root disk: got %s and %v, want /dev/sdb", root.Path, err)
+	}
+	sys := block.System{Root: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(sys.Root, "sys/class/net"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := inventory.New(inventory.Options{System: sys, Disks: disks}).Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(inv.Disks) != 1 || inv.Disks[0].Name != "/dev/sdb" {
+		t.Errorf("inventory: got %v, want /dev/sdb alone", inv.Disks)
+	}
+}
+
+func paths(disks []block.Device) []string {
+	var list []string
+	for _, d := range disks {
+		list = append(list, d.Path)
+	}
+	return list
+}
+
+func TestSkippedDisksAreNotErased(t *testing.T) {
+	m := newManager(t, block.Device{Name: "sda", Path: "/dev/sda"}, block.Device{Name: "sdb", Path: "/dev/sdb"})
+	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"name": "/dev/sda"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, disks, err := m.toErase(t.Context(), hardware.Call{Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := paths(disks); !slices.Equal(got, []string{"/dev/sdb"}) {
+		t.Errorf("got %v, want /dev/sdb alone", got)
+	}
+	if n, err = node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.toErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
+		t.Errorf("skip list nobody understands: got %v, want the step to fail", err)
+	}
+}
