@@ -1,0 +1,190 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+func TestBusyDevice(t *testing.T) {
+	disk := testenv.Loop(t, testenv.SparseFile(t, 8*mib), 512)
+	holder, err := os.OpenFile(disk, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	data := randomBytes(1, mib)
+	server := serve(t, content(data))
+	_, err = Write(t.Context(), disk, rawSource(data, server.URL), Options{})
+	if !isA[*WriteError](err) || !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), disk+": the device is in use") {
+		t.Errorf("got error %v, want one that says that %s is in use", err, disk)
+	}
+	if n := server.requests.Load(); n != 0 {
+		t.Errorf("got %d requests, want none", n)
+	}
+}
+
+func TestNoDevice(t *testing.T) {
+	data := randomBytes(1, mib)
+	server := serve(t, content(data))
+	for _, name := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), "/dev/full", "/dev/null"} {
+		_, err := Write(t.Context(), name, rawSource(data, server.URL), Options{})
+		if !isA[*WriteError](err) || !strings.Contains(err.Error(), "open "+name) {
+			t.Errorf("got error %v, want one of opening %s", err, name)
+		}
+	}
+}
+
+// A device that fails in the middle: a loop device whose file lies in a tmpfs with no room for it.
+func TestFailingDevice(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=12m"); err != nil {
+		t.Fatalf("mount tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	file := filepath.Join(dir, "disk")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	disk := testenv.Loop(t, file, 512)
+	data := randomBytes(1, 30*mib)
+	src := rawSource(data, serve(t, content(data)).URL)
+	src.Fetch.Retries = 3
+	_, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+	var failed *WriteError
+	if !errors.As(err, &failed) || failed.Device != disk || failed.Op != "write" || failed.Offset < mib {
+		t.Errorf("got error %v, want a WriteError of %s with its offset", err, disk)
+	}
+	mustNotBoot(t, disk)
+}
+
+func TestAuthorization(t *testing.T) {
+	data := randomBytes(1, 2*mib)
+	const secret = "Basic c2VjcmV0"
+	demanding := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != secret || r.URL.RawQuery != "temp_url_sig=abc&temp_url_expires=1" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		content(data)(w, r)
+	}
+	const query = "/v1/container/image.raw?temp_url_sig=abc&temp_url_expires=1"
+	stranger := serve(t, content(data))
+	// localhost and 127.0.0.1 are two hosts to a client.
+	elsewhere := strings.Replace(stranger.URL, "127.0.0.1", "localhost", 1)
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		fails   string
+	}{
+		{name: "accepted", handler: demanding},
+		{name: "redirect to another host", handler: http.RedirectHandler(elsewhere, http.StatusFound).ServeHTTP},
+		{name: "redirect to another port", handler: http.RedirectHandler(stranger.URL, http.StatusTemporaryRedirect).ServeHTTP},
+		{name: "redirect to itself", handler: func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/moved" {
+				http.Redirect(w, r, "/moved?"+r.URL.RawQuery, http.StatusMovedPermanently)
+				return
+			}
+			demanding(w, r)
+		}},
+		{name: "redirect to a file", handler: http.RedirectHandler("file:///etc/shadow", http.StatusFound).ServeHTTP, fails: `got scheme "file"`},
+		{name: "redirects for ever", handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, fails: "more than 10 redirects"},
+		{name: "refused", handler: status(http.StatusForbidden), fails: "got HTTP status 403"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			src := rawSource(data, serve(t, c.handler).URL+query)
+			src.Fetch.Header = http.Header{"authorization": {secret}, "X-Auth-Token": {"secret"}}
+			_, err := Write(t.Context(), usedDisk(t, 4*mib), src, Options{})
+			if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+				t.Errorf("got error %v, want %q", err, c.fails)
+			}
+			if err != nil && (strings.Contains(err.Error(), "sig=abc") || strings.Contains(err.Error(), secret)) {
+				t.Errorf("the error shows a secret: %v", err)
+			}
+		})
+	}
+	for _, header := range stranger.headers {
+		if header.Get("Authorization") != "" || header.Get("X-Auth-Token") != "" {
+			t.Errorf("another host was sent %v", header)
+		}
+	}
+	if len(stranger.headers) != 2 {
+		t.Errorf("the other host got %d requests, want 2", len(stranger.headers))
+	}
+}
+
+func TestSchemes(t *testing.T) {
+	for _, u := range []string{"file:///etc/shadow", "ftp://host/image", "/etc/shadow", "", "http:///image", "data:,x", "HTTP//x", "http://user:secret@[::1/x"} {
+		disk := usedDisk(t, mib)
+		_, err := Write(t.Context(), disk, rawSource([]byte("x"), u), Options{})
+		var down *DownloadError
+		if !errors.As(err, &down) || !down.Fatal || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got error %v, want a fatal DownloadError", u, err)
+		}
+	}
+}
+
+// An image far larger than the buffers passes through them.
+func TestMemoryIsBounded(t *testing.T) {
+	const size, limit = 256 * mib, 40 * mib
+	block := randomBytes(1, mib)
+	data := bytes.Repeat(block, size/mib)
+	sum := sha256Of(data)
+	data = nil
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range size / mib {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	runtime.GC()
+	debug.FreeOSMemory()
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var peak uint64
+	done, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				runtime.ReadMemStats(&now)
+				peak = max(peak, now.HeapInuse)
+			case <-done:
+				return
+			}
+		}
+	}()
+	disk := testenv.SparseFile(t, size)
+	_, err := Write(t.Context(), disk, Source{URLs: []string{server.URL}, Format: "raw", Checksum: sum}, Options{})
+	close(done)
+	<-watched
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int64(peak) - int64(before.HeapInuse); grown > limit {
+		t.Errorf("the heap grew by %d bytes while %d bytes were written, want at most %d", grown, int64(size), int64(limit))
+	}
+}
