@@ -19,6 +19,7 @@ Examples:
 // cli lists the commands.
 type cli struct {
 	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
+	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
 	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }

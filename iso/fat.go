@@ -46,6 +46,7 @@ const (
 type fatWriter struct {
 	table []uint16
 	data  []byte
+	full  bool // something did not fit
 }
 
 // fat16 returns a file system with the given files, just large enough.
@@ -61,10 +62,10 @@ func fat16(files []fatFile) ([]byte, error) {
 	if len(entries) > rootEntries*32 {
 		return nil, fmt.Errorf("root folder has %d entries, want at most %d", len(entries)/32, rootEntries)
 	}
-	clusters := max(len(w.table)-firstCluster, minClusters)
-	if clusters > maxClusters {
-		return nil, fmt.Errorf("files take %d clusters of %d bytes, want at most %d", clusters, sector, maxClusters)
+	if w.full {
+		return nil, fmt.Errorf("files take more than %d clusters of %d bytes", maxClusters, sector)
 	}
+	clusters := max(len(w.table)-firstCluster, minClusters)
 	tableSectors := ((clusters+firstCluster)*2 + sector - 1) / sector
 	table := make([]byte, tableSectors*sector)
 	for i, next := range w.table {
@@ -147,7 +148,10 @@ func (f *folder) write(w *fatWriter, own uint16) []byte {
 		}
 		child := f.folders[name]
 		// The folder's clusters come first, so that its entry "." can name them: 16 entries fit into each.
-		first := w.reserve(max((len(child.names)+2)*32, 1))
+		first := w.reserve((len(child.names) + 2) * 32)
+		if first == 0 {
+			return entries
+		}
 		inner := slices.Concat(
 			dirEntry(".          ", attrFolder, first, 0), dirEntry("..         ", attrFolder, own, 0), child.write(w, first))
 		copy(w.data[int(first-firstCluster)*sector:], inner)
@@ -156,13 +160,13 @@ func (f *folder) write(w *fatWriter, own uint16) []byte {
 	return entries
 }
 
-// reserve takes clusters in a row for size bytes and returns the first.
+// reserve takes clusters in a row for size bytes and returns the first; 0 when they do not fit.
 func (w *fatWriter) reserve(size int) uint16 {
 	count := (size + sector - 1) / sector
 	first := len(w.table)
 	if first+count > maxClusters+firstCluster {
-		count = 0 // fat16 finds the table too long and reports it
-		w.table = append(w.table, make([]uint16, maxClusters)...)
+		w.full = true
+		return 0
 	}
 	for i := range count {
 		next := first + i + 1
@@ -180,8 +184,8 @@ func (w *fatWriter) store(content []byte) uint16 {
 		return 0
 	}
 	first := w.reserve(len(content))
-	if offset := (int(first) - firstCluster) * sector; offset < len(w.data) {
-		copy(w.data[offset:], content)
+	if first != 0 {
+		copy(w.data[int(first-firstCluster)*sector:], content)
 	}
 	return first
 }

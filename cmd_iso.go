@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"ironroot/iso"
+)
+
+// isoCmd packs a kernel and an initramfs into a bootable image.
+type isoCmd struct {
+	Kernel   string `short:"k" required:"" placeholder:"FILE" help:"Kernel, a bzImage for x86-64."`
+	Initrd   string `short:"i" required:"" placeholder:"FILE" help:"Initramfs, plain or compressed."`
+	Out      string `short:"o" required:"" placeholder:"FILE" help:"Image to write."`
+	Cmdline  string `placeholder:"TEXT" help:"Kernel command line (default: boot_method=vmedia console=tty0 console=ttyS0,115200n8)."`
+	Label    string `placeholder:"TEXT" help:"Volume label (default: INSTALL_IMAGE)."`
+	CacheDir string `placeholder:"DIR" help:"Folder where the boot loaders' packages stay (default: ironroot below the user's cache folder)."`
+}
+
+// Run builds the image and prints what takes the room.
+func (c *isoCmd) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	_, err := iso.Build(ctx, iso.Options{
+		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir, Log: os.Stdout,
+	})
+	return err
+}

@@ -1,0 +1,245 @@
+package iso
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// standIns are loaders that boot nothing but have the right sizes and shapes.
+func standIns() loaders {
+	content := func(seed uint64, size int) []byte {
+		b := make([]byte, size)
+		r := rand.New(rand.NewPCG(seed, 1))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return b
+	}
+	return loaders{
+		isolinux: content(1, 38912), ldlinux: content(2, 119524), mbr: content(3, mbrCodeSize),
+		shim: content(4, 1048504), grub: content(5, 3835328),
+	}
+}
+
+// bzImage writes a file that has no more of a kernel than its header.
+func bzImage(t *testing.T, size int) string {
+	t.Helper()
+	b := make([]byte, size)
+	copy(b[0x1fe:], "\x55\xaa")
+	copy(b[0x202:], "HdrS")
+	return writeFile(t, "kernel", b)
+}
+
+func writeFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func buildImage(t *testing.T) string {
+	t.Helper()
+	o, err := Options{
+		Kernel: bzImage(t, 100_001), Initrd: writeFile(t, "initrd", []byte("070701"+strings.Repeat("x", 4090))),
+		Out: filepath.Join(t.TempDir(), "out.iso"), Label: "TEST_1", CacheDir: t.TempDir(),
+	}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := build(t.Context(), o, standIns(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(report.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() != report.Size || info.Size()%(1<<20) != 0 {
+		t.Errorf("size: got %d, reported %d, want equal and whole MiB", info.Size(), report.Size)
+	}
+	return o.Out
+}
+
+func TestImageIsReproducible(t *testing.T) {
+	first, err := os.ReadFile(buildImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // time stamps count in seconds
+	second, err := os.ReadFile(buildImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		at := slices.IndexFunc(first, func(byte) bool { return false })
+		for i := range min(len(first), len(second)) {
+			if first[i] != second[i] {
+				at = i
+				break
+			}
+		}
+		t.Errorf("two builds differ, first at byte %d (sector %d)", at, at/blockSize)
+	}
+}
+
+// Other tools read what was written: the kernel's and GNU's views of the partition table, the file system and the ESP.
+func TestOtherToolsReadTheImage(t *testing.T) {
+	testenv.Programs(t, "sfdisk", "fsck.vfat", "isoinfo", "mdir")
+	image := buildImage(t)
+	table := testenv.Run(t, "sfdisk", "--dump", image)
+	if !strings.Contains(table, "type=ef") {
+		t.Errorf("partition table: got\n%s\nwant an entry of type ef", table)
+	}
+	listing := testenv.Run(t, "isoinfo", "-R", "-f", "-i", image)
+	got := strings.Fields(listing)
+	slices.Sort(got)
+	want := []string{
+		"/.disk", "/.disk/info", "/boot", "/boot/grub", "/boot/grub/efi.img", "/boot/grub/grub.cfg", "/initrd", "/isolinux",
+		"/isolinux/isolinux.bin", "/isolinux/isolinux.cfg", "/isolinux/ldlinux.c32", "/vmlinuz",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	info := testenv.Run(t, "isoinfo", "-d", "-i", image)
+	for _, want := range []string{"Volume id: TEST_1", "El Torito VD version 1 found", "Rock Ridge signatures version 1 found"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("volume: got\n%s\nwant %q", info, want)
+		}
+	}
+	esp := testenv.Run(t, "isoinfo", "-R", "-x", "/boot/grub/efi.img", "-i", image)
+	path := writeFile(t, "esp", []byte(esp))
+	testenv.Run(t, "fsck.vfat", "-n", "-v", path)
+	for _, name := range []string{"BOOTX64", "GRUBX64"} {
+		if listing := testenv.Run(t, "mdir", "-b", "-i", path, "::/EFI/BOOT"); !strings.Contains(listing, name+".EFI") {
+			t.Errorf("EFI system partition: got %q, want %s in it", listing, name)
+		}
+	}
+}
+
+// The partition table and the boot record point at what they should.
+func TestHybridPointers(t *testing.T) {
+	image, err := os.ReadFile(buildImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := standIns()
+	isolinux := binary.LittleEndian.Uint64(image[mbrIsolinux:]) * sector
+	// Bytes 8 to 63 are the boot information table.
+	if got, want := image[isolinux+64:isolinux+uint64(len(l.isolinux))], l.isolinux[64:]; !bytes.Equal(got, want) {
+		t.Errorf("isolinux at byte %d: other content", isolinux)
+	}
+	if got := binary.LittleEndian.Uint32(image[isolinux+8:]); got != primaryBlock {
+		t.Errorf("boot information table: got sector %d, want %d", got, primaryBlock)
+	}
+	entry := image[mbrTable+mbrEntrySize:]
+	start := uint64(binary.LittleEndian.Uint32(entry[8:])) * sector
+	want, err := espImage(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := uint64(binary.LittleEndian.Uint32(entry[12:])) * sector; size != uint64(len(want)) {
+		t.Errorf("EFI system partition: got %d bytes, want %d", size, len(want))
+	} else if !bytes.Equal(image[start:start+size], want) {
+		t.Errorf("EFI system partition at byte %d: other content", start)
+	}
+}
+
+func TestFATIsCleanAndHoldsItsFiles(t *testing.T) {
+	testenv.Programs(t, "fsck.vfat", "mcopy")
+	for name, files := range map[string][]fatFile{
+		"empty file":   {{name: "A.TXT"}},
+		"one sector":   {{name: "A/B/C.BIN", content: bytes.Repeat([]byte{7}, sector)}},
+		"many folders": manyFiles(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := fat16(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := writeFile(t, "fat", raw)
+			testenv.Run(t, "fsck.vfat", "-n", path)
+			for _, f := range files {
+				if got := testenv.Run(t, "mcopy", "-i", path, "::/"+f.name, "-"); got != string(f.content) {
+					t.Errorf("%s: got %d bytes, want the %d that were written", f.name, len(got), len(f.content))
+				}
+			}
+		})
+	}
+	if _, err := fat16([]fatFile{{name: "BIG", content: make([]byte, 40<<20)}}); err == nil {
+		t.Error("40 MiB: got no error, want one")
+	}
+	if _, err := fat16([]fatFile{{name: "lower.txt"}}); err == nil {
+		t.Error("lower-case name: got no error, want one")
+	}
+}
+
+func manyFiles() []fatFile {
+	var files []fatFile
+	for a := 'A'; a <= 'Z'; a++ { // more than one cluster of entries
+		files = append(files, fatFile{name: "DIR/" + string(a) + ".BIN", content: bytes.Repeat([]byte{byte(a)}, int(a)*37)})
+	}
+	return files
+}
+
+func TestInputsAreChecked(t *testing.T) {
+	kernel := bzImage(t, 4096)
+	initrd := writeFile(t, "initrd", []byte("\x28\xb5\x2f\xfd rest"))
+	arm := make([]byte, 4096)
+	copy(arm[0x38:], "ARM\x64")
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"no kernel":       {Options{Initrd: initrd, Out: "x"}, "kernel, initrd and output"},
+		"kernel missing":  {Options{Kernel: "/nonexistent", Initrd: initrd, Out: "x"}, "/nonexistent"},
+		"kernel is empty": {Options{Kernel: writeFile(t, "k", nil), Initrd: initrd, Out: "x"}, "is empty"},
+		"kernel is text":  {Options{Kernel: writeFile(t, "k", make([]byte, 4096)), Initrd: initrd, Out: "x"}, "no boot flag"},
+		"kernel is ELF":   {Options{Kernel: writeFile(t, "k", []byte("\x7fELF")), Initrd: initrd, Out: "x"}, "ELF"},
+		"kernel is arm64": {Options{Kernel: writeFile(t, "k", arm), Initrd: initrd, Out: "x"}, "arm64"},
+		"swapped":         {Options{Kernel: kernel, Initrd: kernel, Out: "x"}, "want a cpio archive"},
+		"label":           {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: "a b"}, "label"},
+		"long label":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: strings.Repeat("a", 33)}, "33 characters"},
+		"line break":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: "a\nb"}, "control character"},
+		"open quote":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: `a="b`}, "open quote"},
+		"long line":       {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: strings.Repeat("a", 2048)}, "2048 characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // nothing may be fetched before the inputs were looked at
+			_, err := Build(ctx, c.options)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestGrubWords(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                                   nil,
+		"  a   b=c ":                         {"a", "b=c"},
+		`sshkey="ssh-ed25519 AAAA me" quiet`: {"sshkey=ssh-ed25519 AAAA me", "quiet"},
+		`a="" b`:                             {"a=", "b"},
+	} {
+		if diff := cmp.Diff(want, grubWords(line)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", line, diff)
+		}
+	}
+	if got, want := grubConfig(`a='$x' b`), `linux /vmlinuz 'a='\''$x'\''' 'b'`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s in it", got, want)
+	}
+}
