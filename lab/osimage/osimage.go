@@ -1,0 +1,306 @@
+// Package osimage builds, on the spot, a whole-disk image of a real operating system for demonstrations and tests of
+// deployments: Debian's own packages, a GPT with an EFI system partition (shim and GRUB, both signed, so that it starts
+// with Secure Boot too), a BIOS boot partition with GRUB, and an ext4 root.
+//
+// When the system runs it writes to the first serial port
+//
+//	INSTANCE-UP <host name>
+//	CONFIG-DRIVE <uuid> <device>      (or "CONFIG-DRIVE missing")
+//	INSTANCE-READY
+//
+// with the uuid of openstack/latest/meta_data.json on the partition labelled config-2. Images are cached by their
+// recipe. Limits: amd64; needs mmdebstrap, mke2fs, mtools and, for qcow2, qemu-img.
+package osimage
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed customize.sh
+var customize string
+
+// rootUUID names the root file system; boot loader and fstab find it by that.
+const rootUUID = "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11"
+
+// layout changes whenever the code that puts the image together does, so that older images are not taken for new.
+const layout = "1"
+
+var packages = []string{"linux-image-cloud-amd64", "initramfs-tools", "sysvinit-core", "udev"}
+
+// Up and ConfigDrive find the system's report in the text of its serial console.
+var (
+	Up          = regexp.MustCompile(`INSTANCE-UP (\S+)`)
+	ConfigDrive = regexp.MustCompile(`CONFIG-DRIVE (\S+)`)
+)
+
+// Options say what to build.
+type Options struct {
+	Suite    string    // Debian's release, "" means bookworm
+	CacheDir string    // "" means ironroot/osimage in the user's cache folder
+	Progress io.Writer // one line for every step; nil is silence
+}
+
+// Image is a built image.
+type Image struct {
+	Raw    string // path
+	Size   int64  // bytes of the disk
+	SHA256 string // of the raw file, hex
+	Cached bool   // it was there already
+}
+
+// Build returns the image of the recipe, from the cache where it is there.
+func Build(ctx context.Context, o Options) (*Image, error) {
+	if o.Suite == "" {
+		o.Suite = "bookworm"
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.CacheDir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		o.CacheDir = filepath.Join(cache, "ironroot", "osimage")
+	}
+	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(filepath.Join(o.CacheDir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dir := filepath.Join(o.CacheDir, key(o.Suite))
+	if image, err := load(dir); err == nil {
+		image.Cached = true
+		fmt.Fprintf(o.Progress, "operating system image: %s, %d MiB, from the cache\n", image.Raw, image.Size>>20)
+		return image, nil
+	}
+	if err := build(ctx, o, dir); err != nil {
+		return nil, fmt.Errorf("build the operating system image: %w", err)
+	}
+	return load(dir)
+}
+
+func key(suite string) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{layout, suite, customize}, packages...), "\n")))
+	return suite + "-" + hex.EncodeToString(sum[:6])
+}
+
+// lock keeps two builders of the same cache apart.
+func lock(path string) (func(), error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { f.Close() }, nil
+}
+
+// load reads a finished image; the checksum file is written last.
+func load(dir string) (*Image, error) {
+	sum, err := os.ReadFile(filepath.Join(dir, "disk.raw.sha256"))
+	if err != nil {
+		return nil, err
+	}
+	i := &Image{Raw: filepath.Join(dir, "disk.raw"), SHA256: strings.TrimSpace(string(sum))}
+	info, err := os.Stat(i.Raw)
+	if err != nil {
+		return nil, err
+	}
+	i.Size = info.Size()
+	return i, nil
+}
+
+func build(ctx context.Context, o Options, dir string) error {
+	for _, program := range []string{"mmdebstrap", "mke2fs", "mformat", "dpkg-deb"} {
+		if _, err := lookup(program); err != nil {
+			return fmt.Errorf("%w (Debian: apt-get install mmdebstrap e2fsprogs mtools)", err)
+		}
+	}
+	work, err := os.MkdirTemp(o.CacheDir, "build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	step := stepper(o.Progress)
+	step("unpacking Debian " + o.Suite + " (" + strings.Join(packages, ", ") + ")")
+	if err := debootstrap(ctx, o, work); err != nil {
+		return err
+	}
+	step("EFI system partition")
+	if err := makeESP(ctx, work); err != nil {
+		return err
+	}
+	step("partitions")
+	raw := filepath.Join(work, "disk.raw")
+	if err := assemble(work, raw); err != nil {
+		return err
+	}
+	step("checksum")
+	sum, err := fileSHA256(raw)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(raw, filepath.Join(dir, "disk.raw")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "disk.raw.sha256"), []byte(sum+"\n"), 0o644); err != nil {
+		return err
+	}
+	step("done")
+	return nil
+}
+
+// stepper prints each step with the seconds since the start.
+func stepper(w io.Writer) func(string) {
+	start := time.Now()
+	return func(text string) {
+		fmt.Fprintf(w, "operating system image: %5.1f s  %s\n", time.Since(start).Seconds(), text)
+	}
+}
+
+// debootstrap leaves root.ext4 and the boot loaders in work.
+func debootstrap(ctx context.Context, o Options, work string) error {
+	hook := filepath.Join(work, "customize.sh")
+	if err := os.WriteFile(hook, []byte(strings.ReplaceAll(customize, "@UUID@", rootUUID)), 0o755); err != nil {
+		return err
+	}
+	// Without root mmdebstrap runs in a user namespace, whose root must be able to write here.
+	if err := os.Chmod(work, 0o777); err != nil {
+		return err
+	}
+	args := []string{
+		"--variant=essential", "--format=null", "--quiet", "--include=" + strings.Join(packages, ","),
+		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--dpkgopt=path-exclude=/usr/share/man/*", "--customize-hook=" + hook + ` "$1"`, o.Suite, "-",
+	}
+	return run(ctx, []string{"OUT=" + work}, "mmdebstrap", args...)
+}
+
+// espSize is 34 MiB: the signed loaders take 8, and FAT16 is understood by every firmware.
+const espSize = 34 << 20
+
+func makeESP(ctx context.Context, work string) error {
+	esp := filepath.Join(work, "esp.fat")
+	if err := makeFile(esp, espSize); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(work, "BOOTX64.CSV"), utf16("shimx64.efi,debian,,This is the boot entry for debian\n"), 0o644); err != nil {
+		return err
+	}
+	commands := [][]string{
+		{"mformat", "-i", esp, "-v", "ESP", "::"},
+		{"mmd", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian"},
+	}
+	for _, c := range [][2]string{
+		{"shimx64.efi", "EFI/BOOT/BOOTX64.EFI"}, {"grubx64.efi", "EFI/BOOT/grubx64.efi"},
+		{"shimx64.efi", "EFI/debian/shimx64.efi"}, {"grubx64.efi", "EFI/debian/grubx64.efi"},
+		{"grub.cfg", "EFI/debian/grub.cfg"}, {"BOOTX64.CSV", "EFI/debian/BOOTX64.CSV"},
+	} {
+		commands = append(commands, []string{"mcopy", "-i", esp, filepath.Join(work, c[0]), "::" + c[1]})
+	}
+	for _, c := range commands {
+		if err := run(ctx, nil, c[0], c[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// utf16 encodes ASCII text as the UEFI fall-back loader wants it: little endian, with a byte order mark.
+func utf16(text string) []byte {
+	out := []byte{0xff, 0xfe}
+	for _, c := range []byte(text) {
+		out = append(out, c, 0)
+	}
+	return out
+}
+
+// QCOW2 returns the path of the image in qcow2 form, compressed or not, made on the first call.
+func (i *Image) QCOW2(ctx context.Context, compressed bool) (string, error) {
+	name := "disk.qcow2"
+	args := []string{"convert", "-O", "qcow2"}
+	if compressed {
+		name, args = "disk.compressed.qcow2", append(args, "-c")
+	}
+	path := filepath.Join(filepath.Dir(i.Raw), name)
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := run(ctx, nil, "qemu-img", append(args, i.Raw, path+".part")...); err != nil {
+		return "", err
+	}
+	return path, os.Rename(path+".part", path)
+}
+
+func fileSHA256(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// lookup finds a program also where ordinary users do not look.
+func lookup(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err == nil {
+		return path, nil
+	}
+	if path := filepath.Join("/usr/sbin", program); isFile(path) {
+		return path, nil
+	}
+	return "", err
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// run runs a program; its error carries the end of what the program said.
+func run(ctx context.Context, env []string, program string, args ...string) error {
+	path, err := lookup(program)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "MTOOLS_SKIP_CHECK=1")
+	cmd.Env = append(cmd.Env, env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out[max(0, len(out)-3000):])
+	}
+	return nil
+}
