@@ -1,0 +1,132 @@
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// rows are the types of the protocol with their codes and messages; details are the agent's own.
+var rows = []struct {
+	err     *Error
+	kind    string
+	code    int
+	message string
+	details string
+}{
+	{REST("no %s", "x"), "RESTError", 500, "An error occurred", "no x"},
+	{InvalidContent("x"), "InvalidContentError", 400, "Invalid request body", "x"},
+	{InvalidCommand("Unknown command: %s", "x"), "InvalidCommandError", 400, "Invalid command", "Unknown command: x"},
+	{InvalidCommandParams("x"), "InvalidCommandParamsError", 400, "Invalid command parameters", "x"},
+	{NotFound("Extension", "x"), "RequestedObjectNotFoundError", 404, "Not found", "Extension with id x not found."},
+	{CommandExecution(io.EOF), "CommandExecutionError", 500, "Command execution failed", "EOF"},
+	{AgentBusy("prepare_image"), "AgentIsBusy", 409, "Agent is busy", "executing command prepare_image"},
+	{ContainerNotPermitted("x"), "ContainerNotPermittedError", 500, "Container image not permitted", "x"},
+	{ImageDownload("i", io.EOF), "ImageDownloadError", 500, "Error downloading image", "Download of image i failed: EOF"},
+	{ImageDownloadTimeout("i", io.EOF), "ImageDownloadTimeoutError", 408, "Image download timeout", "Download of image i failed: EOF"},
+	{
+		ImageChecksum("http://h/i", "i", "aa", "bb"), "ImageChecksumError", 500, "Error verifying image checksum",
+		"checksum of image i from http://h/i: expected aa, computed bb",
+	},
+	{ImageWrite("/dev/sda", io.EOF), "ImageWriteError", 500, "Error writing image to device", "writing image to device /dev/sda: EOF"},
+	{SystemReboot(io.EOF), "SystemRebootError", 500, "Error rebooting system", "EOF"},
+	{BlockDeviceErase("x"), "BlockDeviceEraseError", 500, "Error erasing block device", "x"},
+	{BlockDevice("x"), "BlockDeviceError", 500, "Block device caused unknown error", "x"},
+	{SoftwareRAID("x"), "SoftwareRAIDError", 500, "Software RAID caused unknown error", "x"},
+	{VirtualMediaBoot("x"), "VirtualMediaBootError", 500, "Configuring agent from virtual media failed", "x"},
+	{Extension("x"), "ExtensionError", 500, "An error occurred", "x"},
+	{UnknownNode(), "UnknownNodeError", 500, "Agent is not associated with an Ironic node", "Agent is not associated with an Ironic node"},
+	{HardwareManagerNotFound("x"), "HardwareManagerNotFound", 500, "No valid HardwareManager found", "x"},
+	{
+		MethodNotFound("erase"), "HardwareManagerMethodNotFound", 500, "No HardwareManager found to handle method",
+		"Could not find method: erase",
+	},
+	{HardwareManagerConfiguration("x"), "HardwareManagerConfigurationError", 500, "Hardware manager configuration error", "x"},
+	{
+		IncompatibleHardware("x"), "IncompatibleHardwareMethodError", 500, "HardwareManager method is not compatible with hardware",
+		"x",
+	},
+	{
+		VersionMismatch(map[string]string{"a": "2"}, map[string]string{"a": "1"}), "VersionMismatch", 409,
+		"Hardware managers version mismatch, reload agent with correct version", "Current versions: map[a:2], versions used by ironic: map[a:1]",
+	},
+	{Cleaning("x"), "CleaningError", 500, "Clean step failed", "x"},
+	{Deployment("x"), "DeploymentError", 500, "Deploy step failed", "x"},
+	{Servicing("x"), "ServicingError", 500, "Service step failed", "x"},
+	{ProtectedDevice("/dev/sda holds VMFS"), "ProtectedDeviceError", 500, "/dev/sda holds VMFS", "/dev/sda holds VMFS"},
+	{InvalidImage("x"), "InvalidImage", 500, "The provided image is not valid for use", "x"},
+	{
+		DeviceNotFound("x"), "DeviceNotFound", 404,
+		"Error finding the disk or partition device to deploy the image onto", "x",
+	},
+	{ClockSync("x"), "ClockSyncError", 500, "Error syncing system clock", "x"},
+	{WrongParams("x"), "TypeError", 500, "Wrong parameters", "x"},
+}
+
+func TestTypes(t *testing.T) {
+	for _, row := range rows {
+		t.Run(row.kind, func(t *testing.T) {
+			text, err := json.Marshal(row.err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]any
+			if err := json.Unmarshal(text, &got); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{"type": row.kind, "code": float64(row.code), "message": row.message, "details": row.details}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("serialised error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The types without a fixed message in the protocol, and those that other tests do not meet: code and name.
+func TestInternalTypes(t *testing.T) {
+	for want, err := range map[string]*Error{
+		"IronicAPIError":               IronicAPI("x"),
+		"HeartbeatError":               Heartbeat("x"),
+		"HeartbeatConflictError":       HeartbeatConflict("x"),
+		"HeartbeatConnectionError":     HeartbeatConnection("x"),
+		"LookupNodeError":              LookupNode("x"),
+		"LookupAgentIPError":           LookupAgentIP("x"),
+		"FileSystemNotSupported":       FileSystemNotSupported("x"),
+		"IncompatibleNumaFormatError":  IncompatibleNUMAFormat("x"),
+		"InvalidMetricConfig":          InvalidMetricConfig("x"),
+		"MetricsNotSupported":          MetricsNotSupported("x"),
+		"ServiceLookupFailure":         ServiceLookup("x"),
+		"ISCSIError":                   ISCSI("x"),
+		"ImageDownloadOutofSpaceError": ImageDownloadOutOfSpace("i", io.EOF),
+		"ImageDownloadFatalError":      ImageDownloadFatal("i", io.EOF),
+	} {
+		if err.Type != want || err.Code != 500 {
+			t.Errorf("got type %s code %d, want %s code 500", err.Type, err.Code, want)
+		}
+	}
+}
+
+func TestFrom(t *testing.T) {
+	cause := errors.New("no space")
+	inner := ImageWrite("/dev/sda", cause)
+	if got := From(fmt.Errorf("step: %w", inner)); got != inner {
+		t.Errorf("From(wrapped fault): got %v, want the fault %v", got, inner)
+	}
+	if !errors.Is(inner, cause) {
+		t.Errorf("the cause %v is lost", cause)
+	}
+	got := From(cause)
+	if got.Type != "CommandExecutionError" || got.Details != "no space" {
+		t.Errorf("From(plain error): got %s %q, want CommandExecutionError \"no space\"", got.Type, got.Details)
+	}
+	if From(nil) != nil {
+		t.Error("From(nil): got an error")
+	}
+	if want := "Agent is busy: executing command x"; AgentBusy("x").Error() != want {
+		t.Errorf("text: got %q, want %q", AgentBusy("x").Error(), want)
+	}
+}
