@@ -22,7 +22,11 @@ func benchDisk(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { os.RemoveAll(dir) })
+	b.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Error(err)
+		}
+	})
 	name := filepath.Join(dir, "disk")
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		b.Fatal(err)

@@ -23,7 +23,7 @@ func TestBusyDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer holder.Close()
+	defer holder.Close() //nolint:errcheck // nothing was written
 	data := randomBytes(1, mib)
 	server := serve(t, content(data))
 	_, err = Write(t.Context(), disk, rawSource(data, server.URL), Options{})
@@ -147,9 +147,7 @@ func TestSchemes(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	const size, limit = 256 * mib, 40 * mib
 	block := randomBytes(1, mib)
-	data := bytes.Repeat(block, size/mib)
-	sum := sha256Of(data)
-	data = nil
+	sum := sha256Of(bytes.Repeat(block, size/mib))
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for range size / mib {
 			if _, err := w.Write(block); err != nil {

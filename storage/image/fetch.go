@@ -204,7 +204,7 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, er
 	}
 	b.stream, b.length, b.etag = resp.Body, resp.ContentLength, resp.Header.Get("ETag")
 	if err := b.accept(resp, part); err != nil {
-		b.Close()
+		b.Close() //nolint:errcheck // the answer is of no use
 		return nil, err
 	}
 	return b, nil

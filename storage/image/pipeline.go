@@ -107,9 +107,10 @@ func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan
 		case <-ctx.Done():
 			return off, context.Cause(ctx)
 		}
-		n, readErr := io.ReadFull(p.source, c.buffer)
-		if readErr != nil && !errors.Is(readErr, io.EOF) && !errors.Is(readErr, io.ErrUnexpectedEOF) {
-			return off, readErr
+		n, err := io.ReadFull(p.source, c.buffer)
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return off, err
 		}
 		c.data, c.off = c.buffer[:n], off
 		off += int64(n)
@@ -118,7 +119,7 @@ func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan
 				return off, err
 			}
 		}
-		if readErr != nil {
+		if last {
 			return off, nil
 		}
 	}

@@ -132,7 +132,7 @@ func readAt(t testing.TB, name string, off int64, n int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data := make([]byte, n)
 	if _, err := f.ReadAt(data, off); err != nil && err != io.EOF {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func mustNotBoot(t testing.TB, disk string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		t.Fatal(err)

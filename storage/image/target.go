@@ -60,7 +60,7 @@ func openTarget(path string, written *atomic.Int64) (*target, error) {
 		err = errors.New("the device has no medium: its size is 0")
 	}
 	if err != nil {
-		file.Close()
+		file.Close() //nolint:errcheck // nothing was written
 		return fail(err)
 	}
 	// A second descriptor for the bulk of the data. Some file systems refuse O_DIRECT; then all goes through the first.

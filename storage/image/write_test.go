@@ -159,7 +159,7 @@ var faults = []struct {
 	{
 		name: "redirect to another scheme",
 		steps: func([]byte) []http.HandlerFunc {
-			return []http.HandlerFunc{http.RedirectHandler("file:///etc/shadow", 302).ServeHTTP}
+			return []http.HandlerFunc{http.RedirectHandler("file:///etc/shadow", http.StatusFound).ServeHTTP}
 		},
 		is: isA[*DownloadError], text: `got scheme "file", want http or https`,
 	},

@@ -160,7 +160,7 @@ func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, o
 	if err != nil {
 		return Report{}, false, err
 	}
-	defer b.Close()
+	defer b.Close() //nolint:errcheck // everything was read, or has failed before
 	report, err = w.copyRaw(ctx, b, w.src.Format)
 	return report, true, err
 }
