@@ -1,0 +1,56 @@
+package inspection
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/inventory"
+	"ironroot/storage/hint"
+)
+
+// configuration tells Ironic how the data came about.
+type configuration struct {
+	Collectors []string               `json:"collectors"`
+	Managers   []hardware.NameVersion `json:"managers"`
+}
+
+// collectDefault adds the inventory, the root disk and how they were found.
+func collectDefault(ctx context.Context, i *inspection) error {
+	if err := i.Managers.WaitDisks(ctx, nil); err != nil {
+		return fmt.Errorf("wait for disks: %w", err)
+	}
+	if err := i.waitDHCP(ctx); err != nil {
+		return err
+	}
+	i.data["configuration"] = configuration{Collectors: i.names, Managers: i.Managers.List()}
+	inv, err := i.Inventory.Collect(ctx)
+	if err != nil {
+		return err
+	}
+	i.data["inventory"] = inv
+	i.data["boot_interface"] = inv.Boot.PXEInterface
+	disk, err := i.RootDisk(ctx)
+	switch {
+	case errors.Is(err, hint.ErrNoDisk):
+		i.Log.Info("inspection finds no disk for an operating system", "err", err)
+	case err != nil:
+		return err
+	default:
+		i.data["root_disk"] = inventory.DiskOf(disk)
+	}
+	return nil
+}
+
+// collectLogs adds the archive of the agent's logs. Data without logs is better than an inspection that fails.
+func collectLogs(ctx context.Context, i *inspection) error {
+	archive, err := i.Journal.Archive(ctx, i.System)
+	if err != nil {
+		i.Log.Warn("inspection without logs", "err", err)
+		return nil
+	}
+	i.data["logs"] = base64.StdEncoding.EncodeToString(archive)
+	return nil
+}

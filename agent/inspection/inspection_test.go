@@ -1,0 +1,391 @@
+package inspection
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/generic"
+	"ironroot/agent/inventory"
+	"ironroot/agent/journal"
+	"ironroot/storage/block"
+	"ironroot/storage/hint"
+)
+
+// machine is what an inspection looks at in these tests, and what it posted.
+type machine struct {
+	Options
+	disk    *block.Device
+	posted  map[string]json.RawMessage
+	postErr error
+}
+
+func newMachine(t *testing.T, c *config.Config) *machine {
+	t.Helper()
+	m := &machine{}
+	live := config.NewLive(c)
+	log := slog.New(slog.DiscardHandler)
+	sys := block.System{Root: t.TempDir()}
+	disks := func(context.Context) ([]block.Device, error) {
+		if m.disk == nil {
+			return nil, nil
+		}
+		return []block.Device{*m.disk}, nil
+	}
+	managers, err := hardware.Load(t.Context(), []hardware.Manager{generic.New(generic.Options{Config: live, System: sys, Disks: disks})}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, sys, "sys/class/net/eth0/address", "52:54:00:1a:15:d6\n")
+	write(t, sys, "sys/class/net/eth0/device/vendor", "0x1af4\n")
+	write(t, sys, "proc/uptime", "1.0 1.0\n")
+	m.Options = Options{
+		Config: live, Managers: managers, System: sys, Log: log,
+		Inventory: inventory.New(inventory.Options{System: sys, Disks: disks, Params: c.Params}),
+		Journal:   journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
+		RootDisk: func(context.Context) (block.Device, error) {
+			if m.disk == nil {
+				return block.Device{}, fault.DeviceNotFound("%w", hint.ErrNoDisk)
+			}
+			return *m.disk, nil
+		},
+		Post: func(_ context.Context, data any) (string, error) {
+			text, err := json.Marshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.posted = nil
+			if err := json.Unmarshal(text, &m.posted); err != nil {
+				t.Fatal(err)
+			}
+			return "b77a8c26", m.postErr
+		},
+	}
+	return m
+}
+
+func write(t *testing.T, sys block.System, path, content string) {
+	t.Helper()
+	path = filepath.Join(sys.Root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func keys(m map[string]json.RawMessage) string {
+	var list []string
+	for _, key := range []string{"boot_interface", "configuration", "error", "inventory", "logs", "pci_devices", "root_disk"} {
+		if _, ok := m[key]; ok {
+			list = append(list, key)
+		}
+	}
+	if len(list) != len(m) {
+		list = append(list, "unexpected")
+	}
+	return strings.Join(list, " ")
+}
+
+// Parity: H5
+func TestDefaultCollector(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "default", Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
+	m.disk = &block.Device{Name: "sda", Path: "/dev/sda", Size: 8 << 30}
+	uuid, err := Run(t.Context(), m.Options)
+	if err != nil || uuid != "b77a8c26" {
+		t.Fatalf("got %q and %v", uuid, err)
+	}
+	if got, want := keys(m.posted), "boot_interface configuration error inventory root_disk"; got != want {
+		t.Errorf("got keys %q, want %q", got, want)
+	}
+	for key, want := range map[string]string{
+		"error": "null", "boot_interface": `"01-52-54-00-1a-15-d6"`,
+		"configuration": `{"collectors":["default"],"managers":[{"name":"generic_hardware_manager","version":"1.2"}]}`,
+	} {
+		if got := string(m.posted[key]); got != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
+		}
+	}
+	var disk inventory.Disk
+	if err := json.Unmarshal(m.posted["root_disk"], &disk); err != nil || disk.Name != "/dev/sda" || disk.Size != 8<<30 {
+		t.Errorf("root_disk: got %s, want /dev/sda", m.posted["root_disk"])
+	}
+	var inv inventory.Inventory
+	if err := json.Unmarshal(m.posted["inventory"], &inv); err != nil || len(inv.Interfaces) != 1 {
+		t.Errorf("inventory: got %s, want one interface", m.posted["inventory"])
+	}
+
+	m.disk = nil
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Errorf("without a disk: %v", err)
+	}
+	if _, ok := m.posted["root_disk"]; ok {
+		t.Errorf("without a disk: got root_disk %s, want no such key", m.posted["root_disk"])
+	}
+}
+
+// Parity: H6
+func TestLogsCollector(t *testing.T) {
+	m := newMachine(t, &config.Config{})
+	m.Journal.Logger().Info("a line of the journal")
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(m.posted["configuration"]); !strings.Contains(got, `["default","logs"]`) {
+		t.Errorf("configuration: got %s, want the logs last", got)
+	}
+	var text string
+	if err := json.Unmarshal(m.posted["logs"], &text); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewReader(unpacked)
+	for {
+		header, err := archive.Next()
+		if err != nil {
+			t.Fatalf("no member journal: %v", err)
+		}
+		if header.Name != "journal" {
+			continue
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil || !bytes.Contains(content, []byte("a line of the journal")) {
+			t.Errorf("journal: got %q and %v", content, err)
+		}
+		return
+	}
+}
+
+func TestPCIDevices(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: " pci-devices ,, "})
+	for file, content := range map[string]string{
+		"0000:00:02.0/vendor": "0x1af4\n", "0000:00:02.0/device": "0x1000\n", "0000:00:02.0/class": "0x020000\n",
+		"0000:00:02.0/revision": "0x00\n", "0000:00:02.0/numa_node": "-1\n",
+		"0000:00:03.0/vendor": "0x8086\n", "0000:00:03.0/device": "0x100e\n", "0000:00:03.0/class": "0x010601\n",
+		"0000:00:04.0/vendor": "0x8086\n", // cannot be read in full
+	} {
+		write(t, m.System, "sys/bus/pci/devices/"+file, content)
+	}
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"vendor_id":"1af4","product_id":"1000","class":"020000","revision":"00","bus":"0000:00:02.0","numa_node_id":"-1"},` +
+		`{"vendor_id":"8086","product_id":"100e","class":"010601","revision":null,"bus":"0000:00:03.0","numa_node_id":null}]`
+	if diff := cmp.Diff(want, string(m.posted["pci_devices"])); diff != "" {
+		t.Errorf("devices differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnknownCollector(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "default,colour"})
+	_, err := Run(t.Context(), m.Options)
+	if err == nil || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("got %v, want an error that names the collector", err)
+	}
+	if got := keys(m.posted); got != "error" {
+		t.Errorf("got keys %q, want the error alone", got)
+	}
+	if got := string(m.posted["error"]); !strings.HasPrefix(got, `"The following errors were encountered:\n* `) || !strings.Contains(got, "colour") {
+		t.Errorf("got error %s", got)
+	}
+}
+
+func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
+	m.RootDisk = func(context.Context) (block.Device, error) {
+		return block.Device{}, errors.New("hints nobody understands")
+	}
+	uuid, err := Run(t.Context(), m.Options)
+	if err == nil || uuid != "b77a8c26" {
+		t.Errorf("got %q and %v, want the node's uuid and an error", uuid, err)
+	}
+	if got, want := keys(m.posted), "boot_interface configuration error inventory pci_devices"; got != want {
+		t.Errorf("got keys %q, want %q", got, want)
+	}
+	if want := `"The following errors were encountered:\n* collector default failed: hints nobody understands"`; string(m.posted["error"]) != want {
+		t.Errorf("got error %s, want %s", m.posted["error"], want)
+	}
+}
+
+func TestPostFails(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "pci-devices"})
+	m.postErr = errors.New("status 404")
+	if _, err := Run(t.Context(), m.Options); !errors.Is(err, m.postErr) {
+		t.Errorf("got %v, want %v", err, m.postErr)
+	}
+}
+
+// Parity: H1
+func TestEnabled(t *testing.T) {
+	const url, callback, collectors = "http://ironic:6385", "http://ironic:6385/v1/continue_inspection", "default"
+	for _, tt := range []struct {
+		config config.Config
+		want   bool
+	}{
+		{config.Config{}, false},
+		{config.Config{APIURL: url}, false},
+		{config.Config{InspectionCollectors: collectors}, false},
+		{config.Config{InspectionCollectors: collectors, APIURL: url}, true},
+		{config.Config{InspectionCallbackURL: callback}, true},
+		{config.Config{InspectionCallbackURL: callback, APIURL: url}, true},
+	} {
+		if got := Enabled(&tt.config); got != tt.want {
+			t.Errorf("callback %q, collectors %q, API %q: got %v, want %v",
+				tt.config.InspectionCallbackURL, tt.config.InspectionCollectors, tt.config.APIURL, got, tt.want)
+		}
+	}
+}
+
+func TestBootMAC(t *testing.T) {
+	for bootif, want := range map[string]string{
+		"01-52-54-00-1A-15-D6": "52:54:00:1a:15:d6",
+		"52:54:00:1a:15:d6":    "52:54:00:1a:15:d6",
+		"52-54-00-1a-15-d6":    "52:54:00:1a:15:d6",
+		"":                     "",
+	} {
+		if got := bootMAC(bootif); got != want {
+			t.Errorf("bootMAC(%q): got %q, want %q", bootif, got, want)
+		}
+	}
+}
+
+// links is a network whose addresses, by MAC, the test changes.
+type links struct {
+	mu        sync.Mutex
+	addresses map[string]string
+	next      chan struct{}
+}
+
+func newLinks(addresses map[string]string) *links {
+	return &links{addresses: addresses, next: make(chan struct{})}
+}
+
+func (l *links) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+func (l *links) change(addresses map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addresses = addresses
+	close(l.next)
+	l.next = make(chan struct{})
+}
+
+func (l *links) interfaces(context.Context) ([]inventory.Interface, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []inventory.Interface
+	for mac, address := range l.addresses {
+		i := inventory.Interface{Name: fmt.Sprintf("eth%d", len(list)), MACAddress: mac}
+		if address != "" {
+			i.IPv4Address = &address
+		}
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// Parity: H1
+func TestWaitDHCP(t *testing.T) {
+	const boot, other = "52:54:00:1a:15:d6", "52:54:00:1a:15:d7"
+	for _, tt := range []struct {
+		name   string
+		config config.Config
+		first  map[string]string // addresses by MAC when the wait begins
+		second map[string]string // after a change 3 s later; nil: no change
+		want   time.Duration
+	}{
+		{
+			"boot interface has its address",
+			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
+			map[string]string{boot: "192.0.2.1", other: ""}, nil, 0,
+		},
+		{
+			"boot interface gets it later",
+			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
+			map[string]string{boot: "", other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
+		},
+		{
+			"boot interface never gets one",
+			config.Config{Params: config.Params{"BOOTIF": boot}},
+			map[string]string{boot: "", other: "192.0.2.2"}, nil, time.Minute,
+		},
+		{
+			"boot interface appears later",
+			config.Config{Params: config.Params{"BOOTIF": boot}},
+			map[string]string{other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1"}, 3 * time.Second,
+		},
+		{"no BOOTIF", config.Config{}, map[string]string{boot: ""}, nil, 0},
+		{
+			"all interfaces",
+			config.Config{InspectionDHCPAllInterfaces: true, Params: config.Params{"BOOTIF": boot}},
+			map[string]string{boot: "192.0.2.1", other: ""}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := tt.config
+				c.InspectionDHCPWaitTimeout = time.Minute
+				network := newLinks(tt.first)
+				i := &inspection{Options: Options{Config: config.NewLive(&c), Network: network, Log: slog.New(slog.DiscardHandler)}}
+				i.interfaces = network.interfaces
+				if tt.second != nil {
+					go func() {
+						time.Sleep(3 * time.Second) // in the bubble's time
+						network.change(tt.second)
+					}()
+				}
+				started := time.Now()
+				if err := i.waitDHCP(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := time.Since(started); got != tt.want {
+					t.Errorf("got a wait of %v, want %v", got, tt.want)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestWaitDHCPSwitchedOff(t *testing.T) {
+	c := config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}
+	i := &inspection{Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)}}
+	i.interfaces = func(context.Context) ([]inventory.Interface, error) {
+		t.Error("the interfaces were looked at")
+		return nil, nil
+	}
+	if err := i.waitDHCP(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,62 @@
+package inspection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// pciDevice is one function on the PCI bus. The numbers are hexadecimal without a prefix.
+type pciDevice struct {
+	VendorID  string  `json:"vendor_id"`
+	ProductID string  `json:"product_id"`
+	Class     string  `json:"class"`
+	Revision  *string `json:"revision"`
+	Bus       string  `json:"bus"`
+	NUMANode  *string `json:"numa_node_id"`
+}
+
+// collectPCIDevices adds what sysfs lists of the PCI bus. A device that cannot be read is left out.
+func collectPCIDevices(_ context.Context, i *inspection) error {
+	entries, err := os.ReadDir(i.System.Sys("bus/pci/devices"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // there are machines without the bus
+		return fmt.Errorf("list PCI devices: %w", err)
+	}
+	devices := []pciDevice{}
+	for _, entry := range entries {
+		device, err := i.pciDevice(entry.Name())
+		if err != nil {
+			i.Log.Warn("PCI device left out", "device", entry.Name(), "err", err)
+			continue
+		}
+		devices = append(devices, device)
+	}
+	i.data["pci_devices"] = devices
+	return nil
+}
+
+func (i *inspection) pciDevice(bus string) (pciDevice, error) {
+	device := pciDevice{Bus: bus}
+	for _, f := range []struct {
+		file string
+		into *string
+	}{{"vendor", &device.VendorID}, {"device", &device.ProductID}, {"class", &device.Class}} {
+		data, err := os.ReadFile(i.System.Sys("bus/pci/devices", bus, f.file))
+		if err != nil {
+			return device, err
+		}
+		*f.into = strings.TrimPrefix(strings.TrimSpace(string(data)), "0x")
+	}
+	for _, f := range []struct {
+		file string
+		into **string
+	}{{"revision", &device.Revision}, {"numa_node", &device.NUMANode}} {
+		if data, err := os.ReadFile(i.System.Sys("bus/pci/devices", bus, f.file)); err == nil {
+			text := strings.TrimPrefix(strings.TrimSpace(string(data)), "0x")
+			*f.into = &text
+		}
+	}
+	return device, nil
+}
