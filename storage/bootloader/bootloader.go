@@ -1,14 +1,16 @@
 // Package bootloader makes a deployed disk bootable: it looks for loaders on the EFI system partition and writes UEFI
 // boot entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3).
 //
-// The ESP is mounted read-only in a private folder by the kernel's vfat driver, which must be loaded. Nothing from the
-// disk is run. Boot loaders of BIOS machines are not installed here.
+// The ESP is read by a FAT reader of this package's own, so that neither a kernel module nor a mount is needed and the
+// kernel parses nothing that came with an image. Nothing from the disk is run. Boot loaders of BIOS machines are not
+// installed here.
 package bootloader
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -68,16 +70,12 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrNoESP, err)
 	}
-	esp, err := findESP(ctx, sys, disk, table, o.ESPUUID)
+	esp, err := findESP(disk, table, o.ESPUUID)
 	if err != nil {
 		return Result{}, err
 	}
-	path, err := sys.WaitPartition(ctx, disk, esp.Number)
-	if err != nil {
-		return Result{}, err
-	}
-	result := Result{ESP: path}
-	loaders, err := readLoaders(path)
+	result := Result{ESP: block.PartitionPath(disk, esp.Number)}
+	loaders, err := readLoaders(disk, esp)
 	if err != nil {
 		return result, err
 	}
@@ -99,8 +97,8 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	return result, nil
 }
 
-// findESP finds the EFI system partition: by its type, else on a GPT by the legacy boot flag, else by UUID.
-func findESP(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (partition.Partition, error) {
+// findESP finds the EFI system partition by its type, else by the UUID of a partition or of its FAT file system.
+func findESP(disk string, table *partition.Table, uuid string) (partition.Partition, error) {
 	for _, p := range table.Partitions {
 		if p.Type == partition.TypeESP || p.Type == partition.TypeMBRESP {
 			return p, nil
@@ -109,19 +107,16 @@ func findESP(ctx context.Context, sys block.System, disk string, table *partitio
 	if uuid == "" {
 		return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the type of one", ErrNoESP, len(table.Partitions))
 	}
+	f, err := os.Open(disk)
+	if err != nil {
+		return partition.Partition{}, err
+	}
+	defer f.Close() //nolint:errcheck // only read
 	for _, p := range table.Partitions {
 		if strings.EqualFold(p.UUID, uuid) {
 			return p, nil
 		}
-		path, err := sys.WaitPartition(ctx, disk, p.Number)
-		if err != nil {
-			return partition.Partition{}, err
-		}
-		fs, err := block.Probe(ctx, path)
-		if err != nil {
-			return partition.Partition{}, err
-		}
-		if fs.UUID != "" && strings.EqualFold(fs.UUID, uuid) {
+		if tree, err := openFAT(io.NewSectionReader(f, p.Start, p.Size)); err == nil && strings.EqualFold(tree.serial, uuid) {
 			return p, nil
 		}
 	}

@@ -2,17 +2,15 @@ package bootloader
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 
-	"golang.org/x/sys/unix"
+	"ironroot/storage/partition"
 )
 
 // loader is a boot loader that was found on an ESP.
@@ -34,30 +32,29 @@ const (
 	maxLabel = 128     // characters of a boot entry's label
 )
 
-// readLoaders mounts the ESP read-only and looks for loaders.
-func readLoaders(device string) (loaders []loader, err error) {
-	dir, err := os.MkdirTemp("", "esp")
+// readLoaders looks for loaders on the ESP, which lies on the disk in the given range of bytes.
+func readLoaders(disk string, esp partition.Partition) ([]loader, error) {
+	f, err := os.Open(disk)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.Remove(dir)) }()
-	const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount(device, dir, "vfat", flags, "utf8=1"); err != nil {
-		return nil, fmt.Errorf("mount the ESP %s: %w", device, err)
+	defer f.Close() //nolint:errcheck // only read
+	tree, err := openFAT(io.NewSectionReader(f, esp.Start, esp.Size))
+	if err != nil {
+		return nil, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
 	}
-	defer func() {
-		if unmountErr := unix.Unmount(dir, 0); unmountErr != nil {
-			err = errors.Join(err, fmt.Errorf("unmount the ESP %s: %w", device, unmountErr))
-		}
-	}()
-	return search(dir)
+	loaders, err := search(tree)
+	if err != nil {
+		return nil, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
+	}
+	return loaders, nil
 }
 
-// search walks the ESP below root: the files of a folder before its subfolders, both in the order of their names. A
-// CSV file that names a loader which is there wins over everything.
-func search(root string) ([]loader, error) {
-	s := searcher{root: root}
-	if err := s.walk("", 0); err != nil {
+// search walks the ESP: the files of a folder before its subfolders, both in the order of their names. A CSV file that
+// names a loader which is there wins over everything.
+func search(tree *fat) ([]loader, error) {
+	s := searcher{tree: tree}
+	if err := s.walk(tree.root, `\`, 0); err != nil {
 		return nil, err
 	}
 	if s.fromCSV != nil {
@@ -73,40 +70,38 @@ func search(root string) ([]loader, error) {
 }
 
 type searcher struct {
-	root    string
+	tree    *fat
 	files   int
 	found   []loader
 	fromCSV *loader
 }
 
-func (s *searcher) walk(folder string, depth int) error {
-	entries, err := os.ReadDir(path.Join(s.root, folder))
+// walk searches a folder; prefix is its path with a backslash at the end.
+func (s *searcher) walk(folder fatFile, prefix string, depth int) error {
+	files, err := s.tree.list(folder)
 	if err != nil {
-		return fmt.Errorf("read the ESP: %w", err)
+		return err
 	}
-	var folders []string
-	for _, entry := range entries {
+	for _, file := range files {
 		if s.files++; s.files > maxFiles {
-			return fmt.Errorf("the ESP has more than %d files", maxFiles)
+			return fmt.Errorf("more than %d files", maxFiles)
 		}
-		name := path.Join(folder, entry.Name())
+		name := strings.ToLower(file.name)
 		switch {
-		case entry.IsDir():
-			folders = append(folders, name)
-		case !slices.Contains(loaderNames, strings.ToLower(entry.Name())):
-		case strings.HasSuffix(strings.ToLower(name), ".csv"):
-			if err := s.readCSV(name); err != nil || s.fromCSV != nil {
+		case file.folder || !slices.Contains(loaderNames, name):
+		case strings.HasSuffix(name, ".csv"):
+			if err := s.readCSV(file, files, prefix); err != nil || s.fromCSV != nil {
 				return err
 			}
 		default:
-			s.found = append(s.found, loader{path: backslashed(name)})
+			s.found = append(s.found, loader{path: prefix + file.name})
 		}
 	}
-	for _, name := range folders {
-		if depth == maxDepth {
-			break
+	for _, file := range files {
+		if !file.folder || depth == maxDepth {
+			continue
 		}
-		if err := s.walk(name, depth+1); err != nil || s.fromCSV != nil {
+		if err := s.walk(file, prefix+file.name+`\`, depth+1); err != nil || s.fromCSV != nil {
 			return err
 		}
 	}
@@ -114,23 +109,20 @@ func (s *searcher) walk(folder string, depth int) error {
 }
 
 // readCSV takes the loader that a CSV file names, in the same folder. One that is not there is passed over.
-func (s *searcher) readCSV(name string) error {
-	f, err := os.Open(path.Join(s.root, name))
+func (s *searcher) readCSV(csv fatFile, folder []fatFile, prefix string) error {
+	data, err := s.tree.read(csv, maxCSV)
 	if err != nil {
-		return fmt.Errorf("read the ESP: %w", err)
+		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxCSV))
-	if err != nil {
-		return fmt.Errorf("read the ESP: %s: %w", name, err)
-	}
-	file, label, err := parseCSV(data)
+	name, label, err := parseCSV(data)
 	if err != nil {
 		return nil //nolint:nilerr // a file that names nothing is passed over like one that names what is not there
 	}
-	target := path.Join(path.Dir(name), file)
-	if info, err := os.Stat(path.Join(s.root, target)); err == nil && info.Mode().IsRegular() {
-		s.fromCSV = &loader{path: backslashed(target), label: label}
+	for _, file := range folder {
+		if !file.folder && strings.EqualFold(file.name, name) {
+			s.fromCSV = &loader{path: prefix + file.name, label: label}
+			return nil
+		}
 	}
 	return nil
 }
@@ -171,5 +163,3 @@ func parseCSV(data []byte) (file, label string, err error) {
 func printable(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
-
-func backslashed(name string) string { return `\` + strings.ReplaceAll(name, "/", `\`) }

@@ -1,0 +1,262 @@
+package bootloader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"unicode/utf16"
+)
+
+// fat reads a FAT12, FAT16 or FAT32 file system (Microsoft's specification 1.03) with long names. It only reads, and
+// every loop over the disk's data has an end, whatever the data say.
+type fat struct {
+	r        io.ReaderAt
+	bits     int   // 12, 16 or 32
+	cluster  int64 // bytes
+	table    int64 // offset of the first FAT
+	data     int64 // offset of cluster 2
+	clusters uint32
+	root     fatFile
+	fixed    []byte // the root folder of FAT12 and FAT16
+	listed   int64  // bytes of the folders listed so far
+	serial   string // volume serial number, "1234-ABCD"
+}
+
+// fatFile is a file or folder.
+type fatFile struct {
+	name   string
+	folder bool
+	first  uint32 // cluster
+	size   int64
+}
+
+const (
+	maxFolder = 2 << 20  // bytes of a folder: 65536 entries
+	maxListed = 64 << 20 // bytes of all folders that are listed
+)
+
+func openFAT(r io.ReaderAt) (*fat, error) {
+	b := make([]byte, 512)
+	if _, err := r.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	sector, perCluster := int64(le.Uint16(b[11:])), int64(b[13])
+	reserved, copies, rootEntries := int64(le.Uint16(b[14:])), int64(b[16]), int64(le.Uint16(b[17:]))
+	total, length := int64(le.Uint16(b[19:])), int64(le.Uint16(b[22:]))
+	if total == 0 {
+		total = int64(le.Uint32(b[32:]))
+	}
+	if length == 0 {
+		length = int64(le.Uint32(b[36:]))
+	}
+	if b[510] != 0x55 || b[511] != 0xaa || sector < 512 || sector > 4096 || sector&(sector-1) != 0 || perCluster == 0 ||
+		perCluster&(perCluster-1) != 0 || reserved == 0 || copies == 0 || length == 0 {
+		return nil, errors.New("no FAT file system")
+	}
+	rootSectors := (rootEntries*32 + sector - 1) / sector
+	dataSector := reserved + copies*length + rootSectors
+	if total <= dataSector {
+		return nil, fmt.Errorf("FAT file system of %d sectors, its data start at %d", total, dataSector)
+	}
+	f := &fat{r: r, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
+	f.clusters = uint32((total - dataSector) / perCluster)
+	switch {
+	case f.clusters < 4085:
+		f.bits = 12
+	case f.clusters < 65525:
+		f.bits = 16
+	default:
+		f.bits = 32
+	}
+	// The FAT cannot describe more clusters than it has room for.
+	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
+	f.root = fatFile{folder: true}
+	serial := le.Uint32(b[39:])
+	if f.bits == 32 {
+		serial = le.Uint32(b[67:])
+	}
+	f.serial = fmt.Sprintf("%04X-%04X", serial>>16, serial&0xffff)
+	if f.bits == 32 {
+		f.root.first = le.Uint32(b[44:])
+		return f, nil
+	}
+	f.fixed = make([]byte, rootEntries*32)
+	if _, err := r.ReadAt(f.fixed, (dataSector-rootSectors)*sector); err != nil {
+		return nil, fmt.Errorf("FAT root folder: %w", err)
+	}
+	return f, nil
+}
+
+// next follows the chain of clusters; ok is false at its end.
+func (f *fat) next(cluster uint32) (next uint32, ok bool, err error) {
+	entry := make([]byte, 4)
+	width, offset := 4, int64(cluster)*4
+	switch f.bits {
+	case 12:
+		width, offset = 2, int64(cluster)+int64(cluster)/2
+	case 16:
+		width, offset = 2, int64(cluster)*2
+	}
+	if _, err := f.r.ReadAt(entry[:width], f.table+offset); err != nil {
+		return 0, false, fmt.Errorf("FAT entry %d: %w", cluster, err)
+	}
+	next = binary.LittleEndian.Uint32(entry) & 0x0fffffff
+	if f.bits == 12 {
+		if cluster&1 == 1 {
+			next >>= 4
+		}
+		next &= 0xfff
+	}
+	return next, f.valid(next), nil
+}
+
+func (f *fat) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
+
+// read returns at most limit bytes of a file or folder.
+func (f *fat) read(file fatFile, limit int64) ([]byte, error) {
+	if file.folder && file.first == 0 {
+		return f.fixed, nil
+	}
+	if !file.folder {
+		limit = min(limit, file.size)
+	}
+	var content []byte
+	cluster, ok := file.first, f.valid(file.first)
+	for ok && int64(len(content)) < limit {
+		part := make([]byte, min(f.cluster, limit-int64(len(content))))
+		if _, err := f.r.ReadAt(part, f.data+int64(cluster-2)*f.cluster); err != nil {
+			return nil, fmt.Errorf("FAT cluster %d: %w", cluster, err)
+		}
+		content = append(content, part...)
+		var err error
+		if cluster, ok, err = f.next(cluster); err != nil {
+			return nil, err
+		}
+	}
+	if !file.folder && int64(len(content)) < limit {
+		return nil, fmt.Errorf("FAT file %s has %d bytes, its chain holds %d", file.name, file.size, len(content))
+	}
+	return content, nil
+}
+
+// list returns a folder's entries in the order of their names.
+func (f *fat) list(folder fatFile) ([]fatFile, error) {
+	raw, err := f.read(folder, maxFolder)
+	if err != nil {
+		return nil, err
+	}
+	if f.listed += int64(len(raw)); f.listed > maxListed {
+		return nil, fmt.Errorf("the folders have more than %d bytes", maxListed)
+	}
+	list := parseFolder(raw, f.bits == 32)
+	sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	return list, nil
+}
+
+const (
+	attrVolume, attrFolder = 0x08, 0x10
+	attrLong               = 0x0f
+)
+
+func parseFolder(raw []byte, wide bool) []fatFile {
+	var list []fatFile
+	var long longName
+	for ; len(raw) >= 32 && raw[0] != 0; raw = raw[32:] {
+		entry := raw[:32]
+		attributes := entry[11]
+		switch {
+		case entry[0] == 0xe5: // deleted
+			long = longName{}
+		case attributes&0x3f == attrLong:
+			long.add(entry)
+		case attributes&attrVolume != 0 || entry[0] == '.':
+			long = longName{}
+		default:
+			le := binary.LittleEndian
+			file := fatFile{
+				name: long.text(entry[:11]), folder: attributes&attrFolder != 0,
+				first: uint32(le.Uint16(entry[26:])), size: int64(le.Uint32(entry[28:])),
+			}
+			if wide {
+				file.first |= uint32(le.Uint16(entry[20:])) << 16
+			}
+			if file.name == "" {
+				file.name = shortName(entry)
+			}
+			// A folder without a cluster would be the root once more, and a slash would leave the folder.
+			if !strings.ContainsAny(file.name, "/\\\x00") && (!file.folder || file.first != 0) {
+				list = append(list, file)
+			}
+			long = longName{}
+		}
+	}
+	return list
+}
+
+func shortName(entry []byte) string {
+	base := strings.TrimRight(string(entry[:8]), " ")
+	extension := strings.TrimRight(string(entry[8:11]), " ")
+	if entry[12]&0x08 != 0 { // Windows NT: the base is in lower case
+		base = strings.ToLower(base)
+	}
+	if entry[12]&0x10 != 0 {
+		extension = strings.ToLower(extension)
+	}
+	if extension != "" {
+		base += "." + extension
+	}
+	return strings.ToValidUTF8(base, "_")
+}
+
+// longName collects the parts of a long name, which stand in reverse order before the short entry.
+type longName struct {
+	units    []uint16
+	next     byte // number of the part that must come next
+	checksum byte
+}
+
+func (l *longName) add(entry []byte) {
+	number := entry[0] & 0x1f
+	if entry[0]&0x40 != 0 {
+		*l = longName{next: number, checksum: entry[13]}
+	}
+	if number == 0 || number > 20 || number != l.next || entry[13] != l.checksum {
+		*l = longName{}
+		return
+	}
+	l.next--
+	var part []uint16
+	for _, span := range [][2]int{{1, 11}, {14, 26}, {28, 32}} {
+		for i := span[0]; i < span[1]; i += 2 {
+			part = append(part, binary.LittleEndian.Uint16(entry[i:]))
+		}
+	}
+	l.units = append(part, l.units...)
+}
+
+// text returns the long name, "" where it is not whole or belongs to another short name.
+func (l *longName) text(short []byte) string {
+	if l.next != 0 || len(l.units) == 0 {
+		return ""
+	}
+	var sum byte
+	for _, c := range short {
+		sum = sum>>1 | sum<<7
+		sum += c
+	}
+	if sum != l.checksum {
+		return ""
+	}
+	units := l.units
+	for i, unit := range units {
+		if unit == 0 || unit == 0xffff {
+			units = units[:i]
+			break
+		}
+	}
+	return string(utf16.Decode(units))
+}
