@@ -1,0 +1,229 @@
+package ironic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/token"
+)
+
+const (
+	nodeUUID = "b77a8c26-f785-4c57-91f5-b6ad41a2e08d"
+	secret   = "gdt9B6gPWZk2jYcAkz4tZK2B9xqXDXAhUuYwWfs5Nq0"
+)
+
+// network carries connections in memory, so that tests in a synctest bubble have a clock of their own. Hosts that are
+// not in it refuse connections.
+type network struct {
+	mu    sync.Mutex
+	hosts map[string]*pipes
+	dials []string
+}
+
+func newNetwork(t *testing.T) *network {
+	n := &network{hosts: map[string]*pipes{}}
+	t.Cleanup(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, p := range n.hosts {
+			_ = p.server.Close()
+		}
+	})
+	return n
+}
+
+// pipes is a listener of net.Pipe connections.
+type pipes struct {
+	server *http.Server
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (n *network) serve(host string, handler http.Handler) {
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.server = &http.Server{Handler: handler}
+	n.mu.Lock()
+	n.hosts[host] = p
+	n.mu.Unlock()
+	go func() { _ = p.server.Serve(p) }()
+}
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.dials = append(n.dials, host)
+	p := n.hosts[host]
+	n.mu.Unlock()
+	if p == nil {
+		return nil, fmt.Errorf("dial %s: connection refused", address)
+	}
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// fake is a scripted Ironic that records what it is asked.
+type fake struct {
+	mu    sync.Mutex
+	calls []call
+	start time.Time
+	// version is the API version of the root document; "" answers 503.
+	version string
+	// lookup, heartbeat and inspection answer; nil is the usual success.
+	lookup, heartbeat, inspection func(n int) (status int, body string)
+	counts                        map[string]int
+}
+
+// call is one recorded request.
+type call struct {
+	At           time.Duration // since the fake was made
+	Method, Path string
+	Query        string
+	Version      string // the header
+	Header       http.Header
+	Body         map[string]any
+}
+
+func newFake(version string) *fake {
+	return &fake{version: version, start: time.Now(), counts: map[string]int{}}
+}
+
+func lookupAnswer(config string) string {
+	return `{"node":{"uuid":"` + nodeUUID + `","properties":{},"instance_info":{}},"config":` + config + `}`
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	data, _ := io.ReadAll(r.Body)
+	var body map[string]any
+	_ = json.Unmarshal(data, &body)
+	f.mu.Lock()
+	f.calls = append(f.calls, call{
+		time.Since(f.start), r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("X-OpenStack-Ironic-API-Version"), r.Header, body,
+	})
+	kind, script, status, text := "root", (func(int) (int, string))(nil), 200, `{"default_version":{"version":"`+f.version+`"}}`
+	switch {
+	case r.URL.Path == "/v1/lookup":
+		kind, script, text = "lookup", f.lookup, lookupAnswer(`{"heartbeat_timeout":300,"agent_token":"`+secret+`"}`)
+	case strings.HasPrefix(r.URL.Path, "/v1/heartbeat/"):
+		kind, script, status, text = "heartbeat", f.heartbeat, 202, ""
+	case r.Method == http.MethodPost:
+		kind, script, status, text = "inspection", f.inspection, 202, `{"uuid":"`+nodeUUID+`"}`
+	case f.version == "":
+		status, text = 503, "not yet"
+	}
+	f.counts[kind]++
+	n := f.counts[kind]
+	f.mu.Unlock() // a script may sleep, which no lock must be held for in a bubble
+	if script != nil {
+		status, text = script(n)
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+// got returns the recorded calls of one path.
+func (f *fake) got(prefix string) []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []call
+	for _, c := range f.calls {
+		if c.Path == prefix || prefix != "/" && strings.HasPrefix(c.Path, prefix) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// settings is a configuration made of flags.
+func settings(t *testing.T, args ...string) *config.Live {
+	t.Helper()
+	c, err := config.Load(config.Sources{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.NewLive(c)
+}
+
+// newClient makes a client on a network, whose log goes into the returned builder.
+func newClient(t *testing.T, n *network, args ...string) (*Client, *logBuffer) {
+	t.Helper()
+	log := &logBuffer{}
+	tok := &token.Token{}
+	tok.Set(secret)
+	c, err := New(Options{
+		Config: settings(t, args...), Token: tok, Version: "1.2.3", Dial: n.dial,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.http.CloseIdleConnections()
+		c.probe.CloseIdleConnections()
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the token is in the log:\n%s", log)
+		}
+	})
+	return c, log
+}
+
+// logBuffer is a log that may be written and read at the same time.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// statusOf returns the HTTP status of an error, 0 without one.
+func statusOf(err error) int {
+	if status := (*StatusError)(nil); errors.As(err, &status) {
+		return status.Status
+	}
+	return 0
+}

@@ -1,0 +1,225 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Parity: B2
+func TestLookupRequest(t *testing.T) {
+	for _, tt := range []struct{ server, uuid, version string }{
+		{"1.115", "", "1.62"}, {"1.115", nodeUUID, "1.62"}, {"1.62", "", "1.62"}, {"1.58", "", "1.58"}, {"", "", "1.31"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			ironic := newFake(tt.server)
+			net.serve("ironic", ironic)
+			c, _ := newClient(t, net, "--api-url=http://ironic:6385")
+			answer, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, tt.uuid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Node.UUID() != nodeUUID || answer.HeartbeatInterval != 300*time.Second {
+				t.Errorf("got node %s, interval %v", answer.Node.UUID(), answer.HeartbeatInterval)
+			}
+			got := ironic.got("/v1/lookup")
+			if len(got) != 1 || got[0].Method != "GET" || got[0].Version != tt.version {
+				t.Fatalf("got %+v, want one GET with version %s", got, tt.version)
+			}
+			want := url.Values{"addresses": {"52:54:00:00:00:01,52:54:00:00:00:02"}}
+			if tt.uuid != "" {
+				want.Set("node_uuid", tt.uuid)
+			}
+			if got[0].Query != want.Encode() {
+				t.Errorf("query: got %s, want %s", got[0].Query, want.Encode())
+			}
+		})
+	}
+}
+
+// waits returns the time between consecutive calls.
+func waits(calls []call) []time.Duration {
+	var list []time.Duration
+	for i := 1; i < len(calls); i++ {
+		list = append(list, calls[i].At-calls[i-1].At)
+	}
+	return list
+}
+
+func TestLookupRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.lookup = func(n int) (int, string) {
+			return 404, `{"error_message":{"faultstring":"Node was not found."}}`
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		_, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, "")
+		var failed *LookupError
+		if !errors.As(err, &failed) {
+			t.Fatalf("got error %v, want a LookupError", err)
+		}
+		calls := ironic.got("/v1/lookup")
+		if failed.Tries != len(calls) || failed.After < 600*time.Second || failed.After > 660*time.Second {
+			t.Errorf("got %d tries in %v, want %d in 600 to 660 s", failed.Tries, failed.After, len(calls))
+		}
+		if want := "Error 404: Node was not found."; failed.Err.Error() != want {
+			t.Errorf("cause: got %v, want %v", failed.Err, want)
+		}
+		var different bool
+		for i, wait := range waits(calls) {
+			high := time.Minute
+			if i < 6 {
+				high = time.Second << i
+			}
+			if wait < time.Second || wait > high {
+				t.Errorf("wait %d: got %v, want 1 s to %v", i+1, wait, high)
+			}
+			different = different || i > 0 && wait != high
+		}
+		if !different {
+			t.Error("the waits are not random")
+		}
+	})
+}
+
+func TestLookupConflictPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.lookup = func(n int) (int, string) {
+			if n <= 5 {
+				return 409, `{"error_message":"{\"faultstring\":\"Node is locked\"}"}`
+			}
+			return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		c.rand = func() float64 { return 0 } // the shortest wait, one second
+		if _, err := c.Lookup(t.Context(), nil, nodeUUID); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{6 * time.Second, 11 * time.Second, 31 * time.Second, 31 * time.Second, 31 * time.Second}
+		if diff := cmp.Diff(want, waits(ironic.got("/v1/lookup"))); diff != "" {
+			t.Errorf("waits with a second's ordinary pause (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Parity: B4
+func TestLookupAnswers(t *testing.T) {
+	legacy := `{"heartbeat_timeout":120,"node":{"uuid":"` + nodeUUID + `"}}`
+	for _, tt := range []struct {
+		name, body string
+		retried    bool
+		interval   time.Duration
+	}{
+		{"today's", lookupAnswer(`{"heartbeat_timeout":60}`), false, time.Minute},
+		{"legacy", legacy, false, 2 * time.Minute},
+		{"neither", `{"node":{"uuid":"` + nodeUUID + `"}}`, true, 0},
+		{"config without timeout", lookupAnswer(`{}`), true, 0},
+		{"timeout of another type", lookupAnswer(`{"heartbeat_timeout":"soon"}`), true, 0},
+		{"timeout of zero", lookupAnswer(`{"heartbeat_timeout":0}`), true, 0},
+		{"timeout beyond all bounds", lookupAnswer(`{"heartbeat_timeout":1e300}`), true, 0},
+		{"config of another type", lookupAnswer(`[]`), true, 0},
+		{"no node", `{"config":{"heartbeat_timeout":60}}`, true, 0},
+		{"no uuid", `{"node":{},"config":{"heartbeat_timeout":60}}`, true, 0},
+		{"no JSON", `<html>`, true, 0},
+		{"empty", ``, true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := newNetwork(t)
+				ironic := newFake("1.115")
+				ironic.lookup = func(n int) (int, string) {
+					if n == 1 {
+						return 200, tt.body
+					}
+					return 200, lookupAnswer(`{"heartbeat_timeout":7}`)
+				}
+				net.serve("ironic", ironic)
+				c, _ := newClient(t, net, "--api-url=http://ironic")
+				answer, err := c.Lookup(t.Context(), nil, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := tt.interval
+				if tt.retried {
+					want = 7 * time.Second
+				}
+				if answer.HeartbeatInterval != want {
+					t.Errorf("got interval %v, want %v", answer.HeartbeatInterval, want)
+				}
+			})
+		})
+	}
+}
+
+func TestLookupSurvivesADeadIronic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		time.AfterFunc(5*time.Minute, func() { net.serve("ironic", ironic) })
+		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := ironic.got("/v1/lookup")[0].Version; got != "1.62" {
+			t.Errorf("got version %s, want 1.62: the version is asked for again", got)
+		}
+	})
+}
+
+func TestLookupTimesOutAnIronicThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.lookup = func(n int) (int, string) {
+			if n == 1 {
+				time.Sleep(45 * time.Second)
+			}
+			return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(ironic.got("/v1/lookup")); got != 2 {
+			t.Errorf("got %d lookups, want a second one after http_request_timeout", got)
+		}
+		time.Sleep(time.Minute) // the hanging answer must end before the test does
+	})
+}
+
+func TestLookupEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://ironic")
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := c.Lookup(ctx, nil, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v, want the context's", err)
+		}
+		if took := time.Since(start); took != 30*time.Second {
+			t.Errorf("took %v, want 30 s", took)
+		}
+	})
+}
+
+func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://ironic", "--lookup-timeout=0")
+		_, err := c.Lookup(t.Context(), nil, "")
+		if failed := (*LookupError)(nil); !errors.As(err, &failed) || failed.Tries != 1 {
+			t.Errorf("got error %v, want a LookupError after one try", err)
+		}
+	})
+}
