@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,12 @@ type Options struct {
 }
 
 // Manager is the generic hardware manager.
-type Manager struct{ o Options }
+type Manager struct {
+	o Options
+
+	mu     sync.Mutex
+	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
+}
 
 // New returns the manager.
 func New(o Options) *Manager {
@@ -42,7 +48,7 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
-	return &Manager{o}
+	return &Manager{o: o, gaveUp: map[string]bool{}}
 }
 
 // Class implements [hardware.Manager].
@@ -66,11 +72,11 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 }
 
 // WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
-// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk.
+// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node.
 func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	c := m.o.Config.Get()
 	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
-	if limit <= 0 {
+	if limit <= 0 || m.inVain(n, false) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
@@ -85,11 +91,26 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case waiting.Err() != nil:
+		m.inVain(n, true)
 		m.o.Log.Warn("no root disk appeared in time", "waited", limit)
 	default:
 		m.o.Log.Warn("disks cannot be waited for", "err", err)
 	}
 	return nil
+}
+
+// inVain tells whether the node's disks were waited for in vain, and with set says so.
+func (m *Manager) inVain(n *node.Node, set bool) bool {
+	uuid := ""
+	if n != nil {
+		uuid = n.UUID()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if set {
+		m.gaveUp[uuid] = true
+	}
+	return m.gaveUp[uuid]
 }
 
 // Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. That a

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -213,5 +214,29 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 	}
 	if _, _, err := m.toErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
 		t.Errorf("skip list nobody understands: got %v, want the step to fail", err)
+	}
+}
+
+func TestWaitDisksGivesUpOnceANode(t *testing.T) {
+	m := newManager(t)
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 2, 50*time.Millisecond })
+	if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.FromJSON([]byte(`{"uuid": "u"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		node  *node.Node
+		waits bool
+	}{{nil, true}, {nil, false}, {n, true}, {n, false}} {
+		started := time.Now()
+		if err := m.WaitDisks(t.Context(), tt.node); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(started) >= 100*time.Millisecond; waited != tt.waits {
+			t.Errorf("node %v: waited %v, want %v", tt.node, waited, tt.waits)
+		}
 	}
 }
