@@ -1,0 +1,254 @@
+package imaging
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/node"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+const (
+	mib       = 1 << 20
+	imageSize = 24 * mib
+	diskSize  = 4 * gib // the smallest that is chosen without hints
+)
+
+// osImage makes a raw image with a GPT of one partition full of noise, and a disk id in its protective MBR.
+func osImage(t *testing.T) string {
+	t.Helper()
+	path := testenv.SparseFile(t, imageSize)
+	testenv.Run(t, "sgdisk", "-n", "1:2048:+16M", "-t", "1:8300", "-c", "1:root", path)
+	noise := make([]byte, 16*mib)
+	source := rand.NewChaCha8([32]byte{1})
+	if _, err := source.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for offset, data := range map[int64][]byte{mib: noise, 440: {0x4d, 0x3c, 0x2b, 0x1a}} {
+		if _, err := f.WriteAt(data, offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// server hands out one file and counts how often.
+type server struct {
+	*httptest.Server
+	downloads atomic.Int64
+}
+
+func serve(t *testing.T, path string) *server {
+	t.Helper()
+	s := &server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.Header.Get("Range") == "" {
+			s.downloads.Add(1)
+		}
+		if strings.HasSuffix(r.URL.Path, ".missing") {
+			http.NotFound(w, r)
+			return
+		}
+		http.ServeFile(w, r, path)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func sumOf(t *testing.T, path string, offset, length int64) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if n, err := io.Copy(h, io.NewSectionReader(f, offset, length)); err != nil || n != length {
+		t.Fatalf("read %s: got %d bytes and %v, want %d", path, n, err, length)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// loopDisk is a disk of the smallest size that is chosen, and an Imager on a machine that has it alone.
+func loopDisk(t *testing.T) (string, *Imager) {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
+	i := New(Options{
+		Config: config.NewLive(&config.Config{PermittedImageFormats: []string{"raw", "gpt", "qcow2"}}), Node: &node.Cache{},
+		Disks: func(context.Context) ([]block.Device, error) {
+			return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}}, nil
+		},
+	})
+	return path, i
+}
+
+func rawImage(t *testing.T, url, path string) ImageInfo {
+	t.Helper()
+	return ImageInfo{
+		ID: "inst.raw", URLs: []string{url + "/inst.raw"}, OSHashAlgo: "sha256", OSHashValue: sumOf(t, path, 0, imageSize),
+		DiskFormat: "raw", StreamRaw: true,
+	}
+}
+
+// configDrive makes the base64 gzip text of a small file system with that label, and returns its bytes too.
+func configDrive(t *testing.T) (text string, drive []byte) {
+	t.Helper()
+	path := testenv.SparseFile(t, mib)
+	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", path)
+	drive, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(drive); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(packed.Bytes()), drive
+}
+
+// Disk in, prepare_image, disk out: the partition's bytes are the image's, the backup GPT lies at the end of the larger
+// disk, the config drive behind it all, and the result has the protocol's words.
+//
+// Parity: E1, K13
+func TestPrepareWritesTheDisk(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "mkfs.vfat")
+	disk, i := loopDisk(t)
+	if got := i.PartitionUUIDs(); len(got) != 0 {
+		t.Errorf("partition uuids before: got %v, want none", got)
+	}
+	path := osImage(t)
+	drive, driveBytes := configDrive(t)
+	got, err := i.Prepare(t.Context(), rawImage(t, serve(t, path).URL, path), drive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "image (inst.raw) written to device " + disk + " root_uuid=0x1a2b3c4d"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if diff := cmp.Diff(map[string]any{"root uuid": "0x1a2b3c4d"}, i.PartitionUUIDs()); diff != "" {
+		t.Errorf("partition uuids differ (-want +got):\n%s", diff)
+	}
+	if got, want := sumOf(t, disk, mib, 16*mib), sumOf(t, path, mib, 16*mib); got != want {
+		t.Errorf("partition 1: got SHA-256 %s, want %s", got, want)
+	}
+	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil || len(table.Partitions) != 2 {
+		t.Fatalf("got table %+v and %v, want two partitions", table, err)
+	}
+	last := table.Partitions[1]
+	if want := int64(diskSize - 64*mib - mib); last.Start < want {
+		t.Errorf("config drive starts at %d, want the last 64 MiB of the disk", last.Start)
+	}
+	sum := sha256.Sum256(driveBytes)
+	if got, want := sumOf(t, disk, last.Start, int64(len(driveBytes))), hex.EncodeToString(sum[:]); got != want {
+		t.Errorf("config drive: got SHA-256 %s, want %s", got, want)
+	}
+}
+
+// Parity: E2
+func TestPrepareSkipsWhatIsWritten(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	disk, i := loopDisk(t)
+	raw := osImage(t)
+	s := serve(t, raw)
+	prepare := func(what string, info ImageInfo, downloads int64) {
+		t.Helper()
+		before := s.downloads.Load()
+		if _, err := i.Prepare(t.Context(), info, ""); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := s.downloads.Load() - before; got != downloads {
+			t.Errorf("%s: got %d downloads, want %d", what, got, downloads)
+		}
+	}
+	info := rawImage(t, s.URL, raw)
+	prepare("a raw stream", info, 1)
+	prepare("a raw stream again", info, 1)
+	info.StreamRaw = false
+	prepare("not streamed", info, 1)
+	prepare("not streamed, again", info, 0)
+	info.ID = "other.raw"
+	prepare("another id", info, 1)
+	testenv.Run(t, "sgdisk", "-Z", disk)
+	prepare("after an erase", info, 1)
+}
+
+// Parity: K14
+func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
+	disk, i := loopDisk(t)
+	path := filepath.Join(t.TempDir(), "junk")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("junk"), imageSize/4), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := i.Prepare(t.Context(), rawImage(t, serve(t, path).URL, path), "")
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), disk) {
+		t.Errorf("got %v, want a DeploymentError that names %s", err, disk)
+	}
+	if got := i.PartitionUUIDs(); len(got) != 0 {
+		t.Errorf("partition uuids: got %v, want none", got)
+	}
+}
+
+// A failure is the protocol's own, and leaves a disk without a first MiB.
+func TestPrepareFails(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	for _, tt := range []struct {
+		name   string
+		change func(*ImageInfo)
+		want   string
+	}{
+		{"wrong checksum", func(i *ImageInfo) { i.OSHashValue = strings.Repeat("0", 64) }, "ImageChecksumError"},
+		{"nothing there", func(i *ImageInfo) { i.URLs[0] += ".missing" }, "ImageDownloadFatalError"},
+		{"nobody there", func(i *ImageInfo) { i.URLs[0] = "http://127.0.0.1:1/inst.raw" }, "ImageDownloadError"},
+		{"not the format it says", func(i *ImageInfo) { i.DiskFormat = "qcow2" }, "InvalidImage"},
+		{"broken config drive", func(i *ImageInfo) { i.ConfigDrive = "no base64" }, "DeploymentError"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := loopDisk(t)
+			info := rawImage(t, serve(t, path).URL, path)
+			tt.change(&info)
+			_, err := i.Prepare(t.Context(), info, "")
+			if got := typeOf(err); got != tt.want {
+				t.Errorf("got %s (%v), want %s", got, err, tt.want)
+			}
+			if tt.want == "DeploymentError" {
+				return // the image itself was written
+			}
+			zeros := sha256.Sum256(make([]byte, mib))
+			if got, want := sumOf(t, disk, 0, mib), hex.EncodeToString(zeros[:]); got != want {
+				t.Error("the disk has a first MiB, want zeros")
+			}
+		})
+	}
+}
