@@ -95,7 +95,7 @@ func (r *rig) run(name string, params any) answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
 		r.t.Fatal(err)
@@ -114,7 +114,7 @@ func (r *rig) count() int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	var list struct {
 		Commands []json.RawMessage `json:"commands"`
 	}

@@ -46,7 +46,7 @@ func osImage(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // closed after the last read or at the end of a test
 	for offset, data := range map[int64][]byte{mib: noise, 440: {0x4d, 0x3c, 0x2b, 0x1a}} {
 		if _, err := f.WriteAt(data, offset); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func sumOf(t *testing.T, path string, offset, length int64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // closed after the last read or at the end of a test
 	h := sha256.New()
 	if n, err := io.Copy(h, io.NewSectionReader(f, offset, length)); err != nil || n != length {
 		t.Fatalf("read %s: got %d bytes and %v, want %d", path, n, err, length)

@@ -101,7 +101,7 @@ func (i *Imager) opener(client *http.Client) configdrive.Opener {
 			return nil, fmt.Errorf("fetch %s: %w", publicURL(request.URL), withoutURL(err))
 		}
 		if response.StatusCode >= http.StatusBadRequest {
-			response.Body.Close()
+			response.Body.Close() //nolint:errcheck // only read
 			cancel()
 			return nil, fmt.Errorf("fetch %s: got HTTP status %d, want 200", publicURL(request.URL), response.StatusCode)
 		}

@@ -54,7 +54,7 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 				answer <- bmcAddresses{}
 				return
 			}
-			defer device.Close()
+			defer device.Close() //nolint:errcheck // nothing was written
 			answer <- askBMC(ctx, device)
 		}()
 		select {

@@ -240,7 +240,7 @@ func read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	return io.ReadAll(io.LimitReader(f, maxFact))
 }
 

@@ -52,7 +52,7 @@ func linkSpeeds() map[string]int {
 	if err != nil {
 		return nil
 	}
-	defer client.Close()
+	defer client.Close() //nolint:errcheck // only asked
 	modes, err := client.LinkModes()
 	if err != nil {
 		return nil
