@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -52,7 +53,9 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err := checkInputs(o.Kernel, o.Initrd); err != nil {
 		return Report{}, err
 	}
-	fmt.Fprintln(o.Log, "fetching boot loaders of Debian")
+	if _, err := fmt.Fprintln(o.Log, "fetching boot loaders of Debian"); err != nil {
+		return Report{}, err
+	}
 	loaders, err := fetchLoaders(ctx, o.CacheDir)
 	if err != nil {
 		return Report{}, err
@@ -66,8 +69,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO %s: %w", o.Out, err)
 	}
-	report.print(o.Log)
-	return report, nil
+	return report, report.print(o.Log)
 }
 
 func (o Options) complete() (Options, error) {
@@ -143,10 +145,14 @@ func build(ctx context.Context, o Options, l loaders, work string) (Report, erro
 	return report, nil
 }
 
-func (r Report) print(w io.Writer) {
+// print writes what takes the room.
+func (r Report) print(w io.Writer) error {
 	const mib = 1 << 20
+	var text strings.Builder
 	for _, p := range r.Parts {
-		fmt.Fprintf(w, "%8.2f MiB  %4.1f %%  %s\n", float64(p.Size)/mib, 100*float64(p.Size)/float64(r.Size), p.Name)
+		fmt.Fprintf(&text, "%8.2f MiB  %4.1f %%  %s\n", float64(p.Size)/mib, 100*float64(p.Size)/float64(r.Size), p.Name)
 	}
-	fmt.Fprintf(w, "%8.2f MiB  %s\n", float64(r.Size)/mib, r.Path)
+	fmt.Fprintf(&text, "%8.2f MiB  %s\n", float64(r.Size)/mib, r.Path)
+	_, err := io.WriteString(w, text.String())
+	return err
 }

@@ -217,7 +217,7 @@ func TestResolverKeepsFileUntilServersAreKnown(t *testing.T) {
 			want: "nameserver 192.0.2.1\nnameserver 198.51.100.1\nnameserver 192.0.2.2\nsearch a.example b.example\n",
 		},
 	} {
-		if err := r.write(c.configs); err != nil {
+		if err := r.write(func() []linkConfig { return c.configs }); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -43,6 +44,10 @@ type link struct {
 	state  Link       // under network.mu
 	metric int        // under network.mu; 0 until the first configuration
 	config linkConfig // under network.mu; what is applied now
+	names  linkConfig // under network.mu; the one whose name servers are used: it is set before config
+	// coming is an address that the kernel has already and that lacks its routes, under network.mu. Nobody is told of
+	// it yet.
+	coming netip.Prefix
 }
 
 func newLink(n *Network, index int) *link {
@@ -171,18 +176,26 @@ func (l *link) use(lease *Lease) error {
 			config.mtu = 0
 		}
 	}
+	n.mu.Lock()
+	l.names = config
+	if !slices.Contains(before.addresses, lease.Address) {
+		l.coming = lease.Address
+	}
+	n.mu.Unlock()
+	// Whoever waits for an address looks up names at once, and Go's resolver does not read the file again for 5 s.
+	n.writeResolver()
 	if err := config.apply(l.index, metric, before); err != nil {
 		// What part of it was applied is not known: all of both is to be removed.
 		n.update(func() {
 			l.config.addresses = append(slices.Clone(before.addresses), config.addresses...)
 			l.config.routes = append(slices.Clone(before.routes), config.routes...)
+			l.coming = netip.Prefix{}
 		})
 		return err
 	}
 	n.update(func() {
-		l.config, l.state.Lease, l.state.Err = config, lease, nil
+		l.config, l.state.Lease, l.state.Err, l.coming = config, lease, nil, netip.Prefix{}
 	})
-	n.writeResolver()
 	return nil
 }
 
@@ -196,14 +209,22 @@ func (l *link) drop() {
 		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
 	}
 	n.update(func() {
-		l.config, l.state.Lease = linkConfig{}, nil
+		l.config, l.names, l.state.Lease = linkConfig{}, linkConfig{}, nil
 	})
 	n.writeResolver()
 }
 
-// writeResolver writes the name servers of all links, the preferred link's first.
+// writeResolver writes the name servers of all links.
 func (n *Network) writeResolver() {
+	if err := n.resolver.write(n.names); err != nil {
+		n.log.Error("name servers cannot be written", "err", err)
+	}
+}
+
+// names returns what the links say of name servers, the preferred link first.
+func (n *Network) names() []linkConfig {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	links := make([]*link, 0, len(n.links))
 	for _, l := range n.links {
 		links = append(links, l)
@@ -211,12 +232,9 @@ func (n *Network) writeResolver() {
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.metric, b.metric) })
 	configs := make([]linkConfig, len(links))
 	for i, l := range links {
-		configs[i] = l.config
+		configs[i] = l.names
 	}
-	n.mu.Unlock()
-	if err := n.resolver.write(configs); err != nil {
-		n.log.Error("name servers cannot be written", "err", err)
-	}
+	return configs
 }
 
 var errExpired = errors.New("the lease expired")

@@ -175,6 +175,10 @@ func (l *lab) start() *Network {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	l.t.Cleanup(func() {
+		n.stop()
+		<-n.watching
+	})
 	return n
 }
 

@@ -116,7 +116,9 @@ func (n *Network) Links() []Link {
 		state := l.state
 		state.MAC = slices.Clone(state.MAC)
 		for prefix := range n.addresses[index] {
-			state.Addresses = append(state.Addresses, prefix)
+			if prefix != l.coming {
+				state.Addresses = append(state.Addresses, prefix)
+			}
 		}
 		slices.SortFunc(state.Addresses, netip.Prefix.Compare)
 		links = append(links, state)

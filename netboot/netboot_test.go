@@ -136,7 +136,7 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	d.SetHost(id, server.Host{Address: addr("192.0.2.11")})
 	downs := l.countDowns("nic0")
 	l.until(n, "second address alone", func(links map[string]Link) bool {
-		return has(links["nic0"], "192.0.2.11/24") && !has(links["nic0"], "192.0.2.10/24")
+		return leased("nic0")(links) && has(links["nic0"], "192.0.2.11/24") && !has(links["nic0"], "192.0.2.10/24")
 	})
 	if got := downs(); got != 0 {
 		t.Errorf("link went down %d times during the renewal, want 0", got)

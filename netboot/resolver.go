@@ -22,10 +22,13 @@ type resolver struct {
 
 // write replaces the file in one step, so that no reader sees half of it. Until the first name server is known the
 // file stays what it was: whoever wrote it knew more.
-func (r *resolver) write(configs []linkConfig) error {
+//
+// The configurations are asked for under the lock, so that of two links that get theirs at once the later writer
+// knows both.
+func (r *resolver) write(configs func() []linkConfig) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	content := resolvConf(configs)
+	content := resolvConf(configs())
 	if content == r.last {
 		return nil
 	}

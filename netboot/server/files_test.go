@@ -1,0 +1,246 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pin/tftp/v3"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// folder returns a folder to serve, with a secret beside it that links lead to.
+func folder(t *testing.T, content []byte) string {
+	t.Helper()
+	outside := filepath.Join(t.TempDir(), "secret")
+	root := t.TempDir()
+	for _, err := range []error{
+		os.WriteFile(outside, []byte("secret"), 0o644),
+		os.MkdirAll(filepath.Join(root, "sub"), 0o755),
+		os.WriteFile(filepath.Join(root, "sub", "file"), content, 0o644),
+		os.Symlink("file", filepath.Join(root, "sub", "link")),
+		os.Symlink(outside, filepath.Join(root, "escape")),
+		os.Symlink("../..", filepath.Join(root, "sub", "up")),
+		unix.Mkfifo(filepath.Join(root, "pipe"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// requests gathers what servers report.
+type requests struct {
+	mu   sync.Mutex
+	list []Request
+}
+
+func (r *requests) add(request Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, request)
+}
+
+func (r *requests) last() Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list[len(r.list)-1]
+}
+
+var loopback = netip.MustParseAddrPort("127.0.0.1:0")
+
+// escapes are names that must not lead to a file.
+var escapes = []string{"/", "/absent", "/sub", "/escape", "/sub/up", "/sub/up/etc/passwd", "/../secret", "/..%2f..%2fetc/passwd", "/pipe", "/sub/../../etc/passwd"}
+
+func TestHTTP(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 1000)
+	root := folder(t, content)
+	var seen requests
+	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root, Request: seen.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(method, url string, header ...string) (int, string, http.Header) {
+		t.Helper()
+		request, err := http.NewRequest(method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(header); i += 2 {
+			request.Header.Set(header[i], header[i+1])
+		}
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body), response.Header
+	}
+	status, body, header := do("GET", h.URL("sub/file"))
+	if status != 200 || body != string(content) {
+		t.Errorf("whole file: got %d and %d bytes, want 200 and %d", status, len(body), len(content))
+	}
+	if got := header.Get("Accept-Ranges"); got != "bytes" {
+		t.Errorf("ranges: got %q, want \"bytes\"", got)
+	}
+	tag := header.Get("ETag")
+	if !strings.HasPrefix(tag, `"`) || len(tag) < 3 {
+		t.Fatalf("entity tag: got %q, want a strong one", tag)
+	}
+	if status, body, _ := do("GET", h.URL("sub/link"), "Range", "bytes=5-9"); status != 206 || body != "56789" {
+		t.Errorf("range: got %d %q, want 206 \"56789\"", status, body)
+	}
+	if status, body, _ := do("HEAD", h.URL("sub/file")); status != 200 || body != "" {
+		t.Errorf("HEAD: got %d and %d bytes, want 200 and none", status, len(body))
+	}
+	if status, _, _ := do("GET", h.URL("sub/file"), "If-None-Match", tag); status != 304 {
+		t.Errorf("same entity: got %d, want 304", status)
+	}
+	// A changed file has another tag, also when its size and second are the same: a range of the old one is not joined.
+	changed := bytes.Repeat([]byte("abcdefghij"), 1000)
+	replacement := filepath.Join(root, "new")
+	if err := errors.Join(os.WriteFile(replacement, changed, 0o644), os.Rename(replacement, filepath.Join(root, "sub", "file"))); err != nil {
+		t.Fatal(err)
+	}
+	if status, body, _ := do("GET", h.URL("sub/file"), "Range", "bytes=5-9", "If-Range", tag); status != 200 || body != string(changed) {
+		t.Errorf("range of a changed file: got %d and %d bytes, want 200 and all", status, len(body))
+	}
+	for _, path := range escapes {
+		if status, body, _ := do("GET", "http://"+h.Addr().String()+path); status < 400 {
+			t.Errorf("%s: got %d %q, want an error", path, status, body)
+		}
+	}
+	if status, _, _ := do("PUT", h.URL("sub/file")); status != 405 {
+		t.Errorf("PUT: got %d, want 405", status)
+	}
+	do("GET", h.URL("sub/file"), "Range", "bytes=0-3")
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := seen.last()
+	if got.Path != "/sub/file" || got.Range != "bytes=0-3" || got.Status != 206 || got.Bytes != 4 || got.Protocol != "http" || got.Err != nil {
+		t.Errorf("request as reported: got %+v", got)
+	}
+}
+
+func TestTFTP(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 10_000)
+	var seen requests
+	server, err := ListenTFTP(t.Context(), FilesConfig{Listen: loopback, Root: folder(t, content), Request: seen.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	get := func(name string) (string, int64, error) {
+		client, err := tftp.NewClient(server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.SetBlockSize(1400)
+		client.RequestTSize(true)
+		transfer, err := client.Receive(name, "octet")
+		if err != nil {
+			return "", 0, err
+		}
+		size, _ := transfer.(tftp.IncomingTransfer).Size()
+		var body bytes.Buffer
+		_, err = transfer.WriteTo(&body)
+		return body.String(), size, err
+	}
+	for _, name := range []string{"sub/file", "/sub/file", `sub\link`} {
+		if body, size, err := get(name); err != nil || body != string(content) || size != int64(len(content)) {
+			t.Errorf("%s: got %d bytes, announced %d, %v, want %d", name, len(body), size, err, len(content))
+		}
+	}
+	for _, name := range escapes {
+		if body, _, err := get(name); err == nil {
+			t.Errorf("%s: got %q, want an error", name, body)
+		}
+	}
+	client, err := tftp.NewClient(server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Send("sub/file", "octet"); err == nil {
+		t.Error("writing: got no error, want one")
+	}
+}
+
+// An independent client reads what is served.
+func TestTFTPByCurl(t *testing.T) {
+	testenv.Programs(t, "curl")
+	content := strings.Repeat("0123456789", 777)
+	server, err := ListenTFTP(t.Context(), FilesConfig{Listen: loopback, Root: folder(t, []byte(content))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := testenv.Run(t, "curl", "-sS", "--max-time", "20", "tftp://"+server.Addr().String()+"/sub/file"); got != content {
+		t.Errorf("got %d bytes, want %d", len(got), len(content))
+	}
+}
+
+func TestServersEndWithTheirContext(t *testing.T) {
+	root := folder(t, nil)
+	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 5 * time.Second}
+	if response, err := client.Get(h.URL("sub/file")); err == nil {
+		t.Errorf("after Close: got %d, want an error (%v)", response.StatusCode, response.Body.Close())
+	}
+	if _, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: filepath.Join(root, "absent")}); err == nil {
+		t.Error("absent folder: got no error, want one")
+	}
+}
+
+func TestScript(t *testing.T) {
+	script := Script{Kernel: "http://192.0.2.1/k", Initrds: []string{"http://192.0.2.1/a/one?x=1", "http://192.0.2.1/two"}, Cmdline: "a=1 b", Retries: 3}
+	got, err := script.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"#!ipxe\n", "\nkernel http://192.0.2.1/k initrd=one initrd=two a=1 b || goto failed\n",
+		"\ninitrd --name one http://192.0.2.1/a/one?x=1 || goto failed\ninitrd --name two http://192.0.2.1/two || goto failed\nboot\n", "iseq ${tries} 3 ",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("got\n%s\nwant %q in it", got, want)
+		}
+	}
+	for name, bad := range map[string]Script{
+		"no kernel":    {},
+		"line break":   {Kernel: "http://k", Cmdline: "a\nshell"},
+		"no file name": {Kernel: "http://k", Initrds: []string{"http://192.0.2.1/"}},
+	} {
+		if got, err := bad.Render(); err == nil {
+			t.Errorf("%s: got %q, want an error", name, got)
+		}
+	}
+}
