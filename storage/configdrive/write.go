@@ -47,6 +47,10 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte) (pa
 	if _, err := partition.RepairBackup(ctx, disk); err != nil {
 		return "", err
 	}
+	// What the kernel believes of the partitions may be older than the image that was just written.
+	if err := partition.Sync(ctx, sys, disk); err != nil {
+		return "", err
+	}
 	path, err := find(ctx, sys, disk)
 	if err != nil {
 		return "", err

@@ -1,0 +1,236 @@
+package configdrive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+const mib = 1 << 20
+
+func pack(t *testing.T, drive []byte) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(drive); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// Parity: L5
+func TestLoad(t *testing.T) {
+	drive := make([]byte, 3*mib)
+	if _, err := rand.Read(drive[mib:]); err != nil {
+		t.Fatal(err)
+	}
+	text := pack(t, drive)
+	var lines strings.Builder
+	for i := 0; i < len(text); i += 76 {
+		lines.WriteString(text[i:min(i+76, len(text))] + "\r\n")
+	}
+	huge := pack(t, make([]byte, MaxSize+1))
+	cases := []struct {
+		name, source, body string
+		want               []byte
+		err                string
+	}{
+		{"text", text, "", drive, ""},
+		{"text in lines", "\n " + lines.String(), "", drive, ""},
+		{"not base64", "%%%", "", nil, "base64"},
+		{"base64 of no gzip", "aGVsbG8gd29ybGQ=", "", nil, "gzip"},
+		{"cut off", text[:len(text)/2], "", nil, "unpack"},
+		{"empty", "", "", nil, "base64"},
+		{"unpacks to too much", huge, "", nil, ErrTooLarge.Error()},
+		{"exactly the limit", pack(t, make([]byte, MaxSize)), "", make([]byte, MaxSize), ""},
+		{"URL, text", "https://host/drive", lines.String(), drive, ""},
+		{"URL, image", "HTTP://host/drive", string(drive), drive, ""},
+		{"URL, image too large", "http://host/drive", string(make([]byte, MaxSize+1)), nil, ErrTooLarge.Error()},
+		{"URL, text of too much", "http://host/drive", huge, nil, ErrTooLarge.Error()},
+		{"URL, empty", "http://host/drive", "", nil, "empty"},
+		{"file", "file:///etc/shadow", "x", nil, "scheme"},
+		{"ftp", "ftp://host/x", "x", nil, "scheme"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Load(context.Background(), c.source, func(_ context.Context, url string) (io.ReadCloser, error) {
+				if url != c.source {
+					t.Errorf("opened %q", url)
+				}
+				return io.NopCloser(strings.NewReader(c.body)), nil
+			})
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Fatalf("got error %v, want %q", err, c.err)
+			}
+			if !bytes.Equal(got, c.want) {
+				t.Errorf("got %d bytes, want %d", len(got), len(c.want))
+			}
+		})
+	}
+}
+
+func TestLoadHidesSignature(t *testing.T) {
+	failure := errors.New("connection refused")
+	_, err := Load(context.Background(), "https://user:pw@host/d?signature=secret", func(context.Context, string) (io.ReadCloser, error) {
+		return nil, failure
+	})
+	if !errors.Is(err, failure) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "pw@") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// iso makes a config drive as Ironic does.
+func iso(t *testing.T) []byte {
+	t.Helper()
+	testenv.Programs(t, "genisoimage")
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "openstack/latest"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "openstack/latest/meta_data.json"), []byte(`{"uuid": "1"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "iso")
+	testenv.Run(t, "genisoimage", "-quiet", "-J", "-r", "-V", "config-2", "-o", out, dir)
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// loop makes a disk whose table a command wrote; $0 is the image.
+func loop(t *testing.T, size int64, sector int, table string) string {
+	t.Helper()
+	testenv.Programs(t, "sgdisk", "sfdisk", "mkfs.vfat")
+	device := testenv.Loop(t, testenv.SparseFile(t, size), sector)
+	testenv.Run(t, "sh", "-c", "PATH=$PATH:/usr/sbin; "+table, device)
+	return device
+}
+
+func content(t *testing.T, path string, size int) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestWriteCreates(t *testing.T) {
+	drive := iso(t)
+	for name, table := range map[string]string{
+		"gpt": `sgdisk -n 1:0:+8M "$0"`,
+		"mbr": `printf 'label: dos\nstart=2048, size=2048\n' | sfdisk -q "$0"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			device := loop(t, 200*mib, 512, table)
+			path, err := Write(context.Background(), block.System{}, device, drive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if path != device+"p2" || !bytes.Equal(content(t, path, len(drive)), drive) {
+				t.Errorf("%s does not hold the drive", path)
+			}
+			found, err := partition.Read(context.Background(), device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := found.Partitions[1]; p.Start < 134*mib || p.Size < MaxSize {
+				t.Errorf("got %+v, want the last 64 MiB", p)
+			}
+			out := testenv.Run(t, "blkid", "-p", "-s", "LABEL", "-o", "value", path)
+			if strings.TrimSpace(out) != Label {
+				t.Errorf("blkid finds the label %q", out)
+			}
+			again, err := Write(context.Background(), block.System{}, device, drive)
+			if err != nil || again != path {
+				t.Errorf("a second time: got %q, %v", again, err)
+			}
+		})
+	}
+}
+
+// Parity: L6
+func TestWriteReuses(t *testing.T) {
+	drive := iso(t)
+	device := loop(t, 64*mib, 512, `sgdisk -n 1:0:+8M -n 2:0:+8M -n 3:0:+8M "$0"`)
+	if err := partition.Sync(context.Background(), block.System{}, device); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", device+"p2")
+	path, err := Write(context.Background(), block.System{}, device, drive)
+	if err != nil || path != device+"p2" {
+		t.Fatalf("got %q, %v", path, err)
+	}
+	if !bytes.Equal(content(t, path, len(drive)), drive) {
+		t.Error("the partition does not hold the drive")
+	}
+	if _, err := Write(context.Background(), block.System{}, device, make([]byte, 9*mib)); err == nil {
+		t.Error("a drive larger than the partition was accepted")
+	}
+	testenv.Run(t, "mkfs.vfat", "-n", "config-2", device+"p3")
+	if _, err := Write(context.Background(), block.System{}, device, drive); !errors.Is(err, ErrDuplicate) {
+		t.Errorf("got %v, want ErrDuplicate", err)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	drive := make([]byte, mib)
+	t.Run("too large", func(t *testing.T) {
+		if _, err := Write(context.Background(), block.System{}, "/dev/null", make([]byte, MaxSize+1)); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("got %v, want ErrTooLarge", err)
+		}
+	})
+	t.Run("four primary partitions", func(t *testing.T) {
+		device := loop(t, 200*mib, 512, `printf 'label: dos\nsize=2048\nsize=2048\nsize=2048\nsize=2048\n' | sfdisk -q "$0"`)
+		if _, err := Write(context.Background(), block.System{}, device, drive); err == nil || !strings.Contains(err.Error(), "primary") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no table", func(t *testing.T) {
+		device := testenv.Loop(t, testenv.SparseFile(t, 200*mib), 512)
+		if _, err := Write(context.Background(), block.System{}, device, drive); !errors.Is(err, partition.ErrNoTable) {
+			t.Errorf("got %v, want ErrNoTable", err)
+		}
+	})
+	t.Run("ISO on 4K sectors", func(t *testing.T) {
+		device := loop(t, 200*mib, 4096, `sgdisk -n 1:0:+8M "$0"`)
+		if _, err := Write(context.Background(), block.System{}, device, iso(t)); !errors.Is(err, ErrSectorSize) {
+			t.Errorf("got %v, want ErrSectorSize", err)
+		}
+	})
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add("H4sIAAAAAAAA")
+	f.Add("http://x/")
+	f.Fuzz(func(t *testing.T, source string) {
+		drive, err := Load(context.Background(), source, func(context.Context, string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(source)), nil
+		})
+		if err == nil && (len(drive) == 0 || len(drive) > MaxSize) {
+			t.Errorf("got %d bytes", len(drive))
+		}
+	})
+}

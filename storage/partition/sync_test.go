@@ -1,0 +1,38 @@
+package partition
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+func TestSync(t *testing.T) {
+	device := testenv.Loop(t, gptImage(t, 32*mib), 512)
+	ctx, sys := context.Background(), block.System{}
+	check := func(want map[int]extent) {
+		t.Helper()
+		if err := Sync(ctx, sys, device); err != nil {
+			t.Fatal(err)
+		}
+		got, err := kernelPartitions(ctx, sys, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(extent{})); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	check(map[int]extent{1: {mib, 8 * mib}, 3: {9 * mib, 4 * mib}})
+	path, err := sys.WaitPartition(ctx, device, 3)
+	if err != nil || path != block.PartitionPath(device, 3) {
+		t.Errorf("got %q, %v", path, err)
+	}
+	testenv.Run(t, "sgdisk", "-d", "1", "-n", "2:26624:+2M", device)
+	check(map[int]extent{2: {13 * mib, 2 * mib}, 3: {9 * mib, 4 * mib}})
+	testenv.Run(t, "sgdisk", "-Z", device)
+	check(map[int]extent{})
+}
