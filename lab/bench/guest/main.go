@@ -1,0 +1,106 @@
+// Command guest is the /init of a machine in which the image writer is compared with curl and dd. The kernel parameters
+// bench-url, bench-algorithm, bench-checksum and bench-rounds say what to write how often to /dev/vda; /dev/vdb holds a Debian
+// with curl. It prints a line "BENCH NAME SECONDS" for each run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/netboot"
+	"ironroot/storage/image"
+	"ironroot/uinit/boot"
+)
+
+const (
+	target = "/dev/vda"
+	debian = "/mnt"
+)
+
+func main() {
+	boot.Main(func(ctx context.Context, m *boot.Machine) error {
+		if err := run(ctx, m); err != nil {
+			fmt.Printf("BENCH-FAILED %v\n", err)
+			return err
+		}
+		fmt.Println("BENCH-DONE")
+		return nil
+	})
+}
+
+func run(ctx context.Context, m *boot.Machine) error {
+	network, err := netboot.Start(ctx, netboot.Config{Log: m.Log})
+	if err != nil {
+		return err
+	}
+	if err := network.WaitAddress(ctx); err != nil {
+		return err
+	}
+	<-m.Settled
+	if err := mountDebian(ctx, m); err != nil {
+		return err
+	}
+	rounds, err := strconv.Atoi(m.Params["bench-rounds"])
+	if err != nil {
+		return fmt.Errorf("bench-rounds: %w", err)
+	}
+	for range rounds {
+		if err := timed("curl-dd", func() error { return curlDD(ctx, m.Params["bench-url"]) }); err != nil {
+			return err
+		}
+		if err := timed("ironroot", func() error { return write(ctx, m) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func timed(name string, work func() error) error {
+	start := time.Now()
+	if err := work(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	fmt.Printf("BENCH %s %.3f\n", name, time.Since(start).Seconds())
+	return nil
+}
+
+func mountDebian(ctx context.Context, m *boot.Machine) error {
+	if err := m.Probe(ctx, "ext4"); err != nil {
+		return err
+	}
+	if err := unix.Mount("/dev/vdb", debian, "ext4", unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("mount /dev/vdb: %w", err)
+	}
+	if err := unix.Mount("/dev", debian+"/dev", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind /dev: %w", err)
+	}
+	return nil
+}
+
+// curlDD is what people type, with dd gathering whole blocks: without iflag=fullblock it is much slower. The flush at
+// the end is part of both contestants' work.
+func curlDD(ctx context.Context, url string) error {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec",
+		`curl -sSf "$0" | dd of=`+target+` bs=4M iflag=fullblock oflag=direct conv=fsync status=none`, url)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: debian}
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, "/"
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func write(ctx context.Context, m *boot.Machine) error {
+	_, err := image.Write(ctx, target, image.Source{
+		URLs: []string{m.Params["bench-url"]}, Format: "raw",
+		Checksum: image.Checksum{Algorithm: m.Params["bench-algorithm"], Value: m.Params["bench-checksum"]},
+		Fetch:    image.Fetch{Client: &http.Client{}, ConnectTimeout: time.Minute},
+	}, image.Options{})
+	return err
+}

@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/imageserver"
+	"ironroot/lab/qemu"
+)
+
+// BenchmarkWriteRaw writes a raw image over HTTP to a disk in a guest, in turn by `curl | dd oflag=direct`, which does
+// not hash, and by the image writer with SHA-256. ratio is curl's time by ours, median of pairs: above 1 we are faster.
+func BenchmarkWriteRaw(b *testing.B) {
+	const rounds = 5
+	size := int64(512 << 20)
+	work := b.TempDir()
+	file, sum := randomImage(b, work, size)
+	server, err := imageserver.New(imageserver.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	server.File("image.raw", file)
+
+	console := bootGuest(b, work, qemu.Config{
+		Memory: 1 << 30, CPUs: 2,
+		Disks: []qemu.Disk{
+			{Bus: qemu.Virtio, File: filepath.Join(work, "target"), Size: size + 64<<20},
+			{Bus: qemu.Virtio, File: debianDisk(b), ReadOnly: true},
+		},
+		NICs: []qemu.NIC{{}},
+		Append: fmt.Sprintf("console=ttyS0 %s bench-url=%s bench-algorithm=sha256 bench-checksum=%s bench-rounds=%d",
+			qemu.KernelHints, server.URLFrom("10.0.2.2", "image.raw"), sum, rounds),
+	}, regexp.MustCompile(`BENCH-(DONE|FAILED.*)`))
+	theirs, ours := seconds(b, console, "curl-dd"), seconds(b, console, "ironroot")
+	var ratios []float64
+	for i := range ours {
+		ratios = append(ratios, theirs[i]/ours[i])
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(float64(size)/1e6/median(theirs), "curl-dd-MB/s")
+	b.ReportMetric(float64(size)/1e6/median(ours), "ironroot-MB/s")
+}
+
+// randomImage makes a file that does not compress and tells its SHA-256.
+func randomImage(b *testing.B, dir string, size int64) (path, sum string) {
+	path = filepath.Join(dir, "image.raw")
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(f, hash), rand.Reader, size); err != nil {
+		b.Fatal(err)
+	}
+	return path, hex.EncodeToString(hash.Sum(nil))
+}
+
+// bootGuest builds the ramdisk of the comparison, boots it, and returns what it had printed when end came.
+func bootGuest(b *testing.B, work string, c qemu.Config, end *regexp.Regexp) string {
+	report := build(b, work, initramfs.Options{Init: "ironroot/lab/bench/guest", ModuleGroups: []string{"server"}})
+	c.Name, c.Dir, c.Kernel, c.Initrd = "bench", work, report.Kernel, report.Initramfs
+	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
+	defer cancel()
+	machine, err := qemu.Start(ctx, c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer machine.Stop() //nolint:errcheck // the machine has done its work
+	match, err := machine.Console().Follow(ctx, end)
+	if err != nil {
+		b.Fatalf("%v\n%s", err, machine.Console().Tail(40))
+	}
+	if text := match.Groups[0]; text != "BENCH-DONE" {
+		b.Fatal(text)
+	}
+	return machine.Console().String()
+}
+
+// build makes kernel and ramdisk of one comparison.
+func build(b *testing.B, work string, o initramfs.Options) initramfs.Report {
+	o.Dir, o.Out, o.Name = testenv.Top(b), work, filepath.Base(o.Init)
+	report, err := initramfs.Build(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return report
+}
+
+// debianDisk makes a disk with a small Debian that has curl; it stays in the user's cache.
+func debianDisk(b *testing.B) string {
+	testenv.Root(b)
+	testenv.Programs(b, "mmdebstrap", "mke2fs")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		b.Fatal(err)
+	}
+	disk := filepath.Join(cache, "ironroot", "bench", "debian-curl.ext4")
+	if _, err := os.Stat(disk); err == nil {
+		return disk
+	}
+	if err := os.MkdirAll(filepath.Dir(disk), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	root := filepath.Join(b.TempDir(), "root")
+	testenv.Run(b, "mmdebstrap", "--quiet", "--variant=essential", "--include=curl",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", root)
+	testenv.Run(b, "mke2fs", "-q", "-t", "ext4", "-d", root, disk+".new", "512M")
+	if err := os.Rename(disk+".new", disk); err != nil {
+		b.Fatal(err)
+	}
+	return disk
+}
+
+// seconds collects the runs of one contestant.
+func seconds(b *testing.B, console, name string) []float64 {
+	var all []float64
+	for _, m := range regexp.MustCompile(`BENCH `+name+` ([0-9.]+)`).FindAllStringSubmatch(console, -1) {
+		value, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, value)
+	}
+	b.Logf("%s: %v s", name, all)
+	return all
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
