@@ -3,13 +3,12 @@ package ironic
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"maps"
-	"slices"
-
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/token"
+	"log/slog"
+	"maps"
+	"slices"
 )
 
 // LookupConfig is the answer's object config by key; a legacy answer has none.

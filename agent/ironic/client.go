@@ -9,6 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"ironroot/agent/config"
+	"ironroot/agent/token"
+	"ironroot/netboot"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -16,10 +19,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"ironroot/agent/config"
-	"ironroot/agent/token"
-	"ironroot/netboot"
 )
 
 // Options are what a Client needs.

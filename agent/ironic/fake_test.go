@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"ironroot/agent/config"
+	"ironroot/agent/token"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,9 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"ironroot/agent/config"
-	"ironroot/agent/token"
 )
 
 const (

@@ -3,6 +3,7 @@ package ironic
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 				c.token.Set(tt.token)
 				run(t, beats(c, tt.pem), time.Second)
 				got := ironic.got("/v1/heartbeat/" + nodeUUID)
-				if len(got) != 1 || got[0].Method != "POST" || got[0].Version != tt.header {
+				if len(got) != 1 || got[0].Method != http.MethodPost || got[0].Version != tt.header {
 					t.Fatalf("got %+v, want one POST with version %s at once", got, tt.header)
 				}
 				if diff := cmp.Diff(tt.want, got[0].Body); diff != "" {
@@ -92,7 +93,9 @@ func TestHeartbeatRetries(t *testing.T) {
 		status int
 		log    string
 	}{
-		{"conflict", 409, "conflict"}, {"trouble", 500, "Error 500: no luck"}, {"refused", 400, "Error 400: no luck"},
+		{"conflict", 409, "conflict"},
+		{"trouble", 500, "Error 500: no luck"},
+		{"refused", 400, "Error 400: no luck"},
 		{"success of another kind", 200, "Error 200"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

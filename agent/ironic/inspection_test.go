@@ -2,6 +2,7 @@ package ironic
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func TestPostInspection(t *testing.T) {
 					t.Fatalf("got %d calls, want one: no version is asked for", len(ironic.calls))
 				}
 				got := ironic.calls[0]
-				if got.Method != "POST" || got.Path != tt.path || got.Version != "" {
+				if got.Method != http.MethodPost || got.Path != tt.path || got.Version != "" {
 					t.Errorf("got %s %s with version %q, want POST %s without", got.Method, got.Path, got.Version, tt.path)
 				}
 				want := map[string]any{"inventory": map[string]any{"a": "<b>"}, "error": nil}

@@ -3,6 +3,7 @@ package ironic
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestLookupRequest(t *testing.T) {
 				t.Errorf("got node %s, interval %v", answer.Node.UUID(), answer.HeartbeatInterval)
 			}
 			got := ironic.got("/v1/lookup")
-			if len(got) != 1 || got[0].Method != "GET" || got[0].Version != tt.version {
+			if len(got) != 1 || got[0].Method != http.MethodGet || got[0].Version != tt.version {
 				t.Fatalf("got %+v, want one GET with version %s", got, tt.version)
 			}
 			want := url.Values{"addresses": {"52:54:00:00:00:01,52:54:00:00:00:02"}}

@@ -1,0 +1,133 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// routes answers SourceFor from a table and counts the questions.
+type routes struct {
+	mu      sync.Mutex
+	sources map[string]string
+	asked   []string
+}
+
+func (r *routes) sourceFor(_ context.Context, dst netip.Addr) (netip.Addr, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, dst.String())
+	if source, ok := r.sources[dst.String()]; ok {
+		return netip.MustParseAddr(source), nil
+	}
+	return netip.Addr{}, errors.New("no route to " + dst.String())
+}
+
+func TestAdvertiseOptions(t *testing.T) {
+	net := newNetwork(t)
+	c, _ := newClient(t, net, "--advertise-host=fd00::5", "--advertise-port=1234", "--api-url=http://ironic")
+	got, err := c.Advertise(t.Context())
+	if want := (Endpoint{"fd00::5", 1234}); err != nil || got != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if want := "https://[fd00::5]:1234"; got.URL("https") != want {
+		t.Errorf("URL: got %s, want %s", got.URL("https"), want)
+	}
+	if len(net.dials) != 0 {
+		t.Errorf("got connections to %v, want none", net.dials)
+	}
+	c, _ = newClient(t, net, "--network-interface=lo")
+	got, err = c.Advertise(t.Context())
+	if want := (Endpoint{"127.0.0.1", 9999}); err != nil || got != want {
+		t.Errorf("network_interface: got %v, %v, want %v", got, err, want)
+	}
+	c, _ = newClient(t, net, "--network-interface=no-such", "--ip-lookup-attempts=1")
+	if _, err = c.Advertise(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such") {
+		t.Errorf("got error %v, want one that names the interface", err)
+	}
+}
+
+func TestAdvertiseByRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		trouble := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		net.serve("two", trouble) // any answer counts as reachable
+		net.serve("10.0.0.3", newFake("1.115"))
+		c, _ := newClient(t, net, "--api-url=http://one,http://two:6385/,http://10.0.0.3")
+		table := &routes{sources: map[string]string{"10.0.0.2": "169.254.0.9", "fd00::2": "fe80::9", "10.0.0.3": "10.0.0.9"}}
+		c.sourceFor = table.sourceFor
+		c.resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
+			return map[string][]netip.Addr{"two": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")}}[host], nil
+		}
+		got, err := c.Advertise(t.Context())
+		if want := (Endpoint{"10.0.0.9", 9999}); err != nil || got != want {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+		if diff := cmp.Diff([]string{"http://two:6385", "http://10.0.0.3"}, c.urls); diff != "" {
+			t.Errorf("URLs left (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"10.0.0.2", "fd00::2", "10.0.0.3"}, table.asked); diff != "" {
+			t.Errorf("routes asked for (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAdvertiseAsksAllURLsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Second) })
+		net.serve("10.0.0.1", slow)
+		net.serve("10.0.0.2", slow)
+		c, _ := newClient(t, net, "--api-url=http://10.0.0.1,http://10.0.0.2,http://10.0.0.3")
+		c.sourceFor = (&routes{sources: map[string]string{"10.0.0.1": "10.0.0.9"}}).sourceFor
+		start := time.Now()
+		if _, err := c.Advertise(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 20*time.Second {
+			t.Errorf("took %v, want 20 s", took)
+		}
+	})
+}
+
+// Parity: C6
+func TestAdvertiseRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-attempts=4", "--ip-lookup-sleep=7")
+		table := &routes{}
+		c.sourceFor = table.sourceFor
+		start := time.Now()
+		_, err := c.Advertise(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.1") {
+			t.Errorf("got error %v, want the last round's", err)
+		}
+		if took := time.Since(start); len(table.asked) != 4 || took != 21*time.Second {
+			t.Errorf("got %d rounds in %v, want 4 in 21 s", len(table.asked), took)
+		}
+		if diff := cmp.Diff([]string{"http://10.0.0.1"}, c.urls); diff != "" {
+			t.Errorf("nothing was reachable, so the URLs stay (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAdvertiseWithoutTargets(t *testing.T) {
+	c, _ := newClient(t, newNetwork(t))
+	if _, err := c.Advertise(t.Context()); err == nil || !strings.Contains(err.Error(), "api_url") {
+		t.Errorf("got error %v, want one that names the option", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere")
+		c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
+		if _, err := c.Advertise(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("got error %v, want one that names the host", err)
+		}
+	})
+}

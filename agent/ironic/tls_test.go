@@ -1,0 +1,150 @@
+package ironic
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// selfSigned makes a certificate and returns it with its files.
+func selfSigned(t *testing.T, name string, addresses ...net.IP) (pair tls.Certificate, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: addresses,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, data := range map[string][]byte{certFile: certPEM, keyFile: keyPEM} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	return pair, certFile, keyFile
+}
+
+// Parity: B14
+func TestTLSOptions(t *testing.T) {
+	loopback := net.IPv4(127, 0, 0, 1)
+	server, serverCert, _ := selfSigned(t, "ironic", loopback)
+	_, otherCert, _ := selfSigned(t, "another", loopback)
+	elsewhere, elsewhereCert, _ := selfSigned(t, "elsewhere", net.IPv4(10, 0, 0, 1))
+	_, agentCert, agentKey := selfSigned(t, "agent")
+	agents := x509.NewCertPool()
+	data, err := os.ReadFile(agentCert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents.AppendCertsFromPEM(data)
+	mutual := &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: agents}
+	plain := &tls.Config{Certificates: []tls.Certificate{server}}
+	old := &tls.Config{Certificates: []tls.Certificate{server}, MaxVersion: tls.VersionTLS12}
+	chacha := old.Clone()
+	chacha.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256}
+	for _, tt := range []struct {
+		name   string
+		server *tls.Config
+		args   []string
+		want   string // in the error, "" for success
+	}{
+		{"system's authorities", plain, nil, "unknown authority"},
+		{"insecure", plain, []string{"--insecure"}, ""},
+		{"cafile", plain, []string{"--cafile", serverCert}, ""},
+		{"another cafile", plain, []string{"--cafile", otherCert}, "unknown authority"},
+		{"insecure beats cafile", plain, []string{"--insecure", "--cafile", otherCert}, ""},
+		{"address is checked", &tls.Config{Certificates: []tls.Certificate{elsewhere}}, []string{"--cafile", elsewhereCert}, "127.0.0.1"},
+		{"client certificate", mutual, []string{"--cafile", serverCert, "--certfile", agentCert, "--keyfile", agentKey}, ""},
+		{"client certificate with insecure", mutual, []string{"--insecure", "--certfile", agentCert, "--keyfile", agentKey}, ""},
+		{"no client certificate", mutual, []string{"--cafile", serverCert}, "certificate required"},
+		{"client certificate without key", mutual, []string{"--cafile", serverCert, "--certfile", agentCert}, "certificate required"},
+		{"TLS 1.2 by default", old, []string{"--insecure"}, ""},
+		{"TLS 1.3 demanded", old, []string{"--insecure", "--tls-min-version=1.3"}, "protocol version"},
+		{"suites by default", chacha, []string{"--insecure"}, "handshake failure"},
+		{"suite by option", chacha, []string{"--insecure", "--tls-cipher-suites=ECDHE-ECDSA-CHACHA20-POLY1305"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ironic := httptest.NewUnstartedServer(newFake("1.115"))
+			ironic.TLS = tt.server
+			ironic.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+			ironic.StartTLS()
+			defer ironic.Close()
+			c, err := New(Options{Config: settings(t, append(tt.args, "--api-url="+ironic.URL)...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.discover(t.Context())
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got error %v, want %q", err, tt.want)
+			}
+			if err := c.ask(t.Context(), ironic.URL); err != nil && tt.server == plain {
+				t.Errorf("the reachability question verifies: %v", err)
+			}
+		})
+	}
+	if _, err := New(Options{Config: settings(t, "--cafile=/nonexistent.pem")}); err == nil || !strings.Contains(err.Error(), "/nonexistent.pem") {
+		t.Errorf("got error %v, want one that names the file", err)
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	net := newNetwork(t)
+	net.serve("other", newFake("1.115"))
+	net.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://other"+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.68")
+	if err := beats(c, "").beat(t.Context()); err == nil || !strings.Contains(err.Error(), "http://other") {
+		t.Errorf("got error %v, want a refusal: the body holds the token", err)
+	}
+	for _, host := range net.dials {
+		if host == "other" {
+			t.Error("the other host was called")
+		}
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	net := newNetwork(t)
+	net.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := make([]byte, 1<<20); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	c, _ := newClient(t, net, "--api-url=http://ironic")
+	if _, err := c.discover(t.Context()); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
+		t.Errorf("got error %v, want one that names the limit", err)
+	}
+}
