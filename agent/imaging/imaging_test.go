@@ -34,7 +34,7 @@ func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
 	cache := &node.Cache{}
 	cache.Set(n)
 	return New(Options{
-		Config: config.NewLive(&config.Config{MD5Enabled: true}), Node: cache,
+		Config: config.NewLive(&config.Config{MD5Enabled: true, APIURL: "http://192.0.2.1:6385"}), Node: cache,
 		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
 		System: block.System{Root: t.TempDir()},
 	})
@@ -160,6 +160,10 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	}
 	if _, err := i.RootDisk(t.Context(), false); err != nil {
 		t.Errorf("without refresh: %v", err)
+	}
+	i.o.Config.Update(func(c *config.Config) { c.Standalone = true })
+	if _, err := i.RootDisk(t.Context(), true); err != nil {
+		t.Errorf("standalone, where there is nobody to ask: %v", err)
 	}
 }
 

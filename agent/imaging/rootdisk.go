@@ -15,7 +15,7 @@ import (
 // first: hints may have been set since.
 func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
 	n := i.o.Node.Get()
-	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.o.Refresh != nil {
+	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
 		if err := i.o.Refresh(ctx); err != nil {
 			return block.Device{}, fmt.Errorf("look up the node again before the root disk is chosen: %w", err)
 		}
@@ -36,6 +36,12 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	}
 	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
 	return disk, nil
+}
+
+// canRefresh tells whether there is an Ironic to look the node up in.
+func (i *Imager) canRefresh() bool {
+	c := i.o.Config.Get()
+	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
 // ChooseRootDisk picks the root disk among disks by the node's skip list and root device hints; n may be nil. Its error
