@@ -16,7 +16,7 @@ import (
 const (
 	// stopTime is how long running requests may take when the API is stopped.
 	stopTime = 2 * time.Second
-	// restartPause is the time before a part that ended is started again.
+	// restartPause is the longest time before a part that ended is started again.
 	restartPause = 5 * time.Second
 	// linger lets the last answer reach the client before the network goes.
 	linger = time.Second
@@ -29,8 +29,9 @@ func (a *agent) keep(ctx context.Context, name string, run func(context.Context)
 		if ctx.Err() != nil {
 			return
 		}
-		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", restartPause)
-		if pause(ctx, restartPause) != nil {
+		wait := min(restartPause, a.o.Pause)
+		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", wait)
+		if pause(ctx, wait) != nil {
 			return
 		}
 	}
@@ -140,7 +141,9 @@ func linksDown() error {
 }
 
 // rootDisk picks the disk an operating system would go to, for the inspection.
-func (a *agent) rootDisk(ctx context.Context) (block.Device, error) { return a.imager.RootDisk(ctx, false) }
+func (a *agent) rootDisk(ctx context.Context) (block.Device, error) {
+	return a.imager.RootDisk(ctx, false)
+}
 
 // afterAnswers stops the machine only when the requests that are being answered have been, the one that asked for it
 // among them.

@@ -163,7 +163,9 @@ func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
 	return a.managers.Disks(ctx)
 }
 
-func (a *agent) waitDisks(ctx context.Context, n *node.Node) error { return a.managers.WaitDisks(ctx, n) }
+func (a *agent) waitDisks(ctx context.Context, n *node.Node) error {
+	return a.managers.WaitDisks(ctx, n)
+}
 
 // setNode takes the answer of a lookup from whoever drives a standalone agent.
 func (a *agent) setNode(data json.RawMessage) error {

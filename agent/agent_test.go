@@ -1,0 +1,363 @@
+package agent
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// TestConversation is an Ironic that finds the node, is called, and calls back over TLS with the token.
+//
+// Parity: B8
+func TestConversation(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	b := r.beat(ironic)
+	if b.called != nil {
+		t.Errorf("calling back from the first heartbeat: %v", b.called)
+	}
+	if want := "https://127.0.0.1:" + strconv.Itoa(r.port); b.CallbackURL != want || b.Token != given || b.Version != Version {
+		t.Errorf("heartbeat: got %s, version %s, right token %v; want %s, %s", b.CallbackURL, b.Version, b.Token == given, want, Version)
+	}
+	want := []string{"GET /v1/lookup", "POST /v1/heartbeat/" + nodeUUID}
+	got := slices.DeleteFunc(ironic.seen(), func(s string) bool { return s == "GET /" })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Ironic's view (-want +got):\n%s", diff)
+	}
+	if code, _ := r.do("GET", "/v1/commands/", ""); code != 401 {
+		t.Errorf("commands without token: got %d, want 401", code)
+	}
+	steps := r.run("clean.get_clean_steps", `{"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+	if steps.Status != "SUCCEEDED" || !bytes.Contains(steps.Result, []byte("erase_devices_metadata")) {
+		t.Errorf("clean steps: got %s %s", steps.Status, steps.Result)
+	}
+}
+
+// Parity: A16
+func TestTokenIsNotLogged(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--debug", "--image_server_password=hunter22")
+	r.beat(ironic)
+	r.run("standby.get_partition_uuids", "{}")
+	r.run("standby.get_partition_uuids", `{"agent_token":"`+given+`"}`)
+	r.do("GET", "/v1/commands?agent_token="+given, "")
+	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
+	r.journal.Logger().Info("a line of the very end", "url", "http://h/?agent_token="+given, "password", "hunter22")
+	for name, text := range map[string]string{"console": r.console.String(), "kept lines": string(r.journal.Bytes()), "archive": archive["journal"]} {
+		if strings.Contains(text, given) || strings.Contains(text, "hunter22") {
+			t.Errorf("a secret in the %s:\n%s", name, text)
+		}
+		if !strings.Contains(text, "get_partition_uuids") || !strings.Contains(text, "agent_token=***") {
+			t.Errorf("the requests are not in the %s:\n%s", name, text)
+		}
+	}
+}
+
+// unpack gives the members of the archive that log.collect_system_logs returned.
+func unpack(t *testing.T, r record) map[string]string {
+	t.Helper()
+	var result struct {
+		Logs string `json:"system_logs"`
+	}
+	if err := json.Unmarshal(r.Result, &result); err != nil || r.Status != "SUCCEEDED" {
+		t.Fatalf("system logs: got %s %v %v", r.Status, r.Error, err)
+	}
+	data, err := base64.StdEncoding.DecodeString(result.Logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{}
+	for packed := tar.NewReader(unzipped); ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[header.Name] = string(text)
+	}
+}
+
+// Parity: E11
+func TestCollectSystemLogs(t *testing.T) {
+	ironic := newIronic(t)
+	extra := filepath.Join(t.TempDir(), "agent.log")
+	if err := os.WriteFile(extra, []byte("from the configured file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--log_file="+extra)
+	r.beat(ironic)
+	members := unpack(t, r.run("log.collect_system_logs", "{}"))
+	for name, want := range map[string]string{
+		"journal": "node found", "df": "Filesystem", "ip_addr": "inet 127.0.0.1/8", "lsblk": "KNAME", "lsblk-full": "",
+		"mount": " on / type ", "ps": "PPID", "lshw": `"interfaces"`, "parted": "", "files" + extra: "from the configured file",
+	} {
+		if text, ok := members[name]; !ok || !strings.Contains(text, want) {
+			t.Errorf("member %s: got %v %q, want %q in it", name, ok, text, want)
+		}
+	}
+	// What this machine does not have is named, not made up.
+	for _, name := range []string{"dmesg", "mdstat", "efibootmgr"} {
+		if _, ok := members[name]; !ok && !strings.Contains(members["errors"], name+": ") {
+			t.Errorf("member %s is neither there nor in the errors:\n%s", name, members["errors"])
+		}
+	}
+}
+
+// Parity: E9
+func TestPoll(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("poll.get_hardware_info", "{}")
+	var inventory struct {
+		Interfaces []struct {
+			Name string
+			MAC  string `json:"mac_address"`
+		}
+		Memory struct{ Total int64 }
+		CPU    struct{ Count int }
+	}
+	if err := json.Unmarshal(got.Result, &inventory); err != nil {
+		t.Fatal(err)
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range inventory.Interfaces {
+		if !slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == i.Name && l.HardwareAddr.String() == i.MAC }) {
+			t.Errorf("interface %s %s: not one of this machine's %v", i.Name, i.MAC, links)
+		}
+	}
+	if inventory.Memory.Total <= 0 || inventory.CPU.Count <= 0 {
+		t.Errorf("inventory: got %s, want memory and processors", got.Result)
+	}
+	code, body := r.post("poll.set_node_info", `{"node_info":{"node":{"uuid":"x"}}}`)
+	if code != 400 || !strings.Contains(body, "Invalid command: Node lookup data can only be set when") {
+		t.Errorf("set_node_info with an Ironic: got %d %s, want 400", code, body)
+	}
+}
+
+// Parity: E13
+func TestFlow(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("flow.start_flow", `{"flow":[{"standby.get_partition_uuids":{},"poll.get_hardware_info":{}},{"log.collect_system_logs":{}}]}`)
+	if got.Status != "SUCCEEDED" || string(got.Result) != "null" {
+		t.Errorf("flow: got %s %v %s, want SUCCEEDED null", got.Status, got.Error, got.Result)
+	}
+	log := r.console.String()
+	at := -1
+	for _, name := range []string{"standby.get_partition_uuids", "poll.get_hardware_info", "log.collect_system_logs"} {
+		next := strings.Index(log, "flow: command starts command="+name)
+		if next <= at {
+			t.Errorf("%s did not run in its turn:\n%s", name, log)
+		}
+		at = next
+	}
+	if all := r.list(); len(all) != 1 || all[0].Name != "start_flow" {
+		t.Errorf("records: got %v, want start_flow alone: what a flow ran is private", all)
+	}
+	if code, body := r.post("flow.start_flow", `{"flow":[{"poll.no_such":{}}]}`); code != 400 || !strings.Contains(body, "Unknown command: no_such") {
+		t.Errorf("unknown method: got %d %s, want 400", code, body)
+	}
+	got = r.run("flow.start_flow", `{"flow":[{"nowhere.x":{}}]}`)
+	if got.Status != "FAILED" || got.Error["type"] != "RequestedObjectNotFoundError" || got.Error["code"] != 404.0 {
+		t.Errorf("unknown extension: got %s %v, want FAILED RequestedObjectNotFoundError 404", got.Status, got.Error)
+	}
+	got = r.run("flow.start_flow", `{"flow":[{"poll.get_hardware_info":{"bad":1}},{"log.collect_system_logs":{}}]}`)
+	if got.Status != "FAILED" || !strings.HasPrefix(got.Error["details"].(string), "poll.get_hardware_info was failed") {
+		t.Errorf("failing inner command: got %s %v, want FAILED", got.Status, got.Error)
+	}
+	if n := strings.Count(r.console.String(), "flow: command starts command=log.collect"); n != 1 {
+		t.Errorf("log.collect_system_logs ran %d times, want 1: a flow ends at the first failure", n)
+	}
+}
+
+// The conductor's answer decides what the listener speaks; a static certificate replaces the generated one.
+//
+// Parity: A15
+func TestTLSAfterLookup(t *testing.T) {
+	testenv.Programs(t, "openssl")
+	speaks := func(r *running, version string, args ...string) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		args = append([]string{"s_client", "-connect", "127.0.0.1:" + strconv.Itoa(r.port), version}, args...)
+		return exec.CommandContext(ctx, "openssl", args...).Run() == nil
+	}
+	check := func(name string, r *running, v12 bool) {
+		t.Helper()
+		if speaks(r, "-tls1_1", "-cipher", "ALL:@SECLEVEL=0") || speaks(r, "-tls1_2") != v12 || !speaks(r, "-tls1_3") {
+			t.Errorf("%s: want TLS 1.3, 1.2: %v, and never 1.1", name, v12)
+		}
+	}
+	plain := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+plain.URL)
+	r.beat(plain)
+	check("lookup without a version", r, true)
+
+	strict := newIronic(t)
+	strict.config["tls_min_version"] = "1.3"
+	r = startAgent(t, nil, "--api-url="+strict.URL)
+	r.beat(strict)
+	check("lookup with 1.3", r, false)
+
+	suite := newIronic(t)
+	suite.config["tls_cipher_suites"] = "ECDHE-ECDSA-AES128-GCM-SHA256"
+	r = startAgent(t, nil, "--api-url="+suite.URL)
+	r.beat(suite)
+	if speaks(r, "-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384") || !speaks(r, "-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256") {
+		t.Error("lookup with one suite: want this one and no other")
+	}
+
+	crt, key := filepath.Join(t.TempDir(), "crt"), filepath.Join(t.TempDir(), "key")
+	testenv.Run(t, "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=static", "-addext", "subjectAltName=IP:127.0.0.1",
+		"-keyout", key, "-out", crt)
+	static := newIronic(t)
+	r = startAgent(t, nil, "--api-url="+static.URL, "--listen_tls", "--tls_cert_file="+crt, "--tls_key_file="+key, "--advertise_protocol=https")
+	if b := r.beat(static); b.CA != "" || !strings.HasPrefix(b.CallbackURL, "https://") {
+		t.Errorf("static certificate: got %s and certificate %q in the heartbeat, want https and none", b.CallbackURL, b.CA)
+	}
+	check("static certificate", r, true)
+	testenv.Run(t, "sh", "-c", "openssl s_client -connect 127.0.0.1:"+strconv.Itoa(r.port)+" -CAfile "+crt+" -verify_return_error </dev/null")
+}
+
+// Parity: B21
+func TestStandalone(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--standalone", "--api-url="+ironic.URL, "--agent_token="+given)
+	r.reach("ready")
+	if code, body := r.do("GET", "/v1/status", ""); code != 200 {
+		t.Errorf("status: got %d %s, want 200", code, body)
+	}
+	if got := r.run("poll.set_node_info", `{"node_info":{"node":{"uuid":"`+nodeUUID+`"},"config":{"heartbeat_timeout":300}}}`); got.Status != "SUCCEEDED" {
+		t.Errorf("set_node_info: got %s %v, want SUCCEEDED", got.Status, got.Error)
+	}
+	if code, body := r.post("poll.set_node_info", `{"node_info":{}}`); code != 400 {
+		t.Errorf("set_node_info without a node: got %d %s, want 400", code, body)
+	}
+	if code, _ := r.do("GET", "/v1/commands/", ""); code != 401 {
+		t.Errorf("commands without token: got %d, want 401", code)
+	}
+	if got := ironic.seen(); len(got) != 0 {
+		t.Errorf("requests to Ironic: got %v, want none", got)
+	}
+}
+
+// Somebody else holds the token: nothing may be served.
+func TestMaskedToken(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.config["agent_token"] = "******"
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	r.reach("lockdown")
+	<-r.network.down
+	if len(ironic.beats) != 0 || slices.Contains(ironic.seen(), "POST /v1/heartbeat/"+nodeUUID) {
+		t.Errorf("requests after a masked token: got %v, want no heartbeat", ironic.seen())
+	}
+	if strings.Contains(r.console.String(), "API is served") {
+		t.Error("the API was served")
+	}
+	own := newIronic(t)
+	own.config["agent_token"] = "******"
+	r = startAgent(t, nil, "--api-url="+own.URL, "--agent_token="+given)
+	if b := r.beat(own); b.Token != given || b.called != nil {
+		t.Errorf("masked answer with an own token: got the own token %v, %v; want it kept and the API served", b.Token == given, b.called)
+	}
+}
+
+// Lockdown answers its request, then closes the port and takes the network down; the agent stays.
+func TestLockdown(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if got := r.run("system.lockdown", "{}"); got.Status != "SUCCEEDED" {
+		t.Errorf("lockdown: got %s %v, want SUCCEEDED", got.Status, got.Error)
+	}
+	<-r.network.down
+	if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port)); err == nil {
+		_ = c.Close()
+		t.Error("the port is still open after lockdown")
+	}
+	select {
+	case err := <-r.done:
+		t.Errorf("the agent ended after lockdown: %v", err)
+		r.done <- err
+	default:
+	}
+}
+
+// The agent of PID 1 starts over after a failed lookup, and a server that dies is replaced on the same port.
+//
+// Parity: R8
+func TestNeverEnds(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.answer(404)
+	listeners := make(chan net.Listener, 10)
+	r := startAgent(t, func(o *Options) {
+		o.Forever = true
+		listen := o.Listen
+		o.Listen = func(ctx context.Context, host string, port int) (net.Listener, error) {
+			l, err := listen(ctx, host, port)
+			if err == nil {
+				listeners <- l
+			}
+			return l, err
+		}
+	}, "--api-url="+ironic.URL, "--lookup_timeout=0")
+	for range 3 {
+		r.reach("lookup")
+	}
+	ironic.answer(200)
+	if b := r.beat(ironic); b.called != nil {
+		t.Errorf("calling back after the agent started over: %v", b.called)
+	}
+	r.run("standby.get_partition_uuids", "{}")
+	if err := (<-listeners).Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-listeners
+	if got := r.list(); len(got) != 1 {
+		t.Errorf("records after the server was replaced: got %v, want the one from before", got)
+	}
+}
+
+// Without Forever a failed lookup ends the process, so that a supervisor can start it again.
+func TestEndsWithoutForever(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.answer(404)
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--lookup_timeout=0")
+	err := <-r.done
+	if err == nil || !strings.HasPrefix(err.Error(), "lookup: ") {
+		t.Errorf("failed lookup: got %v, want the error of the lookup", err)
+	}
+	r.done <- nil
+}

@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ironroot/agent/api"
+	"ironroot/agent/config"
+	"ironroot/agent/journal"
+)
+
+const (
+	nodeUUID = "8f3b1a3e-2a4d-4f0e-9a57-2c3d1f9b7a11"
+	// given is what a lookup hands out: 43 characters, as Ironic's are.
+	given = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzA"
+)
+
+// fakeIronic speaks Ironic's side of lookup and heartbeat over TLS. On every heartbeat it calls the agent back.
+type fakeIronic struct {
+	*httptest.Server
+	config map[string]any // of the lookup's answer
+
+	mu       sync.Mutex
+	status   int // of the lookup's answer; 0 is 200
+	requests []string
+	beats    chan beat
+}
+
+// beat is a heartbeat and what came of calling back.
+type beat struct {
+	CallbackURL string `json:"callback_url"`
+	Token       string `json:"agent_token"`
+	Version     string `json:"agent_version"`
+	CA          string `json:"agent_verify_ca"`
+	called      error
+}
+
+func newIronic(t *testing.T) *fakeIronic {
+	t.Helper()
+	f := &fakeIronic{beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": given}}
+	f.Server = httptest.NewTLSServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, r.Method+" "+r.URL.Path)
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.URL.Path == "/":
+		fmt.Fprint(w, `{"default_version":{"version":"1.115"}}`)
+	case r.URL.Path == "/v1/lookup":
+		f.mu.Lock()
+		status := f.status
+		f.mu.Unlock()
+		if status != 0 {
+			w.WriteHeader(status)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": map[string]any{}}, "config": f.config})
+	case r.URL.Path == "/v1/heartbeat/"+nodeUUID:
+		var b beat
+		err := json.NewDecoder(r.Body).Decode(&b)
+		b.called = errors.Join(err, callBack(b))
+		w.WriteHeader(http.StatusAccepted)
+		f.beats <- b
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// answer sets the status of the lookups to come.
+func (f *fakeIronic) answer(status int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status = status
+}
+
+func (f *fakeIronic) seen() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.requests...)
+}
+
+// trusting gives a client that trusts the certificate of a heartbeat and nothing else.
+func trusting(ca string) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(ca))
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+}
+
+func callBack(b beat) error {
+	answer, err := trusting(b.CA).Get(b.CallbackURL + "/v1/status")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", answer.StatusCode)
+	}
+	return nil
+}
+
+// running is an agent of this test.
+type running struct {
+	t       *testing.T
+	port    int
+	journal *journal.Journal
+	console *lockedBuffer
+	client  *http.Client
+	base    string // URL of the API
+	token   string
+	done    chan error
+	network *fakeNetwork
+	phases  chan string
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+type fakeNetwork struct{ down chan struct{} }
+
+func (*fakeNetwork) WaitAddress(context.Context) error { return nil }
+func (*fakeNetwork) Changed() <-chan struct{}          { return nil }
+func (n *fakeNetwork) Down(context.Context) error {
+	close(n.down)
+	return nil
+}
+
+// startAgent runs an agent with the flags until the test ends.
+func startAgent(t *testing.T, change func(*Options), args ...string) *running {
+	t.Helper()
+	l, err := api.Listen(context.Background(), "127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{
+		t: t, console: &lockedBuffer{}, client: http.DefaultClient, token: given,
+		done: make(chan error, 1), network: &fakeNetwork{make(chan struct{})}, phases: make(chan string, 100),
+	}
+	r.port = l.Addr().(*net.TCPAddr).Port
+	r.base = "http://127.0.0.1:" + strconv.Itoa(r.port)
+	args = append([]string{"--advertise-host=127.0.0.1", "--advertise-port=" + strconv.Itoa(r.port), "--insecure"}, args...)
+	options, err := config.Load(config.Sources{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.journal = journal.New(r.console, nil, 1<<20)
+	var first sync.Once
+	o := Options{
+		Config: options, Journal: r.journal, Network: r.network, Pause: time.Millisecond,
+		Status: func(phase string) { r.phases <- phase },
+		Listen: func(ctx context.Context, host string, port int) (net.Listener, error) {
+			taken := l
+			first.Do(func() { l = nil })
+			if taken != nil {
+				return taken, nil
+			}
+			return api.Listen(ctx, "127.0.0.1", r.port)
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { r.done <- Run(ctx, o) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-r.done; err != nil {
+			t.Errorf("agent ended with %v, want no error after the end of its context", err)
+		}
+		if l != nil {
+			_ = l.Close()
+		}
+	})
+	return r
+}
+
+// reach waits for a phase of the agent.
+func (r *running) reach(phase string) {
+	r.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case got := <-r.phases:
+			if got == phase {
+				return
+			}
+		case <-limit:
+			r.t.Fatalf("phase %q did not come; log:\n%s", phase, r.console)
+		}
+	}
+}
+
+// beat waits for a heartbeat and takes its URL and certificate into use.
+func (r *running) beat(f *fakeIronic) beat {
+	r.t.Helper()
+	select {
+	case b := <-f.beats:
+		r.base, r.client = b.CallbackURL, trusting(b.CA)
+		return b
+	case <-time.After(20 * time.Second):
+		r.t.Fatalf("no heartbeat; log:\n%s", r.console)
+		return beat{}
+	}
+}
+
+func (r *running) do(method, path, body string) (int, string) {
+	r.t.Helper()
+	request, err := http.NewRequest(method, r.base+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := r.client.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer.StatusCode, string(data)
+}
+
+// record is a command as the API shows it.
+type record struct {
+	Name   string          `json:"command_name"`
+	Status string          `json:"command_status"`
+	Error  map[string]any  `json:"command_error"`
+	Result json.RawMessage `json:"command_result"`
+}
+
+func (r *running) run(name, params string) record {
+	r.t.Helper()
+	code, body := r.post(name, params)
+	var got record
+	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 {
+		r.t.Fatalf("%s: got %d %s (%v), want 200 and a record", name, code, body, err)
+	}
+	return got
+}
+
+func (r *running) post(name, params string) (int, string) {
+	r.t.Helper()
+	return r.do("POST", "/v1/commands/?wait=true&agent_token="+r.token, `{"name":"`+name+`","params":`+params+`}`)
+}
+
+func (r *running) list() []record {
+	r.t.Helper()
+	_, body := r.do("GET", "/v1/commands/?agent_token="+r.token, "")
+	var got struct{ Commands []record }
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		r.t.Fatalf("list: %s: %v", body, err)
+	}
+	return got.Commands
+}
