@@ -31,11 +31,13 @@ END
 chmod 755 "$root/usr/local/sbin/instance-report"
 echo instance > "$root/etc/hostname"
 echo 'UUID=@UUID@ / ext4 rw,noatime 0 0' > "$root/etc/fstab"
-echo 'isofs' >> "$root/etc/modules"
 
-# Boot scripts that wait for something nobody here needs.
-for script in kmod urandom checkfs.sh checkroot.sh checkroot-bootclean.sh hwclock.sh bootlogs brightness procps; do
-    rm -f "$root"/etc/rcS.d/S??$script "$root"/etc/rc2.d/S??$script
+# Of the boot scripts only those that mount and name things: devtmpfs has the device nodes, and nothing else is needed.
+for link in "$root"/etc/rcS.d/S* "$root"/etc/rc2.d/S*; do
+    case $link in
+    *mountkernfs.sh | *mountdevsubfs.sh | *mountall.sh | *hostname.sh) ;;
+    *) rm -f "$link" ;;
+    esac
 done
 
 # Only what finds a root disk goes into the initramfs.
@@ -55,7 +57,7 @@ cp "$OUT/unpacked/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" "$OUT/grubx
 # The same menu for both firmwares. GRUB for BIOS gets it built in.
 cat > "$OUT/grub.cfg" <<'END'
 search --no-floppy --fs-uuid --set=root @UUID@
-linux /vmlinuz root=UUID=@UUID@ ro quiet console=ttyS0,115200n8 tsc=reliable
+linux /vmlinuz root=UUID=@UUID@ rw quiet console=ttyS0,115200n8 tsc=reliable
 initrd /initrd.img
 boot
 END

@@ -43,8 +43,8 @@ var packages = []string{"linux-image-cloud-amd64", "initramfs-tools", "sysvinit-
 
 // Up and ConfigDrive find the system's report in the text of its serial console.
 var (
-	Up          = regexp.MustCompile(`INSTANCE-UP (\S+)`)
-	ConfigDrive = regexp.MustCompile(`CONFIG-DRIVE (\S+)`)
+	Up          = regexp.MustCompile(`INSTANCE-UP (\S+)\s`)
+	ConfigDrive = regexp.MustCompile(`CONFIG-DRIVE (\S+)\s`)
 )
 
 // Options say what to build.

@@ -44,9 +44,9 @@ func TestImageBoots(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Stop()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			match, err := m.Console().Follow(ctx, regexp.MustCompile(`INSTANCE-UP (\S+)\s+CONFIG-DRIVE (\S+)`))
+			match, err := m.Console().Follow(ctx, regexp.MustCompile(`INSTANCE-UP (\S+)\s+CONFIG-DRIVE (\S+)\s`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,186 @@
+// Package conductor is a small stand-in for Ironic's API and conductor, for demonstrations and tests: it answers a
+// deploy ramdisk's lookup, heartbeats and inspection data, and drives the ramdisk's agent through cleaning and
+// deployment with the requests, in the order, and with the reactions of Ironic's conductor.
+//
+// It is strict where Ironic is: a heartbeat needs TLS, a token and a version, a lookup masks a token it gave out before,
+// the callback address must not change. It is stricter where that finds mistakes: unknown keys in answers are errors.
+// Limits: nodes live in memory, there is no database, no power control (the caller owns the machines), no RBAC.
+package conductor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/lab/selfsigned"
+)
+
+// Options configure a Conductor. The zero value serves HTTP on a free port of 127.0.0.1.
+type Options struct {
+	Addr  string   // "host:port" to listen on
+	TLS   bool     // serve HTTPS with a certificate made on the spot, see CertificatePEM
+	Names []string // further host names and addresses for the certificate
+
+	APIVersion       string         // highest microversion, "" means 1.115
+	HeartbeatTimeout time.Duration  // sent in the lookup's answer, 0 means 300 s
+	Config           map[string]any // overrides single keys of the lookup answer's config; a nil value removes the key
+	FastTrack        bool           // lookup also in the states that Ironic allows with fast track
+
+	// Dial reaches an agent at the address of its callback URL; nil means the ordinary way. A guest behind QEMU's own
+	// network is reached through a forwarded port.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// CommandTimeout limits one request to an agent, 0 means 60 s. PollInterval is the pause between two looks at a
+	// command that is polled, 0 means 6 s.
+	CommandTimeout, PollInterval time.Duration
+
+	OnEvent func(*Node, Event) // called with every event, in order
+	Log     *slog.Logger
+}
+
+// Conductor is a running conductor.
+type Conductor struct {
+	options  Options
+	listener net.Listener
+	server   *http.Server
+	scheme   string
+	pem      []byte
+	max      version
+
+	mu    sync.Mutex
+	nodes []*Node
+	wrong []string
+}
+
+// New starts a conductor. Close it at the end.
+func New(o Options) (*Conductor, error) {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.APIVersion == "" {
+		o.APIVersion = "1.115"
+	}
+	if o.HeartbeatTimeout == 0 {
+		o.HeartbeatTimeout = 300 * time.Second
+	}
+	if o.CommandTimeout == 0 {
+		o.CommandTimeout = 60 * time.Second
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = 6 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	highest, err := parseVersion(o.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("conductor: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("conductor: %w", err)
+	}
+	c := &Conductor{options: o, listener: listener, scheme: "http", max: highest}
+	if o.TLS {
+		host, _, _ := net.SplitHostPort(listener.Addr().String()) // an address of a listener always has both parts
+		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
+		if err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+		c.scheme, c.pem = "https", pem
+	}
+	c.server = &http.Server{Handler: c.routes(), ReadHeaderTimeout: time.Minute}
+	go c.server.Serve(listener) //nolint:errcheck // ends with Close
+	return c, nil
+}
+
+// Close ends the API. Nodes that wait for heartbeats wait until their context ends.
+func (c *Conductor) Close() error { return c.server.Close() }
+
+// Port returns the TCP port of the API.
+func (c *Conductor) Port() int { return c.listener.Addr().(*net.TCPAddr).Port }
+
+// URL returns the API's address as seen from this machine.
+func (c *Conductor) URL() string { return c.scheme + "://" + c.listener.Addr().String() }
+
+// URLFrom returns the API's address for a client that reaches this machine as host.
+func (c *Conductor) URLFrom(host string) string {
+	return c.scheme + "://" + net.JoinHostPort(host, fmt.Sprint(c.Port()))
+}
+
+// CertificatePEM returns what a client of HTTPS has to trust.
+func (c *Conductor) CertificatePEM() []byte { return c.pem }
+
+// Violations lists what clients did against the protocol so far, one sentence each.
+func (c *Conductor) Violations() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.wrong...)
+}
+
+func (c *Conductor) violation(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	c.mu.Lock()
+	c.wrong = append(c.wrong, text)
+	c.mu.Unlock()
+	c.options.Log.Warn("protocol violated", "err", text)
+	return text
+}
+
+// AddNode makes a node known. Its state is "enroll".
+func (c *Conductor) AddNode(spec NodeSpec) *Node {
+	n := newNode(c, spec)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+func (c *Conductor) byUUID(uuid string) *Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		if n.spec.UUID == uuid {
+			return n
+		}
+	}
+	return nil
+}
+
+func (c *Conductor) byMACs(macs []string) *Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		for _, mac := range n.spec.MACs {
+			for _, asked := range macs {
+				if strings.EqualFold(mac, asked) {
+					return n
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// version is an API microversion.
+type version struct{ major, minor int }
+
+func parseVersion(text string) (version, error) {
+	var v version
+	if _, err := fmt.Sscanf(text, "%d.%d", &v.major, &v.minor); err != nil {
+		return version{}, fmt.Errorf("API version %q is not of the form 1.2", text)
+	}
+	return v, nil
+}
+
+func (v version) less(w version) bool {
+	return v.major < w.major || (v.major == w.major && v.minor < w.minor)
+}
