@@ -67,4 +67,3 @@ func (c *agentCmd) Run() error {
 		Destructive: options.Destructive,
 	})
 }
-

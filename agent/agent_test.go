@@ -51,6 +51,18 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// Parity: A12
+func TestVersionMismatch(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("clean.execute_clean_step", `{"step":{"step":"no_such_step","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},`+
+		`"ports":[],"clean_version":{"generic_hardware_manager":"0.1"}}`)
+	if got.Status != "CLEAN_VERSION_MISMATCH" || got.Error["type"] != "VersionMismatch" || got.Error["code"] != 409.0 {
+		t.Errorf("clean step of another version: got %s %v, want CLEAN_VERSION_MISMATCH", got.Status, got.Error)
+	}
+}
+
 // Parity: A16
 func TestTokenIsNotLogged(t *testing.T) {
 	ironic := newIronic(t)

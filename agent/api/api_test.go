@@ -389,7 +389,7 @@ func failed(name, kind string, code float64, message, details string) map[string
 	}
 }
 
-// Parity: A9, A10, A12
+// Parity: A9, A10
 func TestFailures(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -431,7 +431,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Parity: A11
 func TestHistory(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)

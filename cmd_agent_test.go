@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+)
+
+const agentToken = "0123456789abcdef0123456789abcdefXYZ"
+
+// asProgram makes the test's binary the program itself.
+const asProgram = "IRONROOT_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// process is `ironroot agent` in a network namespace of its own, where nothing but loopback and a pair of links exists.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	log *bufio.Scanner
+	all strings.Builder
+}
+
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "ip", "nsenter", "curl")
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t}
+	// The flags are handed over as arguments of the shell and not as its text.
+	script := "ip link set lo up && ip link add one type veth peer name two && ip link set one up && ip link set two up && exec \"$@\""
+	p.cmd = exec.Command("sh", append([]string{"-c", script, "sh", binary, "agent"}, args...)...)
+	p.cmd.Env = append(os.Environ(), "OS_DEFAULT__AGENT_TOKEN="+agentToken, asProgram+"=1")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	output, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.log = bufio.NewScanner(output)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	return p
+}
+
+// end sends a signal and gives the way the process ended; a second call does nothing.
+func (p *process) end(signal os.Signal) error {
+	if p.cmd.ProcessState != nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(signal) // it may have ended by itself, which Wait tells
+	for p.log.Scan() {
+		p.all.WriteString(p.log.Text() + "\n")
+	}
+	return p.cmd.Wait()
+}
+
+// await reads the log up to a line with the text.
+func (p *process) await(text string) {
+	p.t.Helper()
+	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	for p.log.Scan() {
+		p.all.WriteString(p.log.Text() + "\n")
+		if strings.Contains(p.log.Text(), text) {
+			return
+		}
+	}
+	p.t.Fatalf("no %q in the log:\n%s", text, p.all.String())
+}
+
+// curl runs in the agent's network namespace.
+func (p *process) curl(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	args = append([]string{"-t", strconv.Itoa(p.cmd.Process.Pid), "-n", "curl", "-sS", "-m", "10"}, args...)
+	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
+	return string(out), err
+}
+
+func (p *process) run(name string) string {
+	p.t.Helper()
+	out, err := p.curl("-d", `{"name":"`+name+`","params":{}}`, "http://127.0.0.1:9999/v1/commands/?wait=true&agent_token="+agentToken)
+	if err != nil {
+		p.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+func (p *process) records() []map[string]any {
+	p.t.Helper()
+	out, err := p.curl("http://127.0.0.1:9999/v1/commands/?agent_token=" + agentToken)
+	var list struct{ Commands []map[string]any }
+	if err != nil || json.Unmarshal([]byte(out), &list) != nil || list.Commands == nil {
+		p.t.Fatalf("list: %v %s", err, out)
+	}
+	return list.Commands
+}
+
+// Parity: A11
+func TestAgentRecords(t *testing.T) {
+	p := startProcess(t, "--standalone", "--listen_port", "9999")
+	p.await("API is served")
+	var want []string
+	for i := range 20 {
+		name := []string{"standby.get_partition_uuids", "flow.start_flow"}[i%2]
+		p.run(name)
+		_, short, _ := strings.Cut(name, ".")
+		want = append(want, short)
+	}
+	got := p.records()
+	for i, r := range got {
+		if i >= len(want) || r["command_name"] != want[i] {
+			t.Errorf("record %d: got %v, want %v", i, r["command_name"], want)
+		}
+	}
+	if len(got) != 20 {
+		t.Errorf("records: got %d, want 20", len(got))
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("end by SIGTERM: got %v, want exit status 0\n%s", err, p.all.String())
+	}
+	if strings.Contains(p.all.String(), agentToken) {
+		t.Errorf("the token is in the log:\n%s", p.all.String())
+	}
+	again := startProcess(t, "--standalone")
+	again.await("API is served")
+	if got := again.records(); len(got) != 0 {
+		t.Errorf("records after a restart: got %v, want []", got)
+	}
+}
+
+// Without the address of an Ironic the agent serves its API and asks nobody anything.
+//
+// Parity: B19
+func TestAgentWithoutIronic(t *testing.T) {
+	p := startProcess(t, "--agent_token=")
+	p.await("no Ironic to talk to")
+	p.await("API is served")
+	for i := range 3 {
+		out, err := p.curl("-w", "%{http_code}", "http://127.0.0.1:9999/v1/commands/?agent_token=x")
+		if err != nil || !strings.HasSuffix(out, "401") {
+			t.Errorf("request %d: got %s %v, want 401", i, out, err)
+		}
+	}
+	for _, host := range []string{"127.0.0.1", "[::1]"} {
+		if out, err := p.curl("http://" + host + ":9999/v1/status"); err != nil || !strings.Contains(out, "started_at") {
+			t.Errorf("status on %s: got %s %v", host, out, err)
+		}
+	}
+	// Every connection of this namespace was one of the five above.
+	if got := p.counter("Tcp", "ActiveOpens"); got != 5 {
+		t.Errorf("connections opened: got %d, want those 5 of this test", got)
+	}
+	if got := p.counter("Udp", "OutDatagrams"); got != 0 {
+		t.Errorf("datagrams sent: got %d, want none", got)
+	}
+	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the agent has ended: %v", err)
+	}
+}
+
+// counter reads one of the kernel's counters of the agent's network namespace.
+func (p *process) counter(protocol, name string) int {
+	p.t.Helper()
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/net/snmp")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if fields[0] != protocol+":" {
+			continue
+		}
+		if names == nil {
+			names = fields
+			continue
+		}
+		for i, n := range names {
+			if n == name {
+				value, err := strconv.Atoi(fields[i])
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				return value
+			}
+		}
+	}
+	p.t.Fatalf("no counter %s %s", protocol, name)
+	return 0
+}
+
+// An ordinary process leaves the machine alone unless it was told otherwise.
+func TestAgentRefuses(t *testing.T) {
+	p := startProcess(t, "--standalone")
+	p.await("API is served")
+	for _, name := range []string{"standby.run_image", "standby.power_off", "system.lockdown", "standby.prepare_image"} {
+		if got := p.run(name); !strings.Contains(got, name+" refused: started without --destructive") {
+			t.Errorf("%s: got %s, want it refused", name, got)
+		}
+	}
+}
+
+// Parity: E12
+func TestAgentLockdown(t *testing.T) {
+	p := startProcess(t, "--standalone", "--destructive")
+	p.await("API is served")
+	if got := p.run("system.lockdown"); !strings.Contains(got, `"command_status":"SUCCEEDED"`) {
+		t.Errorf("lockdown: got %s, want SUCCEEDED", got)
+	}
+	p.await("lockdown is complete")
+	links := testenv.Run(t, "nsenter", "-t", strconv.Itoa(p.cmd.Process.Pid), "-n", "ip", "-o", "link")
+	for line := range strings.Lines(links) {
+		if strings.Contains(line, ",UP") || strings.Contains(line, "<UP") {
+			t.Errorf("link still up after lockdown: %s", line)
+		}
+	}
+	for _, table := range []string{"tcp", "tcp6"} {
+		sockets, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/net/" + table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(sockets)) {
+			if f := strings.Fields(line); strings.HasSuffix(f[1], ":270F") && f[3] == "0A" { // 9999, listening
+				t.Errorf("port 9999 is still open: %s", line)
+			}
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the agent has ended: %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = write
+	failed := versionCmd{}.Run()
+	os.Stdout = stdout
+	if err := write.Close(); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	out, err := io.ReadAll(read)
+	if err != nil || !strings.HasPrefix(string(out), "ironroot ") {
+		t.Errorf("version: got %q %v", out, err)
+	}
+}
