@@ -2,11 +2,16 @@ package boot
 
 import (
 	"context"
+	"path/filepath"
 
+	"ironroot/agent"
+	"ironroot/agent/config"
+	"ironroot/agent/power"
 	"ironroot/netboot"
+	"ironroot/storage/block"
 )
 
-// Agent returns the work of the ramdisk: the network, and the deploy agent.
+// Agent returns the work of the ramdisk: the network, and the deploy agent on it.
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	return func(ctx context.Context, m *Machine) error {
@@ -17,11 +22,31 @@ func Agent() Func {
 			}
 			network = started
 		}
-		if err := network.WaitAddress(ctx); err != nil {
+		settings, err := config.Load(config.Sources{Params: m.Params, Files: configFiles()})
+		if err != nil {
 			return err
 		}
-		m.Log.Info("network is up", "uptime", uptime())
-		<-ctx.Done()
-		return ctx.Err()
+		return agent.Run(ctx, agent.Options{
+			Config:      settings,
+			Network:     network,
+			Journal:     m.Journal,
+			Power:       power.Machine{Log: m.Log},
+			System:      block.System{},
+			Destructive: true,
+			Settled:     m.Settled,
+		})
 	}
+}
+
+// configFiles returns the agent's configuration files in the ramdisk, the main one first.
+func configFiles() []string {
+	files, err := filepath.Glob("/etc/ironic-python-agent/*.conf")
+	if err != nil {
+		return nil // the pattern is a constant
+	}
+	more, err := filepath.Glob("/etc/ironic-python-agent.d/*.conf")
+	if err != nil {
+		return nil
+	}
+	return append(files, more...)
 }
