@@ -1,12 +1,19 @@
 // Package erase destroys the data of block devices: the metadata alone (partition tables and signatures), or
 // everything by the best method the device has. What it returns is the method that really ran.
+//
+// Methods: NVMe Format (NVM Express base specification 2.0, 5.14) and overwriting with direct I/O. ATA secure erase is
+// not here yet and counts as not supported by the device. NVMe sanitize is not used. A discard is never taken for an
+// erase: no kernel promises what a discarded block reads as.
 package erase
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"ironroot/storage/block"
+	"ironroot/storage/partition"
 )
 
 // Method names how a device was erased.
@@ -14,12 +21,11 @@ type Method string
 
 // The methods, from the strongest to the weakest.
 const (
-	NVMeCrypto   Method = "nvme-format-crypto"
-	NVMeUser     Method = "nvme-format-user"
+	NVMeCrypto   Method = "nvme-format-crypto" // the key of the data is gone
+	NVMeUser     Method = "nvme-format-user"   // the drive erased its data
 	ATAEnhanced  Method = "ata-secure-erase-enhanced"
 	ATAErase     Method = "ata-secure-erase"
-	DiscardZero  Method = "discard-zero"
-	Overwrite    Method = "overwrite"
+	Overwrite    Method = "overwrite" // every byte the device shows was written
 	MetadataOnly Method = "metadata"
 )
 
@@ -34,42 +40,63 @@ var (
 type Options struct {
 	Iterations        int                     // random passes of an overwrite
 	Zeroize           bool                    // a last pass of zeros
-	NVMe              bool                    // use NVMe format where the device has it
+	NVMe              bool                    // use NVMe Format where the device has it
 	ATA               bool                    // use ATA secure erase where the device has it
 	ContinueOnFailure bool                    // overwrite where a secure erase was tried and failed
-	Progress          func(done, total int64) // bytes, over all passes; may be nil
+	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
-// Metadata removes partition tables, file system, RAID and volume signatures from a device and its partitions.
-func Metadata(ctx context.Context, sys block.System, device string) error {
-	return errors.New("erase: not yet")
-}
-
-// Full erases all data of a device and tells how.
+// Full erases all data of a device and tells how. A secure erase that the device does not support is followed by
+// overwriting; one that was tried and failed only where the options say so. Errors wrap ErrReadOnly for a device
+// that cannot be written.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
-	return "", errors.New("erase: not yet")
+	method, err := full(ctx, sys, device, o, openNVMe)
+	if err != nil {
+		return "", fmt.Errorf("erase %s: %w", device.Path, err)
+	}
+	return method, nil
 }
 
-// ReadOnly tells whether the kernel refuses writes to the device.
-func ReadOnly(sys block.System, name string) (bool, error) {
-	return false, errors.New("erase: not yet")
+func full(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if readOnly, err := ReadOnly(sys, device.Name); err != nil {
+		return "", err
+	} else if readOnly {
+		return "", ErrReadOnly
+	}
+	method, secureErr := secure(ctx, sys, device, o, open)
+	if secureErr == nil {
+		return method, forget(ctx, sys, device)
+	}
+	if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
+		return "", secureErr
+	}
+	if err := overwrite(ctx, device.Path, o); err != nil {
+		if errors.Is(secureErr, ErrUnsupported) {
+			return "", err
+		}
+		return "", errors.Join(secureErr, err)
+	}
+	return Overwrite, forget(ctx, sys, device)
 }
 
-// ParametersFloppy tells whether the device is the conductor's virtual floppy (file system label ir-vfd-dev).
-func ParametersFloppy(ctx context.Context, sys block.System, device block.Device) (bool, error) {
-	return false, errors.New("erase: not yet")
+// forget makes the kernel drop the partitions of a device that has no table any more.
+func forget(ctx context.Context, sys block.System, device block.Device) error {
+	if device.Type == "part" {
+		return nil
+	}
+	return partition.Sync(ctx, sys, device.Path)
 }
 
-// RAIDMember tells whether the device or one of its partitions belongs to a Linux software RAID.
-func RAIDMember(ctx context.Context, sys block.System, device string) (bool, error) {
-	return false, errors.New("erase: not yet")
+// secure erases by the device's own means. The error wraps ErrUnsupported where it has none.
+func secure(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
+	if !o.NVMe || !strings.HasPrefix(device.Name, "nvme") {
+		return "", ErrUnsupported // ATA secure erase is not offered yet
+	}
+	if err := claim(device.Path); err != nil {
+		return "", err
+	}
+	return formatNVMe(ctx, sys, device, open)
 }
-
-// Guard returns an error wrapping ErrProtected that names every device holding a shared file system (GPFS, VMFS,
-// gfs2). It is called for all devices before the first is erased.
-func Guard(ctx context.Context, sys block.System, devices []string) error {
-	return errors.New("erase: not yet")
-}
-
-// Pstore removes every entry of the mounted pstore file systems. It does nothing where there is none.
-func Pstore(ctx context.Context, sys block.System) error { return errors.New("erase: not yet") }

@@ -1,0 +1,358 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+const mib = 1 << 20
+
+func device(t *testing.T, path string) block.Device {
+	t.Helper()
+	d, err := block.System{}.Device(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Type = "disk" // a loop device plays it
+	return d
+}
+
+func poke(t *testing.T, path string, offset int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(data, offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(t *testing.T, path string) []byte {
+	t.Helper()
+	if err := block.Flush(context.Background(), path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// wipefs is the judge of what is still there.
+func wipefs(t *testing.T, path string) string {
+	t.Helper()
+	return testenv.Run(t, "wipefs", "-n", path)
+}
+
+func TestMetadata(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "mkfs.vfat")
+	makers := [][]string{ // one for each partition
+		{"mkfs.ext4", "-q", "-F"}, {"mkfs.xfs", "-q", "-f"}, {"mkfs.btrfs", "-q", "-f"}, {"mkswap", "-q"}, {"mkfs.vfat"},
+	}
+	for _, sector := range []int{512, 4096} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 1000*mib), sector)
+		table := func() {
+			t.Helper()
+			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M", "-n", "5:0:0", path)
+			if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		table()
+		for i, maker := range makers {
+			testenv.Run(t, maker[0], append(maker[1:], block.PartitionPath(path, i+1))...)
+			if wipefs(t, block.PartitionPath(path, i+1)) == "" {
+				t.Fatalf("%s left no signature", maker[0])
+			}
+		}
+		if err := Metadata(context.Background(), block.System{}, path); err != nil {
+			t.Fatalf("sectors of %d bytes: %v", sector, err)
+		}
+		if out := wipefs(t, path); out != "" {
+			t.Errorf("sectors of %d bytes: still there:\n%s", sector, out)
+		}
+		if parts, err := (block.System{}).Partitions(context.Background(), path); err != nil || len(parts) != 0 {
+			t.Errorf("the kernel still has %d partitions, %v", len(parts), err)
+		}
+		table() // the same once more: nothing may show through
+		for i, maker := range makers {
+			if out := wipefs(t, block.PartitionPath(path, i+1)); out != "" {
+				t.Errorf("%s, sectors of %d bytes: still there:\n%s", maker[0], sector, out)
+			}
+		}
+	}
+}
+
+func TestMetadataOfWholeDisk(t *testing.T) {
+	testenv.Programs(t, "wipefs", "mkfs.ext4")
+	path := testenv.Loop(t, testenv.SparseFile(t, 40*mib+512*3), 512)
+	testenv.Run(t, "mkfs.ext4", "-q", "-F", path)
+	size := int64(40*mib + 512*3)
+	magic := []byte{0xfc, 0x4e, 0x2b, 0xa9}
+	poke(t, path, size&^65535-65536, magic)        // md 0.90
+	poke(t, path, (size/512-16)&^7*512, magic)     // md 1.0
+	poke(t, path, 20*mib, []byte("in the middle")) // content stays
+	if err := Metadata(context.Background(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
+	if out := wipefs(t, path); out != "" {
+		t.Errorf("still there:\n%s", out)
+	}
+	data := content(t, path)
+	if bytes.Contains(data, magic) {
+		t.Error("an md superblock is still there")
+	}
+	if !bytes.Contains(data, []byte("in the middle")) {
+		t.Error("content between the ends was erased")
+	}
+}
+
+func TestInUse(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4")
+	path := testenv.Loop(t, testenv.SparseFile(t, 40*mib), 512)
+	testenv.Run(t, "mkfs.ext4", "-q", "-F", path)
+	dir := t.TempDir()
+	if err := unix.Mount(path, dir, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := Metadata(context.Background(), block.System{}, path); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Metadata: got %v, want EBUSY", err)
+	}
+	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Full: got %v, want EBUSY", err)
+	}
+}
+
+func TestOverwrite(t *testing.T) {
+	for _, sector := range []int{512, 4096} {
+		size := int64(10*mib + 3*4096)
+		path := testenv.Loop(t, testenv.SparseFile(t, size), sector)
+		secret := bytes.Repeat([]byte("secret data "), int(size/12))
+		poke(t, path, 0, secret)
+		var last, total int64
+		o := Options{Iterations: 2, Progress: func(done, all int64) {
+			if done < last {
+				t.Errorf("progress went from %d to %d", last, done)
+			}
+			last, total = done, all
+		}}
+		method, err := Full(context.Background(), block.System{}, device(t, path), o)
+		if err != nil || method != Overwrite {
+			t.Fatalf("got %q, %v", method, err)
+		}
+		if last != 2*size || total != 2*size {
+			t.Errorf("progress ended at %d of %d, want %d", last, total, 2*size)
+		}
+		data := content(t, path)
+		if bytes.Contains(data, []byte("secret")) || bytes.Count(data, []byte{0}) > len(data)/100 {
+			t.Error("the device was not filled with random bytes")
+		}
+		o = Options{Iterations: 1, Zeroize: true, NVMe: true, ATA: true}
+		if method, err := Full(context.Background(), block.System{}, device(t, path), o); err != nil || method != Overwrite {
+			t.Fatalf("got %q, %v", method, err)
+		}
+		if data := content(t, path); int64(len(data)) != size || bytes.Count(data, []byte{0}) != len(data) {
+			t.Error("the last pass left something else than zeros")
+		}
+	}
+}
+
+func TestNoPass(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	if method, err := Full(context.Background(), block.System{}, device(t, path), Options{}); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("got %q, %v: nothing was written, nothing may be claimed", method, err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, 64*mib), 512)
+	ctx, cancel := context.WithCancel(context.Background())
+	o := Options{Zeroize: true, Progress: func(int64, int64) { cancel() }}
+	if _, err := Full(ctx, block.System{}, device(t, path), o); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
+// A device that fails in the middle must never count as erased.
+func TestWriteError(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	image := filepath.Join(dir, "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	path := testenv.Loop(t, image, 512)
+	if method, err := Full(context.Background(), block.System{}, device(t, path), Options{Iterations: 1, Zeroize: true}); err == nil {
+		t.Errorf("got %q without an error", method)
+	}
+	if err := Metadata(context.Background(), block.System{}, path); err == nil {
+		t.Error("metadata: no error")
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	testenv.Programs(t, "blockdev")
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	testenv.Run(t, "blockdev", "--setro", path)
+	t.Cleanup(func() { testenv.Run(t, "blockdev", "--setrw", path) }) // the flag would outlive the loop device
+	if readOnly, err := ReadOnly(block.System{}, path); err != nil || !readOnly {
+		t.Errorf("got %v, %v", readOnly, err)
+	}
+	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("got %v, want ErrReadOnly", err)
+	}
+}
+
+func TestRAIDMember(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	for name, offset := range map[string]int64{
+		"1.0": 8*mib - 8192, "1.1": 0, "1.2": 4096, "0.90": 8*mib - 65536,
+	} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 20*mib), 512)
+		testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", path)
+		if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+			t.Fatal(err)
+		}
+		check := func(want bool) {
+			t.Helper()
+			if got, err := RAIDMember(context.Background(), block.System{}, path); err != nil || got != want {
+				t.Errorf("metadata %s: got %v, %v, want %v", name, got, err, want)
+			}
+		}
+		check(false)
+		poke(t, path+"p1", offset, []byte{0xfc, 0x4e, 0x2b, 0xa9})
+		check(true)
+	}
+}
+
+func TestParametersFloppy(t *testing.T) {
+	testenv.Programs(t, "mkfs.vfat")
+	for label, want := range map[string]bool{"ir-vfd-dev": true, "IR-VFD-DEV": true, "OTHER": false} {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		testenv.Run(t, "mkfs.vfat", "-n", label, path)
+		if got, err := ParametersFloppy(context.Background(), block.System{}, device(t, path)); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", label, got, err, want)
+		}
+	}
+}
+
+// Parity: P7
+func TestGuard(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "sfdisk")
+	gpt := func(kind string) func(string) {
+		return func(path string) { testenv.Run(t, "sgdisk", "-n", "1:0:+4M", "-n", "2:0:+4M", "-t", "2:"+kind, path) }
+	}
+	mbr := func(kind string) func(string) {
+		return func(path string) {
+			testenv.Run(t, "sh", "-c", `printf 'label: dos\nsize=2048, type=`+kind+`\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
+		}
+	}
+	cases := []struct {
+		name    string
+		prepare func(string)
+		want    bool
+	}{
+		{"gpfs", gpt("37affc90-ef7d-4e96-91c3-2d7ae055b174"), true},
+		{"vmfs", gpt("AA31E02A-400F-11DB-9590-000C2911D1B8"), true},
+		{"vmfs on mbr", mbr("fb"), true},
+		{"gfs2 on the disk", func(path string) { poke(t, path, 65536, []byte{0x01, 0x16, 0x19, 0x70}) }, true},
+		{"gfs2 in a partition", func(path string) {
+			gpt("8300")(path)
+			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"linux", gpt("8300"), false},
+		{"linux on mbr", mbr("83"), false},
+		{"empty", func(string) {}, false},
+	}
+	var all []string
+	for _, c := range cases {
+		path := testenv.Loop(t, testenv.SparseFile(t, 20*mib), 512)
+		c.prepare(path)
+		err := Guard(context.Background(), block.System{}, []string{path})
+		if errors.Is(err, ErrProtected) != c.want || (err != nil) != c.want {
+			t.Errorf("%s: got %v, want an error: %v", c.name, err, c.want)
+		}
+		if c.want {
+			all = append(all, path)
+		}
+	}
+	err := Guard(context.Background(), block.System{}, all)
+	for _, path := range all {
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s is not named by %v", path, err)
+		}
+	}
+}
+
+func TestPstore(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "sys/fs/pstore")
+	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dmesg-efi-1", "dmesg-efi-2"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("oops"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts := filepath.Join(root, "proc/mounts")
+	sys := block.System{Root: root}
+	for _, c := range []struct {
+		mounts string
+		want   int
+	}{
+		{"sysfs /sys sysfs rw 0 0\n", 2},
+		{"sysfs /sys sysfs rw 0 0\npstore /sys/fs/pstore pstore rw,nosuid 0 0\n", 0},
+	} {
+		if err := os.WriteFile(mounts, []byte(c.mounts), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Pstore(context.Background(), sys); err != nil {
+			t.Fatal(err)
+		}
+		if entries, _ := os.ReadDir(dir); len(entries) != c.want {
+			t.Errorf("%d entries are left, want %d", len(entries), c.want)
+		}
+	}
+}

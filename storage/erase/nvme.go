@@ -1,0 +1,182 @@
+package erase
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+)
+
+// adminCommand is struct nvme_passthru_cmd of linux/nvme_ioctl.h.
+type adminCommand struct {
+	opcode, flags uint8
+	_             uint16
+	nsid          uint32
+	_, _          uint32
+	_             uint64
+	address       uint64
+	_             uint32
+	dataLength    uint32
+	cdw10, cdw11  uint32
+	_, _, _, _    uint32
+	timeout       uint32 // milliseconds
+	result        uint32
+}
+
+const (
+	ioctlAdmin = 0xc0484e41 // _IOWR('N', 0x41, 72 bytes)
+	ioctlID    = 0x4e40     // _IO('N', 0x40)
+
+	opIdentify = 0x06
+	opFormat   = 0x80
+
+	identifyNamespace  = 0
+	identifyController = 1
+
+	eraseUserData = 1
+	eraseCrypto   = 2
+
+	identifyTimeout = 60 * time.Second
+	formatTimeout   = 24 * time.Hour // large drives that erase for real take hours
+)
+
+// adminDevice sends admin commands to the controller of one namespace.
+type adminDevice interface {
+	namespace() (uint32, error)
+	admin(c *adminCommand, data []byte) error
+	close() error
+}
+
+// formatNVMe erases a namespace by Format NVM, keeping its block format. It is not used where the controller would
+// format other namespaces with it.
+func formatNVMe(ctx context.Context, sys block.System, device block.Device, open func(string) (adminDevice, error)) (_ Method, err error) {
+	d, err := open(device.Path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	nsid, err := d.namespace()
+	if err != nil {
+		return "", fmt.Errorf("NVMe namespace id: %w", err)
+	}
+	controller, err := identify(d, identifyController, 0)
+	if err != nil {
+		return "", err
+	}
+	method, setting, err := formatSetting(controller, countNamespaces(ctx, sys, device.Name))
+	if err != nil {
+		return "", err
+	}
+	namespace, err := identify(d, identifyNamespace, nsid)
+	if err != nil {
+		return "", err
+	}
+	command := adminCommand{
+		opcode: opFormat, nsid: nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
+	}
+	if err := d.admin(&command, nil); err != nil {
+		return "", fmt.Errorf("NVMe format: %w", err)
+	}
+	if err := block.Flush(ctx, device.Path); err != nil {
+		return "", err
+	}
+	return method, nil
+}
+
+// formatSetting reads the controller's abilities: OACS bit 1 (Format), and of FNA bit 0 and 1 (format and erase
+// concern all namespaces) and bit 2 (cryptographic erase).
+func formatSetting(controller []byte, namespaces int) (Method, uint32, error) {
+	oacs, fna := binary.LittleEndian.Uint16(controller[256:]), controller[524]
+	switch {
+	case oacs&2 == 0:
+		return "", 0, fmt.Errorf("%w: the NVMe controller has no Format command", ErrUnsupported)
+	case fna&3 != 0 && namespaces > 1:
+		return "", 0, fmt.Errorf("%w: NVMe Format would erase all %d namespaces of the controller", ErrUnsupported, namespaces)
+	case fna&4 != 0:
+		return NVMeCrypto, eraseCrypto, nil
+	}
+	return NVMeUser, eraseUserData, nil
+}
+
+// formatWord fills command dword 10 with the namespace's present format (FLBAS, DPS) and the erase setting.
+func formatWord(namespace []byte, setting uint32) uint32 {
+	flbas, dps := uint32(namespace[26]), uint32(namespace[29])
+	word := flbas & 0x0f         // format, lower bits
+	word |= flbas >> 4 & 1 << 4  // metadata settings
+	word |= dps & 7 << 5         // protection information
+	word |= dps >> 3 & 1 << 8    // its place
+	word |= setting << 9         // secure erase settings
+	word |= flbas >> 5 & 3 << 12 // format, upper bits
+	return word
+}
+
+func identify(d adminDevice, structure, nsid uint32) ([]byte, error) {
+	data := make([]byte, 4096)
+	command := adminCommand{opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds())}
+	if err := d.admin(&command, data); err != nil {
+		return nil, fmt.Errorf("NVMe identify (structure %d): %w", structure, err)
+	}
+	return data, nil
+}
+
+var nvmeName = regexp.MustCompile(`^(nvme\d+)n\d+$`)
+
+// countNamespaces counts the namespaces with a block device on the same controller or subsystem.
+func countNamespaces(ctx context.Context, sys block.System, name string) int {
+	m := nvmeName.FindStringSubmatch(name)
+	disks, err := sys.Disks(ctx)
+	if m == nil || err != nil {
+		return 2 // not known: more than one must be assumed
+	}
+	count := 0
+	for _, disk := range disks {
+		if other := nvmeName.FindStringSubmatch(disk.Name); other != nil && other[1] == m[1] {
+			count++
+		}
+	}
+	return count
+}
+
+// nvmeFile is the namespace's own block device, which passes admin commands on to its controller.
+type nvmeFile struct{ file *os.File }
+
+func openNVMe(path string) (adminDevice, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return nvmeFile{f}, nil
+}
+
+func (n nvmeFile) close() error { return n.file.Close() }
+
+func (n nvmeFile) namespace() (uint32, error) {
+	id, err := unix.IoctlRetInt(int(n.file.Fd()), ioctlID)
+	return uint32(id), err
+}
+
+func (n nvmeFile) admin(c *adminCommand, data []byte) error {
+	if len(data) > 0 {
+		var pinner runtime.Pinner // the kernel reads the address out of the command
+		pinner.Pin(&data[0])
+		defer pinner.Unpin()
+		c.address, c.dataLength = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))
+	}
+	status, _, errno := unix.Syscall(unix.SYS_IOCTL, n.file.Fd(), ioctlAdmin, uintptr(unsafe.Pointer(c)))
+	if errno != 0 {
+		return errno
+	}
+	if status != 0 {
+		return fmt.Errorf("NVMe status 0x%x", status)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// ReadOnly tells whether the kernel refuses writes to the device, named by its kernel name or path.
+func ReadOnly(sys block.System, name string) (bool, error) {
+	device, err := sys.Device(name)
+	if err != nil {
+		return false, err
+	}
+	return device.ReadOnly, nil
+}
+
+// floppyLabel is the label of the conductor's virtual floppy with the agent's parameters.
+const floppyLabel = "ir-vfd-dev"
+
+// ParametersFloppy tells whether the device is the conductor's virtual floppy (file system label ir-vfd-dev).
+func ParametersFloppy(ctx context.Context, _ block.System, device block.Device) (bool, error) {
+	found, err := block.Probe(ctx, device.Path)
+	if err != nil {
+		return false, err
+	}
+	return strings.EqualFold(found.Label, floppyLabel), nil
+}
+
+// RAIDMember tells whether the device or one of its partitions belongs to a Linux software RAID.
+func RAIDMember(ctx context.Context, sys block.System, device string) (bool, error) {
+	paths, err := withPartitions(ctx, sys, device)
+	if err != nil {
+		return false, err
+	}
+	for _, path := range paths {
+		found, err := block.Probe(ctx, path)
+		if err != nil {
+			return false, err
+		}
+		if found.Type == "linux_raid_member" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func withPartitions(ctx context.Context, sys block.System, device string) ([]string, error) {
+	paths := []string{device}
+	parts, err := sys.Partitions(ctx, device)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		paths = append(paths, part.Path)
+	}
+	return paths, nil
+}
+
+// sharedTypes are the partition types of file systems that other machines may have mounted at this moment.
+var sharedTypes = map[string]string{
+	"37AFFC90-EF7D-4E96-91C3-2D7AE055B174": "GPFS",
+	"AA31E02A-400F-11DB-9590-000C2911D1B8": "VMFS",
+	"0xfb":                                 "VMFS",
+}
+
+// Guard returns an error wrapping ErrProtected that names every device holding a shared file system (GPFS, VMFS,
+// gfs2). It is called for all devices before the first is erased. A device that cannot be read is an error too.
+func Guard(ctx context.Context, sys block.System, devices []string) error {
+	var problems []error
+	for _, device := range devices {
+		if err := guard(ctx, sys, device); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", device, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func guard(ctx context.Context, sys block.System, device string) error {
+	table, err := partition.Read(ctx, device)
+	if err != nil && !errors.Is(err, partition.ErrNoTable) {
+		return err
+	}
+	if err == nil {
+		for _, p := range table.Partitions {
+			for kind, name := range sharedTypes {
+				if strings.EqualFold(p.Type, kind) {
+					return fmt.Errorf("%w: partition %d is of type %s", ErrProtected, p.Number, name)
+				}
+			}
+		}
+	}
+	paths, err := withPartitions(ctx, sys, device)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		found, err := block.Probe(ctx, path)
+		if err != nil {
+			return err
+		}
+		if found.Type == "gfs2" {
+			return fmt.Errorf("%w: gfs2 on %s", ErrProtected, path)
+		}
+	}
+	return nil
+}
+
+// Pstore removes every entry of the mounted pstore file systems, which would tell the next owner of the machine of the
+// last one's crashes. It does nothing where none is mounted.
+func Pstore(_ context.Context, sys block.System) error {
+	mounts, err := os.ReadFile(sys.Proc("mounts"))
+	if err != nil {
+		return fmt.Errorf("erase pstore: %w", err)
+	}
+	var problems []error
+	for _, line := range strings.Split(string(mounts), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[2] != "pstore" {
+			continue
+		}
+		problems = append(problems, emptyFolder(sys, fields[1]))
+	}
+	return errors.Join(problems...)
+}
+
+func emptyFolder(sys block.System, folder string) error {
+	dir := strings.TrimSuffix(sys.Root, "/") + folder
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("erase pstore: %w", err)
+	}
+	var problems []error
+	for _, entry := range entries {
+		if err := os.RemoveAll(dir + "/" + entry.Name()); err != nil {
+			problems = append(problems, fmt.Errorf("erase pstore: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}
