@@ -20,6 +20,7 @@ Examples:
 type cli struct {
 	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
+	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }

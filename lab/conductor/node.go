@@ -79,7 +79,7 @@ type Node struct {
 
 func newNode(c *Conductor, spec NodeSpec) *Node {
 	if spec.UUID == "" {
-		spec.UUID = newUUID()
+		spec.UUID = NewUUID()
 	}
 	if spec.BootMode == "" {
 		spec.BootMode = "uefi"
@@ -89,15 +89,16 @@ func newNode(c *Conductor, spec NodeSpec) *Node {
 	}
 }
 
-func newUUID() string {
+// NewUUID draws a random UUID (RFC 4122 version 4).
+func NewUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// newToken draws a token of Ironic's form: 32 bytes as 43 characters of URL-safe base64.
-func newToken() string {
+// NewToken draws a token of Ironic's form: 32 bytes as 43 characters of URL-safe base64.
+func NewToken() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
@@ -264,7 +265,7 @@ func (n *Node) ports() []map[string]any {
 	var ports []map[string]any
 	for i, mac := range n.spec.MACs {
 		ports = append(ports, map[string]any{
-			"id": i + 1, "uuid": newUUID(), "node_id": 1, "node_uuid": n.spec.UUID, "address": mac, "extra": map[string]any{},
+			"id": i + 1, "uuid": NewUUID(), "node_id": 1, "node_uuid": n.spec.UUID, "address": mac, "extra": map[string]any{},
 			"local_link_connection": map[string]any{}, "portgroup_id": nil, "pxe_enabled": true, "internal_info": map[string]any{},
 			"physical_network": nil, "is_smartnic": false, "name": nil, "description": nil,
 		})

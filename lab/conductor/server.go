@@ -141,7 +141,7 @@ func (n *Node) takeToken() string {
 	if n.tokenGiven || n.spec.Token != "" {
 		return "******"
 	}
-	n.token, n.tokenGiven = newToken(), true
+	n.token, n.tokenGiven = NewToken(), true
 	return n.token
 }
 

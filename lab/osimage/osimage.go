@@ -155,7 +155,7 @@ func build(ctx context.Context, o Options, dir string) error {
 		return err
 	}
 	step("checksum")
-	sum, err := fileSHA256(raw)
+	sum, err := SHA256(raw)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,8 @@ func (i *Image) QCOW2(ctx context.Context, compressed bool) (string, error) {
 	return path, os.Rename(path+".part", path)
 }
 
-func fileSHA256(path string) (string, error) {
+// SHA256 returns the digest of a file in hex.
+func SHA256(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -225,6 +225,15 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return err
 }
 
+// PowerOn starts a machine again that its guest switched off, where Config.OnPowerOff is Pause.
+func (m *Machine) PowerOn(ctx context.Context) error {
+	if err := m.Reset(ctx); err != nil {
+		return err
+	}
+	_, err := m.QMP(ctx, "cont", nil)
+	return err
+}
+
 // SetBoot changes the boot order of a device from the next reset on: "disk0", "nic0", "cdrom". 1 is first; -1 takes
 // the device out.
 func (m *Machine) SetBoot(ctx context.Context, device string, order int) error {

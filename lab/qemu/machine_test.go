@@ -184,6 +184,13 @@ func TestPowerOffCanPauseTheMachine(t *testing.T) {
 	if !m.Running() {
 		t.Error("QEMU ended although the machine was to stay, switched off")
 	}
+	mark := m.Console().Mark()
+	if err := m.PowerOn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Console().FollowFrom(limited(t), mark, regexp.MustCompile("UP")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestSetBootChangesTheOrderFromTheNextResetOn(t *testing.T) {

@@ -1,0 +1,174 @@
+// Package bmc is a small Redfish BMC for machines of a lab: what Ironic's redfish hardware type needs to switch a
+// machine on and off, choose what it boots from, and mount an ISO that it downloads itself.
+//
+// The resources follow DMTF DSP0266 and the schemas ServiceRoot 1.5, ComputerSystem 1.10, Manager 1.3, Chassis 1.5,
+// EthernetInterface 1.4 and VirtualMedia 1.3. Not implemented: authentication, sessions, tasks, events, entity tags,
+// BIOS settings, firmware updates, storage.
+package bmc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+)
+
+// Boot says what a machine starts with.
+type Boot struct {
+	Target string // Redfish's BootSource: "None", "Pxe", "Cd", "UsbCd" or "Hdd"; the firmware's own order for "None"
+	CD     string // path of the ISO in the CD drive, "" for none
+	USB    string // path of the image of the USB stick, "" for none
+}
+
+// Machine can be switched on.
+type Machine interface {
+	// Start switches the machine on. It runs until its Session says otherwise; ctx is for the start only.
+	Start(ctx context.Context, boot Boot) (Session, error)
+}
+
+// Session is a machine from its start to its end.
+type Session interface {
+	// Wait waits for the end of the machine and reports whether its guest asked to be restarted.
+	Wait() (restart bool)
+	// Shutdown asks the guest to shut down, like the power button.
+	Shutdown(ctx context.Context) error
+	// Stop ends the machine at once, like pulling its plug.
+	Stop() error
+}
+
+// Options describe a system.
+type Options struct {
+	UUID   string
+	Name   string
+	MACs   []string
+	Memory int64 // bytes
+	CPUs   int
+	UEFI   bool
+	// Dir is where downloaded media are kept.
+	Dir     string
+	Machine Machine
+	Log     *slog.Logger // nil discards it
+	// Client downloads media; nil is http.DefaultClient.
+	Client *http.Client
+}
+
+// System is one machine behind the BMC: whether it is on, what it boots from next, what its drives hold.
+type System struct {
+	Options
+
+	mu      sync.Mutex
+	session Session // nil when off
+	target  string
+	enabled string // Disabled, Once or Continuous
+	mode    string // UEFI or Legacy
+	media   map[string]medium
+	closed  bool
+}
+
+// medium is what a virtual drive holds.
+type medium struct{ url, file string }
+
+// NewSystem makes a system that is switched off.
+func NewSystem(o Options) *System {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Client == nil {
+		o.Client = http.DefaultClient
+	}
+	s := &System{Options: o, target: "None", enabled: "Disabled", mode: "Legacy", media: map[string]medium{}}
+	if o.UEFI {
+		s.mode = "UEFI"
+	}
+	return s
+}
+
+// On reports whether the machine is switched on.
+func (s *System) On() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session != nil
+}
+
+// Reset carries out a Redfish ResetType.
+func (s *System) Reset(ctx context.Context, kind string) error {
+	s.Log.Info("reset", "node", s.Name, "type", kind)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch kind {
+	case "On", "ForceOn":
+		return s.start(ctx)
+	case "ForceOff":
+		return s.stop()
+	case "GracefulShutdown", "PushPowerButton":
+		if s.session == nil {
+			return nil
+		}
+		return s.session.Shutdown(ctx)
+	case "ForceRestart", "GracefulRestart", "PowerCycle":
+		if err := s.stop(); err != nil {
+			return err
+		}
+		return s.start(ctx)
+	}
+	return fmt.Errorf("%w: reset type %q", errBadRequest, kind)
+}
+
+// Close pulls the plug; the machine cannot be started again.
+func (s *System) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.stop()
+}
+
+// start is called with the lock held.
+func (s *System) start(ctx context.Context) error {
+	if s.session != nil || s.closed {
+		return nil
+	}
+	boot := Boot{Target: "None", CD: s.media["Cd"].file, USB: s.media["UsbStick"].file}
+	if s.enabled != "Disabled" {
+		boot.Target = s.target
+	}
+	session, err := s.Machine.Start(ctx, boot)
+	if err != nil {
+		return err
+	}
+	s.Log.Info("switched on", "node", s.Name, "boot", boot.Target)
+	if s.enabled == "Once" {
+		s.enabled, s.target = "Disabled", "None"
+	}
+	s.session = session
+	go s.watch(session)
+	return nil
+}
+
+// watch follows a session to its end and starts the machine again if its guest wants that.
+func (s *System) watch(session Session) {
+	restart := session.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session != session {
+		return // the BMC ended it
+	}
+	s.session = nil
+	s.Log.Info("the guest ended", "node", s.Name, "restart", restart)
+	if !restart {
+		return
+	}
+	if err := s.start(context.Background()); err != nil {
+		s.Log.Error("restart failed", "node", s.Name, "err", err)
+	}
+}
+
+// stop is called with the lock held.
+func (s *System) stop() error {
+	session := s.session
+	if session == nil {
+		return nil
+	}
+	s.session = nil
+	return session.Stop()
+}

@@ -1,0 +1,91 @@
+package bmc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"ironroot/lab/qemu"
+)
+
+// QEMU is a Machine that is a virtual machine of package qemu. Its disks come after network and media where one of
+// those is asked for, and before them otherwise.
+type QEMU struct {
+	// Config describes the machine; what it boots from is filled in at each start.
+	Config qemu.Config
+	// Direct returns kernel, initramfs and command line for a machine that shall boot from the network, or ok false
+	// to let its firmware do that. nil always lets the firmware.
+	Direct func() (kernel, initrd, cmdline string, ok bool)
+	// Started is called with each new virtual machine; nil is not.
+	Started func(*qemu.Machine)
+}
+
+// Boot orders of the devices: what is asked for, the disks, the rest.
+const (
+	bootFirst = 1
+	bootDisk  = 10
+	bootNIC   = 20
+	bootMedia = 30
+)
+
+// Start starts a virtual machine.
+func (q *QEMU) Start(_ context.Context, boot Boot) (Session, error) {
+	c := q.Config
+	c.Disks, c.NICs = append([]qemu.Disk(nil), c.Disks...), append([]qemu.NIC(nil), c.NICs...)
+	order := func(target string, otherwise int) int {
+		if boot.Target == target {
+			return bootFirst
+		}
+		return otherwise
+	}
+	for i := range c.Disks {
+		c.Disks[i].Boot = bootDisk + i
+	}
+	for i := range c.NICs {
+		c.NICs[i].Boot = order("Pxe", bootNIC) + i
+	}
+	if c.CDROM = boot.CD; boot.CD != "" {
+		c.CDBoot = order("Cd", bootMedia)
+	}
+	if boot.USB != "" {
+		c.Disks = append(c.Disks, qemu.Disk{Bus: qemu.USB, File: boot.USB, ReadOnly: true, Boot: order("UsbCd", bootMedia+1)})
+	}
+	if boot.Target == "Pxe" && q.Direct != nil {
+		if kernel, initrd, cmdline, ok := q.Direct(); ok {
+			c.Kernel, c.Initrd, c.Append = kernel, initrd, cmdline
+		}
+	}
+	// A restart must go through the BMC, which may have another boot device by then.
+	c.OnReboot, c.OnPowerOff = qemu.Shutdown, qemu.Shutdown
+	// The machine outlives the request that started it.
+	m, err := qemu.Start(context.Background(), c)
+	if err != nil {
+		return nil, err
+	}
+	if q.Started != nil {
+		q.Started(m)
+	}
+	return session{m}, nil
+}
+
+// session is a running virtual machine.
+type session struct{ machine *qemu.Machine }
+
+func (s session) Wait() (restart bool) {
+	for event := range s.machine.Events(context.Background()) {
+		var data struct{ Reason string }
+		if event.Name == "SHUTDOWN" && json.Unmarshal(event.Data, &data) == nil {
+			restart = data.Reason == "guest-reset"
+		}
+	}
+	return restart
+}
+
+func (s session) Shutdown(ctx context.Context) error { return s.machine.PowerOff(ctx) }
+
+func (s session) Stop() error {
+	if err := s.machine.Stop(); err != nil {
+		return fmt.Errorf("pull the plug: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package bmc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+)
+
+// root is where the service root is.
+const root = "/redfish/v1"
+
+var (
+	errBadRequest = errors.New("bad request")
+	errNotFound   = errors.New("not found")
+)
+
+// object is a JSON object.
+type object = map[string]any
+
+// link refers to another resource.
+func link(elem ...string) object { return object{"@odata.id": path.Join(elem...)} }
+
+// server serves the resources of several systems.
+type server struct {
+	systems []*System
+	log     *slog.Logger
+}
+
+// NewHandler returns the Redfish service of the given systems.
+func NewHandler(log *slog.Logger, systems ...*System) http.Handler {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &server{systems: systems, log: log}
+	mux := http.NewServeMux()
+	handle := func(pattern string, f func(*http.Request) (any, error)) { mux.HandleFunc(pattern, s.answer(f)) }
+	handle("GET /redfish", func(*http.Request) (any, error) { return object{"v1": root + "/"}, nil })
+	handle("GET "+root, s.serviceRoot)
+	for _, kind := range []string{"Systems", "Managers", "Chassis"} {
+		handle("GET "+root+"/"+kind, s.collection(kind))
+	}
+	handle("GET "+root+"/Systems/{id}", s.with(system))
+	handle("PATCH "+root+"/Systems/{id}", s.with(patchSystem))
+	handle("POST "+root+"/Systems/{id}/Actions/ComputerSystem.Reset", s.with(resetSystem))
+	handle("GET "+root+"/Systems/{id}/EthernetInterfaces", s.with(interfaces))
+	handle("GET "+root+"/Systems/{id}/EthernetInterfaces/{nic}", s.with(oneInterface))
+	handle("GET "+root+"/Managers/{id}", s.with(manager))
+	handle("GET "+root+"/Chassis/{id}", s.with(chassis))
+	for _, kind := range []string{"Systems", "Managers"} {
+		base := root + "/" + kind + "/{id}/VirtualMedia"
+		handle("GET "+base, s.with(mediaCollection))
+		handle("GET "+base+"/{drive}", s.with(oneMedium))
+		handle("POST "+base+"/{drive}/Actions/VirtualMedia.InsertMedia", s.with(insertMedium))
+		handle("POST "+base+"/{drive}/Actions/VirtualMedia.EjectMedia", s.with(ejectMedium))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if trimmed := strings.TrimRight(r.URL.Path, "/"); trimmed != "" {
+			r.URL.Path = trimmed // Redfish knows the service root with and without a slash at its end
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// answer turns a function into a handler: an object is the answer, nil is "204 No Content".
+func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		result, err := f(r)
+		status := http.StatusOK
+		switch {
+		case errors.Is(err, errNotFound):
+			status = http.StatusNotFound
+		case errors.Is(err, errBadRequest):
+			status = http.StatusBadRequest
+		case err != nil:
+			status = http.StatusInternalServerError
+		case result == nil:
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if err != nil {
+			s.log.Error("redfish request failed", "method", r.Method, "url", r.URL.Path, "err", err)
+			const id = "Base.1.0.GeneralError"
+			result = object{"error": object{
+				"code": id, "message": err.Error(),
+				"@Message.ExtendedInfo": []object{{"MessageId": id, "Message": err.Error()}},
+			}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(result) // nobody is left to tell
+	}
+}
+
+// with finds the system that a request is about.
+func (s *server) with(f func(*System, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		id := r.PathValue("id")
+		i := slices.IndexFunc(s.systems, func(s *System) bool { return s.UUID == id })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: system %q", errNotFound, id)
+		}
+		return f(s.systems[i], r)
+	}
+}
+
+// decode reads a request's body.
+func decode(r *http.Request, into any) error {
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	return nil
+}
+
+func (s *server) serviceRoot(*http.Request) (any, error) {
+	return object{
+		"@odata.id": root, "@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Id": "RootService", "Name": "Lab",
+		"RedfishVersion": "1.6.0", "UUID": "5f6d2a0e-0b8e-4b57-9a37-52e4f1f3c0aa",
+		"Systems": link(root, "Systems"), "Managers": link(root, "Managers"), "Chassis": link(root, "Chassis"),
+	}, nil
+}
+
+func (s *server) collection(kind string) func(*http.Request) (any, error) {
+	schema := map[string]string{"Systems": "ComputerSystemCollection", "Managers": "ManagerCollection", "Chassis": "ChassisCollection"}[kind]
+	return func(*http.Request) (any, error) {
+		var ids []string
+		for _, system := range s.systems {
+			ids = append(ids, system.UUID)
+		}
+		return members(path.Join(root, kind), schema, ids), nil
+	}
+}
+
+// members is a collection resource.
+func members(base, schema string, ids []string) object {
+	links := make([]object, 0, len(ids))
+	for _, id := range ids {
+		links = append(links, link(base, id))
+	}
+	return object{
+		"@odata.id": base, "@odata.type": "#" + schema + "." + schema, "Name": schema,
+		"Members@odata.count": len(links), "Members": links,
+	}
+}

@@ -1,0 +1,311 @@
+// Package demo shows the whole life of a bare-metal node in one go, on this machine alone: a virtual machine boots the
+// ramdisk, is inspected, cleaned and deployed by the embedded conductor with an operating system that was built on the
+// spot, restarts from its disk, and tells on its serial console that it runs and which config drive it found.
+//
+// All servers listen on loopback, on free ports; the virtual machine sees them through QEMU's own network.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/lab/conductor"
+	"ironroot/lab/imageserver"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
+)
+
+// The ways to boot the node.
+const (
+	Network = "network" // by iPXE over HTTP
+	ISO     = "iso"     // from a virtual CD
+)
+
+// Options say what to show.
+type Options struct {
+	Boot      string // Network (also "") or ISO
+	Out       string // folder of artefacts, "" means "build"; the demo's own files go to demo/ below it
+	Kernel    string // boot these instead of building them
+	Initramfs string
+	Memory    int64         // of the node in bytes, 0 means 512 MiB
+	Firmware  qemu.Firmware // "" means UEFI
+	Append    string        // further kernel parameters for the ramdisk
+	QCOW2     bool          // deploy the image as qcow2 instead of raw
+	Limit     time.Duration // of everything from power-on to the running instance, 0 means 15 minutes
+	Progress  io.Writer     // nil is silence
+}
+
+// Report says what happened.
+type Report struct {
+	Timeline  []Moment
+	Artefacts []Artefact
+	Dir       string // console.log, qemu.log, agent-logs.tar.gz
+	Node      string // uuid
+	Drive     string // the config drive's uuid, as the instance read it
+}
+
+// Moment is an entry of the timeline.
+type Moment struct {
+	At   time.Duration // since power-on
+	Text string
+}
+
+// Artefact is a file that took part.
+type Artefact struct {
+	Name string
+	Size int64 // bytes
+}
+
+// demo is one run.
+type demo struct {
+	options   Options
+	progress  *progress
+	report    Report
+	os        *osimage.Image
+	osFile    string
+	images    *imageserver.Server
+	conductor *conductor.Conductor
+	node      *conductor.Node
+	config    qemu.Config
+	machine   *qemu.Machine
+	began     time.Time // power-on
+	cancel    context.CancelCauseFunc
+}
+
+// The guest sees this machine's loopback under this address.
+const host = "10.0.2.2"
+
+const nodeMAC = "52:54:00:12:34:56"
+
+// Run runs the demonstration and prints its progress, its timeline and, when it fails, why, the end of the node's console
+// and where the logs are.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o, err := withDefaults(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d := &demo{options: o, progress: newProgress(o.Progress), cancel: cancel}
+	d.report.Dir = filepath.Join(o.Out, "demo")
+	err = d.run(ctx)
+	if err == nil {
+		d.printReport()
+		return &d.report, nil
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	d.printFailure(err)
+	return &d.report, err
+}
+
+func withDefaults(o Options) (Options, error) {
+	switch o.Boot {
+	case "":
+		o.Boot = Network
+	case Network, ISO:
+	default:
+		return o, fmt.Errorf("boot %q is unknown, want %s or %s", o.Boot, Network, ISO)
+	}
+	if o.Out == "" {
+		o.Out = "build"
+	}
+	if o.Memory == 0 {
+		o.Memory = 512 << 20
+	}
+	if o.Firmware == "" {
+		o.Firmware = qemu.UEFI
+	}
+	if o.Limit == 0 {
+		o.Limit = 15 * time.Minute
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	out, err := filepath.Abs(o.Out)
+	o.Out = out
+	return o, err
+}
+
+func (d *demo) run(ctx context.Context) error {
+	if err := os.RemoveAll(d.report.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.report.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
+	if err := d.serve(ctx); err != nil {
+		return err
+	}
+	defer d.close()
+	ctx, stop := context.WithTimeoutCause(ctx, d.options.Limit, fmt.Errorf("the node needed more than %v", d.options.Limit))
+	defer stop()
+	if err := d.powerOn(ctx); err != nil {
+		return err
+	}
+	if err := d.operate(ctx); err != nil {
+		return err
+	}
+	return d.bootInstance(ctx)
+}
+
+// prepare builds whatever is not there yet.
+func (d *demo) prepare(ctx context.Context) error {
+	if d.options.Kernel == "" || d.options.Initramfs == "" {
+		end := d.progress.wait("building the ramdisk")
+		built, err := initramfs.Build(ctx, initramfs.Options{Out: d.options.Out, Shell: true, Progress: d.progress})
+		end()
+		if err != nil {
+			return fmt.Errorf("build the ramdisk: %w", err)
+		}
+		d.options.Kernel, d.options.Initramfs = built.Kernel, built.Initramfs
+	}
+	end := d.progress.wait("building an operating system image to deploy")
+	image, err := osimage.Build(ctx, osimage.Options{Progress: d.progress})
+	if err == nil {
+		d.os, d.osFile = image, image.Raw
+		if d.options.QCOW2 {
+			d.osFile, err = image.QCOW2(ctx, false)
+		}
+	}
+	end()
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{d.options.Kernel, d.options.Initramfs, d.osFile} {
+		if err := d.artefact(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) artefact(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	d.report.Artefacts = append(d.report.Artefacts, Artefact{Name: path, Size: info.Size()})
+	return nil
+}
+
+// operate takes the node from inspection to a written disk, all in one boot of the ramdisk.
+func (d *demo) operate(ctx context.Context) error {
+	end := d.progress.wait("the node's inspection data (firmware, network boot, kernel, ramdisk, network)")
+	err := d.node.WaitInspection(ctx)
+	end()
+	if err != nil {
+		return err
+	}
+	end = d.progress.wait("the agent's first heartbeat")
+	err = d.node.WaitAgent(ctx)
+	end()
+	if err != nil {
+		return err
+	}
+	end = d.progress.wait("cleaning (the disk's metadata are erased)")
+	err = d.node.Clean(ctx)
+	end()
+	if err != nil {
+		return err
+	}
+	return d.deploy(ctx)
+}
+
+func (d *demo) deploy(ctx context.Context) error {
+	image, err := d.imageToDeploy()
+	if err != nil {
+		return err
+	}
+	drive, err := conductor.ConfigDrive(map[string]any{
+		"uuid": d.report.Drive, "name": "demo", "hostname": "demo-instance", "launch_index": 0,
+	}, []byte("#cloud-config\n"))
+	if err != nil {
+		return err
+	}
+	end := d.progress.wait("deployment")
+	err = d.node.Deploy(ctx, image, drive)
+	end()
+	if archive := d.node.Logs(); archive != nil {
+		err = errors.Join(err, os.WriteFile(filepath.Join(d.report.Dir, "agent-logs.tar.gz"), archive, 0o600))
+	}
+	return err
+}
+
+func (d *demo) imageToDeploy() (conductor.Image, error) {
+	image := conductor.Image{URL: d.images.URLFrom(host, "debian.raw"), Format: "raw", Checksum: d.os.SHA256}
+	if !d.options.QCOW2 {
+		return image, nil
+	}
+	sum, err := osimage.SHA256(d.osFile)
+	return conductor.Image{URL: d.images.URLFrom(host, "debian.qcow2"), Format: "qcow2", Checksum: sum}, err
+}
+
+// bootInstance starts the machine from its disk, as Ironic does through the BMC, and reads what it says.
+func (d *demo) bootInstance(ctx context.Context) error {
+	end := d.progress.wait("the node to switch itself off")
+	_, err := d.machine.WaitEvent(ctx, "SHUTDOWN", 1)
+	end()
+	if err != nil {
+		return err
+	}
+	d.moment("the node has switched itself off")
+	mark := d.machine.Console().Mark()
+	if err := d.bootFromDisk(ctx); err != nil {
+		return err
+	}
+	d.moment("power on, from the disk now")
+	end = d.progress.wait("the deployed system")
+	defer end()
+	up, err := d.machine.Console().FollowFrom(ctx, mark, osimage.Up)
+	if err != nil {
+		return fmt.Errorf("the deployed system did not come up: %w", err)
+	}
+	d.moment("the deployed system runs: " + up.Groups[0])
+	drive, err := d.machine.Console().FollowFrom(ctx, mark, osimage.ConfigDrive)
+	if err != nil {
+		return err
+	}
+	if drive.Groups[1] != d.report.Drive {
+		return fmt.Errorf("the deployed system read config drive %q, want %q", drive.Groups[1], d.report.Drive)
+	}
+	d.moment("it read its config drive: uuid " + drive.Groups[1])
+	return nil
+}
+
+// start notes the time of power-on; events come in from other goroutines.
+func (d *demo) start() { d.progress.locked(func() { d.began = time.Now() }) }
+
+// moment notes what has just happened.
+func (d *demo) moment(text string) {
+	d.progress.say("%s", text)
+	d.progress.locked(func() {
+		d.report.Timeline = append(d.report.Timeline, Moment{At: time.Since(d.began), Text: text})
+	})
+}
+
+var (
+	imageProgress = regexp.MustCompile(`writing image.*percent="?(\d+)`)
+	deadNode      = regexp.MustCompile(`Kernel panic - not syncing|panic: |fatal error: `)
+)
+
+// consoleLine watches the node's console for progress and for its end.
+func (d *demo) consoleLine(line string) {
+	if m := imageProgress.FindStringSubmatch(line); m != nil {
+		d.progress.say("image: %s %%", m[1])
+	}
+	if deadNode.MatchString(line) {
+		d.cancel(fmt.Errorf("the node has crashed: %s", line))
+	}
+}

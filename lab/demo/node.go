@@ -1,0 +1,168 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"ironroot/iso"
+	"ironroot/lab/conductor"
+	"ironroot/lab/imageserver"
+	"ironroot/lab/qemu"
+	"ironroot/netboot/server"
+)
+
+const agentPort = 9999
+
+// serve starts the image server and the conductor, and enrols the node.
+func (d *demo) serve(_ context.Context) error {
+	var err error
+	if d.images, err = imageserver.New(imageserver.Options{}); err != nil {
+		return err
+	}
+	d.images.File("kernel", d.options.Kernel)
+	d.images.File("initramfs", d.options.Initramfs)
+	d.images.File("debian"+filepath.Ext(d.osFile), d.osFile)
+	forward, err := freePort()
+	if err != nil {
+		return err
+	}
+	spec := conductor.NodeSpec{Name: "demo", MACs: []string{nodeMAC}}
+	if d.options.Firmware == qemu.BIOS {
+		spec.BootMode = "bios"
+	}
+	if d.options.Boot == ISO {
+		spec.Token = conductor.NewToken() // with virtual media the token travels on the kernel's command line
+	}
+	d.conductor, err = conductor.New(conductor.Options{
+		TLS: true, Names: []string{host}, FastTrack: true, OnEvent: d.event,
+		// The agent's address lies behind QEMU's network; a forwarded port leads there.
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(forward)))
+		},
+	})
+	if err != nil {
+		return errors.Join(err, d.images.Close())
+	}
+	d.node = d.conductor.AddNode(spec)
+	d.node.SetState(conductor.InspectWait)
+	d.report.Node, d.report.Drive = d.node.UUID(), conductor.NewUUID()
+	return d.describe(forward)
+}
+
+// freePort returns a port of loopback that nobody listens on at the moment.
+func freePort() (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// describe writes the machine's configuration.
+func (d *demo) describe(forward int) error {
+	d.config = qemu.Config{
+		Name: "node", Dir: d.report.Dir, Memory: d.options.Memory, CPUs: 2, Firmware: d.options.Firmware,
+		Disks:      []qemu.Disk{{File: filepath.Join(d.report.Dir, "disk.raw"), Size: 8 << 30, Serial: "DEMO0001", Boot: 2}},
+		OnPowerOff: qemu.Pause, Line: d.consoleLine,
+		SMBIOS: []string{"type=1,manufacturer=ironroot,product=demonstration,serial=DEMO0001"},
+	}
+	nic := qemu.NIC{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: forward, Guest: agentPort}}}
+	if d.options.Boot == Network {
+		nic.Boot, nic.BootFile = 1, d.images.URLFrom(host, "boot.ipxe")
+		script, err := server.Script{
+			Kernel: d.images.URLFrom(host, "kernel"), Initrds: []string{d.images.URLFrom(host, "initramfs")}, Cmdline: d.cmdline(),
+		}.Render()
+		if err != nil {
+			return err
+		}
+		d.images.Bytes("boot.ipxe", script)
+	}
+	d.config.NICs = []qemu.NIC{nic}
+	return nil
+}
+
+// cmdline is what Ironic would put on the ramdisk's command line.
+func (d *demo) cmdline() string {
+	api := d.conductor.URLFrom(host)
+	line := "ipa-api-url=" + api + " ipa-insecure=1 ipa-inspection-callback-url=" + api + "/v1/continue_inspection" +
+		" ipa-inspection-collectors=default,logs,pci-devices console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
+	if d.options.Boot == ISO {
+		line += " boot_method=vmedia ipa-agent-token=" + d.node.Token()
+	} else {
+		line += " BOOTIF=" + nodeMAC
+	}
+	if d.options.Append != "" {
+		line += " " + d.options.Append
+	}
+	return line
+}
+
+// powerOn starts the node's machine.
+func (d *demo) powerOn(ctx context.Context) error {
+	if d.options.Boot == ISO {
+		image := filepath.Join(d.report.Dir, "boot.iso")
+		d.progress.say("building the ISO")
+		if _, err := iso.Build(ctx, iso.Options{
+			Kernel: d.options.Kernel, Initrd: d.options.Initramfs, Out: image, Cmdline: d.cmdline(), Log: d.progress,
+		}); err != nil {
+			return fmt.Errorf("build the ISO: %w", err)
+		}
+		if err := d.artefact(image); err != nil {
+			return err
+		}
+		d.config.CDROM, d.config.CDBoot = image, 1
+	}
+	machine, err := qemu.Start(ctx, d.config)
+	if err != nil {
+		return err
+	}
+	d.machine = machine
+	d.start()
+	d.moment(fmt.Sprintf("power on: %s, %d MiB of memory, boot by %s (console: %s)",
+		d.config.Firmware, d.config.Memory>>20, d.options.Boot, filepath.Join(d.report.Dir, "console.log")))
+	go func() {
+		if err := machine.Wait(ctx); err != nil {
+			d.cancel(err)
+		} else {
+			d.cancel(errors.New("the node's machine has ended"))
+		}
+	}()
+	return nil
+}
+
+// bootFromDisk switches the machine on again, with its disk first.
+func (d *demo) bootFromDisk(ctx context.Context) error {
+	device := "nic0"
+	if d.options.Boot == ISO {
+		device = "cdrom"
+	}
+	if err := d.machine.SetBoot(ctx, device, 3); err != nil {
+		return err
+	}
+	return d.machine.PowerOn(ctx)
+}
+
+// event shows what the conductor notes.
+func (d *demo) event(_ *conductor.Node, e conductor.Event) {
+	text := e.Name
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	switch e.Name {
+	case conductor.EventCommand, conductor.EventHeartbeat:
+		d.progress.say("%s", text)
+	default:
+		d.moment(text)
+	}
+}
+
+func (d *demo) close() {
+	if d.machine != nil {
+		_ = d.machine.Stop() // whatever it says, it is gone
+	}
+	_ = errors.Join(d.conductor.Close(), d.images.Close()) // listeners of a run that is over
+}

@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// waitInterval is how often a wait reports that it still waits.
+const waitInterval = 10 * time.Second
+
+// progress prints lines with the seconds since the start of the demonstration.
+type progress struct {
+	mu    sync.Mutex
+	out   io.Writer
+	start time.Time
+}
+
+func newProgress(out io.Writer) *progress { return &progress{out: out, start: time.Now()} }
+
+func (p *progress) locked(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+func (p *progress) say(format string, args ...any) {
+	p.locked(func() {
+		fmt.Fprintf(p.out, "[%6.1f s] %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
+	})
+}
+
+// Write takes in the progress of others, line by line.
+func (p *progress) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimRight(line, "\n"); line != "" {
+			p.say("%s", line)
+		}
+	}
+	return len(text), nil
+}
+
+// wait says what is waited for, and says so again with the seconds until end is called.
+func (p *progress) wait(what string) (end func()) {
+	p.say("waiting for: %s", what)
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(waitInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				p.say("  still waiting for: %s (%.0f s)", what, time.Since(began).Seconds())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}
+
+func (d *demo) printReport() {
+	out := d.options.Progress
+	fmt.Fprintf(out, "\nTimeline (seconds since power-on)\n")
+	for _, m := range d.report.Timeline {
+		fmt.Fprintf(out, "  %7.1f  %s\n", m.At.Seconds(), m.Text)
+	}
+	fmt.Fprintf(out, "\nArtefacts\n")
+	for _, a := range d.report.Artefacts {
+		fmt.Fprintf(out, "  %8.1f MiB  %s\n", float64(a.Size)/(1<<20), a.Name)
+	}
+	fmt.Fprintf(out, "\nThe node was inspected, cleaned, deployed and booted in %.0f s; the logs are in %s\n",
+		time.Since(d.began).Seconds(), d.report.Dir)
+}
+
+func (d *demo) printFailure(err error) {
+	out := d.options.Progress
+	if d.machine != nil {
+		fmt.Fprintf(out, "\nThe end of the node's console:\n%s\n", indent(d.machine.Console().Tail(40)))
+	}
+	if d.conductor != nil {
+		for _, v := range d.conductor.Violations() {
+			fmt.Fprintf(out, "protocol violated: %s\n", v)
+		}
+	}
+	fmt.Fprintf(out, "\nFAILED after %.0f s: %v\nlogs: %s\n", time.Since(d.progress.start).Seconds(), err,
+		filepath.Join(d.report.Dir, "console.log"))
+}
+
+func indent(text string) string { return "  | " + strings.ReplaceAll(text, "\n", "\n  | ") }
