@@ -7,6 +7,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
+	"ironroot/storage/partition"
 )
 
 // Bootloader are the parameters of install_bootloader.
@@ -72,8 +73,8 @@ func refuseBIOS(enabled bool) error {
 // installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
 // nor an error: the image may boot another way.
 func (i *Imager) installEFI(ctx context.Context, disk block.Device, espUUID string) (done bool, err error) {
-	if err := block.Rescan(ctx, disk.Path); err != nil {
-		i.o.Log.Warn("partition table not read again", "device", disk.Path, "err", err)
+	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
+		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
 	}
 	result, err := bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
 		ESPUUID: espUUID, Efivars: i.o.Efivars, Log: i.o.Log,

@@ -130,8 +130,8 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 	} else if moved {
 		i.o.Log.Info("backup GPT moved to the end of the disk", "device", disk)
 	}
-	if err := block.Rescan(ctx, disk); err != nil {
-		i.o.Log.Warn("kernel does not read the new partition table", "device", disk, "err", err)
+	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
+		i.o.Log.Warn("kernel does not see the new partitions", "device", disk, "err", err)
 	}
 	return nil
 }

@@ -107,6 +107,7 @@ func (m *Manager) expressErase(ctx context.Context, d block.Device) error {
 	if err != nil || skip {
 		return err
 	}
+	// Without a pass of overwriting: what cannot be formatted is an error and not written in full.
 	method, err := erase.Full(ctx, m.o.System, d, erase.Options{NVMe: true})
 	if err == nil {
 		m.o.Log.Info("disk erased", "device", d.Path, "method", string(method))
