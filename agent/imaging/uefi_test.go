@@ -1,0 +1,52 @@
+package imaging
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// uefiMachine is this machine as if it had been started by UEFI, with variables in a folder of the test's own.
+func uefiMachine(t *testing.T) (sys block.System, efivars string) {
+	t.Helper()
+	root := t.TempDir()
+	efivars = filepath.Join(root, "sys/firmware/efi/efivars")
+	if err := os.MkdirAll(efivars, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dev", "proc", "sys/block", "sys/class", "sys/dev", "sys/devices"} {
+		if err := os.Symlink("/"+name, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return block.System{Root: root}, efivars
+}
+
+func TestInstallBootloaderUEFI(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "mkfs.vfat", "mmd", "mcopy")
+	file := testenv.SparseFile(t, 64*mib)
+	testenv.Run(t, "sgdisk", "-n", "1:2048:+40M", "-t", "1:ef00", file)
+	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "40960")
+	loader := filepath.Join(t.TempDir(), "BOOTX64.EFI")
+	if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "mmd", "-i", file+"@@1M", "::EFI", "::EFI/BOOT")
+	testenv.Run(t, "mcopy", "-i", file+"@@1M", loader, "::EFI/BOOT/BOOTX64.EFI")
+
+	path := testenv.Loop(t, file, 512)
+	i := newImager(t, nil, block.Device{Name: filepath.Base(path), Path: path, Size: 8 * gib})
+	i.o.System, i.o.Efivars = uefiMachine(t)
+	for range 2 { // the second run replaces the entry of the first
+		if err := i.InstallBootloader(t.Context(), Bootloader{RootUUID: "0x00000000", TargetBootMode: "uefi"}); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := filepath.Glob(filepath.Join(i.o.Efivars, "Boot0*"))
+		if err != nil || len(entries) != 1 {
+			t.Errorf("got boot entries %v and %v, want one", entries, err)
+		}
+	}
+}
