@@ -62,10 +62,10 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.requests = append(f.requests, r.Method+" "+r.URL.Path)
 	f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	switch {
-	case r.URL.Path == "/":
-		fmt.Fprint(w, `{"default_version":{"version":"1.115"}}`)
-	case r.URL.Path == "/v1/lookup":
+	switch r.URL.Path {
+	case "/":
+		_, _ = io.WriteString(w, `{"default_version":{"version":"1.115"}}`)
+	case "/v1/lookup":
 		f.mu.Lock()
 		status := f.status
 		f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": map[string]any{}}, "config": f.config})
-	case r.URL.Path == "/v1/heartbeat/"+nodeUUID:
+	case "/v1/heartbeat/" + nodeUUID:
 		var b beat
 		err := json.NewDecoder(r.Body).Decode(&b)
 		b.called = errors.Join(err, callBack(b))
@@ -109,11 +109,10 @@ func callBack(b beat) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", answer.StatusCode)
+		err = fmt.Errorf("status %d", answer.StatusCode)
 	}
-	return nil
+	return errors.Join(err, answer.Body.Close())
 }
 
 // running is an agent of this test.
@@ -244,9 +243,8 @@ func (r *running) do(method, path, body string) (int, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer answer.Body.Close()
 	data, err := io.ReadAll(answer.Body)
-	if err != nil {
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
 		r.t.Fatal(err)
 	}
 	return answer.StatusCode, string(data)

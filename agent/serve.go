@@ -96,21 +96,15 @@ func (a *agent) Lockdown() {
 func (a *agent) lockdown(ctx context.Context) error {
 	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
 	a.status("lockdown")
-	if pause(ctx, linger) != nil {
-		return nil
-	}
-	for {
+	for wait := linger; pause(ctx, wait) == nil; wait = restartPause {
 		err := a.networkDown(ctx)
 		if err == nil {
+			a.log.Info("lockdown is complete")
+			<-ctx.Done()
 			break
 		}
 		a.log.Error("lockdown: a link is still up, trying again", "err", err, "pause", restartPause)
-		if pause(ctx, restartPause) != nil {
-			return nil
-		}
 	}
-	a.log.Info("lockdown is complete")
-	<-ctx.Done()
 	return nil
 }
 

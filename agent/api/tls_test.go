@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,9 +51,8 @@ func reachable(host, port string) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
 	_, err = io.Copy(io.Discard, answer.Body)
-	return err
+	return errors.Join(err, answer.Body.Close())
 }
 
 // Parity: A13
@@ -225,9 +225,8 @@ func TestShutdownDeliversAnswer(t *testing.T) {
 			answered <- err.Error()
 			return
 		}
-		defer answer.Body.Close()
-		body, _ := io.ReadAll(answer.Body)
-		answered <- string(body)
+		body, err := io.ReadAll(answer.Body)
+		answered <- fmt.Sprint(string(body), errors.Join(err, answer.Body.Close()))
 	}()
 	<-entered
 	done := make(chan struct{})

@@ -101,12 +101,12 @@ func bootEntries(_ context.Context, sys block.System) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	for _, name := range names {
+		short, _, _ := strings.Cut(filepath.Base(name), "-")
 		data, err := readVariable(name)
 		if err != nil {
-			fmt.Fprintf(&out, "%s: %v\n", filepath.Base(name), err)
+			fmt.Fprintf(&out, "%s: %v\n", short, err)
 			continue
 		}
-		short, _, _ := strings.Cut(filepath.Base(name), "-")
 		fmt.Fprintf(&out, "%s: %s\n", short, describeVariable(short, data))
 	}
 	return out.Bytes(), nil

@@ -83,8 +83,8 @@ func freeSpace(ctx context.Context, sys block.System) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%-24s %14s %14s %14s %5s %s\n", "Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted on")
 	for _, m := range table {
-		if ctx.Err() != nil {
-			break
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		var s unix.Statfs_t
 		if unix.Statfs(m.target, &s) != nil {
@@ -112,7 +112,8 @@ func addresses(context.Context, block.System) ([]byte, error) {
 			strings.ToUpper(strings.ReplaceAll(link.Flags.String(), "|", ",")), link.MTU, link.HardwareAddr)
 		found, err := link.Addrs()
 		if err != nil {
-			fmt.Fprintf(&out, "    (%v)\n", err)
+			fmt.Fprintf(&out, "    (%v)\n", err) // the other links are worth having
+			continue
 		}
 		for _, a := range found {
 			family := "inet"
@@ -133,7 +134,7 @@ func processes(ctx context.Context, sys block.System) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%7s %7s %-5s %10s %s\n", "PID", "PPID", "STATE", "RSS-KIB", "COMMAND")
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil || ctx.Err() != nil {
+		if strings.Trim(e.Name(), "0123456789") != "" || ctx.Err() != nil {
 			continue
 		}
 		status, err := os.ReadFile(sys.Proc(e.Name(), "status"))

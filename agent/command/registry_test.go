@@ -1,0 +1,124 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"testing"
+
+	"ironroot/agent/fault"
+)
+
+func set(commands ...Command) []Extension { return []Extension{{Name: "x", Commands: commands}} }
+
+// An asynchronous command lives under the registry: the end of the request does not touch it, Close ends it, and the
+// hook runs after its record is final.
+func TestAsyncLife(t *testing.T) {
+	finished := make(chan []Record, 1)
+	var r *Registry
+	r = NewRegistry(set(Command{Name: "wait", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}), Options{Finished: func() { finished <- r.List() }})
+	request, cancel := context.WithCancel(context.Background())
+	record, err := r.Execute(request, "x.wait", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := r.Wait(request, record.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait after the end of its request: got %v, want %v", err, context.Canceled)
+	}
+	if got, _ := r.Get(record.ID); got.Status != Running {
+		t.Fatalf("after the end of the request: got %s, want RUNNING", got.Status)
+	}
+	r.Close()
+	if got := <-finished; len(got) != 1 || got[0].Status != Failed {
+		t.Errorf("records when the hook runs: got %v, want one that FAILED", got)
+	}
+}
+
+// Commands take turns: of many asked for at once each runs alone.
+func TestOneAtATime(t *testing.T) {
+	inside := 0
+	r := NewRegistry(set(Command{Name: "count", Run: func(context.Context, Params) (any, error) {
+		inside++ // the race detector watches too
+		defer func() { inside-- }()
+		if inside != 1 {
+			return nil, errors.New("not alone: " + strconv.Itoa(inside))
+		}
+		return nil, nil
+	}}), Options{})
+	defer r.Close()
+	done := make(chan *Record)
+	for range 20 {
+		go func() {
+			record, err := r.Execute(context.Background(), "x.count", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- record
+		}()
+	}
+	for range 20 {
+		if got := <-done; got.Status != Succeeded {
+			t.Errorf("got %s %v, want SUCCEEDED", got.Status, got.Error)
+		}
+	}
+}
+
+// Who waits for the turn may give up.
+func TestTurnHonoursContext(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := NewRegistry(set(Command{Name: "hold", Run: func(context.Context, Params) (any, error) {
+		close(entered)
+		<-leave
+		return nil, nil
+	}}), Options{})
+	defer r.Close()
+	held := make(chan error)
+	go func() {
+		_, err := r.Execute(context.Background(), "x.hold", nil)
+		held <- err
+	}()
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Execute(ctx, "x.hold", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("second command: got %v, want %v", err, context.Canceled)
+	}
+	close(leave)
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	p := Params{"n": json.RawMessage("7"), "null": json.RawMessage(" null "), "text": json.RawMessage(`"x"`)}
+	n := 1
+	for _, name := range []string{"absent", "null"} {
+		if err := p.Decode(name, &n); err != nil || n != 1 {
+			t.Errorf("%s: got %d, %v, want the value left alone", name, n, err)
+		}
+	}
+	if err := p.Decode("n", &n); err != nil || n != 7 {
+		t.Errorf("n: got %d, %v, want 7", n, err)
+	}
+	if err := p.Decode("text", &n); !fault.IsInvalidContent(err) {
+		t.Errorf("text into a number: got %v, want an InvalidCommandParamsError", err)
+	}
+}
+
+// A destructive command runs where it is allowed to.
+func TestAllowDestructive(t *testing.T) {
+	erase := Command{Name: "erase", Destructive: true, Run: func(context.Context, Params) (any, error) { return nil, nil }}
+	for _, allowed := range []bool{false, true} {
+		r := NewRegistry(set(erase), Options{AllowDestructive: allowed})
+		record, err := r.Execute(context.Background(), "x.erase", nil)
+		if (err == nil) != allowed || (record != nil) != allowed {
+			t.Errorf("allowed %v: got %v, %v", allowed, record, err)
+		}
+		r.Close()
+	}
+}

@@ -1,0 +1,175 @@
+package journal
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/storage/block"
+)
+
+func TestLines(t *testing.T) {
+	var console bytes.Buffer
+	log := New(&console, nil, 1<<20).Logger()
+	log.Debug("not shown")
+	log.Info("plain", "device", "/dev/sda", "n", 3, "text", "two words", "empty", "")
+	log.With("node", "abc").WithGroup("g").Warn("grouped", "err", errors.New("no \"such\" thing"), slog.Group("in", "a", 1))
+	log.Error("foreign \x1b[2Jtext", "stack", "line 1\nline \x07 2", "after", true)
+	got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(console.String(), "")
+	want := `INFO  plain device=/dev/sda n=3 text="two words" empty=""
+WARN  grouped node=abc g.err="no \"such\" thing" g.in.a=1
+ERROR foreign  [2Jtext after=true
+    stack:
+      line 1
+      line   2
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestRedact(t *testing.T) {
+	var console bytes.Buffer
+	j := New(&console, nil, 1<<20)
+	j.Logger().Info("before s3cret/+word")
+	j.Redact("")
+	j.Redact("s3cret/+word")
+	j.Redact("s3cret")
+	j.Logger().Info("after", "url", "http://h/?agent_token=s3cret%2F%2Bword", "err", errors.New("refused s3cret/+word"), "x", "s3cret")
+	if kept := string(j.Bytes()); strings.Contains(kept, "s3cret") || strings.Contains(kept, "word") || !strings.Contains(kept, "agent_token=***") {
+		t.Errorf("kept lines: got\n%s", kept)
+	}
+	after := console.String()[strings.Index(console.String(), "after"):]
+	if strings.Contains(after, "s3cret") {
+		t.Errorf("console: got %s", after)
+	}
+	archive := unpack(t, j, block.System{Root: t.TempDir()}, Member{"cmdline", []byte("ipa-agent-token=s3cret/+word x")})
+	if got := archive["cmdline"]; got != "ipa-agent-token=*** x" {
+		t.Errorf("member of the archive: got %q, want the secret gone", got)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	j := New(io.Discard, nil, 4000)
+	for i := range 1000 {
+		j.Logger().Info("line", "number", i)
+	}
+	got := string(j.Bytes())
+	if len(got) > 4100 {
+		t.Errorf("kept: got %d bytes, want about 4000", len(got))
+	}
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	if lines[0] != "(older lines are not kept)" || !strings.HasSuffix(lines[len(lines)-1], "number=999") {
+		t.Errorf("kept: got first line %q, last %q", lines[0], lines[len(lines)-1])
+	}
+	for i, line := range lines[1:] {
+		if want := fmt.Sprintf("number=%d", 1000-len(lines)+1+i); !strings.HasSuffix(line, want) {
+			t.Fatalf("line %d: got %q, want it to end with %s", i, line, want)
+		}
+	}
+}
+
+func unpack(t *testing.T, j *Journal, sys block.System, extra ...Member) map[string]string {
+	t.Helper()
+	data, err := j.Archive(context.Background(), sys, extra...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{}
+	for packed := tar.NewReader(unzipped); ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[header.Name] = string(text)
+	}
+}
+
+func TestArchiveOfFixture(t *testing.T) {
+	root := t.TempDir()
+	files := map[string]string{
+		"proc/mdstat":      "Personalities : [raid1]\n",
+		"proc/self/mounts": "/dev/sda1 /mnt/with\\040space ext4 rw,relatime 0 0\n",
+		"proc/7/status":    "Name:\tinit\nState:\tS (sleeping)\nPPid:\t0\nVmRSS:\t  42 kB\n",
+		"proc/7/cmdline":   "init\x00--agent_token=hidden\x00",
+		"sys/firmware/efi/efivars/BootOrder-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x07\x00\x00\x00\x01\x00\x0a\x00",
+		"sys/firmware/efi/efivars/Boot0001-8be4df61-93ca-11d2-aa0d-00e098032b8c":  "\x07\x00\x00\x00\x01\x00\x00\x00\x04\x00d\x00e\x00b\x00i\x00a\x00n\x00\x00\x00",
+		"sys/firmware/efi/efivars/Boot000A-8be4df61-93ca-11d2-aa0d-00e098032b8c":  "\x07\x00",
+	}
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: root})
+	for name, want := range map[string]string{
+		"mdstat":     "Personalities : [raid1]\n",
+		"mount":      "/dev/sda1 on /mnt/with space type ext4 (rw,relatime)\n",
+		"ps":         "    PID    PPID STATE    RSS-KIB COMMAND\n      7       0 S (sl         42 init\n",
+		"efibootmgr": "Boot0001: * debian\nBoot000A: invalid argument\nBootOrder: 0001,000A\n",
+	} {
+		if diff := cmp.Diff(want, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestArchiveIsBounded(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), maxMember/16+1)
+	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: t.TempDir()},
+		Member{"a", large}, Member{"b", large}, Member{"c", large}, Member{"d", large}, Member{"e", large})
+	total := 0
+	for name, text := range got {
+		if len(text) > maxMember {
+			t.Errorf("member %s: got %d bytes, want at most %d", name, len(text), maxMember)
+		}
+		total += len(text)
+	}
+	if total > maxArchive {
+		t.Errorf("all members: got %d bytes, want at most %d", total, maxArchive)
+	}
+}
+
+func TestStripPriorities(t *testing.T) {
+	got := string(stripPriorities([]byte("<6>[    0.0] Linux\n<30>[1] x\nno priority\n")))
+	if want := "[    0.0] Linux\n[1] x\nno priority\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func FuzzDescribeVariable(f *testing.F) {
+	f.Add("Boot0001", []byte("\x01\x00\x00\x00\x04\x00d\x00\x00\x00"))
+	f.Add("BootOrder", []byte("\x01"))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		if got := describeVariable(name, data); strings.ContainsAny(got, "\n\x1b") {
+			t.Errorf("%q %q: got control characters in %q", name, data, got)
+		}
+	})
+}
