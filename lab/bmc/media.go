@@ -38,7 +38,7 @@ func (s *System) download(ctx context.Context, url, file string) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("got status %d, want 200", resp.StatusCode)
 	}

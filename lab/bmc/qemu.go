@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
 	"ironroot/lab/qemu"
 )
 
@@ -78,6 +77,8 @@ func (s session) Wait() (restart bool) {
 			restart = data.Reason == "guest-reset"
 		}
 	}
+	// QEMU must be gone before another one opens its disks. How it ended is in its log.
+	_ = s.machine.Wait(context.Background())
 	return restart
 }
 

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // root is where the service root is.
@@ -26,19 +27,22 @@ type object = map[string]any
 // link refers to another resource.
 func link(elem ...string) object { return object{"@odata.id": path.Join(elem...)} }
 
-// server serves the resources of several systems.
-type server struct {
+// Server is the Redfish service of several systems.
+type Server struct {
+	log *slog.Logger
+	mux *http.ServeMux
+
+	mu      sync.Mutex
 	systems []*System
-	log     *slog.Logger
 }
 
-// NewHandler returns the Redfish service of the given systems.
-func NewHandler(log *slog.Logger, systems ...*System) http.Handler {
+// NewServer makes a service without systems; log may be nil.
+func NewServer(log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &server{systems: systems, log: log}
 	mux := http.NewServeMux()
+	s := &Server{log: log, mux: mux}
 	handle := func(pattern string, f func(*http.Request) (any, error)) { mux.HandleFunc(pattern, s.answer(f)) }
 	handle("GET /redfish", func(*http.Request) (any, error) { return object{"v1": root + "/"}, nil })
 	handle("GET "+root, s.serviceRoot)
@@ -59,16 +63,32 @@ func NewHandler(log *slog.Logger, systems ...*System) http.Handler {
 		handle("POST "+base+"/{drive}/Actions/VirtualMedia.InsertMedia", s.with(insertMedium))
 		handle("POST "+base+"/{drive}/Actions/VirtualMedia.EjectMedia", s.with(ejectMedium))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if trimmed := strings.TrimRight(r.URL.Path, "/"); trimmed != "" {
-			r.URL.Path = trimmed // Redfish knows the service root with and without a slash at its end
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return s
+}
+
+// Add puts a system behind the service.
+func (s *Server) Add(system *System) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.systems = append(s.systems, system)
+}
+
+func (s *Server) list() []*System {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.systems)
+}
+
+// ServeHTTP answers a Redfish request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if trimmed := strings.TrimRight(r.URL.Path, "/"); trimmed != "" {
+		r.URL.Path = trimmed // Redfish knows the service root with and without a slash at its end
+	}
+	s.mux.ServeHTTP(w, r)
 }
 
 // answer turns a function into a handler: an object is the answer, nil is "204 No Content".
-func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+func (s *Server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		result, err := f(r)
 		status := http.StatusOK
@@ -98,14 +118,15 @@ func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 }
 
 // with finds the system that a request is about.
-func (s *server) with(f func(*System, *http.Request) (any, error)) func(*http.Request) (any, error) {
+func (s *Server) with(f func(*System, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
-		i := slices.IndexFunc(s.systems, func(s *System) bool { return s.UUID == id })
+		systems := s.list()
+		i := slices.IndexFunc(systems, func(s *System) bool { return s.UUID == id })
 		if i < 0 {
 			return nil, fmt.Errorf("%w: system %q", errNotFound, id)
 		}
-		return f(s.systems[i], r)
+		return f(systems[i], r)
 	}
 }
 
@@ -117,7 +138,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-func (s *server) serviceRoot(*http.Request) (any, error) {
+func (s *Server) serviceRoot(*http.Request) (any, error) {
 	return object{
 		"@odata.id": root, "@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Id": "RootService", "Name": "Lab",
 		"RedfishVersion": "1.6.0", "UUID": "5f6d2a0e-0b8e-4b57-9a37-52e4f1f3c0aa",
@@ -125,11 +146,11 @@ func (s *server) serviceRoot(*http.Request) (any, error) {
 	}, nil
 }
 
-func (s *server) collection(kind string) func(*http.Request) (any, error) {
+func (s *Server) collection(kind string) func(*http.Request) (any, error) {
 	schema := map[string]string{"Systems": "ComputerSystemCollection", "Managers": "ManagerCollection", "Chassis": "ChassisCollection"}[kind]
 	return func(*http.Request) (any, error) {
 		var ids []string
-		for _, system := range s.systems {
+		for _, system := range s.list() {
 			ids = append(ids, system.UUID)
 		}
 		return members(path.Join(root, kind), schema, ids), nil
