@@ -1,0 +1,414 @@
+package block
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// tree builds a sysfs: devices are real folders below /sys/devices, reached by symbolic links as in the kernel's.
+type tree struct {
+	t    *testing.T
+	root string
+}
+
+func newTree(t *testing.T) tree {
+	tr := tree{t, t.TempDir()}
+	for _, dir := range []string{"sys/block", "sys/class/block", "dev"} {
+		tr.mkdir(dir)
+	}
+	return tr
+}
+
+func (tr tree) system() System { return System{Root: tr.root} }
+
+func (tr tree) mkdir(dir string) {
+	tr.t.Helper()
+	if err := os.MkdirAll(filepath.Join(tr.root, dir), 0o755); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+func (tr tree) file(name, content string) {
+	tr.t.Helper()
+	tr.mkdir(filepath.Dir(name))
+	if err := os.WriteFile(filepath.Join(tr.root, name), []byte(content), 0o600); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+func (tr tree) link(target, name string) {
+	tr.t.Helper()
+	tr.mkdir(filepath.Dir(name))
+	if err := os.Symlink(filepath.Join(tr.root, target), filepath.Join(tr.root, name)); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+// device makes a block device below a hardware device's folder; files are its attributes.
+func (tr tree) device(name, hardware string, bytes int64, files map[string]string) {
+	tr.t.Helper()
+	dir := "sys/devices/virtual/block/" + name
+	if hardware != "" {
+		dir = "sys/devices/" + hardware + "/block/" + name
+		tr.mkdir("sys/devices/" + hardware)
+		tr.mkdir(dir)
+		tr.link("sys/devices/"+hardware, dir+"/device")
+	}
+	tr.file(dir+"/size", itoa(bytes/512)+"\n")
+	tr.file(dir+"/ro", "0\n")
+	tr.file(dir+"/removable", "0\n")
+	tr.file(dir+"/queue/rotational", "1\n")
+	tr.file(dir+"/queue/logical_block_size", "512\n")
+	tr.file(dir+"/queue/physical_block_size", "4096\n")
+	for file, content := range files {
+		tr.file(dir+"/"+file, content)
+	}
+	tr.link(dir, "sys/block/"+name)
+	tr.link(dir, "sys/class/block/"+name)
+}
+
+func itoa(n int64) string { data, _ := json.Marshal(n); return string(data) }
+
+// page builds a page of vital product data.
+func page(code byte, body []byte) string {
+	header := []byte{0, code, 0, 0}
+	binary.BigEndian.PutUint16(header[2:], uint16(len(body)))
+	return string(append(header, body...))
+}
+
+func naa(id string) []byte { return append([]byte{0x61, 0x03, 0, byte(len(id))}, id...) }
+
+// identifyPage is the ATA information page of a disk.
+func identifyPage(model, serial string, wwn [4]uint16) string {
+	data := make([]byte, 512)
+	put := func(word int, text string, length int) {
+		padded := text + strings.Repeat(" ", length-len(text))
+		for i := 0; i < length; i += 2 {
+			data[2*word+i], data[2*word+i+1] = padded[i+1], padded[i]
+		}
+	}
+	put(10, strings.Repeat(" ", 20-len(serial))+serial, 20)
+	put(27, model, 40)
+	binary.LittleEndian.PutUint16(data[2*87:], 0x4100)
+	for i, word := range wwn {
+		binary.LittleEndian.PutUint16(data[2*(108+i):], word)
+	}
+	return page(0x89, append(make([]byte, 56), data...))
+}
+
+const gib = 1 << 30
+
+// server is a machine with one device of every kind.
+func server(t *testing.T) tree {
+	tr := newTree(t)
+	sata := "pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0"
+	tr.device("sda", sata, 480*gib, map[string]string{
+		"device/model": "SuperFast SSD 48 ", "device/vendor": "ATA     ", "device/type": "0", "device/vpd_pg80": page(0x80, []byte("   S123")),
+		"device/vpd_pg89":  identifyPage("SuperFast SSD 480GB Model", "S123", [4]uint16{0x5000, 0xc500, 0xa1b2, 0xc3d4}),
+		"queue/rotational": "0",
+	})
+	tr.file("sys/class/ata_port/ata3/port_no", "3\n")
+	tr.file("sys/class/scsi_host/host2/proc_name", "ahci\n")
+	sas := "pci0000:00/0000:00:02.0/0000:03:00.0/host0/port-0:1/end_device-0:1/target0:0:1/0:0:1:0"
+	tr.device("sdb", sas, 4000*gib, map[string]string{
+		"device/model": "BIG  SAS", "device/vendor": "ACME", "device/type": "0",
+		"device/vpd_pg80": page(0x80, []byte("SERIAL 80")),
+		"device/vpd_pg83": page(0x83, append(append([]byte{0x02, 0x01, 0, 4}, "ACME"...),
+			naa("\x60\x00\xc5\x00\xa1\xb2\xc3\xd4\x11\x22\x33\x44\x55\x66\x77\x88")...)),
+	})
+	tr.file("sys/class/sas_device/end_device-0:1/sas_address", "0x5000c500a1b2c3d5\n")
+	tr.file("sys/class/sas_device/end_device-0:1/phy_identifier", "2\n")
+	tr.mkdir("sys/class/sas_host/host0")
+	usb := "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"
+	tr.file("sys/devices/pci0000:00/0000:00:14.0/usb1/1-4/idVendor", "0781\n")
+	tr.file("sys/devices/pci0000:00/0000:00:14.0/usb1/1-4/serial", "4C530001\n")
+	tr.device("sdc", usb, 2*gib, map[string]string{"device/model": "Stick", "device/vendor": "Brand", "device/type": "0"})
+	tr.device("sdd", "pci0000:00/0000:00:05.0/host7/target7:0:3/7:0:3:1", gib, map[string]string{
+		"device/model": "Virtual", "device/type": "0", "device/wwid": "naa.5000000000000001\n",
+	})
+	tr.mkdir("sys/devices/pci0000:00/0000:00:05.0/host6")
+	tr.device("nvme0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", 960*gib, map[string]string{
+		"device/model": "FAST NVMe  ", "device/serial": "NV1  ", "wwid": "eui.0025385b71b00001\n", "queue/rotational": "0",
+		"queue/logical_block_size": "4096",
+	})
+	tr.device("nvme0c0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", gib, map[string]string{"hidden": "1\n"})
+	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", 10*gib, map[string]string{"serial": "disk-one", "device/vendor": "0x1af4\n"})
+	tr.device("sr0", "pci0000:00/0000:00:1f.2/ata1/host1/target1:0:0/1:0:0:0", gib, map[string]string{"device/type": "5\n"})
+	tr.device("sde", "pci0000:00/0000:00:06.0/host8/target8:0:0/8:0:0:0", 0, nil)
+	for _, name := range []string{"fd0", "ram0", "zram0", "loop0"} {
+		tr.device(name, "", gib, nil)
+	}
+	tr.device("md0", "", gib, map[string]string{"md/level": "raid1\n"})
+	tr.device("dm-0", "", gib, map[string]string{"dm/uuid": "mpath-3600c0ff000d1\n"})
+	tr.device("dm-1", "", gib, map[string]string{"dm/uuid": "LVM-abc\n"})
+	tr.device("dm-2", "", gib, map[string]string{"dm/uuid": "part1-mpath-3600c0ff000d1\n"})
+	tr.device("sdf", "pci0000:00/0000:00:07.0/host9/target9:0:0/9:0:0:0", gib, nil)
+	tr.file("sys/devices/virtual/block/dm-0/slaves/sdf/size", "")
+	part := "sys/devices/" + sata + "/block/sda/sda2"
+	tr.file(part+"/partition", "2\n")
+	tr.file(part+"/size", "2048\n")
+	tr.link(part, "sys/class/block/sda2")
+	return tr
+}
+
+func TestDisks(t *testing.T) {
+	devices, err := server(t).system().Disks(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := func(name string, size int64) Device {
+		return Device{
+			Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Rotational: true, LogicalSector: 512, PhysicalSector: 4096,
+		}
+	}
+	mpath, array, nvme, sda := disk("dm-0", gib), disk("md0", gib), disk("nvme0n1", 960*gib), disk("sda", 480*gib)
+	mpath.Type, mpath.Serials = "mpath", []string{"3600c0ff000d1"}
+	mpath.WWN, mpath.WWNWithExtension, mpath.WWNs = "0x600c0ff000d1", "0x600c0ff000d1", []string{"0x600c0ff000d1"}
+	array.Type = "raid1"
+	nvme.Model, nvme.Serial, nvme.WWN, nvme.Transport = "FAST NVMe", "NV1", "eui.0025385b71b00001", "nvme"
+	nvme.Serials, nvme.WWNs = []string{"NV1", "FAST_NVMe_NV1"}, []string{"eui.0025385b71b00001"}
+	nvme.Rotational, nvme.LogicalSector = false, 4096
+	nvme.ByPath = "/dev/disk/by-path/pci-0000:01:00.0-nvme-1"
+	nvme.ByPaths = []string{nvme.ByPath}
+	sda.Model, sda.Vendor, sda.Serial, sda.HCTL, sda.Transport = "SuperFast SSD 480GB Model", "ATA", "S123", "2:0:0:0", "sata"
+	sda.WWN, sda.WWNWithExtension, sda.WWNs = "0x5000c500a1b2c3d4", "0x5000c500a1b2c3d4", []string{"0x5000c500a1b2c3d4"}
+	sda.Serials, sda.Rotational = []string{"S123", "SuperFast_SSD_480GB_Model_S123"}, false
+	sda.ByPath = "/dev/disk/by-path/pci-0000:00:1f.2-ata-3"
+	sda.ByPaths = []string{sda.ByPath, sda.ByPath + ".0"}
+	sdb, sdc, sdd, vda := disk("sdb", 4000*gib), disk("sdc", 2*gib), disk("sdd", gib), disk("vda", 10*gib)
+	sdb.Model, sdb.Vendor, sdb.Serial, sdb.HCTL, sdb.Transport = "BIG SAS", "ACME", "SERIAL 80", "0:0:1:0", "sas"
+	sdb.WWN = "0x6000c500a1b2c3d41122334455667788"
+	sdb.WWNWithExtension, sdb.WWNVendorExtension = sdb.WWN, "0x1122334455667788"
+	sdb.WWNs = []string{sdb.WWN, "0x6000c500a1b2c3d4"}
+	sdb.Serials = []string{"SERIAL 80", "6000c500a1b2c3d41122334455667788", "36000c500a1b2c3d41122334455667788"}
+	sdb.ByPath = "/dev/disk/by-path/pci-0000:03:00.0-sas-phy2-lun-0"
+	sdb.ByPaths = []string{sdb.ByPath, "/dev/disk/by-path/pci-0000:03:00.0-sas-0x5000c500a1b2c3d5-lun-0"}
+	sdc.Model, sdc.Vendor, sdc.Serial, sdc.HCTL, sdc.Transport = "Stick", "Brand", "4C530001", "5:0:0:0", "usb"
+	sdc.Serials, sdc.ByPath = []string{"4C530001"}, "/dev/disk/by-path/pci-0000:00:14.0-usb-0:4:1.0-scsi-0:0:0:0"
+	sdc.ByPaths = []string{sdc.ByPath}
+	sdd.Model, sdd.HCTL, sdd.Serial = "Virtual", "7:0:3:1", "5000000000000001"
+	sdd.Serials = []string{"5000000000000001", "35000000000000001"}
+	sdd.WWN, sdd.WWNWithExtension, sdd.WWNs = "0x5000000000000001", "0x5000000000000001", []string{"0x5000000000000001"}
+	sdd.ByPath = "/dev/disk/by-path/pci-0000:00:05.0-scsi-1:0:3:1"
+	sdd.ByPaths = []string{sdd.ByPath}
+	vda.Serial, vda.Serials, vda.Vendor, vda.Transport = "disk-one", []string{"disk-one"}, "0x1af4", "virtio"
+	vda.ByPath = "/dev/disk/by-path/pci-0000:00:04.0"
+	vda.ByPaths = []string{vda.ByPath, "/dev/disk/by-path/virtio-pci-0000:00:04.0"}
+	want := []Device{mpath, array, nvme, sda, sdb, sdc, sdd, vda}
+	if diff := cmp.Diff(want, devices); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	parts, err := server(t).system().Partitions(context.Background(), "/dev/sda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Device{{Name: "sda2", Path: "/dev/sda2", Type: "part", Size: 2048 * 512, LogicalSector: 512, PhysicalSector: 4096}}
+	if diff := cmp.Diff(want, parts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestVirtualMedia(t *testing.T) {
+	tr := server(t)
+	tr.device("sdg", "pci0000:00/0000:00:14.0/usb1/1-5/1-5:1.0/host4/target4:0:0/4:0:0:0", 4*gib, nil)
+	for name, want := range map[string]bool{
+		"sr0": true, "sdc": true, // an optical drive, a small USB stick
+		"sda": false, "sda2": false, "sdg": false, "dm-0": false, "loop0": false, // a USB disk of 4 GiB is one too many
+	} {
+		if got, err := tr.system().VirtualMedia(name); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
+		}
+	}
+}
+
+func TestPartitionPath(t *testing.T) {
+	for disk, want := range map[string]string{
+		"/dev/sda": "/dev/sda3", "/dev/nvme0n1": "/dev/nvme0n1p3", "/dev/md127": "/dev/md127p3", "": "3",
+	} {
+		if got := PartitionPath(disk, 3); got != want {
+			t.Errorf("%s: got %s, want %s", disk, got, want)
+		}
+	}
+}
+
+// lsblk judges what this machine's own devices are.
+func TestAgainstLsblk(t *testing.T) {
+	testenv.Programs(t, "lsblk")
+	loop := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 4096)
+	out := testenv.Run(t, "lsblk", "-b", "-d", "-J", "-o", "KNAME,TYPE,SIZE,ROTA,RO,RM,LOG-SEC,PHY-SEC,TRAN,HCTL")
+	var list struct {
+		Blockdevices []struct {
+			Kname, Type, Tran, Hctl string
+			Size                    int64
+			Rota, Ro, Rm            bool
+			LogSec                  int64 `json:"log-sec"`
+			PhySec                  int64 `json:"phy-sec"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	for _, want := range list.Blockdevices {
+		if want.Type == "loop" && "/dev/"+want.Kname != loop {
+			continue // other tests come and go
+		}
+		seen = seen || "/dev/"+want.Kname == loop
+		got, err := System{}.Device(want.Kname)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := Device{
+			Name: want.Kname, Path: "/dev/" + want.Kname, Type: want.Type, Size: want.Size, Rotational: want.Rota, ReadOnly: want.Ro,
+			Removable: want.Rm, LogicalSector: want.LogSec, PhysicalSector: want.PhySec, HCTL: want.Hctl,
+		}
+		reduced := Device{
+			Name: got.Name, Path: got.Path, Type: got.Type, Size: got.Size, Rotational: got.Rotational, ReadOnly: got.ReadOnly,
+			Removable: got.Removable, LogicalSector: got.LogicalSector, PhysicalSector: got.PhysicalSector, HCTL: got.HCTL,
+		}
+		if diff := cmp.Diff(expect, reduced); diff != "" {
+			t.Errorf("%s: -lsblk +ours:\n%s", want.Kname, diff)
+		}
+	}
+	if !seen {
+		t.Errorf("lsblk does not show %s", loop)
+	}
+}
+
+// trigger makes the kernel send a uevent for a device.
+func trigger(t *testing.T, device string) {
+	t.Helper()
+	if err := os.WriteFile("/sys/class/block/"+filepath.Base(device)+"/uevent", []byte("change"), 0o200); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitDisks(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
+	tr := newTree(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	looked := make(chan int, 100)
+	result := make(chan []Device, 1)
+	go func() {
+		devices, err := tr.system().WaitDisks(ctx, func(d []Device) bool { looked <- len(d); return len(d) == 1 })
+		if err != nil {
+			t.Error(err)
+		}
+		result <- devices
+	}()
+	if n := <-looked; n != 0 {
+		t.Fatalf("got %d disks in an empty tree", n)
+	}
+	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", gib, nil)
+	trigger(t, loop)
+	if devices := <-result; len(devices) != 1 || devices[0].Name != "vda" {
+		t.Errorf("got %+v", devices)
+	}
+}
+
+func TestWaitDisksEnds(t *testing.T) {
+	tr := newTree(t)
+	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", gib, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	devices, err := tr.system().WaitDisks(ctx, func([]Device) bool { cancel(); return false })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	if len(devices) != 1 {
+		t.Errorf("got %d devices, want the last list", len(devices))
+	}
+}
+
+func TestWaitPartition(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, 4<<20), 512)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	path := make(chan string, 1)
+	go func() {
+		got, err := System{}.WaitPartition(ctx, loop, 7)
+		if err != nil {
+			t.Error(err)
+		}
+		path <- got
+	}()
+	if err := AddPartition(loop, 7, 1<<20, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-path; got != loop+"p7" {
+		t.Errorf("got %q, want %q", got, loop+"p7")
+	}
+	short, end := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer end()
+	if _, err := (System{}).WaitPartition(short, loop, 8); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want a deadline", err)
+	}
+}
+
+func TestFlushAndRescan(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, 4<<20), 512)
+	if err := Flush(context.Background(), loop); err != nil {
+		t.Error(err)
+	}
+	if err := Rescan(context.Background(), loop); err != nil {
+		t.Error(err)
+	}
+	if err := Rescan(context.Background(), "/dev/null"); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("got %v for a device without partitions", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4", "mkfs.vfat", "mkfs.xfs", "blkid")
+	cases := map[string][]string{
+		"ext4": {"mkfs.ext4", "-q", "-F", "-L", "root"}, "vfat": {"mkfs.vfat", "-n", "EFI-PART"}, "xfs": {"mkfs.xfs", "-q", "-L", "data"},
+	}
+	for kind, command := range cases {
+		image := testenv.SparseFile(t, 320<<20)
+		testenv.Run(t, command[0], append(command[1:], image)...)
+		got, err := Probe(context.Background(), image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := func(tag string) string {
+			return strings.TrimSpace(testenv.Run(t, "blkid", "-p", "-o", "value", "-s", tag, image))
+		}
+		want := Filesystem{Type: kind, Label: value("LABEL"), UUID: value("UUID")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-blkid +ours:\n%s", diff)
+		}
+	}
+	for _, size := range []int64{0, 3, 1024, 1 << 20} {
+		if got, err := Probe(context.Background(), testenv.SparseFile(t, size)); err != nil || got != (Filesystem{}) {
+			t.Errorf("%d empty bytes: got %+v, %v", size, got, err)
+		}
+	}
+}
+
+func FuzzVPD(f *testing.F) {
+	f.Add([]byte(page(0x80, []byte("serial"))))
+	f.Add([]byte(page(0x83, naa("12345678"))))
+	f.Add([]byte(identifyPage("model", "serial", [4]uint16{1, 2, 3, 4})))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if id := vpdNAA(data); id != "" && len(id) != 16 && len(id) != 32 {
+			t.Errorf("got %q", id)
+		}
+		_ = vpdSerial(data)
+		_, _ = parseATAInformation(data)
+	})
+}
