@@ -56,8 +56,9 @@ func (b *body) fail(err error) error {
 	if cause != nil {
 		err = errStalled
 	}
+	var redirect *redirectError
+	fatal := errors.As(err, &redirect)
 	var wrapped *url.Error // quotes the whole URL with its query
-	fatal := false
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}

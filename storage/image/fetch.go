@@ -62,10 +62,10 @@ func defaultTransport() *http.Transport {
 // checkRedirect lets http and https through, and takes the caller's headers away from every host but the first.
 func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
-		return errors.New("more than 10 redirects")
+		return &redirectError{errors.New("more than 10 redirects")}
 	}
 	if err := checkScheme(req.URL); err != nil {
-		return fmt.Errorf("redirect: %w", err)
+		return &redirectError{err}
 	}
 	for _, hop := range append(via[1:len(via):len(via)], req) {
 		if sameOrigin(via[0].URL, hop.URL) {
@@ -79,6 +79,12 @@ func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
+
+// redirectError says that a server sent the client where it must not go. Asking again would not help.
+type redirectError struct{ err error }
+
+func (e *redirectError) Error() string { return "redirect: " + e.err.Error() }
+func (e *redirectError) Unwrap() error { return e.err }
 
 // sameOrigin tells whether what is meant for a may be sent to b: the same host and port, and no step down from TLS.
 func sameOrigin(a, b *url.URL) bool {

@@ -49,14 +49,25 @@ type pipeline struct {
 	sum    hash.Hash // nil: not hashed
 	// place is called for one chunk after another and hands out what is to be done with it.
 	place func(c *chunk, submit func(run func() error) error) error
+	// memory is what newChunks returned; it can be used again when run has returned.
+	memory []*chunk
+}
+
+func newChunks() []*chunk {
+	list := make([]*chunk, chunks)
+	for i := range list {
+		list[i] = &chunk{buffer: alignedBuffer(chunkSize)}
+	}
+	return list
 }
 
 // run returns the offset of the source's end after all jobs are done.
 func (p *pipeline) run(ctx context.Context) (int64, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	pool := make(chan *chunk, chunks)
-	for range chunks {
-		pool <- &chunk{buffer: alignedBuffer(chunkSize), pool: pool}
+	for _, c := range p.memory {
+		c.pool = pool
+		pool <- c
 	}
 	hashed, jobs := make(chan *chunk, chunks), make(chan job, chunks)
 	stop := context.AfterFunc(ctx, p.source.abort) // when a job fails, no read needs to come to its end

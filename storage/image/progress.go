@@ -1,6 +1,7 @@
 package image
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -42,6 +43,19 @@ func (s Snapshot) Percent() (int, bool) {
 		return 0, false
 	}
 	return int(min(s.Read, s.Total) * 100 / s.Total), true
+}
+
+// String returns one line for a log or a console, with mebibytes as MiB.
+func (s Snapshot) String() string {
+	const mib = 1 << 20
+	text := fmt.Sprintf("%s: %d MiB", s.Phase, s.Read/mib)
+	if percent, ok := s.Percent(); ok {
+		text = fmt.Sprintf("%s: %d of %d MiB (%d %%)", s.Phase, s.Read/mib, s.Total/mib, percent)
+	}
+	if s.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", s.Attempt)
+	}
+	return text
 }
 
 // Snapshot returns the present state.

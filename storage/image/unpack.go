@@ -98,7 +98,7 @@ func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
 		return Report{}, err
 	}
 	w.begin(b)
-	p := &pipeline{source: b, sum: sum, place: u.place}
+	p := &pipeline{source: b, sum: sum, place: u.place, memory: w.memory}
 	end, err := p.run(ctx)
 	if err != nil {
 		return Report{}, err

@@ -21,6 +21,7 @@ type writer struct {
 	progress  *Progress
 	target    *target
 	head      []byte // the image's first MiB, which is written last
+	memory    []*chunk
 	lastWrong string // the sum of the last whole transfer, if it was wrong
 }
 
@@ -57,7 +58,7 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 	if err := w.target.wipe(); err != nil {
 		return Report{}, err
 	}
-	w.head = alignedBuffer(headSize)
+	w.head, w.memory = alignedBuffer(headSize), newChunks()
 
 	if w.src.Fetch.MaxDuration > 0 {
 		limited, cancel := context.WithTimeoutCause(ctx, w.src.Fetch.MaxDuration, errMaxDuration)
@@ -188,7 +189,7 @@ func (w *writer) copyRaw(ctx context.Context, b *body, format string) (Report, e
 	}
 	sum.Write(head) //nolint:errcheck // a hash never fails
 	if n == headSize {
-		p := &pipeline{source: b, start: headSize, sum: sum, place: w.placeRaw}
+		p := &pipeline{source: b, start: headSize, sum: sum, place: w.placeRaw, memory: w.memory}
 		if end, err = p.run(ctx); err != nil {
 			return Report{}, broken(err)
 		}

@@ -51,6 +51,7 @@ type Error struct {
 func (e *Error) Error() string { return "qcow2 image: " + e.Reason }
 
 func broken(format string, args ...any) error { return &Error{Reason: fmt.Sprintf(format, args...)} }
+
 func refused(format string, args ...any) error {
 	return &Error{Reason: fmt.Sprintf(format, args...), Unsafe: true}
 }
