@@ -1,108 +1,19 @@
 package iso
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/u-root/mkuimage/cpio"
-
-	"ironroot/initramfs/debian"
+	"ironroot/internal/foreign"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
 // The command line of the image under test: a parameter of our own behind the default ones, and a quoted one.
 const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two"`
-
-// foreignKernel returns Debian's small kernel for virtual machines.
-func foreignKernel(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache = filepath.Join(cache, "ironroot", "packages")
-	pkg := "linux-image-cloud-amd64"
-	for range 2 { // the meta package, then what it stands for
-		deb, err := debian.Fetch(t.Context(), cache, pkg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		isKernel := func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "./"), "boot/vmlinuz-") }
-		if err := debian.Extract(t.Context(), deb, dir, isKernel); err != nil {
-			t.Fatal(err)
-		}
-		found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 1 {
-			return found[0]
-		}
-		depends, err := debian.Depends(deb)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range depends {
-			if strings.HasPrefix(d, "linux-image-") {
-				pkg = d
-			}
-		}
-	}
-	t.Fatalf("package %s holds no kernel", pkg)
-	return ""
-}
-
-// foreignInitrd builds the ramdisk of testdata/hello.
-func foreignInitrd(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "init")
-	t.Setenv("CGO_ENABLED", "0")
-	testenv.Run(t, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary, "./testdata/hello")
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	w := cpio.Newc.Writer(&archive)
-	for _, record := range []cpio.Record{
-		cpio.Directory("dev", 0o755),
-		cpio.CharDev("dev/console", 0o600, 5, 1),
-		cpio.StaticFile("init", string(content), 0o755),
-	} {
-		if err := w.WriteRecord(record); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := cpio.WriteTrailer(w); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "initrd.gz")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	zw := gzip.NewWriter(f)
-	if _, err := zw.Write(archive.Bytes()); err != nil {
-		t.Fatal(err)
-	}
-	if err := zw.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // A kernel and an initramfs that are not ours boot from the image as CD and as USB stick, by BIOS, by UEFI, and by
 // UEFI with Secure Boot.
@@ -113,7 +24,7 @@ func TestBootsEverywhere(t *testing.T) {
 	testenv.Files(t, "install Debian's package ovmf", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
 	image := filepath.Join(t.TempDir(), "foreign.iso")
 	_, err := Build(t.Context(), Options{
-		Kernel: foreignKernel(t), Initrd: foreignInitrd(t), Out: image, Cmdline: testCmdline, Label: "FOREIGN", Log: t.Output(),
+		Kernel: foreign.Kernel(t), Initrd: foreign.Initrd(t), Out: image, Cmdline: testCmdline, Label: "FOREIGN", Log: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +67,7 @@ func bootsHello(t *testing.T, config qemu.Config) {
 			t.Error(err)
 		}
 	}()
-	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`HELLO-FROM-THE-RAMDISK cmdline=<(.*)> err=<nil>`))
+	match, err := machine.Console().Follow(ctx, foreign.Hello)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, machine.Console().Tail(4000))
 	}

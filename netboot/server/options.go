@@ -84,13 +84,23 @@ func (c DHCPConfig) bootOptions(m *dhcpv4.DHCPv4, host Host) []dhcpv4.Modifier {
 		dhcpv4.WithOption(dhcpv4.OptBootFileName(file)),
 		func(answer *dhcpv4.DHCPv4) { answer.BootFileName = file },
 	}
-	if m.ClassIdentifier() != "" && len(m.ClientArch()) > 0 {
+	switch {
+	case isIPXE(m):
+		// Without this iPXE waits for a proxy DHCP server, though it has all it needs.
+		options = append(options, dhcpv4.WithGeneric(dhcpv4.GenericOptionCode(ipxeOptions), []byte{ipxeNoProxy, 1, 1}))
+	case m.ClassIdentifier() != "" && len(m.ClientArch()) > 0:
 		// PXE firmware takes an answer for one of its own only with its own class (PXE 2.1, section 2.2.3).
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")),
 			dhcpv4.WithGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl()))
 	}
 	return options
 }
+
+// iPXE's own options, encapsulated in one.
+const (
+	ipxeOptions = 175
+	ipxeNoProxy = 176
+)
 
 // discoveryControl tells PXE firmware to take the boot file of this message and not to look for a boot server.
 func discoveryControl() []byte { return []byte{6, 1, 8, 255} }

@@ -90,8 +90,14 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 		transfer.SetSize(info.Size())
 	}
 	request.Bytes, request.Err = to.ReadFrom(file)
-	if request.Err != nil {
+	if request.Err == nil {
+		return nil
+	}
+	err = request.Err
+	if request.Bytes == 0 && info.Size() > 0 {
+		request.Err = nil // firmware asks for the size first, and breaks off when it has it
+	} else {
 		request.Status = 500
 	}
-	return request.Err
+	return err
 }

@@ -1,0 +1,105 @@
+// Package foreign gives tests of boot paths a kernel and a ramdisk that are not the product's own: Debian's small kernel
+// for virtual machines, and a ramdisk that says on its console that it runs, with which kernel command line, and
+// switches the machine off.
+package foreign
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/u-root/mkuimage/cpio"
+
+	"ironroot/initramfs/debian"
+	"ironroot/internal/testenv"
+)
+
+// Hello matches what the ramdisk says; the first group is the kernel command line.
+var Hello = regexp.MustCompile(`HELLO-FROM-THE-RAMDISK cmdline=<(.*)> err=<nil>`)
+
+// Kernel returns the path of Debian's small kernel for virtual machines, which Debian signed.
+func Kernel(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache = filepath.Join(cache, "ironroot", "packages")
+	pkg := "linux-image-cloud-amd64"
+	for range 2 { // the meta package, then what it stands for
+		deb, err := debian.Fetch(t.Context(), cache, pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		isKernel := func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "./"), "boot/vmlinuz-") }
+		if err := debian.Extract(t.Context(), deb, dir, isKernel); err != nil {
+			t.Fatal(err)
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 1 {
+			return found[0]
+		}
+		depends, err := debian.Depends(deb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range depends {
+			if strings.HasPrefix(d, "linux-image-") {
+				pkg = d
+			}
+		}
+	}
+	t.Fatalf("package %s holds no kernel", pkg)
+	return ""
+}
+
+// Initrd builds a ramdisk of one small program and returns its path.
+func Initrd(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "init")
+	t.Setenv("CGO_ENABLED", "0")
+	testenv.Run(t, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary, "ironroot/internal/foreign/hello")
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	w := cpio.Newc.Writer(&archive)
+	for _, record := range []cpio.Record{
+		cpio.Directory("dev", 0o755),
+		cpio.CharDev("dev/console", 0o600, 5, 1),
+		cpio.StaticFile("init", string(content), 0o755),
+	} {
+		if err := w.WriteRecord(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cpio.WriteTrailer(w); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "initrd.gz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zw := gzip.NewWriter(f)
+	if _, err := zw.Write(archive.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
