@@ -37,7 +37,7 @@ type Options struct {
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to
-	// start it again.
+	// start it again, and another Run would not know the token any more. As PID 1 it always holds.
 	Forever bool
 	Version string // "" is Version
 	// Settled is closed when the machine's devices have their drivers; nil means that they have.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,7 @@ func newAgent(o Options) *agent {
 	if o.Power == nil || !o.Destructive {
 		o.Power = power.Refused{}
 	}
+	o.Forever = o.Forever || os.Getpid() == 1
 	if o.Version == "" {
 		o.Version = Version
 	}

@@ -60,8 +60,10 @@ func (a *API) version1(w http.ResponseWriter, r *http.Request) error {
 		MediaTypes []mediaType `json:"media_types"`
 		version
 	}{
-		links("commands"), links("status"),
-		[]mediaType{{"application/json", "application/vnd.openstack.ironic-python-agent.v1+json"}}, version1(at),
+		Commands:   links("commands"),
+		Status:     links("status"),
+		MediaTypes: []mediaType{{"application/json", "application/vnd.openstack.ironic-python-agent.v1+json"}},
+		version:    version1(at),
 	})
 }
 
