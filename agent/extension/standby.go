@@ -2,6 +2,7 @@ package extension
 
 import (
 	"context"
+	"time"
 
 	"ironroot/agent/command"
 	"ironroot/agent/imaging"
@@ -44,12 +45,24 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 	return info, configDrive, p.Decode("configdrive", &configDrive)
 }
 
-// endWith syncs the disks and then ends the operating system. A sync that fails must not keep the machine running: the
-// conductor waits for it to go, and what was written was flushed when it was written.
+// syncTime bounds the sync before the end: a dying disk can block it for ever.
+const syncTime = 60 * time.Second
+
+// endWith syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the
+// machine running: the conductor waits for it to go, and what was written was flushed when it was written.
 func endWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
-		if err := d.Managers.Sync(ctx); err != nil {
-			d.Log.Warn("disks not synced before "+what, "err", err)
+		synced := make(chan error, 1)
+		go func() { synced <- d.Managers.Sync(ctx) }()
+		timeout := time.NewTimer(syncTime)
+		defer timeout.Stop()
+		select {
+		case err := <-synced:
+			if err != nil {
+				d.Log.Warn("disks not synced before "+what, "err", err)
+			}
+		case <-timeout.C:
+			d.Log.Warn("disks not synced in time before "+what, "waited", syncTime)
 		}
 		d.Log.Info("the machine will now " + what)
 		return nil, end(ctx)

@@ -112,8 +112,8 @@ func (s steps) step(p command.Params) (name string, args map[string]json.RawMess
 	return *step.Step, args, nil
 }
 
-// call reads node and ports, which both commands have, and makes the node the one the agent knows. Where that is another
-// node than before, its disks are waited for.
+// call reads node and ports, which both commands have, and makes the node the one the agent knows. Its disks are waited
+// for: a step must not miss one whose driver is slow.
 func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error) {
 	n, err := node.FromJSON(p["node"])
 	if err != nil {
@@ -123,12 +123,6 @@ func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error
 	if err := p.Decode("ports", &call.Ports); err != nil {
 		return hardware.Call{}, err
 	}
-	before := s.d.Node.Get()
 	s.d.Node.Set(n)
-	if before == nil || before.UUID() != n.UUID() {
-		if err := s.d.Managers.WaitDisks(ctx, n); err != nil {
-			return hardware.Call{}, err
-		}
-	}
-	return call, nil
+	return call, s.d.Managers.WaitDisks(ctx, n)
 }

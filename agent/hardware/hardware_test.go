@@ -215,7 +215,6 @@ func stepsOf(m *Managers) map[string][]string {
 	return got
 }
 
-// Parity: F3
 func TestStepsOfTheSameName(t *testing.T) {
 	step := func(priority int) []Step { return []Step{{Name: "erase", Priority: priority}} }
 	for _, tt := range []struct {

@@ -19,15 +19,15 @@ import (
 	"ironroot/storage/partition"
 )
 
-const diskSize = 48 << 20
+const diskSize = 24 << 20
 
 // loopDisk makes a disk with one partition of that type that holds a file system.
 func loopDisk(t *testing.T, partitionType string) block.Device {
 	t.Helper()
 	testenv.Programs(t, "sgdisk", "mkfs.vfat")
 	file := testenv.SparseFile(t, diskSize)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:+16M", "-t", "1:"+partitionType, file)
-	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "16384")
+	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", "-t", "1:"+partitionType, file)
+	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
 	path := testenv.Loop(t, file, 512)
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
 }
@@ -166,7 +166,7 @@ func TestErasePstore(t *testing.T) {
 // A RAID member is left alone, the partition beside it is not.
 func TestEraseLeavesRAIDMembers(t *testing.T) {
 	disk := loopDisk(t, "8300")
-	testenv.Run(t, "sgdisk", "-n", "2:0:+16M", "-t", "2:FD00", disk.Path)
+	testenv.Run(t, "sgdisk", "-n", "2:0:+8M", "-t", "2:FD00", disk.Path)
 	f, err := os.OpenFile(disk.Path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestEraseLeavesRAIDMembers(t *testing.T) {
 	binary.LittleEndian.PutUint32(superblock[4:], 1)
 	binary.LittleEndian.PutUint64(superblock[144:], 8)
 	binary.LittleEndian.PutUint32(superblock[216:], raidChecksum(superblock))
-	const start = (2048 + 32768) * 512
+	const start = (2048 + 16384) * 512
 	if _, err := f.WriteAt(superblock, start+4096); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestEraseLeavesRAIDMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := content(t, disk)
-	if !bytes.Equal(after[start:start+16<<20], before[start:start+16<<20]) {
+	if !bytes.Equal(after[start:start+8<<20], before[start:start+8<<20]) {
 		t.Error("erase_devices_metadata wrote to the RAID member")
 	}
 	if bytes.Contains(after[:start], []byte("mkfs.fat")) {

@@ -30,6 +30,8 @@ type Options struct {
 	Disks  func(ctx context.Context) ([]block.Device, error)
 	Imager *imaging.Imager
 	Log    *slog.Logger
+	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
+	Settled <-chan struct{}
 }
 
 // Manager is the generic hardware manager.
@@ -73,6 +75,7 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 
 // WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
 // disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node.
+// Before that it waits for the drivers, because the root disk need not be the last one to appear.
 func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	c := m.o.Config.Get()
 	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
@@ -81,6 +84,12 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if m.o.Settled != nil {
+		select {
+		case <-m.o.Settled:
+		case <-waiting.Done():
+		}
+	}
 	_, err := m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
 		_, err := imaging.ChooseRootDisk(n, disks)
 		return !errors.Is(err, hint.ErrNoDisk) // hints that are wrong do not get better by waiting

@@ -1,6 +1,7 @@
 package generic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -238,5 +239,42 @@ func TestWaitDisksGivesUpOnceANode(t *testing.T) {
 		if waited := time.Since(started) >= 100*time.Millisecond; waited != tt.waits {
 			t.Errorf("node %v: waited %v, want %v", tt.node, waited, tt.waits)
 		}
+	}
+}
+
+func TestWaitDisksWaitsForDrivers(t *testing.T) {
+	settled := make(chan struct{})
+	m := newManager(t)
+	m.o.Settled = settled
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Minute })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := m.WaitDisks(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v before the drivers are there, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// Neither a cache that stays nor a disk that cannot be flushed makes a sync fail.
+func TestSync(t *testing.T) {
+	var log bytes.Buffer
+	m := newManager(t, block.Device{Name: "gone", Path: "/dev/gone"})
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, warning := range []string{"caches not dropped", "disk not flushed", "/dev/gone"} {
+		if !strings.Contains(log.String(), warning) {
+			t.Errorf("got log %s, want %q in it", &log, warning)
+		}
+	}
+	caches := m.o.System.Proc("sys/vm/drop_caches")
+	if err := os.MkdirAll(filepath.Dir(caches), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(caches); err != nil || string(got) != "3" {
+		t.Errorf("drop_caches: got %q and %v, want 3", got, err)
 	}
 }

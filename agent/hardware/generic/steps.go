@@ -3,7 +3,6 @@ package generic
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -81,7 +80,7 @@ func textArgument(call hardware.Call, name string) (string, error) {
 // noArguments refuses arguments of a step that has none: a misspelt one must not silently change what is erased.
 func noArguments(call hardware.Call) error {
 	for name := range call.Args {
-		return fault.InvalidCommandParams("%w", fmt.Errorf("the step has no argument '%s'", name))
+		return fault.InvalidCommandParams("the step has no argument '%s'", name)
 	}
 	return nil
 }
