@@ -52,6 +52,8 @@ func (c *Coldplug) Run(ctx context.Context) error {
 		return fmt.Errorf("kernel events: %w", err)
 	}
 	c.seen = c.lastEvent()
+	// Network cards sit on one of few buses, which are quickly listed; the whole tree takes a while.
+	c.ask(ctx, c.modaliases(filepath.Join(c.sys, "bus", "pci", "devices"), filepath.Join(c.sys, "bus", "vmbus", "devices")))
 	c.walk(ctx)
 	for {
 		message, err := events.next()
@@ -96,6 +98,23 @@ func (c *Coldplug) walk(ctx context.Context) {
 	c.walked = true
 	c.mu.Unlock()
 	c.check()
+}
+
+// modaliases returns the modaliases of the devices in folders of links, which need not exist.
+func (c *Coldplug) modaliases(folders ...string) []string {
+	var aliases []string
+	for _, folder := range folders {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue // this machine has no such bus
+		}
+		for _, e := range entries {
+			if text, err := os.ReadFile(filepath.Join(folder, e.Name(), "modalias")); err == nil {
+				aliases = append(aliases, strings.TrimSpace(string(text)))
+			}
+		}
+	}
+	return aliases
 }
 
 // ask loads the modules of aliases that were not asked for before: those on the way to the network first, the others

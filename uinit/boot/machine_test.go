@@ -1,0 +1,160 @@
+package boot_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// guest boots a ramdisk whose /init is the program of that name in testdata, with Debian's small kernel. change may
+// alter the machine's configuration.
+func guest(t *testing.T, program, cmdline string, change func(*qemu.Config)) *qemu.Machine {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	out := t.TempDir()
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: out, Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"},
+		Init: "ironroot/uinit/boot/testdata/" + program, Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, report, cmdline, change)
+}
+
+func start(t *testing.T, report initramfs.Report, cmdline string, change func(*qemu.Config)) *qemu.Machine {
+	t.Helper()
+	c := qemu.Config{
+		Name: t.Name(), Dir: t.TempDir(), Memory: 384 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + qemu.KernelHints + " " + cmdline, OnReboot: qemu.Shutdown,
+	}
+	if change != nil {
+		change(&c)
+	}
+	m, err := qemu.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	return m
+}
+
+// expect waits for each expression in turn.
+func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for _, e := range expressions {
+		if _, err := m.Console().Follow(ctx, regexp.MustCompile(e)); err != nil {
+			t.Fatalf("%q: %v; the console ends with\n%s", e, err, m.Console().Tail(30))
+		}
+	}
+}
+
+// restarts waits until the machine asks for a restart, which here ends QEMU.
+func restarts(t *testing.T, m *qemu.Machine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := m.Wait(ctx); err != nil {
+		t.Fatalf("no restart: %v; the console ends with\n%s", err, m.Console().Tail(30))
+	}
+}
+
+func TestSuccess(t *testing.T) {
+	m := guest(t, "success", "", nil)
+	expect(t, m, "ironroot starts", "the work is done", "finished")
+	if !m.Running() {
+		t.Error("the machine stopped after its work")
+	}
+	if bytes.Contains([]byte(m.Console().String()), []byte("root file system is not complete")) {
+		t.Errorf("a mount failed:\n%s", m.Console().Tail(40))
+	}
+}
+
+// Parity: R8
+func TestFailureStartsAgain(t *testing.T) {
+	m := guest(t, "fail", "", nil)
+	expect(t, m, "ended, starting again.*try 1 went wrong", "ended, starting again.*try 2 went wrong", "try 3 went well")
+	if !m.Running() {
+		t.Error("process 1 ended with its work")
+	}
+}
+
+func TestPanic(t *testing.T) {
+	m := guest(t, "panic", "panic=2", nil)
+	expect(t, m, "panic in .*: the work exploded", `main\.explode`, "the machine restarts in 2s")
+	restarts(t, m)
+}
+
+func TestPanicOfForeignGoroutine(t *testing.T) {
+	m := guest(t, "panic", "panic=1 test.foreign", nil)
+	expect(t, m, "panic: the work exploded", `main\.explode`, "Attempted to kill init")
+	restarts(t, m)
+}
+
+func TestPanicStays(t *testing.T) {
+	m := guest(t, "panic", "panic=0", nil)
+	expect(t, m, "the work exploded", "the machine stays as it is")
+	if !m.Running() {
+		t.Error("the machine restarted with panic=0")
+	}
+}
+
+func TestReaperLeavesChildrenAlone(t *testing.T) {
+	expect(t, guest(t, "reap", "", nil), "children and orphans are well")
+}
+
+func TestStarvedRandomSource(t *testing.T) {
+	m := guest(t, "success", "random.trust_cpu=off random.trust_bootloader=off", func(c *qemu.Config) {
+		c.Accel = "tcg"
+		c.Extra = []string{"-cpu", "qemu64"} // no RDRAND; and this kernel has virtio-rng's driver as a module
+	})
+	expect(t, m, "random source is starved", "the work is done")
+}
+
+func TestTruncatedArchive(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual"},
+		Init: "ironroot/uinit/boot/testdata/success", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the kernel leaves when memory runs out: the front of the archive. The uncompressed part at its end is cut.
+	data, err := os.ReadFile(report.Initramfs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut")
+	if err := os.WriteFile(cut, data[:len(data)-1<<20], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report.Initramfs = cut
+	m := start(t, report, "panic=1", nil)
+	expect(t, m, "THE RAMDISK IS INCOMPLETE", `it needs at least \d+ MiB`, "ramdisk incomplete: the machine restarts in 1s")
+	restarts(t, m)
+}
+
+func TestCtrlAltDel(t *testing.T) {
+	m := guest(t, "success", "", nil)
+	expect(t, m, "finished")
+	keys := []map[string]any{}
+	for _, key := range []string{"ctrl", "alt", "delete"} {
+		keys = append(keys, map[string]any{"type": "qcode", "data": key})
+	}
+	if _, err := m.QMP(t.Context(), "send-key", map[string]any{"keys": keys}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, m, "asked to stop", "stopping the machine")
+	restarts(t, m)
+}
