@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/power"
@@ -129,8 +131,17 @@ func (a *agent) enter(ctx context.Context, p phase) error {
 	started := time.Now()
 	err := p.run(ctx)
 	a.log.Info("start-up", "phase", p.name, "took", time.Since(started).Round(time.Millisecond),
-		"since_start", time.Since(a.started).Round(time.Millisecond), "ok", err == nil)
+		"uptime", uptime().Round(time.Millisecond), "ok", err == nil)
 	return err
+}
+
+// uptime is the time since the kernel started.
+func uptime() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0 // every kernel since 2.6.39 has this clock
+	}
+	return time.Duration(now.Nano())
 }
 
 func (a *agent) status(phase string) {

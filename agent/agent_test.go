@@ -285,6 +285,37 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
+// fakePower tells when the machine would stop, and never comes back.
+type fakePower struct{ called chan string }
+
+func (p fakePower) Reboot(ctx context.Context) error   { return p.stop(ctx, "reboot") }
+func (p fakePower) PowerOff(ctx context.Context) error { return p.stop(ctx, "power off") }
+func (p fakePower) stop(ctx context.Context, what string) error {
+	p.called <- what
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// The answer to run_image and power_off leaves before the machine stops, and the command is seen running until then.
+func TestStopsMachine(t *testing.T) {
+	for name, want := range map[string]string{"run_image": "reboot", "power_off": "power off"} {
+		ironic := newIronic(t)
+		machine := fakePower{make(chan string, 1)}
+		r := startAgent(t, func(o *Options) { o.Destructive, o.Power = true, machine }, "--api-url="+ironic.URL)
+		r.beat(ironic)
+		code, body := r.do("POST", "/v1/commands/?agent_token="+r.token, `{"name":"standby.`+name+`","params":{}}`)
+		if code != 200 || !strings.Contains(body, `"command_status":"RUNNING"`) {
+			t.Errorf("%s: got %d %s, want 200 RUNNING", name, code, body)
+		}
+		if got := <-machine.called; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		if all := r.list(); len(all) != 1 || all[0].Name != name || all[0].Status != "RUNNING" {
+			t.Errorf("records before the machine stops: got %v, want %s RUNNING", all, name)
+		}
+	}
+}
+
 // Somebody else holds the token: nothing may be served.
 func TestMaskedToken(t *testing.T) {
 	ironic := newIronic(t)

@@ -51,10 +51,16 @@ func (a *agent) serveAPI(ctx context.Context) error {
 		return server.Err()
 	case <-ctx.Done():
 	}
+	a.stopServer(ctx)
+	return ctx.Err()
+}
+
+// stopServer closes the port after the running requests were answered, or after stopTime.
+func (a *agent) stopServer(ctx context.Context) {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
-	server.Shutdown(stopping)
-	return ctx.Err()
+	a.server.Shutdown(stopping)
+	a.server = nil
 }
 
 // sendHeartbeats keeps Ironic informed; without Ironic it has nothing to do.

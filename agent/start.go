@@ -92,8 +92,8 @@ func (a *agent) settle(ctx context.Context) {
 func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
 		if a.ironic != nil {
-			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; set ipa-api-url",
-				"api_url", a.config.Get().APIURL)
+			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; "+
+				"set ipa-api-url to its URL (looking for it by mdns is not supported)", "api_url", a.config.Get().APIURL)
 		}
 		return nil
 	}
@@ -167,6 +167,9 @@ func (a *agent) listen(ctx context.Context) error {
 		return err
 	}
 	c := a.config.Get()
+	if a.server != nil { // of a life that a defect ended
+		a.stopServer(ctx)
+	}
 	l, err := a.o.Listen(ctx, c.ListenHost, c.ListenPort)
 	if err != nil {
 		return err
