@@ -48,7 +48,8 @@ type Report struct {
 	Artefacts []Artefact
 	Dir       string // console.log, qemu.log, agent-logs.tar.gz
 	Node      string // uuid
-	Drive     string // the config drive's uuid, as the instance read it
+	Drive     string // the config drive's uuid, which the instance must read
+	Token     string // the agent token of the run, long since invalid; tests look for leaks of it
 }
 
 // Moment is an entry of the timeline.

@@ -147,7 +147,11 @@ func (d *demo) bootFromDisk(ctx context.Context) error {
 }
 
 // event shows what the conductor notes.
-func (d *demo) event(_ *conductor.Node, e conductor.Event) {
+func (d *demo) event(n *conductor.Node, e conductor.Event) {
+	if e.Name == conductor.EventFirstHeartbeat {
+		token := n.Token()
+		d.progress.locked(func() { d.report.Token = token })
+	}
 	text := e.Name
 	if e.Text != "" {
 		text += ": " + e.Text

@@ -1,0 +1,112 @@
+package demo_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/demo"
+	"ironroot/lab/qemu"
+)
+
+const mib = 1 << 20
+
+// run runs the demonstration with the built ramdisk. The console stays in the folder of the report.
+func run(t *testing.T, o demo.Options) *demo.Report {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "qemu-system-x86_64", "mmdebstrap", "mke2fs", "mformat", "qemu-img")
+	o.Kernel = testenv.Build(t, "ipa-ironroot-amd64.kernel")
+	o.Initramfs = testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	o.Out = t.TempDir()
+	o.Progress = t.Output()
+	report, err := demo.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// console returns what the node wrote to its serial port.
+func console(t *testing.T, r *demo.Report) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.Dir, "console.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return qemu.Plain(string(text))
+}
+
+func TestDemoNetwork(t *testing.T) {
+	r := run(t, demo.Options{Boot: demo.Network})
+	text := console(t, r)
+	if !strings.Contains(text, "INSTANCE-UP instance") || !strings.Contains(text, "CONFIG-DRIVE "+r.Drive) {
+		t.Errorf("the console does not show the instance and its config drive %s", r.Drive)
+	}
+	if strings.Contains(text, r.Token) {
+		t.Error("the agent token is on the console")
+	}
+	for _, m := range r.Timeline {
+		if m.At > 10*time.Minute {
+			t.Errorf("%s came after %v", m.Text, m.At)
+		}
+	}
+	for _, want := range []string{"inspection data received", "first heartbeat", "cleaning finished", "image written", "boot loader installed"} {
+		if !slices.ContainsFunc(r.Timeline, func(m demo.Moment) bool { return strings.HasPrefix(m.Text, want) }) {
+			t.Errorf("the timeline has no %q", want)
+		}
+	}
+}
+
+func TestDemoISO(t *testing.T) {
+	r := run(t, demo.Options{Boot: demo.ISO})
+	// The boot loader echoes the command line, where Ironic itself puts the token; the agent must not repeat it.
+	if _, agent, _ := strings.Cut(console(t, r), "inspection"); strings.Contains(agent, r.Token) {
+		t.Error("the agent token is on the console")
+	}
+}
+
+func TestDemoSecureBootAndQCOW2(t *testing.T) {
+	run(t, demo.Options{Boot: demo.ISO, Firmware: qemu.UEFISecure, QCOW2: true})
+}
+
+// A guest with 320 MiB of memory deploys an image larger than that.
+func TestDemoWithLittleMemory(t *testing.T) {
+	r := run(t, demo.Options{Boot: demo.Network, Memory: 320 * mib})
+	if size := r.Artefacts[2].Size; size <= 320*mib {
+		t.Errorf("the image has %d MiB, want more than the node's memory", size/mib)
+	}
+}
+
+func TestUnknownBoot(t *testing.T) {
+	if _, err := demo.Run(t.Context(), demo.Options{Boot: "floppy", Progress: io.Discard}); err == nil {
+		t.Error("got no error for a way to boot that does not exist")
+	}
+}
+
+// A node that never reports must end in an error that says so, and shows the console.
+func TestFailureIsToldWithTheConsole(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "qemu-system-x86_64", "mmdebstrap", "mke2fs", "mformat")
+	var out strings.Builder
+	broken := filepath.Join(t.TempDir(), "kernel")
+	if err := os.WriteFile(broken, []byte("no kernel"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := demo.Run(t.Context(), demo.Options{
+		Kernel: broken, Initramfs: broken, Out: t.TempDir(), Firmware: qemu.BIOS, Progress: &out, Limit: 20 * time.Second,
+	})
+	if err == nil || !strings.Contains(err.Error(), "20s") {
+		t.Errorf("got error %v, want one that names the limit of 20 s", err)
+	}
+	for _, want := range []string{"end of the node's console", "SeaBIOS", "FAILED", "console.log"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output does not contain %q:\n%s", want, out.String())
+		}
+	}
+}
