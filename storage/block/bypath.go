@@ -25,21 +25,19 @@ func (s System) byPath(d *Device, real string) []string {
 		return nil
 	}
 	prefix := "/dev/disk/by-path/pci-" + pci
-	switch {
-	case d.Transport == "virtio":
+	if d.Transport == "virtio" {
 		return []string{prefix, "/dev/disk/by-path/virtio-pci-" + pci}
-	case d.Transport == "nvme":
-		if m := nvmePattern.FindStringSubmatch(d.Name); m != nil {
-			return []string{prefix + "-nvme-" + m[1]}
-		}
-		return nil
-	case d.HCTL == "":
-		return nil
+	}
+	if m := nvmePattern.FindStringSubmatch(d.Name); m != nil {
+		return []string{prefix + "-nvme-" + m[1]}
 	}
 	id := strings.Split(d.HCTL, ":")
+	if len(id) != 4 {
+		return nil
+	}
 	lun := id[3]
-	switch {
-	case d.Transport == "sata", d.Transport == "ata":
+	switch d.Transport {
+	case "sata", "ata":
 		m := ataPattern.FindStringSubmatch(real)
 		if m == nil {
 			return nil
@@ -51,15 +49,15 @@ func (s System) byPath(d *Device, real string) []string {
 		// Port multipliers apart, the target is 0 and udev keeps the name without it too.
 		short := prefix + "-ata-" + port
 		return []string{short, short + "." + id[2]}
-	case d.Transport == "usb":
+	case "usb":
 		m := usbPattern.FindStringSubmatch(real)
 		if m == nil {
 			return nil
 		}
 		return []string{prefix + "-usb-0:" + m[2] + ":" + m[3] + "-scsi-0:" + strings.Join(id[1:], ":")}
-	case d.Transport == "sas":
+	case "sas":
 		return s.sasPath(prefix, lun, real)
-	case d.Transport == "", d.Transport == "spi":
+	case "", "spi":
 		return []string{prefix + "-scsi-" + strconv.Itoa(hostOffset(real)) + ":" + strings.Join(id[1:], ":")}
 	}
 	return nil

@@ -43,7 +43,22 @@ func (w *watcher) next(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read uevent: %w", err)
 	}
-	return nil
+	return w.drain()
+}
+
+// drain takes the events that have come meanwhile off the queue: one look covers them all.
+func (w *watcher) drain() error {
+	conn, err := w.file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("read uevent: %w", err)
+	}
+	return conn.Read(func(fd uintptr) bool {
+		for {
+			if _, _, err := unix.Recvfrom(int(fd), w.buffer[:], unix.MSG_DONTWAIT); err != nil {
+				return true // nothing is left; a real fault shows at the next wait
+			}
+		}
+	})
 }
 
 func (w *watcher) close() { _ = w.file.Close() }

@@ -33,7 +33,6 @@ func pack(t *testing.T, drive []byte) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// Parity: L5
 func TestLoad(t *testing.T) {
 	drive := make([]byte, 3*mib)
 	if _, err := rand.Read(drive[mib:]); err != nil {
@@ -94,6 +93,9 @@ func TestLoadHidesSignature(t *testing.T) {
 	}
 }
 
+// metadata is the content of the one file on the drive.
+const metadata = `{"uuid": "1"}`
+
 // iso makes a config drive as Ironic does.
 func iso(t *testing.T) []byte {
 	t.Helper()
@@ -102,7 +104,7 @@ func iso(t *testing.T) []byte {
 	if err := os.MkdirAll(filepath.Join(dir, "openstack/latest"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "openstack/latest/meta_data.json"), []byte(`{"uuid": "1"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "openstack/latest/meta_data.json"), []byte(metadata), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "iso")
@@ -129,7 +131,7 @@ func content(t *testing.T, path string, size int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data := make([]byte, size)
 	if _, err := io.ReadFull(f, data); err != nil {
 		t.Fatal(err)
@@ -166,6 +168,34 @@ func TestWriteCreates(t *testing.T) {
 			again, err := Write(context.Background(), block.System{}, device, drive)
 			if err != nil || again != path {
 				t.Errorf("a second time: got %q, %v", again, err)
+			}
+		})
+	}
+}
+
+// Parity: L5
+func TestFromSourceToDisk(t *testing.T) {
+	drive := iso(t)
+	testenv.Programs(t, "isoinfo")
+	text := pack(t, drive)
+	sources := map[string]struct{ source, body string }{
+		"text": {text, ""}, "URL of text": {"http://host/drive", text}, "URL of the image": {"http://host/drive", string(drive)},
+	}
+	for name, c := range sources {
+		t.Run(name, func(t *testing.T) {
+			loaded, err := Load(context.Background(), c.source, func(context.Context, string) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(c.body)), nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			device := loop(t, 200*mib, 512, `sgdisk -n 1:0:+8M "$0"`)
+			path, err := Write(context.Background(), block.System{}, device, loaded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := testenv.Run(t, "isoinfo", "-i", path, "-J", "-x", "/openstack/latest/meta_data.json"); got != metadata {
+				t.Errorf("the drive's file holds %q, want %q", got, metadata)
 			}
 		})
 	}

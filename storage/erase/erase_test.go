@@ -35,11 +35,10 @@ func poke(t *testing.T, path string, offset int64, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	if _, err := f.WriteAt(data, offset); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,7 +52,7 @@ func content(t *testing.T, path string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(f)
 	if err != nil {
 		t.Fatal(err)

@@ -57,11 +57,10 @@ func poke(t *testing.T, device string, offset int64, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	if _, err := f.WriteAt(data, offset); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,7 +142,7 @@ func head(t *testing.T, image string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data := make([]byte, 34*512)
 	if _, err := f.ReadAt(data, 0); err != nil {
 		t.Fatal(err)
@@ -174,7 +173,6 @@ func TestRepairBackupLeavesAlone(t *testing.T) {
 	})
 }
 
-// Parity: K15
 func TestRepairBackup4K(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	file := testenv.SparseFile(t, 64*mib)
@@ -303,7 +301,6 @@ func TestAddMBR(t *testing.T) {
 	})
 }
 
-// Parity: K14
 func TestNoTable(t *testing.T) {
 	testenv.Programs(t, "mkfs.vfat", "mkfs.ext4")
 	cases := map[string]func(image string){
