@@ -46,11 +46,11 @@ var corpus = []struct {
 	commands []string
 	snapshot bool
 }{
-	{name: "v3", options: []string{"-o", "compat=1.1"}, size: 20 * mib},
-	{name: "v2", options: []string{"-o", "compat=0.10"}, size: 20 * mib},
-	{name: "v2 zlib", options: []string{"-c", "-o", "compat=0.10"}, size: 20 * mib},
-	{name: "v3 zlib", options: []string{"-c", "-o", "compat=1.1"}, size: 20 * mib},
-	{name: "v3 zstd", options: []string{"-c", "-o", "compression_type=zstd"}, size: 20 * mib},
+	{name: "v3", options: []string{"-o", "compat=1.1"}, size: 11 * mib},
+	{name: "v2", options: []string{"-o", "compat=0.10"}, size: 11 * mib},
+	{name: "v2 zlib", options: []string{"-c", "-o", "compat=0.10"}, size: 11 * mib},
+	{name: "v3 zlib", options: []string{"-c", "-o", "compat=1.1"}, size: 11 * mib},
+	{name: "v3 zstd", options: []string{"-c", "-o", "compression_type=zstd"}, size: 11 * mib},
 	{name: "v3 zstd, not compressed", options: []string{"-o", "compression_type=zstd"}, size: 5 * mib},
 	{name: "odd size", options: nil, size: 7*mib + 3*512},
 	{name: "odd size, zlib", options: []string{"-c"}, size: 7*mib + 3*512},
@@ -62,14 +62,14 @@ var corpus = []struct {
 	{name: "512-byte clusters, zlib", options: []string{"-c", "-o", "cluster_size=512"}, size: 3*mib + 512},
 	{name: "4k clusters", options: []string{"-o", "cluster_size=4k"}, size: 9 * mib},
 	{name: "4k clusters, zstd", options: []string{"-c", "-o", "cluster_size=4k,compression_type=zstd"}, size: 9 * mib},
-	{name: "1M clusters", options: []string{"-o", "cluster_size=1M"}, size: 20 * mib},
-	{name: "2M clusters", options: []string{"-o", "cluster_size=2M"}, size: 33*mib + 1024},
-	{name: "2M clusters, zlib", options: []string{"-c", "-o", "cluster_size=2M"}, size: 33*mib + 1024},
-	{name: "2M clusters, zstd", options: []string{"-c", "-o", "cluster_size=2M,compression_type=zstd"}, size: 33*mib + 1024},
+	{name: "1M clusters", options: []string{"-o", "cluster_size=1M"}, size: 11 * mib},
+	{name: "2M clusters", options: []string{"-o", "cluster_size=2M"}, size: 13*mib + 1024},
+	{name: "2M clusters, zlib", options: []string{"-c", "-o", "cluster_size=2M"}, size: 13*mib + 1024},
+	{name: "2M clusters, zstd", options: []string{"-c", "-o", "cluster_size=2M,compression_type=zstd"}, size: 13*mib + 1024},
 	{name: "metadata preallocated", options: []string{"-o", "preallocation=metadata"}, size: 12 * mib},
 	{name: "fully preallocated", options: []string{"-o", "preallocation=full"}, size: 12 * mib},
-	{name: "out of order", options: []string{"-W", "-m", "16"}, size: 20 * mib},
-	{name: "out of order, zlib", options: []string{"-W", "-m", "16", "-c"}, size: 20 * mib},
+	{name: "out of order", options: []string{"-W", "-m", "16"}, size: 11 * mib},
+	{name: "out of order, zlib", options: []string{"-W", "-m", "16", "-c"}, size: 11 * mib},
 	{
 		name: "zero clusters", options: []string{"-o", "compat=1.1"}, size: 16 * mib,
 		commands: []string{"write -z 1M 2M", "write -z 5000k 130k", "write -z -u 9M 1M", "discard 12M 1M"},
@@ -129,7 +129,7 @@ func TestUnpackLikeQemuImg(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			image, want := makeImage(t, i)
 			for name, handler := range map[string]http.HandlerFunc{"ranges": content(image), "no ranges": whole(image)} {
-				disk := usedDisk(t, 40*mib)
+				disk := usedDisk(t, len(want)+3*mib)
 				report, err := Write(t.Context(), disk, qcowSource(image, serve(t, handler).URL), Options{})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
