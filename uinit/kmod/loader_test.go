@@ -1,0 +1,200 @@
+package kmod
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// kernel stands for init_module(2): it notes what it is given. An image is the name of its module.
+type kernel struct {
+	mu     sync.Mutex
+	loaded []string
+	params map[string]string
+	fail   map[string]error
+	hook   func(name string)
+}
+
+func (k *kernel) insert(image []byte, params string) error {
+	name := string(image)
+	if k.hook != nil {
+		k.hook(name)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fail[name]; err != nil {
+		return err
+	}
+	k.loaded = append(k.loaded, name)
+	if params != "" {
+		k.params[name] = params
+	}
+	return nil
+}
+
+// tree makes a folder of modules and returns a loader of it.
+func tree(t *testing.T, k *kernel, cmdline string, modules ...*Module) *Loader {
+	t.Helper()
+	dir := t.TempDir()
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), encoder.EncodeAll(data, nil), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range modules {
+		m.Size = int64(len(m.Name))
+		write(m.Name+Suffix, []byte(m.Name))
+	}
+	var text bytes.Buffer
+	if err := Write(&text, modules); err != nil {
+		t.Fatal(err)
+	}
+	write(IndexFile, text.Bytes())
+	k.params = map[string]string{}
+	l, err := Open(Options{Dir: dir, Params: ParseParams(cmdline), Log: slog.New(slog.DiscardHandler), Insert: k.insert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLoadOrder(t *testing.T) {
+	k := &kernel{}
+	l := tree(t, k, "",
+		&Module{Name: "vfat", Depends: []string{"fat"}, Pre: []string{"nls", "absent"}, Post: []string{"after"}, Aliases: []string{"fs-vfat"}},
+		&Module{Name: "fat", Depends: []string{"builtin_one"}}, &Module{Name: "nls"}, &Module{Name: "after"}, &Module{Name: "other"},
+	)
+	if err := l.Load(context.Background(), "fs-vfat"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Load(context.Background(), "vfat"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"nls", "fat", "vfat", "after"}, k.loaded); diff != "" {
+		t.Error(diff)
+	}
+	if err := l.Load(context.Background(), "fs-nothing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("unknown name: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func TestLoadFailures(t *testing.T) {
+	k := &kernel{fail: map[string]error{"broken": unix.EINVAL, "there": unix.EEXIST}}
+	l := tree(t, k, "modprobe.blacklist=bad,worse",
+		&Module{Name: "needs_broken", Depends: []string{"broken"}}, &Module{Name: "broken"},
+		&Module{Name: "needs_there", Depends: []string{"there"}}, &Module{Name: "there"},
+		&Module{Name: "bad"}, &Module{Name: "needs_bad", Depends: []string{"bad"}},
+		&Module{Name: "left", Pre: []string{"right"}}, &Module{Name: "right", Depends: []string{"left"}},
+	)
+	for name, wrong := range map[string]bool{"needs_broken": true, "needs_there": false, "bad": true, "needs_bad": true, "left": false} {
+		if err := l.Load(context.Background(), name); (err != nil) != wrong {
+			t.Errorf("%s: got %v, want an error: %v", name, err, wrong)
+		}
+	}
+	slices.Sort(k.loaded)
+	if diff := cmp.Diff([]string{"left", "needs_there", "right"}, k.loaded); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParams(t *testing.T) {
+	k := &kernel{}
+	l := tree(t, k, `quiet e1000e.IntMode=1 usb-storage.quirks="a b" e1000e.debug BOOTIF=01-02 ip=1.2.3.4 root=a.b`,
+		&Module{Name: "e1000e"}, &Module{Name: "usb_storage"})
+	for _, name := range []string{"e1000e", "usb-storage"} {
+		if err := l.Load(context.Background(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{"e1000e": "IntMode=1 debug", "usb_storage": `quirks="a b"`}
+	if diff := cmp.Diff(want, k.params); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConcurrentLoadsInsertOnce(t *testing.T) {
+	k := &kernel{}
+	l := tree(t, k, "", &Module{Name: "a", Depends: []string{"c"}}, &Module{Name: "b", Depends: []string{"c"}}, &Module{Name: "c"})
+	var wg sync.WaitGroup
+	for range 20 {
+		for _, name := range []string{"a", "b"} {
+			wg.Go(func() {
+				if err := l.Load(context.Background(), name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	slices.Sort(k.loaded)
+	if diff := cmp.Diff([]string{"a", "b", "c"}, k.loaded); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// machine makes a sysfs with devices of the given modaliases.
+func machine(t *testing.T, aliases ...string) string {
+	t.Helper()
+	sys := t.TempDir()
+	for i, alias := range aliases {
+		dir := filepath.Join(sys, "devices", "pci0", strings.Repeat("d", i+1))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "modalias"), []byte(alias+"\n"), 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+func TestColdplugLoadsNetworkFirst(t *testing.T) {
+	k := &kernel{}
+	begun := make(chan struct{})
+	k.hook = func(name string) { // the driver of the network card takes its time: nobody waits for its end
+		if name == "nic" {
+			<-begun
+		}
+		if name == "disk" {
+			close(begun)
+		}
+	}
+	l := tree(t, k, "",
+		&Module{Name: "disk", Folder: "drivers/scsi", Aliases: []string{"pci:disk*"}},
+		&Module{Name: "nic", Folder: "drivers/net/ethernet", Aliases: []string{"pci:nic*"}},
+		&Module{Name: "none", Folder: "drivers/net", Aliases: []string{"pci:none*"}},
+	)
+	c := NewColdplug(l, machine(t, "pci:disk1", "pci:nic1", "pci:nic2", "acpi:x"), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	select {
+	case <-c.Settled():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not settled: the disk's driver waits for the network card's")
+	}
+	slices.Sort(k.loaded)
+	if diff := cmp.Diff([]string{"disk", "nic"}, k.loaded); diff != "" {
+		t.Error(diff)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
