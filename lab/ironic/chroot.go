@@ -1,0 +1,127 @@
+package ironic
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// suite is the release of Debian that Ironic is taken from.
+const suite = "trixie"
+
+// espImage is the boot loader for virtual media within the chroot: an image of an EFI system partition.
+const espImage = "/srv/esp.img"
+
+// grubConfig is where Ironic puts GRUB's configuration in the ISOs it builds.
+const grubConfig = "boot/grub/ironroot.cfg"
+
+func packages() []string {
+	return []string{
+		"ca-certificates", "python3-ironic", "ironic-common", "python3-sushy", "qemu-utils", "ipxe", "genisoimage", "mtools",
+		"dosfstools", "grub-efi-amd64-bin", "grub-common",
+	}
+}
+
+// finish makes the boot loader for virtual media: a GRUB that looks for the configuration Ironic writes.
+const finish = `
+mkdir -p ` + inside + `
+cd /srv
+cat >early.cfg <<'END'
+search --no-floppy --file --set=root /` + grubConfig + `
+configfile /` + grubConfig + `
+END
+grub-mkimage -O x86_64-efi -p /boot/grub -c early.cfg -o BOOTX64.EFI normal linux iso9660 fat part_gpt part_msdos \
+    search search_fs_file configfile echo test serial terminal boot reboot halt
+rm -f esp.img
+truncate -s 8M esp.img
+mkfs.vfat -n ESP esp.img
+mmd -i esp.img ::/EFI ::/EFI/BOOT
+mcopy -i esp.img BOOTX64.EFI ::/EFI/BOOT/BOOTX64.EFI
+`
+
+// chroot returns the folder of an installed Ironic and builds it where it is not in the cache. The name holds a hash
+// of the recipe; processes that want it at the same time build it once.
+func chroot(ctx context.Context, cache string, progress io.Writer) (string, error) {
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "ironroot")
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	recipe := sha256.Sum256([]byte(strings.Join(append(packages(), suite, finish), "\n")))
+	dir := filepath.Join(cache, "ironic-"+suite+"-"+hex.EncodeToString(recipe[:6]))
+	lock, err := os.Create(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }() // which unlocks
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := build(ctx, dir+".new", progress); err != nil {
+		return "", fmt.Errorf("build of Ironic's chroot: %w", errors.Join(err, os.RemoveAll(dir+".new")))
+	}
+	return dir, os.Rename(dir+".new", dir)
+}
+
+func build(ctx context.Context, dir string, progress io.Writer) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
+	args := []string{
+		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`, "--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+		"--include=" + strings.Join(packages(), ","), suite, dir,
+	}
+	if mirror := mirror(ctx); mirror != "" {
+		args = append(args, mirror)
+	}
+	if err := run(ctx, progress, "mmdebstrap", args...); err != nil {
+		return err
+	}
+	return run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", finish)
+}
+
+// mirror returns where this machine's own packages come from if it is a Debian, else "" for mmdebstrap's choice.
+func mirror(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return "" // not a Debian
+	}
+	for line := range strings.Lines(string(out)) {
+		if uri, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian|Debian|"); ok {
+			return uri
+		}
+	}
+	return ""
+}
+
+// run runs a program; its output goes to progress, and the end of it into the error.
+func run(ctx context.Context, progress io.Writer, name string, args ...string) error {
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout = io.MultiWriter(progress, &output)
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, output.Bytes()[max(0, output.Len()-2000):])
+	}
+	return nil
+}

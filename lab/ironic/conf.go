@@ -1,0 +1,126 @@
+package ironic
+
+import "strings"
+
+// configuration returns ironic.conf. Paths are those within the chroot.
+func configuration(o Options) string {
+	text := strings.NewReplacer(
+		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@PARAMS@", o.KernelParams,
+	).Replace(base)
+	return text + "\n" + o.Config
+}
+
+// base is a standalone Ironic in one process. tsc=reliable keeps an emulated machine's clock fast on a busy host.
+const base = `
+[DEFAULT]
+auth_strategy = noauth
+rpc_transport = none
+host = conductor
+my_ip = @IP@
+debug = true
+log_file = @DIR@/log/ironic.log
+state_path = @DIR@/state
+tempdir = @DIR@/tmp
+pybasedir = /usr/lib/python3/dist-packages/ironic
+grub_config_path = @GRUB@
+enabled_hardware_types = redfish
+enabled_bios_interfaces = no-bios
+enabled_boot_interfaces = ipxe,redfish-virtual-media
+enabled_console_interfaces = no-console
+enabled_deploy_interfaces = direct
+enabled_firmware_interfaces = no-firmware
+enabled_inspect_interfaces = agent
+enabled_management_interfaces = redfish
+enabled_network_interfaces = noop
+default_network_interface = noop
+enabled_power_interfaces = redfish
+enabled_raid_interfaces = agent,no-raid
+enabled_rescue_interfaces = agent,no-rescue
+enabled_storage_interfaces = noop
+enabled_vendor_interfaces = no-vendor
+
+[api]
+host_ip = @IP@
+port = 6385
+api_workers = 1
+
+[service_catalog]
+auth_type = none
+endpoint_override = @API@
+
+[database]
+connection = sqlite:///@DIR@/ironic.sqlite
+
+[conductor]
+automated_clean = true
+deploy_callback_timeout = 1800
+clean_callback_timeout = 1800
+inspect_wait_timeout = 1800
+sync_power_state_interval = 30
+# Fewer than 40 leave no worker for the reserved pool, and the conductor does not start.
+workers_pool_size = 100
+bootloader = @FILES@/esp.img
+disable_zstandard_decompression = true
+
+[deploy]
+http_root = @DIR@/http
+http_url = @FILES@
+default_boot_mode = uefi
+# Overwriting whole virtual disks would prove little and take long.
+erase_devices_priority = 0
+erase_devices_metadata_priority = 10
+
+[agent]
+deploy_logs_collect = always
+deploy_logs_storage_backend = local
+deploy_logs_local_path = @DIR@/deploylogs
+certificates_path = @DIR@/certs
+require_tls = true
+image_download_source = http
+
+[dhcp]
+dhcp_provider = none
+
+[pxe]
+tftp_root = @DIR@/tftp
+tftp_master_path = @DIR@/tftp-master
+tftp_server = @IP@
+images_path = @DIR@/images
+instance_master_path = @DIR@/master
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable @PARAMS@
+
+[redfish]
+use_swift = false
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable @PARAMS@
+
+[inventory]
+data_backend = database
+
+[inspector]
+power_off = true
+
+[oslo_concurrency]
+lock_path = @DIR@/locks
+
+[oslo_policy]
+enforce_scope = false
+enforce_new_defaults = false
+
+[glance]
+auth_type = none
+
+[neutron]
+auth_type = none
+
+[swift]
+auth_type = none
+
+[cinder]
+auth_type = none
+
+[nova]
+send_power_notifications = false
+
+[sensor_data]
+send_sensor_data = false
+`

@@ -1,0 +1,244 @@
+// Package ironic runs a real, unmodified OpenStack Ironic for tests: the one of Debian trixie (29.0, API 1.96), in a
+// chroot built by mmdebstrap and kept in a cache, in a network namespace of its own together with the machines it
+// manages.
+//
+// Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
+// talks to the BMC of package lab/bmc, which powers QEMU machines; DHCP and HTTP are served from the test process, by
+// package netboot/server. Network boot goes through the iPXE that QEMU's network cards carry, virtual media through an
+// ISO that Ironic builds. Everything ends with Stop, and with the process at the latest.
+//
+// Limits: needs root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
+package ironic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/lab/bmc"
+	"ironroot/netboot/server"
+)
+
+// Addresses within the namespace, which nobody else sees.
+const (
+	address  = "172.30.0.1"
+	apiURL   = "http://" + address + ":6385"
+	filesURL = "http://" + address + ":8080"
+	bmcURL   = "http://" + address + ":8000"
+	bridge   = "br0"
+)
+
+// Options say how Ironic is run.
+type Options struct {
+	// Dir is where Ironic, the machines and their logs have their files. It must exist.
+	Dir string
+	// CacheDir keeps the chroot; "" means ironroot in the user's cache folder.
+	CacheDir string
+	// KernelParams are added to the ramdisk's command line.
+	KernelParams string
+	// Config is added to ironic.conf: sections with options, which win over the ones before.
+	Config string
+	// Log tells what happens; nil discards it.
+	Log *slog.Logger
+	// Progress shows the building of the chroot; nil discards it.
+	Progress io.Writer
+}
+
+// Ironic is a running Ironic with its network, BMC and file server.
+type Ironic struct {
+	options Options
+	log     *slog.Logger
+	ns      *namespace
+	chroot  string
+	http    *http.Client // dials within the namespace
+	process *process
+	bmc     *bmc.Server
+
+	mu      sync.Mutex
+	nodes   []*Node
+	closers []func() error // in the order of their making
+}
+
+// Start builds the chroot if it is not there, and brings everything up. ctx is for the start only.
+func Start(ctx context.Context, o Options) (*Ironic, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	i := &Ironic{options: o, log: o.Log, bmc: bmc.NewServer(o.Log)}
+	if err := i.start(ctx); err != nil {
+		return nil, fmt.Errorf("start of Ironic: %w", errors.Join(err, i.Stop()))
+	}
+	return i, nil
+}
+
+func (i *Ironic) start(ctx context.Context) (err error) {
+	if i.chroot, err = chroot(ctx, i.options.CacheDir, i.options.Progress); err != nil {
+		return err
+	}
+	for _, dir := range []string{"http/pxelinux.cfg", "tftp", "tftp-master", "images", "master", "state", "tmp", "locks", "certs", "deploylogs", "log", "vm"} {
+		if err := os.MkdirAll(i.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(i.path("ironic.conf"), []byte(configuration(i.options)), 0o644); err != nil {
+		return err
+	}
+	if err := copyFile(filepath.Join(i.chroot, espImage), i.path("http/esp.img")); err != nil {
+		return err
+	}
+	if i.ns, err = newNamespace(); err != nil {
+		return err
+	}
+	i.onStop(i.ns.Close)
+	i.http = &http.Client{Transport: &http.Transport{DialContext: i.ns.dial}, Timeout: 2 * time.Minute}
+	if err := i.ns.do(i.serve); err != nil {
+		return err
+	}
+	return i.run(ctx)
+}
+
+// serve starts the servers of this process; it is called within the namespace.
+func (i *Ironic) serve() error {
+	if err := makeBridge(bridge, address+"/24"); err != nil {
+		return err
+	}
+	own := netip.MustParseAddr(address)
+	background := context.Background()
+	dhcp, err := server.ListenDHCP(background, server.DHCPConfig{
+		Log: i.log, Interface: bridge, Address: netip.PrefixFrom(own, 24),
+		First: netip.MustParseAddr("172.30.0.100"), Last: netip.MustParseAddr("172.30.0.200"),
+		Router: own, Boot: &server.Boot{Script: filesURL + "/boot.ipxe"},
+	})
+	if err != nil {
+		return err
+	}
+	i.onStop(dhcp.Close)
+	files, err := server.ListenHTTP(background, server.FilesConfig{
+		Log: i.log, Listen: netip.AddrPortFrom(own, 8080), Root: i.path("http"),
+		Request: func(r server.Request) {
+			i.log.Info("file served", "client", r.Client, "url", r.Path, "status", r.Status, "bytes", r.Bytes, "took", r.Duration)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	i.onStop(files.Close)
+	listener, err := net.Listen("tcp", address+":8000")
+	if err != nil {
+		return err
+	}
+	redfish := &http.Server{Handler: i.bmc, ReadHeaderTimeout: time.Minute}
+	i.onStop(redfish.Close)
+	go func() { _ = redfish.Serve(listener) }()
+	return nil
+}
+
+// run creates the database, starts Ironic and waits until its conductor has the hardware type.
+func (i *Ironic) run(ctx context.Context) error {
+	begin := time.Now()
+	sync, err := i.inChroot("dbsync.log", "ironic-dbsync", "--config-file", inside+"/ironic.conf", "create_schema")
+	if err != nil {
+		return err
+	}
+	if err := sync.wait(ctx); err != nil {
+		return fmt.Errorf("ironic-dbsync: %w\n%s", err, tail(i.path("log/dbsync.log"), 20))
+	}
+	if i.process, err = i.inChroot("ironic.out", "ironic", "--config-file", inside+"/ironic.conf"); err != nil {
+		return err
+	}
+	i.onStop(i.process.stop)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		var drivers struct{ Drivers []struct{ Name string } }
+		if err := i.call(ctx, http.MethodGet, "/v1/drivers", nil, &drivers); err == nil && len(drivers.Drivers) > 0 {
+			i.log.Info("Ironic is up", "took", time.Since(begin).Round(time.Second))
+			return nil
+		}
+		select {
+		case <-time.After(300 * time.Millisecond): // a foreign process that gives no sign
+		case <-i.process.ended:
+			return fmt.Errorf("it ended: %w\n%s", i.process.err, i.Logs(30))
+		case <-ctx.Done():
+			return fmt.Errorf("its conductor does not come up: %w\n%s", ctx.Err(), i.Logs(30))
+		}
+	}
+}
+
+// path returns the host's path of a file of this Ironic.
+func (i *Ironic) path(name string) string { return filepath.Join(i.options.Dir, name) }
+
+func (i *Ironic) onStop(f func() error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closers = append(i.closers, f)
+}
+
+// Stop ends the machines, Ironic and its servers and removes the network. Files stay. Stopping twice is harmless.
+func (i *Ironic) Stop() error {
+	i.mu.Lock()
+	nodes, closers := i.nodes, i.closers
+	i.nodes, i.closers = nil, nil
+	i.mu.Unlock()
+	var errs []error
+	for _, node := range nodes {
+		errs = append(errs, node.system.Close())
+	}
+	for n := len(closers) - 1; n >= 0; n-- {
+		errs = append(errs, closers[n]())
+	}
+	return errors.Join(errs...)
+}
+
+// Logs returns the last lines of what Ironic logged.
+func (i *Ironic) Logs(lines int) string {
+	return tail(i.path("log/ironic.out"), lines) + "\n" + tail(i.path("log/ironic.log"), lines)
+}
+
+// Publish makes a file available to machines and returns its URL. The name must be new.
+func (i *Ironic) Publish(file, name string) (url string, err error) {
+	to := i.path("http/" + name)
+	if err := os.Link(file, to); err != nil {
+		if err := copyFile(file, to); err != nil {
+			return "", err
+		}
+	}
+	return filesURL + "/" + name, nil
+}
+
+// tail returns the last lines of a file, or why it cannot be read.
+func tail(name string, lines int) string {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

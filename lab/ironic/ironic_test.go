@@ -1,0 +1,115 @@
+package ironic
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	agent "ironroot/agent/ironic"
+
+	"ironroot/agent/config"
+	"ironroot/agent/token"
+	"ironroot/internal/testenv"
+)
+
+// start brings a real Ironic up for one test.
+func start(t *testing.T, o Options) *Ironic {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "mmdebstrap", "qemu-system-x86_64")
+	testenv.Files(t, "load the module tun", "/dev/net/tun")
+	o.Dir = t.TempDir()
+	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Progress = t.Output()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	i, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := i.Stop(); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	return i
+}
+
+// TestRealIronicTalksToTheClient lets the agent's client, without a ramdisk around it, take a node through an
+// inspection by a real Ironic.
+func TestRealIronicTalksToTheClient(t *testing.T) {
+	i := start(t, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dummy := filepath.Join(t.TempDir(), "dummy")
+	if err := os.WriteFile(dummy, []byte("no kernel"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n, err := i.Enroll(ctx, NodeOptions{Firmware: true, Kernel: dummy, Ramdisk: dummy, Memory: 256 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Manage(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Ask(ctx, "inspect", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WaitState(ctx, "inspect wait"); err != nil {
+		t.Fatal(err)
+	}
+	if !n.On() {
+		t.Error("the machine is off though its inspection waits for it")
+	}
+	c := newClient(t, i)
+	if got, want := c.APIVersion(ctx), (agent.Version{Major: 1, Minor: 96}); got != want {
+		t.Errorf("API version: got %v, want %v", got, want)
+	}
+	answer, err := c.Lookup(ctx, []string{n.MAC}, "")
+	if err != nil || answer.Node.UUID() != n.UUID {
+		t.Fatalf("Lookup: got %+v, %v, want node %s", answer, err, n.UUID)
+	}
+	uuid, err := c.PostInspection(ctx, inspectionData(n))
+	if err != nil || uuid != n.UUID {
+		t.Fatalf("PostInspection: got %q, %v, want %s", uuid, err, n.UUID)
+	}
+	if err := n.WaitState(ctx, "manageable"); err != nil {
+		t.Fatal(err)
+	}
+	inventory, _, err := n.Inventory(ctx)
+	if err != nil || inventory["hostname"] != "fake" {
+		t.Errorf("Inventory: got %v, %v", inventory, err)
+	}
+}
+
+// newClient is the agent's client within the namespace.
+func newClient(t *testing.T, i *Ironic) *agent.Client {
+	t.Helper()
+	cfg, err := config.Load(config.Sources{Args: []string{"--api-url=" + apiURL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := agent.New(agent.Options{
+		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dial: i.ns.dial,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func inspectionData(n *Node) map[string]any {
+	return map[string]any{
+		"inventory": map[string]any{
+			"interfaces": []map[string]any{{"name": "eth0", "mac_address": n.MAC, "ipv4_address": "172.30.0.100", "has_carrier": true}},
+			"cpu":        map[string]any{"architecture": "x86_64", "count": 2}, "memory": map[string]any{"physical_mb": 256},
+			"disks":       []map[string]any{{"name": "/dev/vda", "size": 8 << 30}},
+			"bmc_address": nil, "bmc_v6address": nil, "hostname": "fake",
+			"boot": map[string]any{"current_boot_mode": "uefi", "pxe_interface": n.MAC}, "system_vendor": map[string]any{},
+		},
+		"error": nil,
+	}
+}

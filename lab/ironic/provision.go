@@ -1,0 +1,170 @@
+package ironic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// State is what Ironic says of a node.
+type State struct {
+	Provision string          `json:"provision_state"`
+	Target    *string         `json:"target_provision_state"`
+	Power     *string         `json:"power_state"`
+	LastError *string         `json:"last_error"`
+	Deploy    json.RawMessage `json:"deploy_step"`
+	Clean     json.RawMessage `json:"clean_step"`
+}
+
+// State asks Ironic for the node's state.
+func (n *Node) State(ctx context.Context) (State, error) {
+	var s State
+	return s, n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID, nil, &s)
+}
+
+// step names the step that runs.
+func (s State) step() string {
+	for _, raw := range []json.RawMessage{s.Deploy, s.Clean} {
+		var step struct{ Step string }
+		if json.Unmarshal(raw, &step) == nil && step.Step != "" {
+			return step.Step
+		}
+	}
+	return ""
+}
+
+// WaitState waits until the node rests in a provision state. A state that ends in "failed", or an error that stops the
+// node elsewhere, ends the wait with Ironic's own words and the end of the machine's console.
+func (n *Node) WaitState(ctx context.Context, want string) error {
+	begin, last := time.Now(), ""
+	for {
+		s, err := n.State(ctx)
+		if err != nil {
+			return err
+		}
+		now := fmt.Sprintf("%s %s %s", s.Provision, text(s.Power), s.step())
+		if now != last {
+			n.ironic.log.Info("node", "node", n.Name, "state", s.Provision, "target", text(s.Target), "power", text(s.Power),
+				"step", s.step(), "after", time.Since(begin).Round(time.Second))
+			last = now
+		}
+		resting := s.Target == nil || *s.Target == want
+		if s.Provision == want && resting {
+			return nil
+		}
+		failed := strings.HasSuffix(s.Provision, "failed") || s.Provision == "error"
+		if failed || s.Target == nil && text(s.LastError) != "" {
+			return n.explain(fmt.Errorf("%s is %q, want %q: %s", n.Name, s.Provision, want, text(s.LastError)))
+		}
+		select {
+		case <-time.After(500 * time.Millisecond): // Ironic tells nobody of a change
+		case <-ctx.Done():
+			return n.explain(fmt.Errorf("%s is %q, want %q (last error: %q): %w", n.Name, s.Provision, want, text(s.LastError), ctx.Err()))
+		}
+	}
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// explain adds what a reader of a failure wants to see next.
+func (n *Node) explain(err error) error {
+	return fmt.Errorf("%w\n--- console of %s:\n%s\n--- log of Ironic:\n%s", err, n.Name, n.Console(40), n.ironic.Logs(40))
+}
+
+// provision asks for a change of the provision state and waits for its end.
+func (n *Node) provision(ctx context.Context, limit time.Duration, target, want string, extra map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	begin := time.Now()
+	if err := n.Ask(ctx, target, extra); err != nil {
+		return err
+	}
+	if err := n.WaitState(ctx, want); err != nil {
+		return fmt.Errorf("provision %s: %w", target, err)
+	}
+	n.ironic.log.Info("done", "node", n.Name, "verb", target, "state", want, "took", time.Since(begin).Round(time.Second))
+	return nil
+}
+
+// Ask asks Ironic for a change of the provision state ("manage", "inspect" ...) and does not wait for it. The
+// arguments of the verb, configdrive for example, go into extra.
+func (n *Node) Ask(ctx context.Context, target string, extra map[string]any) error {
+	body := map[string]any{"target": target}
+	for key, value := range extra {
+		body[key] = value
+	}
+	return n.ironic.call(ctx, http.MethodPut, "/v1/nodes/"+n.UUID+"/states/provision", body, nil)
+}
+
+// Manage makes the node manageable.
+func (n *Node) Manage(ctx context.Context) error {
+	return n.provision(ctx, quickly, "manage", "manageable", nil)
+}
+
+// Inspect inspects a manageable node by the ramdisk.
+func (n *Node) Inspect(ctx context.Context) error {
+	return n.provision(ctx, slowly, "inspect", "manageable", nil)
+}
+
+// Provide makes a manageable node available, which cleans it.
+func (n *Node) Provide(ctx context.Context) error {
+	return n.provision(ctx, slowly, "provide", "available", nil)
+}
+
+// Undeploy tears a deployment down, which cleans the node.
+func (n *Node) Undeploy(ctx context.Context) error {
+	return n.provision(ctx, slowly, "deleted", "available", nil)
+}
+
+// Image is what is deployed.
+type Image struct {
+	URL    string
+	Format string // "raw" or "qcow2"
+	SHA256 string // hex
+}
+
+// Deploy deploys a whole-disk image onto an available node. The config drive is an object as Ironic takes it
+// (meta_data, user_data ...), nil for none.
+func (n *Node) Deploy(ctx context.Context, image Image, configDrive map[string]any) error {
+	info := map[string]any{
+		"image_source": image.URL, "image_disk_format": image.Format, "image_type": "whole-disk",
+		"image_os_hash_algo": "sha256", "image_os_hash_value": image.SHA256,
+	}
+	if err := n.Set(ctx, "/instance_info", info); err != nil {
+		return err
+	}
+	extra := map[string]any{}
+	if configDrive != nil {
+		extra["configdrive"] = configDrive
+	}
+	return n.provision(ctx, slowly, "active", "active", extra)
+}
+
+// Set replaces a field of the node, "/instance_info" for example.
+func (n *Node) Set(ctx context.Context, path string, value any) error {
+	patch := []map[string]any{{"op": "add", "path": path, "value": value}}
+	return n.ironic.call(ctx, http.MethodPatch, "/v1/nodes/"+n.UUID, patch, nil)
+}
+
+// UseBoot changes how Ironic boots the ramdisk. The node must not be in use.
+func (n *Node) UseBoot(ctx context.Context, boot Boot) error {
+	return n.Set(ctx, "/boot_interface", boot)
+}
+
+// Inventory returns what the last inspection stored.
+func (n *Node) Inventory(ctx context.Context) (inventory, pluginData map[string]any, err error) {
+	var stored struct {
+		Inventory  map[string]any `json:"inventory"`
+		PluginData map[string]any `json:"plugin_data"`
+	}
+	err = n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID+"/inventory", nil, &stored)
+	return stored.Inventory, stored.PluginData, err
+}
