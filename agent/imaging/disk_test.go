@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,7 +99,10 @@ func loopDisk(t *testing.T) (string, *Imager) {
 	t.Helper()
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
 	i := New(Options{
-		Config: config.NewLive(&config.Config{PermittedImageFormats: []string{"raw", "gpt", "qcow2"}}), Node: &node.Cache{},
+		Config: config.NewLive(&config.Config{
+			PermittedImageFormats: []string{"raw", "gpt", "qcow2"}, ImageDownloadConnectionTimeout: 10 * time.Second,
+		}),
+		Node: &node.Cache{},
 		Disks: func(context.Context) ([]block.Device, error) {
 			return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}}, nil
 		},
@@ -113,11 +118,19 @@ func rawImage(t *testing.T, url, path string) ImageInfo {
 	}
 }
 
-// configDrive makes the base64 gzip text of a small file system with that label, and returns its bytes too.
+const metaData = `{"uuid": "b77a8c26"}`
+
+// configDrive makes a small file system with that label and a file in it, and the base64 gzip text of it.
 func configDrive(t *testing.T) (text string, drive []byte) {
 	t.Helper()
-	path := testenv.SparseFile(t, mib)
+	testenv.Programs(t, "mkfs.vfat", "mmd", "mcopy", "mtype")
+	path, file := testenv.SparseFile(t, mib), filepath.Join(t.TempDir(), "meta_data.json")
+	if err := os.WriteFile(file, []byte(metaData), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", path)
+	testenv.Run(t, "mmd", "-i", path, "::openstack", "::openstack/latest")
+	testenv.Run(t, "mcopy", "-i", path, file, "::openstack/latest/meta_data.json")
 	drive, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -133,11 +146,67 @@ func configDrive(t *testing.T) (text string, drive []byte) {
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), drive
 }
 
+// Parity: L5
+func TestPrepareWritesTheConfigDrive(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	text, drive := configDrive(t)
+	drives := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/raw":
+			_, _ = w.Write(drive)
+		case "/base64":
+			_, _ = w.Write([]byte(text))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(drives.Close)
+	for _, tt := range []struct {
+		name, argument, inImage string
+		fails                   bool
+	}{
+		{"base64 as an argument", text, "", false},
+		{"base64 in the image's description", "", text, false},
+		{"the argument counts first", text, "no base64", false},
+		{"URL of the image itself", drives.URL + "/raw", "", false},
+		{"URL of base64", strings.Replace(drives.URL, "http", "HTTP", 1) + "/base64", "", false},
+		{"URL of nothing", drives.URL + "/missing?secret", "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := loopDisk(t)
+			info := rawImage(t, serve(t, path).URL, path)
+			info.ConfigDrive = tt.inImage
+			_, err := i.Prepare(t.Context(), info, tt.argument)
+			if tt.fails {
+				if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "404") || strings.Contains(err.Error(), "secret") {
+					t.Errorf("got %v, want a DeploymentError with the status and without the query", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			table, err := partition.Read(t.Context(), disk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := table.Partitions[len(table.Partitions)-1].Start
+			got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, start), "::openstack/latest/meta_data.json")
+			if !strings.HasSuffix(got, metaData) { // mtype grumbles about loop devices first
+				t.Errorf("meta_data.json: got %q, want %q", got, metaData)
+			}
+		})
+	}
+}
+
 // Disk in, prepare_image, disk out: the partition's bytes are the image's, the backup GPT lies at the end of the larger
 // disk, the config drive behind it all, and the result has the protocol's words.
 //
 // Parity: E1, K13
 func TestPrepareWritesTheDisk(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat")
 	disk, i := loopDisk(t)
 	if got := i.PartitionUUIDs(); len(got) != 0 {
@@ -177,6 +246,7 @@ func TestPrepareWritesTheDisk(t *testing.T) {
 
 // Parity: E2
 func TestPrepareSkipsWhatIsWritten(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
 	disk, i := loopDisk(t)
 	raw := osImage(t)
@@ -221,6 +291,7 @@ func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 
 // A failure is the protocol's own, and leaves a disk without a first MiB.
 func TestPrepareFails(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
 	path := osImage(t)
 	for _, tt := range []struct {

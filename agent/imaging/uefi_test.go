@@ -26,6 +26,7 @@ func uefiMachine(t *testing.T) (sys block.System, efivars string) {
 }
 
 func TestInstallBootloaderUEFI(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat", "mmd", "mcopy")
 	file := testenv.SparseFile(t, 64*mib)
 	testenv.Run(t, "sgdisk", "-n", "1:2048:+40M", "-t", "1:ef00", file)

@@ -59,6 +59,7 @@ func nodeWith(t *testing.T, fields string) *node.Node {
 }
 
 func TestEraseMetadata(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	disk, protected := loopDisk(t, "8300"), loopDisk(t, "8300")
 	before := content(t, protected)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}]}`)
@@ -80,6 +81,7 @@ func TestEraseMetadata(t *testing.T) {
 }
 
 func TestEraseDevices(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	disks := []block.Device{loopDisk(t, "8300"), loopDisk(t, "8300")}
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 0}`)
 	result, err := onThisMachine(t, disks...).eraseDevices(t.Context(), hardware.Call{Node: n})
@@ -106,6 +108,7 @@ func TestEraseDevices(t *testing.T) {
 
 // The guard looks at all disks before the first one is written.
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	disk, shared := loopDisk(t, "8300"), loopDisk(t, vmfs)
 	before := content(t, disk)
@@ -129,6 +132,7 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 
 // Every disk gets its turn, and the step fails with all that went wrong.
 func TestEraseCollectsErrors(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	disk := loopDisk(t, "8300")
 	gone := []block.Device{{Name: "gone1", Path: "/dev/gone1"}, {Name: "gone2", Path: "/dev/gone2"}}
 	m := onThisMachine(t, gone[0], disk, gone[1])
@@ -165,6 +169,7 @@ func TestErasePstore(t *testing.T) {
 
 // A RAID member is left alone, the partition beside it is not.
 func TestEraseLeavesRAIDMembers(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	disk := loopDisk(t, "8300")
 	testenv.Run(t, "sgdisk", "-n", "2:0:+8M", "-t", "2:FD00", disk.Path)
 	f, err := os.OpenFile(disk.Path, os.O_RDWR, 0)
