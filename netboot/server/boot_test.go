@@ -114,6 +114,9 @@ func TestNetworkBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := server.ListenAdvertiser(t.Context(), log, "tap0"); err != nil {
+		t.Fatal(err)
+	}
 	for i, c := range []struct {
 		name     string
 		firmware qemu.Firmware

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.org/x/net/ipv6"
+)
+
+// Advertiser answers router solicitations with "there is no router here, and no addresses by IPv6" (RFC 4861, section
+// 4.2). Without any answer iPXE keeps asking for 15 to 20 seconds before it goes on with its IPv4 address.
+type Advertiser struct {
+	log   *slog.Logger
+	link  *net.Interface
+	conn  *ipv6.PacketConn
+	stop  func() bool
+	ended chan struct{}
+}
+
+// ListenAdvertiser starts to answer on one interface until ctx ends or Close is called. The interface needs an IPv6
+// link-local address, which the kernel gives it by itself.
+func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Advertiser, error) {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("router advertisements: %s: %w", name, err)
+	}
+	var listen net.ListenConfig
+	raw, err := listen.ListenPacket(ctx, "ip6:ipv6-icmp", "::")
+	if err != nil {
+		return nil, fmt.Errorf("router advertisements: %s: %w", name, err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	a := &Advertiser{log: log, link: link, conn: ipv6.NewPacketConn(raw), ended: make(chan struct{})}
+	if err := a.prepare(); err != nil {
+		return nil, fmt.Errorf("router advertisements: %s: %w", name, errors.Join(err, raw.Close()))
+	}
+	a.stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
+	go func() {
+		defer close(a.ended)
+		a.serve()
+	}()
+	return a, nil
+}
+
+// prepare lets only router solicitations of the one interface through.
+func (a *Advertiser) prepare() error {
+	var filter ipv6.ICMPFilter
+	filter.SetAll(true)
+	filter.Accept(ipv6.ICMPTypeRouterSolicitation)
+	return errors.Join(
+		a.conn.SetICMPFilter(&filter),
+		a.conn.SetControlMessage(ipv6.FlagInterface|ipv6.FlagHopLimit, true),
+		a.conn.JoinGroup(a.link, &net.IPAddr{IP: net.IPv6linklocalallrouters}),
+		a.conn.SetMulticastInterface(a.link),
+		a.conn.SetMulticastHopLimit(255),
+		a.conn.SetMulticastLoopback(false),
+	)
+}
+
+func (a *Advertiser) serve() {
+	buffer := make([]byte, 1500)
+	everybody := &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: a.link.Name}
+	for {
+		_, control, from, err := a.conn.ReadFrom(buffer)
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				a.log.Error("router advertisements ended", "interface", a.link.Name, "err", err)
+			}
+			return
+		}
+		// A hop limit below 255 has come through a router (RFC 4861, section 6.1.1).
+		if control == nil || control.IfIndex != a.link.Index || control.HopLimit != 255 {
+			continue
+		}
+		if _, err := a.conn.WriteTo(noRouter(), nil, everybody); err != nil {
+			a.log.Warn("router advertisement not sent", "interface", a.link.Name, "err", err)
+			continue
+		}
+		a.log.Debug("router advertisement", "interface", a.link.Name, "client", from.String())
+	}
+}
+
+// noRouter is an advertisement with a router lifetime of zero and without prefixes; the kernel puts in the checksum.
+func noRouter() []byte {
+	message := make([]byte, 16)
+	message[0] = byte(ipv6.ICMPTypeRouterAdvertisement)
+	message[4] = 64 // hop limit for what the hosts send
+	return message
+}
+
+// Close stops the answers.
+func (a *Advertiser) Close() error {
+	var err error
+	if a.stop() {
+		err = a.conn.Close()
+	}
+	<-a.ended
+	return err
+}
