@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,8 +111,9 @@ func (b *boot) sysctl(name, value string) {
 // quietKernel keeps what the kernel finds worth a warning or less off the consoles, where it would tear our lines
 // apart; the kernel's log has it all. Who names a level on the command line gets that one.
 func (b *boot) quietKernel() {
-	for _, name := range []string{"loglevel", "debug", "ignore_loglevel", "quiet"} {
-		if _, given := b.params[name]; given {
+	for _, word := range strings.Fields(b.cmdline) {
+		name, _, _ := strings.Cut(word, "=")
+		if slices.Contains([]string{"loglevel", "debug", "ignore_loglevel", "quiet"}, name) {
 			return
 		}
 	}

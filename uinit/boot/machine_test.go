@@ -96,7 +96,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestPanicOfForeignGoroutine(t *testing.T) {
-	m := guest(t, "panic", "panic=1 test.foreign", nil)
+	m := guest(t, "panic", "panic=1 test.foreign=1", nil)
 	expect(t, m, "panic: the work exploded", `main\.explode`, "Attempted to kill init")
 	restarts(t, m)
 }

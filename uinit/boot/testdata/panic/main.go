@@ -1,4 +1,4 @@
-// Command panic is a ramdisk whose work panics: with the kernel parameter test.foreign in a goroutine of its own, which
+// Command panic is a ramdisk whose work panics: with the kernel parameter test.foreign=1 in a goroutine of its own, which
 // nobody guards.
 package main
 
@@ -10,7 +10,7 @@ import (
 
 func main() {
 	boot.Main(func(ctx context.Context, m *boot.Machine) error {
-		if _, foreign := m.Params["test.foreign"]; foreign {
+		if m.Params["test.foreign"] == "1" {
 			go explode()
 			<-ctx.Done()
 		}

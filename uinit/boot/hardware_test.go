@@ -1,0 +1,41 @@
+package boot_test
+
+import (
+	"regexp"
+	"testing"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// TestServerHardware boots the generic kernel with the server set on a machine full of different adapters.
+func TestServerHardware(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/modules", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks := t.TempDir()
+	disk := func(bus qemu.Bus) qemu.Disk {
+		return qemu.Disk{Bus: bus, File: disks + "/" + string(bus), Size: 16 << 20}
+	}
+	m := start(t, report, "quiet", func(c *qemu.Config) {
+		c.Disks = []qemu.Disk{disk(qemu.Virtio), disk(qemu.SATA), disk(qemu.NVMe), disk(qemu.SCSI), disk(qemu.USB)}
+		c.NICs = []qemu.NIC{{}, {Model: "e1000e"}, {Model: "igb"}, {Model: "vmxnet3"}}[:2]
+		c.Extra = []string{
+			"-device", "megasas", "-device", "mptsas1068", "-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc",
+		}
+	})
+	expect(t, m, "modules are loaded", "the kernel got its file system")
+	for _, name := range []string{
+		"virtio_net", "e1000e", "virtio_blk", "ahci", "nvme", "virtio_scsi", "sd_mod", "usb_storage", "xhci_pci",
+		"megaraid_sas", "mptsas", "ipmi_si", "ipmi_devintf",
+	} {
+		if !regexp.MustCompile(`loaded module=` + name + `\b`).MatchString(m.Console().String()) {
+			t.Errorf("module %s was not loaded", name)
+		}
+	}
+}
