@@ -180,7 +180,7 @@ func (n *Node) request(ctx context.Context, method string, query url.Values, bod
 	if err != nil {
 		return fmt.Errorf("request to %s: %w", callback, hideURL(err))
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
 	if err != nil {
 		return fmt.Errorf("answer of %s: %w", callback, hideURL(err))

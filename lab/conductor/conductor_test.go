@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"ironroot/lab/conductor"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"ironroot/lab/conductor"
 )
 
 const mac = "52:54:00:00:00:01"

@@ -61,7 +61,7 @@ func ISO(label string, files map[string][]byte) (image []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer out.Close() //nolint:errcheck // read back before, and removed after
 	fs, err := iso9660.Create(file.New(out, false), 0, 0, blockSize, tree)
 	if err != nil {
 		return nil, err

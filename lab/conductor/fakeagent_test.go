@@ -8,13 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"ironroot/lab/selfsigned"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-
-	"ironroot/lab/selfsigned"
 )
 
 // fakeAgent is a ramdisk's agent reduced to its protocol: over TLS, with a token, with records that end when told to.
@@ -52,13 +51,13 @@ func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("agent_token") != a.token {
 		w.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprint(w, `{"faultcode": "Client", "faultstring": "401 Unauthorized: Token invalid."}`)
+		_, _ = fmt.Fprint(w, `{"faultcode": "Client", "faultstring": "401 Unauthorized: Token invalid."}`)
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r.Method == http.MethodGet {
-		json.NewEncoder(w).Encode(map[string]any{"commands": a.records})
+		_ = json.NewEncoder(w).Encode(map[string]any{"commands": a.records})
 		return
 	}
 	var body struct {
@@ -68,7 +67,7 @@ func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		a.t.Errorf("body of a command: %v", err)
 	}
-	json.NewEncoder(w).Encode(a.execute(body.Name, body.Params, r.URL.Query().Get("wait") == "true"))
+	_ = json.NewEncoder(w).Encode(a.execute(body.Name, body.Params, r.URL.Query().Get("wait") == "true"))
 }
 
 func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait bool) map[string]any {
@@ -121,8 +120,8 @@ func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (an
 	case "log.collect_system_logs":
 		var archive bytes.Buffer
 		w := gzip.NewWriter(&archive)
-		io.WriteString(w, "logs")
-		w.Close()
+		_, _ = io.WriteString(w, "logs") // into memory
+		_ = w.Close()
 		return map[string]string{"system_logs": base64.StdEncoding.EncodeToString(archive.Bytes())}, nil
 	}
 	return nil, nil
@@ -145,7 +144,7 @@ func (a *fakeAgent) request(method, path, version string, body any) (int, map[st
 	if err != nil {
 		return 0, nil // the test has ended
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // only read
 	var answer map[string]any
 	_ = json.NewDecoder(resp.Body).Decode(&answer)
 	return resp.StatusCode, answer

@@ -10,16 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"regexp"
-	"time"
-
 	"ironroot/initramfs"
 	"ironroot/lab/conductor"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
 )
 
 // The ways to boot the node.
@@ -44,12 +43,13 @@ type Options struct {
 
 // Report says what happened.
 type Report struct {
-	Timeline  []Moment
-	Artefacts []Artefact
-	Dir       string // console.log, qemu.log, agent-logs.tar.gz
-	Node      string // uuid
-	Drive     string // the config drive's uuid, which the instance must read
-	Token     string // the agent token of the run, long since invalid; tests look for leaks of it
+	Timeline   []Moment
+	Artefacts  []Artefact
+	Dir        string   // console.log, qemu.log, agent-logs.tar.gz
+	Node       string   // uuid
+	Drive      string   // the config drive's uuid, which the instance must read
+	Violations []string // what the agent did against the protocol
+	Token      string   // the agent token of the run, long since invalid; tests look for leaks of it
 }
 
 // Moment is an entry of the timeline.
@@ -97,6 +97,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	d := &demo{options: o, progress: newProgress(o.Progress), cancel: cancel}
 	d.report.Dir = filepath.Join(o.Out, "demo")
 	err = d.run(ctx)
+	if d.conductor != nil {
+		d.report.Violations = d.conductor.Violations()
+	}
 	if err == nil {
 		d.printReport()
 		return &d.report, nil

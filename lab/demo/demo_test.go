@@ -2,16 +2,15 @@ package demo_test
 
 import (
 	"io"
+	"ironroot/internal/testenv"
+	"ironroot/lab/demo"
+	"ironroot/lab/qemu"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"ironroot/internal/testenv"
-	"ironroot/lab/demo"
-	"ironroot/lab/qemu"
 )
 
 const mib = 1 << 20
@@ -28,6 +27,9 @@ func run(t *testing.T, o demo.Options) *demo.Report {
 	report, err := demo.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(report.Violations) > 0 {
+		t.Errorf("the agent broke the protocol: %q", report.Violations)
 	}
 	return report
 }

@@ -29,8 +29,13 @@ func (p *progress) locked(f func()) {
 
 func (p *progress) say(format string, args ...any) {
 	p.locked(func() {
-		fmt.Fprintf(p.out, "[%6.1f s] %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
+		_, _ = fmt.Fprintf(p.out, "[%6.1f s] %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 	})
+}
+
+// print writes text as it is.
+func (p *progress) print(text string) {
+	p.locked(func() { _, _ = io.WriteString(p.out, text) })
 }
 
 // Write takes in the progress of others, line by line.
@@ -63,31 +68,28 @@ func (p *progress) wait(what string) (end func()) {
 }
 
 func (d *demo) printReport() {
-	out := d.options.Progress
-	fmt.Fprintf(out, "\nTimeline (seconds since power-on)\n")
+	text := "\nTimeline (seconds since power-on)\n"
 	for _, m := range d.report.Timeline {
-		fmt.Fprintf(out, "  %7.1f  %s\n", m.At.Seconds(), m.Text)
+		text += fmt.Sprintf("  %7.1f  %s\n", m.At.Seconds(), m.Text)
 	}
-	fmt.Fprintf(out, "\nArtefacts\n")
+	text += "\nArtefacts\n"
 	for _, a := range d.report.Artefacts {
-		fmt.Fprintf(out, "  %8.1f MiB  %s\n", float64(a.Size)/(1<<20), a.Name)
+		text += fmt.Sprintf("  %8.1f MiB  %s\n", float64(a.Size)/(1<<20), a.Name)
 	}
-	fmt.Fprintf(out, "\nThe node was inspected, cleaned, deployed and booted in %.0f s; the logs are in %s\n",
-		time.Since(d.began).Seconds(), d.report.Dir)
+	d.progress.print(text + fmt.Sprintf("\nThe node was inspected, cleaned, deployed and booted in %.0f s; the logs are in %s\n",
+		time.Since(d.began).Seconds(), d.report.Dir))
 }
 
 func (d *demo) printFailure(err error) {
-	out := d.options.Progress
+	text := ""
 	if d.machine != nil {
-		fmt.Fprintf(out, "\nThe end of the node's console:\n%s\n", indent(d.machine.Console().Tail(40)))
+		text += fmt.Sprintf("\nThe end of the node's console:\n%s\n", indent(d.machine.Console().Tail(40)))
 	}
-	if d.conductor != nil {
-		for _, v := range d.conductor.Violations() {
-			fmt.Fprintf(out, "protocol violated: %s\n", v)
-		}
+	for _, v := range d.report.Violations {
+		text += fmt.Sprintf("protocol violated: %s\n", v)
 	}
-	fmt.Fprintf(out, "\nFAILED after %.0f s: %v\nlogs: %s\n", time.Since(d.progress.start).Seconds(), err,
-		filepath.Join(d.report.Dir, "console.log"))
+	d.progress.print(text + fmt.Sprintf("\nFAILED after %.0f s: %v\nlogs: %s\n", time.Since(d.progress.start).Seconds(), err,
+		filepath.Join(d.report.Dir, "console.log")))
 }
 
 func indent(text string) string { return "  | " + strings.ReplaceAll(text, "\n", "\n  | ") }

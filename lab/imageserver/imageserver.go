@@ -9,14 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"ironroot/lab/selfsigned"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"ironroot/lab/selfsigned"
 )
 
 // Options say where and how to serve.
@@ -204,7 +203,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	defer content.Close()
+	defer content.Close() //nolint:errcheck // only read
 	s.send(w, r, i, fault, content, modified)
 }
 

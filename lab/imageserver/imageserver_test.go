@@ -7,13 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"ironroot/lab/imageserver"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"ironroot/lab/imageserver"
 )
 
 var content = bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB
@@ -33,7 +32,14 @@ func serve(t *testing.T, o imageserver.Options) *imageserver.Server {
 	return s
 }
 
-func get(t *testing.T, ctx context.Context, url, ranges string) (*http.Response, []byte, error) {
+// answer is what came of a request; the body may be cut short.
+type answer struct {
+	status int
+	length int64 // as announced, -1 is unknown
+	tag    string
+}
+
+func get(t *testing.T, ctx context.Context, url, ranges string) (answer, []byte, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -46,27 +52,27 @@ func get(t *testing.T, ctx context.Context, url, ranges string) (*http.Response,
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // read to its end
 	body, err := io.ReadAll(resp.Body)
-	return resp, body, err
+	return answer{resp.StatusCode, resp.ContentLength, resp.Header.Get("ETag")}, body, err
 }
 
 func TestServesWholeAndRanges(t *testing.T) {
 	s := serve(t, imageserver.Options{})
 	resp, body, err := get(t, t.Context(), s.URL("image"), "")
-	if err != nil || resp.StatusCode != http.StatusOK || !bytes.Equal(body, content) || resp.Header.Get("ETag") == "" {
-		t.Errorf("whole: got %v, %d bytes, ETag %q, %v", resp.StatusCode, len(body), resp.Header.Get("ETag"), err)
+	if err != nil || resp.status != http.StatusOK || !bytes.Equal(body, content) || resp.tag == "" {
+		t.Errorf("whole: got %v, %d bytes, ETag %q, %v", resp.status, len(body), resp.tag, err)
 	}
 	resp, body, err = get(t, t.Context(), s.URL("image"), "bytes=16-31")
-	if err != nil || resp.StatusCode != http.StatusPartialContent || !bytes.Equal(body, content[16:32]) {
-		t.Errorf("range: got %v, %q, %v", resp.StatusCode, body, err)
+	if err != nil || resp.status != http.StatusPartialContent || !bytes.Equal(body, content[16:32]) {
+		t.Errorf("range: got %v, %q, %v", resp.status, body, err)
 	}
 	want := imageserver.Stats{Requests: 2, Ranges: 1, Bytes: int64(len(content)) + 16}
 	if got := s.Stats("image"); got != want {
 		t.Errorf("stats: got %+v, want %+v", got, want)
 	}
-	if resp, _, _ := get(t, t.Context(), s.URL("other"), ""); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("unknown name: got %d, want 404", resp.StatusCode)
+	if resp, _, _ := get(t, t.Context(), s.URL("other"), ""); resp.status != http.StatusNotFound {
+		t.Errorf("unknown name: got %d, want 404", resp.status)
 	}
 }
 
@@ -84,7 +90,7 @@ func TestServesFilesOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // read to its end
 	if body, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(body, content) {
 		t.Errorf("got %d bytes, %v, want %d", len(body), err, len(content))
 	}
@@ -96,14 +102,14 @@ func TestFaults(t *testing.T) {
 
 	s.Fault("image", imageserver.Fault{Status: http.StatusServiceUnavailable, Times: 2})
 	for i, want := range []int{503, 503, 200} {
-		if resp, _, _ := get(t, t.Context(), url, ""); resp.StatusCode != want {
-			t.Errorf("request %d: got %d, want %d", i, resp.StatusCode, want)
+		if resp, _, _ := get(t, t.Context(), url, ""); resp.status != want {
+			t.Errorf("request %d: got %d, want %d", i, resp.status, want)
 		}
 	}
 
 	s.Fault("image", imageserver.Fault{Truncate: 1000})
-	if resp, body, err := get(t, t.Context(), url, ""); err == nil || len(body) != 1000 || resp.ContentLength != int64(len(content)) {
-		t.Errorf("truncated: got %d of %d bytes, error %v", len(body), resp.ContentLength, err)
+	if resp, body, err := get(t, t.Context(), url, ""); err == nil || len(body) != 1000 || resp.length != int64(len(content)) {
+		t.Errorf("truncated: got %d of %d bytes, error %v", len(body), resp.length, err)
 	}
 
 	s.Fault("image", imageserver.Fault{Flip: 100})
@@ -115,8 +121,8 @@ func TestFaults(t *testing.T) {
 	}
 
 	s.Fault("image", imageserver.Fault{NoRange: true})
-	if resp, body, err := get(t, t.Context(), url, "bytes=0-0"); err != nil || resp.StatusCode != 200 || len(body) != len(content) {
-		t.Errorf("without ranges: got %d, %d bytes, %v", resp.StatusCode, len(body), err)
+	if resp, body, err := get(t, t.Context(), url, "bytes=0-0"); err != nil || resp.status != 200 || len(body) != len(content) {
+		t.Errorf("without ranges: got %d, %d bytes, %v", resp.status, len(body), err)
 	}
 }
 
@@ -130,7 +136,7 @@ func TestEndlessAndStallLastUntilTheClientLeaves(t *testing.T) {
 	if n, err := io.CopyN(io.Discard, resp.Body, 8<<20); err != nil || resp.ContentLength != -1 {
 		t.Errorf("endless: got %d bytes, length %d, %v", n, resp.ContentLength, err)
 	}
-	resp.Body.Close()
+	_ = resp.Body.Close() // there is no end to read to
 
 	s.Fault("image", imageserver.Fault{Stall: 4096})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -94,7 +94,7 @@ func copyPart(to *os.File, from string, p part) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // only read
 	buf, zero := make([]byte, mib), make([]byte, mib)
 	for at := p.start; ; {
 		n, err := io.ReadFull(in, buf)

@@ -88,7 +88,7 @@ func Build(ctx context.Context, o Options) (*Image, error) {
 	dir := filepath.Join(o.CacheDir, key(o.Suite))
 	if image, err := load(dir); err == nil {
 		image.Cached = true
-		fmt.Fprintf(o.Progress, "operating system image: %s, %d MiB, from the cache\n", image.Raw, image.Size>>20)
+		say(o.Progress, "operating system image: %s, %d MiB, from the cache\n", image.Raw, image.Size>>20)
 		return image, nil
 	}
 	if err := build(ctx, o, dir); err != nil {
@@ -111,7 +111,7 @@ func lock(path string) (func(), error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
-	return func() { f.Close() }, nil
+	return func() { _ = f.Close() }, nil // which unlocks it
 }
 
 // load reads a finished image; the checksum file is written last.
@@ -135,11 +135,15 @@ func build(ctx context.Context, o Options, dir string) error {
 			return fmt.Errorf("%w (Debian: apt-get install mmdebstrap e2fsprogs mtools)", err)
 		}
 	}
-	work, err := os.MkdirTemp(o.CacheDir, "build-")
+	parent := o.CacheDir
+	if os.Geteuid() != 0 {
+		parent = "" // mmdebstrap's user namespace may not enter the home folder, but it may enter the one for temporary files
+	}
+	work, err := os.MkdirTemp(parent, "osimage-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // what is left of a build that went well
 	step := stepper(o.Progress)
 	step("unpacking Debian " + o.Suite + " (" + strings.Join(packages, ", ") + ")")
 	if err := debootstrap(ctx, o, work); err != nil {
@@ -150,7 +154,10 @@ func build(ctx context.Context, o Options, dir string) error {
 		return err
 	}
 	step("partitions")
-	raw := filepath.Join(work, "disk.raw")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	raw := filepath.Join(dir, "disk.raw")
 	if err := assemble(work, raw); err != nil {
 		return err
 	}
@@ -159,12 +166,7 @@ func build(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := os.Rename(raw, filepath.Join(dir, "disk.raw")); err != nil {
-		return err
-	}
+	// The last file to be written: without it the folder does not count as an image.
 	if err := os.WriteFile(filepath.Join(dir, "disk.raw.sha256"), []byte(sum+"\n"), 0o644); err != nil {
 		return err
 	}
@@ -172,11 +174,14 @@ func build(ctx context.Context, o Options, dir string) error {
 	return nil
 }
 
+// say prints progress, whose loss is no failure of the build.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
 // stepper prints each step with the seconds since the start.
 func stepper(w io.Writer) func(string) {
 	start := time.Now()
 	return func(text string) {
-		fmt.Fprintf(w, "operating system image: %5.1f s  %s\n", time.Since(start).Seconds(), text)
+		say(w, "operating system image: %5.1f s  %s\n", time.Since(start).Seconds(), text)
 	}
 }
 
@@ -215,9 +220,12 @@ func makeESP(ctx context.Context, work string) error {
 		{"mmd", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian"},
 	}
 	for _, c := range [][2]string{
-		{"shimx64.efi", "EFI/BOOT/BOOTX64.EFI"}, {"grubx64.efi", "EFI/BOOT/grubx64.efi"},
-		{"shimx64.efi", "EFI/debian/shimx64.efi"}, {"grubx64.efi", "EFI/debian/grubx64.efi"},
-		{"grub.cfg", "EFI/debian/grub.cfg"}, {"BOOTX64.CSV", "EFI/debian/BOOTX64.CSV"},
+		{"shimx64.efi", "EFI/BOOT/BOOTX64.EFI"},
+		{"grubx64.efi", "EFI/BOOT/grubx64.efi"},
+		{"shimx64.efi", "EFI/debian/shimx64.efi"},
+		{"grubx64.efi", "EFI/debian/grubx64.efi"},
+		{"grub.cfg", "EFI/debian/grub.cfg"},
+		{"BOOTX64.CSV", "EFI/debian/BOOTX64.CSV"},
 	} {
 		commands = append(commands, []string{"mcopy", "-i", esp, filepath.Join(work, c[0]), "::" + c[1]})
 	}
@@ -266,7 +274,7 @@ func SHA256(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("read %s: %w", path, err)

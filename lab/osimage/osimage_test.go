@@ -2,14 +2,13 @@ package osimage_test
 
 import (
 	"context"
+	"ironroot/internal/testenv"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
 	"os"
 	"regexp"
 	"testing"
 	"time"
-
-	"ironroot/internal/testenv"
-	"ironroot/lab/osimage"
-	"ironroot/lab/qemu"
 )
 
 func image(t *testing.T) *osimage.Image {
@@ -43,7 +42,7 @@ func TestImageBoots(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer m.Stop()
+			defer m.Stop() //nolint:errcheck // a leftover fails the next start
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			match, err := m.Console().Follow(ctx, regexp.MustCompile(`INSTANCE-UP (\S+)\s+CONFIG-DRIVE (\S+)\s`))

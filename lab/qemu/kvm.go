@@ -37,7 +37,7 @@ func createsVM() bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // nothing is written
 	fd, err := unix.IoctlRetInt(int(f.Fd()), kvmCreateVM)
 	if err != nil {
 		return false

@@ -110,7 +110,7 @@ func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) 
 	}
 	started := make(chan error, 1)
 	go func() {
-		defer messages.Close()
+		defer messages.Close() //nolint:errcheck // QEMU wrote, not this process
 		runtime.LockOSThread()
 		if m.config.NetNS == "" {
 			defer runtime.UnlockOSThread() // a thread that changed its namespace must end with its goroutine
@@ -138,7 +138,7 @@ func enterNetNS(path string) error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close()
+	defer ns.Close() //nolint:errcheck // only read
 	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
@@ -147,11 +147,11 @@ func enterNetNS(path string) error {
 
 func (m *Machine) readConsole(from net.Conn) {
 	defer close(m.stopped)
-	defer from.Close()
+	defer from.Close() //nolint:errcheck // nothing more comes
 	var to io.Writer = m.console
 	file, err := os.Create(m.path("console.log"))
 	if err == nil {
-		defer file.Close()
+		defer file.Close() //nolint:errcheck // a copy of what the Console holds
 		to = io.MultiWriter(file, m.console)
 	}
 	_, _ = io.Copy(to, from) // the end of QEMU ends the copy; Wait reports how
@@ -288,7 +288,7 @@ func socketPair(name string) (net.Conn, *os.File, error) {
 		return nil, nil, fmt.Errorf("socket pair for %s: %w", name, err)
 	}
 	here, there := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
-	defer here.Close()
+	defer here.Close() //nolint:errcheck // conn is its duplicate
 	conn, err := net.FileConn(here)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("socket pair for %s: %w", name, err), there.Close())
