@@ -1,0 +1,212 @@
+package boot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/boot/layout"
+)
+
+// TestMain lets the test program stand for process 1 and for the programs it starts; see TestReap.
+func TestMain(m *testing.M) {
+	switch os.Getenv("BOOT_TEST_ROLE") {
+	case "init":
+		reapRole()
+	case "parent": // leaves an orphan behind
+		orphan := role("orphan")
+		if err := orphan.Start(); err != nil {
+			os.Exit(1)
+		}
+		_, _ = os.Stdout.WriteString(strconv.Itoa(orphan.Process.Pid))
+		os.Exit(42)
+	case "orphan":
+		os.Exit(7)
+	}
+	os.Exit(m.Run())
+}
+
+func role(name string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "BOOT_TEST_ROLE="+name)
+	return cmd
+}
+
+// reapRole runs on the main thread of a process that takes in orphans as process 1 does.
+func reapRole() {
+	fail := func(text string, err error) {
+		_, _ = os.Stderr.WriteString(text + ": " + err.Error() + "\n")
+		os.Exit(1)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fail("subreaper", err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	type result struct {
+		out []byte
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		parent := role("parent")
+		out, err := parent.Output()
+		done <- result{out, err}
+	}()
+	var r result
+	for waiting := true; waiting; { // reap as hard as can be while the child ends
+		select {
+		case r = <-done:
+			waiting = false
+		default:
+			reapAll(log)
+		}
+	}
+	var exit *exec.ExitError
+	if !errors.As(r.err, &exit) || exit.ExitCode() != 42 {
+		fail("own child's status was taken away", r.err)
+	}
+	for range 500 {
+		reapAll(log)
+		if _, err := os.Stat(filepath.Join("/proc", string(r.out))); err != nil {
+			os.Exit(0)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	fail("orphan "+string(r.out)+" is still there", os.ErrExist)
+}
+
+func TestReap(t *testing.T) {
+	for range 5 {
+		if out, err := role("init").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+}
+
+func TestConsoleNames(t *testing.T) {
+	for cmdline, want := range map[string][]string{
+		"console=tty0 console=ttyS0,115200n8 quiet": {"tty0", "ttyS0"},
+		"console=tty console=ttyS1 console=ttyS1":   {"tty0", "ttyS1"},
+		"quiet":                               {"console"},
+		"console=null console= xconsole=t":    {"console"},
+		"console=../etc/passwd":               {"console"},
+		"earlycon=uart,io,0x3f8 console=hvc0": {"hvc0"},
+	} {
+		if diff := cmp.Diff(want, consoleNames(cmdline)); diff != "" {
+			t.Errorf("%q: %s", cmdline, diff)
+		}
+	}
+}
+
+// fifo makes a named pipe that stands for a terminal and returns its reading end.
+func fifo(t *testing.T, dir, name string) *os.File {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestConsoleReachesAll(t *testing.T) {
+	dir := t.TempDir()
+	first, second := fifo(t, dir, "a"), fifo(t, dir, "b")
+	c := OpenConsole(dir, []string{"a", "late", "b"})
+	write := func(text string, to ...*os.File) {
+		t.Helper()
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range to {
+			got := make([]byte, len(text))
+			if _, err := io.ReadFull(f, got); err != nil || string(got) != text {
+				t.Errorf("%s: got %q, %v, want %q", f.Name(), got, err, text)
+			}
+		}
+	}
+	write("one\n", first, second)
+	third := fifo(t, dir, "late")
+	c.Retry()
+	write("two\n", first, second, third)
+}
+
+func TestConsoleDoesNotWait(t *testing.T) {
+	dir := t.TempDir()
+	stuck, alive := fifo(t, dir, "stuck"), fifo(t, dir, "alive")
+	c := OpenConsole(dir, []string{"stuck", "alive"})
+	line := strings.Repeat("x", 1023) + "\n"
+	got := make([]byte, len(line))
+	for range 2 * consoleQueue / len(line) { // more than a pipe and the queue hold
+		if _, err := io.WriteString(c, line); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(alive, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Flush(time.Millisecond) // gives up on the one that stands still
+	if _, err := io.ReadFull(stuck, make([]byte, consoleQueue)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "again\n"); err != nil {
+		t.Fatal(err)
+	}
+	var rest []byte
+	buffer := make([]byte, 64<<10)
+	for !bytes.Contains(rest, []byte("again\n")) {
+		n, err := stuck.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, buffer[:n]...)
+	}
+	if !bytes.Contains(rest, []byte("bytes did not fit through this console")) {
+		t.Error("lost lines are not told")
+	}
+}
+
+func TestPanicTime(t *testing.T) {
+	for value, want := range map[string]struct {
+		delay   time.Duration
+		restart bool
+	}{
+		"":     {30 * time.Second, true},
+		"5":    {5 * time.Second, true},
+		"0":    {0, false},
+		"-1":   {0, true},
+		"soon": {30 * time.Second, true},
+	} {
+		if delay, restart := panicTime(value); delay != want.delay || restart != want.restart {
+			t.Errorf("%q: got %v, %v, want %v, %v", value, delay, restart, want.delay, want.restart)
+		}
+	}
+}
+
+func TestTruncatedTellsBothSizes(t *testing.T) {
+	about := layout.ParseAbout(layout.About{Name: "x", Unpacked: 40 << 20, Kernel: "6.1"}.String())
+	got := truncated(about, 100<<20)
+	for _, want := range []string{"at least 208 MiB", "has 100 MiB"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+	if got := truncated(layout.About{}, 100<<20); !strings.Contains(got, "more memory") {
+		t.Errorf("got %q", got)
+	}
+}
