@@ -59,18 +59,14 @@ func parseCommand(body io.Reader) (name string, params command.Params, err error
 	} else if err != nil {
 		return "", nil, httpError(http.StatusBadRequest, "Failed to read the body: "+err.Error())
 	}
-	var parsed any
-	if err := json.Unmarshal(data, &parsed); err != nil {
-		return "", nil, httpError(http.StatusBadRequest, "Failed to decode JSON object: "+err.Error())
-	}
 	missing := httpError(http.StatusBadRequest, "Missing or invalid name or params")
-	if _, ok := parsed.(map[string]any); !ok {
-		return "", nil, missing
-	}
 	// The keys of a map, unlike those of a struct, keep upper and lower case apart.
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) != nil {
+	var notObject *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &fields); errors.As(err, &notObject) {
 		return "", nil, missing
+	} else if err != nil {
+		return "", nil, httpError(http.StatusBadRequest, "Failed to decode JSON object: "+err.Error())
 	}
 	if len(fields["name"]) == 0 || json.Unmarshal(fields["name"], &name) != nil || string(fields["name"]) == "null" {
 		return "", nil, missing
