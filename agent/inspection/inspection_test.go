@@ -8,16 +8,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -260,132 +256,5 @@ func TestEnabled(t *testing.T) {
 			t.Errorf("callback %q, collectors %q, API %q: got %v, want %v",
 				tt.config.InspectionCallbackURL, tt.config.InspectionCollectors, tt.config.APIURL, got, tt.want)
 		}
-	}
-}
-
-func TestBootMAC(t *testing.T) {
-	for bootif, want := range map[string]string{
-		"01-52-54-00-1A-15-D6": "52:54:00:1a:15:d6",
-		"52:54:00:1a:15:d6":    "52:54:00:1a:15:d6",
-		"52-54-00-1a-15-d6":    "52:54:00:1a:15:d6",
-		"":                     "",
-	} {
-		if got := bootMAC(bootif); got != want {
-			t.Errorf("bootMAC(%q): got %q, want %q", bootif, got, want)
-		}
-	}
-}
-
-// links is a network whose addresses, by MAC, the test changes.
-type links struct {
-	mu        sync.Mutex
-	addresses map[string]string
-	next      chan struct{}
-}
-
-func newLinks(addresses map[string]string) *links {
-	return &links{addresses: addresses, next: make(chan struct{})}
-}
-
-func (l *links) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next
-}
-
-func (l *links) change(addresses map[string]string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.addresses = addresses
-	close(l.next)
-	l.next = make(chan struct{})
-}
-
-func (l *links) interfaces(context.Context) ([]inventory.Interface, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []inventory.Interface
-	for mac, address := range l.addresses {
-		i := inventory.Interface{Name: fmt.Sprintf("eth%d", len(list)), MACAddress: mac}
-		if address != "" {
-			i.IPv4Address = &address
-		}
-		list = append(list, i)
-	}
-	return list, nil
-}
-
-// Parity: H1
-func TestWaitDHCP(t *testing.T) {
-	const boot, other = "52:54:00:1a:15:d6", "52:54:00:1a:15:d7"
-	for _, tt := range []struct {
-		name   string
-		config config.Config
-		first  map[string]string // addresses by MAC when the wait begins
-		second map[string]string // after a change 3 s later; nil: no change
-		want   time.Duration
-	}{
-		{
-			"boot interface has its address",
-			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
-			map[string]string{boot: "192.0.2.1", other: ""}, nil, 0,
-		},
-		{
-			"boot interface gets it later",
-			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
-			map[string]string{boot: "", other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
-		},
-		{
-			"boot interface never gets one",
-			config.Config{Params: config.Params{"BOOTIF": boot}},
-			map[string]string{boot: "", other: "192.0.2.2"}, nil, time.Minute,
-		},
-		{
-			"boot interface appears later",
-			config.Config{Params: config.Params{"BOOTIF": boot}},
-			map[string]string{other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1"}, 3 * time.Second,
-		},
-		{"no BOOTIF", config.Config{}, map[string]string{boot: ""}, nil, 0},
-		{
-			"all interfaces",
-			config.Config{InspectionDHCPAllInterfaces: true, Params: config.Params{"BOOTIF": boot}},
-			map[string]string{boot: "192.0.2.1", other: ""}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := tt.config
-				c.InspectionDHCPWaitTimeout = time.Minute
-				network := newLinks(tt.first)
-				i := &inspection{Options: Options{Config: config.NewLive(&c), Network: network, Log: slog.New(slog.DiscardHandler)}}
-				i.interfaces = network.interfaces
-				if tt.second != nil {
-					go func() {
-						time.Sleep(3 * time.Second) // in the bubble's time
-						network.change(tt.second)
-					}()
-				}
-				started := time.Now()
-				if err := i.waitDHCP(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if got := time.Since(started); got != tt.want {
-					t.Errorf("got a wait of %v, want %v", got, tt.want)
-				}
-				synctest.Wait()
-			})
-		})
-	}
-}
-
-func TestWaitDHCPSwitchedOff(t *testing.T) {
-	c := config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}
-	i := &inspection{Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)}}
-	i.interfaces = func(context.Context) ([]inventory.Interface, error) {
-		t.Error("the interfaces were looked at")
-		return nil, nil
-	}
-	if err := i.waitDHCP(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
