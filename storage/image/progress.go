@@ -13,6 +13,7 @@ type Phase string
 const (
 	PhaseWaiting  Phase = "waiting"  // not begun
 	PhaseConnect  Phase = "connect"  // asking the server
+	PhasePrepare  Phase = "prepare"  // a qcow2 image: its tables, and zeros where it has no content
 	PhaseTransfer Phase = "transfer" // bytes arrive and are written
 	PhaseFinish   Phase = "finish"   // checksum, first MiB, flush
 	PhaseDone     Phase = "done"

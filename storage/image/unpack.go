@@ -46,10 +46,12 @@ func (w *writer) unpack(ctx context.Context, url string, head []byte) (Report, e
 	if h.Size > w.target.size {
 		return Report{}, &TooSmallError{Device: w.device, Size: w.target.size, Need: h.Size}
 	}
+	w.progress.enter(PhasePrepare)
 	m, seals, err := w.fetchMap(ctx, url, h, head)
 	if err != nil {
 		return Report{}, err
 	}
+	w.log.Info("qcow2 tables read", "device", w.device, "size", h.Size, "pieces", len(m.Runs), "holes", len(m.Holes))
 	clear(w.head)
 	for _, hole := range m.Holes {
 		if err := w.target.zero(ctx, extent{hole.Off, hole.Len}); err != nil {

@@ -176,7 +176,6 @@ func isA[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// Parity: K10
 func TestFaults(t *testing.T) {
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
