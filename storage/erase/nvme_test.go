@@ -70,6 +70,7 @@ func TestCommandSize(t *testing.T) {
 	}
 }
 
+// Parity: P2
 func TestNVMe(t *testing.T) {
 	failure := errors.New("format failed")
 	cases := []struct {

@@ -15,21 +15,25 @@ import (
 )
 
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
-// where it can (BLKRRPART). While a partition is in use it refuses to, and there are kernels that cannot read this kind
-// of table: then the partitions that differ are removed and added one by one (BLKPG). A partition that is in use and
-// differs is an error. Without a table the kernel's partitions are removed.
+// where it can (BLKRRPART), and what it finds then counts: it knows more kinds of tables. While a partition is in use
+// it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed and
+// added one by one (BLKPG). A partition that is in use and differs is an error.
 func Sync(ctx context.Context, sys block.System, device string) error {
-	if err := block.Rescan(ctx, device); err != nil && !errors.Is(err, unix.EBUSY) {
+	rescanErr := block.Rescan(ctx, device)
+	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) {
+		return rescanErr
+	}
+	known, err := kernelPartitions(ctx, sys, device)
+	if err != nil {
 		return err
+	}
+	if rescanErr == nil && len(known) > 0 {
+		return nil
 	}
 	table, err := Read(ctx, device)
 	if errors.Is(err, ErrNoTable) {
 		table = &Table{}
 	} else if err != nil {
-		return err
-	}
-	known, err := kernelPartitions(ctx, sys, device)
-	if err != nil {
 		return err
 	}
 	if err := apply(device, table, known); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -35,4 +36,34 @@ func TestSync(t *testing.T) {
 	check(map[int]extent{2: {13 * mib, 2 * mib}, 3: {9 * mib, 4 * mib}})
 	testenv.Run(t, "sgdisk", "-Z", device)
 	check(map[int]extent{})
+}
+
+// While a partition is in use the kernel does not read the table again, and the others are still brought up to date.
+func TestSyncInUse(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4")
+	device := testenv.Loop(t, gptImage(t, 32*mib), 512)
+	ctx, sys := context.Background(), block.System{}
+	if err := Sync(ctx, sys, device); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(device, 1))
+	dir := t.TempDir()
+	if err := unix.Mount(block.PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := Add(ctx, device, Partition{Size: 4 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sync(ctx, sys, device); err != nil {
+		t.Fatal(err)
+	}
+	got, err := kernelPartitions(ctx, sys, device)
+	if err != nil || len(got) != 3 {
+		t.Errorf("got %v, %v, want three partitions", got, err)
+	}
 }

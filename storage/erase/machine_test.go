@@ -1,0 +1,113 @@
+package erase_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+	"ironroot/storage/block"
+)
+
+// guest boots a machine with a disk on every bus; the guest says what it sees and erases all of them.
+func guest(t *testing.T, dir string) string {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), ModuleGroups: []string{"storage", "virtual", "platform"},
+		Init: "ironroot/storage/erase/testdata/guest", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := func(bus qemu.Bus, sector int64, wwn uint64) qemu.Disk {
+		file := filepath.Join(dir, string(bus))
+		if err := os.WriteFile(file, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return qemu.Disk{Bus: bus, File: file, Serial: "serial-" + string(bus), Sector: sector, WWN: wwn}
+	}
+	stick := filepath.Join(dir, "usb")
+	if err := os.WriteFile(stick, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := qemu.Start(t.Context(), qemu.Config{
+		Name: t.Name(), Dir: t.TempDir(), Memory: 512 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + qemu.KernelHints,
+		Disks: []qemu.Disk{
+			disk(qemu.Virtio, 0, 0), disk(qemu.SATA, 0, 0x5000c500a1b2c3d4), disk(qemu.SCSI, 4096, 0x5000c500a1b2c3d5),
+			disk(qemu.NVMe, 4096, 0),
+		},
+		Extra: []string{
+			"-device", "qemu-xhci", "-drive", "if=none,id=stick,format=raw,file=" + stick,
+			"-device", "usb-storage,drive=stick,serial=serial-usb",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	if _, err := m.Console().Follow(ctx, regexp.MustCompile("DONE")); err != nil {
+		t.Fatalf("%v; the console ends with\n%s", err, m.Console().Tail(40))
+	}
+	return qemu.Plain(m.Console().String())
+}
+
+// Parity: P2
+func TestMachine(t *testing.T) {
+	dir := t.TempDir()
+	console := guest(t, dir)
+	got := map[string]string{}
+	for _, line := range strings.Split(console, "\n") {
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "DISK ")
+		if !ok {
+			continue
+		}
+		var d block.Device
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got[d.Serial] = fmt.Sprintf("%s %q %q %d/%d", d.Transport, d.Model, d.WWN, d.Size, d.LogicalSector)
+		t.Logf("%+v", d)
+	}
+	want := map[string]string{
+		"serial-virtio": `virtio "" "" 8388608/512`,
+		"serial-sata":   `sata "QEMU HARDDISK" "0x5000c500a1b2c3d4" 8388608/512`,
+		"serial-scsi":   ` "QEMU HARDDISK" "0x5000c500a1b2c3d5" 8388608/4096`,
+		// The kernel makes this name of the vendor's id, serial number and model, where a drive has no EUI or GUID.
+		"serial-nvme": `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
+		"serial-usb":    `usb "QEMU HARDDISK" "" 8388608/512`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, line := range []string{
+		"ERASED /dev/nvme0n1 nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
+	} {
+		if !strings.Contains(console, line) {
+			t.Errorf("the console does not show %q", line)
+		}
+	}
+	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb"} {
+		data, err := os.ReadFile(filepath.Join(dir, bus))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte("secret")) {
+			t.Errorf("%s: data are left", bus)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+// Command guest is a ramdisk that says which disks the machine has, and erases them.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/uinit/boot"
+)
+
+const disks = 5
+
+func main() {
+	boot.Main(func(ctx context.Context, m *boot.Machine) error {
+		<-m.Settled
+		wait, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		list, err := block.System{}.WaitDisks(wait, func(d []block.Device) bool { return len(d) >= disks })
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			data, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("\nDISK %s\n", data)
+		}
+		for _, d := range list {
+			method, err := erase.Full(ctx, block.System{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
+			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
+		}
+		fmt.Printf("\nDONE\n")
+		return nil
+	})
+}
