@@ -285,6 +285,19 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
+// The lookup names every network card, so it comes after their drivers.
+func TestLookupAfterDrivers(t *testing.T) {
+	ironic := newIronic(t)
+	settled := make(chan struct{})
+	r := startAgent(t, func(o *Options) { o.Settled = settled }, "--api-url="+ironic.URL)
+	r.reach("lookup")
+	if slices.Contains(ironic.seen(), "GET /v1/lookup") {
+		t.Error("the lookup came before the drivers")
+	}
+	close(settled)
+	r.beat(ironic)
+}
+
 // fakePower tells when the machine would stop, and never comes back.
 type fakePower struct{ called chan string }
 

@@ -20,8 +20,10 @@ import (
 const (
 	// networkReport is how often the console hears that there is still no address.
 	networkReport = 20 * time.Second
-	// settleTime bounds the wait for the drivers before an inspection.
-	settleTime = 60 * time.Second
+	// inspectionSettle and lookupSettle bound the wait for drivers: an inspection has to see all of the machine, a lookup
+	// the network card that Ironic knows, which need not be the first one with an address.
+	inspectionSettle = 60 * time.Second
+	lookupSettle     = 10 * time.Second
 )
 
 // errLocked says that somebody else holds the node's token: the API must not be served.
@@ -55,7 +57,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	if a.ironic == nil || !inspection.Enabled(c) {
 		return nil
 	}
-	a.settle(ctx)
+	a.settle(ctx, inspectionSettle)
 	if err := a.managers.WaitDisks(ctx, nil); err != nil {
 		return err
 	}
@@ -76,15 +78,15 @@ func (a *agent) inspect(ctx context.Context) error {
 }
 
 // settle waits until the devices that were there at boot have their drivers.
-func (a *agent) settle(ctx context.Context) {
+func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	if a.o.Settled == nil {
 		return
 	}
 	select {
 	case <-a.o.Settled:
 	case <-ctx.Done():
-	case <-time.After(settleTime):
-		a.log.Warn("drivers are still being loaded, going on without", "waited", settleTime)
+	case <-time.After(limit):
+		a.log.Warn("drivers are still being loaded, going on without", "waited", limit)
 	}
 }
 
@@ -97,18 +99,19 @@ func (a *agent) lookup(ctx context.Context) error {
 		}
 		return nil
 	}
-	interfaces, err := a.macs(ctx)
+	a.settle(ctx, lookupSettle)
+	macs, err := a.macs(ctx)
 	if err != nil {
 		return err
 	}
-	answer, err := a.ironic.Lookup(ctx, interfaces, a.foundBy)
+	answer, err := a.ironic.Lookup(ctx, macs, a.foundBy)
 	if err != nil {
 		return err
 	}
 	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.answer = answer
-	a.log.Info("node found", "node", answer.Node.UUID(), "token", outcome)
+	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
 		a.log.Error("Ironic gave this node's token to somebody before; restart the node to make it forget", "node", answer.Node.UUID())
 		return errLocked
