@@ -121,8 +121,8 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 	if err != nil {
 		return imageFault(info.ID, disk, err)
 	}
-	i.o.Log.Info("image written", "image", info.ID, "device", disk, "url", report.URL, "format", report.Format,
-		"bytes", report.Written, "took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
+	i.o.Log.Info("image is on the disk", "image", info.ID, "device", disk,
+		"took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
 	// An image is rarely as long as the disk: its backup GPT belongs at the end of this one. As far as the protocol goes
 	// an image whose table cannot be repaired may still boot.
 	if moved, err := partition.RepairBackup(ctx, disk); err != nil {
