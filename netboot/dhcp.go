@@ -145,8 +145,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 			l.signalCarrier()
 			retry = 0
 		default:
-			retry = l.untilRetry(lease)
-			if ctx.Err() == nil && !confirm {
+			// A server that does not confirm may be away: the lease holds to its end (RFC 2131, section 3.2).
+			retry = 0
+			if !confirm && ctx.Err() == nil {
+				retry = l.untilRetry(lease)
 				l.fail("lease not renewed", err)
 			}
 		}

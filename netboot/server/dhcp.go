@@ -67,6 +67,9 @@ type DHCP struct {
 	leases map[string]Lease // by MAC; an offer holds its address for offerHeld
 }
 
+// maxMemory is how many machines are remembered beyond the end of their leases, so that they get the same address again.
+const maxMemory = 4096
+
 // offerHeld is how long an offered address is kept for a client that has not asked for it yet.
 const offerHeld = 30 * time.Second
 
@@ -248,8 +251,12 @@ func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
 	}
 	now := time.Now()
 	for other, lease := range d.leases {
-		if other != mac && lease.Expires.After(now) {
+		switch {
+		case other == mac:
+		case lease.Expires.After(now):
 			taken[lease.Address] = true
+		case len(d.leases) > maxMemory:
+			delete(d.leases, other)
 		}
 	}
 	free := func(a netip.Addr) bool {
