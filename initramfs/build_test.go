@@ -45,7 +45,6 @@ func build(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
-// Parity: R14
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
 	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })

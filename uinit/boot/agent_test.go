@@ -1,0 +1,91 @@
+package boot_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+const (
+	nodeUUID  = "9f3a4e3c-0c1f-4d59-b1c2-6d5b1a1f0a55"
+	nodeToken = "pZ7-a-token-that-no-console-may-show-Qm4"
+)
+
+// ironic is as much of an Ironic as an agent needs to get to its first heartbeat, whose body it sends to the channel.
+func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
+	t.Helper()
+	beats := make(chan map[string]any, 16)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/lookup", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"node":{"uuid":%q,"properties":{},"instance_info":{},"driver_internal_info":{}},`+
+			`"config":{"heartbeat_timeout":300,"agent_token":%q,"agent_token_required":true}}`, nodeUUID, nodeToken)
+	})
+	mux.HandleFunc("POST /v1/heartbeat/"+nodeUUID, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		var beat map[string]any
+		if err == nil {
+			err = json.Unmarshal(body, &beat)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		beats <- beat
+	})
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"default_version":{"id":"v1","version":"1.93","min_version":"1.1"}}`)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port, beats
+}
+
+// TestAgent builds the image as it is delivered, two files, and boots it to the agent's first heartbeat.
+//
+// Parity: R14
+func TestAgent(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t), Shell: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{report.Kernel, report.Initramfs} {
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	port, heartbeats := ironic(t)
+	m := start(t, report, fmt.Sprintf("quiet ipa-debug=1 ipa-api-url=http://10.0.2.2:%d", port), func(c *qemu.Config) {
+		c.Memory = 512 << 20
+		c.NICs = []qemu.NIC{{}}
+		c.Disks = []qemu.Disk{{Bus: qemu.NVMe, File: t.TempDir() + "/disk", Size: 5 << 30}}
+	})
+	select {
+	case beat := <-heartbeats:
+		if beat["agent_token"] != nodeToken {
+			t.Errorf("heartbeat with token %v, want the one of the lookup", beat["agent_token"])
+		}
+		if url, _ := beat["callback_url"].(string); url != "https://10.0.2.15:9999" {
+			t.Errorf("callback_url: got %q, want https://10.0.2.15:9999", url)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("no heartbeat; the console ends with\n%s", m.Console().Tail(40))
+	}
+	expect(t, m, "ironroot starts", "lease obtained", "modules are loaded")
+	if console := m.Console().String(); strings.Contains(console, nodeToken) {
+		t.Error("the console shows the token")
+	} else {
+		t.Log(console)
+	}
+}
