@@ -77,6 +77,7 @@ type demo struct {
 	config    qemu.Config
 	machine   *qemu.Machine
 	began     time.Time // power-on
+	finished  bool      // nothing is added to the report any more
 	cancel    context.CancelCauseFunc
 }
 
@@ -97,6 +98,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	d := &demo{options: o, progress: newProgress(o.Progress), cancel: cancel}
 	d.report.Dir = filepath.Join(o.Out, "demo")
 	err = d.run(ctx)
+	d.progress.locked(func() { d.finished = true })
 	if d.conductor != nil {
 		d.report.Violations = d.conductor.Violations()
 	}
@@ -206,7 +208,7 @@ func (d *demo) artefact(path string) error {
 
 // operate takes the node from inspection to a written disk, all in one boot of the ramdisk.
 func (d *demo) operate(ctx context.Context) error {
-	end := d.progress.wait("the node's inspection data (firmware, network boot, kernel, ramdisk, network)")
+	end := d.progress.wait("the node's inspection data (firmware, boot by " + d.options.Boot + ", kernel, ramdisk, network)")
 	err := d.node.WaitInspection(ctx)
 	end()
 	if err != nil {
@@ -295,12 +297,16 @@ func (d *demo) start() { d.progress.locked(func() { d.began = time.Now() }) }
 func (d *demo) moment(text string) {
 	d.progress.say("%s", text)
 	d.progress.locked(func() {
+		if d.finished {
+			return
+		}
 		d.report.Timeline = append(d.report.Timeline, Moment{At: time.Since(d.began), Text: text})
 	})
 }
 
 var (
 	imageProgress = regexp.MustCompile(`writing image.*percent="?(\d+)`)
+	ramdiskUp     = regexp.MustCompile(`ironroot starts`)
 	deadNode      = regexp.MustCompile(`Kernel panic - not syncing|panic: |fatal error: `)
 )
 
@@ -308,6 +314,9 @@ var (
 func (d *demo) consoleLine(line string) {
 	if m := imageProgress.FindStringSubmatch(line); m != nil {
 		d.progress.say("image: %s %%", m[1])
+	}
+	if ramdiskUp.MatchString(line) {
+		d.moment("the kernel has started the ramdisk")
 	}
 	if deadNode.MatchString(line) {
 		d.cancel(fmt.Errorf("the node has crashed: %s", line))

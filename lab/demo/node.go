@@ -19,7 +19,7 @@ const agentPort = 9999
 // serve starts the image server and the conductor, and enrols the node.
 func (d *demo) serve(_ context.Context) error {
 	var err error
-	if d.images, err = imageserver.New(imageserver.Options{}); err != nil {
+	if d.images, err = imageserver.New(imageserver.Options{OnServed: d.served}); err != nil {
 		return err
 	}
 	d.images.File("kernel", d.options.Kernel)
@@ -143,6 +143,11 @@ func (d *demo) bootFromDisk(ctx context.Context) error {
 		return err
 	}
 	return d.machine.PowerOn(ctx)
+}
+
+// served shows what was downloaded.
+func (d *demo) served(name string, sent int64) {
+	d.moment(fmt.Sprintf("downloaded by the node: %s, %.1f MiB", name, float64(sent)/(1<<20)))
 }
 
 // event shows what the conductor notes.

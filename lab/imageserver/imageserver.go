@@ -24,6 +24,8 @@ type Options struct {
 	TLS  bool   // serve HTTPS with a certificate made on the spot, see CertificatePEM
 	// Names are further host names or addresses for the certificate, such as the address by which a guest knows the host.
 	Names []string
+	// OnServed, when not nil, is called after every GET request with the name and the bytes of the body sent.
+	OnServed func(name string, sent int64)
 }
 
 // Fault is a way to misbehave. The zero value is none.
@@ -50,6 +52,7 @@ type Stats struct {
 type Server struct {
 	listener net.Listener
 	server   *http.Server
+	onServed func(name string, sent int64)
 	scheme   string
 	pem      []byte
 
@@ -73,7 +76,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image server: %w", err)
 	}
-	s := &Server{listener: listener, scheme: "http", items: map[string]*item{}}
+	s := &Server{listener: listener, scheme: "http", onServed: o.OnServed, items: map[string]*item{}}
 	if o.TLS {
 		host, _, _ := net.SplitHostPort(listener.Addr().String()) // an address of a listener always has both parts
 		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
@@ -189,7 +192,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only GET and HEAD are served", http.StatusMethodNotAllowed)
 		return
 	}
-	i, fault := s.take(strings.TrimPrefix(r.URL.Path, "/"), r)
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	i, fault := s.take(name, r)
 	if i == nil {
 		http.NotFound(w, r)
 		return
@@ -204,10 +208,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer content.Close() //nolint:errcheck // only read
-	s.send(w, r, i, fault, content, modified)
+	out := &writer{ResponseWriter: w, fault: fault, request: r, count: func(n int64) {
+		s.mu.Lock()
+		i.stats.Bytes += n
+		s.mu.Unlock()
+	}}
+	if s.onServed != nil && r.Method == http.MethodGet {
+		defer func() { s.onServed(name, out.sent) }()
+	}
+	send(out, i.tag, content, modified)
 }
 
-func (s *Server) send(w http.ResponseWriter, r *http.Request, i *item, fault Fault, content io.ReadSeeker, modified time.Time) {
+func send(w *writer, tag string, content io.ReadSeeker, modified time.Time) {
+	r, fault := w.request, w.fault
 	if fault.Delay > 0 {
 		select {
 		case <-time.After(fault.Delay):
@@ -218,22 +231,17 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, i *item, fault Fau
 	if fault.Flip > 0 {
 		content = &flipper{ReadSeeker: content, at: fault.Flip - 1}
 	}
-	out := &writer{ResponseWriter: w, fault: fault, request: r, count: func(n int64) {
-		s.mu.Lock()
-		i.stats.Bytes += n
-		s.mu.Unlock()
-	}}
 	if fault.NoRange {
 		r.Header.Del("Range")
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if fault.Endless {
-		_, err := io.Copy(out, io.MultiReader(content, zeros{}))
+		_, err := io.Copy(w, io.MultiReader(content, zeros{}))
 		_ = err // the client has left, which is the only end there is
 		return
 	}
-	w.Header().Set("ETag", i.tag)
-	http.ServeContent(out, r, "", modified, content)
+	w.Header().Set("ETag", tag)
+	http.ServeContent(w, r, "", modified, content)
 }
 
 // writer counts the body and breaks off where the fault says.

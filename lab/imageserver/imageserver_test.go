@@ -58,7 +58,8 @@ func get(t *testing.T, ctx context.Context, url, ranges string) (answer, []byte,
 }
 
 func TestServesWholeAndRanges(t *testing.T) {
-	s := serve(t, imageserver.Options{})
+	served := make(chan int64, 10)
+	s := serve(t, imageserver.Options{OnServed: func(_ string, sent int64) { served <- sent }})
 	resp, body, err := get(t, t.Context(), s.URL("image"), "")
 	if err != nil || resp.status != http.StatusOK || !bytes.Equal(body, content) || resp.tag == "" {
 		t.Errorf("whole: got %v, %d bytes, ETag %q, %v", resp.status, len(body), resp.tag, err)
@@ -66,6 +67,9 @@ func TestServesWholeAndRanges(t *testing.T) {
 	resp, body, err = get(t, t.Context(), s.URL("image"), "bytes=16-31")
 	if err != nil || resp.status != http.StatusPartialContent || !bytes.Equal(body, content[16:32]) {
 		t.Errorf("range: got %v, %q, %v", resp.status, body, err)
+	}
+	if first, second := <-served, <-served; first != int64(len(content)) || second != 16 {
+		t.Errorf("served: got %d and %d bytes, want %d and 16", first, second, len(content))
 	}
 	want := imageserver.Stats{Requests: 2, Ranges: 1, Bytes: int64(len(content)) + 16}
 	if got := s.Stats("image"); got != want {
