@@ -2,6 +2,7 @@ package iso
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,6 +73,10 @@ func bootsHello(t *testing.T, config qemu.Config) {
 		t.Fatalf("%v\n%s", err, machine.Console().Tail(4000))
 	}
 	t.Logf("ramdisk after %v", time.Since(started).Round(100*time.Millisecond))
+	want := fmt.Sprintf("secure boot enforced: %t", config.Firmware == qemu.UEFISecure)
+	if text := machine.Console().String(); !strings.Contains(text, want) {
+		t.Errorf("console: got\n%s\nwant %q", text, want)
+	}
 	line := match.Groups[1]
 	for _, want := range []string{"boot_method=vmedia", "console=ttyS0,115200n8", "test.word=42"} {
 		if !strings.Contains(" "+line+" ", " "+want+" ") {

@@ -17,10 +17,17 @@ func main() {
 		fmt.Println("hello:", err)
 	}
 	line, err := os.ReadFile("/proc/cmdline")
+	fmt.Printf("secure boot enforced: %t\n", secureBoot())
 	fmt.Printf("HELLO-FROM-THE-RAMDISK cmdline=<%s> err=%v\n", strings.TrimSpace(string(line)), err)
-	version, err := os.ReadFile("/proc/version")
-	fmt.Printf("version=<%s> err=%v\n", strings.TrimSpace(string(version)), err)
 	if err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
 		fmt.Println("hello:", err)
 	}
+}
+
+// secureBoot tells whether the kernel says that the firmware checks signatures.
+func secureBoot() bool {
+	const readAll = 3 // syslog(2)
+	log := make([]byte, 1<<20)
+	n, err := syscall.Klogctl(readAll, log)
+	return err == nil && strings.Contains(string(log[:n]), "Secure boot enabled")
 }
