@@ -128,9 +128,6 @@ func (i *Ironic) serve() error {
 	i.onStop(dhcp.Close)
 	files, err := server.ListenHTTP(background, server.FilesConfig{
 		Log: i.log, Listen: netip.AddrPortFrom(own, 8080), Root: i.path("http"),
-		Request: func(r server.Request) {
-			i.log.Info("file served", "client", r.Client, "url", r.Path, "status", r.Status, "bytes", r.Bytes, "took", r.Duration)
-		},
 	})
 	if err != nil {
 		return err
@@ -203,9 +200,20 @@ func (i *Ironic) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Logs returns the last lines of what Ironic logged.
+// Logs returns the last lines of what Ironic logged, without its debugging and the requests to its API. The whole of
+// it is in the file log/ironic.log of Options.Dir.
 func (i *Ironic) Logs(lines int) string {
-	return tail(i.path("log/ironic.out"), lines) + "\n" + tail(i.path("log/ironic.log"), lines)
+	data, err := os.ReadFile(i.path("log/ironic.log"))
+	if err != nil {
+		return tail(i.path("log/ironic.out"), lines) // it did not come far
+	}
+	var kept []string
+	for line := range strings.Lines(string(data)) {
+		if !strings.Contains(line, " DEBUG ") && !strings.Contains(line, "eventlet.wsgi.server") {
+			kept = append(kept, strings.TrimRight(line, "\n"))
+		}
+	}
+	return strings.Join(kept[max(0, len(kept)-lines):], "\n")
 }
 
 // Publish makes a file available to machines and returns its URL. The name must be new.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"ironroot/lab/bmc"
@@ -36,8 +37,7 @@ type NodeOptions struct {
 	BIOS   bool   // instead of UEFI
 	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Files without a path get one.
 	Disks []qemu.Disk
-	// Firmware lets the firmware boot from the network. Without it QEMU loads the kernel, the ramdisk and the command
-	// line that Ironic's iPXE script names, which saves half a minute of emulated firmware.
+	// Firmware lets the firmware boot from the network, see UseFirmware.
 	Firmware bool
 	// Kernel and Ramdisk are the files of the deploy ramdisk.
 	Kernel, Ramdisk string
@@ -54,6 +54,7 @@ type Node struct {
 	ironic  *Ironic
 	system  *bmc.System
 	console *transcript
+	byHand  atomic.Bool // QEMU loads what the network boot would
 }
 
 // Enroll makes a machine, switched off, puts it behind the BMC and enrolls it.
@@ -109,13 +110,12 @@ func (n *Node) build(tap string) error {
 	machine := &bmc.QEMU{
 		Config: qemu.Config{
 			Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
-			NICs: []qemu.NIC{{MAC: n.MAC, Netdev: "tap:" + tap}}, NetNS: i.ns.path(), Line: n.line,
+			NICs: []qemu.NIC{{MAC: n.MAC, Netdev: "tap:" + tap}}, NetNS: i.ns.path(), Line: n.console.add,
 			SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
 		},
+		Direct: n.direct,
 	}
-	if !n.Firmware {
-		machine.Direct = n.direct
-	}
+	n.UseFirmware(n.Firmware)
 	n.system = bmc.NewSystem(bmc.Options{
 		UUID: n.UUID, Name: n.Name, MACs: []string{n.MAC}, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
 		Machine: machine, Log: i.log, Client: &http.Client{Transport: i.http.Transport},
@@ -126,8 +126,6 @@ func (n *Node) build(tap string) error {
 	i.nodes = append(i.nodes, n)
 	return nil
 }
-
-func (n *Node) line(line string) { n.console.add(line) }
 
 // enroll tells Ironic of the node.
 func (n *Node) enroll(ctx context.Context) error {
@@ -205,10 +203,17 @@ func (n *Node) Follow(ctx context.Context, mark int, expression *regexp.Regexp) 
 	return n.console.follow(ctx, mark, expression)
 }
 
+// UseFirmware says whether the machine's firmware boots from the network. Otherwise QEMU loads the kernel, the ramdisk
+// and the command line that Ironic's iPXE script names, which saves half a minute of emulated firmware.
+func (n *Node) UseFirmware(use bool) { n.byHand.Store(!use) }
+
 // direct reads what Ironic's iPXE script of this machine would boot. A script that sends the machine to its own disk
 // is not for here.
 func (n *Node) direct() (kernel, initrd, cmdline string, ok bool) {
-	files := filepath.Join(n.ironic.options.Dir, "http")
+	if !n.byHand.Load() {
+		return "", "", "", false
+	}
+	files := n.ironic.path("http")
 	text, err := os.ReadFile(filepath.Join(files, "pxelinux.cfg", strings.ReplaceAll(n.MAC, ":", "-")))
 	if err != nil {
 		return "", "", "", false

@@ -51,7 +51,8 @@ func (n *Node) WaitState(ctx context.Context, want string) error {
 				"step", s.step(), "after", time.Since(begin).Round(time.Second))
 			last = now
 		}
-		resting := s.Target == nil || *s.Target == want
+		waiting := strings.HasSuffix(want, " wait") || want == "wait call-back" // for the ramdisk, on the way elsewhere
+		resting := s.Target == nil || *s.Target == want || waiting
 		if s.Provision == want && resting {
 			return nil
 		}

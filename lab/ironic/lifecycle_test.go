@@ -1,0 +1,128 @@
+package ironic
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/osimage"
+)
+
+// TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, automated
+// cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
+// the ramdisk booted from virtual media, tear-down.
+//
+// Parity: S1, S4, R12
+func TestRealIronicLifecycle(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	image, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := start(t, Options{})
+	raw := publish(t, i, image.Raw, "os.raw")
+	small := filepath.Join(t.TempDir(), "os.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", image.Raw, small)
+	qcow2 := publish(t, i, small, "os.qcow2")
+
+	n, err := i.Enroll(ctx, NodeOptions{Kernel: kernel, Ramdisk: ramdisk, Memory: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, "manage", n.Manage(ctx))
+	step(t, "inspect", n.Inspect(ctx))
+	checkInventory(t, ctx, n)
+	step(t, "provide", n.Provide(ctx))
+
+	n.UseFirmware(true)
+	deploy(t, ctx, n, Image{URL: raw.URL, Format: "raw", SHA256: raw.SHA256})
+	n.UseFirmware(false)
+	step(t, "undeploy", n.Undeploy(ctx))
+
+	step(t, "virtual media", n.UseBoot(ctx, VirtualMedia))
+	deploy(t, ctx, n, Image{URL: qcow2.URL, Format: "qcow2", SHA256: qcow2.SHA256})
+	step(t, "undeploy", n.Undeploy(ctx))
+}
+
+func step(t *testing.T, name string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// publish makes an image available to the node.
+func publish(t *testing.T, i *Ironic, file, name string) Image {
+	t.Helper()
+	url, err := i.Publish(file, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		t.Fatal(err)
+	}
+	return Image{URL: url, SHA256: fmt.Sprintf("%x", hash.Sum(nil))}
+}
+
+// deploy deploys an image with a config drive, and reads from the instance's console that it runs and saw the drive.
+func deploy(t *testing.T, ctx context.Context, n *Node, image Image) {
+	t.Helper()
+	uuid := newUUID()
+	mark := n.Mark()
+	drive := map[string]any{"meta_data": map[string]any{"uuid": uuid, "hostname": "instance", "name": "instance"}}
+	step(t, "deploy "+image.Format, n.Deploy(ctx, image, drive))
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {
+		t.Fatalf("the instance does not come up: %v", err)
+	}
+	groups, err := n.Follow(ctx, mark, osimage.ConfigDrive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if groups[1] != uuid {
+		t.Errorf("config drive: got uuid %s, want %s", groups[1], uuid)
+	}
+}
+
+// checkInventory checks what Ironic stored of the inspection.
+func checkInventory(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	inventory, plugin, err := n.Inventory(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	interfaces, _ := inventory["interfaces"].([]any)
+	disks, _ := inventory["disks"].([]any)
+	if len(interfaces) != 1 || len(disks) != 1 {
+		t.Fatalf("got %d interfaces and %d disks, want one each: %v", len(interfaces), len(disks), inventory)
+	}
+	if got := interfaces[0].(map[string]any)["mac_address"]; got != n.MAC {
+		t.Errorf("mac_address: got %v, want %s", got, n.MAC)
+	}
+	disk := disks[0].(map[string]any)
+	if disk["size"] != float64(8<<30) || disk["serial"] != "DISK0" {
+		t.Errorf("disk: got %v", disk)
+	}
+	if got := inventory["boot"].(map[string]any)["current_boot_mode"]; got != "uefi" {
+		t.Errorf("current_boot_mode: got %v, want uefi", got)
+	}
+	if plugin["root_disk"] == nil {
+		t.Errorf("plugin data: got %v, want a root disk", plugin)
+	}
+}
