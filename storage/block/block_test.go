@@ -400,6 +400,48 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// A partition table says nothing of a file system, whatever is in its partitions; a hybrid image has both.
+func TestProbeBesideGPT(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "genisoimage", "mkfs.ext4")
+	t.Run("tiny partition", func(t *testing.T) {
+		image := testenv.SparseFile(t, 32<<20)
+		testenv.Run(t, "sgdisk", "-a", "1", "-n", "1:34:34", "-n", "2:2048:0", image)
+		if got, err := Probe(context.Background(), image); err != nil || got != (Filesystem{}) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("cut off", func(t *testing.T) {
+		image := testenv.SparseFile(t, 32<<20)
+		testenv.Run(t, "sgdisk", "-n", "1:2048:0", image)
+		if err := os.Truncate(image, 16<<20); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Probe(context.Background(), image); err != nil || got != (Filesystem{}) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("file system before an old backup", func(t *testing.T) {
+		image := testenv.SparseFile(t, 32<<20)
+		testenv.Run(t, "sgdisk", "-n", "1:2048:0", image)
+		testenv.Run(t, "mkfs.ext4", "-q", "-F", "-L", "root", image)
+		if got, err := Probe(context.Background(), image); err != nil || got.Type != "ext4" || got.Label != "root" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("hybrid", func(t *testing.T) {
+		image := filepath.Join(t.TempDir(), "iso")
+		testenv.Run(t, "genisoimage", "-quiet", "-V", "VMEDIA_BOOT_ISO", "-o", image, testenv.Top(t)+"/docs")
+		if err := os.Truncate(image, 16<<20); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Run(t, "sgdisk", "-a", "1", "-n", "1:100:200", image)
+		got, err := Probe(context.Background(), image)
+		if err != nil || got.Type != "iso9660" || got.Label != "VMEDIA_BOOT_ISO" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
 func FuzzVPD(f *testing.F) {
 	f.Add([]byte(page(0x80, []byte("serial"))))
 	f.Add([]byte(page(0x83, naa("12345678"))))

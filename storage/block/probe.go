@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/siderolabs/go-blockdevice/v2/blkid"
+	"golang.org/x/sys/unix"
 )
 
 // Filesystem is what the first bytes of a device say about its content.
@@ -28,10 +29,11 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 		return Filesystem{}, fmt.Errorf("probe: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	size, _, err := Geometry(f)
+	size, sector, err := Geometry(f)
 	if err != nil {
 		return Filesystem{}, fmt.Errorf("probe %s: %w", path, err)
 	}
+	sector = max(sector, 512)
 	if found, err := probeOwn(f, size); err != nil {
 		return Filesystem{}, fmt.Errorf("probe %s: %w", path, err)
 	} else if found.Type != "" {
@@ -40,7 +42,16 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 	if size < blkid.MinProbeSize {
 		return Filesystem{}, nil
 	}
-	info, err := blkid.Probe(f, blkid.WithSkipLocking(true))
+	target := f
+	if headers, err := gptHeaders(f, size, sector); err != nil {
+		return Filesystem{}, fmt.Errorf("probe %s: %w", path, err)
+	} else if len(headers) > 0 {
+		if target, err = withoutGPT(f, size, sector, headers); err != nil {
+			return Filesystem{}, fmt.Errorf("probe %s: %w", path, err)
+		}
+		defer target.Close() //nolint:errcheck // a copy in memory
+	}
+	info, err := blkid.Probe(target, blkid.WithSkipLocking(true), blkid.WithSectorSize(uint(sector)))
 	if err != nil {
 		return Filesystem{}, fmt.Errorf("probe %s: %w", path, err)
 	}
@@ -88,6 +99,50 @@ func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 		return Filesystem{Type: "gfs2"}, nil
 	}
 	return Filesystem{}, nil
+}
+
+// gptHeaders finds the sectors that begin like a GPT header: the first after the MBR, and the last.
+func gptHeaders(f io.ReaderAt, size, sector int64) ([]int64, error) {
+	var found []int64
+	for _, offset := range []int64{sector, (size/sector - 1) * sector} {
+		signature := make([]byte, 8)
+		if _, err := f.ReadAt(signature, offset); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if string(signature) == "EFI PART" {
+			found = append(found, offset)
+		}
+	}
+	return found, nil
+}
+
+// withoutGPT copies the start of a device into memory, as large as the device but without its GPT. The library would
+// follow the table into every partition, and fail where one of them is small or lies outside the disk, or recurse where
+// one holds a table again: nobody's data may keep a disk from being cleaned. What can be found beside a GPT are the
+// file systems of hybrid images, which start at the front.
+func withoutGPT(f *os.File, size, sector int64, headers []int64) (*os.File, error) {
+	const front = 4 << 20
+	data := make([]byte, min(size, front))
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, size), data); err != nil {
+		return nil, err
+	}
+	for _, offset := range headers {
+		if end := offset + sector; end <= int64(len(data)) {
+			clear(data[offset:end])
+		}
+	}
+	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory file: %w", err)
+	}
+	memory := os.NewFile(uintptr(fd), "probe")
+	if _, err := memory.Write(data); err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	if err := memory.Truncate(size); err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	return memory, nil
 }
 
 // magicAt reads four bytes, zeros where the device ends before them.

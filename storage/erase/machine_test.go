@@ -89,7 +89,7 @@ func TestMachine(t *testing.T) {
 		"serial-scsi":   ` "QEMU HARDDISK" "0x5000c500a1b2c3d5" 8388608/4096`,
 		// The kernel makes this name of the vendor's id, serial number and model, where a drive has no EUI or GUID.
 		"serial-nvme": `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
-		"serial-usb":    `usb "QEMU HARDDISK" "" 8388608/512`,
+		"serial-usb":  `usb "QEMU HARDDISK" "" 8388608/512`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
