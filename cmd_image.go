@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
+	"ironroot/initramfs"
 	"os"
 	"os/signal"
 	"strings"
-
-	"ironroot/initramfs"
 )
 
 // imageCmd builds kernel and initramfs.

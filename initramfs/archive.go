@@ -23,7 +23,7 @@ func pack(data []byte) []byte {
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	defer encoder.Close()
+	defer encoder.Close() //nolint:errcheck // nothing was streamed through it
 	return encoder.EncodeAll(data, nil)
 }
 

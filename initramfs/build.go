@@ -12,6 +12,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/boot/layout"
+	"ironroot/uinit/kmod"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +22,6 @@ import (
 	"time"
 
 	"github.com/u-root/mkuimage/cpio"
-
-	"ironroot/initramfs/modules"
-	"ironroot/uinit/boot/layout"
-	"ironroot/uinit/kmod"
 )
 
 // builder carries what the steps of a build share.
@@ -112,8 +111,10 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 // skeleton returns what the kernel and the programs find before anything is mounted.
 func skeleton() []cpio.Record {
 	var records []cpio.Record
-	for _, name := range []string{"bbin", "bin", "dev", "etc", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
-		"root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot", "usr/lib/ironroot/managers", "var", "var/log"} {
+	for _, name := range []string{
+		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
+		"root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot", "usr/lib/ironroot/managers", "var", "var/log",
+	} {
 		records = append(records, cpio.Directory(name, 0o755))
 	}
 	return append(records,
@@ -212,7 +213,7 @@ func (b *builder) archive(programs, drivers []cpio.Record) ([]byte, error) {
 }
 
 func (b *builder) say(format string, args ...any) {
-	fmt.Fprintf(b.Progress, "%6.1fs  %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(b.Progress, "%6.1fs  %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (b *builder) count(name string, files int, raw int64) { b.countPacked(name, files, raw, 0) }

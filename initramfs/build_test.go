@@ -10,6 +10,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"ironroot/internal/testenv"
+	"ironroot/uinit/boot/layout"
+	"ironroot/uinit/kmod"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +22,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/mkuimage/cpio"
-
-	"ironroot/internal/testenv"
-	"ironroot/uinit/boot/layout"
-	"ironroot/uinit/kmod"
 )
 
 // Budgets of the initramfs, in bytes.
@@ -131,8 +130,10 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 			}
 		}
 	}
-	for _, name := range []string{"e1000e", "virtio_net", "nvme", "ahci", "sd_mod", "mpt3sas", "megaraid_sas", "raid1", "dm_mod",
-		"ext4", "vfat", "isofs", "efivarfs", "usb_storage", "ipmi_si", "ipmi_devintf", "loop", "bonding", "8021q", "nls_cp437", "nls_ascii"} {
+	for _, name := range []string{
+		"e1000e", "virtio_net", "nvme", "ahci", "sd_mod", "mpt3sas", "megaraid_sas", "raid1", "dm_mod",
+		"ext4", "vfat", "isofs", "efivarfs", "usb_storage", "ipmi_si", "ipmi_devintf", "loop", "bonding", "8021q", "nls_cp437", "nls_ascii",
+	} {
 		if index.Module(name) == nil {
 			t.Errorf("module %s is missing", name)
 		}
@@ -153,7 +154,7 @@ func checkOutputs(t *testing.T, report Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)

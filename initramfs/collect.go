@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/kmod"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,9 +19,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 	"golang.org/x/sync/errgroup"
-
-	"ironroot/initramfs/modules"
-	"ironroot/uinit/kmod"
 )
 
 // maxModule bounds an unpacked module, in bytes.
@@ -83,7 +82,7 @@ func (f *moduleFile) read() error {
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer file.Close() //nolint:errcheck // only read
 		stat, err := file.Stat()
 		if err != nil {
 			return err
@@ -116,7 +115,7 @@ func (f *moduleFile) image() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // only read
 	var r io.Reader = file
 	switch filepath.Ext(f.path) {
 	case ".ko":

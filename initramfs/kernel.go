@@ -3,12 +3,11 @@ package initramfs
 import (
 	"context"
 	"fmt"
+	"ironroot/initramfs/debian"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"ironroot/initramfs/debian"
 )
 
 // Kernel is a kernel on disk with the folder of its modules.
@@ -40,8 +39,11 @@ func FetchKernel(ctx context.Context, cacheDir, pkg string, progress func(format
 		}
 	}
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
-	if err != nil || len(images) != 1 {
-		return Kernel{}, fmt.Errorf("kernel package %s holds %d kernels (%v), want 1", pkg, len(images), err)
+	if err != nil {
+		return Kernel{}, fmt.Errorf("kernel package %s: %w", pkg, err)
+	}
+	if len(images) != 1 {
+		return Kernel{}, fmt.Errorf("kernel package %s holds %d kernels, want 1", pkg, len(images))
 	}
 	return Kernel{Image: images[0], Modules: dir, Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")}, nil
 }
@@ -78,7 +80,7 @@ func unpack(ctx context.Context, debs []string, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // a leftover does no harm
 	for _, deb := range debs {
 		if err := debian.Extract(ctx, deb, work, kernelFile.MatchString); err != nil {
 			return err

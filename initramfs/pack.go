@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"ironroot/uinit/kmod"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/sync/errgroup"
-
-	"ironroot/uinit/kmod"
 )
 
 // packVersion names how modules are compressed; results of another version are not taken from the cache.
@@ -62,7 +61,7 @@ func writeFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer os.Remove(f.Name()) //nolint:errcheck // gone after the renaming
 	if _, err := f.Write(data); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -23,7 +23,7 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	out := filepath.Join(dir, "program")
 	// Nothing of this machine gets into the program: no paths, no time, no revision, no build id.
 	if _, err := b.goTool(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", out, pkg); err != nil {
@@ -104,7 +104,7 @@ func (b *builder) buildShell(commands []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir))
 	out := filepath.Join(dir, "bb")
 	err = bb.BuildBusybox(quiet{}, &bb.Opts{

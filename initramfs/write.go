@@ -73,7 +73,7 @@ func tarballOf(names []string, contents [][]byte) ([]byte, error) {
 func (b *builder) printReport() {
 	parts := append([]Part(nil), b.report.Parts...)
 	sort.SliceStable(parts, func(i, j int) bool { return parts[i].Store > parts[j].Store })
-	fmt.Fprintf(b.Progress, "\n%-34s %6s %10s %10s\n", "in "+b.Name+".initramfs", "files", "unpacked", "stored")
+	_, _ = fmt.Fprintf(b.Progress, "\n%-34s %6s %10s %10s\n", "in "+b.Name+".initramfs", "files", "unpacked", "stored")
 	var small Part
 	for _, p := range parts {
 		if p.Store < 64<<10 && strings.HasPrefix(p.Name, "modules: ") {
@@ -86,20 +86,20 @@ func (b *builder) printReport() {
 		small.Name = "modules: others"
 		b.printPart(small)
 	}
-	fmt.Fprintf(b.Progress, "\n%-52s %10s\n", b.report.Initramfs, mib(b.report.InitramfsSize))
+	_, _ = fmt.Fprintf(b.Progress, "\n%-52s %10s\n", b.report.Initramfs, mib(b.report.InitramfsSize))
 	release := b.report.KernelRelease
 	if release != "" {
 		release = " (" + release + ")"
 	}
-	fmt.Fprintf(b.Progress, "%-52s %10s\n", b.report.Kernel+release, mib(b.report.KernelSize))
+	_, _ = fmt.Fprintf(b.Progress, "%-52s %10s\n", b.report.Kernel+release, mib(b.report.KernelSize))
 	if n := len(b.report.MissingFirmware); n > 0 {
-		fmt.Fprintf(b.Progress, "%d firmware files that modules name are not in the image; --firmware DIR adds what is there\n", n)
+		_, _ = fmt.Fprintf(b.Progress, "%d firmware files that modules name are not in the image; --firmware DIR adds what is there\n", n)
 	}
 	b.say("done")
 }
 
 func (b *builder) printPart(p Part) {
-	fmt.Fprintf(b.Progress, "%-34s %6d %10s %10s\n", p.Name, p.Files, mib(p.Raw), mib(p.Store))
+	_, _ = fmt.Fprintf(b.Progress, "%-34s %6d %10s %10s\n", p.Name, p.Files, mib(p.Raw), mib(p.Store))
 }
 
 func mib(size int64) string { return fmt.Sprintf("%.2f MiB", float64(size)/(1<<20)) }

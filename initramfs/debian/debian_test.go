@@ -4,14 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"ironroot/internal/testenv"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"ironroot/internal/testenv"
 )
 
 // makeDeb lets dpkg-deb build a package.

@@ -27,7 +27,7 @@ func Extract(ctx context.Context, deb, dir string, match func(name string) bool)
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", deb, err)
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing was written through it
 	err = walk(deb, "data.tar", func(h *tar.Header, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func walk(deb, member string, visit func(*tar.Header, io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	name, r, err := findMember(bufio.NewReaderSize(f, 1<<20), member)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func download(ctx context.Context, cacheDir, pkg string, options []string) (stri
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // a leftover does no harm
 	if _, err := apt(ctx, work, append(options, "-o", "APT::Sandbox::User=", "download", pkg)...); err != nil {
 		return "", err
 	}

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,10 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"ironroot/initramfs"
-	"ironroot/internal/testenv"
-	"ironroot/lab/qemu"
 )
 
 const (
@@ -28,7 +27,7 @@ func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
 	beats := make(chan map[string]any, 16)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/lookup", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"node":{"uuid":%q,"properties":{},"instance_info":{},"driver_internal_info":{}},`+
+		_, _ = fmt.Fprintf(w, `{"node":{"uuid":%q,"properties":{},"instance_info":{},"driver_internal_info":{}},`+
 			`"config":{"heartbeat_timeout":300,"agent_token":%q,"agent_token_required":true}}`, nodeUUID, nodeToken)
 	})
 	mux.HandleFunc("POST /v1/heartbeat/"+nodeUUID, func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +43,7 @@ func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
 		beats <- beat
 	})
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"default_version":{"id":"v1","version":"1.93","min_version":"1.1"}}`)
+		_, _ = fmt.Fprint(w, `{"default_version":{"id":"v1","version":"1.93","min_version":"1.1"}}`)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

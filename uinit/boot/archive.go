@@ -2,12 +2,11 @@ package boot
 
 import (
 	"fmt"
+	"ironroot/uinit/boot/layout"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"ironroot/uinit/boot/layout"
 )
 
 // need is the memory, in bytes, that a machine must have for an image that unpacks to so many bytes: the root file
@@ -26,7 +25,7 @@ func (b *boot) checkArchive() {
 	}
 	var info unix.Sysinfo_t
 	_ = unix.Sysinfo(&info)
-	fmt.Fprint(b.console, truncated(layout.ParseAbout(string(text)), memory(&info)))
+	_, _ = fmt.Fprint(b.console, truncated(layout.ParseAbout(string(text)), memory(&info)))
 	b.die("ramdisk incomplete")
 }
 

@@ -3,6 +3,9 @@ package boot
 import (
 	"context"
 	"errors"
+	"ironroot/agent/config"
+	"ironroot/agent/journal"
+	"ironroot/uinit/kmod"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,10 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"ironroot/agent/config"
-	"ironroot/agent/journal"
-	"ironroot/uinit/kmod"
 )
 
 // restartDelay is how long the work rests after an error before it is run again.

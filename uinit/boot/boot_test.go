@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"ironroot/uinit/boot/layout"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -15,8 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-
-	"ironroot/uinit/boot/layout"
 )
 
 // TestMain lets the test program stand for process 1 and for the programs it starts; see TestReap.
@@ -120,7 +119,7 @@ func fifo(t *testing.T, dir, name string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() })
+	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
 

@@ -51,7 +51,7 @@ func (b *boot) guard(where string) {
 	if value == nil {
 		return
 	}
-	fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
+	_, _ = fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
 	b.die("panic")
 }
 
@@ -61,14 +61,14 @@ func (b *boot) die(reason string) {
 	writeOut()
 	delay, restart := panicTime(b.params["panic"])
 	if !restart {
-		fmt.Fprintf(b.console, "%s: the machine stays as it is (panic=0)\n", reason)
+		_, _ = fmt.Fprintf(b.console, "%s: the machine stays as it is (panic=0)\n", reason)
 		select {}
 	}
-	fmt.Fprintf(b.console, "%s: the machine restarts in %v\n", reason, delay)
+	_, _ = fmt.Fprintf(b.console, "%s: the machine restarts in %v\n", reason, delay)
 	b.console.Flush(flushTime)
 	time.Sleep(delay)
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
-	fmt.Fprintf(b.console, "restart: %v\n", err)
+	_, _ = fmt.Fprintf(b.console, "restart: %v\n", err)
 	select {}
 }
 

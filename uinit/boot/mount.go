@@ -72,7 +72,7 @@ func loopbackUp() error {
 	if err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // a socket without data
 	request, err := unix.NewIfreq("lo")
 	if err != nil {
 		return fmt.Errorf("loopback: %w", err)

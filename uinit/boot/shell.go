@@ -37,7 +37,7 @@ func runShell(terminal string) error {
 	if err != nil {
 		return err
 	}
-	defer tty.Close()
+	defer tty.Close() //nolint:errcheck // the shell had its own
 	process, err := os.StartProcess(shellPath, []string{"gosh"}, &os.ProcAttr{
 		Dir:   "/root",
 		Env:   os.Environ(),

@@ -2,13 +2,12 @@ package boot
 
 import (
 	"context"
+	"ironroot/agent/power"
 	"os"
 	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"ironroot/agent/power"
 )
 
 // stopTime is how long the work may take to end before the machine is stopped all the same.

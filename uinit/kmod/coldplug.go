@@ -82,8 +82,11 @@ func (c *Coldplug) Run(ctx context.Context) error {
 func (c *Coldplug) walk(ctx context.Context) {
 	var aliases []string
 	err := filepath.WalkDir(filepath.Join(c.sys, "devices"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "modalias" {
-			return nil // a device may vanish under our eyes
+		if err != nil {
+			return nil //nolint:nilerr // a device may vanish under our eyes
+		}
+		if d.Name() != "modalias" {
+			return nil
 		}
 		if text, err := os.ReadFile(path); err == nil {
 			aliases = append(aliases, strings.TrimSpace(string(text)))

@@ -110,22 +110,22 @@ func (x *Index) Match(alias string) []*Module {
 // Normalize returns a module's name as the kernel spells it, with "_" for "-".
 func Normalize(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Write writes the index.
+// Write writes the index. The first failed write is the error.
 func Write(w io.Writer, modules []*Module) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintln(b, indexMagic)
+	_, _ = fmt.Fprintln(b, indexMagic)
 	for _, m := range modules {
-		fmt.Fprintln(b, "m", m.Name, m.Size, m.Folder)
+		_, _ = fmt.Fprintln(b, "m", m.Name, m.Size, m.Folder)
 		for _, line := range []struct {
 			key   string
 			names []string
 		}{{"d", m.Depends}, {"s", m.Pre}, {"p", m.Post}} {
 			if len(line.names) > 0 {
-				fmt.Fprintln(b, line.key, strings.Join(line.names, " "))
+				_, _ = fmt.Fprintln(b, line.key, strings.Join(line.names, " "))
 			}
 		}
 		for _, alias := range m.Aliases {
-			fmt.Fprintln(b, "a", alias)
+			_, _ = fmt.Fprintln(b, "a", alias)
 		}
 	}
 	return b.Flush()

@@ -4,10 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -18,11 +17,11 @@ import (
 func main() {
 	switch filepath.Base(os.Args[0]) {
 	case "parent": // leaves an orphan that outlives it, tells its number, ends with a status of its own
-		orphan := &exec.Cmd{Path: "/init", Args: []string{"orphan"}}
-		if err := orphan.Start(); err != nil {
+		orphan, err := start("orphan", os.Stdout)
+		if err != nil {
 			os.Exit(1)
 		}
-		fmt.Print(orphan.Process.Pid)
+		fmt.Print(orphan.Pid)
 		os.Exit(42)
 	case "orphan":
 		time.Sleep(200 * time.Millisecond)
@@ -31,30 +30,52 @@ func main() {
 	boot.Main(work)
 }
 
+func start(name string, stdout *os.File) (*os.Process, error) {
+	return os.StartProcess("/init", []string{name}, &os.ProcAttr{Files: []*os.File{nil, stdout, os.Stderr}})
+}
+
 func work(_ context.Context, m *boot.Machine) error {
 	for i := range 5 {
-		parent := &exec.Cmd{Path: "/init", Args: []string{"parent"}}
-		out, err := parent.Output()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 42 {
-			return fmt.Errorf("run %d: got %v, want exit status 42", i, err)
-		}
-		pid, err := strconv.Atoi(string(out))
-		if err != nil {
-			return err
-		}
-		gone := false
-		for range 100 {
-			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
-				gone = true
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		if !gone {
-			return fmt.Errorf("run %d: orphan %d is still there", i, pid)
+		if err := once(); err != nil {
+			return fmt.Errorf("run %d: %w", i, err)
 		}
 	}
 	m.Log.Info("children and orphans are well")
 	return nil
+}
+
+func once() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	parent, err := start("parent", w)
+	if err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	out, err := io.ReadAll(r) // until the orphan ended, too
+	if err != nil {
+		return err
+	}
+	state, err := parent.Wait()
+	if err != nil {
+		return fmt.Errorf("the child's status: %w", err)
+	}
+	if state.ExitCode() != 42 {
+		return fmt.Errorf("the child's status: got %d, want 42", state.ExitCode())
+	}
+	pid, err := strconv.Atoi(string(out))
+	if err != nil {
+		return err
+	}
+	for range 100 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("orphan %d is still there", pid)
 }
