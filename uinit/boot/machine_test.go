@@ -157,3 +157,20 @@ func TestCtrlAltDel(t *testing.T) {
 	expect(t, m, "asked to stop", "stopping the machine")
 	restarts(t, m)
 }
+
+func TestShell(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"}, Shell: true,
+		Init: "ironroot/uinit/boot/testdata/success", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, report, "ironroot.shell=1", nil)
+	expect(t, m, "modules are loaded", `[$#>] `)
+	if err := m.Console().Send("cat /etc/hosts\r"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, m, `127\.0\.0\.1 localhost`)
+}
