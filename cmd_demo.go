@@ -23,6 +23,15 @@ type demoCmd struct {
 	Limit     time.Duration `default:"15m" help:"How long the node may take from power-on to the running instance."`
 }
 
+// failed makes the exit status 1, whatever program's status the error carries.
+type failed struct{ error }
+
+// ExitCode is asked by the command line parser.
+func (failed) ExitCode() int { return 1 }
+
+// Unwrap returns the error itself.
+func (f failed) Unwrap() error { return f.error }
+
 // Run runs the demonstration; its error makes the exit status 1.
 func (c *demoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -31,5 +40,8 @@ func (c *demoCmd) Run() error {
 		Boot: c.Boot, Out: c.Out, Kernel: c.Kernel, Initramfs: c.Initramfs, Memory: c.Memory << 20,
 		Firmware: qemu.Firmware(c.Firmware), Append: c.Append, QCOW2: c.QCOW2, Limit: c.Limit, Progress: os.Stdout,
 	})
-	return err
+	if err != nil {
+		return failed{err}
+	}
+	return nil
 }

@@ -73,6 +73,10 @@ func TestDemoISO(t *testing.T) {
 	}
 }
 
+func TestDemoBIOS(t *testing.T) {
+	run(t, demo.Options{Boot: demo.Network, Firmware: qemu.BIOS})
+}
+
 func TestDemoSecureBootAndQCOW2(t *testing.T) {
 	run(t, demo.Options{Boot: demo.ISO, Firmware: qemu.UEFISecure, QCOW2: true})
 }
