@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"ironroot/initramfs"
 	"os"
 	"os/signal"
 	"strings"
+
+	"ironroot/initramfs"
 )
 
 // imageCmd builds kernel and initramfs.

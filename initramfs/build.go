@@ -12,14 +12,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"ironroot/initramfs/modules"
-	"ironroot/uinit/boot/layout"
-	"ironroot/uinit/kmod"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/boot/layout"
+	"ironroot/uinit/kmod"
 
 	"github.com/u-root/mkuimage/cpio"
 )

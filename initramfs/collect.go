@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"ironroot/initramfs/modules"
-	"ironroot/uinit/kmod"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sort"
 	"strings"
+
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/kmod"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"

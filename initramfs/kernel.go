@@ -3,11 +3,12 @@ package initramfs
 import (
 	"context"
 	"fmt"
-	"ironroot/initramfs/debian"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"ironroot/initramfs/debian"
 )
 
 // Kernel is a kernel on disk with the folder of its modules.

@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"ironroot/uinit/kmod"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sort"
+
+	"ironroot/uinit/kmod"
 
 	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/sync/errgroup"

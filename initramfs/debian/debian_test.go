@@ -4,11 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"ironroot/internal/testenv"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ironroot/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 )

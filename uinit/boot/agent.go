@@ -2,12 +2,13 @@ package boot
 
 import (
 	"context"
+	"path/filepath"
+
 	"ironroot/agent"
 	"ironroot/agent/config"
 	"ironroot/agent/power"
 	"ironroot/netboot"
 	"ironroot/storage/block"
-	"path/filepath"
 )
 
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"ironroot/initramfs"
-	"ironroot/internal/testenv"
-	"ironroot/lab/qemu"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
 )
 
 const (

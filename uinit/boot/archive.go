@@ -2,9 +2,10 @@ package boot
 
 import (
 	"fmt"
-	"ironroot/uinit/boot/layout"
 	"os"
 	"strings"
+
+	"ironroot/uinit/boot/layout"
 
 	"golang.org/x/sys/unix"
 )

@@ -3,14 +3,15 @@ package boot
 import (
 	"context"
 	"errors"
-	"ironroot/agent/config"
-	"ironroot/agent/journal"
-	"ironroot/uinit/kmod"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/journal"
+	"ironroot/uinit/kmod"
 
 	"golang.org/x/sys/unix"
 )

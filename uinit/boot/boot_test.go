@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"ironroot/uinit/boot/layout"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/uinit/boot/layout"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"

@@ -1,11 +1,12 @@
 package boot_test
 
 import (
+	"regexp"
+	"testing"
+
 	"ironroot/initramfs"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
-	"regexp"
-	"testing"
 )
 
 // TestServerHardware boots the generic kernel with the server set on a machine full of different adapters.

@@ -3,14 +3,15 @@ package boot_test
 import (
 	"bytes"
 	"context"
-	"ironroot/initramfs"
-	"ironroot/internal/testenv"
-	"ironroot/lab/qemu"
 	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
 )
 
 // guest boots a ramdisk whose /init is the program of that name in testdata, with Debian's small kernel. change may

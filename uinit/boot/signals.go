@@ -2,10 +2,11 @@ package boot
 
 import (
 	"context"
-	"ironroot/agent/power"
 	"os"
 	"os/signal"
 	"time"
+
+	"ironroot/agent/power"
 
 	"golang.org/x/sys/unix"
 )
