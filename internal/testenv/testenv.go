@@ -4,6 +4,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,7 +60,7 @@ func Files(t testing.TB, hint string, names ...string) {
 // Run runs a program and returns what it wrote to standard output and error together; its failure ends the test.
 func Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	if cmd.Err != nil {
 		if path := filepath.Join("/usr/sbin", name); fileExists(path) {
@@ -142,7 +143,7 @@ func Loop(t testing.TB, file string, sectorSize int) string {
 				t.Fatalf("%s: %v", path, err)
 			}
 		}
-		if err := attach(path, backing, sectorSize); err == unix.EBUSY {
+		if err := attach(path, backing, sectorSize); errors.Is(err, unix.EBUSY) {
 			continue // another test took it between the two calls
 		} else if err != nil {
 			t.Fatalf("attach %s to %s: %v", file, path, err)
