@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+const (
+	nodeMAC = "52:54:00:be:9c:01"
+	// append are the kernel parameters that both contestants get.
+	bothAppend = "console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
+)
+
+// BenchmarkFirstHeartbeat boots one kernel in turn with a bare /init that prints one line, and with the ramdisk, until
+// Ironic has its first heartbeat. extra-s is the median of the differences: what the ramdisk needs beyond the kernel's own
+// start. Where the time went is printed from the console of the last run.
+func BenchmarkFirstHeartbeat(b *testing.B) {
+	const rounds = 3
+	bareDir, fullDir := b.TempDir(), b.TempDir()
+	bare := build(b, bareDir, initramfs.Options{Init: "ironroot/lab/bench/bare", ModuleGroups: []string{"none"}})
+	full := build(b, fullDir, initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}, Shell: true})
+	var bares, fulls, extras []float64
+	var console string
+	for range rounds {
+		bareTime, _ := boot(b, bare, bothAppend, func(ctx context.Context, m *qemu.Machine) error {
+			_, err := m.Console().Follow(ctx, regexp.MustCompile("BARE-INIT"))
+			return err
+		})
+		var fullTime time.Duration
+		fullTime, console = bootToHeartbeat(b, full)
+		bares, fulls = append(bares, bareTime.Seconds()), append(fulls, fullTime.Seconds())
+		extras = append(extras, (fullTime - bareTime).Seconds())
+	}
+	b.Logf("bare /init after %.1f s, first heartbeat after %.1f s", bares, fulls)
+	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|network is up).*$`).FindAllString(console, -1) {
+		b.Log(line)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(bares), "bare-s")
+	b.ReportMetric(median(fulls), "heartbeat-s")
+	b.ReportMetric(median(extras), "extra-s")
+}
+
+// bootToHeartbeat boots the ramdisk against a conductor of its own.
+func bootToHeartbeat(b *testing.B, image initramfs.Report) (time.Duration, string) {
+	ironic, err := conductor.New(conductor.Options{TLS: true, Names: []string{"10.0.2.2"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ironic.Close()
+	node := ironic.AddNode(conductor.NodeSpec{Name: "bench", MACs: []string{nodeMAC}})
+	node.SetState(conductor.CleanWait)
+	parameters := bothAppend + " ipa-insecure=1 ipa-api-url=" + ironic.URLFrom("10.0.2.2")
+	return boot(b, image, parameters, func(ctx context.Context, _ *qemu.Machine) error {
+		return node.WaitEvent(ctx, conductor.EventFirstHeartbeat)
+	})
+}
+
+// boot starts a machine and tells how long it took until wait returned, and its console.
+func boot(b *testing.B, image initramfs.Report, parameters string, wait func(context.Context, *qemu.Machine) error) (time.Duration, string) {
+	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp(b.TempDir(), "machine")
+	if err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now()
+	machine, err := qemu.Start(ctx, qemu.Config{
+		Name: "bench", Dir: dir, Memory: 1 << 30, CPUs: 2,
+		Kernel: image.Kernel, Initrd: image.Initramfs, Append: parameters,
+		NICs: []qemu.NIC{{MAC: nodeMAC}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer machine.Stop() //nolint:errcheck // it has served
+	if err := wait(ctx, machine); err != nil {
+		b.Fatalf("%v\n%s", err, machine.Console().Tail(40))
+	}
+	return time.Since(start), machine.Console().String()
+}
