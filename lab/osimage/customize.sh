@@ -69,10 +69,12 @@ mv "$root/tmp/core.img" "$OUT/core.img"
 cp "$OUT/unpacked/usr/lib/grub/i386-pc/boot.img" "$OUT/boot.img"
 rm -rf "$root"/tmp/*
 
-# A copy without the kernel's file systems that are mounted in $root during this hook.
+# A copy without the kernel's file systems that are mounted in $root during this hook, and without device
+# nodes, which a user namespace may not make and the kernel makes anyway.
 tree=$OUT/tree
-cp -ax "$root" "$tree"
-rm -rf "$tree"/var/cache/apt/* "$tree"/var/lib/apt/lists/* "$tree"/var/log/* "$tree"/tmp/* "$tree"/run/* "$tree"/dev/* \
+mkdir "$tree"
+tar -C "$root" --one-file-system --exclude='./dev/*' -cf - . | tar -C "$tree" -xpf -
+rm -rf "$tree"/var/cache/apt/* "$tree"/var/lib/apt/lists/* "$tree"/var/log/* "$tree"/tmp/* "$tree"/run/* \
     "$tree"/usr/share/doc/* "$tree"/usr/share/man/* "$tree"/usr/share/locale/* "$tree"/usr/share/info/*
 used=$(du -sxk "$tree" | cut -f 1)
 size=$((used * 112 / 100 / 1024 + 24))

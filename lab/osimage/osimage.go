@@ -196,7 +196,7 @@ func debootstrap(ctx context.Context, o Options, work string) error {
 		return err
 	}
 	args := []string{
-		"--variant=essential", "--format=null", "--quiet", "--include=" + strings.Join(packages, ","),
+		"--variant=essential", "--format=null", "--quiet", "--skip=cleanup", "--include=" + strings.Join(packages, ","),
 		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--customize-hook=" + hook + ` "$1"`, o.Suite, "-",
