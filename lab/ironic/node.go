@@ -145,6 +145,8 @@ func (n *Node) enroll(ctx context.Context) error {
 		"redfish_address": bmcURL, "redfish_system_id": "/redfish/v1/Systems/" + n.UUID, "redfish_verify_ca": false,
 		"redfish_username": "admin", "redfish_password": "password", "redfish_auth_type": "basic",
 		"deploy_kernel": kernel, "deploy_ramdisk": ramdisk,
+		// In Debian's 1:29.0 every PATCH makes a node its own parent, which it would then try to power on.
+		"has_dedicated_power_supply": true,
 	}
 	if n.KernelParams != "" {
 		info["kernel_append_params"] = n.KernelParams
