@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"ironroot/lab/demo"
-	"ironroot/lab/qemu"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"ironroot/lab/demo"
+	"ironroot/lab/qemu"
 )
 
 // demoCmd shows a node's life from inspection to the running instance.

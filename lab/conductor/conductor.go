@@ -13,13 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"ironroot/lab/selfsigned"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"ironroot/lab/selfsigned"
 )
 
 // Options configure a Conductor. The zero value serves HTTP on a free port of 127.0.0.1.

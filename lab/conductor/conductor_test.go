@@ -5,13 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"ironroot/lab/conductor"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/lab/conductor"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -5,12 +5,13 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"io"
-	"ironroot/internal/testenv"
-	"ironroot/lab/conductor"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
 )
 
 func TestConfigDriveIsAnISOWithTheLabelAndTheFiles(t *testing.T) {

@@ -8,12 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"ironroot/lab/selfsigned"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+
+	"ironroot/lab/selfsigned"
 )
 
 // fakeAgent is a ramdisk's agent reduced to its protocol: over TLS, with a token, with records that end when told to.

@@ -10,15 +10,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
 	"ironroot/initramfs"
 	"ironroot/lab/conductor"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
-	"os"
-	"path/filepath"
-	"regexp"
-	"time"
 )
 
 // The ways to boot the node.

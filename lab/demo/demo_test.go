@@ -2,15 +2,16 @@ package demo_test
 
 import (
 	"io"
-	"ironroot/internal/testenv"
-	"ironroot/lab/demo"
-	"ironroot/lab/qemu"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/demo"
+	"ironroot/lab/qemu"
 )
 
 const mib = 1 << 20

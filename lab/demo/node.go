@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
 	"ironroot/iso"
 	"ironroot/lab/conductor"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
-	"net"
-	"path/filepath"
-	"strconv"
 )
 
 const agentPort = 9999

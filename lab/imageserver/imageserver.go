@@ -9,13 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"ironroot/lab/selfsigned"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"ironroot/lab/selfsigned"
 )
 
 // Options say where and how to serve.

@@ -7,12 +7,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"ironroot/lab/imageserver"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"ironroot/lab/imageserver"
 )
 
 var content = bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB

@@ -79,4 +79,4 @@ rm -rf "$tree"/var/cache/apt/* "$tree"/var/lib/apt/lists/* "$tree"/var/log/* "$t
 used=$(du -sxk "$tree" | cut -f 1)
 size=$((used * 112 / 100 / 1024 + 24))
 mke2fs -q -t ext4 -L cloudroot -U "@UUID@" -m 0 -O ^metadata_csum_seed -E hash_seed=@UUID@ -d "$tree" "$OUT/root.ext4" "${size}M"
-rm -rf "$tree"
+rm -rf "$tree" "$OUT/unpacked" # in a user namespace nobody else can

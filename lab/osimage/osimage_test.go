@@ -2,13 +2,14 @@ package osimage_test
 
 import (
 	"context"
-	"ironroot/internal/testenv"
-	"ironroot/lab/osimage"
-	"ironroot/lab/qemu"
 	"os"
 	"regexp"
 	"testing"
 	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
 )
 
 func image(t *testing.T) *osimage.Image {

@@ -3,8 +3,6 @@ package qemu_test
 import (
 	"context"
 	"fmt"
-	"ironroot/internal/testenv"
-	"ironroot/lab/qemu"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
 )
 
 // bootSector is a boot sector that writes text to the first serial port and then obeys single letters from there:
