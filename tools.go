@@ -20,13 +20,10 @@ import (
 	_ "github.com/u-root/u-root/cmds/core/ls"
 	_ "github.com/u-root/u-root/cmds/core/lsmod"
 	_ "github.com/u-root/u-root/cmds/core/mount"
-	_ "github.com/u-root/u-root/cmds/core/netstat"
-	_ "github.com/u-root/u-root/cmds/core/pci"
 	_ "github.com/u-root/u-root/cmds/core/ping"
 	_ "github.com/u-root/u-root/cmds/core/ps"
 	_ "github.com/u-root/u-root/cmds/core/sync"
 	_ "github.com/u-root/u-root/cmds/core/tail"
 	_ "github.com/u-root/u-root/cmds/core/umount"
 	_ "github.com/u-root/u-root/cmds/core/uname"
-	_ "github.com/u-root/u-root/cmds/core/wget"
 )
