@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+const (
+	memory   = 320 * mib
+	bigImage = 384 * mib // more than the machine's memory
+	// badByte is where the failing disk fails.
+	badByte = 20 * mib
+)
+
+// rawInfo is the image_info of an image that r serves.
+func (r *rig) rawInfo(name, checksum string) map[string]any {
+	return map[string]any{
+		"id": name, "urls": []string{r.images.URLFrom(host, name)}, "disk_format": "raw", "stream_raw_images": true,
+		"os_hash_algo": "sha256", "os_hash_value": checksum,
+	}
+}
+
+// TestDeploy works on one machine with little memory and three disks: the large one is where deployments go by the
+// default rule, the others are chosen by hints.
+//
+// Parity: R14, A16
+func TestDeploy(t *testing.T) {
+	large, small, failing := file(t, "large", 5<<30, nil), file(t, "small", 64*mib, old{}), file(t, "failing", 64*mib, old{})
+	r := start(t, setup{
+		append: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
+			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+			{File: large, Serial: "large"},
+			{File: small, Serial: "small"},
+			{File: failing, Serial: "failing", Faults: []qemu.Fault{{Type: "write", Offset: badByte}, {Type: "flush", Offset: -1}}},
+		}},
+	})
+	r.waitAgent(t)
+	image := mbrImage(t, "mbr", 24*mib)
+	r.images.File("mbr.raw", image)
+	t.Run("whole disk", func(t *testing.T) { r.mbr(t, image, large) })
+	t.Run("sync", r.sync)
+	t.Run("qcow2", func(t *testing.T) { r.qcow2(t, image, small) })
+	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
+	t.Run("bad input", func(t *testing.T) { r.badInput(t, image, small, failing) })
+	t.Run("run_image", r.runImage)
+	t.Run("power_off", r.powerOff)
+}
+
+// mbr deploys an image that nothing on the disk is changed after.
+//
+// Parity: E1, E5
+func (r *rig) mbr(t *testing.T, image, disk string) {
+	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != "{}" {
+		t.Errorf("partition uuids before a deployment: got %s, want {}", got)
+	}
+	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))})
+	want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`, mbrID)
+	if got != want {
+		t.Errorf("prepare_image: got %s, want %s", got, want)
+	}
+	if got, want := sum(t, disk, 0, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("the disk's SHA-256 is %s, want the image's, %s", got, want)
+	}
+	id := read(t, disk, 440, 4)
+	want = fmt.Sprintf(`{"root uuid":"0x%02x%02x%02x%02x"}`, id[3], id[2], id[1], id[0])
+	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != want {
+		t.Errorf("partition uuids: got %s, want %s", got, want)
+	}
+}
+
+// sync succeeds though one of the disks refuses to flush its cache.
+func (r *rig) sync(t *testing.T) {
+	if got := r.succeed(t, "standby.sync", nil); got != "null" {
+		t.Errorf("got result %s, want null", got)
+	}
+}
+
+// big deploys what does not fit into memory, as the conductor does it, with a config drive.
+//
+// Parity: E1, K4, K13
+func (r *rig) big(t *testing.T, disk string) {
+	image := gptImage(t, "gpt", bigImage)
+	r.images.File("gpt.raw", image)
+	const instance = "5d1c9e5e-6f1c-4f0e-8a42-7f0a2d6f9c11"
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checksum := sumAll(t, image)
+	source := conductor.Image{URL: r.images.URLFrom(host, "gpt.raw"), Format: "raw", Checksum: checksum}
+	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
+		t.Fatal(err)
+	}
+	checkGPT(t, image, disk)
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := table.Partitions[len(table.Partitions)-1]
+	if got := read(t, disk, last.Start, last.Size); len(table.Partitions) != 3 || !bytes.Contains(got, []byte(instance)) {
+		t.Errorf("got %d partitions, want 3, the last one holding the config drive", len(table.Partitions))
+	}
+}
+
+// held is a request whose body does not end until release is called: the agent does not stop the machine before.
+func (r *rig) held(t *testing.T) (release func()) {
+	t.Helper()
+	raw, err := r.dial(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
+	if _, err := fmt.Fprintf(conn, "POST /v1/commands/?agent_token=%s HTTP/1.1\r\nHost: agent\r\nContent-Length: 99\r\n\r\n{",
+		r.node.Token()); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = conn.Close() }
+}
+
+// runImage restarts the machine; as the ramdisk is loaded directly, it comes up again, as after a failed deployment.
+//
+// Parity: E3, A11
+func (r *rig) runImage(t *testing.T) {
+	token := r.node.Token()
+	release := r.held(t)
+	record, err := r.node.Command(t.Context(), "standby.run_image", nil, false)
+	if err != nil || record.Status != conductor.Running {
+		t.Fatalf("got %+v and %v, want a running command", record, err)
+	}
+	list, err := r.node.Commands(t.Context())
+	release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := list[len(list)-1]; last.Name != "run_image" || last.Status != conductor.Running || len(list) < 10 {
+		t.Errorf("the last of %d commands is %s %s, want run_image %s after all others", len(list), last.Name, last.Status, conductor.Running)
+	}
+	event, err := r.machine.WaitEvent(soon(t), "RESET", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromGuest(t, event)
+	r.node.Rebooted()
+	r.waitAgent(t)
+	if list, err = r.node.Commands(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("after the restart: got commands %v and %v, want none", list, err)
+	}
+	if r.node.Token() == token {
+		t.Error("the agent has its old token, want a fresh one")
+	}
+}
+
+// Parity: E3
+func (r *rig) powerOff(t *testing.T) {
+	if _, err := r.node.Command(t.Context(), "standby.power_off", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	event, err := r.machine.WaitEvent(soon(t), "SHUTDOWN", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromGuest(t, event)
+	if err := r.machine.Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fromGuest checks that the guest itself asked for what happened.
+func fromGuest(t *testing.T, e qemu.Event) {
+	t.Helper()
+	var data struct {
+		Guest bool `json:"guest"`
+	}
+	if err := json.Unmarshal(e.Data, &data); err != nil || !data.Guest {
+		t.Errorf("got event %s %s, want one that the guest asked for", e.Name, e.Data)
+	}
+}
+
+// checkGPT compares a disk with the GPT image that was deployed on it: the partitions with all their bytes, and a table
+// that sgdisk finds nothing wrong with, so that its backup lies at the end of the disk.
+func checkGPT(t *testing.T, image, disk string) {
+	t.Helper()
+	want, err := partition.Read(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GUID != want.GUID || len(got.Partitions) < len(want.Partitions) {
+		t.Fatalf("got table %+v, want %+v", got, want)
+	}
+	for i, p := range want.Partitions {
+		if got.Partitions[i] != p {
+			t.Errorf("got partition %+v, want %+v", got.Partitions[i], p)
+		}
+		if got, want := sum(t, disk, p.Start, p.Size), sum(t, image, p.Start, p.Size); got != want {
+			t.Errorf("partition %d: got SHA-256 %s, want %s", p.Number, got, want)
+		}
+	}
+	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
+}

@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/imageserver"
+	"ironroot/lab/qemu"
+)
+
+const (
+	host      = "10.0.2.2" // this machine, as a guest of QEMU's own network sees it
+	agentPort = 9999
+	nodeMAC   = "52:54:00:e2:e0:01"
+	mib       = 1 << 20
+	// patience is for what takes seconds on an idle machine.
+	patience = 3 * time.Minute
+)
+
+// setup describes one machine and what is around it.
+type setup struct {
+	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
+	append  string      // further kernel parameters
+	token   string      // pre-generated token of the node
+	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
+	noIronic, lateIronic bool
+}
+
+// rig is a machine with the ramdisk, its conductor and its image server.
+type rig struct {
+	t         testing.TB
+	conductor *conductor.Conductor
+	node      *conductor.Node
+	images    *imageserver.Server
+	machine   *qemu.Machine
+	forward   int      // port of this machine that leads to the agent
+	apiPort   int      // port of the conductor
+	token     string   // the node's pre-generated one
+	secrets   []string // what no console may show, beside the node's tokens
+}
+
+// start boots the ramdisk. The machine ends with the test, and then its console is searched for secrets.
+func start(t *testing.T, s setup) *rig {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64")
+	c := s.machine
+	c.Kernel, c.Initrd = testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	c.Name = t.Name()
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token}
+	images, err := imageserver.New(imageserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = images.Close() })
+	r.images = images
+	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 " + qemu.KernelHints + " " + s.append
+	if !s.noIronic {
+		c.Append += fmt.Sprintf(" ipa-api-url=https://%s:%d", host, r.apiPort)
+	}
+	if s.token != "" {
+		c.Append += " ipa-agent-token=" + s.token
+	}
+	if !s.lateIronic {
+		r.startConductor()
+	}
+	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}}, c.NICs...)
+	if r.machine, err = qemu.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.finish)
+	return r
+}
+
+// finish stops the machine, shows the end of its console where something went wrong, and searches all of it for secrets.
+func (r *rig) finish() {
+	_ = r.machine.Stop() // it may have ended by itself
+	console, err := os.ReadFile(filepath.Join(r.machine.Dir(), "console.log"))
+	if err != nil {
+		r.t.Error(err)
+	}
+	if len(console) == 0 {
+		r.t.Error("the console is empty")
+	}
+	for i, secret := range r.secrets {
+		if bytes.Contains(console, []byte(secret)) {
+			r.t.Errorf("the console shows secret %d", i)
+		}
+	}
+	if r.t.Failed() {
+		r.t.Logf("the console ends with\n%s", r.machine.Console().Tail(60))
+	}
+}
+
+// startConductor makes Ironic reachable, with one node that waits for a deployment.
+func (r *rig) startConductor() {
+	r.t.Helper()
+	ironic, err := conductor.New(conductor.Options{
+		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial,
+		OnEvent: func(n *conductor.Node, e conductor.Event) {
+			if e.Name == conductor.EventFirstHeartbeat {
+				r.secrets = append(r.secrets, n.Token())
+			}
+		},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = ironic.Close()
+		for _, text := range ironic.Violations() {
+			r.t.Errorf("the agent violated the protocol: %s", text)
+		}
+	})
+	r.conductor = ironic
+	r.node = ironic.AddNode(conductor.NodeSpec{Name: "e2e", MACs: []string{nodeMAC}, Token: r.token})
+	r.node.SetState(conductor.DeployWait)
+}
+
+func (r *rig) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", r.forward))
+}
+
+// waitAgent waits for the first heartbeat since the machine's start.
+func (r *rig) waitAgent(t *testing.T) {
+	t.Helper()
+	if err := r.node.WaitAgent(soon(t)); err != nil {
+		t.Fatalf("%v; the console ends with\n%s", err, r.machine.Console().Tail(60))
+	}
+}
+
+// command runs a command to its end and returns its record.
+func (r *rig) command(t *testing.T, name string, params map[string]any) *conductor.Record {
+	t.Helper()
+	record, err := r.node.Command(t.Context(), name, params, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+// succeed runs a command that has to succeed and returns its result, without spaces.
+func (r *rig) succeed(t *testing.T, name string, params map[string]any) string {
+	t.Helper()
+	record := r.command(t, name, params)
+	if record.Status != conductor.Succeeded {
+		t.Fatalf("%s: got %s (%v), want %s", name, record.Status, record.Error, conductor.Succeeded)
+	}
+	return string(record.Result)
+}
+
+// aim tells the agent, as the conductor does before a step, what the node's root device hints are.
+func (r *rig) aim(t *testing.T, hints map[string]any) {
+	t.Helper()
+	r.succeed(t, "deploy.get_deploy_steps", map[string]any{"ports": []any{}, "node": map[string]any{
+		"uuid": r.node.UUID(), "properties": map[string]any{"root_device": hints},
+		"instance_info": map[string]any{}, "driver_internal_info": map[string]any{},
+	}})
+}
+
+// call makes a request to the agent that the conductor would not make, and returns status and body.
+func (r *rig) call(t *testing.T, method, token, body string) (status int, answer string) {
+	t.Helper()
+	scheme, roots := "http", x509.NewCertPool()
+	if r.node != nil {
+		_, certificate := r.node.Callback()
+		roots.AppendCertsFromPEM([]byte(certificate))
+		scheme = "https"
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: r.dial, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+	}}
+	defer client.CloseIdleConnections()
+	query := url.Values{"wait": {"true"}}
+	if token != "" {
+		query.Set("agent_token", token)
+	}
+	address := fmt.Sprintf("%s://10.0.2.15:%d/v1/commands/?%s", scheme, agentPort, query.Encode())
+	request, err := http.NewRequestWithContext(soon(t), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mib))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// fault returns the faultstring of an answer.
+func fault(t *testing.T, answer string) string {
+	t.Helper()
+	var f struct {
+		String string `json:"faultstring"`
+	}
+	if err := json.Unmarshal([]byte(answer), &f); err != nil || f.String == "" {
+		t.Errorf("got answer %.200q, want one with a faultstring", answer)
+	}
+	return f.String
+}
+
+// soon is a context that ends after patience, and with the test.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not within %v", patience))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// freePort returns a TCP port of the loopback interface that is free now.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
