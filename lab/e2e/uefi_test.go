@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no loader
+// at the place where firmware looks by itself, so only the boot entry that the agent writes can start it.
+//
+// Parity: E6, M4, K6
+func TestBootEntry(t *testing.T) {
+	dir := t.TempDir()
+	raw, image := systemWithoutFallback(t)
+	disk := file(t, "disk", 4<<30, nil)
+	machine := qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk, Serial: "root"}}}
+	r := start(t, setup{machine: machine})
+	r.images.File("system.qcow2", image)
+	const instance = "0f6f9d0e-52a3-4f0e-9d0f-3c1d4b1f7a21"
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.waitAgent(t)
+	written := t.Run("write", func(t *testing.T) { r.writeTwice(t, image, drive) }) &&
+		t.Run("disk", func(t *testing.T) { checkGPT(t, raw, disk) }) &&
+		t.Run("boot entry", r.installBootloader)
+	if !written {
+		return
+	}
+	if err := r.node.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.machine.Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("instance", func(t *testing.T) { bootInstance(t, machine, instance) })
+}
+
+// systemWithoutFallback returns a raw image of a system and the same as qcow2.
+func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "mmdebstrap", "mke2fs", "mformat", "mdeltree", "mdir", "qemu-img", "sgdisk")
+	system, err := osimage.Build(t.Context(), osimage.Options{Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, qcow2 = filepath.Join(t.TempDir(), "system.raw"), filepath.Join(t.TempDir(), "system.qcow2")
+	testenv.Run(t, "cp", "--sparse=always", "--reflink=auto", system.Raw, raw)
+	table, err := partition.Read(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	esp := -1
+	for i, p := range table.Partitions {
+		if strings.EqualFold(p.Type, "c12a7328-f81f-11d2-ba4b-00a0c93ec93b") {
+			esp = i
+		}
+	}
+	if esp < 0 {
+		t.Fatalf("the system's image has no EFI system partition: %+v", table.Partitions)
+	}
+	at := fmt.Sprintf("%s@@%d", raw, table.Partitions[esp].Start)
+	testenv.Run(t, "mdeltree", "-i", at, "::EFI/BOOT")
+	if left := testenv.Run(t, "mdir", "-b", "-i", at, "::EFI"); !strings.Contains(left, "debian") || strings.Contains(left, "BOOT") {
+		t.Fatalf("the EFI system partition has %s, want debian alone", left)
+	}
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2)
+	return raw, qcow2
+}
+
+// writeTwice deploys as the conductor does, and asks for the same image again, which is not fetched a second time.
+//
+// Parity: E2
+func (r *rig) writeTwice(t *testing.T, image, drive string) {
+	source := conductor.Image{URL: r.images.URLFrom(host, "system.qcow2"), Format: "qcow2", Checksum: sumAll(t, image)}
+	began := time.Now()
+	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
+		t.Fatal(err)
+	}
+	first, before := time.Since(began), r.images.Stats("system.qcow2")
+	info := r.rawInfo("system.qcow2", source.Checksum)
+	info["disk_format"] = "qcow2"
+	began = time.Now()
+	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": info, "configdrive": drive})
+	second := time.Since(began)
+	if !strings.Contains(got, "prepare_image: image (system.qcow2) written to device /dev/nvme0n1 root_uuid=0x") {
+		t.Errorf("got %s, want a text naming image and device", got)
+	}
+	t.Logf("first %.1f s, second %.1f s", first.Seconds(), second.Seconds())
+	if after := r.images.Stats("system.qcow2"); after != before {
+		t.Errorf("the second call asked the image server: got %+v, want %+v", after, before)
+	}
+	if second > first/2 {
+		t.Errorf("the second call took %v, the first %v", second, first)
+	}
+}
+
+func (r *rig) installBootloader(t *testing.T) {
+	got := r.succeed(t, "image.install_bootloader", map[string]any{
+		"root_uuid": "0x00000000", "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+	})
+	if got != "null" {
+		t.Errorf("install_bootloader: got result %s, want null", got)
+	}
+}
+
+// bootInstance starts the machine without the ramdisk, with the same disk and the same UEFI variables.
+func bootInstance(t *testing.T, machine qemu.Config, instance string) {
+	m, err := qemu.Start(t.Context(), machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	for _, e := range []*regexp.Regexp{regexp.MustCompile(`BdsDxe: starting Boot\w+ "debian" from HD\(`), osimage.Up} {
+		if _, err := m.Console().Follow(soon(t), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := m.Console().Follow(soon(t), osimage.ConfigDrive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Groups[1] != instance {
+		t.Errorf("the system read config drive %q, want %q", found.Groups[1], instance)
+	}
+}
