@@ -133,7 +133,7 @@ func (i *Ironic) serve() error {
 		return err
 	}
 	i.onStop(files.Close)
-	listener, err := net.Listen("tcp", address+":8000")
+	listener, err := (&net.ListenConfig{}).Listen(background, "tcp", address+":8000")
 	if err != nil {
 		return err
 	}

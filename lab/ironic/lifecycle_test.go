@@ -71,7 +71,7 @@ func publish(t *testing.T, i *Ironic, file, name string) Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, f); err != nil {
 		t.Fatal(err)

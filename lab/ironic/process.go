@@ -40,7 +40,8 @@ func (i *Ironic) inChroot(log string, program ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("sh", append([]string{"-ec", enterChroot, "sh", i.chroot, i.options.Dir}, program...)...)
+	// It is ended by stop, which asks first, and not by a context, which would kill.
+	cmd := exec.CommandContext(context.Background(), "sh", append([]string{"-ec", enterChroot, "sh", i.chroot, i.options.Dir}, program...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setpgid: true,

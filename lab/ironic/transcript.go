@@ -43,7 +43,7 @@ func (t *transcript) follow(ctx context.Context, from int, expression *regexp.Re
 		fresh, changed := t.lines[min(from, len(t.lines)):], t.changed
 		t.mu.Unlock()
 		for _, line := range fresh {
-			if groups := expression.FindStringSubmatch(line); groups != nil {
+			if groups := expression.FindStringSubmatch(line + "\n"); groups != nil {
 				return groups, nil
 			}
 		}
