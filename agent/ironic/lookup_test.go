@@ -53,6 +53,7 @@ func waits(calls []call) []time.Duration {
 	return list
 }
 
+// Parity: B3
 func TestLookupRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -91,6 +92,7 @@ func TestLookupRetries(t *testing.T) {
 	})
 }
 
+// Parity: B3
 func TestLookupConflictPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
