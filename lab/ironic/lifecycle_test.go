@@ -14,11 +14,11 @@ import (
 	"ironroot/lab/osimage"
 )
 
-// TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, automated
-// cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
+// TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, a manual and
+// an automated cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
 // the ramdisk booted from virtual media, tear-down.
 //
-// Parity: S1, S4, R12
+// Parity: S1, S3, S4, R12
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -41,6 +41,11 @@ func TestRealIronicLifecycle(t *testing.T) {
 	step(t, "manage", n.Manage(ctx))
 	step(t, "inspect", n.Inspect(ctx))
 	checkInventory(t, ctx, n)
+	mark := n.Mark()
+	step(t, "manual cleaning", n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices_metadata"}))
+	if n.Mark() == mark {
+		t.Error("the manual cleaning did not start the machine")
+	}
 	step(t, "provide", n.Provide(ctx))
 
 	n.UseFirmware(true)

@@ -115,6 +115,18 @@ func (n *Node) Inspect(ctx context.Context) error {
 	return n.provision(ctx, slowly, "inspect", "manageable", nil)
 }
 
+// Step is a step of a manual cleaning.
+type Step struct {
+	Interface string         `json:"interface"` // "deploy", "raid" ...
+	Step      string         `json:"step"`
+	Args      map[string]any `json:"args,omitempty"`
+}
+
+// Clean runs the named steps on a manageable node.
+func (n *Node) Clean(ctx context.Context, steps ...Step) error {
+	return n.provision(ctx, slowly, "clean", "manageable", map[string]any{"clean_steps": steps})
+}
+
 // Provide makes a manageable node available, which cleans it.
 func (n *Node) Provide(ctx context.Context) error {
 	return n.provision(ctx, slowly, "provide", "available", nil)
