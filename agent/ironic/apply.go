@@ -3,12 +3,13 @@ package ironic
 import (
 	"encoding/json"
 	"fmt"
-	"ironroot/agent/config"
-	"ironroot/agent/node"
-	"ironroot/agent/token"
 	"log/slog"
 	"maps"
 	"slices"
+
+	"ironroot/agent/config"
+	"ironroot/agent/node"
+	"ironroot/agent/token"
 )
 
 // LookupConfig is the answer's object config by key; a legacy answer has none.

@@ -2,12 +2,13 @@ package ironic
 
 import (
 	"fmt"
-	"ironroot/agent/config"
-	"ironroot/agent/node"
-	"ironroot/agent/token"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"ironroot/agent/config"
+	"ironroot/agent/node"
+	"ironroot/agent/token"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -9,9 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"ironroot/agent/config"
-	"ironroot/agent/token"
-	"ironroot/netboot"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -19,6 +16,10 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/token"
+	"ironroot/netboot"
 )
 
 // Options are what a Client needs.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"ironroot/agent/config"
-	"ironroot/agent/token"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/token"
 )
 
 const (

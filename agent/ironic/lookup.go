@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"ironroot/agent/node"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"ironroot/agent/node"
 )
 
 // Answer is what a lookup found.
