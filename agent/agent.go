@@ -39,7 +39,7 @@ type Options struct {
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to
-	// start it again, and another Run would not know the token any more. As PID 1 it always holds.
+	// start it again, and another Run would not know the token any more.
 	Forever bool
 	Version string // "" is Version
 	// Settled is closed when the machine's devices have their drivers; nil means that they have.
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err == nil || !o.Forever {
+		if err == nil || !a.o.Forever {
 			return err
 		}
 		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)

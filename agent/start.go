@@ -58,14 +58,10 @@ func (a *agent) inspect(ctx context.Context) error {
 		return nil
 	}
 	a.settle(ctx, inspectionSettle)
-	if err := a.managers.WaitDisks(ctx, nil); err != nil {
-		return err
-	}
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers, System: a.o.System,
-		Post: a.ironic.PostInspection, Log: a.log,
+		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log,
 	}
-	o.RootDisk = a.rootDisk
 	if a.o.Network != nil {
 		o.Network = a.o.Network
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -70,7 +69,6 @@ func newAgent(o Options) *agent {
 	if o.Power == nil || !o.Destructive {
 		o.Power = power.Refused{}
 	}
-	o.Forever = o.Forever || os.Getpid() == 1
 	if o.Version == "" {
 		o.Version = Version
 	}
@@ -136,7 +134,9 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh(), System: a.o.System, Log: a.log,
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{
-		generic.New(generic.Options{Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log}),
+		generic.New(generic.Options{
+			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
+		}),
 	}, a.log)
 	if err != nil {
 		return err

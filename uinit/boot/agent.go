@@ -33,6 +33,7 @@ func Agent() Func {
 			Power:       power.Machine{Log: m.Log},
 			System:      block.System{},
 			Destructive: true,
+			Forever:     true,
 			Settled:     m.Settled,
 		})
 	}

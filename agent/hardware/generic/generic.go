@@ -84,11 +84,13 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if m.o.Settled != nil {
-		select {
-		case <-m.o.Settled:
-		case <-waiting.Done():
+	if !m.settled(waiting) {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		m.inVain(n, true)
+		m.o.Log.Warn("drivers are still being loaded, going on with the disks there are", "waited", limit)
+		return nil
 	}
 	_, err := m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
 		_, err := imaging.ChooseRootDisk(n, disks)
@@ -106,6 +108,19 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		m.o.Log.Warn("disks cannot be waited for", "err", err)
 	}
 	return nil
+}
+
+// settled waits for the drivers of the devices that were there at boot; false says that ctx ended first.
+func (m *Manager) settled(ctx context.Context) bool {
+	if m.o.Settled == nil {
+		return true
+	}
+	select {
+	case <-m.o.Settled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // inVain tells whether the node's disks were waited for in vain, and with set says so.
