@@ -13,8 +13,9 @@ type Params map[string]string
 
 // ParseCmdline splits a kernel command line at white space into parameters. Words without "=" are passed over, a
 // parameter's name ends at the first "=", and the last of several parameters of one name wins. Quotes mean nothing,
-// with two exceptions whose values hold spaces: sshkey="..." and rootpwd="..." reach to the closing quote. Nothing
-// inside any other quotes can therefore hide from, or smuggle itself into, what the kernel and other tools see.
+// with two exceptions whose values hold spaces: sshkey="..." and rootpwd="..." reach to the closing quote, and so do
+// "sshkey=..." and "rootpwd=...", which is how GRUB hands them on. Nothing inside any other quotes can therefore hide
+// from, or smuggle itself into, what the kernel and other tools see.
 func ParseCmdline(line string) Params {
 	params := Params{}
 	for {
@@ -27,8 +28,8 @@ func ParseCmdline(line string) Params {
 			end = len(line)
 		}
 		name, value, ok := strings.Cut(line[:end], "=")
-		if quoted, length, found := quotedValue(line, name); found {
-			value, end = quoted, length
+		if quotedName, quoted, length, found := quotedParam(line); found {
+			name, value, end = quotedName, quoted, length
 		}
 		if ok && name != "" {
 			params[name] = value
@@ -37,21 +38,22 @@ func ParseCmdline(line string) Params {
 	}
 }
 
-// quotedValue returns the quoted value at the beginning of line where name is one that may be quoted, and the length
-// of the whole parameter. A quote that is never closed, or is not followed by white space, is an ordinary character.
-func quotedValue(line, name string) (value string, length int, found bool) {
-	if name != "sshkey" && name != "rootpwd" {
-		return "", 0, false
+// quotedParam returns the parameter at the beginning of line where it is one of those that may be quoted and is, and
+// the length of all of it. A quote that is never closed, or is not followed by white space, is an ordinary character.
+func quotedParam(line string) (name, value string, length int, found bool) {
+	for _, name := range []string{"sshkey", "rootpwd"} {
+		for _, opening := range []string{name + `="`, `"` + name + `=`} {
+			rest, ok := strings.CutPrefix(line, opening)
+			if !ok {
+				continue
+			}
+			value, after, ok := strings.Cut(rest, `"`)
+			if ok && (after == "" || strings.TrimLeftFunc(after, unicode.IsSpace) != after) {
+				return name, value, len(line) - len(after), true
+			}
+		}
 	}
-	rest, ok := strings.CutPrefix(line, name+`="`)
-	if !ok {
-		return "", 0, false
-	}
-	value, after, ok := strings.Cut(rest, `"`)
-	if !ok || strings.TrimLeftFunc(after, unicode.IsSpace) == after && after != "" {
-		return "", 0, false
-	}
-	return value, len(line) - len(after), true
+	return "", "", 0, false
 }
 
 // LogValue keeps values, which may be secrets, out of logs.

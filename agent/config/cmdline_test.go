@@ -38,6 +38,13 @@ func TestParseCmdline(t *testing.T) {
 		},
 		{"quoted password at the end", `x=1 rootpwd="a b"`, Params{"x": "1", "rootpwd": "a b"}},
 		{"empty quotes", `rootpwd="" b=2`, Params{"rootpwd": "", "b": "2"}},
+		{
+			"GRUB's form", `"sshkey=ssh-ed25519 AAAA ipa-api-url=http://evil me@home" "rootpwd=a b" c=1`,
+			Params{"sshkey": "ssh-ed25519 AAAA ipa-api-url=http://evil me@home", "rootpwd": "a b", "c": "1"},
+		},
+		{"GRUB's form of another parameter", `"a=b c=d"`, Params{`"a`: "b", "c": `d"`}},
+		{"GRUB's form unclosed", `"sshkey=ssh-rsa AAAA b=2`, Params{`"sshkey`: "ssh-rsa", "b": "2"}},
+		{"GRUB's form with text after it", `"rootpwd=a b"c d=e`, Params{`"rootpwd`: "a", "d": "e"}},
 		{"unclosed quote", `sshkey="ssh-rsa AAAA b=2`, Params{"sshkey": `"ssh-rsa`, "b": "2"}},
 		{"text after the quote", `sshkey="a b"c d=e`, Params{"sshkey": `"a`, "d": "e"}},
 		{"quote inside", `sshkey=a"b c"`, Params{"sshkey": `a"b`}},
@@ -69,6 +76,7 @@ func TestParamsPrintWithoutValues(t *testing.T) {
 func FuzzParseCmdline(f *testing.F) {
 	f.Add(ironicAppend)
 	f.Add(`sshkey="a b" c=d`)
+	f.Add(`"rootpwd=a b" c=d`)
 	f.Add("a=b\u00a0c=d =e f==")
 	f.Fuzz(func(t *testing.T, line string) {
 		got := ParseCmdline(line)
