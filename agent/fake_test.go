@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ import (
 	"ironroot/agent/api"
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
+	"ironroot/storage/block"
 )
 
 const (
@@ -33,10 +36,13 @@ const (
 type fakeIronic struct {
 	*httptest.Server
 	config map[string]any // of the lookup's answer
+	// properties of the node as the lookups find them, one after the other; the last ones stay.
+	properties []map[string]any
 
 	mu       sync.Mutex
 	status   int // of the lookup's answer; 0 is 200
 	requests []string
+	lookups  []url.Values // the queries
 	beats    chan beat
 }
 
@@ -68,11 +74,16 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/v1/lookup":
 		f.mu.Lock()
 		status := f.status
+		properties := map[string]any{}
+		if n := len(f.properties); n > 0 {
+			properties = f.properties[min(len(f.lookups), n-1)]
+		}
+		f.lookups = append(f.lookups, r.URL.Query())
 		f.mu.Unlock()
 		if status != 0 {
 			w.WriteHeader(status)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": map[string]any{}}, "config": f.config})
+		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config})
 	case "/v1/heartbeat/" + nodeUUID:
 		var b beat
 		err := json.NewDecoder(r.Body).Decode(&b)
@@ -113,6 +124,18 @@ func callBack(b beat) error {
 		err = fmt.Errorf("status %d", answer.StatusCode)
 	}
 	return errors.Join(err, answer.Body.Close())
+}
+
+// bareMachine is a machine without a disk and a network card.
+func bareMachine(t *testing.T) block.System {
+	t.Helper()
+	sys := block.System{Root: t.TempDir()}
+	for _, dir := range []string{sys.Sys("class/net"), sys.Sys("block"), sys.Sys("class/block"), sys.Dev(), sys.Proc()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
 }
 
 // running is an agent of this test.

@@ -153,10 +153,14 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 		t.Errorf("got %d lookups, want 1", lookups)
 	}
 	i = newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
-	gone := errors.New("Ironic does not answer")
-	i.o.Refresh = func(context.Context) error { return gone }
-	if got, err := i.RootDisk(t.Context(), true); !errors.Is(err, gone) {
-		t.Errorf("got %s and %v, want no disk to be chosen from a node that may be stale", got.Path, err)
+	i.o.Refresh = func(context.Context) error { return errors.New("Ironic does not answer") }
+	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" {
+		t.Errorf("failed lookup: got %s and %v, want a warning and the disk of the node that is known", got.Path, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := i.RootDisk(ended, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("lookup given up: got %v, want %v", err, context.Canceled)
 	}
 	if _, err := i.RootDisk(t.Context(), false); err != nil {
 		t.Errorf("without refresh: %v", err)

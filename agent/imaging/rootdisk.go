@@ -12,12 +12,14 @@ import (
 )
 
 // RootDisk picks the disk an operating system goes to. With refresh, a cached node without hints is looked up again
-// first: hints may have been set since.
+// first: hints may have been set since. That the lookup fails is only a warning, as the protocol has it.
 func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
 	n := i.o.Node.Get()
 	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
-		if err := i.o.Refresh(ctx); err != nil {
-			return block.Device{}, fmt.Errorf("look up the node again before the root disk is chosen: %w", err)
+		if err := i.o.Refresh(ctx); ctx.Err() != nil {
+			return block.Device{}, ctx.Err()
+		} else if err != nil {
+			i.o.Log.Warn("node not looked up again, the root disk is chosen by what is known of it", "node", n.UUID(), "err", err)
 		}
 		n = i.o.Node.Get()
 	}
