@@ -314,8 +314,8 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 		lookups    int
 		used       string
 	}{
-		{"no hints at first", []map[string]any{{}, hints("set since")}, 2, "set since"},
-		{"hints at first", []map[string]any{hints("of old"), hints("set since")}, 1, "of old"},
+		{"no hints at first", []map[string]any{{}, hints("LATE")}, 2, "LATE"},
+		{"hints at first", []map[string]any{hints("EARLY"), hints("LATE")}, 1, "EARLY"},
 	} {
 		ironic := newIronic(t)
 		ironic.properties = tt.properties
