@@ -228,7 +228,7 @@ func TestReadOnly(t *testing.T) {
 	testenv.Programs(t, "blockdev")
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	testenv.Run(t, "blockdev", "--setro", path)
-	t.Cleanup(func() { testenv.Run(t, "blockdev", "--setrw", path) }) // the flag would outlive the loop device
+	defer func() { testenv.Run(t, "blockdev", "--setrw", path) }() // the flag would outlive the loop device
 	if readOnly, err := ReadOnly(block.System{}, path); err != nil || !readOnly {
 		t.Errorf("got %v, %v", readOnly, err)
 	}
