@@ -127,6 +127,11 @@ func TestAuthorization(t *testing.T) {
 			t.Errorf("another host was sent %v", header)
 		}
 	}
+	for _, header := range stranger.headers {
+		if referer := header.Get("Referer"); referer != "" {
+			t.Errorf("another host was sent the Referer %q, which holds a signature", referer)
+		}
+	}
 	if len(stranger.headers) != 2 {
 		t.Errorf("the other host got %d requests, want 2", len(stranger.headers))
 	}

@@ -67,6 +67,7 @@ func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	if err := checkScheme(req.URL); err != nil {
 		return &redirectError{err}
 	}
+	req.Header.Del("Referer") // net/http puts the last URL there, with a query that may be a signature
 	for _, hop := range append(via[1:len(via):len(via)], req) {
 		if sameOrigin(via[0].URL, hop.URL) {
 			continue

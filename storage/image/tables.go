@@ -18,15 +18,28 @@ const skipLimit = 1 << 20
 // partReader reads parts of a file, in ascending order, by range requests; where the server knows none, from the file's
 // whole stream, leaving out what lies between.
 type partReader struct {
-	w    *writer
-	url  string
-	body *body
-	pos  int64 // of the body's next byte
-	end  int64 // of what the body will bring, -1 unknown
+	w     *writer
+	url   string
+	limit int64 // of the file's length
+	body  *body
+	pos   int64 // of the body's next byte
+	end   int64 // of what the body will bring, -1 unknown
+}
+
+// maxQcow2 limits the length of a qcow2 file in bytes: twice the disk, and 64 MiB. A file is longer than its content by
+// its tables, and by internal snapshots, of which nothing is used; without a limit a server could send for ever.
+func maxQcow2(disk int64) int64 { return 2*disk + 64<<20 }
+
+func fileTooLong(need, limit int64) error {
+	return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
+		"qcow2 image: the file reaches to byte %d at least, for this disk %d bytes are accepted at most", need, limit)}
 }
 
 // read fills p from off. ahead is where the caller will have read on to, at least the end of p.
 func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error {
+	if off+int64(len(p)) > r.limit {
+		return fileTooLong(off+int64(len(p)), r.limit)
+	}
 	if r.body != nil && (off < r.pos || r.body.partial && off+int64(len(p)) > r.end) {
 		r.close()
 	}
@@ -67,7 +80,7 @@ func (r *partReader) close() {
 
 // fetchMap reads the tables of a qcow2 image. The seals say what they were.
 func (w *writer) fetchMap(ctx context.Context, url string, h *qcow2.Header, head []byte) (*qcow2.Map, []*seal, error) {
-	r := &partReader{w: w, url: url}
+	r := &partReader{w: w, url: url, limit: maxQcow2(w.target.size)}
 	defer r.close()
 	m := &qcow2.Map{Header: h}
 	first := head[:min(len(head), 4096)]
@@ -113,8 +126,9 @@ func readAhead(tables []qcow2.Table, size int64) int64 {
 type seal struct {
 	extent
 	want [sha256.Size]byte
-	sum  hash.Hash
+	sum  hash.Hash // while the part passes
 	seen int64
+	same bool
 }
 
 func newSeal(off int64, data []byte) *seal {
@@ -131,10 +145,11 @@ func (s *seal) pass(off int64, data []byte) {
 		s.sum = sha256.New()
 	}
 	s.sum.Write(data[from-off : to-off]) //nolint:errcheck // a hash never fails
-	s.seen += to - from
+	if s.seen += to - from; s.seen == s.len {
+		s.same = [sha256.Size]byte(s.sum.Sum(nil)) == s.want
+		s.sum = nil // there can be many tables
+	}
 }
 
 // holds tells whether the part has passed in whole and was the same.
-func (s *seal) holds() bool {
-	return s.seen == s.len && (s.len == 0 || [sha256.Size]byte(s.sum.Sum(nil)) == s.want)
-}
+func (s *seal) holds() bool { return s.len == 0 || s.same }

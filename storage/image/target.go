@@ -114,17 +114,23 @@ func (t *target) writeAt(p []byte, off int64) error {
 	return nil
 }
 
-// wipe zeroes the places of the partition tables and makes sure the zeros have reached the device.
+// wipe zeroes the places of the partition tables and makes sure the zeros have reached the device. Where one place
+// cannot be written, the other is all the same.
 func (t *target) wipe() error {
 	zeros := make([]byte, max(headSize, endSize))
-	for _, off := range []int64{0, max(0, t.size-endSize)} {
-		n := min(int64(headSize), t.size-off)
-		if _, err := t.file.WriteAt(zeros[:n], off); err != nil {
-			return t.fail("zero", off, err)
+	var failed []error
+	for _, e := range []extent{{0, headSize}, {max(0, t.size-endSize), endSize}} {
+		if _, err := t.file.WriteAt(zeros[:min(e.len, t.size-e.off)], e.off); err != nil {
+			failed = append(failed, t.fail("zero", e.off, err))
 		}
 	}
-	t.touched.Store(false)
-	return t.sync()
+	if err := t.sync(); err != nil {
+		failed = append(failed, err)
+	}
+	if len(failed) == 0 {
+		t.touched.Store(false)
+	}
+	return errors.Join(failed...)
 }
 
 // sync waits until everything written has reached the medium.

@@ -262,6 +262,17 @@ func TestUnpackFaults(t *testing.T) {
 		}
 		truncated(image, 5*mib)(w, r)
 	}
+	farTables := bytes.Clone(image)
+	binary.BigEndian.PutUint64(farTables[40:], 1<<55)
+	endlessTail := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") != "" {
+			content(image)(w, r)
+			return
+		}
+		if _, err := w.Write(image); err == nil {
+			endless(make([]byte, mib))(w, r)
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		sum     Checksum
@@ -272,6 +283,8 @@ func TestUnpackFaults(t *testing.T) {
 		{"flipped bit in a cluster", sha256Of(image), content(flip(image, len(image)-100)), isA[*ChecksumError], "wrong checksum"},
 		{"flipped bits in compressed data", sha256Of(packed), content(spoilt), isA[*ChecksumError], "wrong checksum"},
 		{"compressed data that makes no sense", sha256Of(spoilt), content(spoilt), isA[*FormatError], "compressed cluster"},
+		{"endless", sha256Of(image), endlessTail, isA[*FormatError], "bytes are accepted at most"},
+		{"tables far away, endless", sha256Of(farTables), endless(farTables), isA[*FormatError], "bytes are accepted at most"},
 		{"truncated", sha256Of(image), truncatedTail, isA[*DownloadError], "before the whole file had arrived"},
 		{
 			"tables of another file", sha256Of(image),

@@ -273,6 +273,24 @@ func TestSecondURL(t *testing.T) {
 	})
 }
 
+// Nothing of a wrong image stays at the end of the disk, where a backup GPT would lie.
+func TestRecoveryWipesWhatWasWrong(t *testing.T) {
+	data, wrong := randomBytes(5, 6*mib+3), randomBytes(6, 16*mib)
+	server := serve(t, whole(wrong), whole(data))
+	src := rawSource(data, server.URL)
+	src.Fetch.Retries = 1
+	disk := usedDisk(t, 16*mib)
+	if _, err := Write(t.Context(), disk, src, Options{Log: testLog(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+		t.Error("the disk does not hold the image")
+	}
+	if !isZero(readAt(t, disk, 16*mib-endSize, endSize)) {
+		t.Error("the end of the disk still holds what the first transfer brought")
+	}
+}
+
 func TestCancel(t *testing.T) {
 	data := randomBytes(7, 10*mib)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -84,6 +84,10 @@ func (w *writer) timeout(last error) error {
 func (w *writer) transfers(ctx context.Context) (Report, error) {
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 {
+			// What the last transfer brought was wrong: no table or boot loader of it may stay behind the right image.
+			if err := w.target.wipe(); err != nil {
+				return Report{}, err
+			}
 			w.progress.restart(PhaseConnect)
 		}
 		first := attempt % len(w.src.URLs)

@@ -20,8 +20,10 @@ const (
 
 	minClusterBits, maxClusterBits = 9, 21
 
-	maxL1     = 32 << 20 // bytes; QEMU's own limit
-	maxHeader = 1 << 20  // bytes of the header's first part, of which only the first 112 mean something here
+	// maxL1 bounds the L1 table in bytes, and with it the number of L2 tables that a reader has to remember. It allows
+	// 16 GiB with clusters of 512 bytes, 1 TiB with 4 KiB, and 256 TiB with the usual 64 KiB.
+	maxL1     = 4 << 20
+	maxHeader = 1 << 20 // bytes of the header's first part, of which only the first 112 mean something here
 )
 
 // Incompatible features, by bit.
