@@ -314,8 +314,8 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 		lookups    int
 		used       string
 	}{
-		{"no hints at first", []map[string]any{{}, hints("LATE")}, 2, "LATE"},
-		{"hints at first", []map[string]any{hints("EARLY"), hints("LATE")}, 1, "EARLY"},
+		{"no hints at first", []map[string]any{{}, hints("late")}, 2, "late"},
+		{"hints at first", []map[string]any{hints("early"), hints("late")}, 1, "early"},
 	} {
 		ironic := newIronic(t)
 		ironic.properties = tt.properties
