@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/beevik/ntp"
@@ -12,45 +13,61 @@ import (
 )
 
 const (
-	ntpTimeout = 5 * time.Second
+	ntpTimeout = 5 * time.Second // of one question
 	ntpTries   = 2
+	clockTime  = 15 * time.Second // of all of it, with the server's name to be resolved
 )
 
 // setClock sets the system's clock and the hardware clock from the configured NTP server (SNTP, RFC 4330). It matters
-// because a certificate is not valid on a machine whose clock stands years back. That it failed is an error only where
-// the operator wants it to be.
+// because a certificate is not valid on a machine whose clock stands years back, and because the operating system that
+// is started next begins with the hardware clock. That it failed is an error only where the operator wants it to be.
 func (a *agent) setClock(ctx context.Context) error {
 	c := a.config.Get()
 	if c.NTPServer == "" || !a.o.Destructive {
 		return nil
 	}
-	err := a.askTime(ctx, c.NTPServer)
+	limited, cancel := context.WithTimeout(ctx, clockTime)
+	defer cancel()
+	off, err := askTime(limited, c.NTPServer)
 	if err == nil {
-		return nil
+		err = a.setTime(time.Now().Add(off))
 	}
-	if c.FailIfClockNotSet {
+	switch {
+	case err == nil:
+		a.log.Info("clock set", "server", c.NTPServer, "off_by", off.Round(time.Millisecond))
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.FailIfClockNotSet:
 		return fault.ClockSync("%w", err)
 	}
 	a.log.Warn("clock not set", "err", err)
-	return ctx.Err()
+	return nil
 }
 
-func (a *agent) askTime(ctx context.Context, server string) error {
-	var err error
-	for range ntpTries {
-		if ctx.Err() != nil {
-			return ctx.Err()
+// askTime asks the NTP server by how much the system's clock is off.
+func askTime(ctx context.Context, server string) (off time.Duration, err error) {
+	options := ntp.QueryOptions{Timeout: ntpTimeout, Dialer: func(_, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "udp", address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the wait for an answer
 		}
+		return conn, err
+	}}
+	for range ntpTries {
 		var answer *ntp.Response
-		if answer, err = ntp.QueryWithOptions(server, ntp.QueryOptions{Timeout: ntpTimeout}); err == nil {
+		if answer, err = ntp.QueryWithOptions(server, options); err == nil {
 			err = answer.Validate()
 		}
 		if err == nil {
-			a.log.Info("clock set", "server", server, "off_by", answer.ClockOffset.Round(time.Millisecond))
-			return setTime(time.Now().Add(answer.ClockOffset))
+			return answer.ClockOffset, nil
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return fmt.Errorf("ntp server %s: %w", server, err)
+	return 0, fmt.Errorf("ntp server %s: %w", server, err)
 }
 
 // setTime sets the system's clock, and the hardware clock where there is one.
@@ -61,7 +78,7 @@ func setTime(now time.Time) error {
 	}
 	fd, err := unix.Open("/dev/rtc0", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // a machine without a hardware clock
+		return nil //nolint:nilerr // a machine without a hardware clock
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written through it
 	utc := now.UTC()

@@ -56,6 +56,8 @@ type agent struct {
 	certificate *api.Certificate // generated; nil without
 	server      *api.Server
 
+	setTime func(time.Time) error // of system and hardware clock
+
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
 	stopped chan struct{} // closed by StopAPI and Lockdown
@@ -83,6 +85,7 @@ func newAgent(o Options) *agent {
 		started: time.Now(),
 		log:     o.Journal.Logger(),
 		config:  config.NewLive(o.Config),
+		setTime: setTime,
 		stopped: make(chan struct{}),
 	}
 }
@@ -153,7 +156,7 @@ func (a *agent) deps() extension.Deps {
 	return extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
 		Refresh: a.refresh(), Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
-		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, AllowDestructive: a.o.Destructive,
+		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClock, AllowDestructive: a.o.Destructive,
 	}
 }
 

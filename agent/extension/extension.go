@@ -37,6 +37,8 @@ type Deps struct {
 	Standalone bool
 	// SetNode puts a lookup's answer into place; used in standalone mode.
 	SetNode func(answer json.RawMessage) error
+	// SetClock, when set, sets the clocks before the machine stops. Its error says that they have to be right.
+	SetClock func(ctx context.Context) error
 	// AllowDestructive says that commands that change the machine may run.
 	AllowDestructive bool
 }

@@ -48,10 +48,15 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 // syncTime bounds the sync before the end: a dying disk can block it for ever.
 const syncTime = 60 * time.Second
 
-// endWith syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the
+// endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the
 // machine running: the conductor waits for it to go, and what was written was flushed when it was written.
 func endWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
+		if d.SetClock != nil {
+			if err := d.SetClock(ctx); err != nil {
+				return nil, err
+			}
+		}
 		synced := make(chan error, 1)
 		go func() { synced <- d.Managers.Sync(ctx) }()
 		timeout := time.NewTimer(syncTime)

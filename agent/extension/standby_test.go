@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"ironroot/agent/command"
 	"ironroot/agent/power"
 )
 
@@ -102,6 +104,26 @@ func TestEndOfTheMachine(t *testing.T) {
 			if _, err := c.Call(t.Context(), nil); err == nil || machine.powerOffs != 1 {
 				t.Errorf("power_off: got %v and %d tries, want the error and one", err, machine.powerOffs)
 			}
+		}
+	}
+}
+
+// The clock is set before the machine stops; where it has to be right, the machine does not stop without it.
+func TestEndOfTheMachineSetsTheClock(t *testing.T) {
+	r := newRig(t)
+	machine := &stopped{}
+	r.deps.Power = machine
+	for _, failure := range []error{nil, errors.New("no answer")} {
+		before := -1
+		r.deps.SetClock = func(context.Context) error {
+			before = machine.reboots
+			return failure
+		}
+		extension := standby(r.deps)
+		i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == "run_image" })
+		_, err := extension.Commands[i].Call(t.Context(), nil)
+		if !errors.Is(err, failure) || before == -1 || (machine.reboots > before) != (failure == nil) {
+			t.Errorf("clock error %v: got %v, %d restarts before the clock was set and %d after", failure, err, before, machine.reboots)
 		}
 	}
 }
