@@ -39,6 +39,9 @@ func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
 	}, nil
 }
 
+// readBuffer is large enough that small reads, of headers and chunks, do not each become a system call.
+const readBuffer = 64 << 10
+
 // client returns an HTTP client with the configured TLS settings and the proxies of info; those of the environment are
 // not used.
 func (i *Imager) client(info ImageInfo) (*http.Client, error) {
@@ -47,7 +50,12 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS settings for image servers: %w", err)
 	}
+	// One large body at a time gains nothing from HTTP/2 and pays for its flow control.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	transport := &http.Transport{
+		Protocols:             &protocols,
+		ReadBufferSize:        readBuffer,
 		DialContext:           (&net.Dialer{Timeout: c.ImageDownloadConnectionTimeout, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:       tlsConfig,
 		TLSHandshakeTimeout:   c.ImageDownloadConnectionTimeout,
