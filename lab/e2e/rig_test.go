@@ -39,6 +39,7 @@ type setup struct {
 	token   string      // pre-generated token of the node
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
 	noIronic, lateIronic bool
+	namespace            *namespace // where the machine's network is; nil is this process's own
 }
 
 // rig is a machine with the ramdisk, its conductor and its image server.
@@ -48,9 +49,10 @@ type rig struct {
 	node      *conductor.Node
 	images    *imageserver.Server
 	machine   *qemu.Machine
-	forward   int      // port of this machine that leads to the agent
-	apiPort   int      // port of the conductor
-	token     string   // the node's pre-generated one
+	forward   int    // port of this machine that leads to the agent
+	apiPort   int    // port of the conductor
+	token     string // the node's pre-generated one
+	namespace *namespace
 	secrets   []string // what no console may show, beside the node's tokens
 }
 
@@ -64,7 +66,7 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +137,11 @@ func (r *rig) startConductor() {
 }
 
 func (r *rig) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", r.forward))
+	address := fmt.Sprintf("127.0.0.1:%d", r.forward)
+	if r.namespace != nil {
+		return r.namespace.dial(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
 // waitAgent waits for the first heartbeat since the machine's start.

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
+// a cable without any server (IPv6 link-local addresses).
+func TestAlone(t *testing.T) {
+	const cableMAC = "52:54:00:e2:e0:02"
+	ns := newNamespace(t)
+	ns.cable(t, "cable")
+	dumps := []capture{{filepath.Join(t.TempDir(), "user.pcap")}, {filepath.Join(t.TempDir(), "cable.pcap")}}
+	token := conductor.NewToken()
+	r := start(t, setup{
+		noIronic: true, lateIronic: true, token: token, namespace: ns,
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		machine: qemu.Config{
+			Memory: 320 * mib, NetNS: ns.path(), NICs: []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
+			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
+		},
+	})
+	r.secrets = append(r.secrets, token)
+	ctx := soon(t)
+	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile("API is served")); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("token", func(t *testing.T) { r.alone(t, token) })
+	t.Run("no disk", func(t *testing.T) {
+		status, answer := r.call(t, http.MethodPost, token, `{"name": "standby.prepare_image", "params": {"image_info":
+			{"id": "i", "urls": ["http://10.0.2.2:1/i"], "checksum": "`+strings.Repeat("0", 64)+`", "disk_format": "raw", "stream_raw_images": true}}}`)
+		if status != http.StatusOK || !strings.Contains(answer, `"DeviceNotFound"`) || !strings.Contains(answer, "no suitable disk") {
+			t.Errorf("got %d %s, want a DeviceNotFound that says that there is no disk", status, answer)
+		}
+	})
+	t.Run("IPv6", func(t *testing.T) {
+		address := net.JoinHostPort(linkLocal(t, cableMAC).WithZone("cable").String(), fmt.Sprint(agentPort))
+		ns.reach(t, address)
+	})
+	t.Run("nothing goes out", func(t *testing.T) {
+		allowed := []string{"arp", "ip4 udp to port 67", "ip6 icmp6", "ip4 protocol 2", "ip4 tcp from port 9999", "ip6 tcp from port 9999"}
+		for i, mac := range []string{nodeMAC, cableMAC} {
+			packets := dumps[i].sent(t, mac)
+			if !slices.Contains(packets, []string{"ip4 tcp from port 9999", "ip6 tcp from port 9999"}[i]) {
+				t.Errorf("interface %d: the capture lacks the API's answers: %q", i, packets)
+			}
+			for _, p := range packets {
+				if !slices.Contains(allowed, p) {
+					t.Errorf("interface %d sent %q", i, p)
+				}
+			}
+		}
+	})
+	if !r.machine.Running() || strings.Contains(r.machine.Console().String(), "panic") {
+		t.Error("the machine did not go on")
+	}
+}
+
+// alone checks that the API is there for who has the token.
+//
+// Parity: B19, A13
+func (r *rig) alone(t *testing.T, token string) {
+	for given, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
+		status, answer := r.call(t, http.MethodGet, given, "")
+		if status != want {
+			t.Errorf("got %d %s, want %d", status, answer, want)
+		}
+	}
+}
+
+// reach asks for the API's status at an address of the cable until it answers: a new address is not usable at once.
+func (n *namespace) reach(t *testing.T, address string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return n.dial(ctx, "tcp6", address)
+	}}}
+	defer client.CloseIdleConnections()
+	ctx := soon(t)
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/v1/status", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "started_at") {
+				t.Errorf("got %d %q and %v, want the status", response.StatusCode, text, err)
+			}
+			return
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%v: %v", context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// diskSize leaves room between what erasing metadata overwrites at both ends of disk and partition.
+const diskSize = 48 * mib
+
+// marker fills disks, so that what is left of their content can be found.
+type marker struct{}
+
+var secret = []byte("content of old! ")
+
+func (marker) Read(p []byte) (int, error) {
+	n := len(p) / len(secret) * len(secret)
+	if n == 0 {
+		return 0, fmt.Errorf("a buffer of %d bytes is too small", len(p))
+	}
+	copy(p, bytes.Repeat(secret, n/len(secret)))
+	return n, nil
+}
+
+// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic is not reachable yet.
+func TestBuses(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat", "mtype")
+	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
+	nvme, nvme4k := file(t, "nvme", diskSize, marker{}), file(t, "nvme4k", diskSize, marker{})
+	shared := file(t, "shared", diskSize, marker{})
+	disks := []string{virtio, sata, nvme, nvme4k, shared}
+	t.Run("tables", func(t *testing.T) {
+		for _, path := range disks[:3] {
+			testenv.Run(t, "sgdisk", "-n", "1:1M:0", path)
+		}
+		testenv.Run(t, "sgdisk", "-n", "1:256:0", testenv.Loop(t, nvme4k, 4096))
+		testenv.Run(t, "mkfs.vfat", shared)
+	})
+	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
+	token := conductor.NewToken()
+	r := start(t, setup{
+		lateIronic: true, token: token, append: "ironroot.shell=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		machine: qemu.Config{Memory: 512 * mib, Extra: dump.arguments(0), Disks: []qemu.Disk{
+			{File: virtio, Serial: "on-virtio"},
+			{File: sata, Serial: "on-sata", Bus: qemu.SATA, WWN: 0x5000c500a1b2c3d4},
+			{File: nvme, Serial: "on-nvme", Bus: qemu.NVMe},
+			{File: nvme4k, Serial: "on-nvme4k", Bus: qemu.NVMe, Sector: 4096},
+			{File: shared, Serial: "shared"},
+		}},
+	})
+	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`lookup failed`)); err != nil {
+		t.Fatal(err)
+	}
+	r.startConductor()
+	r.waitAgent(t)
+	t.Run("token", func(t *testing.T) { r.keptToken(t, token) })
+	t.Run("inventory", r.disks)
+	t.Run("sync", func(t *testing.T) { r.syncs(t, shared) })
+	t.Run("metadata", func(t *testing.T) { r.eraseMetadata(t, disks) })
+	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks) })
+	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
+}
+
+// keptToken: the conductor masks a pre-generated token in its lookup answers, and refuses heartbeats with another one.
+//
+// Parity: B9
+func (r *rig) keptToken(t *testing.T, token string) {
+	if r.node.Token() != token {
+		t.Fatal("the node has another token")
+	}
+	if status, answer := r.call(t, http.MethodGet, token, ""); status != http.StatusOK {
+		t.Errorf("with the token: got %d %s, want 200", status, answer)
+	}
+	if status, _ := r.call(t, http.MethodGet, "******", ""); status != http.StatusUnauthorized {
+		t.Errorf("with the mask as a token: got %d, want 401", status)
+	}
+}
+
+// disks compares the inventory with the machine.
+func (r *rig) disks(t *testing.T) {
+	var inventory struct {
+		Disks []struct {
+			Name, Serial string
+			Size         int64
+			Logical      int64 `json:"logical_sectors"`
+			Physical     int64 `json:"physical_sectors"`
+		}
+	}
+	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range inventory.Disks {
+		got[d.Serial] = fmt.Sprintf("%s %d %d/%d", d.Name, d.Size, d.Logical, d.Physical)
+	}
+	want := map[string]string{
+		"on-virtio": "/dev/vda 50331648 512/512",
+		"on-sata":   "/dev/sda 50331648 512/512",
+		"on-nvme":   "/dev/nvme0n1 50331648 512/512",
+		"on-nvme4k": "/dev/nvme1n1 50331648 4096/4096",
+		"shared":    "/dev/vdb 50331648 512/512",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("disks differ (-want +got):\n%s", diff)
+	}
+}
+
+// syncs writes a file in the machine, which the kernel would keep in memory for half a minute, and has it synced: it is
+// on the disk then, whatever happens to the machine.
+//
+// Parity: E4
+func (r *rig) syncs(t *testing.T, disk string) {
+	// The shell takes what comes before its prompt for an answer of the terminal.
+	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`hide/show prompt`)); err != nil {
+		t.Fatal(err)
+	}
+	r.shell(t, "mkdir /mnt")
+	r.shell(t, "mount -t vfat /dev/vdb /mnt")
+	r.shell(t, "echo all-is-written >/mnt/file")
+	if got := r.succeed(t, "standby.sync", nil); got != "null" {
+		t.Errorf("got result %s, want null", got)
+	}
+	if got := testenv.Run(t, "mtype", "-i", disk, "::file"); !strings.Contains(got, "all-is-written") {
+		t.Errorf("the file holds %q", got)
+	}
+	r.shell(t, "umount /mnt")
+}
+
+// shell runs a line in the machine's shell and returns the last word it said, behind control sequences.
+func (r *rig) shell(t *testing.T, line string) string {
+	t.Helper()
+	console := r.machine.Console()
+	mark := console.Mark()
+	if err := console.Send(line + "; echo status=$?\r"); err != nil {
+		t.Fatal(err)
+	}
+	match, err := console.FollowFrom(soon(t), mark, regexp.MustCompile(`(\S*)\s+status=(\d+)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if match.Groups[2] != "0" {
+		t.Fatalf("%s: status %s\n%s", line, match.Groups[2], console.Tail(20))
+	}
+	return match.Groups[1]
+}
+
+// eraseMetadata removes all tables and signatures, and does not touch what lies between them.
+func (r *rig) eraseMetadata(t *testing.T, disks []string) {
+	if err := r.node.Clean(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range disks {
+		name := filepath.Base(path)
+		if found := testenv.Run(t, "wipefs", "--no-act", path); found != "" {
+			t.Errorf("%s: wipefs finds\n%s", name, found)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte("EFI PART")) {
+			t.Errorf("%s: a GPT header is left", name)
+		}
+		if !bytes.Contains(data, secret) {
+			t.Errorf("%s: erasing metadata has erased all data", name)
+		}
+	}
+}
+
+// eraseDevices destroys everything, and says by which method.
+func (r *rig) eraseDevices(t *testing.T, disks []string) {
+	if err := r.node.Clean(soon(t), "deploy.erase_devices"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range disks {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.IndexFunc(data, func(c rune) bool { return c != 0 }); at >= 0 {
+			t.Errorf("%s: byte %d is not zero", filepath.Base(path), at)
+		}
+	}
+	for device, method := range map[string]string{
+		"/dev/vda": "overwrite", "/dev/sda": "overwrite", "/dev/nvme0n1": "nvme-format-user", "/dev/nvme1n1": "nvme-format-user",
+	} {
+		line := regexp.MustCompile("disk erased.*" + device + ".*" + method)
+		if !line.MatchString(r.machine.Console().String()) {
+			t.Errorf("the console does not say that %s was erased by %s", device, method)
+		}
+	}
+}
+
+// lockdown closes the API and takes the network down; the machine goes on.
+//
+// Parity: E12, R9
+func (r *rig) lockdown(t *testing.T, dump capture) {
+	if got := r.succeed(t, "system.lockdown", nil); got != "null" {
+		t.Errorf("got result %s, want null", got)
+	}
+	console := r.machine.Console()
+	if _, err := console.Follow(soon(t), regexp.MustCompile(`lockdown is complete`)); err != nil {
+		t.Fatal(err)
+	}
+	silent := len(dump.sent(t, nodeMAC))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/status", r.forward), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.DefaultClient.Do(request); err == nil {
+		response.Body.Close()
+		t.Errorf("the API answers %s, want no answer", response.Status)
+	}
+	if sent := dump.sent(t, nodeMAC)[silent:]; len(sent) > 0 {
+		t.Errorf("the machine still sends %q", sent)
+	}
+	if flags := r.shell(t, "cat /sys/class/net/eth0/flags"); !strings.HasSuffix(flags, "0x1002") { // IFF_MULTICAST and IFF_BROADCAST, no IFF_UP
+		t.Errorf("the interface's flags are %s, want 0x1002, which is down", flags)
+	}
+}

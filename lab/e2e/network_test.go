@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// namespace is a network namespace that lives as long as the test.
+type namespace struct{ file *os.File }
+
+func newNamespace(t *testing.T) *namespace {
+	t.Helper()
+	testenv.Root(t)
+	type result struct {
+		file *os.File
+		err  error
+	}
+	made := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		var file *os.File
+		if err == nil {
+			file, err = os.Open("/proc/thread-self/ns/net")
+		}
+		made <- result{file, err}
+	}()
+	r := <-made
+	if r.err != nil {
+		t.Fatalf("network namespace: %v", r.err)
+	}
+	t.Cleanup(func() { _ = r.file.Close() })
+	return &namespace{r.file}
+}
+
+// path is where other programs find the namespace.
+func (n *namespace) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
+
+// do calls f within the namespace. Sockets made by f itself, not by goroutines it starts, belong to it.
+func (n *namespace) do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// dial connects to a numeric address from within the namespace.
+func (n *namespace) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// cable makes a tap interface for a machine in the namespace, and brings the loopback interface up.
+func (n *namespace) cable(t *testing.T, name string) {
+	t.Helper()
+	err := n.do(func() error {
+		tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP}
+		if err := netlink.LinkAdd(tap); err != nil {
+			return fmt.Errorf("tap %s: %w", name, err)
+		}
+		for _, name := range []string{"lo", name} {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(link)
+			}
+			if err != nil {
+				return fmt.Errorf("interface %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// linkLocal is the IPv6 address that an interface with the MAC address gives itself (RFC 4291, appendix A).
+func linkLocal(t *testing.T, mac string) netip.Addr {
+	t.Helper()
+	m, err := net.ParseMAC(mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
+}
+
+// capture is QEMU's record of a network interface in a file of pcap form.
+type capture struct{ path string }
+
+// arguments make QEMU record the interface with the number.
+func (c capture) arguments(nic int) []string {
+	return []string{"-object", fmt.Sprintf("filter-dump,id=dump%d,netdev=net%d,file=%s", nic, nic, c.path)}
+}
+
+// sent returns what the interface with the MAC address has sent, one text for each packet.
+func (c capture) sent(t *testing.T, mac string) []string {
+	t.Helper()
+	data, err := os.ReadFile(c.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := net.ParseMAC(mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header, record = 24, 16
+	if len(data) < header || binary.LittleEndian.Uint32(data) != 0xa1b2c3d4 {
+		t.Fatalf("%s is not a capture", c.path)
+	}
+	var packets []string
+	for data = data[header:]; len(data) >= record; {
+		end := record + int(binary.LittleEndian.Uint32(data[8:]))
+		if end > len(data) {
+			break // is being written
+		}
+		frame := data[record:end]
+		data = data[end:]
+		if len(frame) >= 14 && string(frame[6:12]) == string(address) {
+			packets = append(packets, describe(frame))
+		}
+	}
+	return packets
+}
+
+// describe puts an Ethernet frame into a few words.
+func describe(frame []byte) string {
+	kind, body := binary.BigEndian.Uint16(frame[12:]), frame[14:]
+	switch {
+	case kind == 0x0806:
+		return "arp"
+	case kind == 0x0800 && len(body) >= 20:
+		return transport("ip4", body[9], body[int(body[0]&15)*4:])
+	case kind == 0x86dd && len(body) >= 40:
+		return transport("ip6", body[6], body[40:])
+	}
+	return fmt.Sprintf("ethernet type %#04x", kind)
+}
+
+func transport(family string, protocol byte, body []byte) string {
+	const ack = 0x10
+	switch {
+	case protocol == unix.IPPROTO_TCP && len(body) >= 20:
+		if body[13]&ack == 0 {
+			return fmt.Sprintf("%s tcp connect to port %d", family, binary.BigEndian.Uint16(body[2:]))
+		}
+		return fmt.Sprintf("%s tcp from port %d", family, binary.BigEndian.Uint16(body))
+	case protocol == unix.IPPROTO_UDP && len(body) >= 8:
+		return fmt.Sprintf("%s udp to port %d", family, binary.BigEndian.Uint16(body[2:]))
+	case protocol == unix.IPPROTO_ICMPV6, protocol == unix.IPPROTO_HOPOPTS: // neighbours, routers, multicast listeners
+		return family + " icmp6"
+	}
+	return fmt.Sprintf("%s protocol %d", family, protocol)
+}
