@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"ironroot/agent"
@@ -29,21 +30,32 @@ Run the deploy agent as an ordinary process. It refuses whatever would write to 
 the machine, unless started with --destructive.
 
 Examples:
-  ironroot agent --api_url https://ironic.example:6385 --insecure
-  OS_DEFAULT__AGENT_TOKEN=$(openssl rand -hex 32) ironroot agent --standalone --listen-host 127.0.0.1
+  # As a node of this Ironic: look up, heartbeat, list steps; nothing is written.
+  ironroot agent --api-url https://ironic.example:6385 --cafile /etc/ssl/ironic.pem
 
-With --standalone the agent does not talk to Ironic. The command routes of its API ask for a token all the same: the
-one given by --agent_token (better: in the environment or a file, where other users cannot read it), or, without it,
-none that would fit. Kernel parameters (ipa-api-url=...) are read only
-inside the ramdisk. The log goes to standard error.
+  # Without Ironic, on loopback, with a token of one's own; then ask it.
+  export OS_DEFAULT__AGENT_TOKEN=$(openssl rand -hex 32)
+  ironroot agent --standalone --listen-host 127.0.0.1 &
+  curl -X POST "http://127.0.0.1:9999/v1/commands/?wait=true&agent_token=$OS_DEFAULT__AGENT_TOKEN" \
+       -d '{"name": "poll.get_hardware_info", "params": {}}'
 
-Every flag may be spelled with _ or with -. Values come, lowest first, from the built-in default, files, the
-environment (OS_DEFAULT__API_URL=...) and flags:
+  # The reference of all options, those of configuration files too, as Markdown.
+  ironroot agent --reference
+
+The command routes of the API ask for a token with --standalone too: the one given by agent_token, or, without it,
+none that would fit. Give it in the environment or a file: other users of the machine can read flags.
+
+Every flag may be spelled with _ or with -; a switch that is on by default is turned off by =false. Values come, lowest
+first, from the built-in default, files, the environment (OS_DEFAULT__API_URL=...) and flags. Kernel parameters
+(ipa-api-url=...) are read only inside the ramdisk. The log goes to standard error.
 
 `
 
 // Run starts the agent and serves until it is told to end by SIGINT or SIGTERM.
 func (c *agentCmd) Run() error {
+	if slices.Equal(c.Args, []string{"--reference"}) {
+		return config.Reference(os.Stdout)
+	}
 	options, err := config.Load(config.Sources{
 		Args:       c.Args,
 		Environ:    os.Environ(),

@@ -8,7 +8,8 @@
 //
 // The struct Config is the only declaration of an option: its tags name the option in files (file), its kernel
 // parameter (kernel), its default (default), unit (unit), range (min, max), choices (choices), deprecated names (alias)
-// and its one line of help (help). The reference in the documentation is generated from them.
+// and its one line of help (help), the heading in the command's help under which it and those after it stand (heading),
+// and that nothing uses it yet (later). The reference in the documentation is generated from them.
 //
 // Not implemented: substitution of $option inside values of configuration files.
 package config
@@ -20,10 +21,10 @@ import (
 // Config is the agent's configuration. Times are durations and sizes are bytes; the tag unit names the unit in which
 // an operator writes them. A Config handed out by Live is shared and must not be changed.
 type Config struct {
-	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" help:"URL of the Ironic API, or several with commas between; mdns to look for it"`
+	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several with commas between; mdns, which looks for it, is not supported yet"`
 	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request id sent to Ironic with every call, req-UUID"`
 
-	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" help:"address the agent's API listens on; 0.0.0.0 by default where the kernel has no IPv6"`
+	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" heading:"The agent's API" help:"address the agent's API listens on; 0.0.0.0 by default where the kernel has no IPv6"`
 	ListenPort              int           `file:"listen_port" kernel:"ipa-listen-port" type:"port" default:"9999" help:"port the agent's API listens on"`
 	ListenTLS               bool          `file:"listen_tls" default:"false" help:"serve the API with the certificate of tls_cert_file and tls_key_file"`
 	TLSCertFile             string        `file:"tls_cert_file" alias:"ssl.cert_file" help:"certificate of the API listener, PEM"`
@@ -34,19 +35,19 @@ type Config struct {
 	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" check:"ciphers" help:"cipher suites for TLS 1.2, OpenSSL names with colons between"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" help:"curve of the generated certificate's key"`
 
-	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" help:"host Ironic is told to call back; found by the route to Ironic when not set"`
+	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" heading:"Address Ironic calls back" help:"host Ironic is told to call back; found by the route to Ironic when not set"`
 	AdvertisePort     int           `file:"advertise_port" kernel:"ipa-advertise-port" type:"port" default:"9999" help:"port Ironic is told to call back"`
 	AdvertiseProtocol string        `file:"advertise_protocol" kernel:"ipa-advertise-protocol" choices:"http,https" default:"http" help:"protocol Ironic is told to call back with"`
 	IPLookupAttempts  int           `file:"ip_lookup_attempts" kernel:"ipa-ip-lookup-attempts" min:"1" default:"6" help:"how often the own address is looked for"`
 	IPLookupSleep     time.Duration `file:"ip_lookup_sleep" kernel:"ipa-ip-lookup-timeout" unit:"s" min:"0" default:"10" help:"pause between those attempts"`
 	NetworkInterface  string        `file:"network_interface" kernel:"ipa-network-interface" help:"interface whose address is advertised"`
 
-	LookupTimeout  time.Duration `file:"lookup_timeout" kernel:"ipa-lookup-timeout" unit:"s" min:"0" default:"600" help:"how long one lookup is tried"`
+	LookupTimeout  time.Duration `file:"lookup_timeout" kernel:"ipa-lookup-timeout" unit:"s" min:"0" default:"600" heading:"Lookup" help:"how long one lookup is tried"`
 	LookupInterval time.Duration `file:"lookup_interval" kernel:"ipa-lookup-interval" unit:"s" min:"0" default:"1" help:"shortest pause between two tries of a lookup"`
 
-	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" help:"how long LLDP frames are waited for"`
-	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory"`
-	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns to look for it"`
+	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" heading:"Inspection and hardware" help:"how long LLDP frames are waited for" later:"true"`
+	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory" later:"true"`
+	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns, which looks for it, is not supported yet"`
 	InspectionCollectors        string        `file:"inspection_collectors" kernel:"ipa-inspection-collectors" help:"names of the collectors to run, with commas between; default,logs when inspection runs without it"`
 	InspectionDHCPWaitTimeout   time.Duration `file:"inspection_dhcp_wait_timeout" kernel:"ipa-inspection-dhcp-wait-timeout" unit:"s" min:"0" default:"60" help:"how long inspection waits for addresses; 0 does not wait"`
 	InspectionDHCPAllInterfaces bool          `file:"inspection_dhcp_all_interfaces" kernel:"ipa-inspection-dhcp-all-interfaces" default:"false" help:"wait for an address on every interface, not only on the one booted from"`
@@ -54,18 +55,18 @@ type Config struct {
 	DiskWaitAttempts            int           `file:"disk_wait_attempts" kernel:"ipa-disk-wait-attempts" min:"0" default:"10" help:"how many disk_wait_delay a disk is waited for; 0 does not wait"`
 	DiskWaitDelay               time.Duration `file:"disk_wait_delay" kernel:"ipa-disk-wait-delay" unit:"s" min:"0" default:"3" help:"length of one wait for a disk"`
 
-	Insecure bool   `file:"insecure" kernel:"ipa-insecure" default:"false" help:"do not verify certificates of Ironic and of image servers"`
+	Insecure bool   `file:"insecure" kernel:"ipa-insecure" default:"false" heading:"TLS towards Ironic and image servers" help:"do not verify certificates of Ironic and of image servers"`
 	CAFile   string `file:"cafile" help:"certificate authorities to trust instead of the system's, PEM"`
 	CertFile string `file:"certfile" help:"client certificate, PEM; used together with keyfile"`
 	KeyFile  string `file:"keyfile" help:"key of the client certificate, PEM"`
 
-	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" help:"keep collecting inspection data (collecting program only)"`
-	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
+	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (collecting program only)" later:"true"`
+	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections" later:"true"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" help:"server the clock is set from"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
-	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" help:"token shared with Ironic beforehand"`
-	ImageServerUser         string `file:"image_server_user" help:"user name at the image server"`
+	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"token shared with Ironic beforehand"`
+	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name at the image server"`
 	ImageServerPassword     string `file:"image_server_password" secret:"true" help:"password at the image server"`
 	ImageServerAuthStrategy string `file:"image_server_auth_strategy" choices:"noauth,http_basic" default:"noauth" help:"how the agent authenticates at the image server"`
 
@@ -74,20 +75,20 @@ type Config struct {
 	ImageDownloadConnectionRetryInterval time.Duration `file:"image_download_connection_retry_interval" kernel:"ipa-image-download-connection-retry-interval" unit:"s" min:"0" default:"10" help:"pause before an image download is tried again"`
 	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"limit of a whole image download; 0 is none"`
 
-	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" help:"Ironic's API version, instead of asking for it"`
-	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between"`
+	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"Ironic's API version, instead of asking for it"`
+	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between" later:"true"`
 	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"go on when the boot loader could not be installed"`
-	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files"`
+	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" later:"true"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices with shared file systems"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"limit of one call to Ironic"`
-	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT"`
+	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT" later:"true"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not look into images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed"`
-	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers"`
+	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" later:"true"`
 	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"allow to run the image's own boot loader installation in legacy BIOS mode"`
 
-	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" help:"log more; the kernel parameter overrides every other source"`
+	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log more; the kernel parameter overrides every other source"`
 	LogFile string `file:"log_file" help:"log file that is collected with the logs"`
 	LogDir  string `file:"log_dir" help:"folder whose log files are collected with the logs"`
 
@@ -95,11 +96,11 @@ type Config struct {
 	Destructive bool `file:"destructive" source:"flag" default:"false" help:"in an ordinary process: allow writing to disks, changing the network, stopping the machine"`
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
-	DiskPartitioner DiskPartitioner `group:"disk_partitioner"`
-	Metrics         Metrics         `group:"metrics"`
-	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
-	MDNS            MDNS            `group:"mdns"`
-	Container       Container       `group:"container"`
+	DiskPartitioner DiskPartitioner `group:"disk_partitioner" later:"true"`
+	Metrics         Metrics         `group:"metrics" later:"true"`
+	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd" later:"true"`
+	MDNS            MDNS            `group:"mdns" later:"true"`
+	Container       Container       `group:"container" later:"true"`
 
 	// Params are all kernel and virtual media parameters, known to this package or not.
 	Params Params
@@ -107,11 +108,11 @@ type Config struct {
 
 // DiskUtils is the group disk_utils.
 type DiskUtils struct {
-	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes"`
-	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes"`
+	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes" later:"true"`
+	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes" later:"true"`
 	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"accepted and without effect: the writer chooses its block size"`
-	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for"`
-	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again"`
+	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for" later:"true"`
+	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again" later:"true"`
 	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"accepted and without effect: images are converted in constant memory"`
 	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"accepted and without effect: see image_convert_memory_limit"`
 }

@@ -22,6 +22,8 @@ type option struct {
 	check    string
 	secret   bool
 	flagOnly bool
+	later    bool // declared for compatibility, and used by nothing yet
+	heading  string
 	help     string
 	index    []int // of the field in Config
 }
@@ -37,10 +39,16 @@ func options() []option {
 		field := t.Field(i)
 		if group := field.Tag.Get("group"); group != "" {
 			for j := range field.Type.NumField() {
-				list = append(list, newOption(group, field.Type.Field(j), i, j))
+				o := newOption(group, field.Type.Field(j), i, j)
+				o.later = o.later || field.Tag.Get("later") != ""
+				list = append(list, o)
 			}
 		} else if field.Tag.Get("file") != "" {
-			list = append(list, newOption(defaultGroup, field, i))
+			o := newOption(defaultGroup, field, i)
+			if o.heading == "" {
+				o.heading = list[len(list)-1].heading // the first option has one
+			}
+			list = append(list, o)
 		}
 	}
 	return list
@@ -51,6 +59,7 @@ func newOption(group string, field reflect.StructField, index ...int) option {
 	o := option{
 		group: group, name: tag.Get("file"), kernel: tag.Get("kernel"), kind: tag.Get("type"), unit: tag.Get("unit"),
 		def: tag.Get("default"), check: tag.Get("check"), secret: tag.Get("secret") != "",
+		later: tag.Get("later") != "", heading: tag.Get("heading"),
 		flagOnly: tag.Get("source") == "flag", help: tag.Get("help"), index: index,
 		aliases: splitList(tag.Get("alias")), choices: splitList(tag.Get("choices")),
 		min: bound(tag.Get("min")), max: bound(tag.Get("max")),

@@ -300,7 +300,10 @@ func TestReferenceAndUsage(t *testing.T) {
 			t.Errorf("reference lacks %q", want)
 		}
 	}
-	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)"} {
+	if !strings.HasPrefix(usage.String(), "General:\n  --config-file FILE\n") {
+		t.Errorf("usage begins with %.40q, want what every user needs", usage.String())
+	}
+	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)", "\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n", "--collect-lldp\n        collect LLDP within the inventory; not used yet\n"} {
 		if !strings.Contains(usage.String(), want) {
 			t.Errorf("usage lacks %q", want)
 		}

@@ -6,9 +6,30 @@ import (
 	"strings"
 )
 
+// introduction opens the reference.
+const introduction = `# Configuration of the agent
+
+This file is written by ` + "`make docs`" + ` from the declarations in agent/config; changes by hand get lost.
+
+Names, kernel parameters, defaults and precedence are those of ironic-python-agent. From the highest to the lowest:
+
+1. what Ironic's conductor sends in the answer to the lookup, and the kernel parameter ` + "`ipa-debug`" + `,
+2. command line flags of ` + "`ironroot agent`" + `: every option of [DEFAULT], spelled with _ or with -,
+3. the environment: ` + "`OS_<GROUP>__<OPTION>`" + `, for example ` + "`OS_DEFAULT__API_URL`" + `,
+4. configuration files, the last one winning: ` + "`" + DefaultFile + "`" + ` (of a process outside of the ramdisk),
+   then ` + "`*.conf`" + ` in ` + "`" + DefaultDir + "`" + ` in alphabetical order,
+5. kernel parameters (in the ramdisk),
+6. the built-in default.
+
+An option whose value is of the wrong type or out of range is an error at start that names the option, the value and
+its source. Times are in seconds and sizes in MiB, as the type says. "Not used yet" are options that are accepted so that
+existing configurations work, while what they would change is not there yet.
+`
+
 // Reference writes the reference of all options as Markdown, a table per group.
 func Reference(w io.Writer) error {
 	var text strings.Builder
+	text.WriteString(introduction)
 	group := ""
 	for _, o := range options() {
 		if o.group != group {
@@ -19,37 +40,68 @@ func Reference(w io.Writer) error {
 		if o.kernel != "" {
 			kernel = "`" + o.kernel + "`"
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n", o.name, kernel, o.typeText(), o.defaultText(), o.help)
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n", o.name, kernel, o.typeText(), o.defaultText(), o.meaning())
 	}
-	_, err := io.WriteString(w, strings.TrimPrefix(text.String(), "\n"))
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
-// Usage writes all flags with their types and defaults, for the command's help.
+// firstHeading is the heading that opens the command's help.
+const firstHeading = "General"
+
+// Usage writes all flags with their types and defaults under their headings, for the command's help.
 func Usage(w io.Writer) error {
-	var text strings.Builder
-	line := func(flag, help string) { fmt.Fprintf(&text, "  --%s\n        %s\n", flag, help) }
-	line("config-file FILE", "configuration file to read; may be repeated")
-	line("config-dir DIR", "folder whose *.conf files are read; may be repeated")
+	headings := []string{firstHeading}
+	sections := map[string]*strings.Builder{firstHeading: {}}
+	writeFlag(sections[firstHeading], "config-file FILE", "configuration file to read; may be repeated")
+	writeFlag(sections[firstHeading], "config-dir DIR", "folder whose *.conf files are read; may be repeated")
 	for _, o := range options() {
 		if o.group != defaultGroup {
 			continue
 		}
-		flag, help := strings.ReplaceAll(o.name, "_", "-"), o.help
-		if o.kind != "boolean" {
-			flag += " " + strings.ToUpper(o.kind)
+		if sections[o.heading] == nil {
+			headings = append(headings, o.heading)
+			sections[o.heading] = &strings.Builder{}
 		}
-		if o.def != "" && o.def != "false" {
-			help += " (default " + o.def
-			if o.unit != "" {
-				help += " " + o.unit
-			}
-			help += ")"
-		}
-		line(flag, help)
+		writeFlag(sections[o.heading], o.flagText(), o.meaning()+o.flagDefault())
 	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	for _, heading := range headings {
+		if _, err := fmt.Fprintf(w, "%s:\n%s\n", heading, sections[heading]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFlag(section *strings.Builder, flag, help string) {
+	fmt.Fprintf(section, "  --%s\n        %s\n", flag, help)
+}
+
+// flagText is the flag with a name for its value; booleans need none.
+func (o option) flagText() string {
+	flag := strings.ReplaceAll(o.name, "_", "-")
+	switch {
+	case o.kind == "boolean":
+		return flag
+	case len(o.choices) > 0:
+		return flag + " " + strings.Join(o.choices, "|")
+	}
+	return flag + " " + strings.ToUpper(o.kind)
+}
+
+func (o option) flagDefault() string {
+	if o.def == "" || o.def == "false" {
+		return ""
+	}
+	return " (default " + strings.TrimSpace(o.def+" "+o.unit) + ")"
+}
+
+// meaning is the help, honest about options that nothing uses yet.
+func (o option) meaning() string {
+	if o.later {
+		return o.help + "; not used yet"
+	}
+	return o.help
 }
 
 // typeText describes the values an option takes.
