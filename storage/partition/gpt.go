@@ -162,12 +162,15 @@ func (g *gpt) partition(n int, sector int64) (Partition, bool) {
 	}, true
 }
 
+// lastUsable returns the last LBA before a backup at the end of the disk.
+func (d *disk) lastUsable(g *gpt) int64 {
+	return d.lastLBA() - (int64(len(g.array))+d.sector-1)/d.sector - 1
+}
+
 // relocate moves the backup to the end of the disk. The new backup is on the medium before the primary points to it,
 // so that a table is whole at every moment.
 func (d *disk) relocate(g *gpt) error {
-	sectors := (int64(len(g.array)) + d.sector - 1) / d.sector
-	last := d.lastLBA()
-	usable := last - sectors - 1
+	last, usable := d.lastLBA(), d.lastUsable(g)
 	for n := range int(g.count) {
 		p, used := g.partition(n, d.sector)
 		if used && p.Start+p.Size > (usable+1)*d.sector {
@@ -210,7 +213,8 @@ func (d *disk) addGPT(p Partition) (Partition, error) {
 	if err != nil {
 		return Partition{}, fmt.Errorf("the primary GPT is broken: %w", err)
 	}
-	if g.other != d.lastLBA() {
+	// A backup at the end whose entries would reach into the usable area is put right as one that lies elsewhere.
+	if g.other != d.lastLBA() || g.last > d.lastUsable(g) {
 		if err := d.relocate(g); err != nil {
 			return Partition{}, err
 		}

@@ -246,6 +246,47 @@ func mbrImage(t *testing.T, size int64, script string) string {
 	return image
 }
 
+// A table may call more sectors usable than its backup leaves: the new partition must not lie in the way of the backup,
+// and no number of a foreign table may overflow.
+func TestAddGPTWithWrongUsableArea(t *testing.T) {
+	for name, last := range map[string]int64{
+		"to the last sector": 32*mib/512 - 1,
+		"behind the disk":    1<<55 + 20*mib/512, // its byte offset would wrap around into the disk
+		"the largest number": 1<<63 - 1,
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := gptImage(t, 32*mib)
+			rewritePrimary(t, image, func(g *gpt) { g.last = last })
+			added, err := Add(context.Background(), image, Partition{Size: 2 * mib})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end := added.Start + added.Size; end > 32*mib-33*512 {
+				t.Errorf("the partition ends at byte %d, where the backup lies", end)
+			}
+			verify(t, image)
+		})
+	}
+}
+
+// rewritePrimary changes the primary header and brings its checksum up to date.
+func rewritePrimary(t *testing.T, image string, change func(*gpt)) {
+	t.Helper()
+	d, err := open(context.Background(), image, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.file.Close() //nolint:errcheck // a test's file
+	g, err := d.primary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(g)
+	if err := d.write(g.encode(), 512); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReadMBR(t *testing.T) {
 	image := mbrImage(t, 64*mib, "label: dos\nlabel-id: 0xdeadbeef\nstart=2048, size=16384, type=ef\n"+
 		"start=18432, size=16384, type=83, bootable\nstart=34816, size=65536, type=5\n"+

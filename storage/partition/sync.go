@@ -17,15 +17,19 @@ import (
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
 // where it can (BLKRRPART), and what it finds then counts: it knows more kinds of tables. While a partition is in use
 // it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed and
-// added one by one (BLKPG). A partition that is in use and differs is an error.
+// added one by one (BLKPG). A partition that is in use and differs is an error. Of multipath maps the kernel makes no
+// partitions at all, and there is nothing to do.
 func Sync(ctx context.Context, sys block.System, device string) error {
 	rescanErr := block.Rescan(ctx, device)
-	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) {
+	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) && !errors.Is(rescanErr, unix.EINVAL) {
 		return rescanErr
 	}
 	known, err := kernelPartitions(ctx, sys, device)
 	if err != nil {
 		return err
+	}
+	if errors.Is(rescanErr, unix.EINVAL) && len(known) == 0 {
+		return nil // a device of which the kernel makes no partitions: a multipath map, a loop device without the flag
 	}
 	if rescanErr == nil && len(known) > 0 {
 		return nil
