@@ -95,8 +95,5 @@ func secure(ctx context.Context, sys block.System, device block.Device, o Option
 	if !o.NVMe || !strings.HasPrefix(device.Name, "nvme") {
 		return "", ErrUnsupported // ATA secure erase is not offered yet
 	}
-	if err := claim(device.Path); err != nil {
-		return "", err
-	}
 	return formatNVMe(ctx, sys, device, open)
 }

@@ -149,8 +149,9 @@ func countNamespaces(ctx context.Context, sys block.System, name string) int {
 // nvmeFile is the namespace's own block device, which passes admin commands on to its controller.
 type nvmeFile struct{ file *os.File }
 
+// openNVMe claims the namespace until it is closed: a Format asks nobody whether the namespace is mounted.
 func openNVMe(path string) (adminDevice, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -109,12 +109,3 @@ func openExclusive(path string) (*os.File, int64, error) {
 	}
 	return f, size, nil
 }
-
-// claim tells whether a device could be claimed at this moment.
-func claim(path string) error {
-	f, _, err := openExclusive(path)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
