@@ -10,12 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
 // Label is the file system label by which an instance finds its config drive; case does not matter.
 const Label = "config-2"
+
+// step is how many bytes are written or read at once.
+const step = 1 << 20
 
 // nodeTimeout bounds the wait for the device node of a partition that was just made.
 const nodeTimeout = 30 * time.Second
@@ -42,7 +47,9 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte) (pa
 		return "", err
 	}
 	if own := blockSize(drive); own > 0 && device.LogicalSector > own {
-		return "", fmt.Errorf("%w: got %d bytes, its own blocks have %d", ErrSectorSize, device.LogicalSector, own)
+		return "", fmt.Errorf("%w: the disk's sectors have %d bytes, the drive's blocks %d; use a config drive with blocks of at "+
+			"least %[2]d bytes (a FAT image made with mkfs.vfat -S %[2]d), or set the disk to sectors of %[3]d bytes",
+			ErrSectorSize, device.LogicalSector, own)
 	}
 	if _, err := partition.RepairBackup(ctx, disk); err != nil {
 		return "", err
@@ -110,7 +117,7 @@ func create(ctx context.Context, sys block.System, disk string) (string, error) 
 }
 
 func write(ctx context.Context, path string, drive []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_EXCL, 0) // not while it is mounted or otherwise in use
 	if err != nil {
 		return err
 	}
@@ -122,7 +129,6 @@ func write(ctx context.Context, path string, drive []byte) (err error) {
 	if int64(len(drive)) > size {
 		return fmt.Errorf("partition %s has %d bytes, the drive %d", path, size, len(drive))
 	}
-	const step = 1 << 20
 	for offset := 0; offset < len(drive); offset += step {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -144,12 +150,15 @@ func verify(ctx context.Context, path string, drive []byte) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	got := make([]byte, len(drive))
-	if _, err := io.ReadFull(f, got); err != nil {
-		return fmt.Errorf("read back: %w", err)
-	}
-	if !bytes.Equal(got, drive) {
-		return fmt.Errorf("%s does not hold what was written to it", path)
+	got := make([]byte, min(step, len(drive)))
+	for offset := 0; offset < len(drive); offset += step {
+		want := drive[offset:min(offset+step, len(drive))]
+		if _, err := io.ReadFull(f, got[:len(want)]); err != nil {
+			return fmt.Errorf("read back: %w", err)
+		}
+		if !bytes.Equal(got[:len(want)], want) {
+			return fmt.Errorf("%s does not hold what was written to it from byte %d on", path, offset)
+		}
 	}
 	return nil
 }
