@@ -10,9 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// need is the memory, in bytes, that a machine must have for an image that unpacks to so many bytes: the root file
-// system may fill half of the memory that the kernel leaves, and while it is unpacked the archive is in memory as well.
-func need(unpacked int64) int64 { return 2*unpacked + 128<<20 }
+// work is the memory, in bytes, that the agent takes to deploy an image, buffers included.
+const work = 64 << 20
+
+// need is the memory, in bytes, that the kernel must leave for an image that unpacks to so many bytes. The root file
+// system may fill half of it; the archive, which is in memory as well while it is unpacked, fits into the other half.
+func need(unpacked int64) int64 { return 2*unpacked + work }
 
 // checkArchive looks for the archive's last file. The kernel starts init even when it ran out of memory on the way
 // there, and what is missing then would make trouble much later.

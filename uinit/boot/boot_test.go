@@ -146,6 +146,29 @@ func TestConsoleReachesAll(t *testing.T) {
 	write("two\n", first, second, third)
 }
 
+// The end of a shell hangs up its terminal; lines come through again afterwards.
+func TestConsoleOutlivesHangup(t *testing.T) {
+	dir := t.TempDir()
+	terminal := fifo(t, dir, "a")
+	c := OpenConsole(dir, []string{"a"})
+	if err := c.sinks[0].file.Close(); err != nil { // as good as a hang-up: every write fails from now on
+		t.Fatal(err)
+	}
+	for _, want := range []string{"one\n", "two\n"} {
+		if _, err := io.WriteString(c, want); err != nil {
+			t.Fatal(err)
+		}
+		c.Flush(10 * time.Second)
+		got := make([]byte, len(want))
+		if err := terminal.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(terminal, got); err != nil || string(got) != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+}
+
 func TestConsoleDoesNotWait(t *testing.T) {
 	dir := t.TempDir()
 	stuck, alive := fifo(t, dir, "stuck"), fifo(t, dir, "alive")
@@ -201,7 +224,7 @@ func TestPanicTime(t *testing.T) {
 func TestTruncatedTellsBothSizes(t *testing.T) {
 	about := layout.ParseAbout(layout.About{Name: "x", Unpacked: 40 << 20, Kernel: "6.1"}.String())
 	got := truncated(about, 100<<20)
-	for _, want := range []string{"at least 208 MiB", "has 100 MiB"} {
+	for _, want := range []string{"at least 144 MiB", "has 100 MiB"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}

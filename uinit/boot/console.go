@@ -57,14 +57,18 @@ func (c *Console) Retry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wait = slices.DeleteFunc(c.wait, func(name string) bool {
-		// O_NONBLOCK: a serial port may wait for a carrier.
-		f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		f, err := openTerminal(filepath.Join(c.dir, name))
 		if err != nil {
 			return false
 		}
 		c.sinks = append(c.sinks, newSink(f))
 		return true
 	})
+}
+
+// openTerminal opens a terminal for writing. O_NONBLOCK: a serial port may wait for a carrier.
+func openTerminal(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 }
 
 // Write hands p to all terminals.
@@ -99,14 +103,15 @@ func (c *Console) Paths() []string {
 	defer c.mu.Unlock()
 	var paths []string
 	for _, s := range c.sinks {
-		paths = append(paths, s.file.Name())
+		paths = append(paths, s.path)
 	}
 	return paths
 }
 
 // sink is one terminal with what waits for it.
 type sink struct {
-	file *os.File
+	path string
+	file *os.File // only run uses it
 	mu   sync.Mutex
 	cond *sync.Cond
 	buf  []byte
@@ -116,7 +121,7 @@ type sink struct {
 }
 
 func newSink(f *os.File) *sink {
-	s := &sink{file: f}
+	s := &sink{path: f.Name(), file: f}
 	s.cond = sync.NewCond(&s.mu)
 	go s.run()
 	return s
@@ -140,7 +145,7 @@ func (s *sink) put(p []byte) {
 	s.cond.Broadcast()
 }
 
-// run writes until the terminal refuses.
+// run writes until the terminal is gone.
 func (s *sink) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +156,28 @@ func (s *sink) run() {
 		p := s.buf
 		s.buf, s.busy = nil, true
 		s.mu.Unlock()
-		_, err := s.file.Write(p)
+		err := s.write(p)
 		s.mu.Lock()
 		s.busy, s.dead = false, err != nil
 		s.cond.Broadcast()
 	}
+}
+
+// write writes p, through a new descriptor where the old one is of no use any more: when a shell that had the terminal
+// as its own ends, the kernel hangs up everybody who has it open.
+func (s *sink) write(p []byte) error {
+	n, err := s.file.Write(p)
+	if err == nil {
+		return nil
+	}
+	again, err := openTerminal(s.path)
+	if err != nil {
+		return err
+	}
+	_ = s.file.Close() // what could be written was
+	s.file = again
+	_, err = s.file.Write(p[n:])
+	return err
 }
 
 // idle returns a channel that is closed when nothing waits any more.
