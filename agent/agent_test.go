@@ -65,26 +65,6 @@ func TestVersionMismatch(t *testing.T) {
 	}
 }
 
-// Parity: A16
-func TestTokenIsNotLogged(t *testing.T) {
-	ironic := newIronic(t)
-	r := startAgent(t, nil, "--api-url="+ironic.URL, "--debug", "--image_server_password=hunter22")
-	r.beat(ironic)
-	r.run("standby.get_partition_uuids", "{}")
-	r.run("standby.get_partition_uuids", `{"agent_token":"`+given+`"}`)
-	r.do("GET", "/v1/commands?agent_token="+given, "")
-	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
-	r.journal.Logger().Info("a line of the very end", "url", "http://h/?agent_token="+given, "password", "hunter22")
-	for name, text := range map[string]string{"console": r.console.String(), "kept lines": string(r.journal.Bytes()), "archive": archive["journal"]} {
-		if strings.Contains(text, given) || strings.Contains(text, "hunter22") {
-			t.Errorf("a secret in the %s:\n%s", name, text)
-		}
-		if !strings.Contains(text, "get_partition_uuids") || !strings.Contains(text, "agent_token=***") {
-			t.Errorf("the requests are not in the %s:\n%s", name, text)
-		}
-	}
-}
-
 // unpack gives the members of the archive that log.collect_system_logs returned.
 func unpack(t *testing.T, r record) map[string]string {
 	t.Helper()

@@ -80,6 +80,10 @@ func newAgent(o Options) *agent {
 	if o.Pause == 0 {
 		o.Pause = 30 * time.Second
 	}
+	// Before the first line is logged. The kernel's own log, which is part of the archive of logs, repeats the command line.
+	for _, secret := range []string{o.Config.AgentToken, o.Config.ImageServerPassword, o.Config.Params["ipa-agent-token"], o.Config.Params["rootpwd"]} {
+		o.Journal.Redact(secret)
+	}
 	return &agent{
 		o:       o,
 		started: time.Now(),
@@ -99,8 +103,6 @@ func (a *agent) close() {
 // configure takes what the operator set into use.
 func (a *agent) configure(context.Context) error {
 	c := a.config.Get()
-	a.o.Journal.Redact(c.AgentToken)
-	a.o.Journal.Redact(c.ImageServerPassword)
 	if c.Debug {
 		a.o.Journal.Level().Set(slog.LevelDebug)
 	}

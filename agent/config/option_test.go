@@ -273,7 +273,7 @@ func TestSet(t *testing.T) {
 
 func TestPrintingHidesSecrets(t *testing.T) {
 	c := load(t, Sources{Params: Params{"ipa-agent-token": "hush-token"}, Environ: []string{"OS_DEFAULT__IMAGE_SERVER_PASSWORD=hush-password"}})
-	for _, got := range []string{c.String(), fmt.Sprintf("%v %+v %#v", c, c, c), c.LogValue().String()} {
+	for _, got := range []string{c.String(), fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%v %+v %#v", *c, *c, *c), c.LogValue().String()} {
 		if strings.Contains(got, "hush") {
 			t.Errorf("got %q, want no secret in it", got)
 		}

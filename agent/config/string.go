@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// String lists the options that differ from their defaults; secrets show as "***".
-func (c *Config) String() string {
+// String lists the options that differ from their defaults; secrets show as "***". It is there for values too, not only
+// for pointers, so that no copy prints in full.
+func (c Config) String() string {
 	defaults := &Config{}
 	var parts []string
 	for _, o := range options() {
@@ -17,7 +18,7 @@ func (c *Config) String() string {
 				return fmt.Sprintf("configuration with a wrong default: %v", err)
 			}
 		}
-		got := reflect.ValueOf(c).Elem().FieldByIndex(o.index).Interface()
+		got := reflect.ValueOf(c).FieldByIndex(o.index).Interface()
 		if reflect.DeepEqual(got, reflect.ValueOf(defaults).Elem().FieldByIndex(o.index).Interface()) {
 			continue
 		}
@@ -30,7 +31,7 @@ func (c *Config) String() string {
 }
 
 // GoString is String: no way of printing shows a secret.
-func (c *Config) GoString() string { return c.String() }
+func (c Config) GoString() string { return c.String() }
 
 // LogValue keeps secrets out of logs.
-func (c *Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }

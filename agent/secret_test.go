@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"ironroot/agent/config"
+)
+
+// Parity: A16
+func TestTokenIsNotLogged(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--debug", "--image_server_password=hunter22")
+	r.beat(ironic)
+	r.run("standby.get_partition_uuids", "{}")
+	r.run("standby.get_partition_uuids", `{"agent_token":"`+given+`"}`)
+	r.do("GET", "/v1/commands?agent_token="+given, "")
+	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
+	r.journal.Logger().Info("a line of the very end", "url", "http://h/?agent_token="+given, "password", "hunter22")
+	for name, text := range map[string]string{"console": r.console.String(), "kept lines": string(r.journal.Bytes()), "archive": archive["journal"]} {
+		if strings.Contains(text, given) || strings.Contains(text, "hunter22") {
+			t.Errorf("a secret in the %s:\n%s", name, text)
+		}
+		if !strings.Contains(text, "get_partition_uuids") || !strings.Contains(text, "agent_token=***") {
+			t.Errorf("the requests are not in the %s:\n%s", name, text)
+		}
+	}
+}
+
+// A token that was given beforehand shows nowhere: neither in what the agent logs and hands out, nor in an error that
+// goes to somebody without it, nor where the configuration is printed, nor when a defect ends a life of the agent.
+func TestTokenShowsNowhere(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.config["agent_token"] = "******"
+	var printed string
+	panics := 1
+	r := startAgent(t, func(o *Options) {
+		o.Forever = true
+		o.Config.Params = config.Params{"ipa-agent-token": given, "rootpwd": "$6$salt$hush"}
+		c := o.Config
+		printed = fmt.Sprintf("%v %+v %#v %v %+v %#v %v", c, c, c, *c, *c, *c, o)
+		status := o.Status
+		o.Status = func(phase string) {
+			status(phase)
+			if panics--; panics == 0 {
+				panic("a defect that shows " + given)
+			}
+		}
+	}, "--api-url="+ironic.URL, "--debug", "--agent_token="+given)
+	r.beat(ironic)
+
+	strangers := r.token[:len(given)-1] + "!"
+	for _, path := range []string{"/v1/commands/", "/v1/commands", "/commands/", "/v1/commands/x", "/nowhere"} {
+		if code, body := r.do("GET", path+"?agent_token="+strangers, ""); code < 300 || strings.Contains(body, given) {
+			t.Errorf("GET %s by a stranger: got %d %s, want a refusal without the token", path, code, body)
+		}
+	}
+	r.post("standby.no_such_"+given, "{}")
+	r.post("poll.get_hardware_info", `{"x":"`+given+`"}`)
+	r.journal.Logger().Error("the kernel repeats its command line", "line", `rootpwd="$6$salt$hush" ipa-agent-token=`+given)
+	_, _ = r.do(http.MethodGet, "/v1/status?token="+given, "")
+
+	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
+	shown := maps.Clone(archive)
+	delete(shown, "ps") // of this machine, whose other processes are no business of the agent's
+	shown["console"], shown["kept lines"], shown["configuration"] = r.console.String(), string(r.journal.Bytes()), printed
+	for name, text := range shown {
+		for _, secret := range []string{given, "$6$salt$hush"} {
+			if i := strings.Index(text, secret); i >= 0 {
+				t.Errorf("%s shows a secret: ...%s", name, text[max(0, i-80):i+len(secret)])
+			}
+		}
+	}
+	if !strings.Contains(shown["console"], "a defect that shows ***") {
+		t.Errorf("the defect is not on the console:\n%s", shown["console"])
+	}
+}
