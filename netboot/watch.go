@@ -142,10 +142,12 @@ func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
 		n.log.Error("addresses cannot be listed", "err", err)
 		return
 	}
-	n.update(func() { clear(n.addresses) })
-	for _, a := range addresses {
-		n.address(a.LinkIndex, *a.IPNet, a.Flags&unusableFlags == 0)
-	}
+	n.update(func() { // in one step: nobody is to see the links without their addresses
+		clear(n.addresses)
+		for _, a := range addresses {
+			n.note(a.LinkIndex, *a.IPNet, a.Flags&unusableFlags == 0)
+		}
+	})
 }
 
 // listLinks lists all links; a dump that the kernel changed meanwhile is taken again.
@@ -233,22 +235,25 @@ func (n *Network) gone(index int) {
 	n.writeResolver()
 }
 
-// address notes that an address is on a link, or no longer.
+// address notes that an address is on a link, or no longer, and tells of it.
 func (n *Network) address(index int, address net.IPNet, present bool) {
+	n.update(func() { n.note(index, address, present) })
+}
+
+// note is address within an update.
+func (n *Network) note(index int, address net.IPNet, present bool) {
 	ip, ok := netip.AddrFromSlice(address.IP)
 	ones, _ := address.Mask.Size()
 	if !ok {
 		return
 	}
 	prefix := netip.PrefixFrom(ip.Unmap(), ones)
-	n.update(func() {
-		if !present {
-			delete(n.addresses[index], prefix)
-			return
-		}
-		if n.addresses[index] == nil {
-			n.addresses[index] = map[netip.Prefix]bool{}
-		}
-		n.addresses[index][prefix] = true
-	})
+	if !present {
+		delete(n.addresses[index], prefix)
+		return
+	}
+	if n.addresses[index] == nil {
+		n.addresses[index] = map[netip.Prefix]bool{}
+	}
+	n.addresses[index][prefix] = true
 }
