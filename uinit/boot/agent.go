@@ -21,6 +21,7 @@ func Agent() Func {
 				return err
 			}
 			network = started
+			go followHostname(ctx, started, setHostname, m.Log)
 		}
 		settings, err := config.Load(config.Sources{Params: m.Params, Files: configFiles()})
 		if err != nil {
