@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Error is one failure as the protocol knows it.
@@ -41,17 +42,20 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{e.Type, e.Code, e.Message, e.Details})
 }
 
-// From gives the protocol's form of err: the Error in its chain, with the whole chain's text as details where something
-// was wrapped around it, or else a CommandExecutionError. nil stays nil.
+// From gives the protocol's form of err: the Error in its chain, with the text that was put before it at the head of the
+// details, or else a CommandExecutionError. nil stays nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil
 	}
 	var fault *Error
-	if errors.As(err, &fault) {
-		return fault
+	if !errors.As(err, &fault) {
+		return CommandExecution(err)
 	}
-	return CommandExecution(err)
+	if before, ok := strings.CutSuffix(err.Error(), fault.Error()); ok && before != "" {
+		return &Error{Type: fault.Type, Code: fault.Code, Message: fault.Message, Details: before + fault.Details, Err: err}
+	}
+	return fault
 }
 
 // IsInvalidContent tells whether err says that the request itself was wrong: such an error answers the request with

@@ -67,6 +67,7 @@ var rows = []struct {
 	{WrongParams("x"), "TypeError", 500, "Wrong parameters", "x"},
 }
 
+// Parity: A9
 func TestTypes(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.kind, func(t *testing.T) {
@@ -113,8 +114,16 @@ func TestInternalTypes(t *testing.T) {
 func TestFrom(t *testing.T) {
 	cause := errors.New("no space")
 	inner := ImageWrite("/dev/sda", cause)
-	if got := From(fmt.Errorf("step: %w", inner)); got != inner {
-		t.Errorf("From(wrapped fault): got %v, want the fault %v", got, inner)
+	for prefix, err := range map[string]error{
+		"": inner, "disk 2: ": fmt.Errorf("disk 2: %w", inner), "step: disk 2: ": fmt.Errorf("step: %w", fmt.Errorf("disk 2: %w", inner)),
+	} {
+		got := From(err)
+		if got.Type != inner.Type || got.Code != inner.Code || got.Message != inner.Message || got.Details != prefix+inner.Details {
+			t.Errorf("From(%v): got %s %d %q %q, want the fault with %q before its details", err, got.Type, got.Code, got.Message, got.Details, prefix)
+		}
+		if !errors.Is(got, cause) {
+			t.Errorf("From(%v): the cause %v is lost", err, cause)
+		}
 	}
 	if !errors.Is(inner, cause) {
 		t.Errorf("the cause %v is lost", cause)
