@@ -149,14 +149,18 @@ func (a *agent) refresh() func(context.Context) error {
 	}
 }
 
-// findAddress decides once where Ironic calls back; Ironic refuses an agent whose address changes.
+// findAddress decides once in the agent's life where Ironic calls back: Ironic refuses an agent whose address changes,
+// and the certificate names it.
 func (a *agent) findAddress(ctx context.Context) error {
-	if !a.withIronic() {
+	if !a.withIronic() || a.endpoint.Host != "" {
 		return nil
 	}
 	endpoint, err := a.ironic.Advertise(ctx)
+	if err != nil {
+		return err
+	}
 	a.endpoint = endpoint
-	return err
+	return nil
 }
 
 // listen opens the API. Only after it may heartbeats be sent.
