@@ -248,7 +248,8 @@ func (o *Options) setDefaults() error {
 		o.Progress = io.Discard
 	}
 	if o.Manager != "" {
-		return fmt.Errorf("hardware manager %s: building one in is not supported yet", o.Manager)
+		return fmt.Errorf("hardware manager %s: a package of its own cannot be built in yet; leave --manager out, and add the "+
+			"manager to the list in agent/state.go of a copy of this source", o.Manager)
 	}
 	if o.Kernel == "" && o.Modules != "" {
 		return fmt.Errorf("modules %s without their kernel: name both", o.Modules)

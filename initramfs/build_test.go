@@ -10,9 +10,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +49,17 @@ func build(t *testing.T, change func(*Options)) Report {
 
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
-	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })
+	const named, other = "bnx2/bnx2-mips-06-6.2.3.fw", "bnx2/nobody-names-this.fw"
+	firmware := t.TempDir()
+	for _, name := range []string{named, other} {
+		if err := os.MkdirAll(filepath.Join(firmware, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(firmware, name), []byte("firmware of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := build(t, func(o *Options) { o.Shell, o.Progress, o.Firmware = true, &progress, firmware })
 	t.Log(progress.String())
 	if report.InitramfsSize > serverBudget {
 		t.Errorf("initramfs has %d bytes, want at most %d", report.InitramfsSize, serverBudget)
@@ -59,6 +71,18 @@ func TestServerImage(t *testing.T) {
 	checkPrograms(t, records)
 	checkModules(t, records, report.KernelRelease)
 	checkOutputs(t, report)
+	if slices.Contains(report.MissingFirmware, named) || len(report.MissingFirmware) == 0 {
+		t.Errorf("missing firmware: got %q, want some, and not %s", report.MissingFirmware, named)
+	}
+	got := map[string]string{}
+	for _, r := range records {
+		if strings.HasPrefix(r.Name, "lib/firmware/") && r.Mode&cpio.S_IFMT == cpio.S_IFREG {
+			got[r.Name] = string(content(t, r))
+		}
+	}
+	if want := (map[string]string{"lib/firmware/" + named: "firmware of " + named}); !maps.Equal(got, want) {
+		t.Errorf("firmware in the archive: got %v, want %v", got, want)
+	}
 	for _, want := range []string{"agent", "shell", "modules: drivers/net", "building the agent"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("the progress does not mention %q:\n%s", want, progress.String())
@@ -217,7 +241,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-func TestExtraFilesAndFirmware(t *testing.T) {
+func TestExtraFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("certificate"), 0o600); err != nil {
 		t.Fatal(err)
@@ -250,6 +274,24 @@ func TestBadOptions(t *testing.T) {
 		if _, err := Build(context.Background(), o); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
+	}
+}
+
+// Whoever asks for what cannot be had is told what to do.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	foreign := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+	hint := fetchHint("linux-image-" + foreign)
+	for _, want := range []string{"dpkg --add-architecture " + foreign, "--kernel FILE --modules DIR"} {
+		if !strings.Contains(hint, want) {
+			t.Errorf("got %q, want %q in it", hint, want)
+		}
+	}
+	if hint := fetchHint("linux-image-" + runtime.GOARCH); strings.Contains(hint, "--add-architecture") {
+		t.Errorf("got %q for a package of this machine's own architecture", hint)
+	}
+	_, err := Build(context.Background(), Options{Manager: "./mine", CacheDir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "leave --manager out") {
+		t.Errorf("got error %v, want what to do", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"ironroot/initramfs/debian"
@@ -55,7 +56,7 @@ func fetchAll(ctx context.Context, cacheDir, pkg string) ([]string, error) {
 	for len(queue) > 0 {
 		deb, err := debian.Fetch(ctx, cacheDir, queue[0])
 		if err != nil {
-			return nil, fmt.Errorf("%w (or name a kernel of your own with --kernel FILE --modules DIR)", err)
+			return nil, fmt.Errorf("%w\n%s", err, fetchHint(pkg))
 		}
 		queue, debs = queue[1:], append(debs, deb)
 		depends, err := debian.Depends(deb)
@@ -70,6 +71,18 @@ func fetchAll(ctx context.Context, cacheDir, pkg string) ([]string, error) {
 		}
 	}
 	return debs, nil
+}
+
+// fetchHint says what to do when a kernel package cannot be had. apt offers the packages of those architectures only
+// that dpkg was told of.
+func fetchHint(pkg string) string {
+	hint := "a kernel of your own does as well: --kernel FILE --modules DIR"
+	for _, arch := range []string{"amd64", "arm64"} {
+		if arch != runtime.GOARCH && strings.HasSuffix(pkg, arch) {
+			return fmt.Sprintf("apt here may not know the packages of %s: dpkg --add-architecture %[1]s && apt-get update; %s", arch, hint)
+		}
+	}
+	return hint
 }
 
 // unpack fills dir. It works beside and renames, so that dir is whole when it is there.
