@@ -2,8 +2,9 @@
 //
 // Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters; the format is described
 // in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are fetched first, and each
-// cluster is written at its guest offset when it comes by. Neither needs room for the image: the buffers are a constant
-// 32 MiB at most, plus 24 bytes for each piece of a qcow2 image, of which a limited number is accepted.
+// cluster is written at its guest offset when it comes by. Neither needs room for the image: the heap grows
+// by at most 40 MiB for a raw image and 64 MiB for a qcow2 image, plus 24 bytes for each piece and about 100 for each
+// table of the latter; of both a limited number is accepted.
 //
 // The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
 // of its backup GPT are zeroed before the first request; the image's own first MiB is held back in memory and written
