@@ -256,6 +256,22 @@ func TestInstallTwice(t *testing.T) {
 	}
 }
 
+// A variable that cannot be read is left alone, and its number is not used.
+func TestInstallBesideUnreadableEntry(t *testing.T) {
+	vars := variables{dir: t.TempDir()}
+	broken := vars.path(bootName(0))
+	if err := os.WriteFile(broken, []byte{7, 0}, 0o600); err != nil { // not even its attributes are whole
+		t.Fatal(err)
+	}
+	number, removed, err := vars.install(loadOption{Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`})
+	if err != nil || number != 1 || len(removed) != 0 {
+		t.Errorf("got entry %d, removed %v, error %v, want entry 1", number, removed, err)
+	}
+	if data, err := os.ReadFile(broken); err != nil || len(data) != 2 {
+		t.Errorf("the unreadable entry was changed: %x, %v", data, err)
+	}
+}
+
 func TestNoLoader(t *testing.T) {
 	image := disk(t, map[string]string{"EFI/BOOT/readme.txt": "x"}, 16, gptTable(t, "ef00"))
 	dir := t.TempDir()

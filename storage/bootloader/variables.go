@@ -102,7 +102,7 @@ func (v variables) bootEntries() (map[uint16][]byte, error) {
 		}
 		data, err := v.read("Boot" + m[1])
 		if err != nil {
-			return nil, err
+			data = nil // its number is taken, and it is nobody's here: firmware holds variables that it does not give out
 		}
 		entries[uint16(n)] = data
 	}
