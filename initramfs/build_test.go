@@ -277,6 +277,37 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// A cache that was cut off is not believed.
+func TestBrokenCache(t *testing.T) {
+	image := bytes.Repeat([]byte("module"), 1000)
+	for name, spoil := range map[string]func([]byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"zeros":     func(b []byte) []byte { return make([]byte, len(b)) },
+		"truncated": func(b []byte) []byte { return b[:len(b)-1] },
+		"another":   func([]byte) []byte { return pack([]byte("another module")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := t.TempDir()
+			want, err := packCached(cache, image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, err := filepath.Glob(filepath.Join(cache, "*.zst"))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("got %q, %v in the cache, want one file", files, err)
+			}
+			if err := os.WriteFile(files[0], spoil(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time from the mended cache
+				if got, err := packCached(cache, image); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("got %d bytes, %v, want the %d of the first time", len(got), err, len(want))
+				}
+			}
+		})
+	}
+}
+
 // Whoever asks for what cannot be had is told what to do.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	foreign := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]

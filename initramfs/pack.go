@@ -1,6 +1,7 @@
 package initramfs
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	"ironroot/uinit/kmod"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/sync/errgroup"
 )
@@ -49,11 +51,22 @@ func (b *builder) packModules(ctx context.Context, files []*moduleFile) ([][]byt
 func packCached(cache string, image []byte) ([]byte, error) {
 	sum := sha256.Sum256(image)
 	name := filepath.Join(cache, hex.EncodeToString(sum[:])+".zst")
-	if data, err := os.ReadFile(name); err == nil {
+	if data, err := os.ReadFile(name); err == nil && unpacksTo(data, image) {
 		return data, nil
 	}
 	data := pack(image)
 	return data, writeFile(name, data)
+}
+
+// unpacksTo tells whether what the cache holds is whole: a power cut may have left a file without its content.
+func unpacksTo(packed, image []byte) bool {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxModule))
+	if err != nil {
+		return false
+	}
+	defer decoder.Close()
+	got, err := decoder.DecodeAll(packed, make([]byte, 0, len(image)))
+	return err == nil && bytes.Equal(got, image)
 }
 
 // writeFile writes beside and renames: a file under its final name is whole.
