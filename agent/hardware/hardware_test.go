@@ -38,11 +38,13 @@ func (f *fake) note(what string) {
 	}
 }
 
-func (f *fake) Support(context.Context) Level                   { f.note("evaluate"); return f.level }
+func (f *fake) Support(context.Context) Level { f.note("evaluate"); return f.level }
+
 func (f *fake) Initialize(context.Context) error                { f.note("initialize"); return f.init }
 func (f *fake) Steps(Kind, *node.Node, []map[string]any) []Step { return f.steps }
 func (f *fake) Sync(context.Context) error                      { f.note("sync"); return f.sync }
 func (f *fake) Disks(context.Context) ([]block.Device, error)   { f.note("disks"); return f.disks() }
+
 func (f *fake) FilterDevice(_ context.Context, d block.Device) (block.Device, bool, error) {
 	if f.keep == nil {
 		return d, false, fault.IncompatibleHardware("no opinion")
@@ -121,7 +123,8 @@ func TestDispatch(t *testing.T) {
 		{"an error ends the chain", broken, one, 0, "broken", []string{"disks A"}},
 		{
 			"nobody answers", incompatible, incompatible, 0,
-			"No HardwareManager found to handle method: Could not find method: list", []string{"disks A", "disks B"},
+			"No HardwareManager found to handle method: Could not find method: list",
+			[]string{"disks A", "disks B"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -78,28 +78,36 @@ func TestWaitDHCP(t *testing.T) {
 		{
 			"boot interface has its address",
 			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
-			map[string]string{boot: "192.0.2.1", other: ""}, nil, 0,
+			map[string]string{boot: "192.0.2.1", other: ""},
+			nil, 0,
 		},
 		{
 			"boot interface gets it later",
 			config.Config{Params: config.Params{"BOOTIF": "01-" + boot}},
-			map[string]string{boot: "", other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
+			map[string]string{boot: "", other: "192.0.2.2"},
+			map[string]string{boot: "192.0.2.1", other: "192.0.2.2"},
+			3 * time.Second,
 		},
 		{
 			"boot interface never gets one",
 			config.Config{Params: config.Params{"BOOTIF": boot}},
-			map[string]string{boot: "", other: "192.0.2.2"}, nil, time.Minute,
+			map[string]string{boot: "", other: "192.0.2.2"},
+			nil, time.Minute,
 		},
 		{
 			"boot interface appears later",
 			config.Config{Params: config.Params{"BOOTIF": boot}},
-			map[string]string{other: "192.0.2.2"}, map[string]string{boot: "192.0.2.1"}, 3 * time.Second,
+			map[string]string{other: "192.0.2.2"},
+			map[string]string{boot: "192.0.2.1"},
+			3 * time.Second,
 		},
 		{"no BOOTIF", config.Config{}, map[string]string{boot: ""}, nil, 0},
 		{
 			"all interfaces",
 			config.Config{InspectionDHCPAllInterfaces: true, Params: config.Params{"BOOTIF": boot}},
-			map[string]string{boot: "192.0.2.1", other: ""}, map[string]string{boot: "192.0.2.1", other: "192.0.2.2"}, 3 * time.Second,
+			map[string]string{boot: "192.0.2.1", other: ""},
+			map[string]string{boot: "192.0.2.1", other: "192.0.2.2"},
+			3 * time.Second,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

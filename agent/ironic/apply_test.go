@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/token"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // apply puts an answer with the given config object into place, on top of a configuration made of flags.
