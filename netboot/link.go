@@ -48,6 +48,8 @@ type link struct {
 	// coming is an address that the kernel has already and that lacks its routes, under network.mu. Nobody is told of
 	// it yet.
 	coming netip.Prefix
+	// settled says that the carrier came or was waited for long enough, under network.mu.
+	settled bool
 }
 
 func newLink(n *Network, index int) *link {
@@ -82,6 +84,7 @@ func (l *link) run(ctx context.Context) {
 	if !l.raise(ctx) || !l.awaitCarrier(ctx) {
 		return
 	}
+	l.network.settle(l)
 	for ctx.Err() == nil {
 		lease := l.acquire(ctx)
 		if lease == nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
+
+	"ironroot/netboot/lldp"
 )
 
 // Config says which links to use and where to write what was learnt.
@@ -45,6 +47,7 @@ type Network struct {
 	accepts  func(netlink.Link) bool
 	resolver *resolver
 	timing   timing
+	lldp     *lldp.Listener
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
 
@@ -74,6 +77,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		accepts:   acceptor(config.Interface),
 		resolver:  &resolver{path: config.ResolvConf},
 		timing:    config.timing,
+		lldp:      lldp.New(config.Log),
 		stop:      stop,
 		watching:  make(chan struct{}),
 		links:     map[int]*link{},
@@ -87,6 +91,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	}
 	go func() {
 		defer close(n.watching)
+		defer n.lldp.Close()
 		n.watch(ctx, w)
 	}()
 	return n, nil

@@ -186,6 +186,7 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 		}
 		l = newLink(n, attrs.Index)
 	}
+	n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
 	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
 	n.update(func() {
@@ -193,6 +194,7 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 		l.state.Up = attrs.Flags&net.FlagUp != 0
 		l.state.Carrier = carrier
 		n.links[attrs.Index] = l
+		n.expectLLDP(l)
 	})
 	if regained {
 		l.signalCarrier()
@@ -228,6 +230,7 @@ func (n *Network) gone(index int) {
 	}
 	n.log.Warn("link is gone", "interface", l.name())
 	l.cancel()
+	n.lldp.Forget(index)
 	n.update(func() {
 		delete(n.links, index)
 		delete(n.addresses, index)

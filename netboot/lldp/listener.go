@@ -1,0 +1,301 @@
+// Package lldp hears what the switches say about the links of a machine: it receives frames of the Link Layer
+// Discovery Protocol (IEEE 802.1AB-2016) on all links at once and keeps the newest one of each.
+//
+// A link is listened to by a packet socket (packet(7)) that is a member of the three multicast groups of the protocol.
+// The kernel ends the membership with the socket, so that nothing has to be restored. A socket may be opened while its
+// link is still down and then hears the link from its very first frame.
+//
+// Limits: nothing is ever sent; at most 64 links, and of each one frame of at most 9216 bytes; a frame is not forgotten
+// when its time to live runs out, because what is asked for is where the cable leads, only when the neighbour says that
+// it goes away.
+package lldp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/lldp"
+	"github.com/mdlayher/packet"
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks bounds sockets and memory on machines with hundreds of virtual functions.
+const maxLinks = 64
+
+// ErrClosed says that the listener was closed while it was waited for.
+var ErrClosed = errors.New("lldp: listener closed")
+
+// groups are the addresses LLDP frames are sent to: nearest bridge, nearest bridge but two-port relays, nearest
+// customer bridge (IEEE 802.1AB-2016, table 7-1).
+func groups() []net.HardwareAddr {
+	return []net.HardwareAddr{
+		{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e},
+		{0x01, 0x80, 0xc2, 0x00, 0x00, 0x03},
+		{0x01, 0x80, 0xc2, 0x00, 0x00, 0x00},
+	}
+}
+
+// Listener listens on links until it is closed. Its methods may be called from any goroutine.
+type Listener struct {
+	log     *slog.Logger
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	ports   map[int]*port // by the link's kernel index
+	heard   int           // how often a link was heard for the first time
+	failed  error         // the first link that cannot be listened to
+	full    bool          // there was one link too many
+	closed  bool
+	changed chan struct{} // closed and replaced when Wait has to look again
+}
+
+// port is one link; everything but conn is under Listener.mu.
+type port struct {
+	conn     *packet.Conn
+	name     string
+	frame    Frame
+	expected bool // frames may come: Wait waits for the first one
+	silent   bool // Wait has waited in vain
+	told     bool // the link was heard, and its neighbour logged
+}
+
+// New returns a listener without links. A nil log discards.
+func New(log *slog.Logger) *Listener {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Listener{log: log, ports: map[int]*port{}, changed: make(chan struct{})}
+}
+
+// Open begins to listen on the Ethernet link with this kernel index, be it up or down. A link that is open already gets
+// its new name. A link that cannot be listened to is a warning in the log: the others do not suffer from it. It needs
+// CAP_NET_RAW.
+func (l *Listener) Open(index int, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, known := l.ports[index]; known {
+		p.name = name
+		return
+	}
+	if l.closed {
+		return
+	}
+	if len(l.ports) == maxLinks {
+		if !l.full {
+			l.log.Warn("too many links, LLDP is not heard on this one and those after it", "interface", name, "limit", maxLinks)
+		}
+		l.full = true
+		return
+	}
+	conn, err := open(index)
+	if err != nil {
+		err = fmt.Errorf("listen for LLDP on %s: %w", name, err)
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w (it needs the capability CAP_NET_RAW)", err)
+		}
+		l.log.Warn("LLDP is not heard on this link", "interface", name, "err", err)
+		if l.failed == nil {
+			l.failed = err
+		}
+		return
+	}
+	p := &port{conn: conn, name: name}
+	l.ports[index] = p
+	l.running.Go(func() { l.read(p) })
+}
+
+func open(index int) (*packet.Conn, error) {
+	conn, err := packet.Listen(&net.Interface{Index: index}, packet.Raw, int(lldp.EtherType), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range groups() {
+		if err := conn.JoinGroup(group); err != nil {
+			return nil, errors.Join(fmt.Errorf("join group %v: %w", group, err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// Expect says whether frames may come on a link, as they do once it has a carrier. Only such links are waited for.
+func (l *Listener) Expect(index int, expected bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, known := l.ports[index]
+	if !known || p.expected == expected {
+		return
+	}
+	p.expected, p.silent = expected, false
+	l.wake()
+}
+
+// Forget ends the listening on a link that is gone, and forgets its frame.
+func (l *Listener) Forget(index int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, known := l.ports[index]
+	if !known {
+		return
+	}
+	delete(l.ports, index)
+	l.shut(p)
+	l.wake()
+}
+
+// Close ends all listening. What was heard stays known.
+func (l *Listener) Close() {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		for _, p := range l.ports {
+			l.shut(p)
+		}
+		l.wake()
+	}
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+// shut closes a socket, which ends its reader.
+func (l *Listener) shut(p *port) {
+	if err := p.conn.Close(); err != nil {
+		l.log.Warn("LLDP socket cannot be closed", "interface", p.name, "err", err)
+	}
+}
+
+// wake is called with mu held.
+func (l *Listener) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Frames returns the newest frame of every link that is listened to, by the link's name; the frame of a link on which
+// none was heard has no TLVs.
+func (l *Listener) Frames() map[string]Frame {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	frames := make(map[string]Frame, len(l.ports))
+	for _, p := range l.ports {
+		frames[p.name] = p.frame
+	}
+	return frames
+}
+
+// Wait waits until a frame was heard on every link that frames may come on, and returns what Frames does. Frames heard
+// before the call count. It gives up when quiet has passed since the call, and since a link was last heard for the first
+// time; that is no error, and a link that was waited for in vain is not waited for again until it gets a carrier anew.
+// With an error, which is that of ctx or ErrClosed, it returns the frames all the same.
+func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
+	started := time.Now()
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for heard := -1; ; {
+		l.mu.Lock()
+		changed, closed, arrived, missing := l.changed, l.closed, l.heard, l.missing()
+		l.mu.Unlock()
+		switch {
+		case closed:
+			return l.Frames(), ErrClosed
+		case len(missing) == 0:
+			return l.Frames(), nil
+		case heard >= 0 && arrived != heard:
+			timer.Reset(quiet)
+		case heard < 0:
+			l.log.Info("waiting for LLDP frames", "interfaces", names(missing), "timeout", quiet)
+		}
+		heard = arrived
+		select {
+		case <-changed:
+		case <-timer.C:
+			l.giveUp(time.Since(started))
+			return l.Frames(), nil
+		case <-ctx.Done():
+			return l.Frames(), fmt.Errorf("wait for LLDP frames: %w", ctx.Err())
+		}
+	}
+}
+
+// missing returns the links still to be waited for; mu is held.
+func (l *Listener) missing() []*port {
+	var missing []*port
+	for _, p := range l.ports {
+		if p.expected && !p.silent && p.frame.TLVs == nil {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+func (l *Listener) giveUp(waited time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	missing := l.missing()
+	for _, p := range missing {
+		p.silent = true
+	}
+	l.log.Info("no LLDP frame came on some links", "interfaces", names(missing), "waited", waited.Round(time.Millisecond))
+}
+
+func names(ports []*port) string {
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = p.name
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+// read receives the frames of a link until its socket is closed.
+func (l *Listener) read(p *port) {
+	buffer := make([]byte, maxFrame)
+	for {
+		n, _, err := p.conn.ReadFrom(buffer)
+		switch {
+		case err == nil:
+			l.take(p, buffer[:n])
+		case errors.Is(err, unix.ENETDOWN):
+			// The link is down, and told so once. The kernel goes on to deliver when it comes up.
+		case errors.Is(err, net.ErrClosed), errors.Is(err, unix.EBADF):
+			return
+		default:
+			l.mu.Lock()
+			l.log.Warn("LLDP is no longer heard on this link", "interface", p.name, "err", err)
+			p.expected = false
+			l.wake()
+			l.mu.Unlock()
+			return
+		}
+	}
+}
+
+// take keeps a frame, unless it says less than the one before.
+func (l *Listener) take(p *port, data []byte) {
+	frame, err := Parse(data)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.log.Debug("malformed LLDP frame", "interface", p.name, "tlvs", len(frame.TLVs), "err", err)
+	}
+	switch {
+	case frame.leaving:
+		p.frame = Frame{}
+		return
+	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete:
+		return
+	}
+	p.frame = frame
+	if !p.told {
+		p.told = true
+		l.heard++
+		n := frame.Neighbour()
+		l.log.Info("lldp neighbour", "interface", p.name, "system", n.System, "port", n.Port)
+	}
+	l.wake()
+}

@@ -1,0 +1,40 @@
+package lldp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
+type OnDemand struct {
+	Log *slog.Logger // nil discards
+}
+
+// WaitLLDP listens on the Ethernet links that the machine has at this moment until [Listener.Wait] is content with
+// them. Links without a carrier are not waited for. An error means that nothing could be listened to, or is that of ctx.
+func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links to hear LLDP on: %w", err)
+	}
+	l := New(o.Log)
+	defer l.Close()
+	for _, link := range links {
+		attrs := link.Attrs()
+		if attrs.Flags&net.FlagLoopback != 0 || attrs.EncapType != "ether" {
+			continue
+		}
+		l.Open(attrs.Index, attrs.Name)
+		l.Expect(attrs.Index, attrs.Flags&net.FlagUp != 0 && attrs.RawFlags&unix.IFF_LOWER_UP != 0)
+	}
+	if len(l.ports) == 0 && l.failed != nil {
+		return nil, l.failed
+	}
+	return l.Wait(ctx, quiet)
+}

@@ -1,0 +1,38 @@
+package netboot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ironroot/netboot/lldp"
+)
+
+// LLDP returns the newest LLDP frame of every link by the link's name. The frame of a link on which none was heard has
+// no TLVs.
+func (n *Network) LLDP() map[string]lldp.Frame { return n.lldp.Frames() }
+
+// WaitLLDP waits until an LLDP frame was heard on every link that has a carrier or may still get one, and returns what
+// LLDP does. What was heard before the call is not waited for. It gives up when quiet has passed since the call, and
+// since a link was last heard for the first time; that is no error, and such a link is not waited for again until its
+// carrier comes back.
+func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
+	frames, err := n.lldp.Wait(ctx, quiet)
+	if err != nil {
+		return frames, fmt.Errorf("network: %w", err)
+	}
+	return frames, nil
+}
+
+// settle notes that a link has its carrier, or is not likely to get one.
+func (n *Network) settle(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.settled = true
+	n.expectLLDP(l)
+}
+
+// expectLLDP tells the listener whether a neighbour may be heard on a link; mu is held.
+func (n *Network) expectLLDP(l *link) {
+	n.lldp.Expect(l.state.Index, l.state.Carrier || !l.settled)
+}
