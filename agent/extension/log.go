@@ -9,12 +9,17 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/command"
 	"ironroot/agent/journal"
 )
 
-// maxLogFile bounds what is taken of one configured log file, in bytes.
-const maxLogFile = 16 << 20
+// What is taken of one configured log file and of all of them, in bytes.
+const (
+	maxLogFile  = 16 << 20
+	maxLogFiles = 64 << 20
+)
 
 // logs hands out the archive of logs.
 func logs(d Deps) command.Extension {
@@ -48,11 +53,13 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 		}
 		names = append(names, found...)
 	}
+	left := int64(maxLogFiles)
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		data, err := readEnd(name)
+		data, err := readEnd(name, min(maxLogFile, left))
+		left -= int64(len(data))
 		if err != nil {
 			d.Log.Warn("log file left out of the archive", "path", name, "err", err)
 			continue
@@ -62,9 +69,9 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 	return members
 }
 
-// readEnd gives the last maxLogFile bytes of a regular file.
-func readEnd(name string) ([]byte, error) {
-	f, err := os.Open(name)
+// readEnd gives the last bytes of a regular file, at most limit. A pipe is not waited for.
+func readEnd(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -76,5 +83,5 @@ func readEnd(name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxLogFile), maxLogFile))
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
 }

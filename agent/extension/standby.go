@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ironroot/agent/command"
+	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
 )
 
@@ -70,6 +71,9 @@ func endWith(d Deps, what string, end func(context.Context) error) func(context.
 			d.Log.Warn("disks not synced in time before "+what, "waited", syncTime)
 		}
 		d.Log.Info("the machine will now " + what)
-		return nil, end(ctx)
+		if err := end(ctx); err != nil {
+			return nil, fault.SystemReboot(err)
+		}
+		return nil, nil
 	}
 }

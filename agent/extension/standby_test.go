@@ -67,8 +67,8 @@ func TestStandbyWithoutParameters(t *testing.T) {
 		t.Errorf("sync: got %s %s %+v, want null", a.Status, a.Result, a.Error)
 	}
 	for _, name := range []string{"run_image", "power_off"} {
-		if a := r.run("standby."+name, map[string]any{}); a.Status != "FAILED" {
-			t.Errorf("%s where stopping is refused: got %s, want FAILED", name, a.Status)
+		if a := r.run("standby."+name, map[string]any{}); a.Status != "FAILED" || a.Error.Type != "SystemRebootError" {
+			t.Errorf("%s where stopping is refused: got %+v, want FAILED with a SystemRebootError", name, a)
 		}
 	}
 	for _, name := range []string{"cache_image", "execute_bootc_install"} {
