@@ -3,6 +3,7 @@ package ironic
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode"
 )
@@ -20,8 +21,12 @@ const maxFault = 500
 
 // statusError returns an answer as an error. Ironic's present form is {"error_message": {"faultstring": ...}}; older
 // ones have that object as a JSON text within JSON, some proxies and WSGI servers say "title", and anything else is
-// repeated as it is. Ironic may quote what was sent to it, so the token is blotted out.
+// repeated as it is. Ironic may quote what was sent to it, so the token is blotted out; a success of another kind than
+// expected may hold a token that is not known yet, and nothing of it is repeated.
 func (c *Client) statusError(a answer) *StatusError {
+	if a.status < http.StatusMultipleChoices {
+		return &StatusError{Status: a.status, Text: "not the success that was expected"}
+	}
 	text := faultText(a.body)
 	if secret := c.token.Reveal(); secret != "" {
 		text = strings.ReplaceAll(text, secret, "***")

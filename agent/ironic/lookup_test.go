@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,6 +164,24 @@ func TestLookupAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A proxy may turn the answer into another kind of success. Its token is not known yet, so the log cannot blot it out.
+func TestLookupOfAnotherSuccessIsNotQuoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		minted := strings.Repeat("m", 43)
+		ironic.lookup = func(int) (int, string) {
+			return 203, lookupAnswer(`{"heartbeat_timeout":300,"agent_token":"` + minted + `"}`)
+		}
+		net.serve("ironic", ironic)
+		c, log := newClient(t, net, "--api-url=http://ironic", "--lookup-timeout=0")
+		_, err := c.Lookup(t.Context(), nil, "")
+		if statusOf(err) != 203 || strings.Contains(err.Error()+log.String(), minted) {
+			t.Errorf("got error %v and log\n%s\nwant status 203 and nothing of the answer", err, log)
+		}
+	})
 }
 
 func TestLookupSurvivesADeadIronic(t *testing.T) {
