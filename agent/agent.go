@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/agent/power"
 	"ironroot/storage/block"
@@ -32,10 +33,12 @@ type Network interface {
 // Options say where the agent runs and what it may do there.
 type Options struct {
 	Config  *config.Config
-	Network Network          // nil in an ordinary process, whose network is not the agent's business
-	Journal *journal.Journal // nil keeps no log
-	Power   power.Power      // nil or not Destructive: refuses
-	System  block.System
+	Network Network // nil in an ordinary process, whose network is not the agent's business
+	// Neighbours hears LLDP frames; nil listens only while an inspection or an inventory asks for them.
+	Neighbours inventory.Neighbours
+	Journal    *journal.Journal // nil keeps no log
+	Power      power.Power      // nil or not Destructive: refuses
+	System     block.System
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to

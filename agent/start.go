@@ -60,7 +60,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	a.settle(ctx, inspectionSettle)
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers, System: a.o.System,
-		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log,
+		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
 	}
 	if a.o.Network != nil {
 		o.Network = a.o.Network

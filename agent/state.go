@@ -134,6 +134,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	}
 	a.inventory = inventory.New(inventory.Options{
 		System: a.o.System, Disks: a.disks, Params: a.config.Get().Params, SkipBMC: a.node.SkipBMCDetect, Log: a.log,
+		Neighbours: a.neighbours(), LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh(), System: a.o.System, Log: a.log,

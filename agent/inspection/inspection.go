@@ -1,7 +1,7 @@
 // Package inspection collects what Ironic's in-band inspection wants to know about a machine and posts it.
 //
 // The data, the names of the collectors and the form of the error text are those of ironic-python-agent. Collectors that
-// need programs outside the agent (extra-hardware) and those for LLDP, NUMA, DMI and USB are not there yet.
+// need programs outside the agent (extra-hardware) and those for NUMA, DMI and USB are not there yet.
 package inspection
 
 import (
@@ -35,6 +35,8 @@ type Options struct {
 	RootDisk func(ctx context.Context) (block.Device, error)
 	// Network, when set, lets the inspection wait for DHCP on the interfaces it is about.
 	Network Network
+	// Neighbours hears LLDP frames.
+	Neighbours inventory.Neighbours
 	// Post sends the data and returns the uuid of the node that Ironic found for it.
 	Post func(ctx context.Context, data any) (nodeUUID string, err error)
 	Log  *slog.Logger
@@ -60,6 +62,7 @@ func collectors() []collector {
 		{"default", collectDefault},
 		{"logs", collectLogs},
 		{"pci-devices", collectPCIDevices},
+		{"lldp", collectLLDP},
 	}
 }
 

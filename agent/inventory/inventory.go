@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"ironroot/agent/config"
 	"ironroot/storage/block"
@@ -112,7 +113,11 @@ type Options struct {
 	Params config.Params
 	// SkipBMC, when set and true, leaves out everything about the BMC.
 	SkipBMC func() bool
-	Log     *slog.Logger
+	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout says whether that is wanted and how
+	// long a silence ends the wait for frames.
+	Neighbours  Neighbours
+	LLDPTimeout func() (quiet time.Duration, wanted bool)
+	Log         *slog.Logger
 }
 
 // Source collects inventories. It is safe for concurrent use.
@@ -150,6 +155,7 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
+	s.hearNeighbours(ctx, interfaces)
 	inv := &Inventory{
 		Interfaces:   interfaces,
 		CPU:          s.cpu(),

@@ -30,6 +30,7 @@ func Agent() Func {
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
 			Network:     network,
+			Neighbours:  network,
 			Journal:     m.Journal,
 			Power:       power.Machine{Log: m.Log},
 			System:      block.System{},

@@ -1,0 +1,51 @@
+package inspection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"ironroot/agent/inventory"
+	"ironroot/storage/block"
+)
+
+// collectLLDP adds what the switches say of every interface but loopback. That nothing could be heard is logged and
+// leaves the lists empty: it must not make Ironic refuse all the rest of the data.
+func collectLLDP(ctx context.Context, i *inspection) error {
+	names, err := interfaceNames(i.System)
+	if err != nil {
+		return err
+	}
+	if i.Neighbours == nil {
+		return errors.New("nobody listens for LLDP frames")
+	}
+	frames, err := i.Neighbours.WaitLLDP(ctx, i.Config.Get().LLDPTimeout)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		i.Log.Warn("inspection without all LLDP frames", "err", err)
+	}
+	raw := make(map[string][][2]any, len(names))
+	for _, name := range names {
+		raw[name] = inventory.LLDP(frames[name])
+	}
+	i.data["lldp_raw"] = raw
+	return nil
+}
+
+func interfaceNames(sys block.System) ([]string, error) {
+	entries, err := os.ReadDir(sys.Sys("class/net"))
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		// With a bonding driver the folder has a file as well.
+		if entry.Name() != "lo" && entry.Name() != "bonding_masters" {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
