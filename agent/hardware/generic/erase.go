@@ -113,17 +113,27 @@ func (m *Manager) expressErase(ctx context.Context, d block.Device) error {
 		m.o.Log.Info("disk erased", "device", d.Path, "method", string(method))
 		return nil
 	}
+	if errors.Is(err, erase.ErrReadOnly) {
+		return err // its metadata cannot go either
+	}
 	m.o.Log.Warn("disk cannot be formatted, its metadata goes", "device", d.Path, "err", err)
 	return m.wipeMetadata(ctx, d)
 }
 
-// wipeMetadata leaves RAID members alone, but not the partitions beside them.
+// wipeMetadata leaves RAID members alone, but not the partitions beside them. That a disk is left out because it is the
+// virtual floppy or read-only is no error, and logged.
 func (m *Manager) wipeMetadata(ctx context.Context, d block.Device) error {
-	if floppy, err := erase.ParametersFloppy(ctx, m.o.System, d); err != nil || floppy {
+	if floppy, err := erase.ParametersFloppy(ctx, m.o.System, d); err != nil {
 		return err
+	} else if floppy {
+		m.o.Log.Info("virtual floppy not erased", "device", d.Path)
+		return nil
 	}
-	if readOnly, err := erase.ReadOnly(m.o.System, d.Name); err != nil || readOnly {
+	if readOnly, err := erase.ReadOnly(m.o.System, d.Name); err != nil {
 		return err
+	} else if readOnly {
+		m.o.Log.Warn("metadata of a read-only disk not erased", "device", d.Path)
+		return nil
 	}
 	member, err := erase.RAIDMember(ctx, m.o.System, d.Path)
 	if err != nil {
