@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -261,13 +262,43 @@ func TestRAIDMember(t *testing.T) {
 
 func TestParametersFloppy(t *testing.T) {
 	testenv.Programs(t, "mkfs.vfat")
-	for label, want := range map[string]bool{"ir-vfd-dev": true, "IR-VFD-DEV": true, "OTHER": false} {
-		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-		testenv.Run(t, "mkfs.vfat", "-n", label, path)
-		if got, err := ParametersFloppy(context.Background(), block.System{}, device(t, path)); err != nil || got != want {
-			t.Errorf("%s: got %v, %v, want %v", label, got, err, want)
+	for _, c := range []struct {
+		bus, label string
+		sectors    int64
+		want       bool
+	}{
+		{"usb1/1-1", "ir-vfd-dev", 2048, true},
+		{"usb1/1-1", "IR-VFD-DEV", 2048, true},
+		{"usb1/1-1", "OTHER", 2048, false},
+		{"usb1/1-1", "ir-vfd-dev", 8 << 30 / 512, false}, // too large for a medium: somebody's disk
+		{"pci0000:00/ata1", "ir-vfd-dev", 2048, false},   // a disk of the machine that somebody labelled
+	} {
+		image := testenv.SparseFile(t, mib)
+		testenv.Run(t, "mkfs.vfat", "-n", c.label, image)
+		sys := scsiDisk(t, "sdz", c.bus, c.sectors)
+		if got, err := ParametersFloppy(context.Background(), sys, block.Device{Name: "sdz", Path: image}); err != nil || got != c.want {
+			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
 	}
+}
+
+// scsiDisk is a machine with one SCSI disk behind a bus.
+func scsiDisk(t *testing.T, name, bus string, sectors int64) block.System {
+	t.Helper()
+	root := t.TempDir()
+	node, class := filepath.Join(root, "sys/devices", bus, "host0/target0:0:0/0:0:0:0"), filepath.Join(root, "sys/class/block", name)
+	for _, dir := range []string{node, class} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(class, "size"), fmt.Appendln(nil, sectors), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(node, filepath.Join(class, "device")); err != nil {
+		t.Fatal(err)
+	}
+	return block.System{Root: root}
 }
 
 // Parity: P7

@@ -23,8 +23,13 @@ func ReadOnly(sys block.System, name string) (bool, error) {
 // floppyLabel is the label of the conductor's virtual floppy with the agent's parameters.
 const floppyLabel = "ir-vfd-dev"
 
-// ParametersFloppy tells whether the device is the conductor's virtual floppy (file system label ir-vfd-dev).
-func ParametersFloppy(ctx context.Context, _ block.System, device block.Device) (bool, error) {
+// ParametersFloppy tells whether the device is the conductor's virtual floppy: a virtual medium with the file system
+// label ir-vfd-dev. The label alone is not believed: whoever had the machine before could keep a disk from being erased
+// by labelling it.
+func ParametersFloppy(ctx context.Context, sys block.System, device block.Device) (bool, error) {
+	if medium, err := sys.VirtualMedia(device.Name); err != nil || !medium {
+		return false, err
+	}
 	found, err := block.Probe(ctx, device.Path)
 	if err != nil {
 		return false, err
