@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -36,7 +37,7 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = b.Dir, &stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch, "GOAMD64=v1", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
@@ -45,7 +46,7 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 // shell returns u-root's shell and commands as one program with a link for each command. Building it takes half a
-// minute, so it stays in the cache, by its commands, their version and the compiler's.
+// minute, so it stays in the cache, by its commands, the versions of all modules they are made of, and the compiler's.
 func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	commands, key, err := b.shellCommands(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	return records, nil
 }
 
-// shellCommands returns the packages that the module's tools.go names, and a key of them and their versions.
+// shellCommands returns the packages that the module's tools.go names, and a key of them and what they are made of.
 func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	out, err := b.goTool(ctx, "list", "-e", "-tags", "tools", "-f", `{{join .Imports "\n"}}`, "ironroot")
 	if err != nil {
@@ -87,15 +88,21 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 		return nil, "", fmt.Errorf("tools.go in %s names no command of u-root", b.Dir)
 	}
 	sort.Strings(commands)
-	versions, err := b.goTool(ctx, "list", "-m", "-f", "{{.Path}} {{.Version}}", "github.com/u-root/u-root")
+	// Of all modules that take part: with a warm cache the image has to be the one that a cold cache gives.
+	modules, err := b.goTool(ctx, append([]string{
+		"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} {{.Path}} {{.Version}}{{end}}{{end}}",
+	}, commands...)...)
 	if err != nil {
 		return nil, "", err
 	}
+	versions := strings.Split(string(modules), "\n")
+	sort.Strings(versions)
+	versions = slices.Compact(versions)
 	compiler, err := b.goTool(ctx, "env", "GOVERSION")
 	if err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + string(versions) + string(compiler)))
+	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") + string(compiler)))
 	return commands, hex.EncodeToString(sum[:8]), nil
 }
 
