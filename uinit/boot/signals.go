@@ -21,7 +21,8 @@ func (b *boot) signals(ctx context.Context) context.Context {
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF); err != nil {
 		b.log.Warn("Ctrl-Alt-Del", "err", err)
 	}
-	signal.Ignore(unix.SIGHUP, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU)
+	// SIGQUIT would end this process, and with it the kernel: the Go runtime has a handler for it.
+	signal.Ignore(unix.SIGHUP, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGQUIT)
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGINT, unix.SIGTERM, unix.SIGUSR2)
 	ctx, cancel := context.WithCancel(ctx)
