@@ -2,7 +2,9 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 
@@ -14,35 +16,55 @@ import (
 type kernelNetwork struct{}
 
 func (kernelNetwork) facts(context.Context) (map[string]linkFacts, error) {
-	links, err := netlink.LinkList()
+	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
+	}
+	addresses, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	speeds := linkSpeeds()
 	result := make(map[string]linkFacts, len(links))
 	for _, link := range links {
 		a := link.Attrs()
 		f := linkFacts{permanent: a.PermHWAddr, speedMbps: speeds[a.Name]}
-		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", a.Name, err)
-		}
 		for _, address := range addresses {
-			switch {
-			case address.IP.To4() != nil:
-				if f.ipv4 == "" {
-					f.ipv4 = address.IP.String()
-				}
-			case f.ipv6 == "":
-				f.ipv6 = address.IP.String()
-				if address.IP.IsLinkLocalUnicast() {
-					f.ipv6 += "%" + a.Name
-				}
+			if address.LinkIndex == a.Index {
+				f.add(address.IP, a.Name)
 			}
 		}
 		result[a.Name] = f
 	}
 	return result, nil
+}
+
+// add takes the first address of each family.
+func (f *linkFacts) add(ip net.IP, link string) {
+	switch {
+	case ip.To4() != nil:
+		if f.ipv4 == "" {
+			f.ipv4 = ip.String()
+		}
+	case f.ipv6 == "":
+		f.ipv6 = ip.String()
+		if ip.IsLinkLocalUnicast() {
+			f.ipv6 += "%" + link
+		}
+	}
+}
+
+// dumpTries is how often a listing is asked for that changes while the kernel writes it, as at boot. The last one is
+// taken as it is: complete save for what changed.
+const dumpTries = 5
+
+func dump[T any](list func() ([]T, error)) (items []T, err error) {
+	for range dumpTries {
+		if items, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return items, err
+		}
+	}
+	return items, nil
 }
 
 // linkSpeeds returns the fastest mode of every interface in Mbit/s. Old kernels without ethtool over netlink know none;
