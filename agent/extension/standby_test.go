@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"ironroot/agent/command"
+	"ironroot/agent/config"
 	"ironroot/agent/power"
 )
 
-// Parity: K1
+// Parity: K1, K2
 func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 	const sum = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
 	for _, tt := range []struct {
@@ -30,10 +31,15 @@ func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 		{"os_hash_value alone", map[string]any{"os_hash_algo": nil}, "'os_hash_algo'"},
 		{"os_hash_value is empty", map[string]any{"os_hash_value": ""}, "'os_hash_value'"},
 		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
+		{
+			"MD5 alone, which is disabled",
+			map[string]any{"os_hash_algo": nil, "os_hash_value": nil, "checksum": strings.Repeat("a", 32)}, "'checksum' is an MD5 sum",
+		},
 		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
+			r.deps.Config.Update(func(c *config.Config) { c.MD5Enabled = false })
 			info := map[string]any{"id": "i", "urls": []string{"http://192.0.2.1/i"}, "os_hash_algo": "sha256", "os_hash_value": sum}
 			for key, value := range tt.change {
 				info[key] = value
