@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"ironroot/agent/api"
@@ -204,7 +202,7 @@ func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 		return nil, errors.New("listen_tls needs tls_cert_file and tls_key_file")
 	case !c.EnableAutoTLS || !a.withIronic():
 		return nil, nil
-	case !a.ironic.APIVersion(ctx).AtLeast(ironic.Version{Major: 1, Minor: 68}):
+	case !a.ironic.APIVersion(ctx).AtLeast(ironic.AutoTLS()):
 		a.log.Warn("Ironic is too old to take a certificate: the API is served without TLS")
 		return nil, nil
 	}
@@ -229,5 +227,5 @@ func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
 
 // callbackURL is where Ironic reaches the API.
 func (a *agent) callbackURL() string {
-	return a.config.Get().AdvertiseProtocol + "://" + net.JoinHostPort(a.endpoint.Host, strconv.Itoa(a.endpoint.Port))
+	return a.endpoint.URL(a.config.Get().AdvertiseProtocol)
 }
