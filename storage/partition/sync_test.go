@@ -2,6 +2,8 @@ package partition
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,5 +67,19 @@ func TestSyncInUse(t *testing.T) {
 	got, err := kernelPartitions(ctx, sys, device)
 	if err != nil || len(got) != 3 {
 		t.Errorf("got %v, %v, want three partitions", got, err)
+	}
+}
+
+// Of some devices the kernel makes no partitions: a multipath map is one, a loop device without the flag another.
+func TestSyncWithoutPartitions(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "losetup")
+	path := strings.TrimSpace(testenv.Run(t, "losetup", "--find", "--show", testenv.SparseFile(t, 32*mib)))
+	defer func() { testenv.Run(t, "losetup", "--detach", path) }()
+	if err := block.Rescan(context.Background(), path); !errors.Is(err, unix.EINVAL) {
+		t.Fatalf("rescan: got %v, this device was to refuse it with %v", err, unix.EINVAL)
+	}
+	if err := Sync(context.Background(), block.System{}, path); err != nil {
+		t.Errorf("got %v, want no error where there is nothing to do", err)
 	}
 }
