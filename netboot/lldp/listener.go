@@ -63,6 +63,7 @@ type port struct {
 	frame    Frame
 	expected bool // frames may come: Wait waits for the first one
 	silent   bool // Wait has waited in vain
+	closed   bool
 	told     bool // the link was heard, and its neighbour logged
 }
 
@@ -165,6 +166,7 @@ func (l *Listener) Close() {
 
 // shut closes a socket, which ends its reader.
 func (l *Listener) shut(p *port) {
+	p.closed = true
 	if err := p.conn.Close(); err != nil {
 		l.log.Warn("LLDP socket cannot be closed", "interface", p.name, "err", err)
 	}
@@ -262,17 +264,24 @@ func (l *Listener) read(p *port) {
 			l.take(p, buffer[:n])
 		case errors.Is(err, unix.ENETDOWN):
 			// The link is down, and told so once. The kernel goes on to deliver when it comes up.
-		case errors.Is(err, net.ErrClosed), errors.Is(err, unix.EBADF):
-			return
 		default:
-			l.mu.Lock()
-			l.log.Warn("LLDP is no longer heard on this link", "interface", p.name, "err", err)
-			p.expected = false
-			l.wake()
-			l.mu.Unlock()
+			l.end(p, err)
 			return
 		}
 	}
+}
+
+// end notes that a link is no longer read, which is news unless its socket was closed on purpose: a packet socket has no
+// error of its own for that.
+func (l *Listener) end(p *port, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.closed {
+		return
+	}
+	l.log.Warn("LLDP is no longer heard on this link", "interface", p.name, "err", err)
+	p.expected = false
+	l.wake()
 }
 
 // take keeps a frame, unless it says less than the one before.

@@ -1,0 +1,430 @@
+package lldp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/packet"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+const insideEnv = "IRONROOT_TEST_NAMESPACE"
+
+// patience bounds a wait for what takes milliseconds.
+const patience = 30 * time.Second
+
+// inNamespace runs the test again as a process in a network namespace of its own and returns whether this is it.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	testenv.Root(t)
+	if os.Getenv(insideEnv) == t.Name() {
+		return true
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("in the namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// cable makes a pair of links, nic and its switch's port "sw-"+nic, both up where up says so.
+func cable(t *testing.T, nic string, up bool) (index int) {
+	t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = nic, 9500
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "sw-" + nic, PeerMTU: 9500}); err != nil {
+		t.Fatalf("veth %s: %v", nic, err)
+	}
+	if up {
+		raise(t, nic)
+	}
+	return byName(t, nic).Attrs().Index
+}
+
+func raise(t *testing.T, nic string) {
+	t.Helper()
+	for _, name := range []string{nic, "sw-" + nic} {
+		if err := netlink.LinkSetUp(byName(t, name)); err != nil {
+			t.Fatalf("raise %s: %v", name, err)
+		}
+	}
+}
+
+func byName(t *testing.T, name string) netlink.Link {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// send sends a frame from the switch's end of a cable.
+func send(t *testing.T, nic string, frame []byte) {
+	t.Helper()
+	conn, err := packet.Listen(&net.Interface{Index: byName(t, "sw-"+nic).Attrs().Index}, packet.Raw, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]}); err != nil {
+		t.Fatalf("send to %s: %v", nic, err)
+	}
+}
+
+// tlv writes one TLV.
+func tlv(kind int, value string) string {
+	return string(binary.BigEndian.AppendUint16(nil, uint16(kind<<9|len(value)))) + value
+}
+
+const end = "\x00\x00"
+
+// frame puts an Ethernet header to the nearest bridge before TLVs.
+func frame(tlvs ...string) []byte {
+	return []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" + strings.Join(tlvs, ""))
+}
+
+// from is the frame of a switch of that name.
+func from(system string, more ...string) []byte {
+	return frame(append([]string{
+		tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(2, "\x05swp1"), tlv(3, "\x00\x78"), tlv(5, system),
+	}, append(more, end)...)...)
+}
+
+// journal is a log that tests read.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), text)
+}
+
+func newListener(t *testing.T) (*Listener, *journal) {
+	t.Helper()
+	j := &journal{}
+	l := New(slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	t.Cleanup(func() {
+		l.Close()
+		t.Log(j.text.String())
+	})
+	return l, j
+}
+
+// until waits until a link's newest frame is of that system.
+func until(t *testing.T, l *Listener, nic, system string) Frame {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		l.mu.Unlock()
+		f := l.Frames()[nic]
+		if f.Neighbour().System == system {
+			return f
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("%s: no frame of %q after %v: %+v", nic, system, patience, f)
+		}
+	}
+}
+
+// systems sums frames up as system names; "-" stands for a link without a frame.
+func systems(frames map[string]Frame) map[string]string {
+	result := map[string]string{}
+	for name, f := range frames {
+		if result[name] = f.Neighbour().System; f.TLVs == nil {
+			result[name] = "-"
+		}
+	}
+	return result
+}
+
+// All links are heard at once, from before they are up, and by each of the three groups; a silent one costs one silence.
+func TestListener(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, log := newListener(t)
+	for i, nic := range []string{"nic0", "nic1", "nic2", "silent", "unplugged"} {
+		index := cable(t, nic, false)
+		l.Open(index, nic)
+		l.Expect(index, nic != "unplugged")
+		raise(t, nic)
+		if i < 3 {
+			f := from("leaf" + nic[3:])
+			f[5] = groups()[i][5]
+			send(t, nic, f)
+		}
+	}
+	started := time.Now()
+	const quiet = 300 * time.Millisecond
+	frames, err := l.Wait(t.Context(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(started); took < quiet {
+		t.Errorf("got an answer after %v, want the silent link to be waited for %v", took, quiet)
+	}
+	want := map[string]string{"nic0": "leaf0", "nic1": "leaf1", "nic2": "leaf2", "silent": "-", "unplugged": "-"}
+	if diff := cmp.Diff(want, systems(frames)); diff != "" {
+		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+	if log.count(`level=INFO msg="lldp neighbour" interface=nic1 system=leaf1 port=swp1`) != 1 {
+		t.Error("want the neighbour of nic1 in the log once")
+	}
+	// What was heard, or waited for in vain, is not waited for again; an hour would be the test's end.
+	if frames, err = l.Wait(t.Context(), time.Hour); err != nil || len(frames) != len(want) {
+		t.Errorf("second wait: got %v, %v", systems(frames), err)
+	}
+	// The newest frame stays.
+	send(t, "nic0", from("spine0"))
+	until(t, l, "nic0", "spine0")
+	if log.count("lldp neighbour") != 3 {
+		t.Error("want each neighbour in the log once")
+	}
+	if byName(t, "nic0").Attrs().Promisc != 0 {
+		t.Error("nic0 is promiscuous, want a member of groups only")
+	}
+}
+
+// Each link that is heard for the first time begins the silence anew.
+func TestWaitRestartsAfterEveryArrival(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	const quiet = time.Second
+	l, _ := newListener(t)
+	for _, nic := range []string{"nic0", "nic1", "silent"} {
+		index := cable(t, nic, true)
+		l.Open(index, nic)
+		l.Expect(index, true)
+	}
+	started := time.Now()
+	go func() {
+		for _, nic := range []string{"nic0", "nic1"} {
+			<-time.After(quiet * 7 / 10)
+			send(t, nic, from("leaf-"+nic))
+		}
+	}()
+	frames, err := l.Wait(t.Context(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took, want := time.Since(started), quiet*24/10; took < want {
+		t.Errorf("waited %v, want at least %v", took, want)
+	}
+	if diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames)); diff != "" {
+		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+}
+
+// A link that goes down and up again, changes its name, gets bad frames or is removed does not lose more than that.
+func TestListenerOverTime(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, log := newListener(t)
+	index := cable(t, "nic0", true)
+	l.Open(index, "nic0")
+	send(t, "nic0", from("leaf1"))
+	until(t, l, "nic0", "leaf1")
+	if err := netlink.LinkSetDown(byName(t, "nic0")); err != nil {
+		t.Fatal(err)
+	}
+	raise(t, "nic0")
+	send(t, "nic0", from("leaf2"))
+	until(t, l, "nic0", "leaf2")
+
+	send(t, "nic0", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(5, "broken"), "\xff"))
+	big := from("leaf3", strings.Repeat(tlv(127, strings.Repeat("x", 511)), 17), tlv(127, strings.Repeat("y", 400)))
+	if len(big) > maxFrame || len(big) < maxFrame-100 {
+		t.Fatalf("frame of %d bytes, want close to %d", len(big), maxFrame)
+	}
+	send(t, "nic0", big)
+	f := until(t, l, "nic0", "leaf3")
+	if !f.Complete || len(f.TLVs) != 4+17+1+1 || len(f.TLVs[4].Value) != 511 {
+		t.Errorf("large frame: got %d TLVs, complete %v", len(f.TLVs), f.Complete)
+	}
+	// The broken frame came between: it did not displace what was known.
+	if log.count("malformed LLDP frame") != 1 {
+		t.Error("want one malformed frame in the log")
+	}
+
+	send(t, "nic0", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(2, "\x05swp1"), tlv(3, "\x00\x00"), end)) // it says good-bye
+	until(t, l, "nic0", "")
+	l.Open(index, "renamed")
+	send(t, "nic0", from("leaf4"))
+	until(t, l, "renamed", "leaf4")
+	if err := netlink.LinkDel(byName(t, "nic0")); err != nil {
+		t.Fatal(err)
+	}
+	l.Forget(index)
+	if got := l.Frames(); len(got) != 0 {
+		t.Errorf("after the link is gone: got %v, want nothing", got)
+	}
+	l.Close()
+	if log.count("WARN") != 0 {
+		t.Error("want no warning in the log")
+	}
+}
+
+// A frame longer than any that is kept is cut, and its TLVs up to there are good.
+func TestListenerCutsHugeFrames(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, _ := newListener(t)
+	l.Open(cable(t, "nic0", true), "nic0")
+	send(t, "nic0", from("leaf1", strings.Repeat(tlv(127, strings.Repeat("x", 511)), 18)))
+	f := until(t, l, "nic0", "leaf1")
+	if f.Complete || len(f.TLVs) != 4+17 {
+		t.Errorf("got %d TLVs, complete %v, want 21 of a frame that is not complete", len(f.TLVs), f.Complete)
+	}
+}
+
+// There is a limit of links, and it is said once.
+func TestListenerBoundsLinks(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, log := newListener(t)
+	for i := range maxLinks + 6 {
+		name := fmt.Sprintf("nic%d", i)
+		l.Open(cable(t, name, false), name)
+	}
+	if got := len(l.Frames()); got != maxLinks {
+		t.Errorf("got %d links, want %d", got, maxLinks)
+	}
+	if got := log.count("too many links"); got != 1 {
+		t.Errorf("got %d warnings of too many links, want 1", got)
+	}
+	// Where a link goes, there is room for another.
+	l.Forget(byName(t, "nic0").Attrs().Index)
+	l.Open(byName(t, "nic69").Attrs().Index, "nic69")
+	if _, ok := l.Frames()["nic69"]; !ok {
+		t.Error("nic69 is not listened to, want it in place of nic0")
+	}
+}
+
+// A link that cannot be listened to is a warning, and the others are heard.
+func TestOneSocketFails(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, log := newListener(t)
+	index := cable(t, "nic0", true)
+	l.Open(index+1000, "broken")
+	l.Expect(index+1000, true)
+	l.Open(index, "nic0")
+	l.Expect(index, true)
+	send(t, "nic0", from("leaf1"))
+	frames, err := l.Wait(t.Context(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"nic0": "leaf1"}, systems(frames)); diff != "" {
+		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+	if log.count("level=WARN") != 1 || log.count("interface=broken") != 1 {
+		t.Error("want one warning, of the broken link")
+	}
+}
+
+// Waiting ends with its context and with the listener.
+func TestWaitEnds(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, _ := newListener(t)
+	index := cable(t, "nic0", true)
+	l.Open(index, "nic0")
+	l.Expect(index, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Wait(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	time.AfterFunc(50*time.Millisecond, l.Close)
+	frames, err := l.Wait(t.Context(), time.Hour)
+	if !errors.Is(err, ErrClosed) || len(frames) != 1 {
+		t.Errorf("got %v and %d links, want %v and 1", err, len(frames), ErrClosed)
+	}
+}
+
+// A process that does not run the network listens by itself; links without a carrier cost nothing.
+func TestOnDemand(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cable(t, "nic0", true)
+	cable(t, "nic1", false)
+	sending, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for tick := time.NewTicker(20 * time.Millisecond); sending.Err() == nil; <-tick.C {
+			send(t, "nic0", from("leaf1"))
+		}
+	}()
+	frames, err := OnDemand{}.WaitLLDP(t.Context(), time.Second) // sw-nic0 is silent
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"nic0": "leaf1", "sw-nic0": "-", "nic1": "-", "sw-nic1": "-"}
+	if diff := cmp.Diff(want, systems(frames)); diff != "" {
+		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+}
+
+// Without the capability to open packet sockets the error says what is missing.
+func TestWithoutCapability(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cable(t, "nic0", true)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	data[0].Effective &^= 1 << unix.CAP_NET_RAW
+	runtime.LockOSThread() // for good: the thread does not get its capability back
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OnDemand{}.WaitLLDP(t.Context(), time.Second)
+	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_RAW") {
+		t.Errorf("got %v, want %v and the name of the capability", err, unix.EPERM)
+	}
+}
