@@ -127,24 +127,22 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// refresh gives the function that looks the node up again and keeps nothing but the node of the answer.
-func (a *agent) refresh() func(context.Context) error {
-	return func(ctx context.Context) error {
-		known := a.node.Get()
-		if !a.withIronic() || known == nil {
-			return errors.New("no lookup without Ironic")
-		}
-		macs, err := a.macs(ctx)
-		if err != nil {
-			return err
-		}
-		answer, err := a.ironic.Lookup(ctx, macs, known.UUID())
-		if err != nil {
-			return err
-		}
-		a.node.Set(answer.Node)
-		return nil
+// refresh looks the node up again and keeps nothing but the node of the answer.
+func (a *agent) refresh(ctx context.Context) error {
+	known := a.node.Get()
+	if !a.withIronic() || known == nil {
+		return errors.New("no lookup without Ironic")
 	}
+	macs, err := a.macs(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.ironic.Lookup(ctx, macs, known.UUID())
+	if err != nil {
+		return err
+	}
+	a.node.Set(answer.Node)
+	return nil
 }
 
 // findAddress decides once in the agent's life where Ironic calls back: Ironic refuses an agent whose address changes,

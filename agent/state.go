@@ -137,7 +137,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Neighbours: a.neighbours(), LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{
-		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh(), System: a.o.System, Log: a.log,
+		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{
 		generic.New(generic.Options{
@@ -158,7 +158,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 func (a *agent) deps() extension.Deps {
 	return extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
-		Refresh: a.refresh(), Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
+		Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
 		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClock, AllowDestructive: a.o.Destructive,
 	}
 }

@@ -155,6 +155,3 @@ type Container struct {
 	PullOptions              []string `file:"pull_options" default:"" help:"options of the runner's pull"`
 	RunOptions               []string `file:"run_options" default:"--rm,--network=host" help:"options of the runner's run"`
 }
-
-// BootInterface returns the kernel parameter BOOTIF as the boot loader wrote it, "" without one.
-func (c *Config) BootInterface() string { return c.Params["BOOTIF"] }

@@ -229,8 +229,8 @@ func TestErrorsNameEverySource(t *testing.T) {
 // Parity: C5
 func TestUnknownKernelParametersAreTolerated(t *testing.T) {
 	c := load(t, Sources{Params: ParseCmdline(ironicAppend + " ipa-driver-name=x ipa-agent-token-required=1 lldp-timeout=x")})
-	if c.APIURL != "http://10.0.0.1:6385" || !c.Insecure || c.BootInterface() != "52:54:00:1a:15:d6" {
-		t.Errorf("got api_url %q, insecure %v, BOOTIF %q", c.APIURL, c.Insecure, c.BootInterface())
+	if c.APIURL != "http://10.0.0.1:6385" || !c.Insecure || c.Params["BOOTIF"] != "52:54:00:1a:15:d6" {
+		t.Errorf("got api_url %q, insecure %v, BOOTIF %q", c.APIURL, c.Insecure, c.Params["BOOTIF"])
 	}
 	if c.Params["selinux"] != "0" {
 		t.Errorf("Params[selinux]: got %q, want 0", c.Params["selinux"])

@@ -27,7 +27,6 @@ type Deps struct {
 	Managers  *hardware.Managers
 	Imager    *imaging.Imager
 	Inventory *inventory.Source
-	Refresh   func(ctx context.Context) error // looks the node up again; nil without Ironic
 	Power     power.Power
 	Journal   *journal.Journal
 	System    block.System
