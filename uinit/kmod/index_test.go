@@ -138,7 +138,7 @@ func FuzzGlob(f *testing.F) {
 	f.Add("a*b?c", "axxbyc")
 	f.Fuzz(func(t *testing.T, pattern, s string) {
 		if strings.ContainsAny(pattern+s, "/[]\\!^-") || strings.ToValidUTF8(pattern+s, "") != pattern+s || len(pattern+s) != len([]rune(pattern+s)) {
-			t.Skip()
+			return
 		}
 		want, err := path.Match(pattern, s)
 		if err == nil && Glob(pattern, s) != want {
