@@ -33,7 +33,8 @@ func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
 		{
 			"MD5 alone, which is disabled",
-			map[string]any{"os_hash_algo": nil, "os_hash_value": nil, "checksum": strings.Repeat("a", 32)}, "'checksum' is an MD5 sum",
+			map[string]any{"os_hash_algo": nil, "os_hash_value": nil, "checksum": strings.Repeat("a", 32)},
+			"'checksum' is an MD5 sum",
 		},
 		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
 	} {
