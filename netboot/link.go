@@ -43,6 +43,7 @@ type link struct {
 
 	state  Link       // under network.mu
 	metric int        // under network.mu; 0 until the first configuration
+	mtu    int        // bytes, what the link had before its first configuration
 	config linkConfig // under network.mu; what is applied now
 	names  linkConfig // under network.mu; the one whose name servers are used: it is set before config
 	// coming is an address that the kernel has already and that lacks its routes, under network.mu. Nobody is told of
@@ -168,7 +169,7 @@ func (l *link) use(lease *Lease) error {
 	n.mu.Lock()
 	before := l.config
 	if l.metric == 0 {
-		l.metric = baseMetric + n.ranks
+		l.metric, l.mtu = baseMetric+n.ranks, l.state.MTU
 		n.ranks++
 	}
 	metric := l.metric
@@ -178,6 +179,9 @@ func (l *link) use(lease *Lease) error {
 			n.log.Warn("lease's MTU not used", "interface", l.name(), "err", err)
 			config.mtu = 0
 		}
+	}
+	if config.mtu == 0 {
+		l.restoreMTU(before)
 	}
 	n.mu.Lock()
 	l.names = config
@@ -192,6 +196,7 @@ func (l *link) use(lease *Lease) error {
 		n.update(func() {
 			l.config.addresses = append(slices.Clone(before.addresses), config.addresses...)
 			l.config.routes = append(slices.Clone(before.routes), config.routes...)
+			l.config.mtu = cmp.Or(config.mtu, before.mtu)
 			l.coming = netip.Prefix{}
 		})
 		return err
@@ -211,10 +216,22 @@ func (l *link) drop() {
 	if err := (linkConfig{}).apply(l.index, metric, before); err != nil {
 		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
 	}
+	l.restoreMTU(before)
 	n.update(func() {
 		l.config, l.names, l.state.Lease = linkConfig{}, linkConfig{}, nil
 	})
 	n.writeResolver()
+}
+
+// restoreMTU gives the link back the MTU that it had before a configuration changed it: the next network may not carry
+// frames as large as those of the last one.
+func (l *link) restoreMTU(before linkConfig) {
+	if before.mtu == 0 {
+		return
+	}
+	if err := setMTU(l.index, l.mtu); err != nil {
+		l.network.log.Warn("MTU not restored", "interface", l.name(), "err", err)
+	}
 }
 
 // writeResolver writes the name servers of all links.

@@ -221,16 +221,18 @@ func TestExpiry(t *testing.T) {
 	}
 	l.cable("nic0", "192.0.2.1/24")
 	d := l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second, DNS: []netip.Addr{addr("192.0.2.1")},
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second, DNS: []netip.Addr{addr("192.0.2.1")}, MTU: 1400,
 		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
-	l.until(n, "address", leased("nic0"))
+	l.until(n, "address and MTU", func(links map[string]Link) bool {
+		return leased("nic0")(links) && links["nic0"].MTU == 1400
+	})
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l.until(n, "no address", func(links map[string]Link) bool {
-		return links["nic0"].Lease == nil && !has(links["nic0"], "192.0.2.10/24")
+	l.until(n, "no address, and the old MTU", func(links map[string]Link) bool {
+		return links["nic0"].Lease == nil && !has(links["nic0"], "192.0.2.10/24") && links["nic0"].MTU == 1500
 	})
 	if got := l.routes("nic0"); len(got) != 0 {
 		t.Errorf("routes: got %v, want none", got)
