@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Parity: A12
+func TestVersionMismatch(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("clean.execute_clean_step", `{"step":{"step":"no_such_step","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},`+
+		`"ports":[],"clean_version":{"generic_hardware_manager":"0.1"}}`)
+	if got.Status != "CLEAN_VERSION_MISMATCH" || got.Error["type"] != "VersionMismatch" || got.Error["code"] != 409.0 {
+		t.Errorf("clean step of another version: got %s %v, want CLEAN_VERSION_MISMATCH", got.Status, got.Error)
+	}
+}
+
+// unpack gives the members of the archive that log.collect_system_logs returned.
+func unpack(t *testing.T, r record) map[string]string {
+	t.Helper()
+	var result struct {
+		Logs string `json:"system_logs"`
+	}
+	if err := json.Unmarshal(r.Result, &result); err != nil || r.Status != "SUCCEEDED" {
+		t.Fatalf("system logs: got %s %v %v", r.Status, r.Error, err)
+	}
+	data, err := base64.StdEncoding.DecodeString(result.Logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{}
+	for packed := tar.NewReader(unzipped); ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[header.Name] = string(text)
+	}
+}
+
+// Parity: E11
+func TestCollectSystemLogs(t *testing.T) {
+	ironic := newIronic(t)
+	extra := filepath.Join(t.TempDir(), "agent.log")
+	if err := os.WriteFile(extra, []byte("from the configured file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--log_file="+extra)
+	r.beat(ironic)
+	members := unpack(t, r.run("log.collect_system_logs", "{}"))
+	for name, want := range map[string]string{
+		"journal": "node found", "df": "Filesystem", "ip_addr": "inet 127.0.0.1/8", "lsblk": "KNAME", "lsblk-full": "",
+		"mount": " on /proc type proc ", "ps": "PPID", "lshw": `"interfaces"`, "parted": "", "files" + extra: "from the configured file",
+	} {
+		if text, ok := members[name]; !ok || !strings.Contains(text, want) {
+			t.Errorf("member %s: got %v %q, want %q in it", name, ok, text, want)
+		}
+	}
+	// What this machine does not have is named, not made up.
+	for _, name := range []string{"dmesg", "mdstat", "efibootmgr"} {
+		if _, ok := members[name]; !ok && !strings.Contains(members["errors"], name+": ") {
+			t.Errorf("member %s is neither there nor in the errors:\n%s", name, members["errors"])
+		}
+	}
+}
+
+// Parity: E9
+func TestPoll(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("poll.get_hardware_info", "{}")
+	var inventory struct {
+		Interfaces []struct {
+			Name string
+			MAC  string `json:"mac_address"`
+		}
+		Memory struct{ Total int64 }
+		CPU    struct{ Count int }
+	}
+	if err := json.Unmarshal(got.Result, &inventory); err != nil {
+		t.Fatal(err)
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range inventory.Interfaces {
+		if !slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == i.Name && l.HardwareAddr.String() == i.MAC }) {
+			t.Errorf("interface %s %s: not one of this machine's %v", i.Name, i.MAC, links)
+		}
+	}
+	if inventory.Memory.Total <= 0 || inventory.CPU.Count <= 0 {
+		t.Errorf("inventory: got %s, want memory and processors", got.Result)
+	}
+	code, body := r.post("poll.set_node_info", `{"node_info":{"node":{"uuid":"x"}}}`)
+	if code != 400 || !strings.Contains(body, "Invalid command: Node lookup data can only be set when") {
+		t.Errorf("set_node_info with an Ironic: got %d %s, want 400", code, body)
+	}
+}
+
+// Parity: E13
+func TestFlow(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, nil, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	got := r.run("flow.start_flow", `{"flow":[{"standby.get_partition_uuids":{},"poll.get_hardware_info":{}},{"log.collect_system_logs":{}}]}`)
+	if got.Status != "SUCCEEDED" || string(got.Result) != "null" {
+		t.Errorf("flow: got %s %v %s, want SUCCEEDED null", got.Status, got.Error, got.Result)
+	}
+	log := r.console.String()
+	at := -1
+	for _, name := range []string{"standby.get_partition_uuids", "poll.get_hardware_info", "log.collect_system_logs"} {
+		next := strings.Index(log, "flow: command starts command="+name)
+		if next <= at {
+			t.Errorf("%s did not run in its turn:\n%s", name, log)
+		}
+		at = next
+	}
+	if all := r.list(); len(all) != 1 || all[0].Name != "start_flow" {
+		t.Errorf("records: got %v, want start_flow alone: what a flow ran is private", all)
+	}
+	if code, body := r.post("flow.start_flow", `{"flow":[{"poll.no_such":{}}]}`); code != 400 || !strings.Contains(body, "Unknown command: no_such") {
+		t.Errorf("unknown method: got %d %s, want 400", code, body)
+	}
+	got = r.run("flow.start_flow", `{"flow":[{"nowhere.x":{}}]}`)
+	if got.Status != "FAILED" || got.Error["type"] != "RequestedObjectNotFoundError" || got.Error["code"] != 404.0 {
+		t.Errorf("unknown extension: got %s %v, want FAILED RequestedObjectNotFoundError 404", got.Status, got.Error)
+	}
+	got = r.run("flow.start_flow", `{"flow":[{"poll.get_hardware_info":{"bad":1}},{"log.collect_system_logs":{}}]}`)
+	if got.Status != "FAILED" || !strings.HasPrefix(got.Error["details"].(string), "poll.get_hardware_info was failed") {
+		t.Errorf("failing inner command: got %s %v, want FAILED", got.Status, got.Error)
+	}
+	if n := strings.Count(r.console.String(), "flow: command starts command=log.collect"); n != 1 {
+		t.Errorf("log.collect_system_logs ran %d times, want 1: a flow ends at the first failure", n)
+	}
+}

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ironroot/agent/config"
+)
+
+// The lookup names every network card, so it comes after their drivers.
+func TestLookupAfterDrivers(t *testing.T) {
+	ironic := newIronic(t)
+	settled := make(chan struct{})
+	r := startAgent(t, func(o *Options) { o.Settled = settled }, "--api-url="+ironic.URL)
+	r.reach("lookup")
+	if slices.Contains(ironic.seen(), "GET /v1/lookup") {
+		t.Error("the lookup came before the drivers")
+	}
+	close(settled)
+	r.beat(ironic)
+}
+
+// A fast-track node was looked up long before its deployment; hints may have been set since. The machine of the test
+// has no disk, so the error names the hints that were used.
+//
+// Parity: B17
+func TestDeployLooksTheNodeUpAgain(t *testing.T) {
+	hints := func(serial string) map[string]any {
+		return map[string]any{"root_device": map[string]any{"serial": serial}}
+	}
+	for _, tt := range []struct {
+		name       string
+		properties []map[string]any
+		lookups    int
+		used       string
+	}{
+		{"no hints at first", []map[string]any{{}, hints("late")}, 2, "late"},
+		{"hints at first", []map[string]any{hints("early"), hints("late")}, 1, "early"},
+	} {
+		ironic := newIronic(t)
+		ironic.properties = tt.properties
+		r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL, "--disk_wait_attempts=0")
+		r.beat(ironic)
+		got := r.run("standby.prepare_image", `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}`)
+		if details, _ := got.Error["details"].(string); got.Error["type"] != "DeviceNotFound" || !strings.Contains(details, tt.used) {
+			t.Errorf("%s: got %v, want DeviceNotFound with the hint %q", tt.name, got.Error, tt.used)
+		}
+		ironic.mu.Lock()
+		lookups := ironic.lookups
+		ironic.mu.Unlock()
+		if len(lookups) != tt.lookups || lookups[len(lookups)-1].Has("node_uuid") != (tt.lookups > 1) {
+			t.Errorf("%s: got lookups %v, want %d, the second one by uuid", tt.name, lookups, tt.lookups)
+		}
+	}
+}
+
+// With its own clock: after 600 s of lookups the agent pauses for 30 s and starts over, for ever.
+//
+// Parity: B3
+func TestStartsOverAfterLookupTimeout(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := "http://" + l.Addr().String()
+	if err := l.Close(); err != nil { // connections are refused from now on
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		options, err := config.Load(config.Sources{Args: []string{"--api-url=" + dead}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var lookups []time.Duration
+		err = Run(ctx, Options{
+			Config: options, System: bareMachine(t), Forever: true,
+			Status: func(phase string) {
+				if phase == "lookup" {
+					lookups = append(lookups, time.Since(began))
+				}
+				if len(lookups) == 4 {
+					cancel()
+				}
+			},
+		})
+		if err != nil {
+			t.Errorf("got %v after the end of the context, want no error", err)
+		}
+		for i := 1; i < len(lookups); i++ {
+			// A last wait of up to a minute begins before the timeout.
+			if took := lookups[i] - lookups[i-1]; took < 630*time.Second || took > 690*time.Second {
+				t.Errorf("lookup %d began %v after the one before, want 630 to 690 s", i+1, took)
+			}
+		}
+	})
+}
+
+// The agent of PID 1 starts over after a failed lookup, and a server that dies is replaced on the same port.
+//
+// Parity: R8
+func TestNeverEnds(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.answer(404)
+	listeners := make(chan net.Listener, 10)
+	r := startAgent(t, func(o *Options) {
+		o.Forever = true
+		listen := o.Listen
+		o.Listen = func(ctx context.Context, host string, port int) (net.Listener, error) {
+			l, err := listen(ctx, host, port)
+			if err == nil {
+				listeners <- l
+			}
+			return l, err
+		}
+	}, "--api-url="+ironic.URL, "--lookup_timeout=0")
+	for range 3 {
+		r.reach("lookup")
+	}
+	ironic.answer(200)
+	if b := r.beat(ironic); b.called != nil {
+		t.Errorf("calling back after the agent started over: %v", b.called)
+	}
+	r.run("standby.get_partition_uuids", "{}")
+	if err := (<-listeners).Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-listeners
+	if got := r.list(); len(got) != 1 {
+		t.Errorf("records after the server was replaced: got %v, want the one from before", got)
+	}
+}
+
+// Without Forever a failed lookup ends the process, so that a supervisor can start it again.
+func TestEndsWithoutForever(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.answer(404)
+	r := startAgent(t, nil, "--api-url="+ironic.URL, "--lookup_timeout=0")
+	err := <-r.done
+	if err == nil || !strings.HasPrefix(err.Error(), "lookup: ") {
+		t.Errorf("failed lookup: got %v, want the error of the lookup", err)
+	}
+	r.done <- nil
+}
