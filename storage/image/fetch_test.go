@@ -1,9 +1,14 @@
 package image
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 )
 
 func TestContentRange(t *testing.T) {
@@ -37,6 +42,27 @@ func TestWrongRange(t *testing.T) {
 		t.Errorf("got error %v, want one about the range", err)
 	}
 	mustNotBoot(t, disk)
+}
+
+// An error of the connection is none of its end, whatever it wraps.
+func TestBrokenConnectionIsNoEnd(t *testing.T) {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
+		open := func() *body {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stream := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(fmt.Errorf("connection: %w", end)))
+			return &body{
+				ctx: ctx, cancel: cancel, stream: io.NopCloser(stream), timer: time.NewTimer(time.Hour), stall: time.Hour, total: -1,
+			}
+		}
+		if head, err := readHead(open()); !isA[*DownloadError](err) {
+			t.Errorf("head: got %q, %v, want a DownloadError", head, err)
+		}
+		place := func(*chunk, func(func() error) error) error { return nil }
+		p := &pipeline{source: open(), place: place, memory: newChunks()}
+		if n, err := p.run(t.Context()); !isA[*DownloadError](err) {
+			t.Errorf("pipeline: got %d bytes, %v, want a DownloadError", n, err)
+		}
+	}
 }
 
 func TestRedactURL(t *testing.T) {

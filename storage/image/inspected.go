@@ -46,7 +46,7 @@ func (w *writer) transferInspected(ctx context.Context, raw string) (report Repo
 func readHead(b *body) ([]byte, error) {
 	head := make([]byte, headSize)
 	n, err := io.ReadFull(b, head)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if atEnd(err) {
 		err = nil
 	}
 	return head[:n], err

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"hash"
 	"io"
 	"sync/atomic"
@@ -119,7 +118,7 @@ func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan
 			return off, context.Cause(ctx)
 		}
 		n, err := io.ReadFull(p.source, c.buffer)
-		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		last := atEnd(err)
 		if err != nil && !last {
 			return off, err
 		}
@@ -134,6 +133,12 @@ func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan
 			return off, nil
 		}
 	}
+}
+
+// atEnd tells whether io.ReadFull came to the end of a body. It returns these two unwrapped; an error that wraps one of
+// them is that of a connection which broke off.
+func atEnd(err error) bool {
+	return err == io.EOF || err == io.ErrUnexpectedEOF //nolint:errorlint // see above
 }
 
 func (p *pipeline) handOut(ctx context.Context, c *chunk, hashed chan *chunk, jobs chan job) error {

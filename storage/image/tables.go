@@ -64,7 +64,7 @@ func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error
 		n, err = io.ReadFull(r.body, p)
 		r.pos += int64(n)
 	}
-	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // both come unwrapped
+	if atEnd(err) {
 		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
 			"qcow2 image: a table lies at bytes %d to %d, but the file %s ends at %d", off, off+int64(len(p)), r.body.url, r.pos)}
 	}

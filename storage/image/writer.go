@@ -184,7 +184,7 @@ func (w *writer) copyRaw(ctx context.Context, b *body, format string) (Report, e
 	}
 	w.begin(b)
 	n, err := io.ReadFull(b, w.head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err != nil && !atEnd(err) {
 		return Report{}, broken(err)
 	}
 	head, end := w.head[:n], int64(n)
