@@ -184,7 +184,7 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 		t.Fatal(err)
 	}
 	if response, err := http.DefaultClient.Do(request); err == nil {
-		response.Body.Close()
+		_ = response.Body.Close()
 		t.Errorf("the API answers %s, want no answer", response.Status)
 	}
 	// QEMU's network has asked for the machine's address meanwhile. With a link that is up it would have got an answer,
