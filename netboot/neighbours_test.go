@@ -1,8 +1,13 @@
 package netboot
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +101,59 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	if _, err := n.WaitLLDP(l.ctx, time.Hour); err == nil {
 		t.Error("network that is down: got no error")
 	}
+}
+
+// Agents in the firmware of cards are stopped only when that is asked for, before the link is raised; that one cannot be
+// stopped is a warning, and the link is used.
+func TestNetworkStopsFirmwareLLDP(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.cable("nic0", "")
+	for _, wanted := range []bool{false, true} {
+		var log strings.Builder
+		var stopped []string
+		ctx, cancel := context.WithCancel(l.ctx)
+		n, err := Start(ctx, Config{
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true }, ResolvConf: l.resolv,
+			timing: quick, StopFirmwareLLDP: wanted,
+			stopLLDP: func(name string) error {
+				link, err := netlink.LinkByName(name)
+				if err != nil {
+					return err
+				}
+				stopped = append(stopped, fmt.Sprintf("%s %v", name, link.Attrs().Flags&net.FlagUp != 0))
+				return errors.New("locked down")
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.until(n, "the link is up", isUp("nic0"))
+		cancel()
+		<-n.watching
+		want, warnings := "", 0
+		if wanted {
+			want, warnings = "nic0 false", 1
+		}
+		if got := strings.Join(stopped, ","); got != want {
+			t.Errorf("wanted %v: got %q stopped, want %q", wanted, got, want)
+		}
+		if got := strings.Count(log.String(), "locked down"); got != warnings {
+			t.Errorf("wanted %v: got %d warnings, want %d: %s", wanted, got, warnings, log.String())
+		}
+		if err := netlink.LinkSetDown(byIndex(index(t, "nic0"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func index(t *testing.T, name string) int {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Index
 }

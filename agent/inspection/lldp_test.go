@@ -181,3 +181,19 @@ func TestLLDPWithoutCapability(t *testing.T) {
 		t.Errorf("got log %q, want a warning that names the capability", log.String())
 	}
 }
+
+func TestWantsLLDP(t *testing.T) {
+	for _, tt := range []struct {
+		c    config.Config
+		want bool
+	}{
+		{config.Config{}, false},
+		{config.Config{InspectionCollectors: "default,logs"}, false},
+		{config.Config{InspectionCollectors: "default, lldp"}, true},
+		{config.Config{CollectLLDP: true}, true},
+	} {
+		if got := WantsLLDP(&tt.c); got != tt.want {
+			t.Errorf("collectors %q, collect_lldp %v: got %v, want %v", tt.c.InspectionCollectors, tt.c.CollectLLDP, got, tt.want)
+		}
+	}
+}
