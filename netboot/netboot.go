@@ -42,8 +42,9 @@ type Link struct {
 	Up        bool // administratively up
 	Carrier   bool // the cable's other end answers
 	Addresses []netip.Prefix
-	Lease     *Lease // nil while there is none
-	Err       error  // the latest failure, nil once it went well
+	Lease     *Lease  // of DHCPv4; nil while there is none
+	Lease6    *Lease6 // of DHCPv6; nil while there is none
+	Err       error   // the latest failure, nil once it went well
 }
 
 // Network is the running network. Its methods may be called from any goroutine.
