@@ -38,7 +38,9 @@ func TestInspectionHearsLLDP(t *testing.T) {
 		case posted <- data:
 		default:
 		}
-		fmt.Fprint(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`)
+		if _, err := fmt.Fprint(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`); err != nil {
+			t.Errorf("answer: %v", err)
+		}
 	}))
 	defer ironic.Close()
 	_, port, err := net.SplitHostPort(ironic.Listener.Addr().String())
