@@ -145,6 +145,20 @@ func (n *Network) Links() []Link {
 	return links
 }
 
+// TimeServers returns the time servers that DHCP servers named, in the order of the links.
+func (n *Network) TimeServers() []netip.Addr {
+	var servers []netip.Addr
+	for _, l := range n.Links() {
+		if l.Lease != nil {
+			servers = append(servers, l.Lease.NTP...)
+		}
+		if l.Lease6 != nil {
+			servers = append(servers, l.Lease6.NTP...)
+		}
+	}
+	return slices.Compact(servers)
+}
+
 // Changed returns a channel that is closed at the next change of any link. Take it before looking at Links, so that
 // no change is missed.
 func (n *Network) Changed() <-chan struct{} {
