@@ -105,25 +105,27 @@ func parseRouterFlags(data []byte) (advertisement, bool) {
 		return advertisement{}, false
 	}
 	index := int(int32(binary.NativeEndian.Uint32(data[4:])))
-	attrs, err := nl.ParseRouteAttr(data[unix.SizeofIfInfomsg:])
-	if err != nil {
+	value := attribute(attribute(data[unix.SizeofIfInfomsg:], unix.IFLA_PROTINFO), unix.IFLA_INET6_FLAGS)
+	if len(value) != 4 {
 		return advertisement{}, false
 	}
-	for _, attr := range attrs {
-		if attr.Attr.Type&^unix.NLA_F_NESTED != unix.IFLA_PROTINFO {
-			continue
+	return advertisement{index: index, flags: binary.NativeEndian.Uint32(value)}, true
+}
+
+// attribute returns the value of the first attribute of a kind (struct rtattr), nil when there is none. The library's
+// parser panics on a last attribute without padding.
+func attribute(raw []byte, kind uint16) []byte {
+	for len(raw) >= unix.SizeofRtAttr {
+		size := int(binary.NativeEndian.Uint16(raw))
+		if size < unix.SizeofRtAttr || size > len(raw) {
+			return nil
 		}
-		inner, err := nl.ParseRouteAttr(attr.Value)
-		if err != nil {
-			return advertisement{}, false
+		if binary.NativeEndian.Uint16(raw[2:])&^unix.NLA_F_NESTED == kind {
+			return raw[unix.SizeofRtAttr:size]
 		}
-		for _, attr := range inner {
-			if attr.Attr.Type == unix.IFLA_INET6_FLAGS && len(attr.Value) == 4 {
-				return advertisement{index: index, flags: binary.NativeEndian.Uint32(attr.Value)}, true
-			}
-		}
+		raw = raw[min((size+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(raw)):]
 	}
-	return advertisement{}, false
+	return nil
 }
 
 const (
