@@ -32,8 +32,11 @@ type Firmware struct {
 // needs CAP_NET_ADMIN, and CAP_SYS_ADMIN where debugfs is not mounted yet.
 func (f Firmware) Stop(link string) error {
 	target, err := os.Readlink(f.System.Sys("class/net", link, "device/driver"))
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil // a link without hardware
+	}
+	if err != nil {
+		return fmt.Errorf("driver of %s: %w", link, err)
 	}
 	driver := filepath.Base(target)
 	switch driver {
