@@ -97,8 +97,8 @@ type Config struct {
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
 	DiskPartitioner DiskPartitioner `group:"disk_partitioner" later:"true"`
-	Metrics         Metrics         `group:"metrics" later:"true"`
-	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd" later:"true"`
+	Metrics         Metrics         `group:"metrics"`
+	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
 	MDNS            MDNS            `group:"mdns" later:"true"`
 	Container       Container       `group:"container" later:"true"`
 
@@ -125,7 +125,7 @@ type DiskPartitioner struct {
 
 // Metrics is the group metrics.
 type Metrics struct {
-	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"where metrics go"`
+	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"where metrics go; collector keeps none"`
 	PrependHost        bool   `file:"prepend_host" default:"false" help:"put the host name before each metric's name"`
 	PrependHostReverse bool   `file:"prepend_host_reverse" default:"true" help:"put the host name's parts in reverse order"`
 	GlobalPrefix       string `file:"global_prefix" help:"prefix of every metric's name"`
