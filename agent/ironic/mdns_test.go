@@ -65,8 +65,10 @@ func TestServiceURL(t *testing.T) {
 		}
 	}
 	for _, s := range []service{
-		{host: "node.local.", port: 1}, {host: "node.local.", port: 1, addresses: addresses("127.0.0.1", "::")},
-		{host: "user@host/x.", port: 1}, {host: "a,b.example.", port: 1},
+		{host: "node.local.", port: 1},
+		{host: "node.local.", port: 1, addresses: addresses("127.0.0.1", "::")},
+		{host: "user@host/x.", port: 1},
+		{host: "a,b.example.", port: 1},
 		{host: "a.example.", port: 1, text: map[string]string{"protocol": "file"}},
 		{host: "a.example.", port: 1, text: map[string]string{"path": "/,http://other"}},
 	} {
