@@ -29,7 +29,7 @@ var errLocked = errors.New("ironic handed this node's token to somebody else")
 
 // waitNetwork waits for an address where there is anybody to talk to.
 func (a *agent) waitNetwork(ctx context.Context) error {
-	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get())) {
+	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
 		return nil
 	}
 	for {
@@ -47,6 +47,14 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// discover finds Ironic by multicast DNS where the configuration asks for it.
+func (a *agent) discover(ctx context.Context) error {
+	if a.ironic == nil {
+		return nil
+	}
+	return a.ironic.Discover(ctx)
 }
 
 // inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
@@ -89,7 +97,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
 		if a.ironic != nil {
 			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; "+
-				"set ipa-api-url to its URL (looking for it by mdns is not supported)", "api_url", a.config.Get().APIURL)
+				"set ipa-api-url to its URL, or to mdns to look for it", "api_url", a.config.Get().APIURL)
 		}
 		return nil
 	}
