@@ -30,6 +30,7 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	if err != nil {
 		return err
 	}
+	i.found = inv
 	i.data["inventory"] = inv
 	i.data["boot_interface"] = inv.Boot.PXEInterface
 	disk, err := i.RootDisk(ctx)
