@@ -12,7 +12,7 @@ func (a *agent) neighbours() inventory.Neighbours {
 	if a.o.Neighbours != nil {
 		return a.o.Neighbours
 	}
-	return lldp.OnDemand{Log: a.log}
+	return lldp.OnDemand{Log: a.log, StopFirmware: a.o.Destructive}
 }
 
 // lldpTimeout says whether the inventory has LLDP in it, and how long it waits for that.

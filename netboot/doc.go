@@ -1,6 +1,6 @@
 // Package netboot is the network of a booting machine: it raises every physical link as soon as its driver shows it,
 // asks for an IPv4 address on all of them at once, and keeps addresses, routes and name servers true to the leases
-// for as long as it runs.
+// for as long as it runs. Meanwhile it hears who the neighbours of the links are (package lldp).
 //
 // The DHCPv4 client follows RFC 2131 (states, retransmission, renewal, rebinding), RFC 2132 (options), RFC 3397
 // (domain search), RFC 3442 (classless static routes), RFC 4361 only in that the client identifier is hardware type

@@ -82,6 +82,7 @@ func (l *link) fail(message string, err error) {
 
 // run raises the link and keeps it configured until ctx ends.
 func (l *link) run(ctx context.Context) {
+	l.claimLLDP()
 	if !l.raise(ctx) || !l.awaitCarrier(ctx) {
 		return
 	}

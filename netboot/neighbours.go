@@ -36,3 +36,14 @@ func (n *Network) settle(l *link) {
 func (n *Network) expectLLDP(l *link) {
 	n.lldp.Expect(l.state.Index, l.state.Carrier || !l.settled)
 }
+
+// claimLLDP makes a card that keeps LLDP frames to itself give them to the host. That it does not is no reason to do
+// without its link.
+func (l *link) claimLLDP() {
+	if l.network.stopLLDP == nil {
+		return
+	}
+	if err := l.network.stopLLDP(l.name()); err != nil {
+		l.network.log.Warn("the card may keep LLDP frames to itself", "interface", l.name(), "err", err)
+	}
+}

@@ -25,7 +25,12 @@ type Config struct {
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
 
-	timing timing // tests shorten it; the zero value is made defaultTiming
+	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
+	// the links are raised. Some cards remember that: see [lldp.Firmware].
+	StopFirmwareLLDP bool
+
+	timing   timing                  // tests shorten it; the zero value is made defaultTiming
+	stopLLDP func(link string) error // tests replace it; nil is that of lldp.Firmware
 }
 
 // Link is what is known of one link at one moment.
@@ -48,6 +53,7 @@ type Network struct {
 	resolver *resolver
 	timing   timing
 	lldp     *lldp.Listener
+	stopLLDP func(link string) error // nil leaves agents in the cards' firmware alone
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
 
@@ -83,6 +89,12 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		links:     map[int]*link{},
 		addresses: map[int]map[netip.Prefix]bool{},
 		changed:   make(chan struct{}),
+	}
+	if config.StopFirmwareLLDP {
+		n.stopLLDP = config.stopLLDP
+		if n.stopLLDP == nil {
+			n.stopLLDP = lldp.Firmware{Log: config.Log}.Stop
+		}
 	}
 	w, err := subscribe()
 	if err != nil {

@@ -84,6 +84,14 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return "", imageFault(info.ID, disk.Path, err)
 	}
+	if configDrive == "" {
+		configDrive = info.ConfigDrive
+	}
+	// First of all, so that a config drive that is broken or not there costs no disk its content.
+	drive, err := i.loadConfigDrive(ctx, configDrive)
+	if err != nil {
+		return "", err
+	}
 	now := written{id: info.ID, device: disk.Path, checksum: sum}
 	if i.isWritten(ctx, now) {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
@@ -95,11 +103,8 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if _, err := i.checkTable(ctx, disk.Path); err != nil {
 		return "", err
 	}
-	if configDrive == "" {
-		configDrive = info.ConfigDrive
-	}
-	if configDrive != "" {
-		if err := i.writeConfigDrive(ctx, disk.Path, configDrive); err != nil {
+	if drive != nil {
+		if err := i.writeConfigDrive(ctx, disk.Path, drive); err != nil {
 			return "", err
 		}
 	}
@@ -148,16 +153,24 @@ func (i *Imager) checkTable(ctx context.Context, disk string) (*partition.Table,
 	return table, nil
 }
 
-func (i *Imager) writeConfigDrive(ctx context.Context, disk, source string) error {
+// loadConfigDrive fetches and unpacks a config drive; nil when there is none.
+func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, error) {
+	if source == "" {
+		return nil, nil
+	}
 	client, err := i.client(ImageInfo{}) // config drives know no proxy
 	if err != nil {
-		return fault.Deployment("config drive: %w", err)
+		return nil, fault.Deployment("config drive: %w", err)
 	}
 	defer client.CloseIdleConnections()
 	drive, err := configdrive.Load(ctx, source, i.opener(client))
 	if err != nil {
-		return fault.Deployment("config drive: %w", err)
+		return nil, fault.Deployment("config drive: %w", err)
 	}
+	return drive, nil
+}
+
+func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte) error {
 	path, err := configdrive.Write(ctx, i.o.System, disk, drive)
 	if err != nil {
 		return fault.Deployment("write config drive to %s: %w", disk, err)

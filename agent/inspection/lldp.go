@@ -5,10 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
+	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/storage/block"
 )
+
+// WantsLLDP says whether the configuration asks for LLDP frames, for the inventory or by the collector.
+func WantsLLDP(c *config.Config) bool {
+	if c.CollectLLDP {
+		return true
+	}
+	for name := range strings.SplitSeq(c.InspectionCollectors, ",") {
+		if strings.TrimSpace(name) == "lldp" {
+			return true
+		}
+	}
+	return false
+}
 
 // collectLLDP adds what the switches say of every interface but loopback. That nothing could be heard is logged and
 // leaves the lists empty: it must not make Ironic refuse all the rest of the data.

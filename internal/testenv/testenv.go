@@ -167,7 +167,11 @@ func attach(path string, backing *os.File, sectorSize int) error {
 	defer loop.Close()
 	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Size: uint32(sectorSize)}
 	config.Info.Flags = unix.LO_FLAGS_PARTSCAN
-	return unix.IoctlLoopConfigure(int(loop.Fd()), &config)
+	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
+		return err
+	}
+	// The device's last user may have died before it took a write protection back.
+	return unix.IoctlSetPointerInt(int(loop.Fd()), unix.BLKROSET, 0)
 }
 
 func detach(path string) error {

@@ -19,6 +19,8 @@ import (
 
 // TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
 // a cable without any server (IPv6 link-local addresses).
+//
+// Parity: B19, A13
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)
@@ -70,8 +72,6 @@ func TestAlone(t *testing.T) {
 }
 
 // alone checks that the API is there for who has the token.
-//
-// Parity: B19, A13
 func (r *rig) alone(t *testing.T, token string) {
 	for given, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
 		status, answer := r.call(t, http.MethodGet, given, "")
@@ -97,7 +97,7 @@ func (n *namespace) reach(t *testing.T, address string) {
 		response, err := client.Do(request)
 		if err == nil {
 			text, err := io.ReadAll(response.Body)
-			response.Body.Close()
+			_ = response.Body.Close()
 			if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "started_at") {
 				t.Errorf("got %d %q and %v, want the status", response.StatusCode, text, err)
 			}

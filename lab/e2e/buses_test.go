@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func (marker) Read(p []byte) (int, error) {
 
 // TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic is not reachable yet.
 func TestBuses(t *testing.T) {
-	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat", "mtype")
+	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
 	nvme, nvme4k := file(t, "nvme", diskSize, marker{}), file(t, "nvme4k", diskSize, marker{})
 	shared := file(t, "shared", diskSize, marker{})
@@ -54,7 +53,7 @@ func TestBuses(t *testing.T) {
 	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
 	token := conductor.NewToken()
 	r := start(t, setup{
-		lateIronic: true, token: token, append: "ironroot.shell=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		machine: qemu.Config{Memory: 512 * mib, Extra: dump.arguments(0), Disks: []qemu.Disk{
 			{File: virtio, Serial: "on-virtio"},
 			{File: sata, Serial: "on-sata", Bus: qemu.SATA, WWN: 0x5000c500a1b2c3d4},
@@ -70,7 +69,6 @@ func TestBuses(t *testing.T) {
 	r.waitAgent(t)
 	t.Run("token", func(t *testing.T) { r.keptToken(t, token) })
 	t.Run("inventory", r.disks)
-	t.Run("sync", func(t *testing.T) { r.syncs(t, shared) })
 	t.Run("metadata", func(t *testing.T) { r.eraseMetadata(t, disks) })
 	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks) })
 	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
@@ -118,45 +116,6 @@ func (r *rig) disks(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("disks differ (-want +got):\n%s", diff)
 	}
-}
-
-// syncs writes a file in the machine, which the kernel would keep in memory for half a minute, and has it synced: it is
-// on the disk then, whatever happens to the machine.
-//
-// Parity: E4
-func (r *rig) syncs(t *testing.T, disk string) {
-	// The shell takes what comes before its prompt for an answer of the terminal.
-	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`hide/show prompt`)); err != nil {
-		t.Fatal(err)
-	}
-	r.shell(t, "mkdir /mnt")
-	r.shell(t, "mount -t vfat /dev/vdb /mnt")
-	r.shell(t, "echo all-is-written >/mnt/file")
-	if got := r.succeed(t, "standby.sync", nil); got != "null" {
-		t.Errorf("got result %s, want null", got)
-	}
-	if got := testenv.Run(t, "mtype", "-i", disk, "::file"); !strings.Contains(got, "all-is-written") {
-		t.Errorf("the file holds %q", got)
-	}
-	r.shell(t, "umount /mnt")
-}
-
-// shell runs a line in the machine's shell and returns the last word it said, behind control sequences.
-func (r *rig) shell(t *testing.T, line string) string {
-	t.Helper()
-	console := r.machine.Console()
-	mark := console.Mark()
-	if err := console.Send(line + "; echo status=$?\r"); err != nil {
-		t.Fatal(err)
-	}
-	match, err := console.FollowFrom(soon(t), mark, regexp.MustCompile(`(\S*)\s+status=(\d+)`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if match.Groups[2] != "0" {
-		t.Fatalf("%s: status %s\n%s", line, match.Groups[2], console.Tail(20))
-	}
-	return match.Groups[1]
 }
 
 // eraseMetadata removes all tables and signatures, and does not touch what lies between them.
@@ -225,13 +184,15 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 		t.Fatal(err)
 	}
 	if response, err := http.DefaultClient.Do(request); err == nil {
-		response.Body.Close()
+		_ = response.Body.Close()
 		t.Errorf("the API answers %s, want no answer", response.Status)
 	}
+	// QEMU's network has asked for the machine's address meanwhile. With a link that is up it would have got an answer,
+	// be it that nobody listens.
 	if sent := dump.sent(t, nodeMAC)[silent:]; len(sent) > 0 {
 		t.Errorf("the machine still sends %q", sent)
 	}
-	if flags := r.shell(t, "cat /sys/class/net/eth0/flags"); !strings.HasSuffix(flags, "0x1002") { // IFF_MULTICAST and IFF_BROADCAST, no IFF_UP
-		t.Errorf("the interface's flags are %s, want 0x1002, which is down", flags)
+	if !r.machine.Running() {
+		t.Error("the machine has ended")
 	}
 }

@@ -29,7 +29,7 @@ const (
 	nodeMAC   = "52:54:00:e2:e0:01"
 	mib       = 1 << 20
 	// patience is for what takes seconds on an idle machine.
-	patience = 3 * time.Minute
+	patience = 2 * time.Minute
 )
 
 // setup describes one machine and what is around it.

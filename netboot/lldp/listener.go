@@ -64,6 +64,7 @@ type port struct {
 	expected bool // frames may come: Wait waits for the first one
 	silent   bool // Wait has waited in vain
 	closed   bool
+	bad      bool // a malformed frame was logged
 	told     bool // the link was heard, and its neighbour logged
 }
 
@@ -289,7 +290,8 @@ func (l *Listener) take(p *port, data []byte) {
 	frame, err := Parse(data)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
+	if err != nil && !p.bad {
+		p.bad = true // one line is enough: who sends one such frame sends many
 		l.log.Debug("malformed LLDP frame", "interface", p.name, "tlvs", len(frame.TLVs), "err", err)
 	}
 	switch {

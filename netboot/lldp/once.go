@@ -14,6 +14,8 @@ import (
 // OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
 type OnDemand struct {
 	Log *slog.Logger // nil discards
+	// StopFirmware switches off the LLDP agents of network cards first: see [Firmware]. It changes the machine.
+	StopFirmware bool
 }
 
 // WaitLLDP listens on the Ethernet links that the machine has at this moment until [Listener.Wait] is content with
@@ -31,6 +33,11 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 			continue
 		}
 		l.Open(attrs.Index, attrs.Name)
+		if o.StopFirmware {
+			if err := (Firmware{Log: l.log}).Stop(attrs.Name); err != nil {
+				l.log.Warn("the card may keep LLDP frames to itself", "interface", attrs.Name, "err", err)
+			}
+		}
 		l.Expect(attrs.Index, attrs.Flags&net.FlagUp != 0 && attrs.RawFlags&unix.IFF_LOWER_UP != 0)
 	}
 	if len(l.ports) == 0 && l.failed != nil {

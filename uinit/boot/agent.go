@@ -6,6 +6,7 @@ import (
 
 	"ironroot/agent"
 	"ironroot/agent/config"
+	"ironroot/agent/inspection"
 	"ironroot/agent/power"
 	"ironroot/netboot"
 	"ironroot/storage/block"
@@ -15,17 +16,17 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	return func(ctx context.Context, m *Machine) error {
+		settings, err := config.Load(config.Sources{Params: m.Params, Files: configFiles()})
+		if err != nil {
+			return err
+		}
 		if network == nil {
-			started, err := netboot.Start(ctx, netboot.Config{Log: m.Log})
+			started, err := netboot.Start(ctx, netboot.Config{Log: m.Log, StopFirmwareLLDP: inspection.WantsLLDP(settings)})
 			if err != nil {
 				return err
 			}
 			network = started
 			go followHostname(ctx, started, setHostname, m.Log)
-		}
-		settings, err := config.Load(config.Sources{Params: m.Params, Files: configFiles()})
-		if err != nil {
-			return err
 		}
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
