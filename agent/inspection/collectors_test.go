@@ -39,7 +39,7 @@ func collect(t *testing.T, sys block.System, collector string, into any) error {
 	return err
 }
 
-func golden(t *testing.T, name string) any {
+func expected(t *testing.T, name string) any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestDMI(t *testing.T) {
 			if err := collect(t, machinetest.System(t, name), "dmi-decode", &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(golden(t, name+".dmi.json"), got); diff != "" {
+			if diff := cmp.Diff(expected(t, name+".dmi.json"), got); diff != "" {
 				t.Errorf("dmi differs (-want +got):\n%s", diff)
 			}
 		})
@@ -89,7 +89,7 @@ func TestNUMA(t *testing.T) {
 			if err := collect(t, machinetest.System(t, name), "numa-topology", &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(golden(t, name+".numa.json"), got); diff != "" {
+			if diff := cmp.Diff(expected(t, name+".numa.json"), got); diff != "" {
 				t.Errorf("topology differs (-want +got):\n%s", diff)
 			}
 		})
