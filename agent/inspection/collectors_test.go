@@ -53,7 +53,6 @@ func expected(t *testing.T, name string) any {
 }
 
 // The golden files are what ironic-python-agent's dmi_inspector makes of the output of dmidecode 3.4 for these tables.
-// Parity: H8
 func TestDMI(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +80,6 @@ func TestDMIWithoutTables(t *testing.T) {
 }
 
 // The golden files are what ironic-python-agent's numa_inspector makes of these trees, in the order of the numbers.
-// Parity: H7
 func TestNUMA(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +134,6 @@ func FuzzNodeMemory(f *testing.F) {
 }
 
 // Hubs, input, storage and network devices are left out.
-// Parity: H8
 func TestUSBDevices(t *testing.T) {
 	for name, want := range map[string][]usbDevice{
 		"supermicro-1029p": {{Product: "Token JC", Vendor: "SafeNet", Handle: "USB:1:c"}},
@@ -165,7 +162,6 @@ func TestPCIDevicesOfAServer(t *testing.T) {
 	}
 }
 
-// Parity: H8
 func TestExtraHardware(t *testing.T) {
 	var got [][]string
 	if err := collect(t, machinetest.System(t, "hpe-dl360-gen10"), "extra-hardware", &got); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/smbios"
-	"ironroot/storage/block"
 )
 
 // fact is one item of the extra data: what sort of thing, which one, which property, and its value.
@@ -29,7 +28,7 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 	}
 	facts := &factList{list: []fact{}}
 	facts.disks(inv.Disks)
-	facts.system(inv, i.System)
+	facts.system(inv, i)
 	table := i.smbios()
 	facts.memory(inv.Memory, table)
 	facts.network(inv.Interfaces)
@@ -52,8 +51,8 @@ func (i *inspection) smbios() *smbios.Table {
 }
 
 // text reads a file, "" where there is none.
-func text(file string) string {
-	data, err := readFact(file)
+func (i *inspection) text(file string) string {
+	data, err := i.Inventory.Read(file)
 	if err != nil {
 		return ""
 	}
@@ -84,8 +83,8 @@ func (f *factList) disks(disks []inventory.Disk) {
 	}
 }
 
-func (f *factList) system(inv *inventory.Inventory, sys block.System) {
-	dmi := func(name string) string { return text(sys.Sys("class/dmi/id", name)) }
+func (f *factList) system(inv *inventory.Inventory, i *inspection) {
+	dmi := func(name string) string { return i.text(i.System.Sys("class/dmi/id", name)) }
 	v := inv.SystemVendor
 	for _, p := range []fact{
 		{"system", "product", "name", v.ProductName},
@@ -100,7 +99,7 @@ func (f *factList) system(inv *inventory.Inventory, sys block.System) {
 		{"firmware", "bios", "version", v.Firmware.Version},
 		{"firmware", "bios", "date", v.Firmware.BuildDate},
 		{"firmware", "bios", "vendor", v.Firmware.Vendor},
-		{"system", "kernel", "version", text(sys.Proc("sys/kernel/osrelease"))},
+		{"system", "kernel", "version", i.text(i.System.Proc("sys/kernel/osrelease"))},
 		{"system", "kernel", "arch", inv.CPU.Architecture},
 	} {
 		f.add(p[0], p[1], p[2], p[3])

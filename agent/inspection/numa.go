@@ -60,12 +60,12 @@ func (i *inspection) numaTopology(ctx context.Context) (numaTopology, error) {
 			return t, err
 		}
 		dir := i.System.Sys("devices/system/node", "node"+strconv.Itoa(node))
-		size, err := nodeMemory(filepath.Join(dir, "meminfo"))
+		size, err := i.nodeMemory(filepath.Join(dir, "meminfo"))
 		if err != nil {
 			return t, err
 		}
 		t.RAM = append(t.RAM, numaRAM{Node: node, SizeKB: size})
-		cores, err := nodeCores(dir, node)
+		cores, err := i.nodeCores(dir, node)
 		if err != nil {
 			return t, err
 		}
@@ -76,7 +76,7 @@ func (i *inspection) numaTopology(ctx context.Context) (numaTopology, error) {
 		return t, err
 	}
 	for _, name := range names {
-		node, err := readNumber(i.System.Sys("class/net", name, "device/numa_node"))
+		node, err := i.readNumber(i.System.Sys("class/net", name, "device/numa_node"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // virtual, or on a bus without nodes
 		}
@@ -106,8 +106,8 @@ func numbered(dir, prefix string) ([]int, error) {
 	return list, nil
 }
 
-func nodeMemory(file string) (int64, error) {
-	data, err := readFact(file)
+func (i *inspection) nodeMemory(file string) (int64, error) {
+	data, err := i.Inventory.Read(file)
 	if err != nil {
 		return 0, err
 	}
@@ -132,7 +132,7 @@ func parseNodeMemory(meminfo []byte) (int64, error) {
 }
 
 // nodeCores lists a node's cores, whose numbers mean something within the node only, with the threads on each.
-func nodeCores(dir string, node int) ([]numaCore, error) {
+func (i *inspection) nodeCores(dir string, node int) ([]numaCore, error) {
 	threads, err := numbered(dir, "cpu")
 	if err != nil {
 		return nil, fmt.Errorf("list processors of NUMA node %d: %w", node, err)
@@ -140,7 +140,7 @@ func nodeCores(dir string, node int) ([]numaCore, error) {
 	var cores []numaCore
 	at := map[int]int{} // place in cores by number
 	for _, thread := range threads {
-		core, err := readNumber(filepath.Join(dir, "cpu"+strconv.Itoa(thread), "topology/core_id"))
+		core, err := i.readNumber(filepath.Join(dir, "cpu"+strconv.Itoa(thread), "topology/core_id"))
 		if err != nil {
 			return nil, fmt.Errorf("core of processor %d of NUMA node %d: %w", thread, node, err)
 		}
@@ -154,11 +154,8 @@ func nodeCores(dir string, node int) ([]numaCore, error) {
 	return cores, nil
 }
 
-// readFact reads a file of sysfs, which is never larger than a page or a few.
-func readFact(file string) ([]byte, error) { return os.ReadFile(file) }
-
-func readNumber(file string) (int, error) {
-	data, err := readFact(file)
+func (i *inspection) readNumber(file string) (int, error) {
+	data, err := i.Inventory.Read(file)
 	if err != nil {
 		return 0, err
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"ironroot/storage/block"
 )
 
 // usbDevice is a device on the USB. Handle is "USB:bus:device", in hexadecimal.
@@ -36,7 +34,7 @@ func collectUSBDevices(_ context.Context, i *inspection) error {
 		if strings.Contains(entry.Name(), ":") {
 			continue // an interface of a device
 		}
-		if d, ok := genericUSB(i.System, entry.Name()); ok {
+		if d, ok := i.genericUSB(entry.Name()); ok {
 			devices = append(devices, d)
 		}
 	}
@@ -44,10 +42,10 @@ func collectUSBDevices(_ context.Context, i *inspection) error {
 	return nil
 }
 
-func genericUSB(sys block.System, name string) (usbDevice, bool) {
-	dir := sys.Sys("bus/usb/devices", name)
+func (i *inspection) genericUSB(name string) (usbDevice, bool) {
+	dir := i.System.Sys("bus/usb/devices", name)
 	fact := func(file string) string {
-		data, err := readFact(filepath.Join(dir, file))
+		data, err := i.Inventory.Read(filepath.Join(dir, file))
 		if err != nil {
 			return ""
 		}

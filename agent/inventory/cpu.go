@@ -13,7 +13,7 @@ import (
 
 func (s *Source) cpu() CPU {
 	info := cpuinfo{}
-	if data, err := read(s.o.System.Proc("cpuinfo")); err != nil {
+	if data, err := s.Read(s.o.System.Proc("cpuinfo")); err != nil {
 		s.o.Log.Warn("inventory without cpu model", "err", err)
 	} else {
 		info = parseCPUInfo(data)
@@ -106,7 +106,7 @@ type cpuinfo struct {
 func parseCPUInfo(data []byte) cpuinfo {
 	info := cpuinfo{first: map[string]string{}}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, maxFact)
+	scanner.Buffer(nil, len(data)+1)
 	for scanner.Scan() {
 		key, value, found := strings.Cut(scanner.Text(), ":")
 		if !found {

@@ -281,6 +281,7 @@ func TestSystemVendor(t *testing.T) {
 	}
 }
 
+// Parity: G11
 func TestCachedCollectsOnce(t *testing.T) {
 	collections := 0
 	s := New(Options{System: tree(t, "testdata/qemu.tree"), Disks: func(context.Context) ([]block.Device, error) {

@@ -13,7 +13,6 @@ import (
 )
 
 // What is reported of a server of each maker. After a change that is wanted, IRONROOT_GOLDEN=1 writes the files anew.
-// Parity: G3, G9
 func TestMachines(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 func (s *Source) memory() Memory {
 	var m Memory
-	data, err := read(s.o.System.Proc("meminfo"))
+	data, err := s.Read(s.o.System.Proc("meminfo"))
 	if err == nil {
 		m.Total, err = parseMemTotal(data)
 	}
@@ -61,11 +61,11 @@ func (s *Source) physicalMemory() (int64, error) {
 
 // SMBIOS reads the firmware's tables. A table with an error in it is not returned at all.
 func (s *Source) SMBIOS() (*smbios.Table, error) {
-	entry, err := read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
+	entry, err := s.Read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
 	if err != nil {
 		return nil, err
 	}
-	data, err := read(s.o.System.Sys("firmware/dmi/tables/DMI"))
+	data, err := s.Read(s.o.System.Sys("firmware/dmi/tables/DMI"))
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,6 @@ func print(t *Table) string {
 
 // The structures have random contents and every length that an edition of the specification gave them. The text is what
 // dmidecode 3.4 prints of them (dmidecode --from-dump random.bin), without its first lines.
-// Parity: H8
 func TestDescribeIsWhatDmidecodePrints(t *testing.T) {
 	table, err := Parse(dump(t, "testdata/random.bin"))
 	if err != nil {
