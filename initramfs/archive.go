@@ -13,8 +13,9 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 )
 
-// windowSize of what the kernel unpacks. Its decoder accepts up to 128 MiB, but takes that memory.
-const windowSize = 8 << 20
+// windowSize of what the kernel unpacks: wide enough for agent and shell, which share much. The kernel's decoder accepts up
+// to 128 MiB; it takes that much memory while it unpacks, or the unpacked size where that is less.
+const windowSize = 32 << 20
 
 // pack compresses with Zstandard at the highest level.
 func pack(data []byte) []byte {
