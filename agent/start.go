@@ -59,11 +59,19 @@ func (a *agent) discover(ctx context.Context) error {
 
 // inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
 func (a *agent) inspect(ctx context.Context) error {
-	c := a.config.Get()
-	if a.ironic == nil || !inspection.Enabled(c) {
+	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
 		return nil
 	}
 	a.settle(ctx, inspectionSettle)
+	uuid, err := a.runInspection(ctx)
+	a.foundBy = uuid
+	if err != nil {
+		a.log.Error("inspection failed; the lookup goes on", "err", err)
+	}
+	return ctx.Err()
+}
+
+func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) {
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers, System: a.o.System,
 		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
@@ -71,12 +79,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	if a.o.Network != nil {
 		o.Network = a.o.Network
 	}
-	uuid, err := inspection.Run(ctx, o)
-	a.foundBy = uuid
-	if err != nil {
-		a.log.Error("inspection failed; the lookup goes on", "err", err)
-	}
-	return ctx.Err()
+	return inspection.Run(ctx, o)
 }
 
 // settle waits until the devices that were there at boot have their drivers.

@@ -60,8 +60,8 @@ type Config struct {
 	CertFile string `file:"certfile" help:"client certificate, PEM; used together with keyfile"`
 	KeyFile  string `file:"keyfile" help:"key of the client certificate, PEM"`
 
-	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (collecting program only)" later:"true"`
-	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections" later:"true"`
+	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
+	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
 	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
