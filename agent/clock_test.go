@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
@@ -16,7 +19,13 @@ import (
 // silent one takes the questions and says nothing.
 func ntpServer(t *testing.T, silent bool) string {
 	t.Helper()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	return ntpServerAt(t, "127.0.0.1:0", silent, time.Hour)
+}
+
+// ntpServerAt is ntpServer with an address, and a clock that is ahead by so much.
+func ntpServerAt(t *testing.T, address string, silent bool, ahead time.Duration) string {
+	t.Helper()
+	server, err := net.ListenPacket("udp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +46,7 @@ func ntpServer(t *testing.T, silent bool) string {
 			}
 			answer := make([]byte, 48)
 			answer[0], answer[1] = 4<<3|4, 2 // version 4, mode server; stratum
-			now := stamp(time.Now().Add(time.Hour))
+			now := stamp(time.Now().Add(ahead))
 			binary.BigEndian.PutUint64(answer[16:], now)
 			copy(answer[24:32], question[40:48])
 			binary.BigEndian.PutUint64(answer[32:], now)
@@ -78,6 +87,57 @@ func TestSetClock(t *testing.T) {
 		a, set := clockAgent(tt.destructive, &tt.config)
 		if err := a.setClock(t.Context()); err != nil || len(*set) != 0 {
 			t.Errorf("%s: got %v and the clock set to %v, want nothing to happen", tt.name, err, *set)
+		}
+	}
+}
+
+// timeServers is a network whose DHCP server named time servers.
+type timeServers []netip.Addr
+
+func (s timeServers) TimeServers() []netip.Addr       { return s }
+func (timeServers) WaitAddress(context.Context) error { return nil }
+func (timeServers) Down(context.Context) error        { return nil }
+func (timeServers) Changed() <-chan struct{}          { return nil }
+
+func TestTimeServersOfTheNetwork(t *testing.T) {
+	network := timeServers{
+		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"),
+		netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3"),
+	}
+	a := newAgent(Options{Config: &config.Config{}, Network: network})
+	for configured, want := range map[string][]string{
+		"":            {"192.0.2.1", "2001:db8::1", "192.0.2.2"},
+		"ntp.example": {"ntp.example"},
+	} {
+		if diff := cmp.Diff(want, a.timeServers(configured)); diff != "" {
+			t.Errorf("configured %q (-want +got):\n%s", configured, diff)
+		}
+	}
+}
+
+// A time server of the network that is silent costs a second, and the next one is asked.
+func TestSilentTimeServerOfTheNetwork(t *testing.T) {
+	a, set := clockAgent(true, &config.Config{})
+	started := time.Now()
+	if err := a.setClockFrom(t.Context(), ntpServer(t, true), 50*time.Millisecond); err == nil || time.Since(started) > ntpTimeout {
+		t.Errorf("got %v after %v, want an error once the limit is over", err, time.Since(started))
+	}
+	if err := a.setClockFrom(t.Context(), ntpServerAt(t, "[::1]:0", false, time.Hour), time.Second); err != nil || len(*set) != 1 {
+		t.Errorf("by IPv6: got %v and the clock set to %v", err, *set)
+	}
+}
+
+// An absurd time is refused, whoever names the server, and is an error only where the clock must be set.
+func TestAbsurdTime(t *testing.T) {
+	const years = 365 * 24 * time.Hour
+	for _, ahead := range []time.Duration{-20 * years, 90 * years} {
+		server := ntpServerAt(t, "127.0.0.1:0", false, ahead)
+		for _, must := range []bool{false, true} {
+			a, set := clockAgent(true, &config.Config{NTPServer: server, FailIfClockNotSet: must})
+			err := a.setClock(t.Context())
+			if (err != nil) != must || len(*set) != 0 {
+				t.Errorf("%v ahead, fail_if_clock_not_set %v: got %v, clock set to %v", ahead, must, err, *set)
+			}
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		case errors.As(err, &declined):
 			return err
 		case errors.Is(err, errCarrier):
-			l.signalCarrier()
+			signal(l.carrier)
 			retry = 0
 		default:
 			// A server that does not confirm may be away: the lease holds to its end (RFC 2131, section 3.2).

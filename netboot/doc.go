@@ -6,8 +6,11 @@
 // (domain search), RFC 3442 (classless static routes), RFC 4361 only in that the client identifier is hardware type
 // and MAC address, the one firmware and iPXE send, so that a machine keeps its address from the boot loader on.
 //
-// Limits: an address is not probed by ARP before its use, and a lease is not released, because the next boot of the
-// machine wants the same address. IPv6 is what the kernel does by itself: link-local addresses and router
-// advertisements. What a link gets is a linkConfig whoever asked for it, so that DHCPv6, VLANs, bonds and static
-// network data become further sources of the same value.
+// IPv6 addresses and routes that routers advertise (SLAAC, RFC 4861 and 4862) are the kernel's; what it leaves over is
+// taken from its events: name servers (RFC 8106), and whether there is DHCPv6 to be asked, with addresses or without
+// (RFC 8415). Nobody waits for a router. The DHCPv6 client is known by its MAC address (DUID-LL).
+//
+// Limits: an IPv4 address is not probed by ARP before its use, and a lease is not released, because the next boot of the
+// machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked for. What a
+// link gets is a linkConfig whoever asked for it.
 package netboot

@@ -209,18 +209,7 @@ func (p *parser) search(m *dhcpv4.DHCPv4) []string {
 	if labels := m.DomainSearch(); labels != nil && len(labels.Labels) > 0 {
 		names = labels.Labels
 	}
-	var search []string
-	for _, name := range names[:min(len(names), maxSearch)] {
-		name = strings.TrimRight(name, "\x00.")
-		switch {
-		case name == "":
-		case !hostName(name):
-			p.warn("domain %q is no domain name", name)
-		default:
-			search = append(search, name)
-		}
-	}
-	return search
+	return p.names(names)
 }
 
 func (p *parser) hostname(name string) string {

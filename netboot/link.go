@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -39,7 +40,9 @@ type link struct {
 	network *Network
 	index   int
 	cancel  context.CancelFunc
-	carrier chan struct{} // holds one token after the carrier came (back)
+	// Each of these holds one token: after the carrier came (back), the same for DHCPv6, after a router offered more, after
+	// an address of DHCPv6 turned out to have another owner.
+	carrier, carrier6, advertised, taken chan struct{}
 
 	state  Link       // under network.mu
 	metric int        // under network.mu; 0 until the first configuration
@@ -51,17 +54,18 @@ type link struct {
 	coming netip.Prefix
 	// settled says that the carrier came or was waited for long enough, under network.mu.
 	settled bool
+
+	// What IPv6 adds, under network.mu.
+	mode6        mode6 // the most that a router offered
+	config6      linkConfig
+	dhcpNames6   linkConfig
+	routerDNS    []learned[netip.Addr]
+	routerSearch []learned[string]
 }
 
 func newLink(n *Network, index int) *link {
-	return &link{network: n, index: index, carrier: make(chan struct{}, 1)}
-}
-
-func (l *link) signalCarrier() {
-	select {
-	case l.carrier <- struct{}{}:
-	default: // one token is enough
-	}
+	one := func() chan struct{} { return make(chan struct{}, 1) }
+	return &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one()}
 }
 
 func (l *link) snapshot() Link {
@@ -83,7 +87,16 @@ func (l *link) fail(message string, err error) {
 // run raises the link and keeps it configured until ctx ends.
 func (l *link) run(ctx context.Context) {
 	l.claimLLDP()
-	if !l.raise(ctx) || !l.awaitCarrier(ctx) {
+	if err := allowIPv6(l.name()); err != nil {
+		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
+	}
+	if !l.raise(ctx) {
+		return
+	}
+	var routed sync.WaitGroup
+	defer routed.Wait()
+	routed.Go(func() { l.run6(ctx) })
+	if !l.awaitCarrier(ctx) {
 		return
 	}
 	l.network.settle(l)
@@ -167,13 +180,9 @@ func (l *link) pause(ctx context.Context, d time.Duration) bool {
 func (l *link) use(lease *Lease) error {
 	n := l.network
 	config := lease.config()
+	metric := l.rank()
 	n.mu.Lock()
 	before := l.config
-	if l.metric == 0 {
-		l.metric, l.mtu = baseMetric+n.ranks, l.state.MTU
-		n.ranks++
-	}
-	metric := l.metric
 	n.mu.Unlock()
 	if config.mtu != 0 {
 		if err := setMTU(l.index, config.mtu); err != nil {
@@ -206,6 +215,18 @@ func (l *link) use(lease *Lease) error {
 		l.config, l.state.Lease, l.state.Err, l.coming = config, lease, nil, netip.Prefix{}
 	})
 	return nil
+}
+
+// rank returns the metric of the link's routes. It is settled with the link's first configuration.
+func (l *link) rank() int {
+	n := l.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.metric == 0 {
+		l.metric, l.mtu = baseMetric+n.ranks, l.state.MTU
+		n.ranks++
+	}
+	return l.metric
 }
 
 // drop takes the link's configuration away; the link stays up.
@@ -251,9 +272,9 @@ func (n *Network) names() []linkConfig {
 		links = append(links, l)
 	}
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.metric, b.metric) })
-	configs := make([]linkConfig, len(links))
-	for i, l := range links {
-		configs[i] = l.names
+	configs := make([]linkConfig, 0, 2*len(links))
+	for _, l := range links {
+		configs = append(configs, l.names, l.names6())
 	}
 	return configs
 }

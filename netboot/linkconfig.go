@@ -24,6 +24,7 @@ type Route struct {
 type linkConfig struct {
 	addresses []netip.Prefix
 	valid     time.Duration // how long the kernel keeps the addresses by itself; 0 = for ever
+	preferred time.Duration // how long new connections use them; 0 = as long as they are valid
 	routes    []Route
 	mtu       int // bytes, 0 = leave
 	dns       []netip.Addr
@@ -66,6 +67,9 @@ func (c linkConfig) add(index, metric int) error {
 	for _, prefix := range c.addresses {
 		if err := netlink.AddrReplace(byIndex(index), c.kernelAddress(prefix)); err != nil {
 			return fmt.Errorf("add address %s: %w", prefix, err)
+		}
+		if prefix.Addr().Is6() && prefix.IsSingleIP() {
+			continue
 		}
 		// The kernel's own route to the subnet would have no metric, and so tie with that of another link.
 		if err := netlink.RouteReplace(subnetRoute(index, metric, prefix)); err != nil {
@@ -147,21 +151,35 @@ func (c linkConfig) kernelAddress(prefix netip.Prefix) *netlink.Addr {
 	address := &netlink.Addr{IPNet: ipNet(prefix), Flags: unix.IFA_F_NOPREFIXROUTE}
 	if c.valid > 0 {
 		// Rounded up: the kernel is the safety net below the client, not ahead of it.
-		seconds := int(min((c.valid+time.Second-1)/time.Second, math.MaxInt32))
-		address.ValidLft, address.PreferedLft = seconds, seconds
+		address.ValidLft = wholeSeconds(c.valid)
+		address.PreferedLft = address.ValidLft
+	}
+	if c.preferred > 0 && c.valid > 0 {
+		address.PreferedLft = wholeSeconds(c.preferred)
 	}
 	return address
 }
+
+func wholeSeconds(d time.Duration) int { return int(min((d+time.Second-1)/time.Second, math.MaxInt32)) }
 
 func subnetRoute(index, metric int, prefix netip.Prefix) *netlink.Route {
 	return &netlink.Route{
 		LinkIndex: index,
 		Dst:       ipNet(prefix.Masked()),
-		Src:       prefix.Addr().AsSlice(),
+		Src:       preferredSource(prefix),
 		Scope:     netlink.SCOPE_LINK,
 		Priority:  metric,
 		Protocol:  unix.RTPROT_DHCP,
 	}
+}
+
+// preferredSource is the source address of a route to the subnet or by it. For IPv6 the kernel chooses, by the rules of
+// RFC 6724: it refuses a route whose source is still being checked for uniqueness.
+func preferredSource(prefix netip.Prefix) net.IP {
+	if prefix.Addr().Is6() {
+		return nil
+	}
+	return prefix.Addr().AsSlice()
 }
 
 func (c linkConfig) kernelRoute(index, metric int, route Route) *netlink.Route {
@@ -171,8 +189,9 @@ func (c linkConfig) kernelRoute(index, metric int, route Route) *netlink.Route {
 		Priority:  metric,
 		Protocol:  unix.RTPROT_DHCP,
 	}
-	if len(c.addresses) > 0 {
-		kernel.Src = c.addresses[0].Addr().AsSlice()
+	sameFamily := func(p netip.Prefix) bool { return p.Addr().Is4() == route.Destination.Addr().Is4() }
+	if i := slices.IndexFunc(c.addresses, sameFamily); i >= 0 {
+		kernel.Src = preferredSource(c.addresses[i])
 	}
 	if !route.Gateway.IsValid() {
 		kernel.Scope = netlink.SCOPE_LINK
@@ -180,7 +199,7 @@ func (c linkConfig) kernelRoute(index, metric int, route Route) *netlink.Route {
 	}
 	kernel.Gw = route.Gateway.AsSlice()
 	inSubnet := func(p netip.Prefix) bool { return p.Contains(route.Gateway) }
-	if !slices.ContainsFunc(c.addresses, inSubnet) {
+	if !slices.ContainsFunc(c.addresses, inSubnet) && !route.Gateway.IsLinkLocalUnicast() {
 		// Seen where hosts get single addresses (/32): the gateway is on the link although no subnet says so.
 		kernel.Flags = int(netlink.FLAG_ONLINK)
 	}

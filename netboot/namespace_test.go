@@ -107,10 +107,17 @@ func (l *lab) cable(name, address string) {
 		if err != nil {
 			return err
 		}
+		// The other end answers at once: its addresses need not be checked for uniqueness.
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/peer-"+name+"/accept_dad", []byte("0"), 0); err != nil {
+			return err
+		}
 		if address != "" {
 			parsed, err := netlink.ParseAddr(address)
 			if err != nil {
 				return err
+			}
+			if parsed.IP.To4() == nil {
+				parsed.Flags = unix.IFA_F_NODAD
 			}
 			if err := netlink.AddrAdd(link, parsed); err != nil {
 				return err

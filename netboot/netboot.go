@@ -42,8 +42,9 @@ type Link struct {
 	Up        bool // administratively up
 	Carrier   bool // the cable's other end answers
 	Addresses []netip.Prefix
-	Lease     *Lease // nil while there is none
-	Err       error  // the latest failure, nil once it went well
+	Lease     *Lease  // of DHCPv4; nil while there is none
+	Lease6    *Lease6 // of DHCPv6; nil while there is none
+	Err       error   // the latest failure, nil once it went well
 }
 
 // Network is the running network. Its methods may be called from any goroutine.
@@ -142,6 +143,20 @@ func (n *Network) Links() []Link {
 	}
 	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })
 	return links
+}
+
+// TimeServers returns the time servers that DHCP servers named, in the order of the links.
+func (n *Network) TimeServers() []netip.Addr {
+	var servers []netip.Addr
+	for _, l := range n.Links() {
+		if l.Lease != nil {
+			servers = append(servers, l.Lease.NTP...)
+		}
+		if l.Lease6 != nil {
+			servers = append(servers, l.Lease6.NTP...)
+		}
+	}
+	return slices.Compact(servers)
 }
 
 // Changed returns a channel that is closed at the next change of any link. Take it before looking at Links, so that

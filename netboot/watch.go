@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher is one subscription to the kernel's link and address events (rtnetlink(7)).
+// watcher is one subscription to the kernel's events of links, addresses and routers (rtnetlink(7)).
 type watcher struct {
 	links     chan netlink.LinkUpdate
 	addresses chan netlink.AddrUpdate
+	routers   chan advertisement
 	done      chan struct{}
 }
 
@@ -27,6 +28,7 @@ func subscribe() (*watcher, error) {
 	w := &watcher{
 		links:     make(chan netlink.LinkUpdate, 64),
 		addresses: make(chan netlink.AddrUpdate, 64),
+		routers:   make(chan advertisement, 64),
 		done:      make(chan struct{}),
 	}
 	err := netlink.LinkSubscribeWithOptions(w.links, w.done, netlink.LinkSubscribeOptions{ReceiveBufferSize: eventBuffer})
@@ -37,6 +39,10 @@ func subscribe() (*watcher, error) {
 	if err != nil {
 		w.close()
 		return nil, fmt.Errorf("watch addresses: %w", err)
+	}
+	if err := subscribeAdvertisements(w.routers, w.done); err != nil {
+		w.close()
+		return nil, err
 	}
 	return w, nil
 }
@@ -50,6 +56,10 @@ func (w *watcher) close() {
 	}()
 	go func() {
 		for range w.addresses { //nolint:revive // emptied on purpose
+		}
+	}()
+	go func() {
+		for range w.routers { //nolint:revive // emptied on purpose
 		}
 	}()
 }
@@ -86,11 +96,19 @@ func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGrou
 				continue
 			}
 			n.seen(ctx, event.Link, running)
+		case event, ok := <-w.routers:
+			if !ok {
+				return ctx.Err() == nil
+			}
+			n.advertise(event)
 		case event, ok := <-w.addresses:
 			if !ok {
 				return ctx.Err() == nil
 			}
 			n.address(event.LinkIndex, event.LinkAddress, event.NewAddr && event.Flags&unusableFlags == 0)
+			if event.Flags&unix.IFA_F_DADFAILED != 0 {
+				n.duplicate(event.LinkIndex, event.LinkAddress)
+			}
 		}
 	}
 }
@@ -136,6 +154,13 @@ func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
 	n.mu.Unlock()
 	for _, index := range missing {
 		n.gone(index)
+	}
+	advertisements, err := listAdvertisements()
+	if err != nil {
+		n.log.Warn("what routers said before is not known", "err", err)
+	}
+	for _, a := range advertisements {
+		n.advertise(a)
 	}
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -197,7 +222,8 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 		n.expectLLDP(l)
 	})
 	if regained {
-		l.signalCarrier()
+		signal(l.carrier)
+		signal(l.carrier6)
 	}
 	if known {
 		return

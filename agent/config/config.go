@@ -63,7 +63,7 @@ type Config struct {
 	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
 	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from; without it, those that DHCP names are tried"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
 	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"token shared with Ironic beforehand"`
 	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name at the image server"`

@@ -28,8 +28,8 @@ func (e Endpoint) URL(protocol string) string {
 // probeTimeout limits the question whether one of Ironic's URLs is reachable.
 const probeTimeout = 30 * time.Second
 
-// Advertise finds where Ironic reaches the agent: advertise_host if it is set, else the first IPv4 address of
-// network_interface if that is set, else the machine's address on the route to Ironic. In the last case it first
+// Advertise finds where Ironic reaches the agent: advertise_host if it is set, else the first address of
+// network_interface, IPv4 before IPv6, if that is set, else the machine's address on the route to Ironic. In the last case it first
 // drops those of Ironic's URLs that do not answer, unless none does. The address is looked for ip_lookup_attempts
 // times, ip_lookup_sleep apart.
 func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
@@ -62,7 +62,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	}
 }
 
-// interfaceAddress returns an interface's first IPv4 address.
+// interfaceAddress returns an interface's first IPv4 address, or its first IPv6 address where there is none of IPv4.
 func interfaceAddress(name string) (netip.Addr, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -72,12 +72,25 @@ func interfaceAddress(name string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("interface %s: %w", name, err)
 	}
+	if address, ok := preferredAddress(addresses); ok {
+		return address, nil
+	}
+	return netip.Addr{}, fmt.Errorf("interface %s has no address that Ironic could reach", name)
+}
+
+func preferredAddress(addresses []net.Addr) (netip.Addr, bool) {
+	var ipv6 netip.Addr
 	for _, address := range addresses {
-		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr().Is4() {
-			return prefix.Addr(), nil
+		prefix, err := netip.ParsePrefix(address.String())
+		switch {
+		case err != nil:
+		case prefix.Addr().Is4():
+			return prefix.Addr(), true
+		case !ipv6.IsValid() && prefix.Addr().IsGlobalUnicast():
+			ipv6 = prefix.Addr()
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("interface %s has no IPv4 address", name)
+	return ipv6, ipv6.IsValid()
 }
 
 // targets reduces the list of URLs to those that answer and returns their addresses.

@@ -3,6 +3,7 @@ package ironic
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -130,4 +131,26 @@ func TestAdvertiseWithoutTargets(t *testing.T) {
 			t.Errorf("got error %v, want one that names the host", err)
 		}
 	})
+}
+
+func TestPreferredAddress(t *testing.T) {
+	for _, tt := range []struct{ addresses, want string }{
+		{"fe80::1/64 2001:db8::1/64 192.0.2.1/24 192.0.2.2/24", "192.0.2.1"},
+		{"fe80::1/64 2001:db8::1/64 2001:db8::2/64", "2001:db8::1"},
+		{"fe80::1/64 fd00::1/64", "fd00::1"},
+		{"fe80::1/64", "invalid IP"},
+		{"", "invalid IP"},
+	} {
+		var addresses []net.Addr
+		for text := range strings.FieldsSeq(tt.addresses) {
+			ip, network, err := net.ParseCIDR(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addresses = append(addresses, &net.IPNet{IP: ip, Mask: network.Mask})
+		}
+		if got, _ := preferredAddress(addresses); got.String() != tt.want {
+			t.Errorf("%q: got %v, want %v", tt.addresses, got, tt.want)
+		}
+	}
 }
