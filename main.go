@@ -22,6 +22,7 @@ type cli struct {
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
+	Collect collectCmd `cmd:"" help:"Post the machine's inspection data once, or again and again."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
@@ -32,9 +33,13 @@ func main() {
 	}
 	parser := kong.Must(&cli{}, kong.Name("ironroot"), kong.Description(description), kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
-	// The agent's flags are ironic-python-agent's own; its help is the agent's business too.
-	if args[0] == "agent" {
+	// The agent's flags are ironic-python-agent's own; the help on them is the agent's business too.
+	switch args[0] {
+	case "agent":
 		parser.FatalIfErrorf((&agentCmd{Args: args[1:]}).Run())
+		return
+	case "collect":
+		parser.FatalIfErrorf((&collectCmd{Args: args[1:]}).Run())
 		return
 	}
 	ctx, err := parser.Parse(args)

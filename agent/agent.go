@@ -81,6 +81,7 @@ func (a *agent) life(ctx context.Context) error {
 		{"configuration", a.configure}, // log level, token, client of Ironic
 		{"hardware", a.loadHardware},   // managers, and with them the commands
 		{"network", a.waitNetwork},     // an address, if there is anybody to talk to
+		{"discovery", a.discover},      // Ironic by multicast DNS, if asked for
 		{"clock", a.setClock},          // from the NTP server, if one is named
 		{"inspection", a.inspect},      // if asked for; tells Ironic what the machine is
 		{"lookup", a.lookup},           // which node this is, the token, the conductor's settings

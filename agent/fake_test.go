@@ -84,6 +84,9 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config})
+	case "/v1/continue_inspection":
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
 	case "/v1/heartbeat/" + nodeUUID:
 		var b beat
 		err := json.NewDecoder(r.Body).Decode(&b)

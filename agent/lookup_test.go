@@ -148,3 +148,15 @@ func TestEndsWithoutForever(t *testing.T) {
 	}
 	r.done <- nil
 }
+
+// Parity: H4
+func TestLookupOfTheNodeThatTheInspectionFound(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.System = bareMachine(t) }, "--api-url="+ironic.URL, "--inspection-collectors=pci-devices")
+	r.beat(ironic)
+	ironic.mu.Lock()
+	defer ironic.mu.Unlock()
+	if len(ironic.lookups) != 1 || ironic.lookups[0].Get("node_uuid") != nodeUUID {
+		t.Errorf("got lookups %v, want one with the node's uuid", ironic.lookups)
+	}
+}

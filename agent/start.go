@@ -29,7 +29,7 @@ var errLocked = errors.New("ironic handed this node's token to somebody else")
 
 // waitNetwork waits for an address where there is anybody to talk to.
 func (a *agent) waitNetwork(ctx context.Context) error {
-	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get())) {
+	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
 		return nil
 	}
 	for {
@@ -49,13 +49,29 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 	}
 }
 
+// discover finds Ironic by multicast DNS where the configuration asks for it.
+func (a *agent) discover(ctx context.Context) error {
+	if a.ironic == nil {
+		return nil
+	}
+	return a.ironic.Discover(ctx)
+}
+
 // inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
 func (a *agent) inspect(ctx context.Context) error {
-	c := a.config.Get()
-	if a.ironic == nil || !inspection.Enabled(c) {
+	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
 		return nil
 	}
 	a.settle(ctx, inspectionSettle)
+	uuid, err := a.runInspection(ctx)
+	a.foundBy = uuid
+	if err != nil {
+		a.log.Error("inspection failed; the lookup goes on", "err", err)
+	}
+	return ctx.Err()
+}
+
+func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) {
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers, System: a.o.System,
 		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
@@ -63,12 +79,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	if a.o.Network != nil {
 		o.Network = a.o.Network
 	}
-	uuid, err := inspection.Run(ctx, o)
-	a.foundBy = uuid
-	if err != nil {
-		a.log.Error("inspection failed; the lookup goes on", "err", err)
-	}
-	return ctx.Err()
+	return inspection.Run(ctx, o)
 }
 
 // settle waits until the devices that were there at boot have their drivers.
@@ -89,7 +100,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
 		if a.ironic != nil {
 			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; "+
-				"set ipa-api-url to its URL (looking for it by mdns is not supported)", "api_url", a.config.Get().APIURL)
+				"set ipa-api-url to its URL, or to mdns to look for it", "api_url", a.config.Get().APIURL)
 		}
 		return nil
 	}

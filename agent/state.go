@@ -23,6 +23,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/ironic"
 	"ironroot/agent/journal"
+	"ironroot/agent/metrics"
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
@@ -151,7 +152,10 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log,
 	})
-	a.api = api.New(api.Options{Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log})
+	a.api = api.New(api.Options{
+		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
+		Timer: metrics.New(a.config, a.log).Timer,
+	})
 	return pause(ctx, a.config.Get().HardwareInitializationDelay)
 }
 

@@ -27,6 +27,8 @@ type Options struct {
 	Version  string
 	Started  time.Time // when the agent started
 	Log      *slog.Logger
+	// Timer, when set, starts a clock when a request's work begins; what it returns is called at its end.
+	Timer func(name string) (stop func())
 }
 
 // API answers requests. It is an [http.Handler].
@@ -53,12 +55,13 @@ func (a *API) find(path string) (r route, ok bool) {
 	path = strings.TrimPrefix(path, "/v1")
 	switch path {
 	case "/status":
-		return route{get: a.status}, true
+		return route{get: a.timed("get_status", a.status)}, true
 	case "/commands/":
-		return route{get: a.authorized(a.list), post: a.authorized(a.run)}, true
+		return route{get: a.authorized(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run))}, true
 	}
 	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
-		return route{get: a.authorized(func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) })}, true
+		show := func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) }
+		return route{get: a.authorized(a.timed("get_command", show))}, true
 	}
 	return route{}, false
 }
@@ -115,6 +118,17 @@ func (a *API) authorized(next func(http.ResponseWriter, *http.Request) error) fu
 		if !a.Token.Matches(r.URL.Query().Get("agent_token")) {
 			return httpError(http.StatusUnauthorized, "Token invalid.")
 		}
+		return next(w, r)
+	}
+}
+
+// timed measures how long a handler takes.
+func (a *API) timed(name string, next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	if a.Timer == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		defer a.Timer(name)()
 		return next(w, r)
 	}
 }

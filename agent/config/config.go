@@ -21,7 +21,7 @@ import (
 // Config is the agent's configuration. Times are durations and sizes are bytes; the tag unit names the unit in which
 // an operator writes them. A Config handed out by Live is shared and must not be changed.
 type Config struct {
-	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several with commas between; mdns, which looks for it, is not supported yet"`
+	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several with commas between; mdns looks for it by multicast DNS"`
 	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request id sent to Ironic with every call, req-UUID"`
 
 	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" heading:"The agent's API" help:"address the agent's API listens on; 0.0.0.0 by default where the kernel has no IPv6"`
@@ -47,7 +47,7 @@ type Config struct {
 
 	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" heading:"Inspection and hardware" help:"how long LLDP frames are waited for"`
 	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory; the LLDP agent inside Intel network cards is switched off for it, which an E810 remembers"`
-	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns, which looks for it, is not supported yet"`
+	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns looks for it by multicast DNS"`
 	InspectionCollectors        string        `file:"inspection_collectors" kernel:"ipa-inspection-collectors" help:"names of the collectors to run, with commas between; default,logs when inspection runs without it"`
 	InspectionDHCPWaitTimeout   time.Duration `file:"inspection_dhcp_wait_timeout" kernel:"ipa-inspection-dhcp-wait-timeout" unit:"s" min:"0" default:"60" help:"how long inspection waits for addresses; 0 does not wait"`
 	InspectionDHCPAllInterfaces bool          `file:"inspection_dhcp_all_interfaces" kernel:"ipa-inspection-dhcp-all-interfaces" default:"false" help:"wait for an address on every interface, not only on the one booted from"`
@@ -60,8 +60,8 @@ type Config struct {
 	CertFile string `file:"certfile" help:"client certificate, PEM; used together with keyfile"`
 	KeyFile  string `file:"keyfile" help:"key of the client certificate, PEM"`
 
-	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (collecting program only)" later:"true"`
-	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections" later:"true"`
+	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
+	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
 	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from; without it, those that DHCP names are tried"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
@@ -97,9 +97,9 @@ type Config struct {
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
 	DiskPartitioner DiskPartitioner `group:"disk_partitioner" later:"true"`
-	Metrics         Metrics         `group:"metrics" later:"true"`
-	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd" later:"true"`
-	MDNS            MDNS            `group:"mdns" later:"true"`
+	Metrics         Metrics         `group:"metrics"`
+	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
+	MDNS            MDNS            `group:"mdns"`
 	Container       Container       `group:"container" later:"true"`
 
 	// Params are all kernel and virtual media parameters, known to this package or not.
@@ -125,7 +125,7 @@ type DiskPartitioner struct {
 
 // Metrics is the group metrics.
 type Metrics struct {
-	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"where metrics go"`
+	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"where metrics go; collector keeps none"`
 	PrependHost        bool   `file:"prepend_host" default:"false" help:"put the host name before each metric's name"`
 	PrependHostReverse bool   `file:"prepend_host_reverse" default:"true" help:"put the host name's parts in reverse order"`
 	GlobalPrefix       string `file:"global_prefix" help:"prefix of every metric's name"`
@@ -142,7 +142,7 @@ type MDNS struct {
 	UseMDNS          bool              `file:"use_mdns" kernel:"ipa-use-mdns" default:"false" help:"look for Ironic by multicast DNS when no URL is set"`
 	AllowedOverrides []string          `file:"allowed_overrides" default:"inspection_callback_url,ntp_server" help:"options that a multicast DNS answer may set"`
 	LookupAttempts   int               `file:"lookup_attempts" min:"1" default:"3" help:"how often Ironic is looked for"`
-	Params           map[string]string `file:"params" default:"" help:"additional parameters of the announced service"`
+	Params           map[string]string `file:"params" default:"" help:"accepted and without effect: the agent announces no service"`
 	Interfaces       []string          `file:"interfaces" help:"addresses of the interfaces used for multicast DNS; all when not set"`
 }
 

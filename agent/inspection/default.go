@@ -3,11 +3,13 @@ package inspection
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
+	"ironroot/agent/journal"
 	"ironroot/storage/hint"
 )
 
@@ -30,6 +32,7 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	if err != nil {
 		return err
 	}
+	i.found = inv
 	i.data["inventory"] = inv
 	i.data["boot_interface"] = inv.Boot.PXEInterface
 	disk, err := i.RootDisk(ctx)
@@ -46,7 +49,13 @@ func collectDefault(ctx context.Context, i *inspection) error {
 
 // collectLogs adds the archive of the agent's logs. Data without logs is better than an inspection that fails.
 func collectLogs(ctx context.Context, i *inspection) error {
-	archive, err := i.Journal.Archive(ctx, i.System)
+	var extra []journal.Member
+	if i.found != nil { // under the name of the program that would print it
+		if data, err := json.MarshalIndent(i.found, "", "  "); err == nil {
+			extra = append(extra, journal.Member{Name: "lshw", Data: data})
+		}
+	}
+	archive, err := i.Journal.Archive(ctx, i.System, extra...)
 	if err != nil {
 		i.Log.Warn("inspection without logs", "err", err)
 		return nil

@@ -1,7 +1,7 @@
 // Package inspection collects what Ironic's in-band inspection wants to know about a machine and posts it.
 //
-// The data, the names of the collectors and the form of the error text are those of ironic-python-agent. Collectors that
-// need programs outside the agent (extra-hardware) and those for NUMA, DMI and USB are not there yet.
+// The data, the names of the collectors and the form of the error text are those of ironic-python-agent. No program is
+// run: what dmidecode, lshw and hardware-detect say there is read from the kernel here. Benchmarks are not run.
 package inspection
 
 import (
@@ -62,7 +62,11 @@ func collectors() []collector {
 		{"default", collectDefault},
 		{"logs", collectLogs},
 		{"pci-devices", collectPCIDevices},
+		{"extra-hardware", collectExtraHardware},
+		{"numa-topology", collectNUMA},
+		{"dmi-decode", collectDMI},
 		{"lldp", collectLLDP},
+		{"usb-devices", collectUSBDevices},
 	}
 }
 
@@ -71,6 +75,7 @@ type inspection struct {
 	Options
 	names      []string
 	data       map[string]any
+	found      *inventory.Inventory // by the collector default
 	interfaces func(ctx context.Context) ([]inventory.Interface, error)
 }
 

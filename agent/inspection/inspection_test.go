@@ -213,6 +213,7 @@ func TestUnknownCollector(t *testing.T) {
 	}
 }
 
+// Parity: H3
 func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
 	m.RootDisk = func(context.Context) (block.Device, error) {

@@ -43,7 +43,7 @@ func (i *inspection) pciDevice(bus string) (pciDevice, error) {
 		file string
 		into *string
 	}{{"vendor", &device.VendorID}, {"device", &device.ProductID}, {"class", &device.Class}} {
-		data, err := os.ReadFile(i.System.Sys("bus/pci/devices", bus, f.file))
+		data, err := i.Inventory.Read(i.System.Sys("bus/pci/devices", bus, f.file))
 		if err != nil {
 			return device, err
 		}
@@ -53,7 +53,7 @@ func (i *inspection) pciDevice(bus string) (pciDevice, error) {
 		file string
 		into **string
 	}{{"revision", &device.Revision}, {"numa_node", &device.NUMANode}} {
-		if data, err := os.ReadFile(i.System.Sys("bus/pci/devices", bus, f.file)); err == nil {
+		if data, err := i.Inventory.Read(i.System.Sys("bus/pci/devices", bus, f.file)); err == nil {
 			text := strings.TrimPrefix(strings.TrimSpace(string(data)), "0x")
 			*f.into = &text
 		}

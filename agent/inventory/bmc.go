@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -60,7 +59,7 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 		select {
 		case s.bmcData = <-answer:
 		case <-ctx.Done():
-			s.o.Log.Warn("BMC did not answer in time", "err", ctx.Err())
+			s.o.Log.Warn("BMC did not answer in time", "device", "/dev/ipmi0", "err", ctx.Err())
 		}
 	})
 	return s.bmcData
@@ -159,11 +158,20 @@ func (k kernelIPMI) lan(channel, parameter, set byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("IPMI LAN channel %d parameter %d: %w", channel, parameter, err)
 	}
+	data, err := lanData(answer)
+	if err != nil {
+		return nil, fmt.Errorf("IPMI LAN channel %d parameter %d: %w", channel, parameter, err)
+	}
+	return data, nil
+}
+
+// lanData takes completion code and parameter revision off an answer (IPMI 2.0, table 23-3).
+func lanData(answer []byte) ([]byte, error) {
 	if len(answer) < 2 {
-		return nil, errors.New("IPMI answer of less than two bytes")
+		return nil, fmt.Errorf("got %d bytes, want two or more", len(answer))
 	}
 	if answer[0] != 0 {
-		return nil, fmt.Errorf("IPMI LAN channel %d parameter %d: completion code %#02x", channel, parameter, answer[0])
+		return nil, fmt.Errorf("completion code %#02x", answer[0])
 	}
 	return answer[2:], nil
 }

@@ -27,6 +27,7 @@ func v6Entry(set byte, address string, status byte) []byte {
 	return append(append([]byte{set, 0}, a[:]...), 64, status)
 }
 
+// Parity: G10
 func TestAskBMC(t *testing.T) {
 	mac := []byte{0x3c, 0xec, 0xef, 0, 0, 1}
 	text := func(s string) *string { return &s }
@@ -75,6 +76,7 @@ func TestAskBMC(t *testing.T) {
 	}
 }
 
+// Parity: G10
 func TestSkipBMC(t *testing.T) {
 	for _, tt := range []struct {
 		skip bool
@@ -97,4 +99,55 @@ func TestSkipBMC(t *testing.T) {
 			t.Errorf("skip %v: got BMC address %q, want %q", tt.skip, got, tt.want)
 		}
 	}
+}
+
+// recorded are answers as a BMC sends them: completion code, parameter revision, data. Whatever is not there is answered
+// by 0x80, "parameter not supported".
+type recorded map[string][]byte
+
+func (r recorded) lan(channel, parameter, set byte) ([]byte, error) {
+	if answer, ok := r[fmt.Sprintf("%d %d %d", channel, parameter, set)]; ok {
+		return lanData(answer)
+	}
+	return lanData([]byte{0x80})
+}
+
+func (recorded) Close() error { return nil }
+
+// The answers of a BMC whose channel 1 is a shared port without an address and whose channel 8 is its own.
+// Parity: G10
+func TestRecordedBMC(t *testing.T) {
+	got := askBMC(t.Context(), recorded{
+		"1 3 0":  {0, 0x11, 0, 0, 0, 0},
+		"1 5 0":  {0, 0x11, 0x3c, 0xec, 0xef, 0x7a, 0, 1},
+		"2 3 0":  {0xcc},
+		"3 3 0":  {},
+		"8 3 0":  {0, 0x11, 10, 20, 30, 40},
+		"8 5 0":  {0, 0x11, 0x3c, 0xec, 0xef, 0x7a, 0, 2},
+		"8 51 0": {0, 0x11, 2},
+		"8 59 0": {0, 0x11, 0, 0x82, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 64, 0},
+	})
+	text := func(s string) *string { return &s }
+	want := bmcAddresses{v4: text("10.20.30.40"), v6: text("2001:db8::40"), mac: text("3c:ec:ef:7a:00:02")}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
+		t.Errorf("addresses differ (-want +got):\n%s", diff)
+	}
+}
+
+// chatter answers every question with the same bytes.
+type chatter []byte
+
+func (c chatter) lan(byte, byte, byte) ([]byte, error) { return lanData(c) }
+
+func (chatter) Close() error { return nil }
+
+func FuzzAskBMC(f *testing.F) {
+	f.Add([]byte{0, 0x11, 10, 20, 30, 40})
+	f.Add([]byte{0, 0x11, 2})
+	f.Add([]byte{0, 0x11, 0, 0x82, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 64, 0})
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		if got := askBMC(t.Context(), chatter(answer)); got.v4 == nil || got.v6 == nil {
+			t.Errorf("got %+v, want an address or the word for none", got)
+		}
+	})
 }

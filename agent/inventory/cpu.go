@@ -13,7 +13,7 @@ import (
 
 func (s *Source) cpu() CPU {
 	info := cpuinfo{}
-	if data, err := read(s.o.System.Proc("cpuinfo")); err != nil {
+	if data, err := s.Read(s.o.System.Proc("cpuinfo")); err != nil {
 		s.o.Log.Warn("inventory without cpu model", "err", err)
 	} else {
 		info = parseCPUInfo(data)
@@ -106,7 +106,7 @@ type cpuinfo struct {
 func parseCPUInfo(data []byte) cpuinfo {
 	info := cpuinfo{first: map[string]string{}}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, maxFact)
+	scanner.Buffer(nil, len(data)+1)
 	for scanner.Scan() {
 		key, value, found := strings.Cut(scanner.Text(), ":")
 		if !found {
@@ -142,16 +142,25 @@ func (c cpuinfo) model() string {
 
 // armParts names the server processors by implementer and part number of their MIDR register, as lscpu does.
 var armParts = map[string]string{
+	"0x41 0xd03": "Cortex-A53",
 	"0x41 0xd07": "Cortex-A57",
 	"0x41 0xd08": "Cortex-A72",
+	"0x41 0xd09": "Cortex-A73",
+	"0x41 0xd0a": "Cortex-A75",
 	"0x41 0xd0b": "Cortex-A76",
 	"0x41 0xd0c": "Neoverse-N1",
 	"0x41 0xd40": "Neoverse-V1",
 	"0x41 0xd49": "Neoverse-N2",
+	"0x41 0xd4a": "Neoverse-E1",
 	"0x41 0xd4f": "Neoverse-V2",
+	"0x42 0x516": "ThunderX2",
+	"0x43 0x0a1": "ThunderX-88XX",
 	"0x43 0x0af": "ThunderX2-99xx",
+	"0x46 0x001": "A64FX",
 	"0x48 0xd01": "TaiShan-v110",
+	"0x4e 0x004": "Carmel",
 	"0x50 0x000": "X-Gene",
+	"0x51 0xc00": "Falkor",
 	"0xc0 0xac3": "Ampere-1",
 	"0xc0 0xac4": "Ampere-1a",
 }

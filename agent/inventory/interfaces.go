@@ -78,13 +78,17 @@ func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
 	if mac == "" || strings.HasPrefix(mac, "fa:") {
 		return Interface{}, false
 	}
+	vendor := s.text(sys("device/vendor"))
+	if vendor == mellanox && len(mac) == infiniBandText {
+		return s.infiniBand(name, mac, facts), true
+	}
 	i := Interface{
 		Name:        name,
 		MACAddress:  mac,
 		IPv4Address: orNull(facts.ipv4),
 		IPv6Address: orNull(facts.ipv6),
 		HasCarrier:  s.text(sys("carrier")) == "1",
-		Vendor:      orNull(s.text(sys("device/vendor"))),
+		Vendor:      orNull(vendor),
 		Product:     orNull(s.text(sys("device/device"))),
 		PCIAddress:  orNull(linkBase(sys("device"))),
 		Driver:      orNull(linkBase(sys("device/driver"))),

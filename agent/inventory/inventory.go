@@ -7,15 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/config"
+	"ironroot/agent/inventory/sysfile"
 	"ironroot/storage/block"
 )
 
@@ -122,9 +123,10 @@ type Options struct {
 
 // Source collects inventories. It is safe for concurrent use.
 type Source struct {
-	o    Options
-	net  network
-	ipmi func() (bmc, error)
+	o     Options
+	net   network
+	ipmi  func() (bmc, error)
+	files sysfile.Reader
 
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
@@ -237,22 +239,18 @@ func orNull(text string) *string {
 	return &text
 }
 
-// maxFact bounds what is read of any single file of sysfs and procfs.
-const maxFact = 4 << 20
-
-// read returns the content of a file of sysfs or procfs, bounded.
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or cannot answer is logged.
+func (s *Source) Read(path string) ([]byte, error) {
+	data, err := s.files.Read(path)
+	if errors.Is(err, sysfile.ErrHangs) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EIO) {
+		s.o.Log.Warn("the machine does not tell a fact", "err", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	return io.ReadAll(io.LimitReader(f, maxFact))
+	return data, err
 }
 
 // text returns the trimmed content of a file, "" where it cannot be read: most such files are optional.
 func (s *Source) text(path string) string {
-	data, err := read(path)
+	data, err := s.Read(path)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.o.Log.Debug("fact not readable", "err", err)

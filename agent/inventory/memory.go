@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/u-root/u-root/pkg/smbios"
+	"ironroot/agent/inventory/smbios"
 )
 
 func (s *Source) memory() Memory {
 	var m Memory
-	data, err := read(s.o.System.Proc("meminfo"))
+	data, err := s.Read(s.o.System.Proc("meminfo"))
 	if err == nil {
 		m.Total, err = parseMemTotal(data)
 	}
@@ -48,49 +48,30 @@ func parseMemTotal(meminfo []byte) (int64, error) {
 
 // physicalMemory adds up the memory devices (type 17) of the SMBIOS tables, in bytes.
 func (s *Source) physicalMemory() (int64, error) {
-	entry, err := read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
+	table, err := s.SMBIOS()
 	if err != nil {
 		return 0, err
 	}
-	table, err := read(s.o.System.Sys("firmware/dmi/tables/DMI"))
-	if err != nil {
-		return 0, err
-	}
-	return sumMemoryDevices(entry, table)
-}
-
-func sumMemoryDevices(entry, table []byte) (size int64, err error) {
-	// The parser trusts the lengths inside the tables; a firmware that gets them wrong must not end the agent.
-	defer func() {
-		if p := recover(); p != nil {
-			size, err = 0, fmt.Errorf("SMBIOS tables: %v", p)
-		}
-	}()
-	info, err := smbios.ParseInfo(entry, table)
-	if err != nil {
-		return 0, fmt.Errorf("SMBIOS tables: %w", err)
-	}
-	devices, err := info.GetMemoryDevices()
-	if err != nil {
-		return 0, fmt.Errorf("SMBIOS memory devices: %w", err)
-	}
-	for _, device := range devices {
-		size += deviceBytes(device)
+	var size int64
+	for _, device := range table.All(smbios.TypeMemoryDevice) {
+		size += device.MemorySize()
 	}
 	return size, nil
 }
 
-// deviceBytes is the size of one memory device (SMBIOS 3.7, 7.18.4): 0 is an empty slot, 0xffff an unknown size, 0x7fff
-// refers to the extended size in MiB, and bit 15 changes the unit from MiB to KiB.
-func deviceBytes(d *smbios.MemoryDevice) int64 {
-	switch {
-	case d.Size == 0 || d.Size == 0xffff:
-		return 0
-	case d.Size == 0x7fff:
-		return int64(d.ExtendedSize&0x7fffffff) << 20
-	case d.Size&0x8000 != 0:
-		return int64(d.Size&0x7fff) << 10
-	default:
-		return int64(d.Size) << 20
+// SMBIOS reads the firmware's tables. A table with an error in it is not returned at all.
+func (s *Source) SMBIOS() (*smbios.Table, error) {
+	entry, err := s.Read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
+	if err != nil {
+		return nil, err
 	}
+	data, err := s.Read(s.o.System.Sys("firmware/dmi/tables/DMI"))
+	if err != nil {
+		return nil, err
+	}
+	table, err := smbios.Parse(entry, data)
+	if err != nil {
+		return nil, err
+	}
+	return table, nil
 }

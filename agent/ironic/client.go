@@ -2,7 +2,8 @@
 // callback, and the choice of the address that is advertised for Ironic's calls back.
 //
 // It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat); the older
-// vendor_passthru protocol and multicast DNS discovery are not implemented. Answers of Ironic are bounded in size.
+// vendor_passthru protocol is not implemented. Where it is asked to, it finds Ironic by multicast DNS (RFC 6762 and
+// 6763), as a querier that sends one question at a time. Answers of Ironic are bounded in size.
 package ironic
 
 import (
@@ -52,8 +53,10 @@ type Client struct {
 	rand      func() float64
 	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
-	http      *http.Client // verifies Ironic as the options say
-	probe     *http.Client // only asks whether somebody is there
+	// askService asks the network for a service by multicast DNS.
+	askService func(ctx context.Context, instance string, interfaces []string) (service, error)
+	http       *http.Client // verifies Ironic as the options say
+	probe      *http.Client // only asks whether somebody is there
 
 	mu   sync.Mutex
 	urls []string // in the order they are tried
@@ -67,7 +70,8 @@ const idleConnections = 2
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
-		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
+		askService: askService,
+		rand:       o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

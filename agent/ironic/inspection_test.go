@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Parity: H2, H12
 func TestPostInspection(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -45,6 +46,7 @@ func TestPostInspection(t *testing.T) {
 	}
 }
 
+// Parity: H3
 func TestPostInspectionRetries(t *testing.T) {
 	all := []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 	for _, tt := range []struct {

@@ -42,6 +42,7 @@ func sources() []source {
 		{"lsblk", blockTable},
 		{"lsblk-full", blockPairs},
 		{"mdstat", mdstat},
+		{"multipath", multipathMaps},
 		{"parted", partitionTables},
 		{"efibootmgr", bootEntries},
 	}

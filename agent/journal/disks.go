@@ -90,6 +90,33 @@ func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// multipathMaps lists the maps over several paths to one disk, and the paths with their state.
+func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
+	disks, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []byte{} // no map is worth an empty member
+	for _, d := range disks {
+		if d.Type != "mpath" {
+			continue
+		}
+		out = fmt.Appendf(out, "%s (%s) %s %s,%s size=%d\n", d.Name, d.WWN, d.Name, d.Vendor, d.Model, d.Size)
+		paths, err := os.ReadDir(sys.Sys("class/block", d.Name, "slaves"))
+		if err != nil {
+			out = fmt.Appendf(out, "  %v\n", err)
+		}
+		for _, path := range paths {
+			state, err := os.ReadFile(sys.Sys("class/block", path.Name(), "device/state"))
+			if err != nil {
+				state = []byte(err.Error())
+			}
+			out = fmt.Appendf(out, "  %s %s\n", path.Name(), bytes.TrimSpace(state))
+		}
+	}
+	return out, nil
+}
+
 // bootEntries lists the firmware's boot options: UEFI Specification 2.10, section 3.1.3, without their device paths.
 func bootEntries(_ context.Context, sys block.System) ([]byte, error) {
 	names, err := filepath.Glob(sys.Sys("firmware", "efi", "efivars", "Boot*-8be4df61-93ca-11d2-aa0d-00e098032b8c"))

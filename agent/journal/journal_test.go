@@ -173,3 +173,63 @@ func FuzzDescribeVariable(f *testing.F) {
 		}
 	})
 }
+
+func TestArchiveOfMultipath(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"sys/block/dm-0/size": "2048\n", "sys/class/block/dm-0/size": "2048\n", "sys/class/block/dm-0/dm/uuid": "mpath-3600508b1001c5f4f\n",
+		"sys/class/block/dm-0/slaves/sda/size": "2048\n", "sys/class/block/dm-0/slaves/sdb/size": "2048\n",
+		"sys/block/dm-0/slaves/sda/size": "2048\n", "sys/block/dm-0/slaves/sdb/size": "2048\n",
+		"sys/class/block/sda/size": "2048\n", "sys/class/block/sda/device/state": "running\n", "sys/class/block/sda/device/model": "LUN\n",
+		"sys/class/block/sdb/size": "2048\n", "sys/class/block/sdb/device/state": "offline\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: root})["multipath"]
+	for _, want := range []string{"dm-0 (0x600508b1001c5f4f)", "LUN size=1048576\n", "  sda running\n", "  sdb offline\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+}
+
+// A secret that came to the machine some other way than through the journal is in no member.
+func TestArchiveWithoutSecrets(t *testing.T) {
+	const secret = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe"
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"proc/self/mounts": "//user:" + secret + "@server/share /mnt cifs password=" + secret + " 0 0\n",
+		"proc/mdstat":      secret + "\n",
+		"proc/7/status":    "Name:\t" + secret + "\nState:\tS\nPPid:\t0\n",
+		"proc/7/cmdline":   "init\x00--agent_token=" + secret + "\x00",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := New(io.Discard, nil, 1<<20)
+	j.Logger().Info("before it was known", "token", secret)
+	j.Redact(secret)
+	j.Logger().Info("after", "token", secret)
+	members := unpack(t, j, block.System{Root: root}, Member{"lshw", []byte(secret)})
+	for name, text := range members {
+		if strings.Contains(text, secret) {
+			t.Errorf("member %s holds the secret", name)
+		}
+	}
+	for _, name := range []string{"journal", "mount", "mdstat", "ps", "lshw"} {
+		if _, ok := members[name]; !ok {
+			t.Errorf("no member %s", name)
+		}
+	}
+}

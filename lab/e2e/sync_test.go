@@ -31,7 +31,7 @@ func TestSync(t *testing.T) {
 	}
 	want := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
 
-	got, console := contentAfterPowerCut(t, report, "", `SYNCED .*`)
+	got, console := contentAfterPowerCut(t, report, "", `SYNCED \{.*\}\s`)
 	if !bytes.Equal(got, want) {
 		t.Errorf("after standby.sync the disk has %d bytes of the file, want all %d", len(got), len(want))
 	}
@@ -40,7 +40,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("nothing on the console matches %q:\n%s", expression, console)
 		}
 	}
-	if got, _ := contentAfterPowerCut(t, report, "nosync=1", `WRITTEN`); bytes.Equal(got, want) {
+	if got, _ := contentAfterPowerCut(t, report, "nosync=1", `WRITTEN\s`); bytes.Equal(got, want) {
 		t.Error("the file is on the disk without standby.sync too, so nothing was shown")
 	}
 }
@@ -60,7 +60,7 @@ func contentAfterPowerCut(t *testing.T, report initramfs.Report, parameters, lin
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = machine.Console().Follow(ctx, regexp.MustCompile(line+`|FAILED.*`))
+	_, err = machine.Console().Follow(ctx, regexp.MustCompile(line+`|FAILED.*\s`))
 	stopped := machine.Stop()
 	console = machine.Console().String()
 	if err != nil || stopped != nil {

@@ -117,3 +117,21 @@ func (s System) partitionNode(disk string, n int) string {
 	}
 	return ""
 }
+
+// Await calls look, and calls it again after every change the kernel reports, until it returns true or an error, or
+// the context ends, whose error it then returns.
+func (s System) Await(ctx context.Context, look func() (bool, error)) error {
+	w, err := watch() // before the first look, so that nothing is missed between
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	for {
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		if err := w.next(ctx); err != nil {
+			return err
+		}
+	}
+}

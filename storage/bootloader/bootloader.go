@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"ironroot/storage/block"
+	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
 
@@ -116,7 +117,7 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 		if strings.EqualFold(p.UUID, uuid) {
 			return p, nil
 		}
-		if tree, err := openFAT(io.NewSectionReader(f, p.Start, p.Size)); err == nil && strings.EqualFold(tree.serial, uuid) {
+		if tree, err := fat.Open(io.NewSectionReader(f, p.Start, p.Size)); err == nil && strings.EqualFold(tree.Serial(), uuid) {
 			return p, nil
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
 
@@ -362,7 +363,7 @@ func FuzzFAT(f *testing.F) {
 	sector[510], sector[511] = 0x55, 0xaa
 	f.Add(sector)
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		if tree, err := openFAT(bytes.NewReader(data)); err == nil {
+		if tree, err := fat.Open(bytes.NewReader(data)); err == nil {
 			_, _ = search(tree)
 		}
 	})

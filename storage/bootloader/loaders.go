@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
 
@@ -39,7 +40,7 @@ func readLoaders(disk string, esp partition.Partition) ([]loader, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	tree, err := openFAT(io.NewSectionReader(f, esp.Start, esp.Size))
+	tree, err := fat.Open(io.NewSectionReader(f, esp.Start, esp.Size))
 	if err != nil {
 		return nil, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
 	}
@@ -52,9 +53,9 @@ func readLoaders(disk string, esp partition.Partition) ([]loader, error) {
 
 // search walks the ESP: the files of a folder before its subfolders, both in the order of their names. A CSV file that
 // names a loader which is there wins over everything.
-func search(tree *fat) ([]loader, error) {
+func search(tree *fat.FS) ([]loader, error) {
 	s := searcher{tree: tree}
-	if err := s.walk(tree.root, `\`, 0); err != nil {
+	if err := s.walk(tree.Root(), `\`, 0); err != nil {
 		return nil, err
 	}
 	if s.fromCSV != nil {
@@ -70,15 +71,15 @@ func search(tree *fat) ([]loader, error) {
 }
 
 type searcher struct {
-	tree    *fat
+	tree    *fat.FS
 	files   int
 	found   []loader
 	fromCSV *loader
 }
 
 // walk searches a folder; prefix is its path with a backslash at the end.
-func (s *searcher) walk(folder fatFile, prefix string, depth int) error {
-	files, err := s.tree.list(folder)
+func (s *searcher) walk(folder fat.File, prefix string, depth int) error {
+	files, err := s.tree.List(folder)
 	if err != nil {
 		return err
 	}
@@ -86,22 +87,22 @@ func (s *searcher) walk(folder fatFile, prefix string, depth int) error {
 		if s.files++; s.files > maxFiles {
 			return fmt.Errorf("more than %d files", maxFiles)
 		}
-		name := strings.ToLower(file.name)
+		name := strings.ToLower(file.Name)
 		switch {
-		case file.folder || !slices.Contains(loaderNames, name):
+		case file.Folder || !slices.Contains(loaderNames, name):
 		case strings.HasSuffix(name, ".csv"):
 			if err := s.readCSV(file, files, prefix); err != nil || s.fromCSV != nil {
 				return err
 			}
 		default:
-			s.found = append(s.found, loader{path: prefix + file.name})
+			s.found = append(s.found, loader{path: prefix + file.Name})
 		}
 	}
 	for _, file := range files {
-		if !file.folder || depth == maxDepth {
+		if !file.Folder || depth == maxDepth {
 			continue
 		}
-		if err := s.walk(file, prefix+file.name+`\`, depth+1); err != nil || s.fromCSV != nil {
+		if err := s.walk(file, prefix+file.Name+`\`, depth+1); err != nil || s.fromCSV != nil {
 			return err
 		}
 	}
@@ -109,8 +110,8 @@ func (s *searcher) walk(folder fatFile, prefix string, depth int) error {
 }
 
 // readCSV takes the loader that a CSV file names, in the same folder. One that is not there is passed over.
-func (s *searcher) readCSV(csv fatFile, folder []fatFile, prefix string) error {
-	data, err := s.tree.read(csv, maxCSV)
+func (s *searcher) readCSV(csv fat.File, folder []fat.File, prefix string) error {
+	data, err := s.tree.Read(csv, maxCSV)
 	if err != nil {
 		return err
 	}
@@ -119,8 +120,8 @@ func (s *searcher) readCSV(csv fatFile, folder []fatFile, prefix string) error {
 		return nil //nolint:nilerr // a file that names nothing is passed over like one that names what is not there
 	}
 	for _, file := range folder {
-		if !file.folder && strings.EqualFold(file.name, name) {
-			s.fromCSV = &loader{path: prefix + file.name, label: label}
+		if !file.Folder && strings.EqualFold(file.Name, name) {
+			s.fromCSV = &loader{path: prefix + file.Name, label: label}
 			return nil
 		}
 	}

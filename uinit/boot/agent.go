@@ -8,6 +8,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/power"
+	"ironroot/agent/vmedia"
 	"ironroot/netboot"
 	"ironroot/storage/block"
 )
@@ -15,8 +16,16 @@ import (
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
+	var params config.Params     // of the kernel and of virtual media
 	return func(ctx context.Context, m *Machine) error {
-		settings, err := config.Load(config.Sources{Params: m.Params, Files: configFiles()})
+		if params == nil { // read once: the media may be gone when the agent is run again
+			merged, err := vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			if err != nil {
+				return err
+			}
+			params = merged
+		}
+		settings, err := config.Load(config.Sources{Params: params, Files: configFiles("/")})
 		if err != nil {
 			return err
 		}
@@ -42,13 +51,14 @@ func Agent() Func {
 	}
 }
 
-// configFiles returns the agent's configuration files in the ramdisk, the main one first.
-func configFiles() []string {
-	files, err := filepath.Glob("/etc/ironic-python-agent/*.conf")
+// configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second
+// archive joined to it, and of virtual media.
+func configFiles(root string) []string {
+	files, err := filepath.Glob(filepath.Join(root, "etc/ironic-python-agent/*.conf"))
 	if err != nil {
 		return nil // the pattern is a constant
 	}
-	more, err := filepath.Glob("/etc/ironic-python-agent.d/*.conf")
+	more, err := filepath.Glob(filepath.Join(root, "etc/ironic-python-agent.d/*.conf"))
 	if err != nil {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package bootloader
+// Package fat reads FAT12, FAT16 and FAT32 file systems (Microsoft's specification 1.03, with long names) without
+// mounting them. It never writes, and every loop over the disk's data has an end, whatever the data say.
+package fat
 
 import (
 	"encoding/binary"
@@ -10,27 +12,27 @@ import (
 	"unicode/utf16"
 )
 
-// fat reads a FAT12, FAT16 or FAT32 file system (Microsoft's specification 1.03) with long names. It only reads, and
-// every loop over the disk's data has an end, whatever the data say.
-type fat struct {
+// FS is an open file system. It is not safe for concurrent use.
+type FS struct {
 	r        io.ReaderAt
 	bits     int   // 12, 16 or 32
 	cluster  int64 // bytes
 	table    int64 // offset of the first FAT
 	data     int64 // offset of cluster 2
 	clusters uint32
-	root     fatFile
+	root     File
 	fixed    []byte // the root folder of FAT12 and FAT16
 	listed   int64  // bytes of the folders listed so far
 	serial   string // volume serial number, "1234-ABCD"
+	label    string // of the boot sector
 }
 
-// fatFile is a file or folder.
-type fatFile struct {
-	name   string
-	folder bool
+// File is a file or folder. The zero value is no file; the topmost folder is [FS.Root].
+type File struct {
+	Name   string
+	Folder bool
+	Size   int64  // bytes; 0 for folders
 	first  uint32 // cluster
-	size   int64
 }
 
 const (
@@ -38,10 +40,16 @@ const (
 	maxListed = 64 << 20 // bytes of all folders that are listed
 )
 
-func openFAT(r io.ReaderAt) (*fat, error) {
+// ErrNoFAT says that there is no FAT file system.
+var ErrNoFAT = errors.New("no FAT file system")
+
+// Open reads the boot sector. The error wraps ErrNoFAT where there is no FAT file system.
+func Open(r io.ReaderAt) (*FS, error) {
 	b := make([]byte, 512)
-	if _, err := r.ReadAt(b, 0); err != nil {
-		return nil, err
+	if _, err := r.ReadAt(b, 0); errors.Is(err, io.EOF) {
+		return nil, ErrNoFAT
+	} else if err != nil {
+		return nil, fmt.Errorf("FAT boot sector: %w", err)
 	}
 	le := binary.LittleEndian
 	sector, perCluster := int64(le.Uint16(b[11:])), int64(b[13])
@@ -55,14 +63,14 @@ func openFAT(r io.ReaderAt) (*fat, error) {
 	}
 	if b[510] != 0x55 || b[511] != 0xaa || sector < 512 || sector > 4096 || sector&(sector-1) != 0 || perCluster == 0 ||
 		perCluster&(perCluster-1) != 0 || reserved == 0 || copies == 0 || length == 0 {
-		return nil, errors.New("no FAT file system")
+		return nil, ErrNoFAT
 	}
 	rootSectors := (rootEntries*32 + sector - 1) / sector
 	dataSector := reserved + copies*length + rootSectors
 	if total <= dataSector {
 		return nil, fmt.Errorf("FAT file system of %d sectors, its data start at %d", total, dataSector)
 	}
-	f := &fat{r: r, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
+	f := &FS{r: r, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
 	f.clusters = uint32((total - dataSector) / perCluster)
 	switch {
 	case f.clusters < 4085:
@@ -74,11 +82,12 @@ func openFAT(r io.ReaderAt) (*fat, error) {
 	}
 	// The FAT cannot describe more clusters than it has room for.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
-	f.root = fatFile{folder: true}
-	serial := le.Uint32(b[39:])
+	f.root = File{Folder: true}
+	serial, label := le.Uint32(b[39:]), b[43:54]
 	if f.bits == 32 {
-		serial = le.Uint32(b[67:])
+		serial, label = le.Uint32(b[67:]), b[71:82]
 	}
+	f.label = labelText(label)
 	f.serial = fmt.Sprintf("%04X-%04X", serial>>16, serial&0xffff)
 	if f.bits == 32 {
 		f.root.first = le.Uint32(b[44:])
@@ -91,8 +100,37 @@ func openFAT(r io.ReaderAt) (*fat, error) {
 	return f, nil
 }
 
+// Root returns the topmost folder.
+func (f *FS) Root() File { return f.root }
+
+// Serial returns the volume serial number as blkid prints it, "1234-ABCD".
+func (f *FS) Serial() string { return f.serial }
+
+// Label returns the volume label: the one in the root folder, else the boot sector's; "" where neither is there.
+func (f *FS) Label() (string, error) {
+	raw, err := f.Read(f.root, maxFolder)
+	if err != nil {
+		return "", err
+	}
+	for ; len(raw) >= 32 && raw[0] != 0; raw = raw[32:] {
+		if raw[0] != 0xe5 && raw[11]&0x3f != attrLong && raw[11]&(attrVolume|attrFolder) == attrVolume {
+			return labelText(raw[:11]), nil
+		}
+	}
+	return f.label, nil
+}
+
+// labelText trims a label; "NO NAME" is how formatting tools say that there is none.
+func labelText(raw []byte) string {
+	text := strings.TrimRight(strings.ToValidUTF8(string(raw), "_"), " \x00")
+	if text == "NO NAME" {
+		return ""
+	}
+	return text
+}
+
 // next follows the chain of clusters; ok is false at its end.
-func (f *fat) next(cluster uint32) (next uint32, ok bool, err error) {
+func (f *FS) next(cluster uint32) (next uint32, ok bool, err error) {
 	entry := make([]byte, 4)
 	width, offset := 4, int64(cluster)*4
 	switch f.bits {
@@ -114,15 +152,15 @@ func (f *fat) next(cluster uint32) (next uint32, ok bool, err error) {
 	return next, f.valid(next), nil
 }
 
-func (f *fat) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
+func (f *FS) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
 
-// read returns at most limit bytes of a file or folder.
-func (f *fat) read(file fatFile, limit int64) ([]byte, error) {
-	if file.folder && file.first == 0 {
+// Read returns the first limit bytes of a file, or all of it where it is shorter.
+func (f *FS) Read(file File, limit int64) ([]byte, error) {
+	if file.Folder && file.first == 0 {
 		return f.fixed, nil
 	}
-	if !file.folder {
-		limit = min(limit, file.size)
+	if !file.Folder {
+		limit = min(limit, file.Size)
 	}
 	var content []byte
 	cluster, ok := file.first, f.valid(file.first)
@@ -137,15 +175,15 @@ func (f *fat) read(file fatFile, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if !file.folder && int64(len(content)) < limit {
-		return nil, fmt.Errorf("FAT file %s has %d bytes, its chain holds %d", file.name, file.size, len(content))
+	if !file.Folder && int64(len(content)) < limit {
+		return nil, fmt.Errorf("FAT file %s has %d bytes, its chain holds %d", file.Name, file.Size, len(content))
 	}
 	return content, nil
 }
 
-// list returns a folder's entries in the order of their names.
-func (f *fat) list(folder fatFile) ([]fatFile, error) {
-	raw, err := f.read(folder, maxFolder)
+// List returns a folder's entries in the order of their names.
+func (f *FS) List(folder File) ([]File, error) {
+	raw, err := f.Read(folder, maxFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +191,7 @@ func (f *fat) list(folder fatFile) ([]fatFile, error) {
 		return nil, fmt.Errorf("the folders have more than %d bytes", maxListed)
 	}
 	list := parseFolder(raw, f.bits == 32)
-	sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, nil
 }
 
@@ -162,8 +200,8 @@ const (
 	attrLong               = 0x0f
 )
 
-func parseFolder(raw []byte, wide bool) []fatFile {
-	var list []fatFile
+func parseFolder(raw []byte, wide bool) []File {
+	var list []File
 	var long longName
 	for ; len(raw) >= 32 && raw[0] != 0; raw = raw[32:] {
 		entry := raw[:32]
@@ -177,18 +215,21 @@ func parseFolder(raw []byte, wide bool) []fatFile {
 			long = longName{}
 		default:
 			le := binary.LittleEndian
-			file := fatFile{
-				name: long.text(entry[:11]), folder: attributes&attrFolder != 0,
-				first: uint32(le.Uint16(entry[26:])), size: int64(le.Uint32(entry[28:])),
+			file := File{
+				Name: long.text(entry[:11]), Folder: attributes&attrFolder != 0,
+				first: uint32(le.Uint16(entry[26:])), Size: int64(le.Uint32(entry[28:])),
+			}
+			if file.Folder {
+				file.Size = 0
 			}
 			if wide {
 				file.first |= uint32(le.Uint16(entry[20:])) << 16
 			}
-			if file.name == "" {
-				file.name = shortName(entry)
+			if file.Name == "" {
+				file.Name = shortName(entry)
 			}
 			// A folder without a cluster would be the root once more, and a slash would leave the folder.
-			if !strings.ContainsAny(file.name, "/\\\x00") && (!file.folder || file.first != 0) {
+			if !strings.ContainsAny(file.Name, "/\\\x00") && (!file.Folder || file.first != 0) {
 				list = append(list, file)
 			}
 			long = longName{}

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	"ironroot/agent/inspection"
+)
+
+// Collect makes an inspection and posts it, without lookup, API and heartbeats. With introspection_daemon in the
+// configuration it does so again and again until ctx ends, which is no error, and failures are logged; without, a
+// failure is returned.
+func Collect(ctx context.Context, o Options) error {
+	a := newAgent(o)
+	defer a.close()
+	if err := a.configure(ctx); err != nil {
+		return err
+	}
+	c := a.config.Get()
+	if a.ironic == nil || !inspection.Enabled(c) {
+		return errors.New("nowhere to post to: set inspection_callback_url, or api_url and inspection_collectors")
+	}
+	if err := a.loadHardware(ctx); err != nil {
+		return err
+	}
+	once := func(ctx context.Context) error {
+		uuid, err := a.runInspection(ctx)
+		if err == nil {
+			a.log.Info("inspection data posted", "node", uuid)
+		}
+		return err
+	}
+	if !c.IntrospectionDaemon {
+		return once(ctx)
+	}
+	inspection.Repeat(ctx, c.IntrospectionDaemonPostInterval, rand.Float64, a.log, once)
+	return nil
+}

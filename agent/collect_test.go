@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/inventory/machinetest"
+)
+
+// inspector takes inspection data at one URL. Every post is answered by the next status; the last one stays.
+func inspector(t *testing.T, statuses ...int) (url string, posts chan map[string]json.RawMessage) {
+	t.Helper()
+	posts = make(chan map[string]json.RawMessage, 100)
+	n := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var data map[string]json.RawMessage
+		if r.URL.Path != "/v1/continue" || r.Method != http.MethodPost {
+			t.Errorf("got %s %s", r.Method, r.URL.Path)
+		}
+		if err := json.NewDecoder(r.Body).Decode(&data); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(statuses[min(n, len(statuses)-1)])
+		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
+		n++
+		posts <- data
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/v1/continue", posts
+}
+
+func collecting(t *testing.T, url string, more func(*config.Config)) Options {
+	t.Helper()
+	c, err := config.Load(config.Sources{Args: []string{"--inspection-callback-url=" + url, "--inspection-collectors=default,dmi-decode"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DiskWaitAttempts = 1
+	if more != nil {
+		more(c)
+	}
+	return Options{Config: c, System: machinetest.System(t, "dell-r640")}
+}
+
+// Parity: H10, H12
+func TestCollectOnce(t *testing.T) {
+	url, posts := inspector(t, http.StatusAccepted)
+	if err := Collect(t.Context(), collecting(t, url, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if len(posts) != 1 {
+		t.Fatalf("got %d posts, want 1", len(posts))
+	}
+	data := <-posts
+	for _, key := range []string{"inventory", "root_disk", "dmi"} {
+		if len(data[key]) == 0 {
+			t.Errorf("posted no %s", key)
+		}
+	}
+	if got := string(data["error"]); got != "null" {
+		t.Errorf("posted the error %s", got)
+	}
+}
+
+func TestCollectFails(t *testing.T) {
+	url, _ := inspector(t, http.StatusNotFound)
+	if err := Collect(t.Context(), collecting(t, url, nil)); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("got %v, want the status", err)
+	}
+	err := Collect(t.Context(), collecting(t, "", func(c *config.Config) { c.InspectionCallbackURL = "" }))
+	if err == nil || !strings.Contains(err.Error(), "inspection_callback_url") {
+		t.Errorf("got %v, want an error that names the option", err)
+	}
+}
+
+// A daemon posts again, after a refusal too, and ends with its context.
+// Parity: H10
+func TestCollectDaemon(t *testing.T) {
+	url, posts := inspector(t, http.StatusAccepted, http.StatusNotFound, http.StatusAccepted)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- Collect(ctx, collecting(t, url, func(c *config.Config) {
+			c.IntrospectionDaemon, c.IntrospectionDaemonPostInterval = true, time.Millisecond
+		}))
+	}()
+	for range 4 {
+		<-posts
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,38 @@
+package inspection
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// The pauses of a daemon are stretched by a random factor between these, so that the machines of a rack do not post at
+// the same moment. After a failure the pause grows by backOff, up to maxPause times the interval.
+const (
+	minJitter, maxJitter = 0.7, 1.2
+	backOff              = 2.7
+	maxPause             = 4
+)
+
+// Repeat runs an inspection now and then again and again, about every interval, until ctx ends. A failure is logged. The
+// function random gives numbers from 0 to 1.
+func Repeat(ctx context.Context, interval time.Duration, random func() float64, log *slog.Logger, run func(context.Context) error) {
+	pause := interval
+	for {
+		if err := run(ctx); err == nil {
+			pause = interval
+		} else if ctx.Err() == nil {
+			pause = min(time.Duration(backOff*float64(pause)), maxPause*interval)
+			log.Warn("inspection failed, it will be repeated", "err", err)
+		}
+		wait := time.Duration(float64(pause) * (minJitter + (maxJitter-minJitter)*random()))
+		log.Info("next inspection", "in", wait.Round(time.Millisecond))
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}

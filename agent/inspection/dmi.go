@@ -1,0 +1,81 @@
+package inspection
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"ironroot/agent/inventory/smbios"
+)
+
+// dmi is what the SMBIOS tables say, under dmidecode's names: texts, and lists of texts.
+type dmi struct {
+	BIOS   map[string]any   `json:"bios"`
+	CPU    []map[string]any `json:"cpu"`
+	Memory map[string]any   `json:"memory"`
+}
+
+// collectDMI adds BIOS, processors and memory as dmidecode prints them.
+func collectDMI(_ context.Context, i *inspection) error {
+	table, err := i.Inventory.SMBIOS()
+	if err != nil {
+		return fmt.Errorf("SMBIOS tables: %w", err)
+	}
+	described, err := describeDMI(table)
+	if err != nil {
+		return err
+	}
+	i.data["dmi"] = described
+	return nil
+}
+
+func describeDMI(table *smbios.Table) (dmi, error) {
+	d := dmi{BIOS: map[string]any{}, CPU: []map[string]any{}, Memory: map[string]any{}}
+	for _, s := range table.All(smbios.TypeBIOS) {
+		d.BIOS = properties(table, s)
+	}
+	for _, s := range table.All(smbios.TypeProcessor) {
+		d.CPU = append(d.CPU, properties(table, s))
+	}
+	// Of several arrays the first one stands for all, with the slots of all.
+	const count = "Number Of Devices"
+	slots := 0
+	for n, s := range table.All(smbios.TypeMemoryArray) {
+		array := properties(table, s)
+		text, _ := array[count].(string)
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return d, fmt.Errorf("SMBIOS memory array 0x%04x has no number of devices", s.Handle)
+		}
+		slots += number
+		if n == 0 {
+			d.Memory = array
+			delete(d.Memory, "Handle")
+		}
+		d.Memory[count] = slots
+	}
+	devices := []map[string]any{}
+	for _, s := range table.All(smbios.TypeMemoryDevice) {
+		devices = append(devices, properties(table, s))
+	}
+	d.Memory["devices"] = devices
+	return d, nil
+}
+
+// properties makes keys and values of a structure's description. A value without text is an empty list, because that is
+// what readers of dmidecode's output take it for.
+func properties(table *smbios.Table, s smbios.Structure) map[string]any {
+	p := map[string]any{"Handle": smbios.Title(s)}
+	for _, f := range table.Describe(s) {
+		switch text := strings.TrimSpace(f.Value); {
+		case f.List != nil:
+			p[f.Key] = f.List
+		case text == "":
+			p[f.Key] = []string{}
+		default:
+			p[f.Key] = text
+		}
+	}
+	return p
+}

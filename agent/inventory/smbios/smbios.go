@@ -1,0 +1,164 @@
+// Package smbios reads the SMBIOS tables that the kernel exports below /sys/firmware/dmi/tables, and describes BIOS,
+// processors and memory (types 0, 4, 16 and 17) in the words of the program dmidecode.
+//
+// The structures are those of the System Management BIOS Reference Specification (DSP0134) 3.5. Later additions to them
+// are read as far as the specification of today knows their place; other types are split into fields and strings only.
+package smbios
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Types of structures.
+const (
+	TypeBIOS         = 0
+	TypeSystem       = 1
+	TypeBaseboard    = 2
+	TypeProcessor    = 4
+	TypeMemoryArray  = 16
+	TypeMemoryDevice = 17
+	typeEnd          = 127
+)
+
+const (
+	headerSize = 4
+	// maxStructures bounds what a broken table can make of itself: the smallest structure has six bytes.
+	maxStructures = 1 << 16
+)
+
+// Table is a parsed SMBIOS table.
+type Table struct {
+	Major, Minor byte // version of the specification that the firmware follows
+	Structures   []Structure
+}
+
+// Structure is one entry of the table.
+type Structure struct {
+	Type    byte
+	Handle  uint16
+	Data    []byte // the formatted area with its header, so that offsets are those of the specification
+	Strings []string
+}
+
+// Parse reads an entry point (2.1 or 3.0) and the table it belongs to. A table that ends too early is an error, and what
+// came before is returned with it.
+func Parse(entry, table []byte) (*Table, error) {
+	t := &Table{}
+	switch {
+	case bytes.HasPrefix(entry, []byte("_SM3_")) && len(entry) >= 9:
+		t.Major, t.Minor = entry[7], entry[8]
+	case bytes.HasPrefix(entry, []byte("_SM_")) && len(entry) >= 8:
+		t.Major, t.Minor = entry[6], entry[7]
+	case bytes.HasPrefix(entry, []byte("_DMI_")) && len(entry) >= 15:
+		t.Major, t.Minor = entry[14]>>4, entry[14]&0xf
+	default:
+		return nil, errors.New("SMBIOS entry point without a known anchor")
+	}
+	for len(table) > 0 && len(t.Structures) < maxStructures {
+		s, rest, err := next(table)
+		if err != nil {
+			return t, fmt.Errorf("SMBIOS structure %d: %w", len(t.Structures), err)
+		}
+		if s.Type == typeEnd {
+			break
+		}
+		t.Structures = append(t.Structures, s)
+		table = rest
+	}
+	return t, nil
+}
+
+// next splits the first structure off the table.
+func next(table []byte) (Structure, []byte, error) {
+	if len(table) < headerSize {
+		return Structure{}, nil, fmt.Errorf("got %d bytes, want a header of %d", len(table), headerSize)
+	}
+	length := int(table[1])
+	if length < headerSize || length > len(table) {
+		return Structure{}, nil, fmt.Errorf("type %d: got a length of %d, want %d to %d", table[0], length, headerSize, len(table))
+	}
+	s := Structure{Type: table[0], Handle: binary.LittleEndian.Uint16(table[2:]), Data: table[:length]}
+	rest := table[length:]
+	if s.Type == typeEnd {
+		return s, nil, nil // some firmware leaves out the two bytes after the last one
+	}
+	end := bytes.Index(rest, []byte{0, 0})
+	if end < 0 {
+		return Structure{}, nil, fmt.Errorf("type %d: strings without an end", s.Type)
+	}
+	if end > 0 {
+		for text := range bytes.SplitSeq(rest[:end], []byte{0}) {
+			s.Strings = append(s.Strings, string(text))
+		}
+	}
+	return s, rest[end+2:], nil
+}
+
+// All returns the structures of a type.
+func (t *Table) All(kind byte) []Structure {
+	var list []Structure
+	for _, s := range t.Structures {
+		if s.Type == kind {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// has tells whether the formatted area reaches up to and excluding offset end.
+func (s Structure) has(end int) bool { return len(s.Data) >= end }
+
+// The numbers at an offset; 0 where the structure is too short.
+func (s Structure) u8(offset int) byte {
+	if !s.has(offset + 1) {
+		return 0
+	}
+	return s.Data[offset]
+}
+
+func (s Structure) u16(offset int) uint16 {
+	if !s.has(offset + 2) {
+		return 0
+	}
+	return binary.LittleEndian.Uint16(s.Data[offset:])
+}
+
+func (s Structure) u32(offset int) uint32 {
+	if !s.has(offset + 4) {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(s.Data[offset:])
+}
+
+func (s Structure) u64(offset int) uint64 {
+	if !s.has(offset + 8) {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(s.Data[offset:])
+}
+
+// Text is the string that the byte at offset refers to, "" where there is none.
+func (s Structure) Text(offset int) string {
+	if n := int(s.u8(offset)); n > 0 && n <= len(s.Strings) {
+		return s.Strings[n-1]
+	}
+	return ""
+}
+
+// MemorySize is the bytes of a memory device (type 17; 7.18.4 and 7.18.5): 0 is an empty slot, 0xffff an unknown size,
+// 0x7fff refers to the extended size in MiB, and bit 15 changes the unit from MiB to KiB.
+func (s Structure) MemorySize() int64 {
+	switch size := s.u16(0x0c); {
+	case size == 0xffff:
+		return 0
+	case size == 0x7fff && s.has(0x20):
+		return int64(s.u32(0x1c)&0x7fffffff) << 20
+	case size&0x8000 != 0:
+		return int64(size&0x7fff) << 10
+	default:
+		return int64(size) << 20
+	}
+}

@@ -1,0 +1,178 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ironroot/agent/config"
+)
+
+// mdnsWord is the value of api_url and inspection_callback_url that asks for multicast DNS.
+const mdnsWord = "mdns"
+
+const (
+	mdnsDomain      = "_openstack._tcp.local."
+	mdnsFirstPause  = 100 * time.Millisecond // before the second try; doubled each time
+	mdnsPort        = 5353
+	mdnsHTTP        = 80
+	introspectPath  = "/v1/continue"
+	overridesPrefix = "ipa_"
+)
+
+// service is what a multicast DNS answer says of one service (DNS-SD, RFC 6763).
+type service struct {
+	host      string // target of the SRV record, with the dot at its end
+	port      int
+	addresses []netip.Addr
+	text      map[string]string
+}
+
+// WantsDiscovery tells whether the configuration asks for multicast DNS: by the word mdns in place of a URL, or, where
+// no URL is set, by use_mdns. Nothing else makes the agent listen to answers that any host on the network can give.
+func WantsDiscovery(c *config.Config) bool {
+	return c.APIURL == mdnsWord || c.InspectionCallbackURL == mdnsWord || implicitDiscovery(c)
+}
+
+func implicitDiscovery(c *config.Config) bool {
+	return c.MDNS.UseMDNS && c.APIURL == "" && c.InspectionCallbackURL == ""
+}
+
+// Discover looks for Ironic by multicast DNS where the configuration asks for it, and puts what it found in the
+// configuration: the URL, and those of the answer's overrides that allowed_overrides names. That nothing was found is
+// an error where a URL says mdns, and a warning where only use_mdns does.
+func (c *Client) Discover(ctx context.Context) error {
+	cfg := c.config.Get()
+	if !WantsDiscovery(cfg) {
+		return nil
+	}
+	if cfg.APIURL == mdnsWord || implicitDiscovery(cfg) {
+		found, err := c.findService(ctx, "baremetal")
+		if err != nil && implicitDiscovery(cfg) && ctx.Err() == nil {
+			c.log.Warn("Ironic was not found by multicast DNS", "err", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.config.Update(func(c *config.Config) { c.APIURL = found })
+		c.mu.Lock()
+		c.urls = c.config.Get().APIURLs()
+		c.mu.Unlock()
+	}
+	if c.config.Get().InspectionCallbackURL != mdnsWord {
+		return nil
+	}
+	found, err := c.findService(ctx, "baremetal-introspection")
+	if err != nil {
+		return err
+	}
+	c.config.Update(func(c *config.Config) { c.InspectionCallbackURL = strings.TrimSuffix(found, "/") + introspectPath })
+	return nil
+}
+
+// findService returns the URL of a service and applies its overrides.
+func (c *Client) findService(ctx context.Context, name string) (string, error) {
+	instance := name + "." + mdnsDomain
+	settings := c.config.Get().MDNS
+	pause := mdnsFirstPause
+	for try := 1; ; try++ {
+		found, err := c.askService(ctx, instance, settings.Interfaces)
+		if err == nil {
+			var endpoint string
+			if endpoint, err = c.serviceURL(ctx, found); err == nil {
+				c.log.Info("service found by multicast DNS", "service", instance, "url", endpoint)
+				c.override(found.text)
+				return endpoint, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if try >= settings.LookupAttempts {
+			return "", fmt.Errorf("multicast DNS: service %s, %d tries: %w", instance, try, err)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return "", err
+		}
+		pause *= 2
+	}
+}
+
+// serviceURL builds the URL of a service. A host name that only multicast DNS knows is replaced by its address.
+func (c *Client) serviceURL(ctx context.Context, s service) (string, error) {
+	host := strings.TrimSuffix(s.host, ".")
+	if strings.HasSuffix(strings.ToLower(host), ".local") || host == "" {
+		address, err := c.chooseAddress(ctx, s.addresses)
+		if err != nil {
+			return "", err
+		}
+		host = address.String()
+	} else if strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		return "", fmt.Errorf("host of the service: got %q, want a host name", host)
+	}
+	protocol := s.text["protocol"]
+	switch protocol {
+	case "http", "https":
+	case "":
+		protocol = "https"
+		if s.port == mdnsHTTP {
+			protocol = "http"
+		}
+	default:
+		return "", fmt.Errorf("protocol of the service: got %q, want http or https", protocol)
+	}
+	path := s.text["path"]
+	if path != "" && !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	if strings.Contains(path, ",") { // which separates URLs
+		return "", fmt.Errorf("path of the service: got %q", path)
+	}
+	u := url.URL{Scheme: protocol, Host: net.JoinHostPort(host, strconv.Itoa(s.port)), Path: path}
+	return u.String(), nil
+}
+
+// chooseAddress picks the first address with a route, else the first one.
+func (c *Client) chooseAddress(ctx context.Context, addresses []netip.Addr) (netip.Addr, error) {
+	usable := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool {
+		return !a.IsValid() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast()
+	})
+	if len(usable) == 0 {
+		return netip.Addr{}, errors.New("the service has no usable address")
+	}
+	for _, address := range usable {
+		if _, err := c.sourceFor(ctx, address); err == nil {
+			return address, nil
+		}
+	}
+	c.log.Warn("no address of the service has a route", "address", usable)
+	return usable[0], nil
+}
+
+// override takes over those options of an answer that the operator allows: any host on the network may have sent it.
+func (c *Client) override(text map[string]string) {
+	allowed := c.config.Get().MDNS.AllowedOverrides
+	for key, value := range text {
+		name, ok := strings.CutPrefix(key, overridesPrefix)
+		if !ok {
+			continue
+		}
+		if !slices.Contains(allowed, name) {
+			c.log.Warn("an option of the multicast DNS answer is not allowed (allowed_overrides)", "option", name)
+			continue
+		}
+		c.config.Update(func(live *config.Config) {
+			if err := live.Set(name, value); err != nil {
+				c.log.Warn("an option of the multicast DNS answer is passed over", "err", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"ironroot/agent/config"
+)
+
+// answers makes a client to which the network answers as told, by instance; asked are the instances it asked for.
+func answers(t *testing.T, params config.Params, known map[string]service) (c *Client, live *config.Live, asked *[]string) {
+	t.Helper()
+	settings, err := config.Load(config.Sources{Params: params})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live = config.NewLive(settings)
+	c, err = New(Options{Config: live, SourceFor: func(_ context.Context, dst netip.Addr) (netip.Addr, error) {
+		if dst.String() == "198.51.100.9" {
+			return netip.Addr{}, errors.New("no route")
+		}
+		return dst, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked = &[]string{}
+	c.askService = func(_ context.Context, instance string, _ []string) (service, error) {
+		*asked = append(*asked, instance)
+		if s, ok := known[instance]; ok {
+			return s, nil
+		}
+		return service{}, errors.New("no answer")
+	}
+	return c, live, asked
+}
+
+func addresses(texts ...string) []netip.Addr {
+	var list []netip.Addr
+	for _, text := range texts {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list
+}
+
+func TestServiceURL(t *testing.T) {
+	c, _, _ := answers(t, nil, nil)
+	for want, s := range map[string]service{
+		"https://192.0.2.1:6385":            {host: "node.local.", port: 6385, addresses: addresses("127.0.0.1", "192.0.2.1")},
+		"http://192.0.2.2:80":               {host: "node.LOCAL.", port: 80, addresses: addresses("192.0.2.2")},
+		"https://[2001:db8::1]:443/ironic":  {host: "node.local.", port: 443, addresses: addresses("::1", "2001:db8::1"), text: map[string]string{"path": "/ironic"}},
+		"http://[fe80::1%25eth0]:6385/":     {host: "node.local.", port: 6385, addresses: addresses("fe80::1%eth0"), text: map[string]string{"protocol": "http", "path": "/"}},
+		"https://ironic.example.org:6385/a": {host: "ironic.example.org.", port: 6385, addresses: addresses("192.0.2.2"), text: map[string]string{"path": "a"}},
+		"https://192.0.2.3:1":               {host: "node.local.", port: 1, addresses: addresses("198.51.100.9", "192.0.2.3")},
+		"https://198.51.100.9:2":            {host: "node.local.", port: 2, addresses: addresses("198.51.100.9")},
+	} {
+		if got, err := c.serviceURL(context.Background(), s); err != nil || got != want {
+			t.Errorf("%+v: got %s, %v, want %s", s, got, err, want)
+		}
+	}
+	for _, s := range []service{
+		{host: "node.local.", port: 1},
+		{host: "node.local.", port: 1, addresses: addresses("127.0.0.1", "::")},
+		{host: "user@host/x.", port: 1},
+		{host: "a,b.example.", port: 1},
+		{host: "a.example.", port: 1, text: map[string]string{"protocol": "file"}},
+		{host: "a.example.", port: 1, text: map[string]string{"path": "/,http://other"}},
+	} {
+		if got, err := c.serviceURL(context.Background(), s); err == nil {
+			t.Errorf("%+v: got %s and no error", s, got)
+		}
+	}
+}
+
+// A host on the network that answers everything changes nothing where nobody asks for multicast DNS, and only the
+// allowed options where somebody does.
+func TestSpoofingResponder(t *testing.T) {
+	spoof := service{host: "evil.local.", port: 80, addresses: addresses("192.0.2.66"), text: map[string]string{
+		"ipa_insecure": "true", "ipa_agent_token": "stolen", "ipa_api_url": "http://evil", "ipa_debug": "1",
+		"ipa_inspection_callback_url": "http://192.0.2.66/continue", "ipa_ntp_server": "192.0.2.67",
+	}}
+	known := map[string]service{"baremetal._openstack._tcp.local.": spoof, "baremetal-introspection._openstack._tcp.local.": spoof}
+	for name, params := range map[string]config.Params{
+		"nothing set": {}, "a URL": {"ipa-api-url": "https://real"},
+		"a URL and use_mdns": {"ipa-api-url": "https://real", "ipa-use-mdns": "1"}, "a callback": {"ipa-inspection-callback-url": "https://real/x"},
+	} {
+		c, live, asked := answers(t, params, known)
+		before := *live.Get()
+		if err := c.Discover(context.Background()); err != nil || len(*asked) != 0 {
+			t.Errorf("%s: asked for %v, %v, want no question", name, *asked, err)
+		}
+		if after := live.Get(); after.APIURL != before.APIURL || after.NTPServer != "" || after.Insecure {
+			t.Errorf("%s: the configuration changed", name)
+		}
+	}
+	c, live, _ := answers(t, config.Params{"ipa-api-url": "mdns", "ipa-agent-token": "mine"}, known)
+	if err := c.Discover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got := live.Get()
+	if got.APIURL != "http://192.0.2.66:80" || got.NTPServer != "192.0.2.67" || got.InspectionCallbackURL != "http://192.0.2.66/continue" {
+		t.Errorf("got api_url %s, ntp_server %s, inspection_callback_url %s", got.APIURL, got.NTPServer, got.InspectionCallbackURL)
+	}
+	if got.Insecure || got.Debug || got.AgentToken != "mine" {
+		t.Errorf("an option that is not allowed was changed: insecure %v, debug %v", got.Insecure, got.Debug)
+	}
+	if diff := cmp.Diff([]string{"http://192.0.2.66:80"}, c.urls); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	const api, introspection = "baremetal._openstack._tcp.local.", "baremetal-introspection._openstack._tcp.local."
+	known := map[string]service{
+		api:           {host: "ironic.example.", port: 6385},
+		introspection: {host: "inspector.example.", port: 5050, text: map[string]string{"path": "/"}},
+	}
+	for name, tt := range map[string]struct {
+		params    config.Params
+		known     map[string]service
+		url, post string
+		asked     int
+		fails     bool
+	}{
+		"api":               {config.Params{"ipa-api-url": "mdns"}, known, "https://ironic.example:6385", "", 1, false},
+		"callback":          {config.Params{"ipa-inspection-callback-url": "mdns"}, known, "", "https://inspector.example:5050/v1/continue", 1, false},
+		"both":              {config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"}, known, "https://ironic.example:6385", "https://inspector.example:5050/v1/continue", 2, false},
+		"implicit":          {config.Params{"ipa-use-mdns": "true"}, known, "https://ironic.example:6385", "", 1, false},
+		"explicit, silence": {config.Params{"ipa-api-url": "mdns"}, nil, "mdns", "", 3, true},
+		"implicit, silence": {config.Params{"ipa-use-mdns": "true"}, nil, "", "", 3, false},
+	} {
+		c, live, asked := answers(t, tt.params, tt.known)
+		err := c.Discover(context.Background())
+		got := live.Get()
+		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post || len(*asked) != tt.asked {
+			t.Errorf("%s: got %s, %s, asked %v, %v", name, got.APIURL, got.InspectionCallbackURL, *asked, err)
+		}
+	}
+}
+
+const instance = "baremetal._openstack._tcp.local."
+
+// packet packs an answer.
+func packet(t testing.TB, id uint16, answers []dnsmessage.Resource, additional ...dnsmessage.Resource) []byte {
+	t.Helper()
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, Response: true, Authoritative: true}, Answers: answers, Additionals: additional}
+	data, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func record(name string, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
+	return dnsmessage.Resource{Header: dnsmessage.ResourceHeader{
+		Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET | 1<<15, // cache flush (RFC 6762, 10.2)
+	}, Body: body}
+}
+
+func TestAnswers(t *testing.T) {
+	srv := record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("Host.local.")})
+	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/a=b", "path=/second", "protocol=http", "flag", "=x"}})
+	a := record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
+	aaaa := record("host.local.", dnsmessage.TypeAAAA, &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr("fe80::1").As16()})
+	foreign := record("other._openstack._tcp.local.", dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 1, Target: dnsmessage.MustNewName("evil.local.")})
+	q := &question{name: dnsmessage.MustNewName(instance), id: 7}
+	q.link.Name = "eth0"
+	for name, data := range map[string][]byte{
+		"another id": packet(t, 8, []dnsmessage.Resource{srv, txt}, a), "nothing": nil, "no packet": []byte("no packet"),
+		"foreign": packet(t, 7, []dnsmessage.Resource{foreign}, a),
+	} {
+		if q.take(data) || q.found.host != "" {
+			t.Errorf("%s: was taken", name)
+		}
+	}
+	if q.take(packet(t, 7, []dnsmessage.Resource{srv})) {
+		t.Error("an answer without TXT and address: got complete")
+	}
+	if !q.take(packet(t, 7, []dnsmessage.Resource{txt}, a, aaaa)) {
+		t.Fatal("got incomplete")
+	}
+	want := service{
+		host: "Host.local.", port: 6385, addresses: addresses("192.0.2.1", "fe80::1%eth0"),
+		text: map[string]string{"path": "/a=b", "protocol": "http"},
+	}
+	if diff := cmp.Diff(want, q.result(), cmp.AllowUnexported(service{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add(packet(f, 7, []dnsmessage.Resource{
+		record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")}),
+		record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/", "ipa_debug=1"}}),
+	}, record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q := &question{name: dnsmessage.MustNewName(instance), id: 7}
+		for range 3 {
+			if !q.take(data) {
+				continue
+			}
+			s := q.result()
+			if s.port < 1 || s.port > 65535 || len(s.addresses) > mdnsMaxAddr || len(s.text) > mdnsMaxText {
+				t.Fatalf("got %+v", s)
+			}
+			c := &Client{sourceFor: func(_ context.Context, a netip.Addr) (netip.Addr, error) { return a, nil }}
+			if u, err := c.serviceURL(context.Background(), s); err == nil && strings.ContainsAny(u, ", \n") {
+				t.Fatalf("got %q", u)
+			}
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mdnsWait      = 3 * time.Second // for the answer to one question
+	mdnsMaxPacket = 9000            // RFC 6762, 17
+	mdnsMaxText   = 64              // entries of a TXT record
+	mdnsMaxAddr   = 16              // addresses of a host
+)
+
+// askService asks once, on all interfaces at the same time, for an instance of a service and waits for a complete
+// answer. The question comes from a port of its own, so that responders answer by unicast to this socket alone (RFC
+// 6762, 6.7), and an answer has to repeat its random id.
+func askService(ctx context.Context, instance string, interfaces []string) (service, error) {
+	ctx, cancel := context.WithTimeout(ctx, mdnsWait)
+	defer cancel()
+	links, err := mdnsLinks(interfaces)
+	if err != nil {
+		return service{}, err
+	}
+	name, err := dnsmessage.NewName(instance)
+	if err != nil {
+		return service{}, err
+	}
+	answers := make(chan service)
+	sockets := 0
+	var failed []error
+	for _, link := range links {
+		for _, network := range []string{"udp4", "udp6"} {
+			conn, group, err := openMDNS(ctx, link, network)
+			if err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			defer conn.Close() //nolint:errcheck // ends its reader
+			q := &question{conn: conn, group: group, link: link, name: name, id: uint16(rand.Uint32())}
+			if err := q.send(name, dnsmessage.TypeSRV, dnsmessage.TypeTXT); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", link.Name, err))
+				continue
+			}
+			sockets++
+			go q.listen(ctx, answers)
+		}
+	}
+	if sockets == 0 {
+		return service{}, errors.Join(append(failed, errors.New("no interface can be asked"))...)
+	}
+	select {
+	case s := <-answers:
+		return s, nil
+	case <-ctx.Done():
+		return service{}, fmt.Errorf("no answer on %d interfaces", len(links))
+	}
+}
+
+// mdnsLinks returns the interfaces that are up and speak multicast; those that have one of the addresses where some are
+// given.
+func mdnsLinks(addresses []string) ([]net.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("interfaces: %w", err)
+	}
+	const need = net.FlagUp | net.FlagMulticast
+	return slices.DeleteFunc(all, func(link net.Interface) bool {
+		if link.Flags&need != need || link.Flags&net.FlagLoopback != 0 {
+			return true
+		}
+		own, err := link.Addrs()
+		return len(addresses) > 0 && (err != nil || !slices.ContainsFunc(own, func(a net.Addr) bool {
+			prefix, err := netip.ParsePrefix(a.String())
+			return err == nil && slices.Contains(addresses, prefix.Addr().String())
+		}))
+	}), nil
+}
+
+// openMDNS opens a socket whose multicasts leave by link.
+func openMDNS(ctx context.Context, link net.Interface, network string) (net.PacketConn, net.Addr, error) {
+	group := &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: mdnsPort}
+	set := func(fd int) error {
+		return errors.Join(unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(link.Index)}),
+			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 255))
+	}
+	if network == "udp6" {
+		group = &net.UDPAddr{IP: net.ParseIP("ff02::fb"), Port: mdnsPort, Zone: link.Name}
+		set = func(fd int) error {
+			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, link.Index),
+				unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255))
+		}
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		return errors.Join(raw.Control(func(fd uintptr) { err = set(int(fd)) }), err)
+	}}
+	conn, err := lc.ListenPacket(ctx, network, ":0")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", link.Name, err)
+	}
+	return conn, group, nil
+}
+
+// question is one question on one interface and what is known of its answer.
+type question struct {
+	conn  net.PacketConn
+	group net.Addr
+	link  net.Interface
+	name  dnsmessage.Name
+	id    uint16
+
+	found     service
+	addresses map[string][]netip.Addr // by host in lower case
+	asked     bool                    // for the host's addresses
+}
+
+// send asks for records of a name.
+func (q *question) send(name dnsmessage.Name, kinds ...dnsmessage.Type) error {
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: q.id}}
+	for _, kind := range kinds {
+		m.Questions = append(m.Questions, dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET})
+	}
+	data, err := m.Pack()
+	if err != nil {
+		return err
+	}
+	_, err = q.conn.WriteTo(data, q.group)
+	return err
+}
+
+// listen reads answers until one is complete or the context ends.
+func (q *question) listen(ctx context.Context, answers chan<- service) {
+	defer context.AfterFunc(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })()
+	buffer := make([]byte, mdnsMaxPacket)
+	for ctx.Err() == nil {
+		n, _, err := q.conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if !q.take(buffer[:n]) {
+			continue
+		}
+		select {
+		case answers <- q.result():
+		case <-ctx.Done():
+		}
+		return
+	}
+}
+
+// take adds a packet to what is known and tells whether that is all.
+func (q *question) take(packet []byte) bool {
+	if err := q.parse(packet); err != nil || q.found.host == "" || q.found.text == nil {
+		return false
+	}
+	host := strings.ToLower(q.found.host)
+	if !strings.HasSuffix(host, ".local.") || len(q.addresses[host]) > 0 {
+		return true
+	}
+	if target, err := dnsmessage.NewName(q.found.host); err == nil && !q.asked && q.conn != nil {
+		q.asked = q.send(target, dnsmessage.TypeA, dnsmessage.TypeAAAA) == nil
+	}
+	return false
+}
+
+func (q *question) result() service {
+	q.found.addresses = q.addresses[strings.ToLower(q.found.host)]
+	return q.found
+}
+
+// parse reads the records of an answer that belong to the question.
+func (q *question) parse(packet []byte) error {
+	var p dnsmessage.Parser
+	header, err := p.Start(packet)
+	if err != nil {
+		return err
+	}
+	if !header.Response || header.ID != q.id || header.RCode != dnsmessage.RCodeSuccess {
+		return errors.New("no answer to the question")
+	}
+	if err := p.SkipAllQuestions(); err != nil {
+		return err
+	}
+	if err := q.records(p.AnswerHeader, p.SkipAnswer, &p); err != nil {
+		return err
+	}
+	if err := p.SkipAllAuthorities(); err != nil {
+		return err
+	}
+	return q.records(p.AdditionalHeader, p.SkipAdditional, &p)
+}
+
+// records reads one section to its end.
+func (q *question) records(next func() (dnsmessage.ResourceHeader, error), skip func() error, p *dnsmessage.Parser) error {
+	for {
+		header, err := next()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mine := strings.EqualFold(header.Name.String(), q.name.String())
+		switch {
+		case mine && header.Type == dnsmessage.TypeSRV:
+			err = q.srv(p)
+		case mine && header.Type == dnsmessage.TypeTXT:
+			err = q.txt(p)
+		case header.Type == dnsmessage.TypeA:
+			var r dnsmessage.AResource
+			if r, err = p.AResource(); err == nil {
+				q.address(header, netip.AddrFrom4(r.A))
+			}
+		case header.Type == dnsmessage.TypeAAAA:
+			var r dnsmessage.AAAAResource
+			if r, err = p.AAAAResource(); err == nil {
+				q.address(header, netip.AddrFrom16(r.AAAA).Unmap())
+			}
+		default:
+			err = skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (q *question) srv(p *dnsmessage.Parser) error {
+	r, err := p.SRVResource()
+	if err == nil && q.found.host == "" && r.Port != 0 {
+		q.found.host, q.found.port = r.Target.String(), int(r.Port)
+	}
+	return err
+}
+
+// txt reads key=value entries (RFC 6763, 6.3); of one key the first counts.
+func (q *question) txt(p *dnsmessage.Parser) error {
+	r, err := p.TXTResource()
+	if err != nil || q.found.text != nil {
+		return err
+	}
+	q.found.text = map[string]string{}
+	for _, entry := range r.TXT[:min(len(r.TXT), mdnsMaxText)] {
+		key, value, ok := strings.Cut(entry, "=")
+		if _, known := q.found.text[key]; ok && key != "" && !known {
+			q.found.text[key] = value
+		}
+	}
+	return nil
+}
+
+// address keeps an address of a host. A link-local one means nothing without the interface it was heard on.
+func (q *question) address(header dnsmessage.ResourceHeader, address netip.Addr) {
+	if address.Is6() && address.IsLinkLocalUnicast() {
+		address = address.WithZone(q.link.Name)
+	}
+	host := strings.ToLower(header.Name.String())
+	if q.addresses == nil {
+		q.addresses = map[string][]netip.Addr{}
+	}
+	if list := q.addresses[host]; len(list) < mdnsMaxAddr && len(q.addresses) < mdnsMaxAddr && !slices.Contains(list, address) {
+		q.addresses[host] = append(list, address)
+	}
+}

@@ -1,0 +1,106 @@
+// Package metrics sends the times of API requests to a statsd server over UDP, as the operator or the lookup's answer
+// configures it: name:value|ms, the value in milliseconds (statsd's metric type "ms").
+//
+// Metrics never delay or fail what they measure: one that cannot be sent at once is dropped. The backend collector,
+// which kept figures in memory for nobody, sends nothing.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ironroot/agent/config"
+)
+
+const (
+	// module stands where ironic-python-agent puts the name of its module, so that dashboards need no change.
+	module      = "ironic_python_agent.api.app"
+	sendTimeout = 2 * time.Second // of resolving the server's name and sending
+	inFlight    = 8               // metrics that are being sent
+)
+
+// Metrics sends metrics where the present configuration says. It is safe for concurrent use.
+type Metrics struct {
+	config *config.Live
+	log    *slog.Logger
+	slots  chan struct{}
+}
+
+// New makes a Metrics; nothing is sent unless metrics.backend is statsd.
+func New(c *config.Live, log *slog.Logger) *Metrics {
+	return &Metrics{config: c, log: log, slots: make(chan struct{}, inFlight)}
+}
+
+// Timer starts a clock; the function it returns sends the time since then under name.
+func (m *Metrics) Timer(name string) (stop func()) {
+	started := time.Now()
+	return func() { m.send(name, time.Since(started)) }
+}
+
+func (m *Metrics) send(name string, took time.Duration) {
+	c := m.config.Get()
+	if c.Metrics.Backend != "statsd" {
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+	default:
+		return
+	}
+	milliseconds := strconv.FormatFloat(float64(took)/float64(time.Millisecond), 'f', 3, 64)
+	line := fullName(c.Metrics, name) + ":" + milliseconds + "|ms"
+	server := net.JoinHostPort(c.MetricsStatsd.StatsdHost, strconv.Itoa(c.MetricsStatsd.StatsdPort))
+	go func() {
+		defer func() { <-m.slots }()
+		if err := transmit(server, line); err != nil {
+			m.log.Debug("metric not sent", "server", server, "err", err)
+		}
+	}()
+}
+
+func transmit(server, line string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "udp", server)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // a datagram was sent or was not
+	_, err = conn.Write([]byte(line))
+	return err
+}
+
+// fullName puts prefixes before a name: [global_prefix.][host.]module.name.
+func fullName(c config.Metrics, name string) string {
+	parts := []string{module, name}
+	if c.PrependHost {
+		if host, err := os.Hostname(); err == nil {
+			labels := strings.Split(host, ".")
+			if c.PrependHostReverse {
+				slices.Reverse(labels)
+			}
+			parts = append(labels, parts...)
+		}
+	}
+	if c.GlobalPrefix != "" {
+		parts = append([]string{c.GlobalPrefix}, parts...)
+	}
+	return clean(strings.Join(parts, "."))
+}
+
+// clean replaces what would end a name or a line in statsd's protocol.
+func clean(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || strings.ContainsRune(":|@#", r) {
+			return '_'
+		}
+		return r
+	}, name)
+}

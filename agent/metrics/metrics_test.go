@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+)
+
+// server receives datagrams.
+func server(t *testing.T) (port int, next func() string) {
+	t.Helper()
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().(*net.UDPAddr).Port, func() string {
+		buffer := make([]byte, 2048)
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buffer[:n])
+	}
+}
+
+func TestTimer(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reversed := strings.Split(host, ".")
+	slices.Reverse(reversed)
+	for want, c := range map[string]config.Metrics{
+		module + ".run_command":                                               {},
+		"site:a." + module + ".run_command":                                   {GlobalPrefix: "site:a"},
+		host + "." + module + ".run_command":                                  {PrependHost: true},
+		"site." + strings.Join(reversed, ".") + "." + module + ".run_command": {PrependHost: true, PrependHostReverse: true, GlobalPrefix: "site"},
+	} {
+		port, next := server(t)
+		c.Backend = "statsd"
+		live := config.NewLive(&config.Config{Metrics: c, MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}})
+		New(live, slog.New(slog.DiscardHandler)).Timer("run_command")()
+		got := next()
+		name, value, _ := strings.Cut(got, ":")
+		if name != strings.ReplaceAll(want, ":", "_") || !regexp.MustCompile(`^\d+\.\d{3}\|ms$`).MatchString(value) {
+			t.Errorf("got %q, want %s and milliseconds", got, want)
+		}
+	}
+}
+
+// Without a backend nothing is sent, and a server that is not there costs nobody anything.
+func TestNothingSent(t *testing.T) {
+	port, next := server(t)
+	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
+	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "noop"}, MetricsStatsd: statsd})
+	m := New(live, slog.New(slog.DiscardHandler))
+	m.Timer("first")()
+	live.Update(func(c *config.Config) { c.Metrics.Backend = "collector" })
+	m.Timer("second")()
+	live.Update(func(c *config.Config) { c.Metrics.Backend = "statsd" })
+	m.Timer("third")()
+	if got := next(); !strings.Contains(got, ".third:") {
+		t.Errorf("got %q first, want the third", got)
+	}
+	live.Update(func(c *config.Config) { c.MetricsStatsd.StatsdHost = "host.invalid" })
+	for range 1000 {
+		m.Timer("lost")()
+	}
+}

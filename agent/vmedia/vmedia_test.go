@@ -1,0 +1,360 @@
+package vmedia
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+const (
+	mib = 1 << 20
+	usb = "pci0000:00/0000:00:14.0/usb1/1-%d/1-%d:1.0/host%d/target%d:0:0/%d:0:0:0"
+)
+
+// machine is a fixture tree to which media are attached.
+type machine struct {
+	t       *testing.T
+	root    string
+	devices int
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, root: t.TempDir()}
+	m.write("sys/block/loop0/size", "0")
+	return m
+}
+
+func (m *machine) write(name, content string) {
+	m.t.Helper()
+	write(m.t, filepath.Join(m.root, name), content)
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// attach plugs in a device of a SCSI type ("0" disk, "5" optical) with an image as its content.
+func (m *machine) attach(name, bus, kind, model, image string, size int64) {
+	m.t.Helper()
+	m.devices++
+	if strings.Contains(bus, "%") {
+		bus = fmt.Sprintf(bus, m.devices, m.devices, m.devices, m.devices, m.devices)
+	}
+	device := filepath.Join(m.root, "sys/devices", bus)
+	write(m.t, filepath.Join(device, "type"), kind)
+	write(m.t, filepath.Join(device, "model"), model)
+	write(m.t, filepath.Join(device, "block", name, "size"), fmt.Sprint(size/512))
+	m.link(device, filepath.Join(device, "block", name, "device"))
+	m.link(filepath.Join(device, "block", name), filepath.Join(m.root, "sys/class/block", name))
+	m.link(filepath.Join(device, "block", name), filepath.Join(m.root, "sys/block", name))
+	m.link(image, filepath.Join(m.root, "dev", name))
+}
+
+// partition makes a partition of a disk.
+func (m *machine) partition(disk, name, image string) {
+	m.t.Helper()
+	real, err := filepath.EvalSymlinks(filepath.Join(m.root, "sys/class/block", disk))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	write(m.t, filepath.Join(real, name, "partition"), "1")
+	write(m.t, filepath.Join(real, name, "size"), "2048")
+	m.link(filepath.Join(real, name), filepath.Join(m.root, "sys/class/block", name))
+	m.link(image, filepath.Join(m.root, "dev", name))
+}
+
+func (m *machine) link(target, path string) {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// options look at the machine with short waits.
+func (m *machine) options(cmdline string) Options {
+	return Options{
+		System: block.System{Root: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
+		limit: 300 * time.Millisecond, scan: 100 * time.Millisecond, grace: 20 * time.Millisecond,
+	}
+}
+
+func floppy(t *testing.T, label, file, content string) string {
+	t.Helper()
+	testenv.Programs(t, "mkfs.vfat", "mcopy")
+	image, source := testenv.SparseFile(t, mib), filepath.Join(t.TempDir(), "file")
+	write(t, source, content)
+	testenv.Run(t, "mkfs.vfat", "-n", label, image)
+	testenv.Run(t, "mcopy", "-i", image, source, "::/"+file)
+	return image
+}
+
+func iso(t *testing.T, label, publisher string, files map[string]string) string {
+	t.Helper()
+	testenv.Programs(t, "genisoimage")
+	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image.iso")
+	for name, content := range files {
+		write(t, filepath.Join(dir, name), content)
+	}
+	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-V", label, "-publisher", publisher, "-o", image, dir)
+	return image
+}
+
+const cmdline = "ipa-api-url=http://cmdline ipa-debug=0 boot_method=vmedia BOOTIF=01-52-54-00-00-00-01"
+
+func TestFloppy(t *testing.T) {
+	content := "ipa-api-url=http://floppy ipa-agent-token=abc\nipa-debug=1\n\tquoted=\"x y\""
+	named := floppy(t, "IR-VFD-DEV", "parameters.txt", content)
+	other := floppy(t, "OTHER", "parameters.txt", content)
+	over := map[string]string{"ipa-api-url": "http://floppy", "ipa-agent-token": "abc", "ipa-debug": "1", "quoted": `"x`}
+	for name, c := range map[string]struct {
+		cmdline string
+		attach  func(m *machine)
+		want    map[string]string
+		err     string
+	}{
+		"label":          {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", named, mib) }, over, ""},
+		"label, optical": {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", named, mib) }, over, ""},
+		"model":          {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Acme VIRTUAL Media", other, mib) }, over, ""},
+		"label before model": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "wrong=1"), mib)
+			m.attach("sdb", usb, "0", "Stick", named, mib)
+		}, over, ""},
+		"no vmedia boot":  {"ipa-api-url=http://cmdline", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
+		"another method":  {"boot_method=pxe ipa-api-url=x", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
+		"tenant's disk":   {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "Virtual Media", named, mib) }, nil, ""},
+		"large USB disk":  {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, 4<<30) }, nil, ""},
+		"neither of both": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", other, mib) }, nil, ""},
+		"partition": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "Virtual Media", testenv.SparseFile(t, mib), mib)
+			m.partition("sda", "sda1", named)
+		}, nil, ""},
+		"nothing":          {cmdline, func(*machine) {}, nil, ""},
+		"nothing, no URL":  {"boot_method=vmedia", func(*machine) {}, nil, ""},
+		"without the file": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "x.txt", ""), mib) }, nil, "parameters.txt on /dev/sda: file does not exist"},
+		"too large": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", strings.Repeat("a=b ", 20000)), mib)
+		}, nil, "has 80000 bytes"},
+		"boot ISO in a drive of that model": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media", iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"vmlinuz": "x"}), mib)
+		}, nil, ""},
+		"another ISO in a drive of that model": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media", iso(t, "INSTALL_IMAGE", "", map[string]string{"vmlinuz": "x"}), mib)
+		}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			c.attach(m)
+			o := m.options(c.cmdline)
+			want := maps.Clone(o.Params)
+			maps.Copy(want, c.want)
+			got, err := Load(context.Background(), o)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("got %v, want an error with %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string(want), map[string]string(got)); diff != "" {
+				t.Errorf("parameters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Values of the floppy, the agent's token among them, are not logged.
+func TestNoSecretsInLog(t *testing.T) {
+	m := newMachine(t)
+	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-agent-token=verysecret"), mib)
+	var log bytes.Buffer
+	o := m.options(cmdline)
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := Load(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "verysecret") || !strings.Contains(log.String(), "ipa-agent-token") {
+		t.Errorf("want the name and not the value in %s", log.String())
+	}
+}
+
+// What the boot ISO holds is found by config.Load, certificates included; a partition or a large disk with the label is
+// not believed, and without boot_method=vmedia nothing is.
+func TestBootISO(t *testing.T) {
+	files := map[string]string{
+		"etc/ironic-python-agent/ironic.crt":           "certificate",
+		"etc/ironic-python-agent.d/ironic-tls.conf":    "[DEFAULT]\ncafile = /etc/ironic-python-agent/ironic.crt\n",
+		"etc/ironic-python-agent.d/below/not.conf":     "x",
+		"etc/ironic-python-agent.d/" + longName + ".x": "long",
+		"etc/passwd":                                     "no",
+		"openstack/latest/meta_data.json":                "{}",
+		"etc/ironic-python-agent/with a space and (.crt": "y",
+	}
+	want := []string{
+		"ironic-python-agent/ironic.crt", "ironic-python-agent/with a space and (.crt",
+		"ironic-python-agent.d/ironic-tls.conf", "ironic-python-agent.d/" + longName + ".x",
+	}
+	for name, c := range map[string]struct {
+		cmdline string
+		attach  func(m *machine)
+		want    []string
+	}{
+		"optical": {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "CONFIG-2", "", files), mib) }, want},
+		"usb":     {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", iso(t, "VMEDIA_BOOT_ISO", "", files), mib) }, want},
+		"gate":    {"ipa-api-url=http://x", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "config-2", "", files), mib) }, nil},
+		"label":   {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "other", "", files), mib) }, nil},
+		"disk":    {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", iso(t, "config-2", "", files), mib) }, nil},
+		"partition": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "D", testenv.SparseFile(t, mib), mib)
+			m.partition("sda", "sda1", iso(t, "config-2", "", files))
+		}, nil},
+		"empty": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "config-2", "", map[string]string{"a": ""}), mib)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			c.attach(m)
+			o := m.options(c.cmdline)
+			outside := filepath.Join(m.root, "outside") // must not be written through
+			write(t, outside, "[DEFAULT]\n")
+			m.link(outside, filepath.Join(o.Root, "etc/ironic-python-agent.d/ironic-tls.conf"))
+			if _, err := Load(context.Background(), o); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, pattern := range []string{"*", "*/*", "*/*/*"} {
+				found, err := filepath.Glob(filepath.Join(o.Root, "etc", pattern))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, path := range found {
+					info, err := os.Lstat(path)
+					if err != nil || !info.Mode().IsRegular() {
+						continue
+					}
+					if info.Mode().Perm() != 0o600 {
+						t.Errorf("%s: got mode %v, want 0600", path, info.Mode())
+					}
+					got = append(got, strings.TrimPrefix(path, o.Root+"/etc/"))
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			if data, err := os.ReadFile(outside); err != nil || string(data) != "[DEFAULT]\n" {
+				t.Errorf("a link was written through: %q, %v", data, err)
+			}
+			settings, err := config.Load(config.Sources{Params: o.Params, ConfigDirs: []string{filepath.Join(o.Root, "etc/ironic-python-agent.d")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := settings.CAFile != ""; got != (c.want != nil) {
+				t.Errorf("cafile: got %q, configuration expected: %v", settings.CAFile, c.want != nil)
+			}
+		})
+	}
+}
+
+var longName = strings.Repeat("long-", 10)
+
+func TestNetworkData(t *testing.T) {
+	data := map[string]string{networkFile: `{"links": []}`}
+	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
+	mine := iso(t, "config-2", strings.ToUpper(id), data)
+	foreign := iso(t, "config-2", "somebody", map[string]string{networkFile: "foreign"})
+	anonymous := iso(t, "config-2", "", data)
+	upper := iso(t, "CONFIG-2", strings.ToUpper(id), data)
+	for name, c := range map[string]struct {
+		cmdline string
+		attach  func(m *machine)
+		want    bool
+	}{
+		"two drives": {"boot_method=vmedia ir_pub_id=" + id, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "D", foreign, mib)
+			m.attach("sr1", "pci/ata2/host2", "5", "D", mine, mib)
+		}, true},
+		"another's":         {"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", foreign, mib) }, false},
+		"no id asked for":   {"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, false},
+		"neither has an id": {"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, true},
+		"BOOTIF":            {"BOOTIF=01-52-54-00-00-00-01", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, false},
+		"BOOTIF and id":     {"BOOTIF=01-52-54-00-00-00-01 ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, true},
+		"upper label":       {"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", upper, mib) }, false},
+		"tenant's disk":     {"ir_pub_id=" + id, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", mine, mib) }, false},
+		"tenant's partition": {"ir_pub_id=" + id, func(m *machine) {
+			m.attach("sda", "pci/ata1/host1", "0", "D", testenv.SparseFile(t, mib), mib)
+			m.partition("sda", "sda1", mine)
+		}, false},
+		"small USB stick": {"ir_pub_id=" + id, func(m *machine) { m.attach("sda", usb, "0", "D", mine, mib) }, true},
+		"no file": {"", func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "config-2", "", map[string]string{"a": "b"}), mib)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			c.attach(m)
+			got, err := NetworkData(context.Background(), m.options(c.cmdline))
+			if err != nil || (got != nil) != c.want || c.want && string(got) != data[networkFile] {
+				t.Errorf("got %q, %v, found expected: %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+// A boot without virtual media waits for nothing; one with waits for the drivers, and longer while the kernel asks a
+// USB disk what it is.
+func TestWaits(t *testing.T) {
+	m := newMachine(t)
+	o := m.options("ipa-api-url=x")
+	o.Settled = make(chan struct{}) // never
+	o.limit = time.Hour
+	if _, err := Load(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NetworkData(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if o.scanning() {
+		t.Error("no USB host is there, got scanning")
+	}
+	m.write("sys/class/scsi_host/host1/proc_name", "ahci\n")
+	m.write("sys/class/scsi_host/host5/proc_name", "usb-storage\n")
+	if !o.scanning() {
+		t.Error("a USB host without a target: got not scanning")
+	}
+	m.write("sys/class/scsi_host/host5/device/target5:0:0/x", "")
+	if o.scanning() {
+		t.Error("a USB host with its target: got scanning")
+	}
+	o = m.options(cmdline)
+	o.Settled = make(chan struct{})
+	o.limit = time.Hour
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Load(ctx, o); err == nil {
+		t.Error("a context that has ended: no error")
+	}
+}

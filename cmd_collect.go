@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"ironroot/agent"
+	"ironroot/agent/config"
+	"ironroot/agent/journal"
+)
+
+// collectCmd posts inspection data without being an agent. Its flags and files are the agent's.
+type collectCmd struct {
+	Args []string `kong:"-"` // everything after the word collect: main hands it over unparsed
+}
+
+const collectUsage = `Usage: ironroot collect [flags]
+
+Collect inspection data of this machine and post it to Ironic: once, or with --introspection-daemon about every
+introspection_daemon_post_interval seconds (300; set it in a file). Nothing is looked up, served or written.
+
+Examples:
+  ironroot collect --inspection-callback-url https://ironic.example:6385/v1/continue_inspection
+  ironroot collect --introspection-daemon --api-url https://ironic.example:6385 --inspection-collectors default,pci-devices
+
+Flags, files and environment are those of "ironroot agent". The log goes to standard error.
+
+`
+
+// Run collects and posts, until it is told to end by SIGINT or SIGTERM when it is a daemon.
+func (c *collectCmd) Run() error {
+	options, err := config.Load(config.Sources{
+		Args:       c.Args,
+		Environ:    os.Environ(),
+		Files:      []string{config.DefaultFile},
+		ConfigDirs: []string{config.DefaultDir},
+	})
+	if errors.Is(err, config.ErrHelp) {
+		fmt.Print(collectUsage)
+		return config.Usage(os.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return agent.Collect(ctx, agent.Options{
+		Config:  options,
+		Journal: journal.New(os.Stderr, &slog.LevelVar{}, agentJournal),
+	})
+}

@@ -1,0 +1,167 @@
+package fat
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+const mib = 1 << 20
+
+// image makes a file system with mkfs.vfat and fills it with mtools.
+func image(t testing.TB, bits int, size int64, label string, files map[string]string) []byte {
+	t.Helper()
+	testenv.Programs(t, "mkfs.vfat", "mcopy", "mmd")
+	path := testenv.SparseFile(t, size)
+	args := []string{"-F", fmt.Sprint(bits), "-s", "1", "-i", "1234abcd"}
+	if label != "" {
+		args = append(args, "-n", label)
+	}
+	testenv.Run(t, "mkfs.vfat", append(args, path)...)
+	testenv.Run(t, "mmd", "-i", path, "::/folder")
+	for name, content := range files {
+		file := filepath.Join(t.TempDir(), "content")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Run(t, "mcopy", "-i", path, file, "::/"+name)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestRead(t *testing.T) {
+	files := map[string]string{
+		"parameters.txt":                 "ipa-api-url=http://192.0.2.1 ipa-debug=1\n",
+		"folder/A rather long name.conf": strings.Repeat("0123456789abcdef", 3000),
+		"folder/EMPTY.TXT":               "",
+	}
+	for _, c := range []struct {
+		bits  int
+		size  int64
+		label string
+		want  string
+	}{
+		{12, mib, "ir-vfd-dev", "ir-vfd-dev"},
+		{16, 8 * mib, "IR-VFD-DEV", "IR-VFD-DEV"},
+		{32, 40 * mib, "config-2", "config-2"},
+		{12, mib, "", ""},
+	} {
+		f, err := Open(bytes.NewReader(image(t, c.bits, c.size, c.label, files)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		label, err := f.Label()
+		if err != nil || label != c.want || f.Serial() != "1234-ABCD" || f.bits != c.bits {
+			t.Errorf("got label %q, serial %s, FAT%d, %v, want %q, 1234-ABCD, FAT%d", label, f.Serial(), f.bits, err, c.want, c.bits)
+		}
+		got := map[string]string{}
+		collect(t, f, f.Root(), "", got)
+		if diff := cmp.Diff(files, got); diff != "" {
+			t.Errorf("FAT%d: files (-want +got):\n%s", c.bits, diff)
+		}
+	}
+}
+
+func collect(t *testing.T, f *FS, folder File, prefix string, into map[string]string) {
+	t.Helper()
+	files, err := f.List(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if file.Folder {
+			collect(t, f, file, prefix+file.Name+"/", into)
+			continue
+		}
+		data, err := f.Read(file, mib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		into[prefix+file.Name] = string(data)
+	}
+}
+
+func TestNoFAT(t *testing.T) {
+	for _, data := range [][]byte{nil, make([]byte, 100), make([]byte, mib)} {
+		if _, err := Open(bytes.NewReader(data)); !errors.Is(err, ErrNoFAT) {
+			t.Errorf("%d bytes: got %v, want %v", len(data), err, ErrNoFAT)
+		}
+	}
+}
+
+// A chain of clusters that runs in a circle, or ends before the file does, is no endless file.
+func TestBrokenChain(t *testing.T) {
+	content := strings.Repeat("x", 5000)
+	data := image(t, 16, 8*mib, "", map[string]string{"file": content})
+	f, err := Open(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := f.List(f.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := files[0]
+	if file.Name != "file" {
+		file = files[1]
+	}
+	for _, next := range []uint16{uint16(file.first), 0xffff, 0} {
+		data[f.table+int64(file.first)*2], data[f.table+int64(file.first)*2+1] = byte(next), byte(next>>8)
+		got, err := f.Read(file, mib)
+		if next == uint16(file.first) && (err != nil || len(got) != len(content)) {
+			t.Errorf("circle: got %d bytes, %v, want %d", len(got), err, len(content))
+		}
+		if next != uint16(file.first) && err == nil {
+			t.Errorf("next cluster %#x: got %d bytes and no error", next, len(got))
+		}
+	}
+}
+
+// FuzzFAT plants bytes anywhere into a file system.
+func FuzzFAT(f *testing.F) {
+	data := image(f, 12, 128<<10, "ir-vfd-dev", map[string]string{"parameters.txt": "a=b", "folder/long name.conf": "c"})
+	data = data[:32<<10]
+	f.Add(uint32(0), data[:64])
+	f.Add(uint32(512), []byte{0xf8, 0xff, 0xff, 0x03, 0x40, 0x00})
+	f.Add(uint32(11), []byte{0, 2, 1, 1, 0, 2, 0, 2, 0, 1})
+	f.Fuzz(func(t *testing.T, offset uint32, planted []byte) {
+		changed := bytes.Clone(data)
+		copy(changed[int(offset)%len(changed):], planted)
+		tree, err := Open(bytes.NewReader(changed))
+		if err != nil {
+			return
+		}
+		_, _ = tree.Label()
+		walk(t, tree, tree.Root(), 0)
+	})
+}
+
+// walk fails on a name that leaves its folder and on more content than was asked for.
+func walk(t *testing.T, f *FS, folder File, depth int) {
+	files, err := f.List(folder)
+	if err != nil || depth > 4 {
+		return
+	}
+	for _, file := range files {
+		if strings.ContainsAny(file.Name, "/\x00") || file.Name == ".." || file.Name == "." {
+			t.Fatalf("got the name %q", file.Name)
+		}
+		if file.Folder {
+			walk(t, f, file, depth+1)
+		} else if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {
+			t.Fatalf("got %d bytes, want at most 4096", len(data))
+		}
+	}
+}

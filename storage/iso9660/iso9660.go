@@ -1,0 +1,225 @@
+// Package iso9660 reads files of an ISO 9660 file system (ECMA-119) without mounting it: the primary volume
+// descriptor, folders, and the names of Rock Ridge (IEEE P1282) with continuation areas (SUSP, IEEE P1281).
+//
+// It never writes. Only regular files in one piece are read: symbolic links, device nodes, relocated folders, files of
+// several extents and interleaved files are not followed. Joliet and UDF are not read. Every loop over the disk's data
+// has an end, whatever the data say.
+package iso9660
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+)
+
+const (
+	sectorSize     = 2048
+	firstVolume    = 16       // sector of the first volume descriptor
+	maxDescriptors = 32       // volume descriptors looked at
+	maxFolder      = 2 << 20  // bytes of a folder
+	maxListed      = 64 << 20 // bytes of all folders that are listed
+)
+
+// ErrNoISO says that there is no ISO 9660 file system.
+var ErrNoISO = errors.New("no ISO 9660 file system")
+
+// FS is an open file system. It is not safe for concurrent use.
+type FS struct {
+	r         io.ReaderAt
+	block     int64 // bytes
+	root      File
+	label     string
+	publisher string
+	rockRidge bool
+	skip      int   // bytes before the system use entries of a record, from the entry SP
+	listed    int64 // bytes of the folders listed so far
+}
+
+// File is a file or folder. The zero value is no file; the topmost folder is [FS.Root].
+type File struct {
+	Name    string
+	Folder  bool
+	Regular bool  // a file whose content can be read
+	Size    int64 // bytes
+	extent  int64 // block
+}
+
+// Open finds the primary volume. The error wraps ErrNoISO where there is no ISO 9660 file system.
+func Open(r io.ReaderAt) (*FS, error) {
+	descriptor, err := primary(r)
+	if err != nil {
+		return nil, err
+	}
+	f := &FS{
+		r: r, block: int64(binary.LittleEndian.Uint16(descriptor[128:])),
+		label: text(descriptor[40:72]), publisher: text(descriptor[318:446]),
+	}
+	if f.block < 512 || f.block > sectorSize || f.block&(f.block-1) != 0 {
+		return nil, fmt.Errorf("ISO 9660 volume with blocks of %d bytes, want 512, 1024 or 2048", f.block)
+	}
+	record, _, err := parseRecord(descriptor[156:190])
+	if err != nil {
+		return nil, fmt.Errorf("ISO 9660 topmost folder: %w", err)
+	}
+	if !record.file.Folder {
+		return nil, errors.New("ISO 9660 topmost folder: got a file")
+	}
+	f.root = record.file
+	return f, f.findRockRidge()
+}
+
+// primary reads the primary volume descriptor.
+func primary(r io.ReaderAt) ([]byte, error) {
+	for n := range int64(maxDescriptors) {
+		descriptor := make([]byte, sectorSize)
+		if _, err := r.ReadAt(descriptor, (firstVolume+n)*sectorSize); errors.Is(err, io.EOF) {
+			return nil, ErrNoISO
+		} else if err != nil {
+			return nil, fmt.Errorf("ISO 9660 volume descriptor: %w", err)
+		}
+		if string(descriptor[1:6]) != "CD001" || descriptor[0] == 255 {
+			return nil, ErrNoISO
+		}
+		if descriptor[0] == 1 {
+			return descriptor, nil
+		}
+	}
+	return nil, ErrNoISO
+}
+
+// text trims a field of a descriptor.
+func text(raw []byte) string {
+	return strings.TrimRight(strings.ToValidUTF8(string(raw), "_"), " \x00")
+}
+
+// Root returns the topmost folder.
+func (f *FS) Root() File { return f.root }
+
+// Label returns the volume identifier, "" where there is none.
+func (f *FS) Label() string { return f.label }
+
+// Publisher returns the publisher identifier, "" where there is none.
+func (f *FS) Publisher() string { return f.publisher }
+
+// Read returns the first limit bytes of a regular file, or all of it where it is shorter.
+func (f *FS) Read(file File, limit int64) ([]byte, error) {
+	if !file.Regular {
+		return nil, fmt.Errorf("ISO 9660 file %s is no regular file in one piece", file.Name)
+	}
+	return f.extent(file, min(file.Size, limit))
+}
+
+// extent reads the first length bytes of an extent. Memory grows with what the medium really holds.
+func (f *FS) extent(file File, length int64) ([]byte, error) {
+	var content bytes.Buffer
+	n, err := io.Copy(&content, io.NewSectionReader(f.r, file.extent*f.block, length))
+	if err == nil && n < length {
+		err = fmt.Errorf("got %d bytes, want %d", n, length)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ISO 9660 file %s: %w", file.Name, err)
+	}
+	return content.Bytes(), nil
+}
+
+// List returns a folder's files and folders in the order of their names.
+func (f *FS) List(folder File) ([]File, error) {
+	if !folder.Folder {
+		return nil, fmt.Errorf("ISO 9660 file %s is no folder", folder.Name)
+	}
+	records, err := f.records(folder)
+	if err != nil {
+		return nil, err
+	}
+	var list []File
+	for _, r := range records {
+		if r.dots {
+			continue
+		}
+		file, err := f.named(r)
+		if err != nil {
+			return nil, fmt.Errorf("ISO 9660 folder %s: %w", folder.Name, err)
+		}
+		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
+			continue // nothing that could leave the folder
+		}
+		list = append(list, file)
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list, nil
+}
+
+// records reads the records of a folder.
+func (f *FS) records(folder File) ([]record, error) {
+	if folder.Size > maxFolder {
+		return nil, fmt.Errorf("ISO 9660 folder %s has %d bytes, want at most %d", folder.Name, folder.Size, maxFolder)
+	}
+	if f.listed += folder.Size; f.listed > maxListed {
+		return nil, fmt.Errorf("the folders of an ISO 9660 file system have more than %d bytes", maxListed)
+	}
+	raw, err := f.extent(folder, folder.Size)
+	if err != nil {
+		return nil, err
+	}
+	var list []record
+	for offset := 0; offset < len(raw); {
+		if raw[offset] == 0 { // a record does not cross a sector's end
+			offset = (offset/sectorSize + 1) * sectorSize
+			continue
+		}
+		r, length, err := parseRecord(raw[offset:])
+		if err != nil {
+			return nil, fmt.Errorf("ISO 9660 folder %s: offset %d: %w", folder.Name, offset, err)
+		}
+		list = append(list, r)
+		offset += length
+	}
+	return list, nil
+}
+
+// record is a directory record (ECMA-119, 9.1).
+type record struct {
+	file File   // with the name of ECMA-119
+	dots bool   // the folder itself or the one above
+	use  []byte // system use area
+}
+
+const (
+	flagFolder, flagAssociated, flagMore = 0x02, 0x04, 0x80
+	recordHeader                         = 33
+)
+
+// parseRecord reads the record at the start of raw and returns its length.
+func parseRecord(raw []byte) (record, int, error) {
+	if len(raw) < recordHeader+1 {
+		return record{}, 0, fmt.Errorf("record of %d bytes, want at least %d", len(raw), recordHeader+1)
+	}
+	length, nameLength := int(raw[0]), int(raw[32])
+	if length < recordHeader+nameLength || nameLength == 0 || length > len(raw) {
+		return record{}, 0, fmt.Errorf("record of %d bytes with a name of %d, %d bytes are there", length, nameLength, len(raw))
+	}
+	le := binary.LittleEndian
+	flags, name := raw[25], string(raw[recordHeader:recordHeader+nameLength])
+	r := record{dots: name == "\x00" || name == "\x01"}
+	r.file = File{Folder: flags&flagFolder != 0, extent: int64(le.Uint32(raw[2:])), Size: int64(le.Uint32(raw[10:]))}
+	interleaved := raw[26] != 0 || raw[27] != 0
+	r.file.Regular = !r.file.Folder && flags&(flagAssociated|flagMore) == 0 && !interleaved
+	r.file.extent += int64(raw[1]) // extended attributes come first
+	if !r.dots {
+		r.file.Name = plainName(name)
+	}
+	if use := recordHeader + nameLength + 1 - nameLength%2; use < length { // padded to an even length
+		r.use = raw[use:length]
+	}
+	return r, length, nil
+}
+
+// plainName turns a name of ECMA-119, "README.TXT;1", into what a mounted file system shows, "readme.txt".
+func plainName(name string) string {
+	name, _, _ = strings.Cut(name, ";")
+	return strings.ToLower(strings.TrimSuffix(strings.ToValidUTF8(name, "_"), "."))
+}

@@ -1,0 +1,259 @@
+package iso9660
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// long is a name whose Rock Ridge entry does not fit into the record.
+var long = strings.Repeat("a-long-name-", 20) + ".conf"
+
+// source makes the folder that the images are made of.
+func source(t testing.TB) string {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"openstack/latest/network_data.json":       `{"links": []}`,
+		"etc/ironic-python-agent/ironic.crt":       strings.Repeat("certificate\n", 400),
+		"etc/ironic-python-agent.d/Upper.conf":     "[DEFAULT]\n",
+		"etc/ironic-python-agent.d/" + long:        "long\n",
+		"etc/ironic-python-agent.d/empty.conf":     "",
+		"a/b/c/d/e/f/g/h/i/deeper than eight.text": "deep",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "etc/ironic-python-agent.d/link.conf")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// read returns all files below a folder with their content; what is neither file nor folder has the content "?".
+func read(t testing.TB, f *FS, folder File, prefix string, into map[string]string) {
+	t.Helper()
+	files, err := f.List(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		switch {
+		case file.Folder:
+			read(t, f, file, prefix+file.Name+"/", into)
+		case file.Regular:
+			data, err := f.Read(file, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			into[prefix+file.Name] = string(data)
+		default:
+			into[prefix+file.Name] = "?"
+		}
+	}
+}
+
+func TestGenisoimage(t *testing.T) {
+	testenv.Programs(t, "genisoimage")
+	image := filepath.Join(t.TempDir(), "image.iso")
+	publisher := "0B5E55ED-1C67-4D1E-9E0C-3E8A6F2F9D11"
+	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-joliet-long", "-V", "config-2", "-publisher", publisher, "-o", image, source(t))
+	file, err := os.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	check(t, file, publisher)
+}
+
+// testdata/xorriso.iso.gz was made of the same folder by xorriso 1.5.4:
+// xorriso -as mkisofs -r -J -joliet-long -V config-2 -publisher xorriso-publisher -o xorriso.iso folder.
+func TestXorriso(t *testing.T) { check(t, bytes.NewReader(xorriso(t)), "XORRISO-PUBLISHER") }
+
+func xorriso(t testing.TB) []byte {
+	f, err := os.Open("testdata/xorriso.iso.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zr, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(zr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func check(t *testing.T, r io.ReaderAt, publisher string) {
+	t.Helper()
+	f, err := Open(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Label() != "config-2" || f.Publisher() != publisher {
+		t.Errorf("got label %q, publisher %q, want config-2, %q", f.Label(), f.Publisher(), publisher)
+	}
+	got := map[string]string{}
+	read(t, f, f.Root(), "", got)
+	want := map[string]string{
+		"openstack/latest/network_data.json":   `{"links": []}`,
+		"etc/ironic-python-agent/ironic.crt":   strings.Repeat("certificate\n", 400),
+		"etc/ironic-python-agent.d/Upper.conf": "[DEFAULT]\n",
+		"etc/ironic-python-agent.d/" + long:    "long\n",
+		"etc/ironic-python-agent.d/empty.conf": "",
+		"etc/ironic-python-agent.d/link.conf":  "?",
+	}
+	for name := range got { // a folder below the eighth stands elsewhere, which is not followed
+		if strings.HasPrefix(name, "a/b/") || strings.HasPrefix(name, "rr_moved") {
+			delete(got, name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// Names of ECMA-119 alone appear as a mounted file system shows them.
+func TestPlainNames(t *testing.T) {
+	testenv.Programs(t, "genisoimage")
+	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image.iso")
+	if err := os.WriteFile(filepath.Join(dir, "PARAMS.TXT"), []byte("a=b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "genisoimage", "-quiet", "-V", "PLAIN", "-o", image, dir)
+	data, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	read(t, f, f.Root(), "", got)
+	if diff := cmp.Diff(map[string]string{"params.txt": "a=b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Names that would leave their folder are not listed; those beside them are.
+func TestTraversal(t *testing.T) {
+	for name, want := range map[string]int{"..": 3, ".": 3, "../x": 3, "/etc/p": 3, "a/../b": 3, "x\x00y": 3, "good": 4} {
+		data := xorriso(t)
+		at := bytes.Index(data, []byte("empty.conf"))
+		if at < 0 || string(data[at-5:at-3]) != "NM" {
+			t.Fatal("the golden image has no name to plant")
+		}
+		left := len("empty.conf") - len(name) // becomes a padding entry
+		copy(data[at:], name+"PD"+string([]byte{byte(left), 1}))
+		data[at-3] = byte(5 + len(name))
+		f, err := Open(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		walk(t, f, f.Root(), 0)
+		if got := len(folder(t, f, "etc", "ironic-python-agent.d")); got != want {
+			t.Errorf("name %q: got %d files, want %d", name, got, want)
+		}
+	}
+}
+
+// folder lists the folder of a path.
+func folder(t *testing.T, f *FS, path ...string) []File {
+	t.Helper()
+	at := f.Root()
+	for _, name := range append(path, "") {
+		files, err := f.List(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(files, func(file File) bool { return file.Name == name })
+		if name == "" {
+			return files
+		}
+		if i < 0 {
+			t.Fatalf("no folder %s", name)
+		}
+		at = files[i]
+	}
+	return nil
+}
+
+// walk fails on a name that leaves its folder.
+func walk(t *testing.T, f *FS, folder File, depth int) {
+	files, err := f.List(folder)
+	if err != nil || depth > 12 {
+		return
+	}
+	for _, file := range files {
+		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
+			t.Fatalf("got the name %q", file.Name)
+		}
+		if file.Folder {
+			walk(t, f, file, depth+1)
+		} else if file.Regular {
+			if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {
+				t.Fatalf("got %d bytes, want at most 4096", len(data))
+			}
+		}
+	}
+}
+
+func TestNoISO(t *testing.T) {
+	for _, data := range [][]byte{nil, make([]byte, 100<<10), xorriso(t)[:30<<10]} {
+		if _, err := Open(bytes.NewReader(data)); !errors.Is(err, ErrNoISO) {
+			t.Errorf("%d bytes: got %v, want %v", len(data), err, ErrNoISO)
+		}
+	}
+}
+
+// A truncated medium is an error and no short file.
+func TestTruncated(t *testing.T) {
+	data := xorriso(t)
+	at := bytes.Index(data, []byte("certificate\n"))
+	f, err := Open(bytes.NewReader(data[:at+100]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Read(File{Name: "ironic.crt", Regular: true, Size: 4800, extent: int64(at) / sectorSize}, 1<<20)
+	if err == nil {
+		t.Error("got no error for a file that is cut off")
+	}
+}
+
+// FuzzISO plants bytes where the descriptors and folders of an image are.
+func FuzzISO(f *testing.F) {
+	image := xorriso(f)
+	f.Add(uint32(firstVolume*sectorSize), []byte("\x01CD001\x01"))
+	f.Add(uint32(firstVolume*sectorSize+156), image[firstVolume*sectorSize+156:][:34])
+	f.Add(uint32(firstVolume*sectorSize+128), []byte{0, 2})
+	for _, mark := range []string{"SP\x07\x01", "NM", "CE\x1c\x01", "SL", "CL\x0c\x01", "PX"} {
+		if i := bytes.Index(image, []byte(mark)); i >= 0 {
+			f.Add(uint32(i), bytes.Clone(image[i:][:32]))
+		}
+	}
+	f.Fuzz(func(t *testing.T, offset uint32, data []byte) {
+		changed := bytes.Clone(image)
+		copy(changed[int64(offset)%int64(len(changed)):], data)
+		if tree, err := Open(bytes.NewReader(changed)); err == nil {
+			walk(t, tree, tree.Root(), 0)
+		}
+	})
+}

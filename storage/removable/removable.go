@@ -1,0 +1,168 @@
+// Package removable reads files from the media a BMC attached, virtual CDs and floppies, without mounting them: file
+// systems of ISO 9660 (with Rock Ridge) and FAT on whole optical drives and small USB disks.
+//
+// Partitions, and whatever is made of other devices, are never looked at: whoever owned a disk could have labelled it
+// and would then configure the machine. Paths that are absolute or hold "..", and links, lead nowhere.
+package removable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+	"ironroot/storage/fat"
+	"ironroot/storage/iso9660"
+)
+
+// Volume is a medium with a readable file system. It must be closed, and is not safe for concurrent use.
+type Volume struct {
+	Device    block.Device
+	Label     string // of the file system, "" where it has none
+	Publisher string // publisher identifier of an ISO 9660 volume
+	root      node
+	foldCase  bool // FAT does not tell upper from lower case
+	file      *os.File
+}
+
+// Volumes opens all trusted media that hold a file system, in the order of their devices' names. Media that cannot be
+// read are named in the error, which comes beside the volumes that could.
+func Volumes(ctx context.Context, sys block.System) ([]*Volume, error) {
+	devices, err := sys.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var volumes []*Volume
+	var problems []error
+	for _, device := range devices {
+		if trusted, err := sys.VirtualMedia(device.Name); err != nil || !trusted {
+			continue // an error: unplugged meanwhile
+		}
+		volume, err := open(sys, device)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("medium %s: %w", device.Path, err))
+		}
+		if volume != nil {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes, errors.Join(problems...)
+}
+
+// Close closes the volume's device.
+func (v *Volume) Close() error { return v.file.Close() }
+
+// open returns nil where there is no medium or nothing that can be read on it.
+func open(sys block.System, device block.Device) (*Volume, error) {
+	file, err := os.Open(sys.Dev(strings.TrimPrefix(device.Path, "/dev/")))
+	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := &Volume{Device: device, file: file}
+	err = v.probe()
+	if err == nil && v.root.list != nil {
+		return v, nil
+	}
+	return nil, errors.Join(err, file.Close())
+}
+
+// probe finds the file system. ISO 9660 comes first: the front of such a medium is free for anything.
+func (v *Volume) probe() error {
+	iso, err := iso9660.Open(v.file)
+	if err == nil {
+		v.Label, v.Publisher, v.root = iso.Label(), iso.Publisher(), isoNode(iso, iso.Root())
+		return nil
+	}
+	if !errors.Is(err, iso9660.ErrNoISO) {
+		return err
+	}
+	tree, err := fat.Open(v.file)
+	if errors.Is(err, fat.ErrNoFAT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.Label, err = tree.Label()
+	v.root, v.foldCase = fatNode(tree, tree.Root()), true
+	return err
+}
+
+// ReadFile returns a file's content. The path is one of [fs.ValidPath]. The error wraps fs.ErrNotExist where there is
+// no such file, and is an error too where it has more than limit bytes.
+func (v *Volume) ReadFile(path string, limit int64) ([]byte, error) {
+	n, err := v.find(path)
+	if err != nil {
+		return nil, err
+	}
+	if n.read == nil {
+		return nil, fmt.Errorf("%s on %s is no regular file", path, v.Device.Path)
+	}
+	if n.size > limit {
+		return nil, fmt.Errorf("%s on %s has %d bytes, want at most %d", path, v.Device.Path, n.size, limit)
+	}
+	data, err := n.read(limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
+	}
+	return data, nil
+}
+
+// Files returns the names of a folder's regular files in order. The error wraps fs.ErrNotExist where there is no such
+// folder.
+func (v *Volume) Files(path string) ([]string, error) {
+	n, err := v.find(path)
+	if err != nil {
+		return nil, err
+	}
+	if n.list == nil {
+		return nil, fmt.Errorf("%s on %s is no folder", path, v.Device.Path)
+	}
+	nodes, err := n.list()
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
+	}
+	var names []string
+	for _, file := range nodes {
+		if file.read != nil {
+			names = append(names, file.name)
+		}
+	}
+	return names, nil
+}
+
+// find walks down a path.
+func (v *Volume) find(path string) (node, error) {
+	if !fs.ValidPath(path) {
+		return node{}, fmt.Errorf("path %q on %s: %w", path, v.Device.Path, fs.ErrInvalid)
+	}
+	at := v.root
+	for _, name := range strings.Split(path, "/") {
+		if at.list == nil {
+			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
+		}
+		nodes, err := at.list()
+		if err != nil {
+			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
+		}
+		found := false
+		for _, n := range nodes {
+			if n.name == name || v.foldCase && strings.EqualFold(n.name, name) {
+				at, found = n, true
+				break
+			}
+		}
+		if !found {
+			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
+		}
+	}
+	return at, nil
+}
