@@ -56,12 +56,7 @@ func (c *agentCmd) Run() error {
 	if slices.Equal(c.Args, []string{"--reference"}) {
 		return config.Reference(os.Stdout)
 	}
-	options, err := config.Load(config.Sources{
-		Args:       c.Args,
-		Environ:    os.Environ(),
-		Files:      []string{config.DefaultFile},
-		ConfigDirs: []string{config.DefaultDir},
-	})
+	options, err := processConfig(c.Args)
 	if errors.Is(err, config.ErrHelp) {
 		fmt.Print(agentUsage)
 		return config.Usage(os.Stdout)
@@ -77,5 +72,15 @@ func (c *agentCmd) Run() error {
 		Journal:     log,
 		Power:       power.Machine{Log: log.Logger()},
 		Destructive: options.Destructive,
+	})
+}
+
+// processConfig reads the configuration of an ordinary process: flags, environment and the usual files.
+func processConfig(args []string) (*config.Config, error) {
+	return config.Load(config.Sources{
+		Args:       args,
+		Environ:    os.Environ(),
+		Files:      []string{config.DefaultFile},
+		ConfigDirs: []string{config.DefaultDir},
 	})
 }

@@ -34,12 +34,7 @@ Flags, files and environment are those of "ironroot agent". The log goes to stan
 
 // Run collects and posts, until it is told to end by SIGINT or SIGTERM when it is a daemon.
 func (c *collectCmd) Run() error {
-	options, err := config.Load(config.Sources{
-		Args:       c.Args,
-		Environ:    os.Environ(),
-		Files:      []string{config.DefaultFile},
-		ConfigDirs: []string{config.DefaultDir},
-	})
+	options, err := processConfig(c.Args)
 	if errors.Is(err, config.ErrHelp) {
 		fmt.Print(collectUsage)
 		return config.Usage(os.Stdout)
