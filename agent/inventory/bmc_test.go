@@ -27,7 +27,6 @@ func v6Entry(set byte, address string, status byte) []byte {
 	return append(append([]byte{set, 0}, a[:]...), 64, status)
 }
 
-// Parity: G10
 func TestAskBMC(t *testing.T) {
 	mac := []byte{0x3c, 0xec, 0xef, 0, 0, 1}
 	text := func(s string) *string { return &s }
@@ -76,7 +75,6 @@ func TestAskBMC(t *testing.T) {
 	}
 }
 
-// Parity: G10
 func TestSkipBMC(t *testing.T) {
 	for _, tt := range []struct {
 		skip bool
@@ -115,7 +113,6 @@ func (r recorded) lan(channel, parameter, set byte) ([]byte, error) {
 func (recorded) Close() error { return nil }
 
 // The answers of a BMC whose channel 1 is a shared port without an address and whose channel 8 is its own.
-// Parity: G10
 func TestRecordedBMC(t *testing.T) {
 	got := askBMC(t.Context(), recorded{
 		"1 3 0":  {0, 0x11, 0, 0, 0, 0},
