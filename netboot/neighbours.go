@@ -24,6 +24,20 @@ func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 	return frames, nil
 }
 
+// hear takes over what the neighbours have said by now.
+func (n *Network) hear() {
+	frames := n.lldp.Frames()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		neighbour := frames[l.state.Name].Neighbour()
+		if neighbour != l.state.History.Neighbour {
+			l.state.History.Neighbour = neighbour
+			n.tell()
+		}
+	}
+}
+
 // settle notes that a link has its carrier, or is not likely to get one.
 func (n *Network) settle(l *link) {
 	n.mu.Lock()

@@ -44,7 +44,8 @@ type Link struct {
 	Addresses []netip.Prefix
 	Lease     *Lease  // of DHCPv4; nil while there is none
 	Lease6    *Lease6 // of DHCPv6; nil while there is none
-	Err       error   // the latest failure, nil once it went well
+	Err       error   // what keeps the link from being of use, nil once it went well
+	History   History // what was tried
 }
 
 // Network is the running network. Its methods may be called from any goroutine.
@@ -132,6 +133,7 @@ func (n *Network) Links() []Link {
 	links := make([]Link, 0, len(n.links))
 	for index, l := range n.links {
 		state := l.state
+		state.Err = l.failure()
 		state.MAC = slices.Clone(state.MAC)
 		for prefix := range n.addresses[index] {
 			if prefix != l.coming {
@@ -256,6 +258,11 @@ func (n *Network) update(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
+	n.tell()
+}
+
+// tell wakes whoever waits for a change; mu is held.
+func (n *Network) tell() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }

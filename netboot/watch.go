@@ -84,7 +84,10 @@ func (n *Network) watch(ctx context.Context, w *watcher) {
 // follow handles events until ctx ends (false) or the kernel dropped some (true).
 func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGroup) bool {
 	for {
+		heard := n.lldp.Changed()
+		n.hear()
 		select {
+		case <-heard:
 		case <-ctx.Done():
 			return false
 		case event, ok := <-w.links:
@@ -217,6 +220,9 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	n.update(func() {
 		l.state.Name, l.state.Index, l.state.MTU, l.state.MAC = attrs.Name, attrs.Index, attrs.MTU, attrs.HardwareAddr
 		l.state.Up = attrs.Flags&net.FlagUp != 0
+		if carrier != l.state.Carrier {
+			l.state.History.Carrier = time.Now()
+		}
 		l.state.Carrier = carrier
 		n.links[attrs.Index] = l
 		n.expectLLDP(l)
