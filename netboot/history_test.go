@@ -96,8 +96,8 @@ func TestIPv6OnlyLinkIsWell(t *testing.T) {
 		return func(links map[string]Link) bool { return links[name].History.LastErr != nil }
 	}
 	l.until(n, "the silent link fails", failed("silent"))
-	links := l.until(n, "DHCPv4 fails on the other one", failed("nic0"))
-	links = l.until(n, "it has an address", func(links map[string]Link) bool {
+	l.until(n, "DHCPv4 fails on the other one", failed("nic0"))
+	links := l.until(n, "it has an address", func(links map[string]Link) bool {
 		return len(links["nic0"].Addresses) > 1 && links["silent"].Err != nil
 	})
 	if err := links["nic0"].Err; err != nil {
