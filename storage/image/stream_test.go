@@ -138,6 +138,15 @@ func TestResume(t *testing.T) {
 			t.Errorf("got %d bytes served, report %+v and error %v, want %d bytes", f.sent, report, err, len(qcow))
 		}
 	})
+	t.Run("connections that bring much are no reason to give up", func(t *testing.T) {
+		f := &fragile{data: data, header: http.Header{"Etag": {`"one"`}}, cuts: []int64{5 * mib, 10 * mib, 15 * mib, 20 * mib}}
+		src := rawSource(data, serve(t, f.ServeHTTP).URL)
+		src.Fetch.Retries = 1
+		report, err := Write(t.Context(), usedDisk(t, 24*mib), src, Options{})
+		if err != nil || report.Resumed != 4 || f.sent != int64(len(data)) {
+			t.Errorf("got %d bytes served, report %+v and error %v, want %d bytes", f.sent, report, err, len(data))
+		}
+	})
 	t.Run("silence", func(t *testing.T) {
 		f := &fragile{data: data, header: http.Header{"Etag": {`"one"`}}, cuts: []int64{5 * mib}, ends: func() {}}
 		src := rawSource(data, serve(t, f.ServeHTTP).URL)
