@@ -43,6 +43,8 @@ type link struct {
 	// Each of these holds one token: after the carrier came (back), the same for DHCPv6, after a router offered more, after
 	// an address of DHCPv6 turned out to have another owner.
 	carrier, carrier6, advertised, taken chan struct{}
+	announced                            chan struct{} // the same, after neighbours announced other VLANs
+	virtual                              bool          // a VLAN
 
 	state  Link         // under network.mu; Addresses and Err are added when it is asked for
 	failed [parts]error // under network.mu; the latest failure of each part, nil once it went well
@@ -54,7 +56,8 @@ type link struct {
 	// it yet.
 	coming netip.Prefix
 	// settled says that the carrier came or was waited for long enough, under network.mu.
-	settled bool
+	settled        bool
+	announcedVLANs []int // under network.mu
 
 	// What IPv6 adds, under network.mu.
 	mode6        mode6 // the most that a router offered
@@ -66,7 +69,7 @@ type link struct {
 
 func newLink(n *Network, index int) *link {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
-	l := &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one()}
+	l := &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one(), announced: one()}
 	l.state.History.Found = time.Now()
 	return l
 }
@@ -81,7 +84,9 @@ func (l *link) name() string { return l.snapshot().Name }
 
 // run raises the link and keeps it configured until ctx ends.
 func (l *link) run(ctx context.Context) {
-	l.claimLLDP()
+	if !l.virtual {
+		l.claimLLDP()
+	}
 	if err := allowIPv6(l.name()); err != nil {
 		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
 	}
@@ -91,6 +96,9 @@ func (l *link) run(ctx context.Context) {
 	var routed sync.WaitGroup
 	defer routed.Wait()
 	routed.Go(func() { l.run6(ctx) })
+	if !l.virtual {
+		routed.Go(func() { l.runVLANs(ctx) })
+	}
 	if !l.awaitCarrier(ctx) {
 		return
 	}

@@ -3,6 +3,7 @@ package netboot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ironroot/netboot/lldp"
@@ -30,7 +31,12 @@ func (n *Network) hear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range n.links {
-		neighbour := frames[l.state.Name].Neighbour()
+		frame := frames[l.state.Name]
+		if ids := frame.VLANs(); len(ids) > 0 && !slices.Equal(ids, l.announcedVLANs) {
+			l.announcedVLANs = ids
+			signal(l.announced)
+		}
+		neighbour := frame.Neighbour()
 		if neighbour != l.state.History.Neighbour {
 			l.state.History.Neighbour = neighbour
 			n.tell()

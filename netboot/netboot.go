@@ -28,6 +28,8 @@ type Config struct {
 	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
 	// the links are raised. Some cards remember that: see [lldp.Firmware].
 	StopFirmwareLLDP bool
+	// VLANs are to be made, and are then used like physical links.
+	VLANs []VLAN
 
 	timing   timing                  // tests shorten it; the zero value is made defaultTiming
 	stopLLDP func(link string) error // tests replace it; nil is that of lldp.Firmware
@@ -58,12 +60,14 @@ type Network struct {
 	stopLLDP func(link string) error // nil leaves agents in the cards' firmware alone
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
+	vlans    []VLAN
 
 	mu        sync.Mutex
 	links     map[int]*link // by kernel index
 	addresses map[int]map[netip.Prefix]bool
-	ranks     int           // how many links have ever had a configuration
-	changed   chan struct{} // closed and replaced at every change
+	made      map[string]bool // names of VLAN interfaces
+	ranks     int             // how many links have ever had a configuration
+	changed   chan struct{}   // closed and replaced at every change
 }
 
 // Start begins to raise links and returns at once; links that appear later are used when they appear. The network
@@ -88,7 +92,9 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		lldp:      lldp.New(config.Log),
 		stop:      stop,
 		watching:  make(chan struct{}),
+		vlans:     config.VLANs,
 		links:     map[int]*link{},
+		made:      map[string]bool{},
 		addresses: map[int]map[netip.Prefix]bool{},
 		changed:   make(chan struct{}),
 	}

@@ -209,12 +209,15 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	l, known := n.links[attrs.Index]
 	n.mu.Unlock()
 	if !known {
-		if !n.accepts(kernel) {
+		if !n.accepts(kernel) && !n.isMade(kernel) {
 			return
 		}
 		l = newLink(n, attrs.Index)
+		l.virtual = kernel.Type() == "vlan"
 	}
-	n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	if !l.virtual { // LLDP has no tags
+		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	}
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
 	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
 	n.update(func() {
