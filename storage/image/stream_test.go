@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -167,31 +168,36 @@ func TestNoResume(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		server  fragile
+		server  *fragile
 		want    []byte // nil: the download fails
 		text    string
 		answers int
+		changed bool // that is seen before the checksum shows it
 	}{
-		{name: "no validator", server: fragile{}, want: data, answers: 2},
-		{name: "weak entity tag", server: fragile{header: http.Header{"Etag": {`W/"one"`}}}, want: data, answers: 2},
-		{name: "changed this very second", server: fragile{header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}}, want: data, answers: 2},
-		{name: "no ranges", server: fragile{header: tag, noRanges: true}, want: data, answers: 3},
-		{name: "another file", server: fragile{header: tag, onCut: becomes(other)}, want: other, answers: 3},
-		{name: "another file, If-Range not heeded", server: fragile{header: tag, deaf: true, onCut: becomes(other)}, want: other, answers: 3},
-		{name: "a shorter file, If-Range not heeded", server: fragile{header: tag, deaf: true, onCut: becomes(other[:2*mib])}, want: other[:2*mib], answers: 3},
-		{name: "a longer file, no tag any more", server: fragile{header: tag, deaf: true, onCut: func(f *fragile) {
+		{name: "no validator", server: &fragile{}, want: data, answers: 2},
+		{name: "weak entity tag", server: &fragile{header: http.Header{"Etag": {`W/"one"`}}}, want: data, answers: 2},
+		{name: "changed this very second", server: &fragile{header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}}, want: data, answers: 2},
+		{name: "no ranges", server: &fragile{header: tag, noRanges: true}, want: data, answers: 3},
+		{name: "another file", server: &fragile{header: tag, onCut: becomes(other)}, want: other, answers: 3, changed: true},
+		{name: "another file, If-Range not heeded", server: &fragile{header: tag, deaf: true, onCut: becomes(other)}, want: other, answers: 3, changed: true},
+		{name: "a shorter file, If-Range not heeded", server: &fragile{header: tag, deaf: true, onCut: becomes(other[:2*mib])}, want: other[:2*mib], answers: 3, changed: true},
+		{name: "a longer file, no tag any more", server: &fragile{header: tag, deaf: true, onCut: func(f *fragile) {
 			f.data, f.header = append(bytes.Clone(data), other...), nil
-		}}, want: append(bytes.Clone(data), other...), answers: 3},
-		{name: "the same tag, another file", server: fragile{header: tag, onCut: func(f *fragile) { f.data = other }}, want: other, answers: 3},
-		{name: "nothing comes any more", server: fragile{header: tag, onCut: func(f *fragile) { f.cuts = []int64{3 * mib} }}, text: "before the whole file had arrived", answers: 16},
+		}}, want: append(bytes.Clone(data), other...), answers: 3, changed: true},
+		{name: "the same tag, another file", server: &fragile{header: tag, onCut: func(f *fragile) { f.data = other }}, want: other, answers: 3},
+		{name: "nothing comes any more", server: &fragile{header: tag, onCut: func(f *fragile) { f.cuts = []int64{3 * mib} }}, text: "before the whole file had arrived", answers: 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &c.server
+			f := c.server
 			f.data, f.cuts = data, []int64{3 * mib}
 			src := rawSource(c.want, serve(t, f.ServeHTTP).URL+"/?signature=secret")
 			src.Fetch.Retries = 3
 			disk := usedDisk(t, 20*mib)
-			_, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+			var log bytes.Buffer
+			_, err := Write(t.Context(), disk, src, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if got := strings.Contains(log.String(), errChanged.Error()); got != c.changed || strings.Contains(log.String(), "secret") {
+				t.Errorf("got a change seen %v, want %v, and no secret, in\n%s", got, c.changed, log.String())
+			}
 			if len(f.asked) != c.answers {
 				t.Errorf("got %d requests (ranges %q), want %d", len(f.asked), f.asked, c.answers)
 			}
