@@ -50,7 +50,9 @@ func newDecoy(t *testing.T) *decoy {
 func (d *decoy) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d", host, d.port) }
 
 // conf is a configuration file that leads astray.
-func (d *decoy) conf() string { return "[DEFAULT]\napi_url = " + d.parameter()[len("ipa-api-url="):] + "\n" }
+func (d *decoy) conf() string {
+	return "[DEFAULT]\napi_url = " + d.parameter()[len("ipa-api-url="):] + "\n"
+}
 
 // fatImage makes a FAT file system with a file parameters.txt.
 func fatImage(t *testing.T, size int64, label, parameters string) string {
