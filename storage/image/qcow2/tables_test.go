@@ -130,7 +130,7 @@ func checkMap(t *testing.T, m *Map) {
 		covered += hole.Len
 	}
 	for _, r := range m.Runs {
-		n := int64(r.size) * m.Header.ClusterSize
+		n := r.HostLen(m.Header)
 		if r.Compressed {
 			n = m.Header.ClusterSize
 		}
