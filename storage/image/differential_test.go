@@ -44,21 +44,6 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// shm returns a folder in memory: hundreds of small images are not to wait for the disk of this machine.
-func shm(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "ironroot-image")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // recipe says how an image is made.
 type recipe struct {
 	seed     uint64
