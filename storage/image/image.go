@@ -70,7 +70,8 @@ type Report struct {
 //
 // The errors are *DownloadError, *TimeoutError (MaxDuration), *ChecksumError, *FormatError, *TooSmallError and
 // *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the first and the last MiB of
-// the device read as zeros, unless the device itself could not be opened or written.
+// the device read as zeros, unless the device itself could not be opened or written, or the image was refused at the
+// first look, for its format or its size: then the device was not written to at all.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
 	w, err := newWriter(device, src, o)
 	if err != nil {
