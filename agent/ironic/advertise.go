@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"ironroot/agent/pause"
 )
 
 // Endpoint is where Ironic reaches the agent.
@@ -56,7 +58,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 			return Endpoint{}, fmt.Errorf("no address to advertise to Ironic after %d tries: %w", try, err)
 		}
 		c.log.Warn("no address to advertise to Ironic yet", "try", try, "err", err)
-		if err := sleep(ctx, cfg.IPLookupSleep); err != nil {
+		if err := pause.For(ctx, cfg.IPLookupSleep); err != nil {
 			return Endpoint{}, err
 		}
 	}

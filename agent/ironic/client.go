@@ -121,15 +121,3 @@ func sameHost(req *http.Request, via []*http.Request) error {
 func (c *Client) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.rand()*float64(high-low))
 }
-
-// sleep waits, or returns ctx's error when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"ironroot/agent/pause"
 )
 
 // inspectionWaits are the pauses between the tries of the inspection callback.
@@ -30,7 +32,7 @@ func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string,
 			return nodeUUID, err
 		}
 		c.log.Warn("inspection data was not accepted, trying again", "try", try+1, "err", err)
-		if err := sleep(ctx, waits[try]); err != nil {
+		if err := pause.For(ctx, waits[try]); err != nil {
 			return "", err
 		}
 	}
