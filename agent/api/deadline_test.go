@@ -85,12 +85,12 @@ func exchange(t *testing.T, conn net.Conn, pause time.Duration, parts ...string)
 			}
 		}
 	}()
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it is, below
 	if err != nil {
 		status, body = 0, err.Error() // hung up without an answer
 	} else {
 		data, err := io.ReadAll(answer.Body)
-		if err != nil {
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
 			t.Error(err)
 		}
 		status, body = answer.StatusCode, string(data)

@@ -35,8 +35,8 @@ type NodeOptions struct {
 	Memory int64  // bytes, 0 means 1 GiB
 	// Cables are further network cards, each on a cable of its own that leads to nothing but the test.
 	Cables int
-	CPUs   int    // 0 means 2
-	BIOS   bool   // instead of UEFI
+	CPUs   int  // 0 means 2
+	BIOS   bool // instead of UEFI
 	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Files without a path get one.
 	Disks []qemu.Disk
 	// Firmware lets the firmware boot from the network, see UseFirmware.
