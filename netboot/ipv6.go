@@ -201,9 +201,13 @@ func (l *link) use6(lease *Lease6) error {
 	config := lease.config()
 	metric := l.rank()
 	n.mu.Lock()
-	before := l.config6
+	before, last := l.config6, l.state.Lease6
 	l.dhcpNames6 = config
 	n.mu.Unlock()
+	if last != nil {
+		config.former = before.outlived(last.Obtained, last.Duration, config, lease.revoked)
+		l.tellFormer(config)
+	}
 	n.writeResolver()
 	if err := config.apply(l.index, metric, before); err != nil {
 		n.update(func() {

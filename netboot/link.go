@@ -136,6 +136,10 @@ func (l *link) prepare(r role) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
 	}
+	// Else a former address would, at its end, take the newer ones of its subnet with it.
+	if err := setKernel("ipv4", l.name(), "promote_secondaries", "1"); err != nil {
+		l.network.log.Warn("addresses may go with the one before them", "interface", l.name(), "err", err)
+	}
 }
 
 // runDHCP keeps the link's IPv4 address until ctx ends.
@@ -145,7 +149,7 @@ func (l *link) runDHCP(ctx context.Context) {
 		if lease == nil {
 			return
 		}
-		err := l.use(lease)
+		err := l.use(lease, false)
 		if err == nil {
 			err = l.hold(ctx, lease)
 		}
@@ -216,14 +220,18 @@ func (l *link) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // use applies a lease in place of the one before it. An MTU that the link refuses is left out: it is the one value
-// that a link can work without.
-func (l *link) use(lease *Lease) error {
+// that a link can work without. Where another address than before is renewed to, the former one stays for its time.
+func (l *link) use(lease *Lease, renewed bool) error {
 	n := l.network
 	config := lease.config()
 	metric := l.rank()
 	n.mu.Lock()
-	before := l.config
+	before, last := l.config, l.state.Lease
 	n.mu.Unlock()
+	if last != nil && renewed {
+		config.former = before.outlived(last.Obtained, last.Duration, config, nil)
+		l.tellFormer(config)
+	}
 	if l.mtuIsStatic() {
 		config.mtu = 0
 	}

@@ -301,6 +301,9 @@ func (n *Network) note(index int, address net.IPNet, present bool) {
 	}
 	prefix := netip.PrefixFrom(ip.Unmap(), ones)
 	if !present {
+		if l := n.links[index]; l != nil && n.addresses[index][prefix] {
+			n.log.Debug("address is gone", "interface", l.state.Name, "address", prefix.String())
+		}
 		delete(n.addresses[index], prefix)
 		return
 	}
