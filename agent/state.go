@@ -57,7 +57,7 @@ type agent struct {
 	certificate *api.Certificate // generated; nil without
 	server      *api.Server
 
-	setTime func(time.Time) error // of system and hardware clock
+	setTime func(time.Time) error // of system and hardware clock; tests replace it
 
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
