@@ -27,14 +27,18 @@ const (
 func allowIPv6(name string) error {
 	var failed []error
 	for _, setting := range [][2]string{{"disable_ipv6", "0"}, {"accept_ra", "2"}, {"autoconf", "1"}} {
-		path := filepath.Join("/proc/sys/net/ipv6/conf", name, setting[0])
-		err := os.WriteFile(path, []byte(setting[1]), 0)
+		err := setKernel("ipv6", name, setting[0], setting[1])
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
+}
+
+// setKernel changes a setting of the kernel for one link (Documentation/networking/ip-sysctl.rst).
+func setKernel(family, link, setting, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys/net", family, "conf", link, setting), []byte(value), 0)
 }
 
 // run6 asks by DHCPv6 for as much as the link's routers say there is, until ctx ends. Where no router speaks it does
@@ -89,6 +93,9 @@ func (n *Network) advertise(a advertisement) {
 	n.mu.Unlock()
 	if !known {
 		return
+	}
+	if a.option != nil || a.flags&flagHeard != 0 {
+		n.update(func() { l.state.History.Router = time.Now() })
 	}
 	if a.option != nil {
 		l.learnDNS(a.option)
@@ -187,9 +194,13 @@ func (l *link) use6(lease *Lease6) error {
 	config := lease.config()
 	metric := l.rank()
 	n.mu.Lock()
-	before := l.config6
+	before, last := l.config6, l.state.Lease6
 	l.dhcpNames6 = config
 	n.mu.Unlock()
+	if last != nil {
+		config.former = before.outlived(last.Obtained, last.Duration, config, lease.revoked)
+		l.tellFormer(config)
+	}
 	n.writeResolver()
 	if err := config.apply(l.index, metric, before); err != nil {
 		n.update(func() {
@@ -197,7 +208,7 @@ func (l *link) use6(lease *Lease6) error {
 		})
 		return fmt.Errorf("use DHCPv6 lease: %w", err)
 	}
-	n.update(func() { l.config6, l.state.Lease6 = config, lease })
+	n.update(func() { l.config6, l.state.Lease6, l.failed[partDHCP6] = config, lease, nil })
 	return nil
 }
 

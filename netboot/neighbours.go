@@ -3,6 +3,7 @@ package netboot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ironroot/netboot/lldp"
@@ -22,6 +23,25 @@ func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 		return frames, fmt.Errorf("network: %w", err)
 	}
 	return frames, nil
+}
+
+// hear takes over what the neighbours have said by now.
+func (n *Network) hear() {
+	frames := n.lldp.Frames()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		frame := frames[l.state.Name]
+		if ids := frame.VLANs(); len(ids) > 0 && !slices.Equal(ids, l.announcedVLANs) {
+			l.announcedVLANs = ids
+			signal(l.announced)
+		}
+		neighbour := frame.Neighbour()
+		if neighbour != l.state.History.Neighbour {
+			l.state.History.Neighbour = neighbour
+			n.tell()
+		}
+	}
 }
 
 // settle notes that a link has its carrier, or is not likely to get one.

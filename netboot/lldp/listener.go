@@ -179,6 +179,14 @@ func (l *Listener) wake() {
 	l.changed = make(chan struct{})
 }
 
+// Changed returns a channel that is closed when something new may have been heard. Take it before looking at Frames, so
+// that nothing is missed.
+func (l *Listener) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
 // Frames returns the newest frame of every link that is listened to, by the link's name; the frame of a link on which
 // none was heard has no TLVs.
 func (l *Listener) Frames() map[string]Frame {
@@ -297,6 +305,7 @@ func (l *Listener) take(p *port, data []byte) {
 	switch {
 	case frame.leaving:
 		p.frame = Frame{}
+		l.wake()
 		return
 	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete:
 		return
