@@ -2,6 +2,7 @@ package ironic
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -45,12 +46,12 @@ func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) 
 
 // race asks one URL after the other, each a little later than the one before or when that one fails, and returns which
 // of them answered first.
-func (c *Client) race(ctx context.Context, urls []string, asked func(string) string) (best int, answer *http.Response, err error) {
+func (c *Client) race(ctx context.Context, urls []string, asked func(string) string) (best int, answer greeting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	type result struct {
 		url    int
-		answer *http.Response
+		answer greeting
 		err    error
 	}
 	results := make(chan result, len(urls)) // so that the losers end, too
@@ -78,20 +79,27 @@ func (c *Client) race(ctx context.Context, urls []string, asked func(string) str
 		case <-time.After(headStart):
 		}
 	}
-	return 0, nil, errors.Join(failed...)
+	return 0, greeting{}, errors.Join(failed...)
+}
+
+// greeting is what an answer says of who gave it.
+type greeting struct {
+	host string // that was asked
+	date string
+	tls  *tls.ConnectionState // nil without TLS
 }
 
 // ask tells whether anything answers at a URL. Nothing is verified and nothing told; the answer's body is not read.
-func (c *Client) ask(ctx context.Context, target string) (*http.Response, error) {
+func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, err
+		return greeting{}, err
 	}
 	resp, err := c.probe.Do(req)
 	if err != nil {
-		return nil, err
+		return greeting{}, err
 	}
-	return resp, resp.Body.Close()
+	return greeting{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
 // clockWrong tells whether this machine's clock says what cannot be, and may be set.
@@ -99,7 +107,7 @@ func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(tim
 
 // takeClock sets a clock that is known to be wrong by Ironic's own. Without that no certificate of Ironic is valid yet, nor
 // the agent's own one, which Ironic checks, for Ironic.
-func (c *Client) takeClock(url string, answer *http.Response) {
+func (c *Client) takeClock(url string, answer greeting) {
 	now, err := c.timeOf(answer)
 	if err == nil {
 		err = c.setClock(now)
@@ -113,8 +121,8 @@ func (c *Client) takeClock(url string, answer *http.Response) {
 
 // timeOf reads the time of an answer. Where Ironic's certificate has to be verified, it has to be good at that time: its
 // owner says so, and nobody who has not stolen a certificate of Ironic can claim another one.
-func (c *Client) timeOf(answer *http.Response) (time.Time, error) {
-	now, err := http.ParseTime(answer.Header.Get("Date"))
+func (c *Client) timeOf(answer greeting) (time.Time, error) {
+	now, err := http.ParseTime(answer.date)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("header Date: %w", err)
 	}
@@ -122,12 +130,12 @@ func (c *Client) timeOf(answer *http.Response) (time.Time, error) {
 		return time.Time{}, err
 	}
 	settings := c.http.Transport.(*http.Transport).TLSClientConfig
-	if answer.TLS == nil || settings.InsecureSkipVerify {
+	if answer.tls == nil || settings.InsecureSkipVerify {
 		return now, nil
 	}
-	chain := answer.TLS.PeerCertificates
+	chain := answer.tls.PeerCertificates
 	options := x509.VerifyOptions{
-		Roots: settings.RootCAs, Intermediates: x509.NewCertPool(), DNSName: answer.Request.URL.Hostname(), CurrentTime: now,
+		Roots: settings.RootCAs, Intermediates: x509.NewCertPool(), DNSName: answer.host, CurrentTime: now,
 	}
 	for _, certificate := range chain[1:] {
 		options.Intermediates.AddCert(certificate)

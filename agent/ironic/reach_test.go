@@ -238,13 +238,9 @@ func TestTimeOf(t *testing.T) {
 		}
 		transport := c.http.Transport.(*http.Transport)
 		transport.TLSClientConfig.RootCAs, transport.TLSClientConfig.InsecureSkipVerify = tt.roots, tt.insecure
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+tt.host+"/", nil)
-		answer := &http.Response{Header: http.Header{}, Request: req, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}}
+		answer := greeting{tt.host, tt.date, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}}
 		if tt.plain {
-			answer.TLS = nil
-		}
-		if tt.date != "" {
-			answer.Header.Set("Date", tt.date)
+			answer.tls = nil
 		}
 		got, err := c.timeOf(answer)
 		if (err != nil) != tt.fails || err == nil && !got.Equal(good) {
