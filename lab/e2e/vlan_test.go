@@ -39,7 +39,7 @@ func TestVLANs(t *testing.T) {
 	}
 	s.answers(t)
 	for _, name := range []string{"eth0.100", "eth1.200"} {
-		s.follow(t, "lease obtained.*interface=" + name)
+		s.follow(t, "lease obtained.*interface="+name)
 	}
 	record, err := s.node.Command(soon(t), "poll.get_hardware_info", nil, true)
 	if err != nil {
