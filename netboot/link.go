@@ -20,6 +20,7 @@ type timing struct {
 	requests   int           // how often a request is sent before the exchange starts anew
 	minRenewal time.Duration // the least time between two renewals of one phase
 	minLease   time.Duration // the shortest lease that is believed
+	declined   time.Duration // how long to wait after an address had another owner
 }
 
 var defaultTiming = timing{
@@ -29,6 +30,7 @@ var defaultTiming = timing{
 	requests:   4,
 	minRenewal: 60 * time.Second, // RFC 2131, section 4.4.5
 	minLease:   30 * time.Second,
+	declined:   10 * time.Second, // RFC 2131, section 3.1
 }
 
 // baseMetric is the route metric of the first link that got a configuration; each further one is larger by one. It
@@ -45,6 +47,7 @@ type link struct {
 	carrier, carrier6, advertised, taken chan struct{}
 	announced                            chan struct{} // the same, after neighbours announced other VLANs
 	virtual                              bool          // a VLAN
+	declines                             int           // leases in a row whose address has another owner
 
 	state  Link         // under network.mu; Addresses and Err are added when it is asked for
 	failed [parts]error // under network.mu; the latest failure of each part, nil once it went well
@@ -58,6 +61,8 @@ type link struct {
 	// settled says that the carrier came or was waited for long enough, under network.mu.
 	settled        bool
 	announcedVLANs []int // under network.mu
+
+	ways []*netlink.Route // under network.mu; see Network.Dial
 
 	// What IPv6 adds, under network.mu.
 	mode6        mode6 // the most that a router offered
@@ -121,7 +126,12 @@ func (l *link) run(ctx context.Context) {
 		}
 		l.fail(partDHCP, "lease lost", err)
 		l.drop()
-		if !l.pause(ctx, l.network.timing.first) {
+		pause := l.network.timing.first
+		var conflict *conflictError
+		if errors.As(err, &conflict) {
+			pause = l.network.timing.declined
+		}
+		if !l.pause(ctx, pause) {
 			return
 		}
 	}
@@ -225,6 +235,7 @@ func (l *link) use(lease *Lease, renewed bool) error {
 	n.update(func() {
 		l.config, l.state.Lease, l.failed[partDHCP], l.coming = config, lease, nil, netip.Prefix{}
 	})
+	l.tellDoubts(lease)
 	return nil
 }
 
@@ -250,8 +261,9 @@ func (l *link) drop() {
 		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
 	}
 	l.restoreMTU(before)
+	l.dropWays()
 	n.update(func() {
-		l.config, l.names, l.state.Lease = linkConfig{}, linkConfig{}, nil
+		l.config, l.names, l.state.Lease, l.state.History.Doubts = linkConfig{}, linkConfig{}, nil, nil
 	})
 	n.writeResolver()
 }
