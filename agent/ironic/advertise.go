@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
 )
 
 // Endpoint is where Ironic reaches the agent.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
 )
 
 // inspectionWaits are the pauses between the tries of the inspection callback.
