@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/storage/block"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	Settled <-chan struct{}
 	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
 	Status func(phase string)
+	// Dial connects to Ironic; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
 	// Pause is the time before the agent starts over; 0 is 30 s.
@@ -69,7 +72,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)
-		if pause(ctx, a.o.Pause) != nil {
+		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ironroot/agent/api"
+	"ironroot/agent/clock"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
 	"ironroot/agent/extension"
@@ -25,6 +26,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/metrics"
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
 	"ironroot/netboot"
@@ -57,7 +59,7 @@ type agent struct {
 	certificate *api.Certificate // generated; nil without
 	server      *api.Server
 
-	setTime func(time.Time) error // of system and hardware clock
+	setTime func(time.Time) error // of system and hardware clock; tests replace it
 
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
@@ -113,10 +115,17 @@ func (a *agent) configure(context.Context) error {
 	if c.Standalone || a.ironic != nil {
 		return nil
 	}
-	client, err := ironic.New(ironic.Options{
-		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version,
+	o := ironic.Options{
+		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
-	})
+	}
+	if a.o.Network != nil {
+		o.Changed = a.o.Network.Changed
+	}
+	if a.o.Destructive {
+		o.SetClock = clock.SetSystem // not the hardware clock: a header with whole seconds is not good enough for that
+	}
+	client, err := ironic.New(o)
 	if err != nil {
 		return err
 	}
@@ -156,7 +165,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
 		Timer: metrics.New(a.config, a.log).Timer,
 	})
-	return pause(ctx, a.config.Get().HardwareInitializationDelay)
+	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
 }
 
 func (a *agent) deps() extension.Deps {
@@ -195,21 +204,6 @@ func (a *agent) setNode(data json.RawMessage) error {
 	given.Apply(a.config, &a.node, &a.token, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil
-}
-
-// pause waits, or returns the context's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // guarded makes a panic of f its error.
