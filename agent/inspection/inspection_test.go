@@ -1,9 +1,6 @@
 package inspection
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -23,6 +20,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -158,24 +156,8 @@ func TestLogsCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	archive := tar.NewReader(unpacked)
-	for {
-		header, err := archive.Next()
-		if err != nil {
-			t.Fatalf("no member journal: %v", err)
-		}
-		if header.Name != "journal" {
-			continue
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil || !bytes.Contains(content, []byte("a line of the journal")) {
-			t.Errorf("journal: got %q and %v", content, err)
-		}
-		return
+	if content := testenv.Untar(t, packed)["journal"]; !strings.Contains(content, "a line of the journal") {
+		t.Errorf("journal: got %q", content)
 	}
 }
 
