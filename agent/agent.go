@@ -49,6 +49,8 @@ type Options struct {
 	Settled <-chan struct{}
 	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
 	Status func(phase string)
+	// Dial connects to Ironic; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
 	// Pause is the time before the agent starts over; 0 is 30 s.
