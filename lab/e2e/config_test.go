@@ -107,7 +107,9 @@ func TestJoinedConfiguration(t *testing.T) {
 
 // collectsLLDP: an inventory has an interface's neighbours, be there none, only where a file asks for them.
 func (r *rig) collectsLLDP(t *testing.T) {
-	var inventory struct{ Interfaces []struct{ LLDP json.RawMessage } }
+	var inventory struct {
+		Interfaces []struct{ LLDP json.RawMessage }
+	}
 	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
 		t.Fatal(err)
 	}
