@@ -12,6 +12,10 @@ import (
 // no TLVs.
 func (n *Network) LLDP() map[string]lldp.Frame { return n.lldp.Frames() }
 
+// LLDPChanged returns a channel that is closed when LLDP may have another answer. Take it before asking, so that nothing
+// is missed.
+func (n *Network) LLDPChanged() <-chan struct{} { return n.lldp.Changed() }
+
 // WaitLLDP waits until an LLDP frame was heard on every link that has a carrier or may still get one, and returns what
 // LLDP does. What was heard before the call is not waited for. It gives up when quiet has passed since the call, and
 // since a link was last heard for the first time; that is no error, and such a link is not waited for again until its

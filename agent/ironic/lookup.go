@@ -45,6 +45,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 	for try := 1; ; try++ {
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
+			c.lookedUp(nil)
 			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
 			return found, nil
 		}
@@ -52,6 +53,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 			return nil, ctx.Err()
 		}
 		c.log.Warn("lookup failed", "try", try, "err", err)
+		c.lookedUp(err)
 		var pause time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
 			pause = conflictPause(conflicts)

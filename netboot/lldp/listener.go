@@ -179,6 +179,13 @@ func (l *Listener) wake() {
 	l.changed = make(chan struct{})
 }
 
+// Changed returns a channel that is closed when a frame was heard, or what is listened to changed.
+func (l *Listener) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
 // Frames returns the newest frame of every link that is listened to, by the link's name; the frame of a link on which
 // none was heard has no TLVs.
 func (l *Listener) Frames() map[string]Frame {

@@ -8,6 +8,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/netboot"
 	"ironroot/storage/block"
@@ -17,7 +18,12 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
+	var board *status.Board
 	return func(ctx context.Context, m *Machine) error {
+		if board == nil {
+			board = status.NewBoard(agent.Version, m.Journal.Clean)
+			m.Show(ctx, board)
+		}
 		if params == nil { // read once: the media may be gone when the agent is run again
 			merged, err := vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
 			if err != nil {
@@ -35,6 +41,7 @@ func Agent() Func {
 				return err
 			}
 			network = started
+			go board.Follow(ctx, started)
 			go followHostname(ctx, started, setHostname, m.Log)
 		}
 		return agent.Run(ctx, agent.Options{
@@ -46,6 +53,7 @@ func Agent() Func {
 			System:      block.System{},
 			Destructive: true,
 			Forever:     true,
+			Board:       board,
 			Settled:     m.Settled,
 		})
 	}

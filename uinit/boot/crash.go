@@ -52,12 +52,14 @@ func (b *boot) guard(where string) {
 	if value == nil {
 		return
 	}
+	b.console.Plain()
 	_, _ = fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
 	b.die("panic")
 }
 
 // die restarts the machine after the time that panic= asks for. It does not return.
 func (b *boot) die(reason string) {
+	b.console.Plain()
 	b.console.Flush(flushTime)
 	writeOut()
 	delay, restart := panicTime(b.params["panic"])
