@@ -90,6 +90,9 @@ func (n *Network) advertise(a advertisement) {
 	if !known {
 		return
 	}
+	if a.option != nil || a.flags&flagHeard != 0 {
+		n.update(func() { l.state.History.Router = time.Now() })
+	}
 	if a.option != nil {
 		l.learnDNS(a.option)
 		return
@@ -197,7 +200,7 @@ func (l *link) use6(lease *Lease6) error {
 		})
 		return fmt.Errorf("use DHCPv6 lease: %w", err)
 	}
-	n.update(func() { l.config6, l.state.Lease6 = config, lease })
+	n.update(func() { l.config6, l.state.Lease6, l.failed[partDHCP6] = config, lease, nil })
 	return nil
 }
 

@@ -43,17 +43,21 @@ type link struct {
 	// Each of these holds one token: after the carrier came (back), the same for DHCPv6, after a router offered more, after
 	// an address of DHCPv6 turned out to have another owner.
 	carrier, carrier6, advertised, taken chan struct{}
+	announced                            chan struct{} // the same, after neighbours announced other VLANs
+	virtual                              bool          // a VLAN
 
-	state  Link       // under network.mu
-	metric int        // under network.mu; 0 until the first configuration
-	mtu    int        // bytes, what the link had before its first configuration
-	config linkConfig // under network.mu; what is applied now
-	names  linkConfig // under network.mu; the one whose name servers are used: it is set before config
+	state  Link         // under network.mu; Addresses and Err are added when it is asked for
+	failed [parts]error // under network.mu; the latest failure of each part, nil once it went well
+	metric int          // under network.mu; 0 until the first configuration
+	mtu    int          // bytes, what the link had before its first configuration
+	config linkConfig   // under network.mu; what is applied now
+	names  linkConfig   // under network.mu; the one whose name servers are used: it is set before config
 	// coming is an address that the kernel has already and that lacks its routes, under network.mu. Nobody is told of
 	// it yet.
 	coming netip.Prefix
 	// settled says that the carrier came or was waited for long enough, under network.mu.
-	settled bool
+	settled        bool
+	announcedVLANs []int // under network.mu
 
 	// What IPv6 adds, under network.mu.
 	mode6        mode6 // the most that a router offered
@@ -65,7 +69,9 @@ type link struct {
 
 func newLink(n *Network, index int) *link {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
-	return &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one()}
+	l := &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one(), announced: one()}
+	l.state.History.Found = time.Now()
+	return l
 }
 
 func (l *link) snapshot() Link {
@@ -76,17 +82,11 @@ func (l *link) snapshot() Link {
 
 func (l *link) name() string { return l.snapshot().Name }
 
-// fail notes and logs what went wrong; nil notes that all is well again.
-func (l *link) fail(message string, err error) {
-	l.network.update(func() { l.state.Err = err })
-	if err != nil {
-		l.network.log.Warn(message, "interface", l.name(), "err", err)
-	}
-}
-
 // run raises the link and keeps it configured until ctx ends.
 func (l *link) run(ctx context.Context) {
-	l.claimLLDP()
+	if !l.virtual {
+		l.claimLLDP()
+	}
 	if err := allowIPv6(l.name()); err != nil {
 		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
 	}
@@ -96,6 +96,9 @@ func (l *link) run(ctx context.Context) {
 	var routed sync.WaitGroup
 	defer routed.Wait()
 	routed.Go(func() { l.run6(ctx) })
+	if !l.virtual {
+		routed.Go(func() { l.runVLANs(ctx) })
+	}
 	if !l.awaitCarrier(ctx) {
 		return
 	}
@@ -112,7 +115,7 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.fail("lease lost", err)
+		l.fail(partDHCP, "lease lost", err)
 		l.drop()
 		if !l.pause(ctx, l.network.timing.first) {
 			return
@@ -126,10 +129,10 @@ func (l *link) raise(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		err := netlink.LinkSetUp(byIndex(l.index))
 		if err == nil {
-			l.fail("", nil)
+			l.fail(partLink, "", nil)
 			return true
 		}
-		l.fail("link cannot be raised", err)
+		l.fail(partLink, "link cannot be raised", err)
 		l.pause(ctx, delay)
 		delay = min(2*delay, l.network.timing.longest)
 	}
@@ -212,7 +215,7 @@ func (l *link) use(lease *Lease) error {
 		return err
 	}
 	n.update(func() {
-		l.config, l.state.Lease, l.state.Err, l.coming = config, lease, nil, netip.Prefix{}
+		l.config, l.state.Lease, l.failed[partDHCP], l.coming = config, lease, nil, netip.Prefix{}
 	})
 	return nil
 }

@@ -3,6 +3,7 @@ package netboot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ironroot/netboot/lldp"
@@ -11,10 +12,6 @@ import (
 // LLDP returns the newest LLDP frame of every link by the link's name. The frame of a link on which none was heard has
 // no TLVs.
 func (n *Network) LLDP() map[string]lldp.Frame { return n.lldp.Frames() }
-
-// LLDPChanged returns a channel that is closed when LLDP may have another answer. Take it before asking, so that nothing
-// is missed.
-func (n *Network) LLDPChanged() <-chan struct{} { return n.lldp.Changed() }
 
 // WaitLLDP waits until an LLDP frame was heard on every link that has a carrier or may still get one, and returns what
 // LLDP does. What was heard before the call is not waited for. It gives up when quiet has passed since the call, and
@@ -26,6 +23,25 @@ func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 		return frames, fmt.Errorf("network: %w", err)
 	}
 	return frames, nil
+}
+
+// hear takes over what the neighbours have said by now.
+func (n *Network) hear() {
+	frames := n.lldp.Frames()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		frame := frames[l.state.Name]
+		if ids := frame.VLANs(); len(ids) > 0 && !slices.Equal(ids, l.announcedVLANs) {
+			l.announcedVLANs = ids
+			signal(l.announced)
+		}
+		neighbour := frame.Neighbour()
+		if neighbour != l.state.History.Neighbour {
+			l.state.History.Neighbour = neighbour
+			n.tell()
+		}
+	}
 }
 
 // settle notes that a link has its carrier, or is not likely to get one.

@@ -28,6 +28,8 @@ type Config struct {
 	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
 	// the links are raised. Some cards remember that: see [lldp.Firmware].
 	StopFirmwareLLDP bool
+	// VLANs are to be made, and are then used like physical links.
+	VLANs []VLAN
 
 	timing   timing                  // tests shorten it; the zero value is made defaultTiming
 	stopLLDP func(link string) error // tests replace it; nil is that of lldp.Firmware
@@ -44,7 +46,8 @@ type Link struct {
 	Addresses []netip.Prefix
 	Lease     *Lease  // of DHCPv4; nil while there is none
 	Lease6    *Lease6 // of DHCPv6; nil while there is none
-	Err       error   // the latest failure, nil once it went well
+	Err       error   // what keeps the link from being of use, nil once it went well
+	History   History // what was tried
 }
 
 // Network is the running network. Its methods may be called from any goroutine.
@@ -57,12 +60,14 @@ type Network struct {
 	stopLLDP func(link string) error // nil leaves agents in the cards' firmware alone
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
+	vlans    []VLAN
 
 	mu        sync.Mutex
 	links     map[int]*link // by kernel index
 	addresses map[int]map[netip.Prefix]bool
-	ranks     int           // how many links have ever had a configuration
-	changed   chan struct{} // closed and replaced at every change
+	made      map[string]bool // names of VLAN interfaces
+	ranks     int             // how many links have ever had a configuration
+	changed   chan struct{}   // closed and replaced at every change
 }
 
 // Start begins to raise links and returns at once; links that appear later are used when they appear. The network
@@ -87,7 +92,9 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		lldp:      lldp.New(config.Log),
 		stop:      stop,
 		watching:  make(chan struct{}),
+		vlans:     config.VLANs,
 		links:     map[int]*link{},
+		made:      map[string]bool{},
 		addresses: map[int]map[netip.Prefix]bool{},
 		changed:   make(chan struct{}),
 	}
@@ -132,6 +139,7 @@ func (n *Network) Links() []Link {
 	links := make([]Link, 0, len(n.links))
 	for index, l := range n.links {
 		state := l.state
+		state.Err = l.failure()
 		state.MAC = slices.Clone(state.MAC)
 		for prefix := range n.addresses[index] {
 			if prefix != l.coming {
@@ -256,6 +264,11 @@ func (n *Network) update(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
+	n.tell()
+}
+
+// tell wakes whoever waits for a change; mu is held.
+func (n *Network) tell() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }

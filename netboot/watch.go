@@ -84,7 +84,10 @@ func (n *Network) watch(ctx context.Context, w *watcher) {
 // follow handles events until ctx ends (false) or the kernel dropped some (true).
 func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGroup) bool {
 	for {
+		heard := n.lldp.Changed()
+		n.hear()
 		select {
+		case <-heard:
 		case <-ctx.Done():
 			return false
 		case event, ok := <-w.links:
@@ -206,17 +209,23 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	l, known := n.links[attrs.Index]
 	n.mu.Unlock()
 	if !known {
-		if !n.accepts(kernel) {
+		if !n.accepts(kernel) && !n.isMade(kernel) {
 			return
 		}
 		l = newLink(n, attrs.Index)
+		l.virtual = kernel.Type() == "vlan"
 	}
-	n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	if !l.virtual { // LLDP has no tags
+		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	}
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
 	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
 	n.update(func() {
 		l.state.Name, l.state.Index, l.state.MTU, l.state.MAC = attrs.Name, attrs.Index, attrs.MTU, attrs.HardwareAddr
 		l.state.Up = attrs.Flags&net.FlagUp != 0
+		if carrier != l.state.Carrier {
+			l.state.History.Carrier = time.Now()
+		}
 		l.state.Carrier = carrier
 		n.links[attrs.Index] = l
 		n.expectLLDP(l)

@@ -55,7 +55,7 @@ type Frame struct {
 const (
 	labels = 11 // cells of the left column
 	// Rows of one entry at most, so that none pushes the others off the screen.
-	linkRows, problemRows, adviceRows, workRows = 3, 4, 2, 4
+	linkRows, problemRows, adviceRows, workRows = 3, 4, 3, 4
 	logRows                                     = 4 // that links leave free for the log
 )
 
@@ -92,7 +92,7 @@ func (f Frame) Text() string {
 func (f *Frame) add(r ...span) { f.rows = append(f.rows, r) }
 
 func (f *Frame) header(s status.State) {
-	left, right := " ironroot "+ascii(s.Version), ascii(s.Hostname)+" "
+	left, right := cut(" ironroot "+ascii(s.Version), f.width/2), ascii(s.Hostname)+" "
 	right = cut(right, f.width-len(left)-1)
 	f.add(span{title, left + strings.Repeat(" ", max(1, f.width-len(left)-len(right))) + right})
 	f.add()
@@ -147,7 +147,12 @@ func (f *Frame) ironic(s status.State) {
 		case !a.Tried.IsZero():
 			look = good
 		}
-		f.field(name, a.URL+"  "+a.Result(), look, 2)
+		if result := a.Result(); len(a.URL)+2+len(result) <= f.width-labels {
+			f.field(name, a.URL+"  "+result, look, 1)
+		} else {
+			f.field(name, a.URL, look, 1)
+			f.field("", result, look, 2)
+		}
 	}
 	switch {
 	case s.Beat.Failed && s.Beat.Accepted.IsZero():
@@ -166,7 +171,11 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // links shows those with a carrier first, on at most so many rows; the others share a row.
 func (f *Frame) links(s status.State, most int) {
-	if len(s.Links) == 0 {
+	switch {
+	case s.Phase == status.Lockdown:
+		f.field("Links", "taken down", plain, 1)
+		return
+	case len(s.Links) == 0:
 		f.field("Links", "no network card found yet", hint, 1)
 		return
 	}
@@ -276,7 +285,7 @@ func (f *Frame) progress(p status.Progress) {
 		behind += "  " + p.RateText()
 	}
 	if left, ok := p.Left(); ok {
-		behind += "  " + left.String() + " left"
+		behind += "  " + leftText(left) + " left"
 	}
 	if !known {
 		f.field("", behind, plain, 1)
@@ -285,6 +294,14 @@ func (f *Frame) progress(p status.Progress) {
 	cells := max(f.width-labels-36, 10)
 	full := cells * percent / 100
 	f.field("", "["+strings.Repeat("#", full)+strings.Repeat("-", cells-full)+"] "+behind, strong, 1)
+}
+
+// leftText leaves out what nobody can know: seconds of hours.
+func leftText(left time.Duration) string {
+	if left < time.Hour {
+		return left.String()
+	}
+	return fmt.Sprintf("%dh%02dm", int(left.Hours()), int(left.Minutes())%60)
 }
 
 func (f *Frame) trouble(s status.State) {

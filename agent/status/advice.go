@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -23,7 +22,6 @@ func Reason(err error) string {
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		record    tls.RecordHeaderError
 	)
 	switch {
 	case errors.As(err, &name):
@@ -42,7 +40,7 @@ func Reason(err error) string {
 		return "TLS: " + host.Error()
 	case errors.As(err, &invalid):
 		return "TLS: " + invalid.Error()
-	case errors.As(err, &record):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		return "TLS: the answer is no TLS"
 	case isTimeout(err):
 		return "timeout: no answer"
@@ -93,7 +91,6 @@ func Advice(err error) string {
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		record    tls.RecordHeaderError
 		status    *ironic.StatusError
 		failed    *fault.Error
 	)
@@ -108,12 +105,12 @@ func Advice(err error) string {
 		}
 		return "is the DNS server that DHCP names reachable from this network? An address in ipa-api-url works without DNS"
 	case errors.As(err, &authority):
-		return "pass the CA certificate by ipa-cafile or in /etc/ironic-python-agent.d, or ipa-insecure=1 in a lab"
+		return "give the ramdisk the CA certificate (cafile in a file of /etc/ironic-python-agent.d, on the boot ISO or in a second archive); in a lab ipa-insecure=1"
 	case errors.As(err, &host):
 		return "use a name in ipa-api-url that the certificate has, or issue it for this one"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "is the clock right? ipa-ntp-server sets it; else the certificate of Ironic has to be renewed"
-	case errors.As(err, &record):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the port speaks plain HTTP: http:// instead of https:// in ipa-api-url, or another port"
 	case errors.Is(err, unix.ECONNREFUSED):
 		return "is ironic-api running, and is the port in ipa-api-url right (6385, or 443 behind a proxy)?"

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -24,20 +25,19 @@ type Source interface {
 	Links() []netboot.Link
 	Changed() <-chan struct{} // closed at the next change
 	LLDP() map[string]lldp.Frame
-	LLDPChanged() <-chan struct{} // closed when another frame was heard
 }
 
 // Follow keeps the board's links those of the network, until ctx ends.
 func (b *Board) Follow(ctx context.Context, n Source) {
 	files := sysfile.Reader{}
 	for {
-		changed, heard := n.Changed(), n.LLDPChanged()
-		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), describe(n, defaultRouters(), func(link string) int {
+		changed := n.Changed()
+		known := n.Links()
+		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), defaultRouters(), func(link string) int {
 			return linkSpeed(&files, link)
 		}))
 		select {
 		case <-changed:
-		case <-heard:
 		case <-ctx.Done():
 			return
 		}
@@ -45,13 +45,13 @@ func (b *Board) Follow(ctx context.Context, n Source) {
 }
 
 // describe puts together what is known of every link.
-func describe(n Source, routers map[int][]netip.Addr, speedOf func(link string) int) []Link {
-	frames := n.LLDP()
+func describe(all []netboot.Link, frames map[string]lldp.Frame, routers map[int][]netip.Addr, speedOf func(link string) int) []Link {
 	var links []Link
-	for _, known := range n.Links() {
+	for _, known := range all {
 		l := Link{
 			Name: known.Name, MAC: known.MAC.String(), Up: known.Up, Carrier: known.Carrier,
-			Router: routers[known.Index], Neighbour: frames[known.Name].Neighbour(), VLANs: frames[known.Name].VLANs(),
+			Router: routers[known.Index], Neighbour: known.History.Neighbour, VLANs: frames[known.Name].VLANs(),
+			Trouble: trouble(known),
 		}
 		if l.Carrier {
 			l.Speed = speedOf(l.Name)
@@ -61,15 +61,23 @@ func describe(n Source, routers map[int][]netip.Addr, speedOf func(link string) 
 				l.Addresses = append(l.Addresses, prefix)
 			}
 		}
-		if known.Lease != nil {
-			l.Server = known.Lease.Server
-		}
-		if known.Err != nil {
-			l.Trouble = known.Err.Error()
-		}
 		links = append(links, l)
 	}
 	return links
+}
+
+// trouble is what keeps a link from being of use, in a few words.
+func trouble(l netboot.Link) string {
+	asked := l.History.DHCP
+	switch {
+	case asked.Rejected != "":
+		return asked.Rejected
+	case l.Err != nil && l.Lease == nil && asked.Sent > 1:
+		return fmt.Sprintf("%v to %d requests", l.Err, asked.Sent)
+	case l.Err != nil:
+		return l.Err.Error()
+	}
+	return ""
 }
 
 // defaultRouters returns the routers of the default routes, by the kernel index of their link, those of DHCP as those

@@ -80,7 +80,6 @@ const (
 type Tracker struct {
 	board *Board
 	log   *slog.Logger
-	now   func() time.Time
 
 	mu       sync.Mutex
 	p        Progress
@@ -92,8 +91,8 @@ type Tracker struct {
 
 // Track begins a piece of work on a device. The board may be nil.
 func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
-	t := &Tracker{board: b, log: log, now: time.Now, p: Progress{What: what, Device: device}}
-	t.told, t.logged = t.now(), t.now()
+	t := &Tracker{board: b, log: log, p: Progress{What: what, Device: device}}
+	t.told, t.logged = time.Now(), time.Now()
 	t.show()
 	return t
 }
@@ -105,7 +104,7 @@ func (t *Tracker) Set(done, total int64) { t.SetPhase("", 0, done, total) }
 func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
+	now := time.Now()
 	if attempt != t.p.Attempt || done < t.p.Done {
 		t.p.Rate, t.toldDone, t.percent, t.told = 0, 0, 0, now
 	}

@@ -2,12 +2,13 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"ironroot/netboot"
 )
 
 const (
@@ -21,15 +22,10 @@ const (
 type Reporter struct {
 	Board *Board
 	Log   *slog.Logger
-	// After is time.After, or a test's.
-	After func(time.Duration) <-chan time.Time
 }
 
 // Run reports until ctx ends.
 func (r Reporter) Run(ctx context.Context) {
-	if r.After == nil {
-		r.After = time.After
-	}
 	for ctx.Err() == nil {
 		changed := r.Board.Changed()
 		if r.Board.State().Alone() {
@@ -47,7 +43,7 @@ func (r Reporter) Run(ctx context.Context) {
 func (r Reporter) whileAlone(ctx context.Context) {
 	began := time.Now()
 	wait := firstReport
-	due := r.After(wait)
+	due := time.After(wait)
 	for {
 		changed := r.Board.Changed()
 		s := r.Board.State()
@@ -63,28 +59,20 @@ func (r Reporter) whileAlone(ctx context.Context) {
 		}
 		wait = min(2*wait, longestReport)
 		r.tell(s, time.Since(began), wait)
-		due = r.After(wait)
+		due = time.After(wait)
 	}
 }
 
 func (r Reporter) tell(s State, waited, next time.Duration) {
 	r.Log.Warn("not in touch with Ironic", "doing", s.Doing(), "for", waited.Round(time.Second), "next_report", next)
-	var dark []string
-	for _, l := range s.Links {
-		if !l.Carrier {
-			dark = append(dark, l.Name)
-			continue
-		}
-		r.Log.Warn("tried link", l.attrs()...)
-	}
-	if len(dark) > 0 {
-		r.Log.Warn("links without carrier", "interfaces", strings.Join(dark, ","))
+	for _, line := range s.linkReport(time.Now()) {
+		r.Log.Warn("tried: " + r.Board.line(line))
 	}
 	if len(s.DNS) > 0 {
-		r.Log.Warn("name servers", "servers", strings.Join(s.DNS, ","))
+		r.Log.Warn("tried: name servers " + strings.Join(s.DNS, ", "))
 	}
 	for _, a := range s.APIs {
-		r.Log.Warn("tried Ironic", "url", a.URL, "result", a.Result())
+		r.Log.Warn("tried: Ironic", "url", a.URL, "result", a.Result())
 	}
 	for _, p := range s.Problems {
 		r.Log.Warn("problem", "of", p.Source, "err", p.Text)
@@ -94,38 +82,23 @@ func (r Reporter) tell(s State, waited, next time.Duration) {
 	}
 }
 
-// attrs is the link as attributes of a log line.
-func (l Link) attrs() []any {
-	attrs := []any{"interface", l.Name, "mac", l.MAC, "carrier", l.Carrier}
-	if l.Speed > 0 {
-		attrs = append(attrs, "speed", l.SpeedText())
+// linkReport says what was tried on each link; those without a carrier share a line.
+func (s State) linkReport(now time.Time) []string {
+	var dark []string
+	lit := slices.DeleteFunc(slices.Clone(s.links), func(l netboot.Link) bool {
+		if !l.Carrier {
+			dark = append(dark, l.Name)
+		}
+		return !l.Carrier
+	})
+	var lines []string
+	if len(lit) > 0 || len(dark) == 0 {
+		lines = netboot.Report(lit, now)
 	}
-	if l.Server.IsValid() {
-		attrs = append(attrs, "dhcp_server", l.Server.String())
+	if len(dark) > 0 {
+		lines = append(lines, "no carrier on "+strings.Join(dark, ", "))
 	}
-	addresses := "none"
-	if len(l.Addresses) > 0 {
-		addresses = join(l.Addresses)
-	}
-	attrs = append(attrs, "addresses", addresses)
-	if len(l.Router) > 0 {
-		attrs = append(attrs, "routers", join(l.Router))
-	}
-	if port := l.Port(); port != "" {
-		attrs = append(attrs, "neighbour", port)
-	}
-	if l.Trouble != "" {
-		attrs = append(attrs, "err", l.Trouble)
-	}
-	return attrs
-}
-
-func join[T fmt.Stringer](list []T) string {
-	texts := make([]string, len(list))
-	for i, item := range list {
-		texts[i] = item.String()
-	}
-	return strings.Join(texts, ",")
+	return lines
 }
 
 // SpeedText is the link's speed for people, "" when it is unknown.
@@ -211,9 +184,9 @@ func (s State) networkAdvice(add func(string)) {
 		if port := l.Port(); port != "" {
 			where = port
 		}
-		add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and does the DHCP server know the network?")
+		add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and has the DHCP server a range for it?")
 		if len(l.VLANs) > 0 {
-			add("the switch has VLANs " + numbers(l.VLANs) + " on " + l.Name + ": if one of them is the provisioning network and tagged, boot with ipa-enable-vlan-interfaces=" + l.Name)
+			add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
 		}
 	}
 }

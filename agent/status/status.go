@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"ironroot/netboot"
 	"ironroot/netboot/lldp"
 )
 
@@ -46,6 +47,8 @@ type State struct {
 	Command  Command // the one that runs, or else the last one; no Name before the first
 	Work     []Progress
 	Problems []Problem // what is wrong now, the newest one last
+
+	links []netboot.Link // with the history that Links are made of; nobody changes it
 }
 
 // Link is one link of the machine.
@@ -57,7 +60,6 @@ type Link struct {
 	Speed     int // Mbit/s, 0 = unknown
 	Addresses []netip.Prefix
 	Router    []netip.Addr
-	Server    netip.Addr // DHCP server of the lease; invalid = no lease
 	Neighbour lldp.Neighbour
 	VLANs     []int  // that the neighbour names
 	Trouble   string // what does not work, "" = nothing known
@@ -228,11 +230,11 @@ func (b *Board) End(err error) {
 	b.Problem("command", err)
 }
 
-func (b *Board) setNetwork(hostname string, dns []string, links []Link) {
+func (b *Board) setNetwork(hostname string, dns []string, known []netboot.Link, links []Link) {
 	for i, l := range links {
 		links[i].Trouble = b.line(l.Trouble)
 	}
-	b.update(func(s *State) { s.Hostname, s.DNS, s.Links = hostname, dns, links })
+	b.update(func(s *State) { s.Hostname, s.DNS, s.Links, s.links = hostname, dns, links, known })
 }
 
 // maxText bounds the length of a text, in characters.

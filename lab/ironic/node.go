@@ -91,7 +91,7 @@ func (n *Node) build(tap string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := i.ns.do(func() error { return makeTap(tap, bridge) }); err != nil {
+	if err := i.ns.TapOn(bridge, tap); err != nil {
 		return err
 	}
 	disks := append([]qemu.Disk(nil), n.Disks...)
@@ -110,7 +110,7 @@ func (n *Node) build(tap string) error {
 	machine := &bmc.QEMU{
 		Config: qemu.Config{
 			Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
-			NICs: []qemu.NIC{{MAC: n.MAC, Netdev: "tap:" + tap}}, NetNS: i.ns.path(), Line: n.console.add,
+			NICs: []qemu.NIC{{MAC: n.MAC, Netdev: "tap:" + tap}}, NetNS: i.ns.Path(), Line: n.console.add,
 			SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
 		},
 		Direct: n.direct,

@@ -179,7 +179,8 @@ func (l *Listener) wake() {
 	l.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed when a frame was heard, or what is listened to changed.
+// Changed returns a channel that is closed when something new may have been heard. Take it before looking at Frames, so
+// that nothing is missed.
 func (l *Listener) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,6 +305,7 @@ func (l *Listener) take(p *port, data []byte) {
 	switch {
 	case frame.leaving:
 		p.frame = Frame{}
+		l.wake()
 		return
 	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete:
 		return

@@ -104,7 +104,11 @@ func (b *boot) up() {
 	}
 	b.cmdline = string(cmdline)
 	b.params = config.ParseCmdline(b.cmdline)
-	b.console = OpenConsole("/dev", consoleNames(b.cmdline))
+	active, err := os.ReadFile("/sys/class/tty/console/active")
+	if err != nil {
+		failed = append(failed, err)
+	}
+	b.console = OpenConsole("/dev", consoleNames(b.cmdline, string(active)))
 	b.journal = journal.New(b.console, new(slog.LevelVar), journalSize)
 	b.log = b.journal.Logger()
 	slog.SetDefault(b.log)

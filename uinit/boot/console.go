@@ -16,8 +16,9 @@ import (
 const consoleQueue = 256 << 10
 
 // consoleNames returns the devices of all console= parameters, in order, each once. The kernel writes to all of them,
-// but gives init only the last one, as /dev/console.
-func consoleNames(cmdline string) []string {
+// but gives init only the last one, as /dev/console. Without the parameter they are those that the kernel chose by
+// itself, the active ones (Documentation/ABI/testing/sysfs-tty in Linux).
+func consoleNames(cmdline, active string) []string {
 	var names []string
 	for _, word := range strings.Fields(cmdline) {
 		value, found := strings.CutPrefix(word, "console=")
@@ -30,10 +31,13 @@ func consoleNames(cmdline string) []string {
 		}
 		names = append(names, name)
 	}
-	if len(names) == 0 {
-		names = []string{"console"}
+	if len(names) > 0 {
+		return names
 	}
-	return names
+	if names = strings.Fields(active); len(names) > 0 {
+		return names
+	}
+	return []string{"console"}
 }
 
 // Console writes to several terminals. Writing never waits: a terminal that stands still, a serial port whose other end

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/agent"
 )
 
 const (
@@ -139,8 +141,9 @@ func (b *boot) quietKernel() {
 	b.sysctl("kernel/printk", strconv.Itoa(errorsOnly))
 }
 
-// welcome is the first line.
+// welcome is the first line, and on monitors a word about what this is.
 func (b *boot) welcome() {
+	b.console.banner("\nironroot " + agent.Version + ", the deploy ramdisk: the machine is being prepared\n\n")
 	var uts unix.Utsname
 	var info unix.Sysinfo_t
 	_ = unix.Uname(&uts) // cannot fail with a valid pointer

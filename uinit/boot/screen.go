@@ -48,6 +48,17 @@ func (c *Console) startPainting(s *sink) {
 	}
 }
 
+// banner writes a text for people in front of a monitor, and nowhere else.
+func (c *Console) banner(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.sinks {
+		if s.virtual {
+			s.put([]byte(text))
+		}
+	}
+}
+
 // Plain ends the drawing: what is written from now on appears on every terminal, below the last picture.
 func (c *Console) Plain() {
 	c.mu.Lock()
