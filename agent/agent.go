@@ -64,7 +64,9 @@ func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
 	if o.Board != nil {
-		go status.Reporter{Board: o.Board, Log: a.log}.Run(ctx)
+		reporting, stop := context.WithCancel(ctx)
+		defer stop()
+		go status.Reporter{Board: o.Board, Log: a.log}.Run(reporting)
 	}
 	for {
 		err := guarded(func() error { return a.life(ctx) })

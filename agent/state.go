@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ironroot/agent/api"
+	"ironroot/agent/clock"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
 	"ironroot/agent/extension"
@@ -57,7 +58,7 @@ type agent struct {
 	certificate *api.Certificate // generated; nil without
 	server      *api.Server
 
-	setTime func(time.Time) error // of system and hardware clock
+	setTime func(time.Time) error // of system and hardware clock; tests replace it
 
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
@@ -113,11 +114,18 @@ func (a *agent) configure(context.Context) error {
 	if c.Standalone || a.ironic != nil {
 		return nil
 	}
-	client, err := ironic.New(ironic.Options{
+	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version,
 		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
-	})
+	}
+	if a.o.Network != nil {
+		o.Changed = a.o.Network.Changed
+	}
+	if a.o.Destructive {
+		o.SetClock = clock.SetSystem // not the hardware clock: a header with whole seconds is not good enough for that
+	}
+	client, err := ironic.New(o)
 	if err != nil {
 		return err
 	}

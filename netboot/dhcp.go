@@ -136,7 +136,7 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		var declined *declinedError
 		switch {
 		case err == nil:
-			if err := l.use(next); err != nil {
+			if err := l.use(next, !confirm); err != nil {
 				return err
 			}
 			l.network.log.Info("lease renewed", "interface", l.name(), "address", next.Address.String(),

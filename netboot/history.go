@@ -64,6 +64,9 @@ func (l Link) physical(now time.Time) string {
 }
 
 func (l Link) ipv4(now time.Time) string {
+	if l.Bond != "" {
+		return "member of " + l.Bond
+	}
 	if lease := l.Lease; lease != nil {
 		text := fmt.Sprintf("DHCP: %s of server %s", lease.Address, lease.Server)
 		for _, route := range lease.Routes {
@@ -73,7 +76,24 @@ func (l Link) ipv4(now time.Time) string {
 		}
 		return text + ", no router"
 	}
+	if l.Static && l.History.DHCP.Sent == 0 {
+		return l.static()
+	}
 	return l.History.DHCP.describe("DHCP", now)
+}
+
+// static is what a link has by static data.
+func (l Link) static() string {
+	var addresses []string
+	for _, prefix := range l.Addresses {
+		if prefix.Addr().Is4() {
+			addresses = append(addresses, prefix.String())
+		}
+	}
+	if len(addresses) == 0 {
+		return "static network data: DHCP is not asked"
+	}
+	return "static: " + strings.Join(addresses, ", ")
 }
 
 func (l Link) ipv6(now time.Time) string {
@@ -84,6 +104,8 @@ func (l Link) ipv6(now time.Time) string {
 		}
 	}
 	switch {
+	case l.Bond != "":
+		return ""
 	case len(addresses) > 0:
 		return "IPv6: " + strings.Join(addresses, ", ")
 	case l.History.DHCP6.Sent > 0:

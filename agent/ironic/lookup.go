@@ -43,6 +43,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 	start := time.Now()
 	conflicts := 0
 	for try := 1; ; try++ {
+		change := c.changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
 			c.lookedUp(nil)
@@ -66,7 +67,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		if since := time.Since(start); since >= cfg.LookupTimeout {
 			return nil, &LookupError{Tries: try, After: since, Err: err}
 		}
-		if err := sleep(ctx, c.lookupWait(try, cfg.LookupInterval)); err != nil {
+		if err := c.sleep(ctx, c.lookupWait(try, cfg.LookupInterval), err, change); err != nil {
 			return nil, err
 		}
 	}

@@ -64,7 +64,7 @@ func (c *Client) Discover(ctx context.Context) error {
 		}
 		c.config.Update(func(c *config.Config) { c.APIURL = found })
 		c.mu.Lock()
-		c.urls = c.config.Get().APIURLs()
+		c.urls, c.met = c.config.Get().APIURLs(), false
 		c.mu.Unlock()
 	}
 	if c.config.Get().InspectionCallbackURL != mdnsWord {
@@ -84,7 +84,7 @@ func (c *Client) findService(ctx context.Context, name string) (string, error) {
 	settings := c.config.Get().MDNS
 	pause := mdnsFirstPause
 	for try := 1; ; try++ {
-		found, err := c.askService(ctx, instance, settings.Interfaces)
+		found, err := c.askService(ctx, instance, settings.Interfaces, c.changed)
 		if err == nil {
 			var endpoint string
 			if endpoint, err = c.serviceURL(ctx, found); err == nil {

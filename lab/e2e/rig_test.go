@@ -41,6 +41,8 @@ type setup struct {
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
 	noIronic, lateIronic bool
 	namespace            *netns.Namespace // where the machine's network is; nil is this process's own
+	// prepare, when set, has the last word on the machine, when the conductor is there (unless it is late).
+	prepare func(*rig, *qemu.Config)
 }
 
 // rig is a machine with the ramdisk, its conductor and its image server.
@@ -85,6 +87,9 @@ func start(t *testing.T, s setup) *rig {
 		r.startConductor()
 	}
 	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}}, c.NICs...)
+	if s.prepare != nil {
+		s.prepare(r, &c)
+	}
 	if r.machine, err = qemu.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -21,22 +21,30 @@ func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
 	var board *status.Board
-	return func(ctx context.Context, m *Machine) error {
+	return func(ctx context.Context, m *Machine) (err error) {
 		if board == nil {
 			board = status.NewBoard(agent.Version, m.Journal.Clean)
 			m.Show(ctx, board)
 		}
+		defer func() { board.Problem("boot", err) }()
+		merged, media := params, error(nil)
 		if params == nil { // read once: the media may be gone when the agent is run again
-			merged, err := vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
-			if err != nil {
-				return err
+			merged, media = vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			if err := vmedia.Unmount("/mnt/config"); err != nil {
+				m.Log.Warn("the config drive stays mounted", "err", err)
 			}
-			params = merged
+			if merged == nil {
+				return media
+			}
 		}
-		settings, err := config.Load(config.Sources{Params: params, Files: configFiles("/")})
+		settings, err := config.Load(config.Sources{Params: merged, Files: configFiles("/")})
 		if err != nil {
 			return err
 		}
+		if media != nil && settings.APIURL == "" {
+			return media // nothing else names Ironic: the media are read again
+		}
+		params = merged
 		if network == nil {
 			started, err := netboot.Start(ctx, networkConfig(settings, m.Log))
 			if err != nil {
