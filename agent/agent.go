@@ -52,6 +52,8 @@ type Options struct {
 	Status func(phase string)
 	// Board, when set, shows people what the agent is doing. Its network is the caller's to follow.
 	Board *status.Board
+	// Dial connects to Ironic; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
 	// Pause is the time before the agent starts over; 0 is 30 s.

@@ -115,7 +115,7 @@ func (a *agent) configure(context.Context) error {
 		return nil
 	}
 	o := ironic.Options{
-		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version,
+		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
 		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
 	}

@@ -57,6 +57,7 @@ func Agent() Func {
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
 			Network:     network,
+			Dial:        network.Dial,
 			Neighbours:  network,
 			Journal:     m.Journal,
 			Power:       power.Machine{Log: m.Log},
