@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		a.o.Board.Problem("start", err)
 		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)
-		if pause(ctx, a.o.Pause) != nil {
+		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 )
 
@@ -42,8 +43,8 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.log.Warn("still no address", "err", err)
-		if err := pause(ctx, time.Second); err != nil {
+		a.log.Warn("still no address; check the cable and the DHCP server", "err", err)
+		if err := pause.For(ctx, time.Second); err != nil {
 			return err
 		}
 	}

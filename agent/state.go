@@ -26,6 +26,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/metrics"
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
 	"ironroot/netboot"
@@ -169,7 +170,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
 		Timer: metrics.New(a.config, a.log).Timer,
 	})
-	return pause(ctx, a.config.Get().HardwareInitializationDelay)
+	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
 }
 
 func (a *agent) deps() extension.Deps {
@@ -209,21 +210,6 @@ func (a *agent) setNode(data json.RawMessage) error {
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil
-}
-
-// pause waits, or returns the context's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // guarded makes a panic of f its error.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 	"ironroot/netboot"
 )
@@ -157,7 +158,7 @@ func (c *Client) between(low, high time.Duration) time.Duration {
 // that failed: change was taken before the try.
 func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, change <-chan struct{}) error {
 	if status := (*StatusError)(nil); errors.As(failure, &status) {
-		return sleep(ctx, d)
+		return pause.For(ctx, d)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -168,16 +169,4 @@ func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, chan
 		return ctx.Err()
 	}
 	return nil
-}
-
-// sleep waits, or returns ctx's error when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

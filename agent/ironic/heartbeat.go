@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"ironroot/agent/pause"
 )
 
 const (
@@ -93,7 +95,7 @@ func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.D
 	case <-timer.C:
 		return nil
 	case <-h.force:
-		return sleep(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
+		return pause.For(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

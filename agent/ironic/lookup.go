@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 )
 
 // Answer is what a lookup found.
@@ -55,12 +56,12 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		}
 		c.log.Warn("lookup failed", "try", try, "err", err)
 		c.lookedUp(err)
-		var pause time.Duration
+		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
-			pause = conflictPause(conflicts)
+			wait = conflictPause(conflicts)
 			conflicts++
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 		cfg := c.config.Get()
