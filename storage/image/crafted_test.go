@@ -94,7 +94,7 @@ var crafted = []struct {
 	{name: "all packed clusters in one place", options: []string{"-c"}, change: func(b []byte) []byte {
 		for i := range 128 {
 			if entry := binary.BigEndian.Uint64(l2(b)[8*i:]); entry&(1<<62) != 0 {
-				put64(l2(b)[8*i:], uint64(firstEntry(b)))
+				put64(l2(b)[8*i:], firstEntry(b))
 			}
 		}
 		return b

@@ -58,6 +58,7 @@ type Options struct {
 type Report struct {
 	URL      string // where the image came from, without credentials and query
 	Format   string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
+	Packed   string // "gzip", "zstd", "xz", "bzip2" or "lz4" where Format came packed
 	Bytes    int64  // length of the file on the server
 	Written  int64  // bytes of content written to the device
 	Size     int64  // virtual size of the image: how much of the device it covers

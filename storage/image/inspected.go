@@ -61,6 +61,8 @@ func (w *writer) examine(ctx context.Context, raw string) (x *examined, opened b
 	w.log.Info("image format", "url", x.url, "format", x.format, "declared", w.src.Format)
 	if x.format == formatQcow2 {
 		err = w.readTables(ctx, x)
+	} else if p := packingOf(x.format); p != nil {
+		err = w.options.peekPacked(p, x.head)
 	}
 	return x, true, broken(err)
 }
@@ -83,7 +85,11 @@ func (w *writer) transferInspected(ctx context.Context, raw string) (report Repo
 		return Report{}, true, broken(err)
 	}
 	defer whole.Close() //nolint:errcheck // everything was read, or has failed before
-	report, err = w.copyRaw(ctx, whole, x.format)
+	if p := packingOf(x.format); p != nil {
+		report, err = w.copyPacked(ctx, whole, p)
+	} else {
+		report, err = w.copyRaw(ctx, whole, x.format)
+	}
 	return report, true, err
 }
 

@@ -224,7 +224,7 @@ func (w *writer) placeRaw(c *chunk, submit func(func() error) error) error {
 		return &TooSmallError{Device: w.device, Size: w.target.size, Need: c.end()}
 	}
 	data, off := c.data, c.off
-	return submit(func() error { return w.target.writeAt(data, off) })
+	return submit(func() error { return w.target.put(data, off) })
 }
 
 // complete checks length and checksum of a source that has ended after n bytes.
