@@ -93,7 +93,7 @@ func bootToHeartbeat(b *testing.B, image initramfs.Report, nics []qemu.NIC, unpl
 }
 
 // boot starts a machine and tells how long it took until wait returned, and its console.
-func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.NIC, wait func(context.Context, *qemu.Machine) error) (time.Duration, string) {
+func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.NIC, wait func(context.Context, *qemu.Machine) error, disks ...qemu.Disk) (time.Duration, string) {
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.TempDir(), "machine")
@@ -104,7 +104,7 @@ func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.N
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "bench", Dir: dir, Memory: 1 << 30, CPUs: 2,
 		Kernel: image.Kernel, Initrd: image.Initramfs, Append: parameters,
-		NICs: nics,
+		NICs: nics, Disks: disks,
 	})
 	if err != nil {
 		b.Fatal(err)
