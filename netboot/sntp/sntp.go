@@ -64,8 +64,10 @@ func Ask(ctx context.Context, address string) (Answer, error) {
 		switch {
 		case err == nil:
 			return answer, nil
+		case ctx.Err() != nil && e.odd != nil:
+			return Answer{}, fmt.Errorf("time server %s: %w: %w", address, ctx.Err(), e.odd)
 		case ctx.Err() != nil:
-			return Answer{}, fmt.Errorf("time server %s: no answer: %w", address, errors.Join(ctx.Err(), e.odd))
+			return Answer{}, fmt.Errorf("time server %s: no answer: %w", address, ctx.Err())
 		case !errors.As(err, &silent) || !silent.Timeout():
 			return Answer{}, fmt.Errorf("time server %s: %w", address, err)
 		}
