@@ -13,7 +13,6 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
-	"github.com/insomniacslk/dhcp/iana"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,6 +109,9 @@ func (l *link) discover(ctx context.Context, started time.Time) (*Lease, error) 
 // 4.4.2). It returns why the lease is lost.
 func (l *link) hold(ctx context.Context, lease *Lease) error {
 	l.drainCarrier()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conflict := l.detectConflict(ctx, lease.Address.Addr())
 	retry := time.Duration(0) // until the next try within a phase
 	for ctx.Err() == nil {
 		age := time.Since(lease.Obtained)
@@ -124,6 +126,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		case <-timer.C:
 		case <-l.carrier:
 			confirm = true
+		case err := <-conflict:
+			timer.Stop()
+			l.decline(lease)
+			return err
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
@@ -141,7 +147,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 			}
 			l.network.log.Info("lease renewed", "interface", l.name(), "address", next.Address.String(),
 				"server", next.Server.String(), "duration", next.Duration)
-			lease, retry = next, 0
+			if next.Address != lease.Address {
+				conflict = l.detectConflict(ctx, next.Address.Addr())
+			}
+			lease, retry, l.declines = next, 0, 0
 		case errors.As(err, &declined):
 			return err
 		case errors.Is(err, errCarrier):
@@ -317,7 +326,7 @@ func (l *link) client(open func() (net.PacketConn, error)) (*nclient4.Client, er
 		return nil, err
 	}
 	const longerThanAnyAttempt = time.Hour
-	client, err := nclient4.NewWithConn(conn, l.snapshot().MAC, nclient4.WithTimeout(longerThanAnyAttempt), nclient4.WithRetry(1))
+	client, err := nclient4.NewWithConn(conn, answeredTo(l.snapshot().MAC), nclient4.WithTimeout(longerThanAnyAttempt), nclient4.WithRetry(1))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -326,7 +335,11 @@ func (l *link) client(open func() (net.PacketConn, error)) (*nclient4.Client, er
 
 // broadcast opens a packet socket, which works on a link without an address.
 func (l *link) broadcast() (net.PacketConn, error) {
-	return nclient4.NewRawUDPConn(l.name(), dhcpv4.ClientPort)
+	state := l.snapshot()
+	if isInfiniBand(state.MAC) {
+		return broadcastInfiniBand(state.Index, dhcpv4.ClientPort)
+	}
+	return nclient4.NewRawUDPConn(state.Name, dhcpv4.ClientPort)
 }
 
 // fromAddress opens an ordinary socket with the link's address as source.
@@ -350,11 +363,10 @@ func (l *link) fromAddress(address netip.Addr) func() (net.PacketConn, error) {
 
 // newMessage returns a message with what all of the client's messages have.
 func newMessage(mac net.HardwareAddr, kind dhcpv4.MessageType, options ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	identifier := append([]byte{byte(iana.HWTypeEthernet)}, mac...)
 	message, err := dhcpv4.New(dhcpv4.PrependModifiers(options,
-		dhcpv4.WithHwAddr(mac),
+		hardware(mac),
 		dhcpv4.WithMessageType(kind),
-		dhcpv4.WithOption(dhcpv4.OptClientIdentifier(identifier)),
+		dhcpv4.WithOption(dhcpv4.OptClientIdentifier(clientID(mac))),
 		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(vendorClass)),
 		dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(nclient4.MaxMessageSize)),
 		dhcpv4.WithRequestedOptions(

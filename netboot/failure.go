@@ -1,6 +1,9 @@
 package netboot
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // part is what of a link can fail by itself.
 type part int
@@ -38,7 +41,7 @@ func (l *link) fail(p part, message string, err error) {
 func (l *link) failure() error {
 	var has4, has6 bool
 	for prefix := range l.network.addresses[l.index] {
-		if usable(prefix) && prefix != l.coming {
+		if usable(prefix) && !slices.Contains(l.coming, prefix) {
 			has4, has6 = has4 || prefix.Addr().Is4(), has6 || prefix.Addr().Is6()
 		}
 	}

@@ -23,10 +23,13 @@ const (
 )
 
 // allowIPv6 makes the kernel listen to routers on a link: it forms addresses (SLAAC, RFC 4862) and keeps routes by what
-// they advertise, even where the machine forwards packets for another link. A kernel without IPv6 has nothing to set.
-func allowIPv6(name string) error {
+// they advertise, even where the machine forwards packets for another link. Without slaac it keeps routes only. A kernel
+// without IPv6 has nothing to set.
+func allowIPv6(name string, slaac bool) error {
 	var failed []error
-	for _, setting := range [][2]string{{"disable_ipv6", "0"}, {"accept_ra", "2"}, {"autoconf", "1"}} {
+	autoconf := map[bool]string{false: "0", true: "1"}[slaac]
+	// Last comes what makes the kernel begin.
+	for _, setting := range [][2]string{{"accept_ra", "2"}, {"autoconf", autoconf}, {"disable_ipv6", "0"}} {
 		err := setKernel("ipv6", name, setting[0], setting[1])
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -43,17 +46,17 @@ func setKernel(family, link, setting, value string) error {
 
 // run6 asks by DHCPv6 for as much as the link's routers say there is, until ctx ends. Where no router speaks it does
 // nothing, and nobody waits for it. More is asked for when a router says so, but never less: two routers that differ
-// would make it come and go.
+// would make it come and go. Static data may ask for more than routers, or for nothing.
 func (l *link) run6(ctx context.Context) {
 	for mode := routers; ctx.Err() == nil; {
+		for mode < l.mode() && ctx.Err() == nil {
+			mode = l.mode()
+			l.ask6(ctx, mode)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.advertised:
-		}
-		for mode < l.mode() && ctx.Err() == nil {
-			mode = l.mode()
-			l.ask6(ctx, mode)
 		}
 	}
 }
@@ -80,10 +83,14 @@ func (l *link) ask6(ctx context.Context, mode mode6) {
 	<-done
 }
 
+// mode is how much is to be asked for.
 func (l *link) mode() mode6 {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
-	return l.mode6
+	if !l.role.dhcp6 {
+		return l.role.ask6
+	}
+	return max(l.role.ask6, l.mode6)
 }
 
 // advertise takes in what a router said on a link.

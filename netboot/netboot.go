@@ -14,13 +14,14 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/netboot/lldp"
+	"ironroot/netboot/networkdata"
 )
 
 // Config says which links to use and where to write what was learnt.
 type Config struct {
 	// Log receives what happens to links and leases; nil discards it.
 	Log *slog.Logger
-	// Interface decides which links are used. Nil means every physical Ethernet link. Loopback is never asked about.
+	// Interface decides which links are used. Nil means every physical Ethernet and InfiniBand link. Loopback is never asked about.
 	Interface func(name string) bool
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
@@ -28,6 +29,11 @@ type Config struct {
 	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
 	// the links are raised. Some cards remember that: see [lldp.Firmware].
 	StopFirmwareLLDP bool
+	// Data is the static configuration that is known at the start, nil where there is none: see Configure.
+	Data *networkdata.Data
+	// Wait holds everything but the raising of links back until it is closed, or until Configure: static data is looked
+	// for. Nil waits for nothing.
+	Wait <-chan struct{}
 	// VLANs are to be made, and are then used like physical links.
 	VLANs []VLAN
 
@@ -46,6 +52,8 @@ type Link struct {
 	Addresses []netip.Prefix
 	Lease     *Lease  // of DHCPv4; nil while there is none
 	Lease6    *Lease6 // of DHCPv6; nil while there is none
+	Bond      string  // the bond that the link is a member of, "" = none
+	Static    bool    // addresses are those of static data
 	Err       error   // what keeps the link from being of use, nil once it went well
 	History   History // what was tried
 }
@@ -61,6 +69,11 @@ type Network struct {
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
 	vlans    []VLAN
+
+	plans       chan *networkdata.Data
+	failedPlans chan string     // ids of what cannot be made
+	waiting     <-chan struct{} // the watcher's; nil when there is nothing to wait for
+	plan        *plan           // the watcher's, and written under mu; nil without static data
 
 	mu        sync.Mutex
 	links     map[int]*link // by kernel index
@@ -85,14 +98,19 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	n := &Network{
-		log:       config.Log,
-		accepts:   acceptor(config.Interface),
-		resolver:  &resolver{path: config.ResolvConf},
-		timing:    config.timing,
-		lldp:      lldp.New(config.Log),
-		stop:      stop,
-		watching:  make(chan struct{}),
-		vlans:     config.VLANs,
+		log:      config.Log,
+		accepts:  acceptor(config.Interface),
+		resolver: &resolver{path: config.ResolvConf},
+		timing:   config.timing,
+		lldp:     lldp.New(config.Log),
+		stop:     stop,
+		watching: make(chan struct{}),
+		vlans:    config.VLANs,
+		waiting:  config.Wait,
+
+		plans:       make(chan *networkdata.Data),
+		failedPlans: make(chan string),
+
 		links:     map[int]*link{},
 		made:      map[string]bool{},
 		addresses: map[int]map[netip.Prefix]bool{},
@@ -112,7 +130,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	go func() {
 		defer close(n.watching)
 		defer n.lldp.Close()
-		n.watch(ctx, w)
+		n.watch(ctx, w, config.Data)
 	}()
 	return n, nil
 }
@@ -128,6 +146,9 @@ func acceptor(byName func(string) bool) func(netlink.Link) bool {
 			return byName(attrs.Name)
 		}
 		// The kernel names the kind of every link it makes up (bridge, vlan, veth ...); hardware has none.
+		if l.Type() == "ipoib" { // which the card's driver makes up, and people for further partitions on it
+			return attrs.ParentIndex == 0 || attrs.ParentIndex == attrs.Index
+		}
 		return l.Type() == "device" && attrs.EncapType == "ether"
 	}
 }
@@ -142,7 +163,7 @@ func (n *Network) Links() []Link {
 		state.Err = l.failure()
 		state.MAC = slices.Clone(state.MAC)
 		for prefix := range n.addresses[index] {
-			if prefix != l.coming {
+			if !slices.Contains(l.coming, prefix) {
 				state.Addresses = append(state.Addresses, prefix)
 			}
 		}
@@ -223,6 +244,8 @@ func describe(links []Link) string {
 			text += l.Name + ": down"
 		case !l.Carrier:
 			text += l.Name + ": no carrier"
+		case l.Bond != "":
+			text += l.Name + ": member of " + l.Bond
 		default:
 			text += l.Name + ": no answer from a DHCP server"
 		}

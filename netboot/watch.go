@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot/networkdata"
 )
 
 // watcher is one subscription to the kernel's events of links, addresses and routers (rtnetlink(7)).
@@ -65,9 +68,12 @@ func (w *watcher) close() {
 }
 
 // watch runs the network until ctx ends and every link's goroutine with it.
-func (n *Network) watch(ctx context.Context, w *watcher) {
+func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if data != nil {
+		n.adopt(ctx, data, &running)
+	}
 	for {
 		n.reconcile(ctx, &running)
 		again := n.follow(ctx, w, &running)
@@ -88,6 +94,12 @@ func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGrou
 		n.hear()
 		select {
 		case <-heard:
+		case <-n.waiting:
+			n.adopt(ctx, nil, running)
+		case data := <-n.plans:
+			n.adopt(ctx, data, running)
+		case id := <-n.failedPlans:
+			n.adopt(ctx, n.without(id), running)
 		case <-ctx.Done():
 			return false
 		case event, ok := <-w.links:
@@ -209,13 +221,16 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	l, known := n.links[attrs.Index]
 	n.mu.Unlock()
 	if !known {
-		if !n.accepts(kernel) && !n.isMade(kernel) {
+		if !n.accepts(kernel) && !n.isMade(kernel) && n.planned(kernel, attrs.HardwareAddr) == "" {
 			return
 		}
 		l = newLink(n, attrs.Index)
-		l.virtual = kernel.Type() == "vlan"
+		l.virtual = kernel.Type() == "vlan" || kernel.Type() == "bond"
 	}
-	if !l.virtual { // LLDP has no tags
+	if !isSlave(attrs) && l.role.bond == "" {
+		l.card = attrs.HardwareAddr
+	}
+	if !l.virtual && !isInfiniBand(attrs.HardwareAddr) { // LLDP has no tags, belongs to a bond's members, and is Ethernet's
 		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
 	}
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
@@ -234,16 +249,15 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 		signal(l.carrier)
 		signal(l.carrier6)
 	}
-	if known {
+	id := n.planned(kernel, l.card)
+	r := n.roleOf(l, id)
+	if known && id == l.id && reflect.DeepEqual(r, l.role) {
 		return
 	}
-	n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
-	linkCtx, cancel := context.WithCancel(ctx)
-	l.cancel = cancel
-	running.Go(func() {
-		defer cancel()
-		l.run(linkCtx)
-	})
+	if !known {
+		n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
+	}
+	n.launch(ctx, l, id, r, running)
 }
 
 func (n *Network) raiseLoopback(lo netlink.Link) {

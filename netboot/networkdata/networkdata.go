@@ -131,6 +131,20 @@ func (d *Data) Link(id string) *Link {
 	return nil
 }
 
+// Without returns the data without a link and the VLANs that stand on it.
+func (d *Data) Without(id string) *Data {
+	rest := &Data{DNS: d.DNS, Problems: d.Problems}
+	gone := map[string]bool{id: true}
+	for _, l := range d.Links {
+		if gone[l.ID] || l.Kind == Tagged && gone[l.Parent] {
+			gone[l.ID] = true
+			continue
+		}
+		rest.Links = append(rest.Links, l)
+	}
+	return rest
+}
+
 // reader gathers what is usable.
 type reader struct{ data Data }
 
