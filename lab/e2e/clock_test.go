@@ -53,8 +53,8 @@ func TestWrongClock(t *testing.T) {
 		NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Extra: []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"},
 		Initrd: s.trusting(s.ironic.CertificatePEM()),
 	}, "ipa-api-url="+s.ironic.URL())
-	s.waitAgent()
-	if year := s.hardwareClock().Year(); year != 2010 {
+	s.waitAgent(t)
+	if year := s.hardwareClock(t).Year(); year != 2010 {
 		t.Errorf("the machine's hardware clock stands in %d, want 2010", year)
 	}
 	t.Run("no time server", func(t *testing.T) {
@@ -62,11 +62,11 @@ func TestWrongClock(t *testing.T) {
 			"192.0.2.2": "RATE", "192.0.2.3": "1970-01-02", "192.0.2.4": "2100-02-03", "192.0.2.5": "stratum 16", "192.0.2.6": "match",
 			"192.0.2.7": "2019-01-01",
 		} {
-			s.follow(`time server is not followed.*server=` + server + ` .*` + why)
+			s.follow(t, `time server is not followed.*server=` + server + ` .*` + why)
 		}
-		s.follow(`clock was wrong and was set by Ironic's`)
+		s.follow(t, `clock was wrong and was set by Ironic's`)
 		s.checkClock(t, 0)
-		s.answers() // Ironic verifies the agent's certificate
+		s.answers(t) // Ironic verifies the agent's certificate
 	})
 	const ahead = 30 * time.Minute // half of what certificates are dated back by
 	t.Run("before the restart", func(t *testing.T) {
@@ -78,16 +78,16 @@ func TestWrongClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		servers["2001:db8::8"].Set(sntptest.Reply{Ahead: ahead})
-		if off := time.Until(s.hardwareClock()); off.Abs() > near {
+		if off := time.Until(s.hardwareClock(t)); off.Abs() > near {
 			t.Errorf("the hardware clock is %v off after the restart", off)
 		}
 	})
 	t.Run("after the restart", func(t *testing.T) {
 		s.node.Rebooted()
-		s.waitAgent()
-		s.follow(`clock set server=2001:db8::8 off_by=(28|29|30|31|32)m`) // the hardware clock was right when it started
+		s.waitAgent(t)
+		s.follow(t, `clock set server=2001:db8::8 off_by=(28|29|30|31|32)m`) // the hardware clock was right when it started
 		s.checkClock(t, ahead)
-		if off := time.Until(s.hardwareClock()) - ahead; off.Abs() > near {
+		if off := time.Until(s.hardwareClock(t)) - ahead; off.Abs() > near {
 			t.Errorf("the hardware clock is %v off after the time server was asked at the start", off)
 		}
 	})
@@ -128,11 +128,11 @@ func (s *site) trusting(certificate []byte) string {
 }
 
 // hardwareClock is what the machine's real-time clock shows.
-func (s *site) hardwareClock() time.Time {
-	s.t.Helper()
-	answer, err := s.machine.QMP(soon(s.t), "qom-get", map[string]any{"path": "/machine", "property": "rtc-time"})
+func (s *site) hardwareClock(t *testing.T) time.Time {
+	t.Helper()
+	answer, err := s.machine.QMP(soon(t), "qom-get", map[string]any{"path": "/machine", "property": "rtc-time"})
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var tm struct {
 		Year   int `json:"tm_year"`
@@ -143,7 +143,7 @@ func (s *site) hardwareClock() time.Time {
 		Second int `json:"tm_sec"`
 	}
 	if err := json.Unmarshal(answer, &tm); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return time.Date(tm.Year+1900, time.Month(tm.Month+1), tm.Day, tm.Hour, tm.Minute, tm.Second, 0, time.UTC)
 }

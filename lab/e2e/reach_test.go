@@ -17,15 +17,15 @@ import (
 )
 
 // checkCallback compares the address that Ironic was told.
-func (s *site) checkCallback(network string) {
-	s.t.Helper()
+func (s *site) checkCallback(t *testing.T, network string) {
+	t.Helper()
 	url, _ := s.node.Callback()
 	host, found := strings.CutPrefix(url, "https://")
 	address, err := netip.ParseAddrPort(host)
 	if !found || err != nil || address.Port() != agentPort || !netip.MustParsePrefix(network).Contains(address.Addr()) {
-		s.t.Errorf("callback URL: got %s, want https://, an address of %s and port %d", url, network, agentPort)
+		t.Errorf("callback URL: got %s, want https://, an address of %s and port %d", url, network, agentPort)
 	}
-	s.answers()
+	s.answers(t)
 }
 
 // TestTwoNetworks boots a machine with two cards, and a router on each: behind that of the first one, which the default
@@ -39,9 +39,9 @@ func TestTwoNetworks(t *testing.T) {
 	s.dnsmasq("--interface=wrong", "--interface=right", "--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=192.0.2.10,192.0.2.20,1h")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], time.Minute)
 	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url=https://203.0.113.1:6385,"+s.ironic.URL())
-	s.waitAgent()
-	s.checkCallback("192.0.2.0/24")
-	took, err := time.ParseDuration(s.follow(`phase=lookup took=(\S+)`)[1])
+	s.waitAgent(t)
+	s.checkCallback(t, "192.0.2.0/24")
+	took, err := time.ParseDuration(s.follow(t, `phase=lookup took=(\S+)`)[1])
 	if err != nil || took > 10*time.Second {
 		t.Errorf("the lookup took %v (%v), want the silent URL to cost a moment and no time-out", took, err)
 	}
@@ -109,13 +109,13 @@ func TestMulticastDNS(t *testing.T) {
 	case <-soon(t).Done():
 		t.Fatal("no inspection data came")
 	}
-	s.waitAgent()
-	s.checkCallback("198.51.100.0/24")
+	s.waitAgent(t)
+	s.checkCallback(t, "198.51.100.0/24")
 	if clock.Asked() == 0 {
 		t.Error("the time server of the announcement was not asked: its option is allowed")
 	}
 	for _, option := range []string{"advertise_port", "listen_port", "api_url"} {
-		s.follow(`not allowed.*option=` + option)
+		s.follow(t, `not allowed.*option=` + option)
 	}
 }
 
