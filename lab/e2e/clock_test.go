@@ -62,7 +62,7 @@ func TestWrongClock(t *testing.T) {
 			"192.0.2.2": "RATE", "192.0.2.3": "1970-01-02", "192.0.2.4": "2100-02-03", "192.0.2.5": "stratum 16", "192.0.2.6": "match",
 			"192.0.2.7": "2019-01-01",
 		} {
-			s.follow(t, `time server is not followed.*server=` + server + ` .*` + why)
+			s.follow(t, `time server is not followed.*server=`+server+` .*`+why)
 		}
 		s.follow(t, `clock was wrong and was set by Ironic's`)
 		s.checkClock(t, 0)

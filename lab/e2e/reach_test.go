@@ -115,7 +115,7 @@ func TestMulticastDNS(t *testing.T) {
 		t.Error("the time server of the announcement was not asked: its option is allowed")
 	}
 	for _, option := range []string{"advertise_port", "listen_port", "api_url"} {
-		s.follow(t, `not allowed.*option=` + option)
+		s.follow(t, `not allowed.*option=`+option)
 	}
 }
 
