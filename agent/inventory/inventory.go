@@ -5,19 +5,15 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/agent/config"
-	"ironroot/agent/inventory/sysfile"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfile"
 )
 
 // Inventory is what the machine is.
@@ -123,10 +119,9 @@ type Options struct {
 
 // Source collects inventories. It is safe for concurrent use.
 type Source struct {
-	o     Options
-	net   network
-	ipmi  func() (bmc, error)
-	files sysfile.Reader
+	o    Options
+	net  network
+	ipmi func() (bmc, error)
 
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
@@ -141,6 +136,9 @@ func New(o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.System.Files == nil {
+		o.System.Files = &sysfile.Reader{Log: o.Log}
+	}
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
@@ -151,25 +149,32 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error.
+// Collect reads the machine anew, everything side by side. A fact that cannot be read is missing from the result; that is
+// not an error.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
+	inv := &Inventory{Boot: s.boot()}
+	var wg sync.WaitGroup
+	wg.Go(func() { inv.CPU = s.cpu() })
+	wg.Go(func() { inv.Disks = s.disks(ctx) })
+	wg.Go(func() { inv.Memory = s.memory() })
+	wg.Go(func() {
+		inv.SystemVendor, inv.Hostname = s.systemVendor(), s.text(s.o.System.Proc("sys/kernel/hostname"))
+	})
+	if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+		wg.Go(func() {
+			a := s.bmc(ctx)
+			inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+		})
+	}
+	// The network is that of the caller's thread.
 	interfaces, err := s.Interfaces(ctx)
+	if err == nil {
+		s.hearNeighbours(ctx, interfaces)
+	}
+	inv.Interfaces = interfaces
+	wg.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	s.hearNeighbours(ctx, interfaces)
-	inv := &Inventory{
-		Interfaces:   interfaces,
-		CPU:          s.cpu(),
-		Disks:        s.disks(ctx),
-		Memory:       s.memory(),
-		SystemVendor: s.systemVendor(),
-		Boot:         s.boot(),
-		Hostname:     s.text(s.o.System.Proc("sys/kernel/hostname")),
-	}
-	if s.o.SkipBMC == nil || !s.o.SkipBMC() {
-		a := s.bmc(ctx)
-		inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
 	}
 	return inv, ctx.Err()
 }
@@ -201,8 +206,7 @@ func (inv *Inventory) MACs() []string {
 func (s *Source) disks(ctx context.Context) []Disk {
 	devices, err := s.o.Disks(ctx)
 	if err != nil {
-		s.o.Log.Warn("inventory without disks", "err", err)
-		return []Disk{}
+		s.o.Log.Warn("inventory without all disks", "err", err)
 	}
 	disks := make([]Disk, 0, len(devices))
 	for _, d := range devices {
@@ -239,22 +243,13 @@ func orNull(text string) *string {
 	return &text
 }
 
-// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or cannot answer is logged.
-func (s *Source) Read(path string) ([]byte, error) {
-	data, err := s.files.Read(path)
-	if errors.Is(err, sysfile.ErrHangs) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EIO) {
-		s.o.Log.Warn("the machine does not tell a fact", "err", err)
-	}
-	return data, err
-}
+// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or fails is logged.
+func (s *Source) Read(path string) ([]byte, error) { return s.o.System.Files.Read(path) }
 
 // text returns the trimmed content of a file, "" where it cannot be read: most such files are optional.
 func (s *Source) text(path string) string {
 	data, err := s.Read(path)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			s.o.Log.Debug("fact not readable", "err", err)
-		}
 		return ""
 	}
 	return strings.TrimSpace(strings.Trim(string(data), "\x00"))
