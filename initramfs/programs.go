@@ -45,6 +45,10 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
+// lineEditor is the build tag for gosh's plain line editor. The one it has otherwise is five times as large, and asks the terminal
+// questions whose answers a serial line loses.
+const lineEditor = "goshliner"
+
 // shell returns u-root's shell and commands as one program with a link for each command. Building it takes half a
 // minute, so it stays in the cache, by its commands, the versions of all modules they are made of, and the compiler's.
 func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
@@ -102,7 +106,7 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") + string(compiler)))
+	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") + string(compiler) + lineEditor))
 	return commands, hex.EncodeToString(sum[:8]), nil
 }
 
@@ -112,7 +116,8 @@ func (b *builder) buildShell(commands []string) ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir))
+	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir),
+		golang.WithBuildTag(lineEditor))
 	out := filepath.Join(dir, "bb")
 	err = bb.BuildBusybox(quiet{}, &bb.Opts{
 		Env:          env,

@@ -32,6 +32,7 @@ type dnsOption struct {
 const (
 	flagOther   = 0x80 // DHCPv6 knows name servers and the like
 	flagManaged = 0x40 // DHCPv6 has addresses
+	flagHeard   = 0x20 // there was an advertisement
 )
 
 // subscribeAdvertisements opens a subscription to what the kernel learns from routers (rtnetlink(7)). The kernel has

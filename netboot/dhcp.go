@@ -54,7 +54,7 @@ func (l *link) acquire(ctx context.Context) *Lease {
 		case ctx.Err() != nil:
 			return nil
 		}
-		l.fail("no lease", err)
+		l.fail(partDHCP, "no lease", err)
 		if !l.pause(ctx, delay) {
 			return nil
 		}
@@ -79,6 +79,9 @@ func (l *link) discover(ctx context.Context, started time.Time) (*Lease, error) 
 				return false
 			}
 			_, _, err := parseLease(m, time.Now(), l.network.timing.minLease)
+			if err != nil {
+				l.rejected(&l.state.History.DHCP, err)
+			}
 			if server := m.ServerIdentifier().String(); err != nil && len(complained) < 8 && !complained[server] {
 				complained[server] = true
 				l.network.log.Warn("offer not used", "interface", l.name(), "server", server, "err", err)
@@ -107,6 +110,9 @@ func (l *link) discover(ctx context.Context, started time.Time) (*Lease, error) 
 // 4.4.2). It returns why the lease is lost.
 func (l *link) hold(ctx context.Context, lease *Lease) error {
 	l.drainCarrier()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conflict := l.detectConflict(ctx, lease.Address.Addr())
 	retry := time.Duration(0) // until the next try within a phase
 	for ctx.Err() == nil {
 		age := time.Since(lease.Obtained)
@@ -121,6 +127,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		case <-timer.C:
 		case <-l.carrier:
 			confirm = true
+		case err := <-conflict:
+			timer.Stop()
+			l.decline(lease)
+			return err
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
@@ -133,12 +143,15 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		var declined *declinedError
 		switch {
 		case err == nil:
-			if err := l.use(next); err != nil {
+			if err := l.use(next, !confirm); err != nil {
 				return err
 			}
 			l.network.log.Info("lease renewed", "interface", l.name(), "address", next.Address.String(),
 				"server", next.Server.String(), "duration", next.Duration)
-			lease, retry = next, 0
+			if next.Address != lease.Address {
+				conflict = l.detectConflict(ctx, next.Address.Addr())
+			}
+			lease, retry, l.declines = next, 0, 0
 		case errors.As(err, &declined):
 			return err
 		case errors.Is(err, errCarrier):
@@ -149,7 +162,7 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 			retry = 0
 			if !confirm && ctx.Err() == nil {
 				retry = l.untilRetry(lease)
-				l.fail("lease not renewed", err)
+				l.fail(partDHCP, "lease not renewed", err)
 			}
 		}
 	}
@@ -221,13 +234,16 @@ func (l *link) request(ctx context.Context, p requestParams) (*Lease, error) {
 		return nil, err
 	}
 	if answer.MessageType() == dhcpv4.MessageTypeNak {
-		return nil, &declinedError{server: answer.ServerIdentifier().String(), message: answer.Message()}
+		err := &declinedError{server: answer.ServerIdentifier().String(), message: answer.Message()}
+		l.rejected(&l.state.History.DHCP, err)
+		return nil, err
 	}
 	if p.before != nil {
 		complete(answer, p.before.ack)
 	}
 	lease, warnings, err := parseLease(answer, asked, l.network.timing.minLease)
 	if err != nil {
+		l.rejected(&l.state.History.DHCP, err)
 		return nil, fmt.Errorf("lease not used: %w", err)
 	}
 	for _, warning := range warnings {
@@ -254,6 +270,7 @@ func (l *link) exchange(ctx context.Context, e exchange) (*dhcpv4.DHCPv4, error)
 	var err error
 	for try := 0; e.tries == 0 || try < e.tries; try++ {
 		e.message.NumSeconds = uint16(min(time.Since(e.started)/time.Second, 0xffff))
+		l.sent(&l.state.History.DHCP, e.started)
 		var answer *dhcpv4.DHCPv4
 		// A tenth more or less keeps machines that are switched on together apart.
 		wait := timeout + time.Duration(rand.Int64N(int64(timeout/5)+1)) - timeout/10
@@ -262,7 +279,7 @@ func (l *link) exchange(ctx context.Context, e exchange) (*dhcpv4.DHCPv4, error)
 			return answer, err
 		}
 		if try == 2 && e.tries == 0 {
-			l.fail("no lease yet", err)
+			l.fail(partDHCP, "no lease yet", err)
 		}
 		timeout = min(2*timeout, t.longest)
 	}

@@ -47,7 +47,7 @@ func (c *client6) inform(ctx context.Context) {
 			return // ctx has ended: without a limit of tries there is no other error
 		}
 		if err := c.link.use6(lease); err != nil {
-			c.link.fail("DHCPv6 information not used", err)
+			c.link.fail(partDHCP6, "DHCPv6 information not used", err)
 		}
 		c.wait(ctx, lease.Renew)
 	}
@@ -67,7 +67,7 @@ func (c *client6) lease(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.link.fail("no DHCPv6 lease", err)
+		c.link.fail(partDHCP6, "no DHCPv6 lease", err)
 		c.link.drop6()
 		c.wait(ctx, c.link.network.timing.first)
 	}
@@ -133,7 +133,7 @@ func (c *client6) hold(ctx context.Context, lease *Lease6) error {
 		case errors.As(err, &declined):
 			return err
 		case ctx.Err() == nil:
-			c.link.fail("DHCPv6 lease not renewed", err)
+			c.link.fail(partDHCP6, "DHCPv6 lease not renewed", err)
 			wait = t.minRenewal
 		}
 	}
@@ -208,6 +208,7 @@ func (c *client6) ask(ctx context.Context, e exchange6) (*Lease6, error) {
 	transaction := rand.Uint32()
 	for try := 0; e.tries == 0 || try < e.tries; try++ {
 		message := c.message(e, transaction, time.Since(started))
+		c.link.sent(&c.link.state.History.DHCP6, started)
 		var lease *Lease6
 		// A tenth more or less keeps machines that are switched on together apart.
 		lease, err = c.attempt(ctx, e, message, timeout+time.Duration(rand.Int64N(int64(timeout/5)+1))-timeout/10)
@@ -219,7 +220,7 @@ func (c *client6) ask(ctx context.Context, e exchange6) (*Lease6, error) {
 			return nil, ctx.Err()
 		}
 		if try == 2 && e.tries == 0 {
-			c.link.fail("no answer by DHCPv6 yet", err)
+			c.link.fail(partDHCP6, "no answer by DHCPv6 yet", err)
 		}
 		timeout = min(2*timeout, t.longest)
 	}
@@ -264,6 +265,7 @@ func (c *client6) attempt(ctx context.Context, e exchange6, message *message6, l
 		case binding && errors.As(err, &refused):
 			return nil, err
 		case !errors.Is(err, errForeign):
+			c.link.rejected(&c.link.state.History.DHCP6, err)
 			passed = fmt.Errorf("DHCPv6 answer not used: %v", err) //nolint:errorlint // it does not bind
 		}
 	}

@@ -10,7 +10,12 @@
 // taken from its events: name servers (RFC 8106), and whether there is DHCPv6 to be asked, with addresses or without
 // (RFC 8415). Nobody waits for a router. The DHCPv6 client is known by its MAC address (DUID-LL).
 //
-// Limits: an IPv4 address is not probed by ARP before its use, and a lease is not released, because the next boot of the
-// machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked for. What a
-// link gets is a linkConfig whoever asked for it.
+// An interface of a VLAN is made when it is asked for or a switch announces it, and is used like a physical link.
+//
+// What servers say is doubted: what cannot be is left out, what is unlikely is warned of, and an address that somebody
+// else has is given back (RFC 5227). Where their routes lead nowhere, Dial finds the link that leads there.
+//
+// Limits: whether an IPv4 address is free is asked when it is in use already. A lease is not released, because the next
+// boot of the machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked
+// for. What a link gets is a linkConfig whoever asked for it.
 package netboot

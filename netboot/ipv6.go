@@ -23,12 +23,14 @@ const (
 )
 
 // allowIPv6 makes the kernel listen to routers on a link: it forms addresses (SLAAC, RFC 4862) and keeps routes by what
-// they advertise, even where the machine forwards packets for another link. A kernel without IPv6 has nothing to set.
-func allowIPv6(name string) error {
+// they advertise, even where the machine forwards packets for another link. Without slaac it keeps routes only. A kernel
+// without IPv6 has nothing to set.
+func allowIPv6(name string, slaac bool) error {
 	var failed []error
-	for _, setting := range [][2]string{{"disable_ipv6", "0"}, {"accept_ra", "2"}, {"autoconf", "1"}} {
-		path := filepath.Join("/proc/sys/net/ipv6/conf", name, setting[0])
-		err := os.WriteFile(path, []byte(setting[1]), 0)
+	autoconf := map[bool]string{false: "0", true: "1"}[slaac]
+	// Last comes what makes the kernel begin.
+	for _, setting := range [][2]string{{"accept_ra", "2"}, {"autoconf", autoconf}, {"disable_ipv6", "0"}} {
+		err := setKernel("ipv6", name, setting[0], setting[1])
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -37,19 +39,24 @@ func allowIPv6(name string) error {
 	return errors.Join(failed...)
 }
 
+// setKernel changes a setting of the kernel for one link (Documentation/networking/ip-sysctl.rst).
+func setKernel(family, link, setting, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys/net", family, "conf", link, setting), []byte(value), 0)
+}
+
 // run6 asks by DHCPv6 for as much as the link's routers say there is, until ctx ends. Where no router speaks it does
 // nothing, and nobody waits for it. More is asked for when a router says so, but never less: two routers that differ
-// would make it come and go.
+// would make it come and go. Static data may ask for more than routers, or for nothing.
 func (l *link) run6(ctx context.Context) {
 	for mode := routers; ctx.Err() == nil; {
+		for mode < l.mode() && ctx.Err() == nil {
+			mode = l.mode()
+			l.ask6(ctx, mode)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.advertised:
-		}
-		for mode < l.mode() && ctx.Err() == nil {
-			mode = l.mode()
-			l.ask6(ctx, mode)
 		}
 	}
 }
@@ -76,10 +83,14 @@ func (l *link) ask6(ctx context.Context, mode mode6) {
 	<-done
 }
 
+// mode is how much is to be asked for.
 func (l *link) mode() mode6 {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
-	return l.mode6
+	if !l.role.dhcp6 {
+		return l.role.ask6
+	}
+	return max(l.role.ask6, l.mode6)
 }
 
 // advertise takes in what a router said on a link.
@@ -89,6 +100,9 @@ func (n *Network) advertise(a advertisement) {
 	n.mu.Unlock()
 	if !known {
 		return
+	}
+	if a.option != nil || a.flags&flagHeard != 0 {
+		n.update(func() { l.state.History.Router = time.Now() })
 	}
 	if a.option != nil {
 		l.learnDNS(a.option)
@@ -187,9 +201,13 @@ func (l *link) use6(lease *Lease6) error {
 	config := lease.config()
 	metric := l.rank()
 	n.mu.Lock()
-	before := l.config6
+	before, last := l.config6, l.state.Lease6
 	l.dhcpNames6 = config
 	n.mu.Unlock()
+	if last != nil {
+		config.former = before.outlived(last.Obtained, last.Duration, config, lease.revoked)
+		l.tellFormer(config)
+	}
 	n.writeResolver()
 	if err := config.apply(l.index, metric, before); err != nil {
 		n.update(func() {
@@ -197,7 +215,7 @@ func (l *link) use6(lease *Lease6) error {
 		})
 		return fmt.Errorf("use DHCPv6 lease: %w", err)
 	}
-	n.update(func() { l.config6, l.state.Lease6 = config, lease })
+	n.update(func() { l.config6, l.state.Lease6, l.failed[partDHCP6] = config, lease, nil })
 	return nil
 }
 

@@ -21,8 +21,9 @@ type Lease6 struct {
 	Preferred time.Duration // how long new connections use the addresses
 	Duration  time.Duration // the whole lease; Forever when it does not end
 
-	server    []byte // its DUID
-	committed bool   // by the first message already
+	server    []byte       // its DUID
+	committed bool         // by the first message already
+	revoked   []netip.Addr // what the server takes back
 }
 
 const (
@@ -110,7 +111,8 @@ func (p *parser) identity(lease *Lease6, value []byte, shortest time.Duration) e
 		inner, err := parseOptions6(o.value[24:])
 		switch {
 		case err != nil || statusError6(inner) != nil || valid == 0:
-			continue // the server takes it back
+			lease.revoked = append(lease.revoked, address)
+			continue
 		case !unicast6(address) || address.IsLinkLocalUnicast():
 			p.warn("address %v is no address for a host", address)
 			continue

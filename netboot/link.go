@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -20,6 +22,7 @@ type timing struct {
 	requests   int           // how often a request is sent before the exchange starts anew
 	minRenewal time.Duration // the least time between two renewals of one phase
 	minLease   time.Duration // the shortest lease that is believed
+	declined   time.Duration // how long to wait after an address had another owner
 }
 
 var defaultTiming = timing{
@@ -29,6 +32,7 @@ var defaultTiming = timing{
 	requests:   4,
 	minRenewal: 60 * time.Second, // RFC 2131, section 4.4.5
 	minLease:   30 * time.Second,
+	declined:   10 * time.Second, // RFC 2131, section 3.1
 }
 
 // baseMetric is the route metric of the first link that got a configuration; each further one is larger by one. It
@@ -43,17 +47,34 @@ type link struct {
 	// Each of these holds one token: after the carrier came (back), the same for DHCPv6, after a router offered more, after
 	// an address of DHCPv6 turned out to have another owner.
 	carrier, carrier6, advertised, taken chan struct{}
+	announced                            chan struct{} // the same, after neighbours announced other VLANs
+	declines                             int           // leases in a row whose address has another owner
+	virtual                              bool          // a VLAN or a bond
 
-	state  Link       // under network.mu
-	metric int        // under network.mu; 0 until the first configuration
-	mtu    int        // bytes, what the link had before its first configuration
-	config linkConfig // under network.mu; what is applied now
-	names  linkConfig // under network.mu; the one whose name servers are used: it is set before config
-	// coming is an address that the kernel has already and that lacks its routes, under network.mu. Nobody is told of
-	// it yet.
-	coming netip.Prefix
+	// These are the watcher's; id and role are written under network.mu.
+	id    string           // by which static data knows the link
+	role  role             // what it does now
+	card  net.HardwareAddr // its own MAC address
+	ended chan struct{}    // closed when the link has left its role
+
+	state  Link         // under network.mu; Addresses and Err are added when it is asked for
+	failed [parts]error // under network.mu; the latest failure of each part, nil once it went well
+	metric int          // under network.mu; 0 until the first configuration
+	mtu    int          // bytes, what the link had before its first configuration
+	config linkConfig   // under network.mu; what is applied now
+	names  linkConfig   // under network.mu; the one whose name servers are used: it is set before config
+	// coming are addresses that the kernel may have already and that lack their routes, under network.mu. Nobody is told of
+	// them yet.
+	coming []netip.Prefix
 	// settled says that the carrier came or was waited for long enough, under network.mu.
-	settled bool
+	settled        bool
+	announcedVLANs []int // under network.mu
+
+	ways []*netlink.Route // under network.mu; see Network.Dial
+
+	// What static data adds, under network.mu.
+	static, staticNames linkConfig // as config and names
+	staticMetric        int
 
 	// What IPv6 adds, under network.mu.
 	mode6        mode6 // the most that a router offered
@@ -65,7 +86,9 @@ type link struct {
 
 func newLink(n *Network, index int) *link {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
-	return &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one()}
+	l := &link{network: n, index: index, carrier: one(), carrier6: one(), advertised: one(), taken: one(), announced: one()}
+	l.state.History.Found = time.Now()
+	return l
 }
 
 func (l *link) snapshot() Link {
@@ -76,45 +99,76 @@ func (l *link) snapshot() Link {
 
 func (l *link) name() string { return l.snapshot().Name }
 
-// fail notes and logs what went wrong; nil notes that all is well again.
-func (l *link) fail(message string, err error) {
-	l.network.update(func() { l.state.Err = err })
-	if err != nil {
-		l.network.log.Warn(message, "interface", l.name(), "err", err)
+// run raises the link and keeps it configured in its role until ctx ends.
+func (l *link) run(ctx context.Context, r role) {
+	if !l.virtual {
+		l.claimLLDP()
 	}
-}
-
-// run raises the link and keeps it configured until ctx ends.
-func (l *link) run(ctx context.Context) {
-	l.claimLLDP()
-	if err := allowIPv6(l.name()); err != nil {
-		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
+	if r.bond != "" {
+		l.join(ctx, r)
+		return
 	}
+	l.prepare(r)
 	if !l.raise(ctx) {
 		return
 	}
-	var routed sync.WaitGroup
-	defer routed.Wait()
-	routed.Go(func() { l.run6(ctx) })
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { l.run6(ctx) })
+	beside.Go(func() { l.makeTagged(ctx, r.tagged) })
+	beside.Go(func() { l.useStatic(ctx, r) })
+	if !l.virtual && !r.wait {
+		beside.Go(func() { l.runVLANs(ctx) })
+	}
 	if !l.awaitCarrier(ctx) {
 		return
 	}
 	l.network.settle(l)
+	if r.dhcp {
+		l.runDHCP(ctx)
+	}
+}
+
+// prepare makes the link ready to be raised.
+func (l *link) prepare(r role) {
+	l.dress(r)
+	var err error
+	if r.wait {
+		err = setKernel("ipv6", l.name(), "disable_ipv6", "1") // it will begin anew, and be heard by routers
+	} else {
+		err = allowIPv6(l.name(), !r.static6)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.network.log.Warn("the kernel's IPv6 settings stay as they are", "interface", l.name(), "err", err)
+	}
+	// Else a former address would, at its end, take the newer ones of its subnet with it.
+	if err := setKernel("ipv4", l.name(), "promote_secondaries", "1"); err != nil {
+		l.network.log.Warn("addresses may go with the one before them", "interface", l.name(), "err", err)
+	}
+}
+
+// runDHCP keeps the link's IPv4 address until ctx ends.
+func (l *link) runDHCP(ctx context.Context) {
 	for ctx.Err() == nil {
 		lease := l.acquire(ctx)
 		if lease == nil {
 			return
 		}
-		err := l.use(lease)
+		err := l.use(lease, false)
 		if err == nil {
 			err = l.hold(ctx, lease)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		l.fail("lease lost", err)
+		l.fail(partDHCP, "lease lost", err)
 		l.drop()
-		if !l.pause(ctx, l.network.timing.first) {
+		pause := l.network.timing.first
+		var conflict *conflictError
+		if errors.As(err, &conflict) {
+			pause = l.network.timing.declined
+		}
+		if !l.pause(ctx, pause) {
 			return
 		}
 	}
@@ -126,10 +180,10 @@ func (l *link) raise(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		err := netlink.LinkSetUp(byIndex(l.index))
 		if err == nil {
-			l.fail("", nil)
+			l.fail(partLink, "", nil)
 			return true
 		}
-		l.fail("link cannot be raised", err)
+		l.fail(partLink, "link cannot be raised", err)
 		l.pause(ctx, delay)
 		delay = min(2*delay, l.network.timing.longest)
 	}
@@ -148,7 +202,7 @@ func (l *link) awaitCarrier(ctx context.Context) bool {
 	case <-l.carrier:
 		return true
 	case <-timer.C:
-		l.network.log.Info("no carrier, asking for an address all the same", "interface", l.name(),
+		l.network.log.Info("no carrier, going on all the same", "interface", l.name(),
 			"waited", l.network.timing.noCarrier)
 		return true
 	case <-ctx.Done():
@@ -176,14 +230,21 @@ func (l *link) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // use applies a lease in place of the one before it. An MTU that the link refuses is left out: it is the one value
-// that a link can work without.
-func (l *link) use(lease *Lease) error {
+// that a link can work without. Where another address than before is renewed to, the former one stays for its time.
+func (l *link) use(lease *Lease, renewed bool) error {
 	n := l.network
 	config := lease.config()
 	metric := l.rank()
 	n.mu.Lock()
-	before := l.config
+	before, last := l.config, l.state.Lease
 	n.mu.Unlock()
+	if last != nil && renewed {
+		config.former = before.outlived(last.Obtained, last.Duration, config, nil)
+		l.tellFormer(config)
+	}
+	if l.mtuIsStatic() {
+		config.mtu = 0
+	}
 	if config.mtu != 0 {
 		if err := setMTU(l.index, config.mtu); err != nil {
 			n.log.Warn("lease's MTU not used", "interface", l.name(), "err", err)
@@ -196,7 +257,7 @@ func (l *link) use(lease *Lease) error {
 	n.mu.Lock()
 	l.names = config
 	if !slices.Contains(before.addresses, lease.Address) {
-		l.coming = lease.Address
+		l.coming = append(l.coming, lease.Address)
 	}
 	n.mu.Unlock()
 	// Whoever waits for an address looks up names at once, and Go's resolver does not read the file again for 5 s.
@@ -207,14 +268,21 @@ func (l *link) use(lease *Lease) error {
 			l.config.addresses = append(slices.Clone(before.addresses), config.addresses...)
 			l.config.routes = append(slices.Clone(before.routes), config.routes...)
 			l.config.mtu = cmp.Or(config.mtu, before.mtu)
-			l.coming = netip.Prefix{}
+			l.arrived(config.addresses)
 		})
 		return err
 	}
 	n.update(func() {
-		l.config, l.state.Lease, l.state.Err, l.coming = config, lease, nil, netip.Prefix{}
+		l.config, l.state.Lease, l.failed[partDHCP] = config, lease, nil
+		l.arrived(config.addresses)
 	})
+	l.tellDoubts(lease)
 	return nil
+}
+
+// arrived notes that addresses have their routes, or will not get them; network.mu is held.
+func (l *link) arrived(addresses []netip.Prefix) {
+	l.coming = slices.DeleteFunc(l.coming, func(p netip.Prefix) bool { return slices.Contains(addresses, p) })
 }
 
 // rank returns the metric of the link's routes. It is settled with the link's first configuration.
@@ -239,8 +307,9 @@ func (l *link) drop() {
 		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
 	}
 	l.restoreMTU(before)
+	l.dropWays()
 	n.update(func() {
-		l.config, l.names, l.state.Lease = linkConfig{}, linkConfig{}, nil
+		l.config, l.names, l.state.Lease, l.state.History.Doubts = linkConfig{}, linkConfig{}, nil, nil
 	})
 	n.writeResolver()
 }
@@ -271,10 +340,13 @@ func (n *Network) names() []linkConfig {
 	for _, l := range n.links {
 		links = append(links, l)
 	}
-	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.metric, b.metric) })
-	configs := make([]linkConfig, 0, 2*len(links))
+	slices.SortFunc(links, func(a, b *link) int {
+		return cmp.Or(cmp.Compare(a.role.order(), b.role.order()), cmp.Compare(a.metric, b.metric))
+	})
+	configs := make([]linkConfig, 0, 1+3*len(links))
+	configs = append(configs, n.plan.names())
 	for _, l := range links {
-		configs = append(configs, l.names, l.names6())
+		configs = append(configs, l.staticNames, l.names, l.names6())
 	}
 	return configs
 }

@@ -25,6 +25,7 @@ type linkConfig struct {
 	addresses []netip.Prefix
 	valid     time.Duration // how long the kernel keeps the addresses by itself; 0 = for ever
 	preferred time.Duration // how long new connections use them; 0 = as long as they are valid
+	former    []formerAddress
 	routes    []Route
 	mtu       int // bytes, 0 = leave
 	dns       []netip.Addr
@@ -76,6 +77,9 @@ func (c linkConfig) add(index, metric int) error {
 			return fmt.Errorf("add route to %s: %w", prefix.Masked(), err)
 		}
 	}
+	if err := c.addFormer(index, metric); err != nil {
+		return err
+	}
 	// Routes without a gateway first: the gateways of the others may lie behind them.
 	for _, onLink := range []bool{true, false} {
 		for _, route := range c.routes {
@@ -103,13 +107,14 @@ func (c linkConfig) removeOthers(index, metric int, before linkConfig) (removed 
 			failed = append(failed, fmt.Errorf("remove route to %s: %w", route.Destination, err))
 		}
 	}
-	for _, prefix := range before.addresses {
-		if slices.Contains(c.addresses, prefix) {
+	kept, had := c.all(), before.all()
+	for _, prefix := range had {
+		if slices.Contains(kept, prefix) {
 			continue
 		}
 		removed = true
 		same := func(p netip.Prefix) bool { return p.Masked() == prefix.Masked() }
-		if !slices.ContainsFunc(c.addresses, same) {
+		if !slices.ContainsFunc(kept, same) {
 			err := netlink.RouteDel(subnetRoute(index, metric, prefix))
 			if err != nil && !absent(err) {
 				failed = append(failed, fmt.Errorf("remove route to %s: %w", prefix.Masked(), err))

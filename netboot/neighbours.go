@@ -3,6 +3,7 @@ package netboot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ironroot/netboot/lldp"
@@ -13,9 +14,9 @@ import (
 func (n *Network) LLDP() map[string]lldp.Frame { return n.lldp.Frames() }
 
 // WaitLLDP waits until an LLDP frame was heard on every link that has a carrier or may still get one, and returns what
-// LLDP does. What was heard before the call is not waited for. It gives up when quiet has passed since the call, and
-// since a link was last heard for the first time; that is no error, and such a link is not waited for again until its
-// carrier comes back.
+// LLDP does. What was heard before the call is not waited for, and silence before it counts. It gives up when quiet has
+// passed since the last of the silent links got its carrier, and since a link was last heard for the first time; that is
+// no error, and such a link is not waited for again until its carrier comes back.
 func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
 	frames, err := n.lldp.Wait(ctx, quiet)
 	if err != nil {
@@ -24,11 +25,33 @@ func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 	return frames, nil
 }
 
+// hear takes over what the neighbours have said by now.
+func (n *Network) hear() {
+	frames := n.lldp.Frames()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		frame := frames[l.state.Name]
+		if ids := frame.VLANs(); len(ids) > 0 && !slices.Equal(ids, l.announcedVLANs) {
+			l.announcedVLANs = ids
+			signal(l.announced)
+		}
+		neighbour := frame.Neighbour()
+		if neighbour != l.state.History.Neighbour {
+			l.state.History.Neighbour = neighbour
+			n.tell()
+		}
+	}
+}
+
 // settle notes that a link has its carrier, or is not likely to get one.
 func (n *Network) settle(l *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.settled = true
+	if l.state.Carrier {
+		n.lldp.Begin(l.state.Index)
+	}
 	n.expectLLDP(l)
 }
 

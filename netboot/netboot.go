@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/netboot/lldp"
+	"ironroot/netboot/networkdata"
 )
 
 // Config says which links to use and where to write what was learnt.
@@ -28,6 +29,13 @@ type Config struct {
 	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
 	// the links are raised. Some cards remember that: see [lldp.Firmware].
 	StopFirmwareLLDP bool
+	// Data is the static configuration that is known at the start, nil where there is none: see Configure.
+	Data *networkdata.Data
+	// Wait holds everything but the raising of links back until it is closed, or until Configure: static data is looked
+	// for. Nil waits for nothing.
+	Wait <-chan struct{}
+	// VLANs are to be made, and are then used like physical links.
+	VLANs []VLAN
 
 	timing   timing                  // tests shorten it; the zero value is made defaultTiming
 	stopLLDP func(link string) error // tests replace it; nil is that of lldp.Firmware
@@ -44,7 +52,10 @@ type Link struct {
 	Addresses []netip.Prefix
 	Lease     *Lease  // of DHCPv4; nil while there is none
 	Lease6    *Lease6 // of DHCPv6; nil while there is none
-	Err       error   // the latest failure, nil once it went well
+	Bond      string  // the bond that the link is a member of, "" = none
+	Static    bool    // addresses are those of static data
+	Err       error   // what keeps the link from being of use, nil once it went well
+	History   History // what was tried
 }
 
 // Network is the running network. Its methods may be called from any goroutine.
@@ -57,12 +68,19 @@ type Network struct {
 	stopLLDP func(link string) error // nil leaves agents in the cards' firmware alone
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
+	vlans    []VLAN
+
+	plans       chan *networkdata.Data
+	failedPlans chan string     // ids of what cannot be made
+	waiting     <-chan struct{} // the watcher's; nil when there is nothing to wait for
+	plan        *plan           // the watcher's, and written under mu; nil without static data
 
 	mu        sync.Mutex
 	links     map[int]*link // by kernel index
 	addresses map[int]map[netip.Prefix]bool
-	ranks     int           // how many links have ever had a configuration
-	changed   chan struct{} // closed and replaced at every change
+	made      map[string]bool // names of VLAN interfaces
+	ranks     int             // how many links have ever had a configuration
+	changed   chan struct{}   // closed and replaced at every change
 }
 
 // Start begins to raise links and returns at once; links that appear later are used when they appear. The network
@@ -80,14 +98,21 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	n := &Network{
-		log:       config.Log,
-		accepts:   acceptor(config.Interface),
-		resolver:  &resolver{path: config.ResolvConf},
-		timing:    config.timing,
-		lldp:      lldp.New(config.Log),
-		stop:      stop,
-		watching:  make(chan struct{}),
+		log:      config.Log,
+		accepts:  acceptor(config.Interface),
+		resolver: &resolver{path: config.ResolvConf},
+		timing:   config.timing,
+		lldp:     lldp.New(config.Log),
+		stop:     stop,
+		watching: make(chan struct{}),
+		vlans:    config.VLANs,
+		waiting:  config.Wait,
+
+		plans:       make(chan *networkdata.Data),
+		failedPlans: make(chan string),
+
 		links:     map[int]*link{},
+		made:      map[string]bool{},
 		addresses: map[int]map[netip.Prefix]bool{},
 		changed:   make(chan struct{}),
 	}
@@ -105,7 +130,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	go func() {
 		defer close(n.watching)
 		defer n.lldp.Close()
-		n.watch(ctx, w)
+		n.watch(ctx, w, config.Data)
 	}()
 	return n, nil
 }
@@ -132,9 +157,10 @@ func (n *Network) Links() []Link {
 	links := make([]Link, 0, len(n.links))
 	for index, l := range n.links {
 		state := l.state
+		state.Err = l.failure()
 		state.MAC = slices.Clone(state.MAC)
 		for prefix := range n.addresses[index] {
-			if prefix != l.coming {
+			if !slices.Contains(l.coming, prefix) {
 				state.Addresses = append(state.Addresses, prefix)
 			}
 		}
@@ -215,6 +241,8 @@ func describe(links []Link) string {
 			text += l.Name + ": down"
 		case !l.Carrier:
 			text += l.Name + ": no carrier"
+		case l.Bond != "":
+			text += l.Name + ": member of " + l.Bond
 		default:
 			text += l.Name + ": no answer from a DHCP server"
 		}
@@ -256,6 +284,11 @@ func (n *Network) update(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
+	n.tell()
+}
+
+// tell wakes whoever waits for a change; mu is held.
+func (n *Network) tell() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }

@@ -135,6 +135,13 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	l.until(n, "first address", func(links map[string]Link) bool { return has(links["nic0"], "192.0.2.10/24") })
 	d.SetHost(id, server.Host{Address: addr("192.0.2.11")})
 	downs := l.countDowns("nic0")
+	// Whoever knows the machine by its first address reaches it for as long as it was granted; nothing new begins from it.
+	l.until(n, "both addresses", func(links map[string]Link) bool {
+		return has(links["nic0"], "192.0.2.10/24") && has(links["nic0"], "192.0.2.11/24")
+	})
+	if source, err := SourceFor(l.ctx, addr("203.0.113.1")); err != nil || source != addr("192.0.2.11") {
+		t.Errorf("source of new connections: got %v, %v, want the second address", source, err)
+	}
 	l.until(n, "second address alone", func(links map[string]Link) bool {
 		return leased("nic0")(links) && has(links["nic0"], "192.0.2.11/24") && !has(links["nic0"], "192.0.2.10/24")
 	})

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot/networkdata"
 )
 
 // watcher is one subscription to the kernel's events of links, addresses and routers (rtnetlink(7)).
@@ -65,9 +68,12 @@ func (w *watcher) close() {
 }
 
 // watch runs the network until ctx ends and every link's goroutine with it.
-func (n *Network) watch(ctx context.Context, w *watcher) {
+func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if data != nil {
+		n.adopt(ctx, data, &running)
+	}
 	for {
 		n.reconcile(ctx, &running)
 		again := n.follow(ctx, w, &running)
@@ -84,7 +90,16 @@ func (n *Network) watch(ctx context.Context, w *watcher) {
 // follow handles events until ctx ends (false) or the kernel dropped some (true).
 func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGroup) bool {
 	for {
+		heard := n.lldp.Changed()
+		n.hear()
 		select {
+		case <-heard:
+		case <-n.waiting:
+			n.adopt(ctx, nil, running)
+		case data := <-n.plans:
+			n.adopt(ctx, data, running)
+		case id := <-n.failedPlans:
+			n.adopt(ctx, n.without(id), running)
 		case <-ctx.Done():
 			return false
 		case event, ok := <-w.links:
@@ -206,17 +221,26 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	l, known := n.links[attrs.Index]
 	n.mu.Unlock()
 	if !known {
-		if !n.accepts(kernel) {
+		if !n.accepts(kernel) && !n.isMade(kernel) && n.planned(kernel, attrs.HardwareAddr) == "" {
 			return
 		}
 		l = newLink(n, attrs.Index)
+		l.virtual = kernel.Type() == "vlan" || kernel.Type() == "bond"
 	}
-	n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	if !isSlave(attrs) && l.role.bond == "" {
+		l.card = attrs.HardwareAddr
+	}
+	if !l.virtual { // LLDP has no tags, and belongs to a bond's members
+		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	}
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
 	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
 	n.update(func() {
 		l.state.Name, l.state.Index, l.state.MTU, l.state.MAC = attrs.Name, attrs.Index, attrs.MTU, attrs.HardwareAddr
 		l.state.Up = attrs.Flags&net.FlagUp != 0
+		if carrier != l.state.Carrier {
+			l.state.History.Carrier = time.Now()
+		}
 		l.state.Carrier = carrier
 		n.links[attrs.Index] = l
 		n.expectLLDP(l)
@@ -225,16 +249,15 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 		signal(l.carrier)
 		signal(l.carrier6)
 	}
-	if known {
+	id := n.planned(kernel, l.card)
+	r := n.roleOf(l, id)
+	if known && id == l.id && reflect.DeepEqual(r, l.role) {
 		return
 	}
-	n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
-	linkCtx, cancel := context.WithCancel(ctx)
-	l.cancel = cancel
-	running.Go(func() {
-		defer cancel()
-		l.run(linkCtx)
-	})
+	if !known {
+		n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
+	}
+	n.launch(ctx, l, id, r, running)
 }
 
 func (n *Network) raiseLoopback(lo netlink.Link) {
@@ -278,6 +301,9 @@ func (n *Network) note(index int, address net.IPNet, present bool) {
 	}
 	prefix := netip.PrefixFrom(ip.Unmap(), ones)
 	if !present {
+		if l := n.links[index]; l != nil && n.addresses[index][prefix] {
+			n.log.Debug("address is gone", "interface", l.state.Name, "address", prefix.String())
+		}
 		delete(n.addresses[index], prefix)
 		return
 	}

@@ -76,7 +76,7 @@ type Config struct {
 	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"limit of a whole image download; 0 is none"`
 
 	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"Ironic's API version, instead of asking for it"`
-	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between" later:"true"`
+	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between: INTERFACE.ID, INTERFACE for all that its switch announces by LLDP, or all; an interface's MAC address may stand for its name"`
 	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"go on when the boot loader could not be installed"`
 	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" later:"true"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices with shared file systems"`

@@ -70,7 +70,7 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 		decode("stream_raw_images", wire.StreamRaw, "a boolean", &info.StreamRaw),
 		refusePartitionImage(wire.ImageType),
 		text("configdrive", wire.ConfigDrive, &info.ConfigDrive),
-		decode("proxies", wire.Proxies, "an object of texts", &info.Proxies),
+		parseProxies(wire.Proxies, &info.Proxies),
 		text("no_proxy", wire.NoProxy, &info.NoProxy),
 		text("image_server_auth_strategy", wire.AuthStrategy, &info.AuthStrategy),
 		text("image_server_user", wire.AuthUser, &info.AuthUser),
@@ -121,6 +121,24 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			// Not even a part of the text is repeated: a temporary URL is a secret.
 			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http or https URL", i+1)
+		}
+	}
+	return nil
+}
+
+// parseProxies refuses what would silently be no proxy at all.
+func parseProxies(raw json.RawMessage, into *map[string]string) error {
+	if err := decode("proxies", raw, "an object of texts", into); err != nil {
+		return err
+	}
+	for scheme, text := range *into {
+		if text != "" && !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || text != "" && u.Host == "" {
+			// The text is not repeated: it may hold a password.
+			return fault.InvalidCommandParams("image_info 'proxies': the entry %q is not a URL", scheme)
 		}
 	}
 	return nil

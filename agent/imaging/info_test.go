@@ -60,6 +60,8 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
 		{"configdrive is an object", map[string]any{"configdrive": map[string]any{}}, "'configdrive'"},
 		{"proxies is a text", map[string]any{"proxies": "http://192.0.2.3"}, "'proxies'"},
+		{"proxy with a bad port", map[string]any{"proxies": map[string]string{"http": "http://user:secret@192.0.2.3:x"}}, "'proxies'"},
+		{"proxy without a host", map[string]any{"proxies": map[string]string{"https": "http:///"}}, "'proxies'"},
 		{"authorization is not base64", map[string]any{"image_request_authorization": "%%"}, "'image_request_authorization'"},
 		{
 			"authorization smuggles a header",

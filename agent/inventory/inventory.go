@@ -12,6 +12,11 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+<<<<<<< HEAD
+=======
+	"ironroot/agent/inventory/sysfile"
+	"ironroot/agent/parallel"
+>>>>>>> main
 	"ironroot/storage/block"
 	"ironroot/storage/sysfile"
 )
@@ -149,6 +154,7 @@ func New(o Options) *Source {
 	return s
 }
 
+<<<<<<< HEAD
 // Collect reads the machine anew, everything side by side. A fact that cannot be read is missing from the result; that is
 // not an error.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
@@ -175,6 +181,33 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	wg.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
+=======
+// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. What may
+// take long, as BMC, disks and neighbours do, is asked side by side.
+func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
+	inv := &Inventory{}
+	var unlisted error
+	parallel.Do(
+		func() {
+			if inv.Interfaces, unlisted = s.Interfaces(ctx); unlisted == nil {
+				s.hearNeighbours(ctx, inv.Interfaces)
+			}
+		},
+		func() { inv.Disks = s.disks(ctx) },
+		func() {
+			if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+				a := s.bmc(ctx)
+				inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+			}
+		},
+		func() {
+			inv.CPU, inv.Memory, inv.SystemVendor, inv.Boot = s.cpu(), s.memory(), s.systemVendor(), s.boot()
+			inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname"))
+		},
+	)
+	if unlisted != nil {
+		return nil, fmt.Errorf("inventory: %w", unlisted)
+>>>>>>> main
 	}
 	return inv, ctx.Err()
 }

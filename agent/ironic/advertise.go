@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -25,13 +24,10 @@ func (e Endpoint) URL(protocol string) string {
 	return protocol + "://" + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 }
 
-// probeTimeout limits the question whether one of Ironic's URLs is reachable.
-const probeTimeout = 30 * time.Second
-
 // Advertise finds where Ironic reaches the agent: advertise_host if it is set, else the first address of
-// network_interface, IPv4 before IPv6, if that is set, else the machine's address on the route to Ironic. In the last case it first
-// drops those of Ironic's URLs that do not answer, unless none does. The address is looked for ip_lookup_attempts
-// times, ip_lookup_sleep apart.
+// network_interface, IPv4 before IPv6, if that is set, else the machine's address on the route to the Ironic that
+// answers. The address is looked for ip_lookup_attempts times, ip_lookup_sleep apart, and beside that whenever the
+// network changes.
 func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	cfg := c.config.Get()
 	endpoint := Endpoint{Host: cfg.AdvertiseHost, Port: cfg.AdvertisePort}
@@ -40,13 +36,15 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	}
 	find := func() (netip.Addr, error) { return interfaceAddress(cfg.NetworkInterface) }
 	if cfg.NetworkInterface == "" {
-		targets, err := c.targets(ctx)
-		if err != nil {
-			return Endpoint{}, err
+		if len(cfg.APIURLs()) == 0 {
+			return Endpoint{}, errors.New("no address to advertise: no URL of Ironic is known (option api_url)")
 		}
-		find = func() (netip.Addr, error) { return c.routeAddress(ctx, targets) }
+		find = func() (netip.Addr, error) { return c.sourceAddress(ctx) }
 	}
-	for try := 1; ; try++ {
+	timer := time.NewTimer(cfg.IPLookupSleep)
+	defer timer.Stop()
+	for try := 1; ; {
+		change := c.changed()
 		address, err := find()
 		if err == nil {
 			endpoint.Host = address.String()
@@ -56,8 +54,13 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 			return Endpoint{}, fmt.Errorf("no address to advertise to Ironic after %d tries: %w", try, err)
 		}
 		c.log.Warn("no address to advertise to Ironic yet", "try", try, "err", err)
-		if err := sleep(ctx, cfg.IPLookupSleep); err != nil {
-			return Endpoint{}, err
+		select {
+		case <-change: // does not count as a try
+		case <-timer.C:
+			timer.Reset(cfg.IPLookupSleep)
+			try++
+		case <-ctx.Done():
+			return Endpoint{}, ctx.Err()
 		}
 	}
 }
@@ -93,33 +96,41 @@ func preferredAddress(addresses []net.Addr) (netip.Addr, bool) {
 	return ipv6, ipv6.IsValid()
 }
 
-// targets reduces the list of URLs to those that answer and returns their addresses.
-func (c *Client) targets(ctx context.Context) ([]netip.Addr, error) {
+// sourceAddress returns the machine's address on the route to where Ironic answered last, else to the first address of
+// those of its URLs that answer, or of all where none does.
+func (c *Client) sourceAddress(ctx context.Context) (netip.Addr, error) {
+	var errs []error
+	if peer := c.peer.Load(); peer != nil {
+		source, err := c.routeAddress(ctx, []netip.Addr{*peer})
+		if err == nil {
+			return source, nil
+		}
+		errs = append(errs, err)
+	}
 	c.mu.Lock()
 	urls := c.urls
 	c.mu.Unlock()
-	if len(urls) == 0 {
-		return nil, errors.New("no address to advertise: no URL of Ironic is known (option api_url)")
-	}
-	if alive := c.reachable(ctx, urls); len(alive) > 0 && len(alive) < len(urls) {
-		c.log.Warn("URLs of Ironic that do not answer are dropped", "url", alive)
-		c.mu.Lock()
-		c.urls = alive
-		c.mu.Unlock()
-		urls = alive
+	if len(urls) > 1 {
+		if alive := c.reachable(ctx, urls); len(alive) > 0 {
+			urls = alive
+		}
 	}
 	var targets []netip.Addr
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("URL of Ironic: %w", err)
+			return netip.Addr{}, fmt.Errorf("URL of Ironic: %w", err)
 		}
 		targets = append(targets, c.addresses(ctx, u.Hostname())...)
 	}
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("no address to advertise: no host of %v has an address", urls)
+		return netip.Addr{}, errors.Join(append(errs, fmt.Errorf("no host of %v has an address", urls))...)
 	}
-	return targets, nil
+	source, err := c.routeAddress(ctx, targets)
+	if err != nil {
+		return netip.Addr{}, errors.Join(append(errs, err)...)
+	}
+	return source, nil
 }
 
 // reachable asks all URLs at the same time and keeps those, in their order, that answer anything at all.
@@ -130,7 +141,7 @@ func (c *Client) reachable(ctx context.Context, urls []string) []string {
 	var all sync.WaitGroup
 	for i, target := range urls {
 		all.Go(func() {
-			err := c.ask(ctx, target)
+			_, err := c.ask(ctx, target)
 			answers[i] = err == nil
 			if err != nil {
 				c.log.Warn("Ironic cannot be reached", "url", target, "err", err)
@@ -139,18 +150,6 @@ func (c *Client) reachable(ctx context.Context, urls []string) []string {
 	}
 	all.Wait()
 	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool { return !answers[slices.Index(urls, u)] })
-}
-
-func (c *Client) ask(ctx context.Context, target string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := c.probe.Do(req)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
 }
 
 // addresses resolves a host; the failure is logged, as another URL may do.

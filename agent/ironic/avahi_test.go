@@ -69,13 +69,17 @@ const publisher = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group 
 <txt-record>path=/ironic</txt-record><txt-record>protocol=http</txt-record><txt-record>ipa_ntp_server=192.0.2.9</txt-record>
 <txt-record>ipa_insecure=true</txt-record></service></service-group>`
 
-// Avahi announces Ironic; the agent finds it, and takes over the option that is allowed and not the other.
+// Avahi announces Ironic; the agent finds it, though the cable is plugged in only while it asks, and takes over the option
+// that is allowed and not the other.
 func TestAvahi(t *testing.T) {
 	named := func(name, port string) string {
 		return strings.NewReplacer("NAME", name, "PORT", port).Replace(publisher)
 	}
 	avahi(t, map[string]string{"a.service": named("baremetal", "6385"), "b.service": named("baremetal-introspection", "5050")})
-	settings, err := config.Load(config.Sources{Params: config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"}})
+	settings, err := config.Load(config.Sources{
+		Params:  config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"},
+		Environ: []string{"OS_MDNS__LOOKUP_ATTEMPTS=1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +90,23 @@ func TestAvahi(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	testenv.Run(t, "ip", "link", "set", "wire", "down")
+	ask := c.askService
+	c.askService = func(ctx context.Context, instance string, interfaces []string, _ func() <-chan struct{}) (service, error) {
+		looks := 0
+		return ask(ctx, instance, interfaces, func() <-chan struct{} {
+			switch looks++; looks {
+			case 1: // before the first question, which can be asked nowhere
+				now := make(chan struct{})
+				close(now)
+				return now
+			case 2:
+				testenv.Run(t, "ip", "link", "set", "wire", "up")
+				testenv.Run(t, "ip", "address", "replace", "2001:db8::1/64", "dev", "wire", "nodad")
+			}
+			return nil
+		})
+	}
 	if err := c.Discover(ctx); err != nil {
 		t.Fatal(err)
 	}

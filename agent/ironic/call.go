@@ -33,15 +33,22 @@ type answer struct {
 // status, an answer is an answer; the error is of the connection, and of the last URL.
 func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	c.mu.Lock()
-	urls := c.urls
+	known, met := c.urls, c.met
 	c.mu.Unlock()
+	urls := known
+	if !met || c.clockWrong() {
+		var err error
+		if urls, err = c.ordered(ctx, known, func(url string) string { return url }); err != nil {
+			return answer{}, err
+		}
+	}
 	a, used, err := c.try(ctx, urls, r)
-	if err == nil && used > 0 {
+	if err == nil {
 		c.mu.Lock()
-		if slices.Equal(c.urls, urls) { // nobody rotated or reduced the list meanwhile
+		defer c.mu.Unlock()
+		if c.met = true; slices.Equal(c.urls, known) { // nobody rotated the list meanwhile
 			c.urls = slices.Concat(urls[used:], urls[:used])
 		}
-		c.mu.Unlock()
 	}
 	return a, err
 }
@@ -53,6 +60,9 @@ func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, u
 	}
 	for i, url := range urls {
 		a, err = c.send(ctx, url, r)
+		if ctx.Err() == nil {
+			c.tried(url, err)
+		}
 		if err == nil {
 			return a, i, nil
 		}
@@ -83,7 +93,7 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 	if r.version != nil {
 		req.Header.Set(versionHeader, r.version.String())
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.http.Do(c.notePeer(req))
 	if err != nil {
 		return answer{}, err
 	}

@@ -3,7 +3,7 @@
 //
 // It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat); the older
 // vendor_passthru protocol is not implemented. Where it is asked to, it finds Ironic by multicast DNS (RFC 6762 and
-// 6763), as a querier that sends one question at a time. Answers of Ironic are bounded in size.
+// 6763), as a querier that asks anew each time. Answers of Ironic are bounded in size.
 package ironic
 
 import (
@@ -16,9 +16,11 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 	"ironroot/netboot"
 )
@@ -34,10 +36,20 @@ type Options struct {
 	// Version is the agent's version that heartbeats carry. Ironic refuses heartbeats without one.
 	Version string
 
+	// Tried hears of every URL that was tried, with the error of the connection; nil is an answer, whatever its status.
+	Tried func(url string, err error)
+	// LookedUp hears what came of every try of a lookup.
+	LookedUp func(err error)
+
 	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil takes a random one.
 	Rand func() float64
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Changed returns a channel that is closed at the next change of the machine's network: what failed for want of a
+	// route is then tried again. Nil means that the network does not change.
+	Changed func() <-chan struct{}
+	// SetClock sets this machine's clock by Ironic's where it says what cannot be; nil leaves it as it is.
+	SetClock func(now time.Time) error
 	// SourceFor returns the machine's own address on the route to dst; nil is netboot.SourceFor.
 	SourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	// Resolve returns the addresses of a host name; nil is the system's resolver.
@@ -50,16 +62,23 @@ type Client struct {
 	token     *token.Token
 	log       *slog.Logger
 	version   string
+	tried     func(url string, err error)
+	lookedUp  func(err error)
 	rand      func() float64
 	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
 	// askService asks the network for a service by multicast DNS.
-	askService func(ctx context.Context, instance string, interfaces []string) (service, error)
+	askService func(ctx context.Context, instance string, interfaces []string, changed func() <-chan struct{}) (service, error)
+	changed    func() <-chan struct{}
+	setClock   func(now time.Time) error
 	http       *http.Client // verifies Ironic as the options say
 	probe      *http.Client // only asks whether somebody is there
 
+	peer atomic.Pointer[netip.Addr] // at which Ironic was found last
+
 	mu   sync.Mutex
 	urls []string // in the order they are tried
+	met  bool     // one of them has answered
 	api  *Version // nil until a discovery succeeded
 }
 
@@ -70,14 +89,21 @@ const idleConnections = 2
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
-		askService: askService,
-		rand:       o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
+		tried: o.Tried, lookedUp: o.LookedUp,
+		askService: askService, changed: o.Changed, setClock: o.SetClock,
+		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	if c.token == nil {
 		c.token = &token.Token{}
+	}
+	if c.tried == nil {
+		c.tried = func(string, error) {}
+	}
+	if c.lookedUp == nil {
+		c.lookedUp = func(error) {}
 	}
 	if c.rand == nil {
 		c.rand = rand.Float64
@@ -90,19 +116,25 @@ func New(o Options) (*Client, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
+	if c.changed == nil {
+		c.changed = func() <-chan struct{} { return nil }
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{}).DialContext
+	}
 	settings, err := o.Config.Get().ClientTLS(c.log)
 	if err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: o.Dial, TLSClientConfig: settings,
+		Proxy: http.ProxyFromEnvironment, DialContext: patient(o.Dial, c.changed), TLSClientConfig: settings,
 		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
 	c.http = &http.Client{Transport: transport, CheckRedirect: sameHost}
 	unverified := transport.Clone()
 	unverified.TLSClientConfig.InsecureSkipVerify = true
 	unverified.DisableKeepAlives = true
-	c.probe = &http.Client{Transport: unverified}
+	c.probe = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
@@ -122,14 +154,19 @@ func (c *Client) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.rand()*float64(high-low))
 }
 
-// sleep waits, or returns ctx's error when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits before something that failed is tried again, and only until the network changes where it was the network
+// that failed: change was taken before the try.
+func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, change <-chan struct{}) error {
+	if status := (*StatusError)(nil); errors.As(failure, &status) {
+		return pause.For(ctx, d)
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+	case <-change:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return nil
 }

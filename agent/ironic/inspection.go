@@ -25,12 +25,13 @@ func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string,
 	}
 	waits := inspectionWaits()
 	for try := 0; ; try++ {
+		change := c.changed()
 		nodeUUID, err = c.postInspection(ctx, body)
 		if err == nil || ctx.Err() != nil || try == len(waits) || !retryable(err) {
 			return nodeUUID, err
 		}
 		c.log.Warn("inspection data was not accepted, trying again", "try", try+1, "err", err)
-		if err := sleep(ctx, waits[try]); err != nil {
+		if err := c.sleep(ctx, waits[try], err, change); err != nil {
 			return "", err
 		}
 	}
@@ -52,7 +53,9 @@ func (c *Client) postInspection(ctx context.Context, body []byte) (string, error
 	var a answer
 	var err error
 	if urls := c.config.Get().InspectionCallbackURLs(); len(urls) > 0 {
-		a, _, err = c.try(ctx, urls, r)
+		if urls, err = c.ordered(ctx, urls, root); err == nil {
+			a, _, err = c.try(ctx, urls, r)
+		}
 	} else {
 		r.path = "/v1/continue_inspection"
 		a, err = c.call(ctx, r)

@@ -30,10 +30,10 @@ func TestPostInspection(t *testing.T) {
 				if err != nil || uuid != nodeUUID {
 					t.Fatalf("got %q, %v, want %s", uuid, err, nodeUUID)
 				}
-				if len(ironic.calls) != 1 {
-					t.Fatalf("got %d calls, want one: no version is asked for", len(ironic.calls))
+				if len(ironic.calls) != 2 || ironic.calls[0].Path != "/" || ironic.calls[0].Version != "" {
+					t.Fatalf("got calls %+v, want the question which URL answers and one more: no version is asked for", ironic.calls)
 				}
-				got := ironic.calls[0]
+				got := ironic.calls[1]
 				if got.Method != http.MethodPost || got.Path != tt.path || got.Version != "" {
 					t.Errorf("got %s %s with version %q, want POST %s without", got.Method, got.Path, got.Version, tt.path)
 				}

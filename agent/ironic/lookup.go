@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 )
 
 // Answer is what a lookup found.
@@ -43,8 +44,10 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 	start := time.Now()
 	conflicts := 0
 	for try := 1; ; try++ {
+		change := c.changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
+			c.lookedUp(nil)
 			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
 			return found, nil
 		}
@@ -52,19 +55,20 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 			return nil, ctx.Err()
 		}
 		c.log.Warn("lookup failed", "try", try, "err", err)
-		var pause time.Duration
+		c.lookedUp(err)
+		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
-			pause = conflictPause(conflicts)
+			wait = conflictPause(conflicts)
 			conflicts++
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 		cfg := c.config.Get()
 		if since := time.Since(start); since >= cfg.LookupTimeout {
 			return nil, &LookupError{Tries: try, After: since, Err: err}
 		}
-		if err := sleep(ctx, c.lookupWait(try, cfg.LookupInterval)); err != nil {
+		if err := c.sleep(ctx, c.lookupWait(try, cfg.LookupInterval), err, change); err != nil {
 			return nil, err
 		}
 	}

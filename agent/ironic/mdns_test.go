@@ -31,7 +31,7 @@ func answers(t *testing.T, params config.Params, known map[string]service) (c *C
 		t.Fatal(err)
 	}
 	asked = &[]string{}
-	c.askService = func(_ context.Context, instance string, _ []string) (service, error) {
+	c.askService = func(_ context.Context, instance string, _ []string, _ func() <-chan struct{}) (service, error) {
 		*asked = append(*asked, instance)
 		if s, ok := known[instance]; ok {
 			return s, nil

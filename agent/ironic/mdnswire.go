@@ -18,53 +18,106 @@ import (
 
 const (
 	mdnsWait      = 3 * time.Second // for the answer to one question
-	mdnsMaxPacket = 9000            // RFC 6762, 17
-	mdnsMaxText   = 64              // entries of a TXT record
-	mdnsMaxAddr   = 16              // addresses of a host
+	mdnsAgain     = time.Second
+	mdnsMaxLinks  = 64
+	mdnsMaxPacket = 9000 // RFC 6762, 17
+	mdnsMaxText   = 64   // entries of a TXT record
+	mdnsMaxAddr   = 16   // addresses of a host
 )
 
-// askService asks once, on all interfaces at the same time, for an instance of a service and waits for a complete
-// answer. The question comes from a port of its own, so that responders answer by unicast to this socket alone (RFC
-// 6762, 6.7), and an answer has to repeat its random id.
-func askService(ctx context.Context, instance string, interfaces []string) (service, error) {
+// askService asks, on all interfaces at the same time, for an instance of a service and waits for a complete answer: on an
+// interface that becomes usable meanwhile as soon as it does, and on all of them again after a second (RFC 6762, 5.2). The
+// question comes from a port of its own, so that responders answer by unicast to this socket alone (RFC 6762, 6.7), and an
+// answer has to repeat its random id.
+func askService(ctx context.Context, instance string, interfaces []string, changed func() <-chan struct{}) (service, error) {
 	ctx, cancel := context.WithTimeout(ctx, mdnsWait)
 	defer cancel()
-	links, err := mdnsLinks(interfaces)
-	if err != nil {
-		return service{}, err
-	}
 	name, err := dnsmessage.NewName(instance)
 	if err != nil {
 		return service{}, err
 	}
-	answers := make(chan service)
-	sockets := 0
-	var failed []error
-	for _, link := range links {
-		for _, network := range []string{"udp4", "udp6"} {
-			conn, group, err := openMDNS(ctx, link, network)
-			if err != nil {
-				failed = append(failed, err)
-				continue
-			}
-			defer conn.Close() //nolint:errcheck // ends its reader
-			q := &question{conn: conn, group: group, link: link, name: name, id: uint16(rand.Uint32())}
-			if err := q.send(name, dnsmessage.TypeSRV, dnsmessage.TypeTXT); err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", link.Name, err))
-				continue
-			}
-			sockets++
-			go q.listen(ctx, answers)
+	a := asking{name: name, answers: make(chan service), open: map[asked]*question{}}
+	defer a.close()
+	again := time.NewTicker(mdnsAgain)
+	defer again.Stop()
+	for {
+		change := changed()
+		if err := a.everywhere(ctx, interfaces); err != nil {
+			return service{}, err
+		}
+		select {
+		case s := <-a.answers:
+			return s, nil
+		case <-change:
+		case <-again.C:
+			a.again()
+		case <-ctx.Done():
+			return service{}, fmt.Errorf("no answer to %d questions: %w", len(a.open), errors.Join(append(a.failed, ctx.Err())...))
 		}
 	}
-	if sockets == 0 {
-		return service{}, errors.Join(append(failed, errors.New("no interface can be asked"))...)
+}
+
+// asking is one search of a service.
+type asking struct {
+	name    dnsmessage.Name
+	answers chan service
+	open    map[asked]*question
+	failed  []error // of the interfaces that cannot be asked now
+}
+
+// asked is an interface and a protocol that a question went out by.
+type asked struct {
+	link    int
+	network string
+}
+
+// everywhere asks on those interfaces that were not asked yet.
+func (a *asking) everywhere(ctx context.Context, interfaces []string) error {
+	links, err := mdnsLinks(interfaces)
+	if err != nil {
+		return err
 	}
-	select {
-	case s := <-answers:
-		return s, nil
-	case <-ctx.Done():
-		return service{}, fmt.Errorf("no answer on %d interfaces", len(links))
+	a.failed = nil
+	for _, link := range links[:min(len(links), mdnsMaxLinks)] {
+		for _, network := range []string{"udp4", "udp6"} {
+			key := asked{link.Index, network}
+			if a.open[key] != nil {
+				continue
+			}
+			q, err := a.ask(ctx, link, network)
+			if err != nil {
+				a.failed = append(a.failed, fmt.Errorf("%s, %s: %w", link.Name, network, err))
+				continue
+			}
+			a.open[key] = q
+			go q.listen(ctx, a.answers)
+		}
+	}
+	return nil
+}
+
+func (a *asking) ask(ctx context.Context, link net.Interface, network string) (*question, error) {
+	conn, group, err := openMDNS(ctx, link, network)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{conn: conn, group: group, link: link, name: a.name, id: uint16(rand.Uint32())}
+	if err := q.send(a.name, dnsmessage.TypeSRV, dnsmessage.TypeTXT); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return q, nil
+}
+
+// again repeats all questions, because one packet may have been lost.
+func (a *asking) again() {
+	for _, q := range a.open {
+		_ = q.send(a.name, dnsmessage.TypeSRV, dnsmessage.TypeTXT) // the first one did go out
+	}
+}
+
+func (a *asking) close() {
+	for _, q := range a.open {
+		_ = q.conn.Close() // ends its reader
 	}
 }
 
@@ -107,10 +160,7 @@ func openMDNS(ctx context.Context, link net.Interface, network string) (net.Pack
 		return errors.Join(raw.Control(func(fd uintptr) { err = set(int(fd)) }), err)
 	}}
 	conn, err := lc.ListenPacket(ctx, network, ":0")
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", link.Name, err)
-	}
-	return conn, group, nil
+	return conn, group, err
 }
 
 // question is one question on one interface and what is known of its answer.

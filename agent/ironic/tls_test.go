@@ -107,7 +107,7 @@ func TestTLSOptions(t *testing.T) {
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
-			if err := c.ask(t.Context(), ironic.URL); err != nil && tt.server == plain {
+			if _, err := c.ask(t.Context(), ironic.URL); err != nil && tt.server == plain {
 				t.Errorf("the reachability question verifies: %v", err)
 			}
 		})

@@ -9,15 +9,40 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/storage/removable"
 )
 
 // visit looks at the media that are there and tells whether it found all it wants.
 type visit func([]*removable.Volume) (bool, error)
 
+// progress is what the looks at the media have come to so far.
+type progress struct {
+	said   map[string]bool // what is wrong with the media, each trouble once
+	seen   []error         // the same, in order
+	failed bool            // the last look could not read a medium: the next one may
+	partly bool            // something was found: what else there is is plugged in by now, and only has to get its driver
+}
+
+// warn says what is wrong with a medium. It tells whether reading it again may help: the BMC fetches the medium over a
+// network of its own, whereas what was read and makes no sense stays as it is.
+func (o Options) warn(device string, err error) (again bool) {
+	if text := device + " " + err.Error(); !o.progress.said[text] {
+		o.progress.said[text] = true
+		o.progress.seen = append(o.progress.seen, fmt.Errorf("%s: %w", device, err))
+		o.Log.Warn("a medium is of no use", "device", device, "err", err)
+	}
+	var errno unix.Errno
+	if again = errors.As(err, &errno); again {
+		o.progress.failed = true
+	}
+	return again
+}
+
 // await visits the media once the machine's drivers are loaded, and again after every change the kernel reports, until
 // the visitor is content. It gives up when nothing changes for a short time, later while a USB disk is being looked
-// for, and at the limit where the media must come; giving up is no error.
+// for, and at the limit where the media must come or cannot be read; giving up is no error.
 func (o Options) await(ctx context.Context, must func() bool, v visit) error {
 	limited, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
@@ -31,34 +56,58 @@ func (o Options) await(ctx context.Context, must func() bool, v visit) error {
 	}
 	settled := time.Now()
 	for {
-		quiet, stop := context.WithTimeout(limited, o.grace)
-		err := o.System.Await(quiet, func() (bool, error) { return o.look(limited, v) })
-		stop()
+		err := o.untilQuiet(limited, settled, v)
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, context.DeadlineExceeded):
+		case !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 			return err
 		case limited.Err() != nil:
 			return nil
-		case !must() && (!o.scanning() || time.Since(settled) >= o.scan):
+		case !must() && !o.progress.failed && (!o.scanning() || time.Since(settled) >= o.scan):
 			return nil
 		}
 	}
 }
 
+// untilQuiet visits the media until the visitor is content, or the kernel has reported nothing for a while; then the
+// error is context.Canceled.
+func (o Options) untilQuiet(ctx context.Context, settled time.Time, v visit) error {
+	quiet, stop := context.WithCancel(ctx)
+	defer stop()
+	timer := time.AfterFunc(o.grace, stop)
+	defer timer.Stop()
+	return o.System.Await(quiet, func() (bool, error) {
+		if time.Since(settled) < o.scan { // a device that never stops reporting does not hold the machine up
+			timer.Stop()
+			defer func() { timer.Reset(o.pause()) }()
+		}
+		return o.look(ctx, v)
+	})
+}
+
+// pause is how long the kernel must be silent.
+func (o Options) pause() time.Duration {
+	if o.progress.partly {
+		return o.grace / 3
+	}
+	return o.grace
+}
+
 // look opens the media and visits them. Reading a medium can hang in the kernel: then it is left behind.
 func (o Options) look(ctx context.Context, v visit) (bool, error) {
 	type answer struct {
-		volumes []*removable.Volume
-		err     error
+		volumes  []*removable.Volume
+		problems []*removable.Problem
+		err      error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		volumes, err := removable.Volumes(ctx, o.System)
-		answers <- answer{volumes, err}
+		var a answer
+		a.volumes, a.problems, a.err = removable.Volumes(ctx, o.System)
+		answers <- a
 	}()
 	var a answer
 	select {
@@ -66,8 +115,12 @@ func (o Options) look(ctx context.Context, v visit) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+	o.progress.failed = false
 	if a.err != nil {
-		o.Log.Warn("some media cannot be read", "err", a.err)
+		o.warn("/sys/block", a.err)
+	}
+	for _, p := range a.problems {
+		o.warn(p.Device, p.Err)
 	}
 	done, err := v(a.volumes)
 	for _, volume := range a.volumes {

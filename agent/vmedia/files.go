@@ -14,8 +14,9 @@ import (
 
 // Bounds of what is copied: all of it stays in memory.
 const (
-	maxFiles = 256
-	maxFile  = 1 << 20
+	maxFiles = 256      // of a folder
+	maxFile  = 1 << 20  // bytes of a file
+	maxCopy  = 16 << 20 // bytes of all files
 )
 
 // folders are copied, without what is below their own folders.
@@ -35,49 +36,69 @@ func bootISO(volumes []*removable.Volume) *removable.Volume {
 	return nil
 }
 
-// copyConfig copies the agent's configuration, certificates among it, to where options refer to.
+// copied is a file on its way from a medium to the root file system.
+type copied struct {
+	path string // without a leading slash
+	data []byte
+}
+
+// copyConfig copies the agent's configuration, certificates among it, to where options refer to: all of it, or nothing
+// where a part cannot be read.
 func (o Options) copyConfig(v *removable.Volume) error {
-	copied := []string{}
+	files, err := readConfig(v)
+	if err != nil {
+		return fault.VirtualMediaBoot("copy configuration: %w", err)
+	}
+	names := []string{}
+	for _, f := range files {
+		if err := o.place(f); err != nil {
+			return fault.VirtualMediaBoot("copy configuration: %w", err)
+		}
+		names = append(names, "/"+f.path)
+	}
+	o.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
+	return nil
+}
+
+func readConfig(v *removable.Volume) ([]copied, error) {
+	var files []copied
+	left := int64(maxCopy)
 	for _, folder := range folders {
 		names, err := v.Files(folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && len(names) > maxFiles {
-			err = fmt.Errorf("%s on %s has %d files, want at most %d", folder, v.Device.Path, len(names), maxFiles)
-		}
 		if err != nil {
-			return fault.VirtualMediaBoot("copy configuration: %w", err)
+			return nil, err
+		}
+		if len(names) > maxFiles {
+			return nil, fmt.Errorf("%s on %s has %d files, want at most %d", folder, v.Device.Path, len(names), maxFiles)
 		}
 		for _, name := range names {
-			path := folder + "/" + name
-			if err := o.copyFile(v, path); err != nil {
-				return fault.VirtualMediaBoot("copy configuration: %w", err)
+			f := copied{path: folder + "/" + name}
+			if f.data, err = v.ReadFile(f.path, min(maxFile, left)); err != nil {
+				return nil, err
 			}
-			copied = append(copied, "/"+path)
+			left -= int64(len(f.data))
+			files = append(files, f)
 		}
 	}
-	o.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", copied)
-	return nil
+	return files, nil
 }
 
-// copyFile replaces a file: what stands in its place, a link for instance, is not written through.
-func (o Options) copyFile(v *removable.Volume, path string) error {
-	data, err := v.ReadFile(path, maxFile)
-	if err != nil {
-		return err
-	}
-	target := filepath.Join(o.Root, path)
+// place replaces a file: what stands in its place, a link for instance, is not written through.
+func (o Options) place(f copied) error {
+	target := filepath.Join(o.Root, f.path)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	_, err = file.Write(f.data)
+	return errors.Join(err, file.Close())
 }

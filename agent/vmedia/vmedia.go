@@ -3,17 +3,22 @@
 //
 // Names and rules are those of ironic-python-agent's images. Only whole optical drives and small USB disks are looked
 // at (see storage/removable); parameters and configuration files only where the kernel's own command line says
-// boot_method=vmedia. Nothing is mounted. Everything that is read has a bound.
+// boot_method=vmedia. Nothing is mounted. Everything that is read has a bound. A medium that is damaged or holds rubbish
+// is a warning with its name, and the machine goes on with what else configures it.
 package vmedia
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
@@ -46,6 +51,7 @@ type Options struct {
 	Root string
 
 	limit, scan, grace time.Duration // of tests
+	progress           *progress
 }
 
 func (o Options) withDefaults() Options {
@@ -58,50 +64,78 @@ func (o Options) withDefaults() Options {
 	if o.limit == 0 {
 		o.limit, o.scan, o.grace = limit, scan, grace
 	}
+	o.progress = &progress{said: map[string]bool{}}
 	return o
 }
 
 // Booted tells whether the machine was booted from virtual media, by the kernel's command line.
 func Booted(params config.Params) bool { return params["boot_method"] == "vmedia" }
 
+// ErrMedia says that a medium with configuration is there and of no use.
+var ErrMedia = errors.New("virtual media cannot be used")
+
 // Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters
 // of the kernel's command line with those of the floppy over them. Without boot_method=vmedia it returns at once what
-// it was given. A floppy without its file, and files that cannot be copied, are errors; media that never appear are
-// none, and are waited for at most 30 s.
+// it was given. Media that never appear are no error, and are waited for at most 30 s. With an error that wraps
+// ErrMedia come the parameters that there are without the medium; whether they are enough to go on is for the caller
+// to say.
 func Load(ctx context.Context, o Options) (config.Params, error) {
 	if !Booted(o.Params) {
 		return o.Params, nil
 	}
 	o = o.withDefaults()
-	var floppy, iso bool
-	params := maps.Clone(o.Params)
+	s := search{Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}}
 	// As long as nothing names Ironic, the media have to come.
-	must := func() bool { return !floppy && !iso && params["ipa-api-url"] == "" }
-	err := o.await(ctx, must, func(volumes []*removable.Volume) (bool, error) {
-		if v := bootISO(volumes); v != nil && !iso {
-			if err := o.copyConfig(v); err != nil {
-				return false, err
-			}
-			iso = true
-		}
-		if v := parametersFloppy(volumes); v != nil && !floppy {
-			more, err := readParameters(v)
-			if err != nil {
-				return false, err
-			}
-			o.Log.Info("parameters of the virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
-			maps.Copy(params, more)
-			floppy = true
-		}
-		return !o.scanning() && (floppy || iso && params["ipa-api-url"] != ""), nil
-	})
-	if err != nil {
+	must := func() bool { return !s.floppy && !s.iso && s.params["ipa-api-url"] == "" }
+	if err := o.await(ctx, must, s.visit); err != nil {
 		return nil, err
 	}
-	if !floppy && !iso {
+	switch {
+	case s.floppy || s.iso:
+	case len(o.progress.seen) > 0:
+		return s.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(o.progress.seen...))
+	default:
 		o.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
-	return params, nil
+	return s.params, nil
+}
+
+// search is what Load has found.
+type search struct {
+	Options
+	params      config.Params
+	floppy, iso bool
+	useless     map[string]bool // media, by path, that are not looked at again
+}
+
+func (s *search) visit(volumes []*removable.Volume) (bool, error) {
+	if !s.iso {
+		s.iso = s.use(volumes, bootISO, s.copyConfig)
+	}
+	if !s.floppy {
+		s.floppy = s.use(volumes, parametersFloppy, s.readParameters)
+	}
+	s.progress.partly = s.floppy || s.iso
+	return s.floppy && s.iso, nil
+}
+
+// use reads the medium that pick chooses, and tells whether it was of use. One that makes no sense makes room for
+// another; one that cannot be read is tried again at the next look.
+func (s *search) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
+	for {
+		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return s.useless[v.Device.Path] }))
+		if v == nil {
+			return false
+		}
+		err := read(v)
+		if err == nil {
+			return true
+		}
+		if again := s.warn(v.Device.Path, err); again {
+			return false
+		}
+		s.useless[v.Device.Path] = true
+	}
 }
 
 // parametersFloppy picks the medium with the floppy's label, else one whose model says what it is.
@@ -129,11 +163,30 @@ func isDisc(v *removable.Volume) bool {
 	return v.Device.Type == "rom" && errors.Is(err, fs.ErrNotExist)
 }
 
-// readParameters reads the floppy's file.
-func readParameters(v *removable.Volume) (config.Params, error) {
+// readParameters puts the floppy's parameters over those that there are.
+func (s *search) readParameters(v *removable.Volume) error {
 	data, err := v.ReadFile(parameterFile, maxParameters)
 	if err != nil {
-		return nil, fault.VirtualMediaBoot("parameters floppy: %w", err)
+		return fault.VirtualMediaBoot("parameters floppy: %w", err)
+	}
+	more, err := parseParameters(data)
+	if err != nil {
+		return fault.VirtualMediaBoot("parameters floppy: %s on %s: %w", parameterFile, v.Device.Path, err)
+	}
+	s.Log.Info("parameters of the virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
+	maps.Copy(s.params, more)
+	return nil
+}
+
+// parseParameters reads the text of a floppy by the rules of the kernel's command line. Zeros that fill the file up and
+// the mark that some editors put before a text are not part of it; a file that is no text at all is an error.
+func parseParameters(data []byte) (config.Params, error) {
+	data = bytes.TrimPrefix(bytes.TrimRight(data, "\x00"), []byte("\ufeff"))
+	if at := bytes.IndexByte(data, 0); at >= 0 {
+		return nil, fmt.Errorf("byte %d is zero, want a text", at)
+	}
+	if !utf8.Valid(data) {
+		return nil, errors.New("got bytes that are no UTF-8, want a text")
 	}
 	return config.ParseCmdline(string(data)), nil
 }

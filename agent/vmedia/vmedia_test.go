@@ -3,6 +3,7 @@ package vmedia
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -156,6 +158,25 @@ func TestFloppy(t *testing.T) {
 		"too large": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", strings.Repeat("a=b ", 20000)), mib)
 		}, nil, "has 80000 bytes"},
+		"rubbish": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://x\x00y"), mib)
+		}, nil, "parameters.txt on /dev/sda: byte 20 is zero"},
+		"rubbish beside a good one": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "a=\xff"), mib)
+			m.attach("sdb", usb, "0", "S", named, mib)
+		}, over, ""},
+		"a folder in its place": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "S", iso(t, "ir-vfd-dev", "", map[string]string{"parameters.txt/x": ""}), mib)
+		}, nil, "parameters.txt on /dev/sda is no regular file"},
+		"ISO cut off": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "D", cutOff(t, iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"a": "b"}), 40<<10), mib)
+		}, nil, "/dev/sr0: ISO 9660"},
+		"file cut off": {cmdline, func(m *machine) {
+			image := iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{
+				"etc/ironic-python-agent/a.conf": "[DEFAULT]\n", "etc/ironic-python-agent/b.crt": strings.Repeat("x", 64<<10),
+			})
+			m.attach("sr0", "pci/ata1/host1", "5", "D", cutOff(t, image, 100<<10), mib)
+		}, nil, "etc/ironic-python-agent/b.crt on /dev/sr0"},
 		"boot ISO in a drive of that model": {cmdline, func(m *machine) {
 			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media", iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"vmlinuz": "x"}), mib)
 		}, nil, ""},
@@ -170,20 +191,74 @@ func TestFloppy(t *testing.T) {
 			want := maps.Clone(o.Params)
 			maps.Copy(want, c.want)
 			got, err := Load(context.Background(), o)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("got %v, want an error with %q", err, c.err)
-				}
-				return
-			}
-			if err != nil {
+			switch {
+			case c.err == "" && err != nil:
 				t.Fatal(err)
+			case c.err != "" && (!errors.Is(err, ErrMedia) || !strings.Contains(err.Error(), c.err)):
+				t.Errorf("got %v, want ErrMedia with %q", err, c.err)
 			}
 			if diff := cmp.Diff(map[string]string(want), map[string]string(got)); diff != "" {
 				t.Errorf("parameters (-want +got):\n%s", diff)
 			}
+			if files, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*")); err != nil || len(files) > 0 {
+				t.Errorf("got files %q and %v, want none of a medium that cannot be copied in full", files, err)
+			}
 		})
 	}
+}
+
+// cutOff keeps the beginning of an image.
+func cutOff(t *testing.T, image string, size int64) string {
+	t.Helper()
+	if err := os.Truncate(image, size); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// What a text of parameters may look like, and what is none.
+func TestParseParameters(t *testing.T) {
+	for text, want := range map[string]config.Params{
+		"a=1 b=2\n":              {"a": "1", "b": "2"},
+		"a=1\r\nb=2\r\n":         {"a": "1", "b": "2"},
+		"\ufeffa=1":              {"a": "1"},
+		"a=1\n\x00\x00\x00":      {"a": "1"},
+		"no word\n=x\n#c\na=\n":  {"a": ""},
+		`a="b c=d" 'e=f g'`:      {"a": `"b`, "c": `d"`, "'e": "f"},
+		"":                       {},
+		"a=" + longName + " b=ü": {"a": longName, "b": "ü"},
+		"a\x00=1":                nil,
+		"a=\xff":                 nil,
+		"a\x00=\x001\x00":        nil, // UTF-16
+	} {
+		got, err := parseParameters([]byte(text))
+		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != (want == nil) {
+			t.Errorf("%q: error %v, parameters (-want +got):\n%s", text, err, diff)
+		}
+	}
+}
+
+// FuzzParameters checks that what is taken for a text is one, and means what the kernel's command line would.
+func FuzzParameters(f *testing.F) {
+	for _, text := range []string{
+		"", "ipa-api-url=http://192.0.2.1 ipa-debug=1\n", "a=1\r\n\x00\x00", "\ufeffa=1", "a\x00=1", `sshkey="a b" c=d`, "a=\xff", "= == a",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params, err := parseParameters(data)
+		if err != nil {
+			if len(data) == 0 || params != nil {
+				t.Fatalf("%q: got %v and %v", data, params, err)
+			}
+			return
+		}
+		for name, value := range params {
+			if strings.ContainsAny(name+value, "\x00") || !utf8.ValidString(name+value) || !bytes.Contains(data, []byte(value)) {
+				t.Errorf("%q: got %q=%q", data, name, value)
+			}
+		}
+	})
 }
 
 // Values of the floppy, the agent's token among them, are not logged.

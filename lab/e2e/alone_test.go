@@ -14,24 +14,27 @@ import (
 	"time"
 
 	"ironroot/lab/conductor"
+	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
 )
 
 // TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
 // a cable without any server (IPv6 link-local addresses).
 //
-// Parity: B19, A13
+// Parity: B19, A13, J3
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)
-	ns.cable(t, "cable")
+	if err := ns.Tap("cable"); err != nil {
+		t.Fatal(err)
+	}
 	dumps := []capture{{filepath.Join(t.TempDir(), "user.pcap")}, {filepath.Join(t.TempDir(), "cable.pcap")}}
 	token := conductor.NewToken()
 	r := start(t, setup{
 		noIronic: true, lateIronic: true, token: token, namespace: ns,
 		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		machine: qemu.Config{
-			Memory: 320 * mib, NetNS: ns.path(), NICs: []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
+			Memory: 320 * mib, NetNS: ns.Path(), NICs: []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
 			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
 		},
 	})
@@ -47,10 +50,13 @@ func TestAlone(t *testing.T) {
 		if status != http.StatusOK || !strings.Contains(answer, `"DeviceNotFound"`) || !strings.Contains(answer, "no suitable disk") {
 			t.Errorf("got %d %s, want a DeviceNotFound that says that there is no disk", status, answer)
 		}
+		if console := r.machine.Console().String(); !regexp.MustCompile(`WARN .*no root disk appeared in time .*limit=1s`).MatchString(console) {
+			t.Error("the console does not say that a disk was waited for in vain")
+		}
 	})
 	t.Run("IPv6", func(t *testing.T) {
 		address := net.JoinHostPort(linkLocal(t, cableMAC).WithZone("cable").String(), fmt.Sprint(agentPort))
-		ns.reach(t, address)
+		reach(t, ns, address)
 	})
 	t.Run("nothing goes out", func(t *testing.T) {
 		allowed := []string{"arp", "ip4 udp to port 67", "ip6 icmp6", "ip4 protocol 2", "ip4 tcp from port 9999", "ip6 tcp from port 9999"}
@@ -82,10 +88,10 @@ func (r *rig) alone(t *testing.T, token string) {
 }
 
 // reach asks for the API's status at an address of the cable until it answers: a new address is not usable at once.
-func (n *namespace) reach(t *testing.T, address string) {
+func reach(t *testing.T, ns *netns.Namespace, address string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return n.dial(ctx, "tcp6", address)
+		return ns.Dial(ctx, "tcp6", address)
 	}}}
 	defer client.CloseIdleConnections()
 	ctx := soon(t)

@@ -36,7 +36,10 @@ func (marker) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic is not reachable yet.
+// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic is not reachable yet. Virtual
+// media are attached, but the kernel's command line does not say that they count.
+//
+// Parity: D3
 func TestBuses(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
@@ -50,6 +53,9 @@ func TestBuses(t *testing.T) {
 		testenv.Run(t, "sgdisk", "-n", "1:256:0", testenv.Loop(t, nvme4k, 4096))
 		testenv.Run(t, "mkfs.vfat", shared)
 	})
+	wrong := newDecoy(t)
+	floppy := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())
+	content := sumAll(t, floppy)
 	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
 	token := conductor.NewToken()
 	r := start(t, setup{
@@ -60,7 +66,8 @@ func TestBuses(t *testing.T) {
 			{File: nvme, Serial: "on-nvme", Bus: qemu.NVMe},
 			{File: nvme4k, Serial: "on-nvme4k", Bus: qemu.NVMe, Sector: 4096},
 			{File: shared, Serial: "shared"},
-		}},
+			{File: floppy, Serial: "floppy", Bus: qemu.USB},
+		}, CDROM: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})},
 	})
 	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`lookup failed`)); err != nil {
 		t.Fatal(err)
@@ -71,6 +78,7 @@ func TestBuses(t *testing.T) {
 	t.Run("inventory", r.disks)
 	t.Run("metadata", func(t *testing.T) { r.eraseMetadata(t, disks) })
 	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks) })
+	t.Run("floppy", func(t *testing.T) { r.keptFloppy(t, floppy, content) })
 	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
 }
 
@@ -112,6 +120,7 @@ func (r *rig) disks(t *testing.T) {
 		"on-nvme":   "/dev/nvme0n1 50331648 512/512",
 		"on-nvme4k": "/dev/nvme1n1 50331648 4096/4096",
 		"shared":    "/dev/vdb 50331648 512/512",
+		"floppy":    "/dev/sdb 4194304 512/512",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("disks differ (-want +got):\n%s", diff)
@@ -162,6 +171,19 @@ func (r *rig) eraseDevices(t *testing.T, disks []string) {
 		if !line.MatchString(r.machine.Console().String()) {
 			t.Errorf("the console does not say that %s was erased by %s", device, method)
 		}
+	}
+}
+
+// keptFloppy: the conductor's floppy is left as it is by whatever erases disks, and the others were erased.
+//
+// Parity: D6
+func (r *rig) keptFloppy(t *testing.T, path, content string) {
+	if got := sumAll(t, path); got != content {
+		t.Error("the virtual floppy was written to")
+	}
+	lines := regexp.MustCompile(`virtual floppy not erased.*device=/dev/sdb`).FindAllString(r.machine.Console().String(), -1)
+	if len(lines) != 2 {
+		t.Errorf("the console says %d times that the floppy was not erased, want once for metadata and once for all data", len(lines))
 	}
 }
 

@@ -1,97 +1,29 @@
 package e2e
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/lab/netns"
 )
 
-// namespace is a network namespace that lives as long as the test.
-type namespace struct{ file *os.File }
-
-func newNamespace(t *testing.T) *namespace {
+// newNamespace makes a network namespace that lives as long as the test.
+func newNamespace(t *testing.T) *netns.Namespace {
 	t.Helper()
 	testenv.Root(t)
-	type result struct {
-		file *os.File
-		err  error
-	}
-	made := make(chan result)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		var file *os.File
-		if err == nil {
-			file, err = os.Open("/proc/thread-self/ns/net")
-		}
-		made <- result{file, err}
-	}()
-	r := <-made
-	if r.err != nil {
-		t.Fatalf("network namespace: %v", r.err)
-	}
-	t.Cleanup(func() { _ = r.file.Close() })
-	return &namespace{r.file}
-}
-
-// path is where other programs find the namespace.
-func (n *namespace) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
-
-// do calls f within the namespace. Sockets made by f itself, not by goroutines it starts, belong to it.
-func (n *namespace) do(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET)
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-// dial connects to a numeric address from within the namespace.
-func (n *namespace) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = n.do(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-		return err
-	})
-	return conn, err
-}
-
-// cable makes a tap interface for a machine in the namespace, and brings the loopback interface up.
-func (n *namespace) cable(t *testing.T, name string) {
-	t.Helper()
-	err := n.do(func() error {
-		tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP}
-		if err := netlink.LinkAdd(tap); err != nil {
-			return fmt.Errorf("tap %s: %w", name, err)
-		}
-		for _, name := range []string{"lo", name} {
-			link, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(link)
-			}
-			if err != nil {
-				return fmt.Errorf("interface %s: %w", name, err)
-			}
-		}
-		return nil
-	})
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return ns
 }
 
 // linkLocal is the IPv6 address that an interface with the MAC address gives itself (RFC 4291, appendix A).

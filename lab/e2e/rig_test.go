@@ -20,6 +20,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/imageserver"
+	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
 )
 
@@ -39,7 +40,9 @@ type setup struct {
 	token   string      // pre-generated token of the node
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
 	noIronic, lateIronic bool
-	namespace            *namespace // where the machine's network is; nil is this process's own
+	namespace            *netns.Namespace // where the machine's network is; nil is this process's own
+	// prepare, when set, has the last word on the machine, when the conductor is there (unless it is late).
+	prepare func(*rig, *qemu.Config)
 }
 
 // rig is a machine with the ramdisk, its conductor and its image server.
@@ -52,7 +55,7 @@ type rig struct {
 	forward   int    // port of this machine that leads to the agent
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
-	namespace *namespace
+	namespace *netns.Namespace
 	secrets   []string // what no console may show, beside the node's tokens
 }
 
@@ -84,6 +87,9 @@ func start(t *testing.T, s setup) *rig {
 		r.startConductor()
 	}
 	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}}, c.NICs...)
+	if s.prepare != nil {
+		s.prepare(r, &c)
+	}
 	if r.machine, err = qemu.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +145,7 @@ func (r *rig) startConductor() {
 func (r *rig) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	address := fmt.Sprintf("127.0.0.1:%d", r.forward)
 	if r.namespace != nil {
-		return r.namespace.dial(ctx, network, address)
+		return r.namespace.Dial(ctx, network, address)
 	}
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }

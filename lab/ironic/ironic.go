@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"ironroot/lab/bmc"
+	"ironroot/lab/netns"
 	"ironroot/netboot/server"
 )
 
@@ -58,7 +59,7 @@ type Options struct {
 type Ironic struct {
 	options Options
 	log     *slog.Logger
-	ns      *namespace
+	ns      *netns.Namespace
 	chroot  string
 	http    *http.Client // dials within the namespace
 	process *process
@@ -99,12 +100,15 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 	if err := copyFile(filepath.Join(i.chroot, espImage), i.path("http/esp.img")); err != nil {
 		return err
 	}
-	if i.ns, err = newNamespace(); err != nil {
+	if i.ns, err = netns.New(); err != nil {
 		return err
 	}
 	i.onStop(i.ns.Close)
-	i.http = &http.Client{Transport: &http.Transport{DialContext: i.ns.dial}, Timeout: 2 * time.Minute}
-	if err := i.ns.do(i.serve); err != nil {
+	i.http = &http.Client{Transport: &http.Transport{DialContext: i.ns.Dial}, Timeout: 2 * time.Minute}
+	if err := i.ns.Bridge(bridge, address+"/24"); err != nil {
+		return err
+	}
+	if err := i.ns.Do(i.serve); err != nil {
 		return err
 	}
 	return i.run(ctx)
@@ -112,9 +116,6 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 
 // serve starts the servers of this process; it is called within the namespace.
 func (i *Ironic) serve() error {
-	if err := makeBridge(bridge, address+"/24"); err != nil {
-		return err
-	}
 	own := netip.MustParseAddr(address)
 	background := context.Background()
 	dhcp, err := server.ListenDHCP(background, server.DHCPConfig{

@@ -93,7 +93,7 @@ func newClient(t *testing.T, i *Ironic) *agent.Client {
 		t.Fatal(err)
 	}
 	c, err := agent.New(agent.Options{
-		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dial: i.ns.dial,
+		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dial: i.ns.Dial,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -47,24 +46,16 @@ func (i *Ironic) inChroot(log string, program ...string) (*process, error) {
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setpgid: true,
 	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The kernel kills the program when the thread that started it ends, so the thread stays for as long.
-		runtime.LockOSThread()
-		defer func() { _ = out.Close() }()
-		err := i.ns.enter()
-		if err == nil {
-			err = cmd.Start()
-		}
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-			close(p.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	wait, err := i.ns.Start(cmd)
+	if err != nil {
+		_ = out.Close() // is empty
 		return nil, fmt.Errorf("%s: %w", program[0], err)
 	}
+	go func() {
+		p.err = wait()
+		_ = out.Close()
+		close(p.ended)
+	}()
 	return p, nil
 }
 

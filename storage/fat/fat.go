@@ -82,7 +82,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	// The FAT cannot describe more clusters than it has room for.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
-	f.root = File{Folder: true}
+	f.root = File{Name: "/", Folder: true}
 	serial, label := le.Uint32(b[39:]), b[43:54]
 	if f.bits == 32 {
 		serial, label = le.Uint32(b[67:]), b[71:82]
@@ -154,7 +154,8 @@ func (f *FS) next(cluster uint32) (next uint32, ok bool, err error) {
 
 func (f *FS) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
 
-// Read returns the first limit bytes of a file, or all of it where it is shorter.
+// Read returns the first limit bytes of a file, or all of it where it is shorter. A folder that is larger than limit is
+// an error, and so is a chain of clusters that runs in a circle or ends too early.
 func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	if file.Folder && file.first == 0 {
 		return f.fixed, nil
@@ -164,19 +165,25 @@ func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	}
 	var content []byte
 	cluster, ok := file.first, f.valid(file.first)
-	for ok && int64(len(content)) < limit {
-		part := make([]byte, min(f.cluster, limit-int64(len(content))))
-		if _, err := f.r.ReadAt(part, f.data+int64(cluster-2)*f.cluster); err != nil {
+	for visited := uint32(0); ok && int64(len(content)) < limit; visited++ {
+		if visited == f.clusters {
+			return nil, fmt.Errorf("FAT chain of %q runs in a circle", file.Name)
+		}
+		at := len(content)
+		content = append(content, make([]byte, min(f.cluster, limit-int64(at)))...)
+		if _, err := f.r.ReadAt(content[at:], f.data+int64(cluster-2)*f.cluster); err != nil {
 			return nil, fmt.Errorf("FAT cluster %d: %w", cluster, err)
 		}
-		content = append(content, part...)
 		var err error
 		if cluster, ok, err = f.next(cluster); err != nil {
 			return nil, err
 		}
 	}
-	if !file.Folder && int64(len(content)) < limit {
-		return nil, fmt.Errorf("FAT file %s has %d bytes, its chain holds %d", file.Name, file.Size, len(content))
+	switch {
+	case file.Folder && ok:
+		return nil, fmt.Errorf("FAT folder %q has more than %d bytes", file.Name, limit)
+	case !file.Folder && int64(len(content)) < limit:
+		return nil, fmt.Errorf("FAT file %q has %d bytes, its chain holds %d", file.Name, file.Size, len(content))
 	}
 	return content, nil
 }

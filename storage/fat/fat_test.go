@@ -2,6 +2,7 @@ package fat
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -125,6 +126,44 @@ func TestBrokenChain(t *testing.T) {
 		}
 		if next != uint16(file.first) && err == nil {
 			t.Errorf("next cluster %#x: got %d bytes and no error", next, len(got))
+		}
+	}
+}
+
+// A folder that runs in a circle, or is larger than any that is read, is an error and no short list.
+func TestBrokenFolder(t *testing.T) {
+	for _, c := range []struct {
+		bits int
+		size int64
+		link func(cluster uint16) uint16
+		want string
+	}{
+		{12, mib, func(cluster uint16) uint16 { return cluster }, "runs in a circle"},
+		{16, 8 * mib, func(cluster uint16) uint16 { return cluster + 1 }, "more than 2097152 bytes"},
+	} {
+		data := image(t, c.bits, c.size, "", nil)
+		f, err := Open(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := f.List(f.Root())
+		if err != nil || len(files) != 1 || !files[0].Folder {
+			t.Fatalf("got %v, %v, want one folder", files, err)
+		}
+		first := uint16(files[0].first)
+		if c.bits == 12 && first%2 == 1 {
+			t.Fatalf("the folder begins at cluster %d, want an even one", first)
+		}
+		for cluster := first; cluster < first+4200; cluster++ {
+			next := c.link(cluster)
+			at := f.table + int64(cluster)*int64(c.bits)/8
+			binary.LittleEndian.PutUint16(data[at:], next)
+			if next == cluster {
+				break
+			}
+		}
+		if list, err := f.List(files[0]); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("FAT%d: got %d files and %v, want an error with %q", c.bits, len(list), err, c.want)
 		}
 	}
 }

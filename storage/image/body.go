@@ -16,11 +16,10 @@ type body struct {
 	timer   *time.Timer
 	stall   time.Duration
 	url     string // for errors
-	length  int64  // of this answer, -1 unknown
 	total   int64  // of the whole file, -1 unknown
 	partial bool   // the server did answer with the range asked for
-	etag    string
-	onRead  func(n int) // may be nil
+	// validator is what the server calls this state of the file, "" where it does not tell.
+	validator string
 }
 
 // Read ends with io.EOF only where the server's answer is complete.
@@ -28,9 +27,6 @@ func (b *body) Read(p []byte) (int, error) {
 	b.timer.Reset(b.stall)
 	n, err := b.stream.Read(p)
 	b.timer.Stop()
-	if n > 0 && b.onRead != nil {
-		b.onRead(n)
-	}
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
 		return n, err
 	}
@@ -43,9 +39,6 @@ func (b *body) Close() error {
 	b.cancel(nil)
 	return b.stream.Close()
 }
-
-// abort makes a Read that is under way return.
-func (b *body) abort() { b.cancel(context.Canceled) }
 
 // fail turns an error of net/http into a DownloadError, and a cancelled context into its cause.
 func (b *body) fail(err error) error {

@@ -147,8 +147,11 @@ func redactURL(raw string) string {
 	return u.String()
 }
 
-// span asks for a part of a file.
-type span struct{ off, len int64 }
+// span asks for a part of a file. With a validator the server is to send the part only of a file that still has it.
+type span struct {
+	off, len  int64
+	validator string
+}
 
 // open sends a GET until the server answers well, pausing between the attempts. With part it asks for a range, which the
 // server may ignore: see body.partial.
@@ -200,6 +203,9 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, er
 	req.Header.Set("Accept-Encoding", "identity") // else net/http would unpack what the checksum is of
 	if part != nil {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", part.off, part.off+part.len-1))
+		if part.validator != "" {
+			req.Header.Set("If-Range", part.validator)
+		}
 	}
 	b := &body{ctx: ctx, cancel: cancel, url: redactURL(rawURL), stall: f.ConnectTimeout}
 	b.timer = time.AfterFunc(b.stall, func() { cancel(errStalled) })
@@ -209,7 +215,7 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, er
 		defer cancel(nil)
 		return nil, b.fail(err)
 	}
-	b.stream, b.length, b.etag = resp.Body, resp.ContentLength, resp.Header.Get("ETag")
+	b.stream, b.validator = resp.Body, validatorOf(resp.Header)
 	if err := b.accept(resp, part); err != nil {
 		b.Close() //nolint:errcheck // the answer is of no use
 		return nil, err

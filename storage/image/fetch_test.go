@@ -47,14 +47,13 @@ func TestWrongRange(t *testing.T) {
 // An error of the connection is none of its end, whatever it wraps.
 func TestBrokenConnectionIsNoEnd(t *testing.T) {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
-		open := func() *body {
+		open := func() *stream {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			stream := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(fmt.Errorf("connection: %w", end)))
-			return &body{
-				ctx: ctx, cancel: cancel, stream: io.NopCloser(stream), timer: time.NewTimer(time.Hour), stall: time.Hour, total: -1,
-			}
+			connection := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(fmt.Errorf("connection: %w", end)))
+			b := &body{ctx: ctx, cancel: cancel, stream: io.NopCloser(connection), timer: time.NewTimer(time.Hour), stall: time.Hour, total: -1}
+			return &stream{ctx: ctx, cancel: cancel, body: b, total: -1}
 		}
-		if head, err := readHead(open()); !isA[*DownloadError](err) {
+		if head, err := readHead(open().body); !isA[*DownloadError](err) {
 			t.Errorf("head: got %q, %v, want a DownloadError", head, err)
 		}
 		place := func(*chunk, func(func() error) error) error { return nil }

@@ -33,7 +33,9 @@ type Fetch struct {
 	// Zero stands for 60 s.
 	ConnectTimeout time.Duration
 	// Retries is how often a connection is tried again after a connection error or a status of 500 and more, and also how
-	// often a whole transfer is repeated that broke off or had a wrong checksum. Zero means one attempt.
+	// often a whole transfer is repeated that broke off or had a wrong checksum. A transfer that broke off goes on where it
+	// was if the server lets it, as often as it takes; so many connections in a row may bring next to nothing. Zero means one
+	// attempt.
 	Retries int
 	// RetryInterval is the pause before each of them.
 	RetryInterval time.Duration
@@ -59,6 +61,7 @@ type Report struct {
 	Bytes    int64  // length of the file on the server
 	Written  int64  // bytes of content written to the device
 	Size     int64  // virtual size of the image: how much of the device it covers
+	Resumed  int    // connections that went on where another had broken off
 	Checksum Checksum
 	Duration time.Duration
 }

@@ -12,7 +12,7 @@ import (
 // transferInspected gets an image once whose content decides how it is written. opened tells whether the server began
 // to answer.
 func (w *writer) transferInspected(ctx context.Context, raw string) (report Report, opened bool, err error) {
-	b, err := w.fetch.open(ctx, raw, &span{0, headSize})
+	b, err := w.fetch.open(ctx, raw, &span{len: headSize})
 	if err != nil {
 		return Report{}, false, err
 	}
@@ -33,7 +33,7 @@ func (w *writer) transferInspected(ctx context.Context, raw string) (report Repo
 		report, err = w.unpack(ctx, raw, head)
 		return report, true, broken(err)
 	}
-	whole, err := w.fetch.open(ctx, raw, nil)
+	whole, err := w.fetch.openStream(ctx, raw)
 	if err != nil {
 		return Report{}, true, broken(err)
 	}

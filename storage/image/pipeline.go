@@ -43,7 +43,7 @@ type job struct {
 // pipeline moves a source through memory: one goroutine reads it into chunks, one hashes them in order, several do the
 // jobs that place makes of them. Its memory does not depend on the length of the source.
 type pipeline struct {
-	source *body
+	source *stream
 	start  int64     // offset of the source's next byte
 	sum    hash.Hash // nil: not hashed
 	// place is called for one chunk after another and hands out what is to be done with it.

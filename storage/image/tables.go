@@ -44,7 +44,7 @@ func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error
 		r.close()
 	}
 	if r.body == nil {
-		b, err := r.w.fetch.open(ctx, r.url, &span{off, ahead - off})
+		b, err := r.w.fetch.open(ctx, r.url, &span{off: off, len: ahead - off})
 		var down *DownloadError
 		if errors.As(err, &down) && down.Status == http.StatusRequestedRangeNotSatisfiable {
 			return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(

@@ -90,7 +90,7 @@ func (u *unpacker) close() {
 // run reads the whole file once.
 func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
 	w := u.w
-	b, err := w.fetch.open(ctx, url, nil)
+	b, err := w.fetch.openStream(ctx, url)
 	if err != nil {
 		return Report{}, err
 	}
@@ -118,7 +118,7 @@ func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
 }
 
 // finish deals with what depends on where the file ended: its checksum has held by now.
-func (u *unpacker) finish(ctx context.Context, b *body, end int64) error {
+func (u *unpacker) finish(ctx context.Context, b *stream, end int64) error {
 	for _, s := range u.seals {
 		if !s.holds() {
 			return &DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: bytes %d to %d differ", s.off, s.end())}

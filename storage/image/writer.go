@@ -161,7 +161,7 @@ func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, o
 	if !w.declaredRaw() {
 		return w.transferInspected(ctx, raw)
 	}
-	b, err := w.fetch.open(ctx, raw, nil)
+	b, err := w.fetch.openStream(ctx, raw)
 	if err != nil {
 		return Report{}, false, err
 	}
@@ -174,7 +174,7 @@ func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, o
 func (w *writer) declaredRaw() bool { return w.src.Format == formatRaw || w.src.Format == formatGPT }
 
 // copyRaw writes an answer's bytes as they are.
-func (w *writer) copyRaw(ctx context.Context, b *body, format string) (Report, error) {
+func (w *writer) copyRaw(ctx context.Context, b *stream, format string) (Report, error) {
 	if b.total > w.target.size {
 		return Report{}, &TooSmallError{Device: w.device, Size: w.target.size, Need: b.total}
 	}
@@ -208,7 +208,7 @@ func (w *writer) copyRaw(ctx context.Context, b *body, format string) (Report, e
 }
 
 // begin prepares the counters for the bytes of b.
-func (w *writer) begin(b *body) {
+func (w *writer) begin(b *stream) {
 	w.progress.total.Store(max(0, b.total))
 	w.progress.enter(PhaseTransfer)
 	b.onRead = func(n int) { w.progress.read.Add(int64(n)) }
@@ -225,7 +225,7 @@ func (w *writer) placeRaw(c *chunk, submit func(func() error) error) error {
 }
 
 // complete checks length and checksum of a source that has ended after n bytes.
-func (w *writer) complete(ctx context.Context, b *body, n int64, sum hash.Hash) error {
+func (w *writer) complete(ctx context.Context, b *stream, n int64, sum hash.Hash) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -253,9 +253,9 @@ func (w *writer) finish(head []byte) error {
 	return w.target.flush()
 }
 
-func (w *writer) report(b *body, format string, size, bytes int64, sum hash.Hash) Report {
+func (w *writer) report(b *stream, format string, size, bytes int64, sum hash.Hash) Report {
 	return Report{
-		URL: b.url, Format: format, Bytes: bytes, Size: size, Written: w.progress.written.Load(),
+		URL: b.url, Format: format, Bytes: bytes, Size: size, Written: w.progress.written.Load(), Resumed: b.resumed,
 		Checksum: Checksum{Algorithm: w.src.Checksum.Algorithm, Value: hex.EncodeToString(sum.Sum(nil))},
 	}
 }

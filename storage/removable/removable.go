@@ -30,28 +30,38 @@ type Volume struct {
 	file      *os.File
 }
 
+// Problem is a medium that cannot be read, or whose file system is damaged.
+type Problem struct {
+	Device string // path
+	Err    error
+}
+
+func (p *Problem) Error() string { return "medium " + p.Device + ": " + p.Err.Error() }
+
+func (p *Problem) Unwrap() error { return p.Err }
+
 // Volumes opens all trusted media that hold a file system, in the order of their devices' names. Media that cannot be
-// read are named in the error, which comes beside the volumes that could.
-func Volumes(ctx context.Context, sys block.System) ([]*Volume, error) {
+// read come beside them.
+func Volumes(ctx context.Context, sys block.System) ([]*Volume, []*Problem, error) {
 	devices, err := sys.All(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var volumes []*Volume
-	var problems []error
+	var problems []*Problem
 	for _, device := range devices {
 		if trusted, err := sys.VirtualMedia(device.Name); err != nil || !trusted {
 			continue // an error: unplugged meanwhile
 		}
 		volume, err := open(sys, device)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("medium %s: %w", device.Path, err))
+			problems = append(problems, &Problem{device.Path, err})
 		}
 		if volume != nil {
 			volumes = append(volumes, volume)
 		}
 	}
-	return volumes, errors.Join(problems...)
+	return volumes, problems, nil
 }
 
 // Close closes the volume's device.

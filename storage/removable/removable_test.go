@@ -89,9 +89,9 @@ func TestVolumes(t *testing.T) {
 	link(t, part, filepath.Join(root, "sys/class/block/sdb1"))
 	link(t, isoImage(t, "config-2"), filepath.Join(root, "dev/sdb1"))
 
-	volumes, err := Volumes(context.Background(), block.System{Root: root})
-	if err != nil {
-		t.Fatal(err)
+	volumes, problems, err := Volumes(context.Background(), block.System{Root: root})
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
 	}
 	var got []string
 	for _, v := range volumes {
@@ -135,9 +135,9 @@ func TestBroken(t *testing.T) {
 	}
 	plug(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", broken, 1<<20)
 	plug(t, root, "sr1", "pci0000:00/ata2/host2/target2:0:0/2:0:0:0", "5", isoImage(t, "config-2"), 1<<20)
-	volumes, err := Volumes(context.Background(), block.System{Root: root})
-	if len(volumes) != 1 || err == nil {
-		t.Fatalf("got %d volumes, %v, want 1 and an error", len(volumes), err)
+	volumes, problems, err := Volumes(context.Background(), block.System{Root: root})
+	if err != nil || len(volumes) != 1 || len(problems) != 1 || problems[0].Device != "/dev/sr0" {
+		t.Fatalf("got %d volumes, problems %v, %v, want 1 volume and a problem of /dev/sr0", len(volumes), problems, err)
 	}
 	_ = volumes[0].Close()
 }

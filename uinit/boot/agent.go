@@ -2,12 +2,15 @@ package boot
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"ironroot/agent"
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/netboot"
 	"ironroot/storage/block"
@@ -17,38 +20,64 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
-	return func(ctx context.Context, m *Machine) error {
-		if params == nil { // read once: the media may be gone when the agent is run again
-			merged, err := vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
-			if err != nil {
-				return err
-			}
-			params = merged
+	var board *status.Board
+	return func(ctx context.Context, m *Machine) (err error) {
+		if board == nil {
+			board = status.NewBoard(agent.Version, m.Journal.Clean)
+			m.Show(ctx, board)
 		}
-		settings, err := config.Load(config.Sources{Params: params, Files: configFiles("/")})
+		defer func() { board.Problem("boot", err) }()
+		merged, media := params, error(nil)
+		if params == nil { // read once: the media may be gone when the agent is run again
+			merged, media = vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			if err := vmedia.Unmount("/mnt/config"); err != nil {
+				m.Log.Warn("the config drive stays mounted", "err", err)
+			}
+			if merged == nil {
+				return media
+			}
+		}
+		settings, err := config.Load(config.Sources{Params: merged, Files: configFiles("/")})
 		if err != nil {
 			return err
 		}
+		if media != nil && settings.APIURL == "" {
+			return media // nothing else names Ironic: the media are read again
+		}
+		params = merged
 		if network == nil {
-			started, err := netboot.Start(ctx, netboot.Config{Log: m.Log, StopFirmwareLLDP: inspection.WantsLLDP(settings)})
+			started, err := netboot.Start(ctx, networkConfig(settings, m.Log))
 			if err != nil {
 				return err
 			}
 			network = started
+			go board.Follow(ctx, started)
 			go followHostname(ctx, started, setHostname, m.Log)
 		}
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
 			Network:     network,
+			Dial:        network.Dial,
 			Neighbours:  network,
 			Journal:     m.Journal,
 			Power:       power.Machine{Log: m.Log},
 			System:      block.System{},
 			Destructive: true,
 			Forever:     true,
+			Board:       board,
 			Settled:     m.Settled,
 		})
 	}
+}
+
+// networkConfig is what the agent's settings say of the machine's network.
+func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
+	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
+	if err != nil {
+		log.Warn("part of enable_vlan_interfaces is not used", "err", err)
+	}
+	announced := slices.ContainsFunc(vlans, func(v netboot.VLAN) bool { return v.ID == 0 })
+	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: announced || inspection.WantsLLDP(settings)}
 }
 
 // configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second

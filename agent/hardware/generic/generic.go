@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -30,6 +31,8 @@ type Options struct {
 	Disks  func(ctx context.Context) ([]block.Device, error)
 	Imager *imaging.Imager
 	Log    *slog.Logger
+	// Board shows people how far the erasing is; may be nil.
+	Board *status.Board
 	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
 	Settled <-chan struct{}
 }
@@ -40,6 +43,7 @@ type Manager struct {
 
 	mu     sync.Mutex
 	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
+	driven time.Time       // when the drivers were there
 }
 
 // New returns the manager.
@@ -73,15 +77,30 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 	return d, true, nil
 }
 
+// Initialize implements [hardware.Initializer]: the time for disks to appear runs from when their drivers are there.
+func (m *Manager) Initialize(ctx context.Context) error {
+	go func() {
+		if m.settled(ctx) {
+			m.mu.Lock()
+			m.driven = time.Now()
+			m.mu.Unlock()
+		}
+	}()
+	return nil
+}
+
 // WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
-// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node.
-// Before that it waits for the drivers, because the root disk need not be the last one to appear.
+// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node, and
+// without root device hints the time since the machine's drivers were loaded counts: any disk that was there at boot
+// has shown itself by then. Before that it waits for the drivers, because the root disk need not be the last one to
+// appear.
 func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	c := m.o.Config.Get()
 	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
 	if limit <= 0 || m.inVain(n, false) {
 		return nil
 	}
+	started := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if !m.settled(waiting) {
@@ -92,22 +111,47 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		m.o.Log.Warn("drivers are still being loaded, going on with the disks there are", "waited", limit)
 		return nil
 	}
-	_, err := m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
-		_, err := imaging.ChooseRootDisk(n, disks)
-		return !errors.Is(err, hint.ErrNoDisk) // hints that are wrong do not get better by waiting
-	})
-	switch {
+	if n == nil || len(n.RootDeviceHints()) == 0 {
+		waiting, cancel = context.WithDeadline(waiting, m.sinceDriven(started).Add(limit))
+		defer cancel()
+	}
+	missing := func(disks []block.Device) error {
+		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
+			return err
+		}
+		return nil // hints that are wrong do not get better by waiting
+	}
+	disks, err := m.o.System.Disks(ctx)
+	if err == nil {
+		lack := missing(disks)
+		if lack == nil {
+			return nil
+		}
+		m.o.Log.Info("waiting for the root disk", "limit", limit, "err", lack)
+		_, err = m.o.System.WaitDisks(waiting, func(disks []block.Device) bool { return missing(disks) == nil })
+	}
+	switch took := time.Since(started).Round(time.Millisecond); {
 	case err == nil:
-		return nil
+		m.o.Log.Info("the root disk is there", "took", took)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case waiting.Err() != nil:
 		m.inVain(n, true)
-		m.o.Log.Warn("no root disk appeared in time", "waited", limit)
+		m.o.Log.Warn("no root disk appeared in time", "took", took, "limit", limit)
 	default:
 		m.o.Log.Warn("disks cannot be waited for", "err", err)
 	}
 	return nil
+}
+
+// sinceDriven returns when the drivers were there, or otherwise where that is not known.
+func (m *Manager) sinceDriven(otherwise time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.driven.IsZero() {
+		return otherwise
+	}
+	return m.driven
 }
 
 // settled waits for the drivers of the devices that were there at boot; false says that ctx ended first.

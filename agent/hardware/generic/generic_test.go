@@ -254,6 +254,35 @@ func TestWaitDisksWaitsForDrivers(t *testing.T) {
 	}
 }
 
+// Without hints the time since the drivers were there counts, with hints every new node is waited for in full.
+func TestWaitDisksCountsFromTheDrivers(t *testing.T) {
+	m := newManager(t)
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 2, 50*time.Millisecond })
+	if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.driven = time.Now().Add(-time.Hour)
+	for _, tt := range []struct {
+		node  string
+		waits bool
+	}{
+		{`{"uuid": "plain"}`, false},
+		{`{"uuid": "hints", "properties": {"root_device": {"serial": "later"}}}`, true},
+	} {
+		n, err := node.FromJSON([]byte(tt.node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := time.Now()
+		if err := m.WaitDisks(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(started) >= 100*time.Millisecond; waited != tt.waits {
+			t.Errorf("node %s: waited %v, want %v", tt.node, waited, tt.waits)
+		}
+	}
+}
+
 // Neither a cache that stays nor a disk that cannot be flushed makes a sync fail.
 func TestSync(t *testing.T) {
 	var log bytes.Buffer

@@ -1,0 +1,62 @@
+// Package clock knows what the machine's clocks may say, asks time servers, and sets the clocks: the kernel's, and the
+// hardware clock behind it (rtc(4)), which the operating system that is started next begins with. The clock is set, not
+// steered: the agent does not live long enough for its drift to matter.
+package clock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The true time lies between these two. A clock that says otherwise has lost its battery; a server that does is broken,
+// or wants certificates of another time to be believed.
+func earliest() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+func latest() time.Time   { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// Check returns an error for a time that cannot be the present: from before this program was written, or from a far
+// future.
+func Check(t time.Time) error {
+	if t.Before(earliest()) || !t.Before(latest()) {
+		return fmt.Errorf("the time %s is absurd, want one between %s and %s",
+			t.UTC().Format(time.RFC3339), earliest().Format(time.DateOnly), latest().Format(time.DateOnly))
+	}
+	return nil
+}
+
+// SetSystem sets the kernel's clock.
+func SetSystem(now time.Time) error {
+	tv := unix.NsecToTimeval(now.UnixNano())
+	if err := unix.Settimeofday(&tv); err != nil {
+		return fmt.Errorf("set the system's clock to %v: %w", now, err)
+	}
+	return nil
+}
+
+// device is the hardware clock that the kernel reads when it starts.
+const device = "/dev/rtc0"
+
+// SetHardware sets the hardware clock, in UTC, where the machine has one.
+func SetHardware(now time.Time) error {
+	file, err := os.Open(device)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hardware clock: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // nothing was written through it
+	utc := now.UTC()
+	rtc := unix.RTCTime{
+		Sec: int32(utc.Second()), Min: int32(utc.Minute()), Hour: int32(utc.Hour()),
+		Mday: int32(utc.Day()), Mon: int32(utc.Month()) - 1, Year: int32(utc.Year()) - 1900,
+	}
+	if err := unix.IoctlSetRTCTime(int(file.Fd()), &rtc); err != nil {
+		return fmt.Errorf("set the hardware clock %s to %v: %w", device, utc, err)
+	}
+	return nil
+}

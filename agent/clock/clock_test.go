@@ -1,0 +1,78 @@
+package clock
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/netboot/sntp/sntptest"
+)
+
+func TestCheck(t *testing.T) {
+	for text, good := range map[string]bool{
+		"1970-01-01T00:00:00Z": false, "2010-05-04T03:02:01Z": false, "2025-12-31T23:59:59Z": false, "2026-01-01T00:00:00Z": true,
+		"2036-02-08T00:00:00Z": true, "2099-12-31T23:59:59Z": true, "2100-01-01T00:00:00Z": false,
+	} {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(at); (err == nil) != good {
+			t.Errorf("%s: got %v, want it to be plausible: %v", text, err, good)
+		}
+	}
+}
+
+// Of many servers, all asked at once, the first one that makes sense is believed; the others are named.
+func TestAsk(t *testing.T) {
+	const address = "127.0.0.1:0"
+	good := sntptest.Start(t, address, sntptest.Reply{Silent: true})
+	bad := map[*sntptest.Server]string{
+		sntptest.Start(t, address, sntptest.Reply{At: time.Unix(1, 0)}):                                   "1970-01-01",
+		sntptest.Start(t, address, sntptest.Reply{At: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}):       "2010-01-01",
+		sntptest.Start(t, address, sntptest.Reply{At: time.Date(2100, 1, 1, 0, 0, 1, 0, time.UTC)}):       "2100-01-01",
+		sntptest.Start(t, address, sntptest.Reply{Kiss: "DENY"}):                                          "DENY",
+		sntptest.Start(t, address, sntptest.Reply{Stratum: 16}):                                           "stratum 16",
+		sntptest.Start(t, address, sntptest.Reply{Unsynced: true}):                                        "leap indicator",
+		sntptest.Start(t, address, sntptest.Reply{OtherOrigin: true, At: time.Now().Add(24 * time.Hour)}): "",
+	}
+	servers := []string{good.Address()}
+	for server := range bad {
+		servers = append(servers, server.Address())
+	}
+	go func() { // the good one answers only its second question, when the others have answered already
+		for good.Asked() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		good.Set(sntptest.Reply{Ahead: time.Hour})
+	}()
+	var log bytes.Buffer
+	started := time.Now()
+	answer, server, err := Ask(t.Context(), servers, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil || server != good.Address() || answer.Offset().Round(time.Minute) != time.Hour {
+		t.Errorf("got %v from %s and %v, want an hour's offset from %s", answer.Offset(), server, err, good.Address())
+	}
+	if took := time.Since(started); took > 3*time.Second {
+		t.Errorf("took %v, want the servers to be asked at the same time", took)
+	}
+	for server, why := range bad {
+		if why != "" && !strings.Contains(log.String(), server.Address()) || !strings.Contains(log.String(), why) {
+			t.Errorf("the log does not say %s of server %s:\n%s", why, server.Address(), log.String())
+		}
+	}
+}
+
+// Silent servers cost no more than the context allows, and are named.
+func TestAskSilence(t *testing.T) {
+	silent := sntptest.Start(t, "[::1]:0", sntptest.Reply{Silent: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var log bytes.Buffer
+	_, _, err := Ask(ctx, []string{silent.Address(), "name with spaces.invalid"}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err == nil || !strings.Contains(err.Error(), silent.Address()) || !strings.Contains(log.String(), silent.Address()) {
+		t.Errorf("got %v and the log\n%s, want both to name the server", err, log.String())
+	}
+}

@@ -1,0 +1,215 @@
+package ironic
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"ironroot/agent/clock"
+)
+
+const (
+	// probeTimeout limits the question whether one of Ironic's URLs is reachable.
+	probeTimeout = 30 * time.Second
+	// headStart is how much earlier each URL is asked than the next one, unless it fails before that: the order that the
+	// operator gave is kept where it costs nothing (as RFC 8305 does with addresses).
+	headStart = 500 * time.Millisecond
+	// maxDials is how many attempts at one connection may run side by side.
+	maxDials = 4
+)
+
+// ordered returns URLs with one in front that answers. It asks them only where there is a choice, and where this
+// machine's clock is so wrong that Ironic's has to be taken. asked is the page of a URL to ask for.
+func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) string) ([]string, error) {
+	wrong := c.clockWrong()
+	if len(urls) == 0 || len(urls) == 1 && !wrong {
+		return urls, nil
+	}
+	best, answer, err := c.race(ctx, urls, asked)
+	if err != nil {
+		return nil, err
+	}
+	if wrong {
+		c.takeClock(urls[best], answer)
+	}
+	return slices.Concat(urls[best:], urls[:best]), nil
+}
+
+// race asks one URL after the other, each a little later than the one before or when that one fails, and returns which
+// of them answered first.
+func (c *Client) race(ctx context.Context, urls []string, asked func(string) string) (best int, answer greeting, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	type result struct {
+		url    int
+		answer greeting
+		err    error
+	}
+	results := make(chan result, len(urls)) // so that the losers end, too
+	started, ended := 0, 0
+	start := func() {
+		if i := started; i < len(urls) {
+			started++
+			go func() {
+				answer, err := c.ask(ctx, asked(urls[i]))
+				results <- result{i, answer, err}
+			}()
+		}
+	}
+	var failed []error
+	for ended < len(urls) {
+		start()
+		select {
+		case r := <-results:
+			if r.err == nil {
+				return r.url, r.answer, nil
+			}
+			ended++
+			failed = append(failed, r.err)
+			c.log.Warn("Ironic cannot be reached", "url", urls[r.url], "err", r.err)
+		case <-time.After(headStart):
+		}
+	}
+	return 0, greeting{}, errors.Join(failed...)
+}
+
+// greeting is what an answer says of who gave it.
+type greeting struct {
+	host string // that was asked
+	date string
+	tls  *tls.ConnectionState // nil without TLS
+}
+
+// ask tells whether anything answers at a URL. Nothing is verified and nothing told; the answer's body is not read.
+func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return greeting{}, err
+	}
+	resp, err := c.probe.Do(req)
+	if err != nil {
+		return greeting{}, err
+	}
+	return greeting{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
+}
+
+// clockWrong tells whether this machine's clock says what cannot be, and may be set.
+func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(time.Now()) != nil }
+
+// takeClock sets a clock that is known to be wrong by Ironic's own. Without that no certificate of Ironic is valid yet, nor
+// the agent's own one, which Ironic checks, for Ironic.
+func (c *Client) takeClock(url string, answer greeting) {
+	now, err := c.timeOf(answer)
+	if err == nil {
+		err = c.setClock(now)
+	}
+	if err != nil {
+		c.log.Warn("this machine's clock is wrong and Ironic's could not be taken; name a time server (ipa-ntp-server)", "url", url, "err", err)
+		return
+	}
+	c.log.Warn("this machine's clock was wrong and was set by Ironic's; name a time server (ipa-ntp-server)", "url", url, "now", now)
+}
+
+// timeOf reads the time of an answer. Where Ironic's certificate has to be verified, it has to be good at that time: its
+// owner says so, and nobody who has not stolen a certificate of Ironic can claim another one.
+func (c *Client) timeOf(answer greeting) (time.Time, error) {
+	now, err := http.ParseTime(answer.date)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("header Date: %w", err)
+	}
+	if err := clock.Check(now); err != nil {
+		return time.Time{}, err
+	}
+	settings := c.http.Transport.(*http.Transport).TLSClientConfig
+	if answer.tls == nil || settings.InsecureSkipVerify {
+		return now, nil
+	}
+	chain := answer.tls.PeerCertificates
+	options := x509.VerifyOptions{
+		Roots: settings.RootCAs, Intermediates: x509.NewCertPool(), DNSName: answer.host, CurrentTime: now,
+	}
+	for _, certificate := range chain[1:] {
+		options.Intermediates.AddCert(certificate)
+	}
+	_, err = chain[0].Verify(options)
+	return now, err
+}
+
+// root is the page at the top of a URL's server.
+func root(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text // the request will say what is wrong with it
+	}
+	return u.Scheme + "://" + u.Host + "/"
+}
+
+// patient makes of a way to connect one that tries anew, beside what it tries already, whenever the network changes: the
+// right interface may come up after a wrong one, with a route that swallows everything.
+func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		type result struct {
+			conn net.Conn
+			err  error
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		results := make(chan result)
+		var failed []error
+		for started := 0; ; {
+			change := changed()
+			if started < maxDials {
+				started++
+				go func() {
+					conn, err := dial(ctx, network, address)
+					select {
+					case results <- result{conn, err}:
+					case <-ctx.Done():
+						if err == nil {
+							_ = conn.Close() // another attempt won
+						}
+					}
+				}()
+			}
+			for waiting := true; waiting; {
+				select {
+				case r := <-results:
+					if r.err == nil {
+						return r.conn, nil
+					}
+					if failed = append(failed, r.err); len(failed) == started {
+						return nil, errors.Join(failed...)
+					}
+				case <-change:
+					waiting = false
+				case <-ctx.Done():
+					return nil, errors.Join(append(failed, ctx.Err())...)
+				}
+			}
+		}
+	}
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// notePeer remembers the address at which the request finds Ironic, unless a proxy stands between.
+func (c *Client) notePeer(req *http.Request) *http.Request {
+	if proxy, err := http.ProxyFromEnvironment(req); err != nil || proxy != nil {
+		return req
+	}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if peer, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
+			address := peer.Addr().Unmap()
+			c.peer.Store(&address)
+		}
+	}}))
+}

@@ -1,0 +1,250 @@
+package ironic
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// silent takes requests and answers none.
+var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+
+// A URL that swallows everything costs half a second, and the operator's order is kept where it costs nothing.
+func TestSilentURL(t *testing.T) {
+	for _, tt := range []struct {
+		urls  string
+		first string
+		took  time.Duration
+	}{
+		{"http://good,http://better", "http://good", 0},
+		{"http://dead,http://good", "http://good", 0},
+		{"http://silent,http://good,http://better", "http://good", headStart},
+		{"http://silent,http://mute,http://good", "http://good", 2 * headStart},
+		{"http://silent,http://dead,http://good", "http://good", headStart},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			net.serve("silent", silent)
+			net.serve("mute", silent)
+			net.serve("good", newFake("1.115"))
+			net.serve("better", newFake("1.115"))
+			c, _ := newClient(t, net, "--api-url="+tt.urls)
+			started := time.Now()
+			if got, want := c.APIVersion(t.Context()), (Version{1, 115}); got != want {
+				t.Errorf("%s: got version %v, want %v", tt.urls, got, want)
+			}
+			if took := time.Since(started); took != tt.took || c.urls[0] != tt.first || len(c.urls) != strings.Count(tt.urls, "http") {
+				t.Errorf("%s: got %v after %v, want %s first after %v", tt.urls, c.urls, took, tt.first, tt.took)
+			}
+		})
+	}
+}
+
+// changes is a network that changes when told.
+type changes struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+func (c *changes) changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.c == nil {
+		c.c = make(chan struct{})
+	}
+	return c.c
+}
+
+func (c *changes) happen() {
+	c.changed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.c)
+	c.c = nil
+}
+
+// The address is looked for as soon as the network changes, and a lookup that found no way is tried again.
+func TestNetworkChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1")
+		var n changes
+		c.changed = n.changed
+		table := &routes{sources: map[string]string{}}
+		c.sourceFor = table.sourceFor
+		go func() {
+			time.Sleep(time.Second)
+			n.happen() // brings nothing
+			time.Sleep(time.Second)
+			table.mu.Lock()
+			table.sources["10.0.0.1"] = "10.0.0.9"
+			table.mu.Unlock()
+			n.happen()
+		}()
+		started := time.Now()
+		got, err := c.Advertise(t.Context())
+		if took := time.Since(started); err != nil || got.Host != "10.0.0.9" || took != 2*time.Second {
+			t.Errorf("got %v and %v after %v, want 10.0.0.9 after 2 s", got, err, took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		c, _ := newClient(t, net, "--api-url=http://ironic", "--lookup-interval=50")
+		var n changes
+		c.changed = n.changed
+		go func() {
+			time.Sleep(time.Second)
+			net.serve("ironic", newFake("1.115"))
+			n.happen()
+		}()
+		started := time.Now()
+		if _, err := c.Lookup(t.Context(), nil, ""); err != nil || time.Since(started) != time.Second {
+			t.Errorf("got %v after %v, want a node after 1 s", err, time.Since(started))
+		}
+	})
+}
+
+// What fails in Ironic is not the network's fault: the pauses of the protocol are kept.
+func TestNetworkChangesAndIronicRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.lookup = func(n int) (int, string) {
+			if n == 1 {
+				return 404, ""
+			}
+			return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic", "--lookup-interval=50")
+		var n changes
+		c.changed = n.changed
+		go func() {
+			time.Sleep(time.Second)
+			n.happen()
+		}()
+		started := time.Now()
+		if _, err := c.Lookup(t.Context(), nil, ""); err != nil || time.Since(started) != 50*time.Second {
+			t.Errorf("got %v after %v, want a node after 50 s", err, time.Since(started))
+		}
+	})
+}
+
+// A connection that hangs on a route to nowhere is tried again beside it when the network changes.
+func TestPatientDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n changes
+		here, there := net.Pipe()
+		defer there.Close() //nolint:errcheck // of a pipe
+		dials := 0
+		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if dials++; dials < 3 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return here, nil
+		}, n.changed)
+		go func() {
+			for range 2 {
+				time.Sleep(time.Second)
+				n.happen()
+			}
+		}()
+		started := time.Now()
+		conn, err := dial(t.Context(), "tcp", "10.0.0.1:80")
+		if err != nil || conn != here || time.Since(started) != 2*time.Second {
+			t.Errorf("got %v, %v after %v, want the third attempt's connection after 2 s", conn, err, time.Since(started))
+		}
+	})
+	refuse := patient(func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }, (&changes{}).changed)
+	if _, err := refuse(t.Context(), "tcp", "10.0.0.1:80"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got error %v, want that of the only attempt", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	hang := patient(func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, (&changes{}).changed)
+	if _, err := hang(ctx, "tcp", "10.0.0.1:80"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want the context's", err)
+	}
+}
+
+// Where Ironic answered is where the way back is looked for, whatever else its name resolves to.
+func TestAdvertiseAsksForThePeer(t *testing.T) {
+	ironic := httptest.NewServer(newFake("1.115"))
+	defer ironic.Close()
+	c, err := New(Options{Config: settings(t, "--api-url="+strings.Replace(ironic.URL, "127.0.0.1", "localhost", 1))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, ironic.Listener.Addr().String())
+	}
+	table := &routes{sources: map[string]string{"127.0.0.1": "10.0.0.9"}}
+	c.sourceFor = table.sourceFor
+	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("nobody needs a name") }
+	c.APIVersion(t.Context())
+	got, err := c.Advertise(t.Context())
+	if err != nil || got.Host != "10.0.0.9" {
+		t.Errorf("got %v and %v, want the source to the peer", got, err)
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1"}, table.asked); diff != "" {
+		t.Errorf("routes asked for (-want +got):\n%s", diff)
+	}
+}
+
+// Ironic's time is taken where its certificate is good at that time and by whoever may speak for Ironic, or where nobody
+// verifies anything.
+func TestTimeOf(t *testing.T) {
+	server := httptest.NewTLSServer(newFake("1.115"))
+	defer server.Close()
+	own := server.Certificate()
+	good := own.NotBefore.Add(time.Hour)
+	if early := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC); good.Before(early) {
+		good = early // that of httptest is valid from 1970 to 2084
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(own)
+	for name, tt := range map[string]struct {
+		date     string
+		roots    *x509.CertPool
+		host     string
+		insecure bool
+		plain    bool
+		fails    bool
+	}{
+		"good":                       {good.Format(http.TimeFormat), pool, "example.com", false, false, false},
+		"another host":               {good.Format(http.TimeFormat), pool, "example.net", false, false, true},
+		"unknown authority":          {good.Format(http.TimeFormat), x509.NewCertPool(), "example.com", false, false, true},
+		"certificate not valid then": {own.NotAfter.Add(time.Hour).Format(http.TimeFormat), pool, "example.com", false, false, true},
+		"absurd":                     {"Thu, 01 Jan 2015 00:00:00 GMT", pool, "example.com", false, false, true},
+		"no date":                    {"", pool, "example.com", false, false, true},
+		"insecure":                   {good.Format(http.TimeFormat), nil, "example.net", true, false, false},
+		"http":                       {good.Format(http.TimeFormat), nil, "example.net", false, true, false},
+	} {
+		c, err := New(Options{Config: settings(t, "--api-url=https://ironic")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := c.http.Transport.(*http.Transport)
+		transport.TLSClientConfig.RootCAs, transport.TLSClientConfig.InsecureSkipVerify = tt.roots, tt.insecure
+		answer := greeting{tt.host, tt.date, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}}
+		if tt.plain {
+			answer.tls = nil
+		}
+		got, err := c.timeOf(answer)
+		if (err != nil) != tt.fails || err == nil && !got.Equal(good) {
+			t.Errorf("%s: got %v and %v, want %v, failure %v", name, got, err, good, tt.fails)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/lab/qemu"
+	"ironroot/netboot/server"
+)
+
+// TestLeases boots a machine with four cards: one on a network whose DHCP server gives another address on renewal, where
+// Ironic is, and three on networks of dnsmasq with IPv4, stateful IPv6, and addresses by router advertisements.
+func TestLeases(t *testing.T) {
+	macs := []string{"52:54:00:e2:e0:21", "52:54:00:e2:e0:22", "52:54:00:e2:e0:23", "52:54:00:e2:e0:24"}
+	s := newSite(t)
+	var nics []qemu.NIC
+	for i, address := range []string{"192.0.2.1/24", "198.51.100.1/24", "2001:db8:a::1/64", "2001:db8:b::1/64"} {
+		nics = append(nics, qemu.NIC{MAC: macs[i], Netdev: s.tap([]string{"scripted", "four", "stateful", "slaac"}[i], address)})
+	}
+	s.dnsmasq("--interface=four", "--interface=stateful", "--interface=slaac", "--enable-ra",
+		"--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8:a::10,2001:db8:a::20,64,1h", "--dhcp-range=2001:db8:b::,ra-only")
+	const lease = 30 * time.Second // the shortest that is believed
+	var dhcp *server.DHCP
+	if err := s.ns.Do(func() (err error) {
+		dhcp, err = server.ListenDHCP(t.Context(), server.DHCPConfig{
+			Interface: "scripted", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: lease,
+			Fixed: map[string]server.Host{macs[0]: {Address: netip.MustParseAddr("192.0.2.10")}},
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dhcp.Close() })
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], 5*time.Second)
+	s.boot("", nics...)
+	s.waitAgent(t)
+	mac, err := net.ParseMAC(macs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dhcp.SetHost(mac, server.Host{Address: netip.MustParseAddr("192.0.2.11")})
+	t.Run("two families", s.twoFamilies)
+	t.Run("another address", s.anotherAddress)
+}
+
+// twoFamilies: all cards have addresses of their networks.
+//
+// Parity: R1
+func (s *site) twoFamilies(t *testing.T) {
+	want := map[string]string{"eth0": "192.0.2.", "eth1": "198.51.100.", "eth2": "2001:db8:a::", "eth3": "2001:db8:b:"}
+	ctx := soon(t)
+	for {
+		record, err := s.node.Command(ctx, "poll.get_hardware_info", nil, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var inventory struct {
+			Interfaces []struct {
+				Name string
+				IPv4 string `json:"ipv4_address"`
+				IPv6 string `json:"ipv6_address"`
+			}
+		}
+		if err := json.Unmarshal(record.Result, &inventory); err != nil {
+			t.Fatal(err)
+		}
+		missing := len(want)
+		for _, i := range inventory.Interfaces {
+			if prefix := want[i.Name]; prefix != "" && (strings.HasPrefix(i.IPv4, prefix) || strings.HasPrefix(i.IPv6, prefix)) {
+				missing--
+			}
+		}
+		if missing == 0 {
+			return
+		}
+		// Addresses have no event here that could be waited for but the agent's next heartbeat.
+		if err := s.node.WaitHeartbeat(ctx); err != nil {
+			t.Fatalf("%v; addresses: got %+v, want those of %v", err, inventory.Interfaces, want)
+		}
+	}
+}
+
+// anotherAddress: heartbeats go on, Ironic would refuse one with another callback URL; and the URL leads to the agent
+// for as long as its address was granted.
+//
+// Parity: B18
+func (s *site) anotherAddress(t *testing.T) {
+	s.follow(t, `lease renewed.*interface=eth0.*192\.0\.2\.11`)
+	if err := s.node.WaitHeartbeat(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if url, _ := s.node.Callback(); url != "https://192.0.2.10:9999" {
+		t.Errorf("callback URL: got %s, want that of the first address", url)
+	}
+	s.answers(t)
+	conn, err := s.ns.Dial(soon(t), "tcp", "192.0.2.11:9999")
+	if err != nil {
+		t.Fatalf("the new address: %v", err)
+	}
+	_ = conn.Close()
+}
+
+// TestIPv6Ironic boots a machine on a network without IPv4: its address is of a router's advertisement, and so is the
+// callback URL.
+//
+// Parity: B12 (IPv6)
+func TestIPv6Ironic(t *testing.T) {
+	const mac = "52:54:00:e2:e0:25"
+	s := newSite(t)
+	netdev := s.tap("six", "2001:db8:c::1/64")
+	s.dnsmasq("--interface=six", "--enable-ra", "--dhcp-range=2001:db8:c::,ra-only")
+	s.startIronic(netip.MustParseAddr("2001:db8:c::1"), mac, time.Minute)
+	s.boot("", qemu.NIC{MAC: mac, Netdev: netdev})
+	s.waitAgent(t)
+	url, _ := s.node.Callback()
+	host, found := strings.CutPrefix(url, "https://[")
+	host, port, _ := strings.Cut(host, "]")
+	address, err := netip.ParseAddr(host)
+	if !found || err != nil || port != ":9999" || !netip.MustParsePrefix("2001:db8:c::/64").Contains(address) {
+		t.Errorf("callback URL: got %s, want https://[2001:db8:c:...]:9999", url)
+	}
+	s.answers(t)
+}

@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/netns"
+	"ironroot/lab/qemu"
+)
+
+// site is a namespace that a machine's cables lead to, with Ironic in it and whatever servers a test starts there. The
+// machine has no other network: what it reaches, it reaches through them.
+type site struct {
+	t       *testing.T
+	ns      *netns.Namespace
+	ironic  *conductor.Conductor
+	node    *conductor.Node
+	machine *qemu.Machine
+}
+
+func newSite(t *testing.T) *site { return &site{t: t, ns: newNamespace(t)} }
+
+// tap makes the end of a cable, with addresses, and returns how QEMU is told of the cable.
+func (s *site) tap(name string, addresses ...string) (netdev string) {
+	s.t.Helper()
+	if err := s.ns.Tap(name, addresses...); err != nil {
+		s.t.Fatal(err)
+	}
+	return "tap,ifname=" + name + ",script=no,downscript=no,vnet_hdr=off"
+}
+
+// dnsmasq serves DHCP and router advertisements in the namespace.
+func (s *site) dnsmasq(args ...string) {
+	s.t.Helper()
+	testenv.Programs(s.t, "dnsmasq")
+	all := append([]string{
+		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
+		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(s.t.TempDir(), "leases"),
+	}, args...)
+	cmd := exec.CommandContext(s.t.Context(), "dnsmasq", all...)
+	if cmd.Err != nil {
+		cmd.Path, cmd.Err = "/usr/sbin/dnsmasq", nil
+	}
+	cmd.Stdout, cmd.Stderr = s.t.Output(), s.t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	wait, err := s.ns.Start(cmd)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = wait()             // killed
+	})
+}
+
+// startIronic makes Ironic listen at an address of the namespace. heartbeats is the timeout that it tells the agent.
+func (s *site) startIronic(address netip.Addr, mac string, heartbeats time.Duration) {
+	s.t.Helper()
+	err := s.ns.Do(func() (err error) {
+		s.ironic, err = conductor.New(conductor.Options{
+			Addr: netip.AddrPortFrom(address, 0).String(), TLS: true, HeartbeatTimeout: heartbeats, CommandTimeout: patience, Dial: s.ns.Dial,
+		})
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = s.ironic.Close()
+		for _, text := range s.ironic.Violations() {
+			s.t.Errorf("the agent violated the protocol: %s", text)
+		}
+	})
+	s.node = s.ironic.AddNode(conductor.NodeSpec{Name: "site", MACs: []string{mac}})
+	s.node.SetState(conductor.DeployWait)
+}
+
+// boot starts the machine with the ramdisk, and tells it where Ironic is.
+func (s *site) boot(parameters string, nics ...qemu.NIC) {
+	s.t.Helper()
+	testenv.Programs(s.t, "qemu-system-x86_64")
+	machine, err := qemu.Start(s.t.Context(), qemu.Config{
+		Name: s.t.Name(), Dir: s.t.TempDir(), Memory: 384 * mib, NetNS: s.ns.Path(), NICs: nics,
+		Kernel: testenv.Build(s.t, "ipa-ironroot-amd64.kernel"), Initrd: testenv.Build(s.t, "ipa-ironroot-amd64.initramfs"),
+		Append: "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
+			qemu.KernelHints + " ipa-api-url=" + s.ironic.URL() + " " + parameters,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.machine = machine
+	s.t.Cleanup(func() {
+		_ = machine.Stop() // it may have ended by itself
+		console, err := os.ReadFile(filepath.Join(machine.Dir(), "console.log"))
+		if err != nil || strings.Contains(string(console), "panic") || strings.Contains(string(console), s.node.Token()) && s.node.Token() != "" {
+			s.t.Errorf("the console shows a panic or the token, or is not there: %v", err)
+		}
+		if s.t.Failed() {
+			s.t.Logf("the console ends with\n%s", machine.Console().Tail(80))
+		}
+	})
+}
+
+// waitAgent waits for the first heartbeat.
+func (s *site) waitAgent(t *testing.T) {
+	t.Helper()
+	if err := s.node.WaitAgent(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow waits for a text on the console and returns its groups.
+func (s *site) follow(t *testing.T, expression string) []string {
+	t.Helper()
+	match, err := s.machine.Console().Follow(soon(t), regexp.MustCompile(expression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return match.Groups
+}
+
+// answers runs a command through the callback URL, the way Ironic does.
+func (s *site) answers(t *testing.T) {
+	t.Helper()
+	record, err := s.node.Command(soon(t), "standby.get_partition_uuids", nil, true)
+	if err != nil || record.Status != conductor.Succeeded {
+		url, _ := s.node.Callback()
+		t.Errorf("a command through %s: got %+v, %v, want success", url, record, err)
+	}
+}

@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/lab/qemu"
+)
+
+// TestVLANs boots a machine whose three cables carry nothing but tagged frames: one VLAN is known by interface and id,
+// one by MAC address and id, and two are learnt from the switch, on one of which Ironic is.
+//
+// Parity: R3
+func TestVLANs(t *testing.T) {
+	macs := []string{"52:54:00:e2:e0:11", "52:54:00:e2:e0:12", "52:54:00:e2:e0:13"}
+	s := newSite(t)
+	trunks := []*trunk{
+		newTrunk(t, s.ns, "a", map[uint16]string{100: "198.51.100.1/24"}),
+		newTrunk(t, s.ns, "b", map[uint16]string{200: "203.0.113.1/24"}),
+		newTrunk(t, s.ns, "c", map[uint16]string{300: "192.0.2.1/24"}),
+	}
+	trunks[2].announce = lldpFrame("leaf", 300, 301)
+	s.dnsmasq("--interface=a.100", "--interface=b.200", "--interface=c.300",
+		"--dhcp-range=198.51.100.10,198.51.100.10,1h", "--dhcp-range=203.0.113.10,203.0.113.10,1h", "--dhcp-range=192.0.2.10,192.0.2.10,1h")
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[2], time.Minute)
+	var nics []qemu.NIC
+	for i, p := range trunks {
+		nics = append(nics, qemu.NIC{MAC: macs[i], Netdev: p.netdev()})
+	}
+	s.boot("ipa-enable-vlan-interfaces=eth0.100,52:54:00:E2:E0:12.200,eth2", nics...)
+	s.waitAgent(t)
+	if url, _ := s.node.Callback(); url != "https://192.0.2.10:9999" {
+		t.Errorf("callback URL: got %s, want the address on the VLAN that Ironic is on", url)
+	}
+	s.answers(t)
+	for _, name := range []string{"eth0.100", "eth1.200"} {
+		s.follow(t, "lease obtained.*interface="+name)
+	}
+	record, err := s.node.Command(soon(t), "poll.get_hardware_info", nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inventory struct {
+		Interfaces []struct {
+			Name string
+			MAC  string `json:"mac_address"`
+			IPv4 string `json:"ipv4_address"`
+		}
+	}
+	if err := json.Unmarshal(record.Result, &inventory); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, i := range inventory.Interfaces {
+		got[i.Name] = i.MAC + " " + i.IPv4
+	}
+	want := map[string]string{
+		"eth0.100": macs[0] + " 198.51.100.10", "eth1.200": macs[1] + " 203.0.113.10", "eth2.300": macs[2] + " 192.0.2.10",
+		"eth2.301": macs[2] + " ", // is announced, and nobody is there
+	}
+	for i, mac := range macs {
+		want[fmt.Sprintf("eth%d", i)] = mac + " "
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("interfaces (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,77 @@
+package netns
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Tap makes a tap interface, one end of a machine's cable, and brings it up with the addresses, such as "192.0.2.1/24"
+// and "2001:db8::1/64".
+func (n *Namespace) Tap(name string, addresses ...string) error {
+	return n.Do(func() error { return makeTap(name, 0, addresses) })
+}
+
+// TapOn makes a tap interface that is a port of a bridge, and brings it up.
+func (n *Namespace) TapOn(bridge, name string) error {
+	return n.Do(func() error {
+		master, err := netlink.LinkByName(bridge)
+		if err != nil {
+			return fmt.Errorf("bridge %s: %w", bridge, err)
+		}
+		return makeTap(name, master.Attrs().Index, nil)
+	})
+}
+
+// Bridge makes a bridge and brings it up with the addresses.
+func (n *Namespace) Bridge(name string, addresses ...string) error {
+	return n.Do(func() error {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+			return fmt.Errorf("bridge %s: %w", name, err)
+		}
+		return up(name, addresses...)
+	})
+}
+
+func makeTap(name string, master int, addresses []string) error {
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP}
+	if err := netlink.LinkAdd(tap); err != nil {
+		return fmt.Errorf("tap %s: %w", name, err)
+	}
+	if master != 0 {
+		if err := netlink.LinkSetMasterByIndex(tap, master); err != nil {
+			return fmt.Errorf("tap %s: %w", name, err)
+		}
+	}
+	return up(name, addresses...)
+}
+
+// up brings an interface of the thread's namespace up with addresses. They are usable at once: nobody else is on the
+// cable who could have one of them, so IPv6 does not ask (RFC 4862, duplicate address detection).
+func up(name string, addresses ...string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_dad", []byte("0"), 0); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	for _, text := range addresses {
+		address, err := netlink.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if address.IP.To4() == nil {
+			address.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(link, address); err != nil {
+			return fmt.Errorf("interface %s: address %s: %w", name, text, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	return nil
+}

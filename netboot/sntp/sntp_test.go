@@ -1,0 +1,77 @@
+package sntp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/netboot/sntp/sntptest"
+)
+
+func TestAsk(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		server := sntptest.Start(t, address, sntptest.Reply{Ahead: -40 * 365 * 24 * time.Hour})
+		answer, err := Ask(t.Context(), server.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := (answer.Offset() + 40*365*24*time.Hour).Abs(); off > time.Second {
+			t.Errorf("%s: got a time that is off by %v", address, off)
+		}
+		if d := time.Since(answer.Now()) - 40*365*24*time.Hour; d.Abs() > time.Second {
+			t.Errorf("%s: Now is %v off", address, d)
+		}
+	}
+}
+
+// What a server says about itself, and what others say in its name, is not taken for the time.
+func TestAskRefuses(t *testing.T) {
+	for want, reply := range map[string]sntptest.Reply{
+		`kiss of death received, code "RATE"`: {Kiss: "RATE"},
+		"stratum 16":                          {Stratum: 16},
+		"leap indicator 3":                    {Unsynced: true},
+		"match request":                       {OtherOrigin: true},
+		"no answer":                           {Silent: true},
+	} {
+		server := sntptest.Start(t, "127.0.0.1:0", reply)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := Ask(ctx, server.Address())
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), server.Address()) {
+			t.Errorf("got error %v, want one that names the server and says %q", err, want)
+		}
+	}
+	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Ask(ctx, server.Address()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want the context's", err)
+	}
+}
+
+// A question that is lost is asked again.
+func TestAskAgain(t *testing.T) {
+	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true})
+	go func() {
+		for server.Asked() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		server.Set(sntptest.Reply{})
+	}()
+	if _, err := Ask(t.Context(), server.Address()); err != nil || server.Asked() != 2 {
+		t.Errorf("got %v after %d questions, want an answer to the second one", err, server.Asked())
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1 123", "2001:db8::1": "2001:db8::1 123", "fe80::1%eth0": "fe80::1%eth0 123",
+		"ntp.example": "ntp.example 123", "ntp.example:1123": "ntp.example 1123", "[2001:db8::1]:5": "2001:db8::1 5", ":5": ":5 123",
+	} {
+		if host, service := Address(text); host+" "+service != want {
+			t.Errorf("%s: got %s and %s, want %s", text, host, service, want)
+		}
+	}
+}
