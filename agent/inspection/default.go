@@ -10,11 +10,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-<<<<<<< HEAD
-	"ironroot/storage/block"
-=======
 	"ironroot/agent/parallel"
->>>>>>> main
+	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
 

@@ -12,11 +12,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-<<<<<<< HEAD
-=======
-	"ironroot/agent/inventory/sysfile"
 	"ironroot/agent/parallel"
->>>>>>> main
 	"ironroot/storage/block"
 	"ironroot/storage/sysfile"
 )
@@ -154,36 +150,8 @@ func New(o Options) *Source {
 	return s
 }
 
-<<<<<<< HEAD
-// Collect reads the machine anew, everything side by side. A fact that cannot be read is missing from the result; that is
-// not an error.
-func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
-	inv := &Inventory{Boot: s.boot()}
-	var wg sync.WaitGroup
-	wg.Go(func() { inv.CPU = s.cpu() })
-	wg.Go(func() { inv.Disks = s.disks(ctx) })
-	wg.Go(func() { inv.Memory = s.memory() })
-	wg.Go(func() {
-		inv.SystemVendor, inv.Hostname = s.systemVendor(), s.text(s.o.System.Proc("sys/kernel/hostname"))
-	})
-	if s.o.SkipBMC == nil || !s.o.SkipBMC() {
-		wg.Go(func() {
-			a := s.bmc(ctx)
-			inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
-		})
-	}
-	// The network is that of the caller's thread.
-	interfaces, err := s.Interfaces(ctx)
-	if err == nil {
-		s.hearNeighbours(ctx, interfaces)
-	}
-	inv.Interfaces = interfaces
-	wg.Wait()
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-=======
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. What may
-// take long, as BMC, disks and neighbours do, is asked side by side.
+// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. Everything
+// is read side by side, since any of it may take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	var unlisted error
@@ -200,14 +168,13 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 				inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
 			}
 		},
-		func() {
-			inv.CPU, inv.Memory, inv.SystemVendor, inv.Boot = s.cpu(), s.memory(), s.systemVendor(), s.boot()
-			inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname"))
-		},
+		func() { inv.CPU = s.cpu() },
+		func() { inv.Memory = s.memory() },
+		func() { inv.SystemVendor, inv.Boot = s.systemVendor(), s.boot() },
+		func() { inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname")) },
 	)
 	if unlisted != nil {
 		return nil, fmt.Errorf("inventory: %w", unlisted)
->>>>>>> main
 	}
 	return inv, ctx.Err()
 }

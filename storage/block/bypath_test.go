@@ -58,7 +58,8 @@ func TestByPath(t *testing.T) {
 			[]string{"platform-4010000000.pcie-pci-0000:00:03.0", "virtio-platform-4010000000.pcie-pci-0000:00:03.0"},
 		},
 		"nvme0n1 NVMe in a PCI domain of its own": {
-			"pci0000:64/0000:64:00.5/pci10002:00/10002:00:02.0/10002:01:00.0/nvme/nvme0", map[string]string{"device/nsid": "1"},
+			"pci0000:64/0000:64:00.5/pci10002:00/10002:00:02.0/10002:01:00.0/nvme/nvme0",
+			map[string]string{"device/nsid": "1"},
 			[]string{"pci-0000:64:00.5-pci-10002:01:00.0-nvme-1"},
 		},
 		"nvme1n2 NVMe, head of several paths": {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -144,19 +145,29 @@ func readFD(fd int, path string) ([]byte, error) {
 }
 
 // Each calls f for every item, up to 64 at a time, and returns the results in the items' order: where f reads files, each of
-// them may have to be waited for.
+// them may have to be waited for. A panic of f is the caller's.
 func Each[T, R any](items []T, f func(T) R) []R {
 	const most = 64
 	results := make([]R, len(items))
 	var wg sync.WaitGroup
-	places := make(chan struct{}, most)
+	places, panics := make(chan struct{}, most), make(chan string, len(items))
 	for i, item := range items {
 		places <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() {
+				if value := recover(); value != nil {
+					panics <- fmt.Sprintf("%v\n%s", value, debug.Stack())
+				}
+				<-places
+			}()
 			results[i] = f(item)
 		})
 	}
 	wg.Wait()
-	return results
+	select {
+	case text := <-panics:
+		panic(text)
+	default:
+		return results
+	}
 }

@@ -84,6 +84,20 @@ func TestEach(t *testing.T) {
 	}
 }
 
+func TestEachPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "oops\n") {
+			t.Errorf("got panic %q, want that of the function", text)
+		}
+	}()
+	Each([]int{1, 2}, func(i int) int {
+		if i == 2 {
+			panic("oops")
+		}
+		return i
+	})
+}
+
 // A pipe without data that is opened not to block answers EAGAIN, as some drivers do.
 func TestReadAgain(t *testing.T) {
 	var ends [2]int
