@@ -72,6 +72,7 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 	}
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
 		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL, CertificatePEM: a.certificatePEM,
+		Sent: a.o.Board.Beaten,
 	})
 	a.beats.Store(heartbeater)
 	return heartbeater.Run(ctx)

@@ -55,7 +55,9 @@ func (a *agent) discover(ctx context.Context) error {
 	if a.ironic == nil {
 		return nil
 	}
-	return a.ironic.Discover(ctx)
+	err := a.ironic.Discover(ctx)
+	a.o.Board.Ironic(a.config.Get().APIURLs())
+	return err
 }
 
 // inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
@@ -117,6 +119,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.answer = answer
+	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
 		a.log.Error("Ironic gave this node's token to somebody before; restart the node to make it forget", "node", answer.Node.UUID())

@@ -31,6 +31,7 @@ import (
 	"ironroot/agent/token"
 	"ironroot/netboot"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfile"
 )
 
 // journalSize is how many bytes of log are kept where the caller brought no journal.
@@ -83,6 +84,9 @@ func newAgent(o Options) *agent {
 	if o.Pause == 0 {
 		o.Pause = 30 * time.Second
 	}
+	if o.System.Files == nil {
+		o.System.Files = &sysfile.Reader{Log: o.Journal.Logger()}
+	}
 	// Before the first line is logged. The kernel's own log, which is part of the archive of logs, repeats the command line.
 	for _, secret := range []string{o.Config.AgentToken, o.Config.ImageServerPassword, o.Config.Params["ipa-agent-token"], o.Config.Params["rootpwd"]} {
 		o.Journal.Redact(secret)
@@ -117,6 +121,7 @@ func (a *agent) configure(context.Context) error {
 	}
 	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
+		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
 	}
 	if a.o.Network != nil {
@@ -130,6 +135,7 @@ func (a *agent) configure(context.Context) error {
 		return err
 	}
 	a.ironic = client
+	a.o.Board.Ironic(c.APIURLs())
 	return nil
 }
 
@@ -148,10 +154,12 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
+		Board: a.o.Board,
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{
 		generic.New(generic.Options{
 			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
+			Board: a.o.Board,
 		}),
 	}, a.log)
 	if err != nil {
@@ -160,6 +168,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.managers = managers
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log,
+		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) }, Ended: a.o.Board.End,
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
@@ -202,6 +211,7 @@ func (a *agent) setNode(data json.RawMessage) error {
 	}
 	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
 	given.Apply(a.config, &a.node, &a.token, a.log)
+	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil
 }

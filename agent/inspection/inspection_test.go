@@ -1,9 +1,6 @@
 package inspection
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,6 +21,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
@@ -152,13 +150,13 @@ func TestLogsCollector(t *testing.T) {
 	if got := string(m.posted["configuration"]); !strings.Contains(got, `["default","logs"]`) {
 		t.Errorf("configuration: got %s, want the logs last", got)
 	}
-	if got := string(unpack(t, m.posted["logs"])["journal"]); !strings.Contains(got, "a line of the journal") {
+	if got := unpack(t, m.posted["logs"])["journal"]; !strings.Contains(got, "a line of the journal") {
 		t.Errorf("got journal %q", got)
 	}
 }
 
 // unpack returns the members of an archive of logs.
-func unpack(t *testing.T, posted json.RawMessage) map[string][]byte {
+func unpack(t *testing.T, posted json.RawMessage) map[string]string {
 	t.Helper()
 	var text string
 	if err := json.Unmarshal(posted, &text); err != nil {
@@ -168,23 +166,7 @@ func unpack(t *testing.T, posted json.RawMessage) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := map[string][]byte{}
-	for archive := tar.NewReader(unpacked); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return members
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if members[header.Name], err = io.ReadAll(archive); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return testenv.Untar(t, packed)
 }
 
 func TestPCIDevices(t *testing.T) {
@@ -236,10 +218,10 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	members := unpack(t, m.posted["logs"])
-	if got := string(members["journal"]); !strings.Contains(got, "collector=extra-hardware") || !strings.Contains(got, "collector=lldp") {
+	if got := members["journal"]; !strings.Contains(got, "collector=extra-hardware") || !strings.Contains(got, "collector=lldp") {
 		t.Errorf("got journal %s, want the lines of all other collectors", got)
 	}
-	if !strings.Contains(string(members["lshw"]), `"mac_address": "52:54:00:1a:15:d6"`) {
+	if !strings.Contains(members["lshw"], `"mac_address": "52:54:00:1a:15:d6"`) {
 		t.Errorf("got lshw %s, want the inventory", members["lshw"])
 	}
 	if got := string(m.posted["configuration"]); !strings.Contains(got, `["logs","extra-hardware","default","lldp"]`) {

@@ -36,6 +36,11 @@ type Options struct {
 	// Version is the agent's version that heartbeats carry. Ironic refuses heartbeats without one.
 	Version string
 
+	// Tried hears of every URL that was tried, with the error of the connection; nil is an answer, whatever its status.
+	Tried func(url string, err error)
+	// LookedUp hears what came of every try of a lookup.
+	LookedUp func(err error)
+
 	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil takes a random one.
 	Rand func() float64
 	// Dial connects to Ironic; nil is a net.Dialer.
@@ -57,6 +62,8 @@ type Client struct {
 	token     *token.Token
 	log       *slog.Logger
 	version   string
+	tried     func(url string, err error)
+	lookedUp  func(err error)
 	rand      func() float64
 	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -82,6 +89,7 @@ const idleConnections = 2
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
+		tried: o.Tried, lookedUp: o.LookedUp,
 		askService: askService, changed: o.Changed, setClock: o.SetClock,
 		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
 	}
@@ -90,6 +98,12 @@ func New(o Options) (*Client, error) {
 	}
 	if c.token == nil {
 		c.token = &token.Token{}
+	}
+	if c.tried == nil {
+		c.tried = func(string, error) {}
+	}
+	if c.lookedUp == nil {
+		c.lookedUp = func(error) {}
 	}
 	if c.rand == nil {
 		c.rand = rand.Float64

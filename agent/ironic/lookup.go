@@ -47,6 +47,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		change := c.changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
+			c.lookedUp(nil)
 			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
 			return found, nil
 		}
@@ -54,6 +55,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 			return nil, ctx.Err()
 		}
 		c.log.Warn("lookup failed", "try", try, "err", err)
+		c.lookedUp(err)
 		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
 			wait = conflictPause(conflicts)

@@ -10,6 +10,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/netboot"
 	"ironroot/storage/block"
@@ -19,7 +20,13 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
-	return func(ctx context.Context, m *Machine) error {
+	var board *status.Board
+	return func(ctx context.Context, m *Machine) (err error) {
+		if board == nil {
+			board = status.NewBoard(agent.Version, m.Journal.Clean)
+			m.Show(ctx, board)
+		}
+		defer func() { board.Problem("boot", err) }()
 		merged, media := params, error(nil)
 		if params == nil { // read once: the media may be gone when the agent is run again
 			merged, media = vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
@@ -44,6 +51,7 @@ func Agent() Func {
 				return err
 			}
 			network = started
+			go board.Follow(ctx, started)
 			go followHostname(ctx, started, setHostname, m.Log)
 		}
 		return agent.Run(ctx, agent.Options{
@@ -56,6 +64,7 @@ func Agent() Func {
 			System:      block.System{},
 			Destructive: true,
 			Forever:     true,
+			Board:       board,
 			Settled:     m.Settled,
 		})
 	}
