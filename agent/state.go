@@ -31,6 +31,7 @@ import (
 	"ironroot/agent/token"
 	"ironroot/netboot"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfile"
 )
 
 // journalSize is how many bytes of log are kept where the caller brought no journal.
@@ -82,6 +83,9 @@ func newAgent(o Options) *agent {
 	}
 	if o.Pause == 0 {
 		o.Pause = 30 * time.Second
+	}
+	if o.System.Files == nil {
+		o.System.Files = &sysfile.Reader{Log: o.Journal.Logger()}
 	}
 	hush(o.Journal, o.Config) // before the first line is logged
 	return &agent{
