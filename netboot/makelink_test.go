@@ -61,14 +61,19 @@ func TestBondRequest(t *testing.T) {
 		"LACP": {
 			networkdata.Bond{Mode: networkdata.LACP, Options: map[string]int{"lacp_rate": 1, "xmit_hash_policy": 1, "ad_actor_sys_prio": 7}, ActorSystem: net.HardwareAddr{2, 0, 0, 0, 0, 1}},
 			[]linkAttribute{
-				{kind: 1, value: []byte{4}}, {kind: 24, value: binary.NativeEndian.AppendUint16(nil, 7)}, {kind: 21, value: []byte{1}},
-				{kind: 3, value: binary.NativeEndian.AppendUint32(nil, monitoring)}, {kind: 14, value: []byte{1}}, {kind: 26, value: []byte{2, 0, 0, 0, 0, 1}},
+				{kind: 1, value: []byte{4}},
+				{kind: 24, value: binary.NativeEndian.AppendUint16(nil, 7)},
+				{kind: 21, value: []byte{1}},
+				{kind: 3, value: binary.NativeEndian.AppendUint32(nil, monitoring)},
+				{kind: 14, value: []byte{1}},
+				{kind: 26, value: []byte{2, 0, 0, 0, 0, 1}},
 			},
 		},
 		"by ARP": {
 			networkdata.Bond{Mode: networkdata.ActiveBackup, Options: map[string]int{"arp_interval": 200}, ARPTargets: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.2")}},
 			[]linkAttribute{
-				{kind: 1, value: []byte{1}}, {kind: 7, value: binary.NativeEndian.AppendUint32(nil, 200)},
+				{kind: 1, value: []byte{1}},
+				{kind: 7, value: binary.NativeEndian.AppendUint32(nil, 200)},
 				{kind: 8, list: []linkAttribute{{kind: 0, value: []byte{192, 0, 2, 1}}, {kind: 1, value: []byte{192, 0, 2, 2}}}},
 			},
 		},
