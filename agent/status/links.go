@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/agent/inventory/sysfile"
 	"ironroot/netboot"
 	"ironroot/netboot/lldp"
+	"ironroot/storage/sysfile"
 )
 
 // Source is what the board follows of the machine's network.
