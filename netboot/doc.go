@@ -10,6 +10,9 @@
 // taken from its events: name servers (RFC 8106), and whether there is DHCPv6 to be asked, with addresses or without
 // (RFC 8415). Nobody waits for a router. The DHCPv6 client is known by its MAC address (DUID-LL).
 //
+// Static data (package networkdata) gives links roles: static addresses, a bond's member, a VLAN's carrier. What it names is
+// made, what it does not name asks by DHCP, and no part of it that fails takes another part with it.
+//
 // Limits: an IPv4 address is not probed by ARP before its use, and a lease is not released, because the next boot of the
 // machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked for. What a
 // link gets is a linkConfig whoever asked for it.

@@ -89,13 +89,18 @@ func (s *site) startIronic(address netip.Addr, mac string, heartbeats time.Durat
 // boot starts the machine with the ramdisk, and tells it where Ironic is.
 func (s *site) boot(parameters string, nics ...qemu.NIC) {
 	s.t.Helper()
+	s.bootMachine(parameters, qemu.Config{NICs: nics})
+}
+
+// bootMachine is boot of a machine with more than network cards.
+func (s *site) bootMachine(parameters string, c qemu.Config) {
+	s.t.Helper()
 	testenv.Programs(s.t, "qemu-system-x86_64")
-	machine, err := qemu.Start(s.t.Context(), qemu.Config{
-		Name: s.t.Name(), Dir: s.t.TempDir(), Memory: 384 * mib, NetNS: s.ns.Path(), NICs: nics,
-		Kernel: testenv.Build(s.t, "ipa-ironroot-amd64.kernel"), Initrd: testenv.Build(s.t, "ipa-ironroot-amd64.initramfs"),
-		Append: "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
-			qemu.KernelHints + " ipa-api-url=" + s.ironic.URL() + " " + parameters,
-	})
+	c.Name, c.Dir, c.Memory, c.NetNS = s.t.Name(), s.t.TempDir(), 384*mib, s.ns.Path()
+	c.Kernel, c.Initrd = testenv.Build(s.t, "ipa-ironroot-amd64.kernel"), testenv.Build(s.t, "ipa-ironroot-amd64.initramfs")
+	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
+		qemu.KernelHints + " ipa-api-url=" + s.ironic.URL() + " " + parameters
+	machine, err := qemu.Start(s.t.Context(), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
