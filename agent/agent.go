@@ -16,7 +16,9 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 )
 
@@ -49,6 +51,10 @@ type Options struct {
 	Settled <-chan struct{}
 	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
 	Status func(phase string)
+	// Board, when set, shows people what the agent is doing. Its network is the caller's to follow.
+	Board *status.Board
+	// Dial connects to Ironic; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
 	// Pause is the time before the agent starts over; 0 is 30 s.
@@ -60,6 +66,11 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
+	if o.Board != nil {
+		reporting, stop := context.WithCancel(ctx)
+		defer stop()
+		go status.Reporter{Board: o.Board, Log: a.log}.Run(reporting)
+	}
 	for {
 		err := guarded(func() error { return a.life(ctx) })
 		if ctx.Err() != nil {
@@ -68,8 +79,9 @@ func Run(ctx context.Context, o Options) error {
 		if err == nil || !a.o.Forever {
 			return err
 		}
+		a.o.Board.Problem("start", err)
 		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)
-		if pause(ctx, a.o.Pause) != nil {
+		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
 	}
@@ -134,6 +146,9 @@ func (a *agent) enter(ctx context.Context, p phase) error {
 	a.status(p.name)
 	started := time.Now()
 	err := p.run(ctx)
+	if !errors.Is(err, errLocked) && ctx.Err() == nil {
+		a.o.Board.Problem("start", err)
+	}
 	a.log.Info("start-up", "phase", p.name, "took", time.Since(started).Round(time.Millisecond),
 		"uptime", uptime().Round(time.Millisecond), "ok", err == nil)
 	return err
@@ -149,6 +164,7 @@ func uptime() time.Duration {
 }
 
 func (a *agent) status(phase string) {
+	a.o.Board.Enter(status.Phase(phase))
 	if a.o.Status != nil {
 		a.o.Status(phase)
 	}

@@ -1,19 +1,16 @@
 package agent
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"ironroot/internal/testenv"
 )
 
 // Parity: A12
@@ -41,25 +38,7 @@ func unpack(t *testing.T, r record) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := map[string]string{}
-	for packed := tar.NewReader(unzipped); ; {
-		header, err := packed.Next()
-		if errors.Is(err, io.EOF) {
-			return members
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		members[header.Name] = string(text)
-	}
+	return testenv.Untar(t, data)
 }
 
 // Parity: E11

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/agent/ironic"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/storage/block"
 )
@@ -31,7 +32,7 @@ func (a *agent) keep(ctx context.Context, name string, run func(context.Context)
 		}
 		wait := min(restartPause, a.o.Pause)
 		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", wait)
-		if pause(ctx, wait) != nil {
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}
@@ -71,6 +72,7 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 	}
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
 		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL, CertificatePEM: a.certificatePEM,
+		Sent: a.o.Board.Beaten,
 	})
 	a.beats.Store(heartbeater)
 	return heartbeater.Run(ctx)
@@ -102,7 +104,7 @@ func (a *agent) Lockdown() {
 func (a *agent) lockdown(ctx context.Context) error {
 	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
 	a.status("lockdown")
-	for wait := linger; pause(ctx, wait) == nil; wait = restartPause {
+	for wait := linger; pause.For(ctx, wait) == nil; wait = restartPause {
 		err := a.networkDown(ctx)
 		if err == nil {
 			a.log.Info("lockdown is complete")

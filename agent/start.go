@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 )
 
@@ -43,7 +44,7 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 			return ctx.Err()
 		}
 		a.log.Warn("still no address; check the cable and the DHCP server", "err", err)
-		if err := pause(ctx, time.Second); err != nil {
+		if err := pause.For(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -54,7 +55,9 @@ func (a *agent) discover(ctx context.Context) error {
 	if a.ironic == nil {
 		return nil
 	}
-	return a.ironic.Discover(ctx)
+	err := a.ironic.Discover(ctx)
+	a.o.Board.Ironic(a.config.Get().APIURLs())
+	return err
 }
 
 // inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
@@ -116,6 +119,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.answer = answer
+	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
 		a.log.Error("Ironic gave this node's token to somebody before; restart the node to make it forget", "node", answer.Node.UUID())

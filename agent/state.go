@@ -26,6 +26,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/metrics"
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
 	"ironroot/netboot"
@@ -115,7 +116,8 @@ func (a *agent) configure(context.Context) error {
 		return nil
 	}
 	o := ironic.Options{
-		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version,
+		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
+		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
 	}
 	if a.o.Network != nil {
@@ -129,6 +131,7 @@ func (a *agent) configure(context.Context) error {
 		return err
 	}
 	a.ironic = client
+	a.o.Board.Ironic(c.APIURLs())
 	return nil
 }
 
@@ -147,10 +150,12 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
+		Board: a.o.Board,
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{
 		generic.New(generic.Options{
 			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
+			Board: a.o.Board,
 		}),
 	}, a.log)
 	if err != nil {
@@ -159,12 +164,13 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.managers = managers
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log,
+		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) }, Ended: a.o.Board.End,
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
 		Timer: metrics.New(a.config, a.log).Timer,
 	})
-	return pause(ctx, a.config.Get().HardwareInitializationDelay)
+	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
 }
 
 func (a *agent) deps() extension.Deps {
@@ -201,23 +207,9 @@ func (a *agent) setNode(data json.RawMessage) error {
 	}
 	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
 	given.Apply(a.config, &a.node, &a.token, a.log)
+	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil
-}
-
-// pause waits, or returns the context's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // guarded makes a panic of f its error.

@@ -113,7 +113,7 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 func skeleton() []cpio.Record {
 	var records []cpio.Record
 	for _, name := range []string{
-		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
+		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
 		"root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot", "usr/lib/ironroot/managers", "var", "var/log",
 	} {
 		records = append(records, cpio.Directory(name, 0o755))

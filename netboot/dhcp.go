@@ -110,6 +110,9 @@ func (l *link) discover(ctx context.Context, started time.Time) (*Lease, error) 
 // 4.4.2). It returns why the lease is lost.
 func (l *link) hold(ctx context.Context, lease *Lease) error {
 	l.drainCarrier()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conflict := l.detectConflict(ctx, lease.Address.Addr())
 	retry := time.Duration(0) // until the next try within a phase
 	for ctx.Err() == nil {
 		age := time.Since(lease.Obtained)
@@ -124,6 +127,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 		case <-timer.C:
 		case <-l.carrier:
 			confirm = true
+		case err := <-conflict:
+			timer.Stop()
+			l.decline(lease)
+			return err
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
@@ -141,7 +148,10 @@ func (l *link) hold(ctx context.Context, lease *Lease) error {
 			}
 			l.network.log.Info("lease renewed", "interface", l.name(), "address", next.Address.String(),
 				"server", next.Server.String(), "duration", next.Duration)
-			lease, retry = next, 0
+			if next.Address != lease.Address {
+				conflict = l.detectConflict(ctx, next.Address.Addr())
+			}
+			lease, retry, l.declines = next, 0, 0
 		case errors.As(err, &declined):
 			return err
 		case errors.Is(err, errCarrier):

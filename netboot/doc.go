@@ -13,7 +13,12 @@
 // Static data (package networkdata) gives links roles: static addresses, a bond's member, a VLAN's carrier. What it names is
 // made, what it does not name asks by DHCP, and no part of it that fails takes another part with it.
 //
-// Limits: an IPv4 address is not probed by ARP before its use, and a lease is not released, because the next boot of the
-// machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked for. What a
-// link gets is a linkConfig whoever asked for it.
+// An interface of a VLAN is made when it is asked for or a switch announces it, and is used like a physical link.
+//
+// What servers say is doubted: what cannot be is left out, what is unlikely is warned of, and an address that somebody
+// else has is given back (RFC 5227). Where their routes lead nowhere, Dial finds the link that leads there.
+//
+// Limits: whether an IPv4 address is free is asked when it is in use already. A lease is not released, because the next
+// boot of the machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked
+// for. What a link gets is a linkConfig whoever asked for it.
 package netboot

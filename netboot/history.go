@@ -17,6 +17,7 @@ type History struct {
 	DHCP6     Attempts       // of DHCPv6, which is asked only where a router says that there is some
 	Router    time.Time      // when an IPv6 router was last heard to say something new
 	Neighbour lldp.Neighbour // empty where none was heard
+	Doubts    []string       // what is questionable about the lease of DHCPv4
 	LastErr   error          // the latest failure, even where all went well after it
 	LastErrAt time.Time
 }
@@ -35,7 +36,11 @@ func Report(links []Link, now time.Time) []string {
 	var lines []string
 	for _, l := range links {
 		lines = append(lines, l.Name+" ("+l.MAC.String()+"): "+l.physical(now))
-		for _, line := range []string{l.ipv4(now), l.ipv6(now), l.latest(now)} {
+		all := []string{l.ipv4(now)}
+		for _, doubt := range l.History.Doubts {
+			all = append(all, "doubtful: "+doubt)
+		}
+		for _, line := range append(all, l.ipv6(now), l.latest(now)) {
 			if line != "" {
 				lines = append(lines, "  "+line)
 			}
@@ -69,10 +74,8 @@ func (l Link) ipv4(now time.Time) string {
 	}
 	if lease := l.Lease; lease != nil {
 		text := fmt.Sprintf("DHCP: %s of server %s", lease.Address, lease.Server)
-		for _, route := range lease.Routes {
-			if route.Destination.Bits() == 0 && route.Gateway.IsValid() {
-				return text + ", router " + route.Gateway.String()
-			}
+		if router := lease.router(); router.IsValid() {
+			return text + ", router " + router.String()
 		}
 		return text + ", no router"
 	}

@@ -22,6 +22,7 @@ type timing struct {
 	requests   int           // how often a request is sent before the exchange starts anew
 	minRenewal time.Duration // the least time between two renewals of one phase
 	minLease   time.Duration // the shortest lease that is believed
+	declined   time.Duration // how long to wait after an address had another owner
 }
 
 var defaultTiming = timing{
@@ -31,6 +32,7 @@ var defaultTiming = timing{
 	requests:   4,
 	minRenewal: 60 * time.Second, // RFC 2131, section 4.4.5
 	minLease:   30 * time.Second,
+	declined:   10 * time.Second, // RFC 2131, section 3.1
 }
 
 // baseMetric is the route metric of the first link that got a configuration; each further one is larger by one. It
@@ -46,6 +48,7 @@ type link struct {
 	// an address of DHCPv6 turned out to have another owner.
 	carrier, carrier6, advertised, taken chan struct{}
 	announced                            chan struct{} // the same, after neighbours announced other VLANs
+	declines                             int           // leases in a row whose address has another owner
 	virtual                              bool          // a VLAN or a bond
 
 	// These are the watcher's; id and role are written under network.mu.
@@ -66,6 +69,8 @@ type link struct {
 	// settled says that the carrier came or was waited for long enough, under network.mu.
 	settled        bool
 	announcedVLANs []int // under network.mu
+
+	ways []*netlink.Route // under network.mu; see Network.Dial
 
 	// What static data adds, under network.mu.
 	static, staticNames linkConfig // as config and names
@@ -158,7 +163,12 @@ func (l *link) runDHCP(ctx context.Context) {
 		}
 		l.fail(partDHCP, "lease lost", err)
 		l.drop()
-		if !l.pause(ctx, l.network.timing.first) {
+		pause := l.network.timing.first
+		var conflict *conflictError
+		if errors.As(err, &conflict) {
+			pause = l.network.timing.declined
+		}
+		if !l.pause(ctx, pause) {
 			return
 		}
 	}
@@ -266,6 +276,7 @@ func (l *link) use(lease *Lease, renewed bool) error {
 		l.config, l.state.Lease, l.failed[partDHCP] = config, lease, nil
 		l.arrived(config.addresses)
 	})
+	l.tellDoubts(lease)
 	return nil
 }
 
@@ -296,8 +307,9 @@ func (l *link) drop() {
 		n.log.Error("lease's addresses and routes cannot be removed", "interface", l.name(), "err", err)
 	}
 	l.restoreMTU(before)
+	l.dropWays()
 	n.update(func() {
-		l.config, l.names, l.state.Lease = linkConfig{}, linkConfig{}, nil
+		l.config, l.names, l.state.Lease, l.state.History.Doubts = linkConfig{}, linkConfig{}, nil, nil
 	})
 	n.writeResolver()
 }

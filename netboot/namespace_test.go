@@ -3,14 +3,17 @@ package netboot
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +38,52 @@ type lab struct {
 	work   chan func()
 	handle netns.NsHandle
 	resolv string
+	log    logged
+}
+
+// logged is a log that tests wait for lines of.
+type logged struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{} // closed at the next line
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+	return l.text.Write(p)
+}
+
+// matches tells whether a line is logged by now; changed is closed at the next one.
+func (l *logged) matches(line string) (found bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return regexp.MustCompile("(?m)" + line).MatchString(l.text.String()), l.changed
+}
+
+// told waits for a line of the network's log.
+func (l *lab) told(line string) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	for {
+		found, changed := l.log.matches(line)
+		if found {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			l.t.Fatalf("no line %q in the log after %v", line, patience)
+		}
+	}
 }
 
 // inNamespace runs the test again as a process in a new network namespace, so that all of its threads are in it, and
@@ -169,12 +218,13 @@ var quick = timing{
 	requests:   3,
 	minRenewal: 300 * time.Millisecond,
 	minLease:   time.Second,
+	declined:   300 * time.Millisecond,
 }
 
 func (l *lab) start() *Network {
 	l.t.Helper()
 	n, err := Start(l.ctx, Config{
-		Log:        slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:        slog.New(slog.NewTextHandler(io.MultiWriter(l.t.Output(), &l.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interface:  func(string) bool { return true },
 		ResolvConf: l.resolv,
 		timing:     quick,

@@ -14,9 +14,9 @@ import (
 func (n *Network) LLDP() map[string]lldp.Frame { return n.lldp.Frames() }
 
 // WaitLLDP waits until an LLDP frame was heard on every link that has a carrier or may still get one, and returns what
-// LLDP does. What was heard before the call is not waited for. It gives up when quiet has passed since the call, and
-// since a link was last heard for the first time; that is no error, and such a link is not waited for again until its
-// carrier comes back.
+// LLDP does. What was heard before the call is not waited for, and silence before it counts. It gives up when quiet has
+// passed since the last of the silent links got its carrier, and since a link was last heard for the first time; that is
+// no error, and such a link is not waited for again until its carrier comes back.
 func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
 	frames, err := n.lldp.Wait(ctx, quiet)
 	if err != nil {
@@ -49,6 +49,9 @@ func (n *Network) settle(l *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.settled = true
+	if l.state.Carrier {
+		n.lldp.Begin(l.state.Index)
+	}
 	n.expectLLDP(l)
 }
 

@@ -66,8 +66,14 @@ type statusWriter struct {
 	code int
 }
 
+// Unwrap lets an [http.ResponseController] find the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter]. From now on the client has answerTime.
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
+	// Where it fails the connection is broken, which shows in what is written next.
+	_ = setDeadline(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, time.Now().Add(answerTime))
 	w.ResponseWriter.WriteHeader(code)
 }
 

@@ -83,6 +83,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := limitBody(w, r); err != nil {
+		return err
+	}
 	switch r.URL.Path {
 	case "/v1", "/v1/commands", "/commands":
 		redirect(w, r)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"ironroot/agent/command"
@@ -27,7 +28,7 @@ func (a *API) show(w http.ResponseWriter, r *http.Request, id string) error {
 
 // run answers POST /v1/commands/.
 func (a *API) run(w http.ResponseWriter, r *http.Request) error {
-	name, params, err := parseCommand(http.MaxBytesReader(w, r.Body, maxBody))
+	name, params, err := parseCommand(newPatientBody(w, http.MaxBytesReader(w, r.Body, maxBody)))
 	if err != nil {
 		return err
 	}
@@ -56,6 +57,8 @@ func parseCommand(body io.Reader) (name string, params command.Params, err error
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return "", nil, httpError(http.StatusRequestEntityTooLarge, "The body is larger than "+itoa(int(large.Limit))+" bytes.")
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", nil, httpError(http.StatusRequestTimeout, "The body did not come in time.")
 	} else if err != nil {
 		return "", nil, httpError(http.StatusBadRequest, "Failed to read the body: "+err.Error())
 	}

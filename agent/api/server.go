@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // Listen opens the API's port. The host "::" takes IPv4 as well, an IPv4 address nothing but IPv4.
@@ -40,8 +39,8 @@ type Server struct {
 func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	s := &Server{api: a, done: make(chan struct{}), http: &http.Server{
 		Handler:           a,
-		ReadHeaderTimeout: 30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		// Ironic speaks HTTP/1.1; nothing else needs to be exposed.

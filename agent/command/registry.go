@@ -14,13 +14,18 @@ import (
 type Options struct {
 	AllowDestructive bool   // false: commands marked Destructive are refused
 	Finished         func() // called after an asynchronous command ended, whatever its outcome; may be nil
-	Log              *slog.Logger
+	// Started and Ended hear of every command when it begins and when its record is final; either may be nil.
+	Started func(name string, p Params)
+	Ended   func(err error)
+	Log     *slog.Logger
 }
 
 // Registry runs commands, one at a time, and keeps their records.
 type Registry struct {
 	set      Set
 	finished func()
+	started  func(name string, p Params)
+	ended    func(err error)
 	log      *slog.Logger
 	ctx      context.Context // of asynchronous commands: they outlive the request
 	cancel   context.CancelFunc
@@ -40,11 +45,19 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 	r := &Registry{
 		set:      Set{Extensions: extensions, AllowDestructive: o.AllowDestructive},
 		finished: o.Finished,
+		started:  o.Started,
+		ended:    o.Ended,
 		log:      o.Log,
 		turn:     make(chan struct{}, 1),
 	}
 	if r.finished == nil {
 		r.finished = func() {}
+	}
+	if r.started == nil {
+		r.started = func(string, Params) {}
+	}
+	if r.ended == nil {
+		r.ended = func(error) {}
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -78,6 +91,7 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 		return nil, err
 	}
 	r.log.Info("command starts", "command", name)
+	r.started(name, p)
 	if command.Async {
 		return r.startAsync(ctx, command, name, p)
 	}
@@ -89,6 +103,7 @@ func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, er
 	// The command goes on when the client hangs up, or the next one would find half of it done.
 	result, err := c.Call(r.ctx, p)
 	if fault.IsInvalidContent(err) {
+		r.ended(err)
 		return nil, err
 	}
 	record := Record{ID: newID(), Name: short}
@@ -104,6 +119,7 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	mistake := c.check(p)
 	if mistake == nil {
 		if err := c.validate(ctx, p); fault.IsInvalidContent(err) {
+			r.ended(err)
 			return nil, err
 		} else if err != nil {
 			record := Record{ID: newID(), Name: name}
@@ -144,6 +160,7 @@ func (r *Registry) work(e *entry, c Command, name string, p Params, mistake erro
 func wrapSync(text string) any { return map[string]string{"result": text} }
 
 func (r *Registry) report(name string, started time.Time, record Record, err error) {
+	r.ended(err)
 	log := r.log.With("command", name, "status", record.Status, "took", time.Since(started).Round(time.Millisecond))
 	var panicked *PanicError
 	switch {

@@ -85,6 +85,17 @@ func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
 	}, nil
 }
 
+// StepName returns the name of the step that a command is to execute, "" when it executes none.
+func StepName(p command.Params) string {
+	var step struct {
+		Step string `json:"step"`
+	}
+	if err := p.Decode("step", &step); err != nil {
+		return "" // the command itself says what is wrong with it
+	}
+	return step.Step
+}
+
 // step reads name and arguments of the step to execute. Keywords of the command that are not its own belong to the step
 // too; the step's own arguments win over them.
 func (s steps) step(p command.Params) (name string, args map[string]json.RawMessage, err error) {

@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/configdrive"
 	"ironroot/storage/image"
@@ -36,6 +37,8 @@ type Options struct {
 	Refresh func(ctx context.Context) error
 	System  block.System
 	Log     *slog.Logger
+	// Board shows people how far a write is; may be nil.
+	Board *status.Board
 	// Efivars is the folder of EFI variables, "" for the machine's own.
 	Efivars string
 }
@@ -117,7 +120,7 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 	c := i.o.Config.Get()
 	progress := &image.Progress{}
 	i.o.Log.Info("writing image", "image", info.ID, "device", disk, "format", info.DiskFormat)
-	stop := i.showProgress(ctx, info.ID, disk, progress)
+	stop := i.showProgress(ctx, disk, progress)
 	report, err := image.Write(ctx, disk, src, image.Options{
 		Progress: progress, Log: i.o.Log,
 		PermittedFormats: c.PermittedImageFormats, SkipFormatInspection: c.DisableDeepImageInspection,

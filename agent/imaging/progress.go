@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	progressInterval = 5 * time.Second
+	// progressInterval is how often the write's counters are looked at. What is logged of it the tracker decides.
+	progressInterval = time.Second
 	durationStep     = 100 * time.Millisecond
 )
 
-// showProgress logs from time to time how far the write is, until stop is called.
-func (i *Imager) showProgress(ctx context.Context, id, disk string, progress *image.Progress) (stop func()) {
+// showProgress tells log and status how far the write is, until stop is called.
+func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.Progress) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	tracker := i.o.Board.Track(i.o.Log, "writing image", disk)
 	go func() {
 		defer close(done)
+		defer tracker.End()
 		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
-		last := progress.Snapshot()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				now := progress.Snapshot()
-				i.o.Log.Info("writing image", progressOf(id, disk, last, now)...)
-				last = now
+				s := progress.Snapshot()
+				tracker.SetPhase(string(s.Phase), s.Attempt, s.Read, s.Total)
 			}
 		}
 	}()
@@ -37,21 +38,6 @@ func (i *Imager) showProgress(ctx context.Context, id, disk string, progress *im
 		cancel()
 		<-done
 	}
-}
-
-func progressOf(id, disk string, last, now image.Snapshot) []any {
-	attrs := []any{"image", id, "device", disk, "phase", string(now.Phase)}
-	if percent, known := now.Percent(); known {
-		attrs = append(attrs, "percent", percent)
-	}
-	attrs = append(attrs, "MiB", now.Read>>20)
-	if now.Attempt == last.Attempt {
-		attrs = append(attrs, "rate", rate(now.Read-last.Read, now.Elapsed-last.Elapsed))
-	}
-	if now.Attempt > 1 {
-		attrs = append(attrs, "attempt", now.Attempt)
-	}
-	return attrs
 }
 
 // rate puts bytes a time into MiB/s.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"ironroot/agent/pause"
 )
 
 // The pauses of a daemon are stretched by a random factor between these, so that the machines of a rack do not post at
@@ -17,21 +19,17 @@ const (
 // Repeat runs an inspection now and then again and again, about every interval, until ctx ends. A failure is logged. The
 // function random gives numbers from 0 to 1.
 func Repeat(ctx context.Context, interval time.Duration, random func() float64, log *slog.Logger, run func(context.Context) error) {
-	pause := interval
+	average := interval
 	for {
 		if err := run(ctx); err == nil {
-			pause = interval
+			average = interval
 		} else if ctx.Err() == nil {
-			pause = min(time.Duration(backOff*float64(pause)), maxPause*interval)
+			average = min(time.Duration(backOff*float64(average)), maxPause*interval)
 			log.Warn("inspection failed, it will be repeated", "err", err)
 		}
-		wait := time.Duration(float64(pause) * (minJitter + (maxJitter-minJitter)*random()))
+		wait := time.Duration(float64(average) * (minJitter + (maxJitter-minJitter)*random()))
 		log.Info("next inspection", "in", wait.Round(time.Millisecond))
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/parallel"
 	"ironroot/storage/hint"
 )
 
@@ -21,20 +22,25 @@ type configuration struct {
 
 // collectDefault adds the inventory, the root disk and how they were found.
 func collectDefault(ctx context.Context, i *inspection) error {
-	if err := i.Managers.WaitDisks(ctx, nil); err != nil {
-		return fmt.Errorf("wait for disks: %w", err)
+	var disks, addresses error
+	parallel.Do(
+		func() { disks = i.Managers.WaitDisks(ctx, nil) },
+		func() { addresses = i.waitDHCP(ctx) },
+	)
+	if disks != nil {
+		return fmt.Errorf("wait for disks: %w", disks)
 	}
-	if err := i.waitDHCP(ctx); err != nil {
-		return err
+	if addresses != nil {
+		return addresses
 	}
-	i.data["configuration"] = configuration{Collectors: i.names, Managers: i.Managers.List()}
+	i.set("configuration", configuration{Collectors: i.names, Managers: i.Managers.List()})
 	inv, err := i.Inventory.Collect(ctx)
 	if err != nil {
 		return err
 	}
 	i.found = inv
-	i.data["inventory"] = inv
-	i.data["boot_interface"] = inv.Boot.PXEInterface
+	i.set("inventory", inv)
+	i.set("boot_interface", inv.Boot.PXEInterface)
 	disk, err := i.RootDisk(ctx)
 	switch {
 	case errors.Is(err, hint.ErrNoDisk):
@@ -42,7 +48,7 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	case err != nil:
 		return err
 	default:
-		i.data["root_disk"] = inventory.DiskOf(disk)
+		i.set("root_disk", inventory.DiskOf(disk))
 	}
 	return nil
 }
@@ -60,6 +66,6 @@ func collectLogs(ctx context.Context, i *inspection) error {
 		i.Log.Warn("inspection without logs", "err", err)
 		return nil
 	}
-	i.data["logs"] = base64.StdEncoding.EncodeToString(archive)
+	i.set("logs", base64.StdEncoding.EncodeToString(archive))
 	return nil
 }

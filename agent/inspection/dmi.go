@@ -26,7 +26,7 @@ func collectDMI(_ context.Context, i *inspection) error {
 	if err != nil {
 		return err
 	}
-	i.data["dmi"] = described
+	i.set("dmi", described)
 	return nil
 }
 

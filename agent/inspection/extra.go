@@ -36,7 +36,7 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 	if nodes, err := numbered(i.System.Sys("devices/system/node"), "node"); err == nil {
 		facts.add("numa", "nodes", "count", strconv.Itoa(len(nodes)))
 	}
-	i.data["data"] = facts.list
+	i.set("data", facts.list)
 	return nil
 }
 

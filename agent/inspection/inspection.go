@@ -9,12 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/parallel"
 	"ironroot/storage/block"
 )
 
@@ -53,20 +57,29 @@ const defaultCollectors = "default,logs"
 // collector adds its part to the data. What it could not find out is its error; the inspection goes on.
 type collector struct {
 	name string
+	turn int // collectors of one turn run side by side, after those of the turns before
 	run  func(context.Context, *inspection) error
 }
 
-// collectors are all there are.
+// The turns: what looks at the machine, what makes use of the inventory, what tells of all the others.
+const (
+	first = iota
+	second
+	last
+	turns
+)
+
+// collectors are all there are. The first one collects the inventory.
 func collectors() []collector {
 	return []collector{
-		{"default", collectDefault},
-		{"logs", collectLogs},
-		{"pci-devices", collectPCIDevices},
-		{"extra-hardware", collectExtraHardware},
-		{"numa-topology", collectNUMA},
-		{"dmi-decode", collectDMI},
-		{"lldp", collectLLDP},
-		{"usb-devices", collectUSBDevices},
+		{"default", first, collectDefault},
+		{"pci-devices", first, collectPCIDevices},
+		{"numa-topology", first, collectNUMA},
+		{"dmi-decode", first, collectDMI},
+		{"lldp", first, collectLLDP},
+		{"usb-devices", first, collectUSBDevices},
+		{"extra-hardware", second, collectExtraHardware},
+		{"logs", last, collectLogs},
 	}
 }
 
@@ -74,9 +87,18 @@ func collectors() []collector {
 type inspection struct {
 	Options
 	names      []string
-	data       map[string]any
 	found      *inventory.Inventory // by the collector default
 	interfaces func(ctx context.Context) ([]inventory.Interface, error)
+
+	mu   sync.Mutex
+	data map[string]any
+}
+
+// set adds to the data that will be posted.
+func (i *inspection) set(key string, value any) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.data[key] = value
 }
 
 // Run collects and posts. What a collector could not do is posted as the data's error, and returned as an error after
@@ -86,57 +108,85 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	i := &inspection{Options: o, data: map[string]any{"error": nil}, interfaces: o.Inventory.Interfaces}
-	var failures []error
+	started := time.Now()
 	chosen, err := i.choose()
+	failures := i.collect(ctx, chosen)
 	if err != nil {
 		failures = append(failures, err)
-	}
-	for _, c := range chosen {
-		o.Log.Info("inspection collects", "collector", c.name)
-		if err := c.run(ctx, i); err != nil {
-			o.Log.Error("collector failed", "collector", c.name, "err", err)
-			failures = append(failures, fmt.Errorf("collector %s failed: %w", c.name, err))
-		}
 	}
 	if len(failures) > 0 {
 		i.data["error"] = errorText(failures)
 	}
+	collected := time.Now()
 	nodeUUID, err = o.Post(ctx, i.data)
 	if err != nil {
 		failures = append(failures, fmt.Errorf("post inspection data: %w", err))
 	}
+	o.Log.Info("inspection ended", "collecting", collected.Sub(started).Round(time.Millisecond),
+		"posting", time.Since(collected).Round(time.Millisecond), "ok", len(failures) == 0)
 	if len(failures) > 0 {
 		return nodeUUID, fmt.Errorf("inspection failed: %w", errors.Join(failures...))
 	}
 	return nodeUUID, nil
 }
 
-// choose finds the configured collectors. A name that is unknown leaves none to run.
+// collect runs collectors in their turns and returns what they could not do, in the order of the configuration.
+func (i *inspection) collect(ctx context.Context, chosen []collector) (failures []error) {
+	errs := make([]error, len(chosen))
+	for turn := range turns {
+		var side []func()
+		for n, c := range chosen {
+			if c.turn == turn {
+				side = append(side, func() { errs[n] = i.runOne(ctx, c) })
+			}
+		}
+		parallel.Do(side...)
+	}
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+func (i *inspection) runOne(ctx context.Context, c collector) error {
+	started := time.Now()
+	err := c.run(ctx, i)
+	i.Log.Info("inspection collected", "collector", c.name, "took", time.Since(started).Round(time.Millisecond), "ok", err == nil)
+	if err != nil {
+		i.Log.Error("collector failed", "collector", c.name, "err", err)
+		return fmt.Errorf("collector %s failed: %w", c.name, err)
+	}
+	return nil
+}
+
+// choose finds the configured collectors, each once. A name that is unknown is an error that leaves nothing but the
+// inventory, without which Ironic would not even take the error.
 func (i *inspection) choose() ([]collector, error) {
 	option := i.Config.Get().InspectionCollectors
 	if option == "" {
 		option = defaultCollectors
 	}
-	known := map[string]collector{}
-	var names []string
-	for _, c := range collectors() {
-		known[c.name] = c
-		names = append(names, c.name)
-	}
+	all := collectors()
 	var chosen []collector
 	for name := range strings.SplitSeq(option, ",") {
 		name = strings.TrimSpace(name)
-		if name == "" {
+		if name == "" || slices.Contains(i.names, name) {
 			continue
 		}
-		c, ok := known[name]
-		if !ok {
-			return nil, fmt.Errorf("no collector is called %q, there are: %s", name, strings.Join(names, ", "))
+		at := slices.IndexFunc(all, func(c collector) bool { return c.name == name })
+		if at < 0 {
+			i.names = []string{all[0].name}
+			return all[:1], fmt.Errorf("no collector is called %q, there are: %s", name, strings.Join(names(all), ", "))
 		}
-		chosen = append(chosen, c)
+		chosen = append(chosen, all[at])
 		i.names = append(i.names, name)
 	}
 	return chosen, nil
+}
+
+func names(all []collector) []string {
+	var list []string
+	for _, c := range all {
+		list = append(list, c.name)
+	}
+	return list
 }
 
 // errorText lists the failures as the protocol's error shows them.

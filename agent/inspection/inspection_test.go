@@ -1,9 +1,6 @@
 package inspection
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,6 +21,8 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/internal/testenv"
+	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -150,33 +150,23 @@ func TestLogsCollector(t *testing.T) {
 	if got := string(m.posted["configuration"]); !strings.Contains(got, `["default","logs"]`) {
 		t.Errorf("configuration: got %s, want the logs last", got)
 	}
+	if got := unpack(t, m.posted["logs"])["journal"]; !strings.Contains(got, "a line of the journal") {
+		t.Errorf("got journal %q", got)
+	}
+}
+
+// unpack returns the members of an archive of logs.
+func unpack(t *testing.T, posted json.RawMessage) map[string]string {
+	t.Helper()
 	var text string
-	if err := json.Unmarshal(m.posted["logs"], &text); err != nil {
+	if err := json.Unmarshal(posted, &text); err != nil {
 		t.Fatal(err)
 	}
 	packed, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	archive := tar.NewReader(unpacked)
-	for {
-		header, err := archive.Next()
-		if err != nil {
-			t.Fatalf("no member journal: %v", err)
-		}
-		if header.Name != "journal" {
-			continue
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil || !bytes.Contains(content, []byte("a line of the journal")) {
-			t.Errorf("journal: got %q and %v", content, err)
-		}
-		return
-	}
+	return testenv.Untar(t, packed)
 }
 
 func TestPCIDevices(t *testing.T) {
@@ -200,17 +190,51 @@ func TestPCIDevices(t *testing.T) {
 }
 
 func TestUnknownCollector(t *testing.T) {
-	m := newMachine(t, &config.Config{InspectionCollectors: "default,colour"})
+	m := newMachine(t, &config.Config{InspectionCollectors: "pci-devices,colour"})
 	_, err := Run(t.Context(), m.Options)
 	if err == nil || !strings.Contains(err.Error(), "colour") {
 		t.Errorf("got %v, want an error that names the collector", err)
 	}
-	if got := keys(m.posted); got != "error" {
-		t.Errorf("got keys %q, want the error alone", got)
+	if got, want := keys(m.posted), "boot_interface configuration error inventory"; got != want {
+		t.Errorf("got keys %q, want the error and the inventory, which Ironic demands: %q", got, want)
 	}
 	if got := string(m.posted["error"]); !strings.HasPrefix(got, `"The following errors were encountered:\n* `) || !strings.Contains(got, "colour") {
 		t.Errorf("got error %s", got)
 	}
+}
+
+// Collectors run side by side, but for those that need what the others found; logs come last wherever they stand.
+func TestTurns(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "logs,extra-hardware,default,lldp,default"})
+	meeting := make(chan struct{})
+	m.RootDisk = func(context.Context) (block.Device, error) {
+		meeting <- struct{}{} // nobody takes it unless the collector lldp runs at the same time
+		return block.Device{}, hint.ErrNoDisk
+	}
+	m.Neighbours = hearing(func() { <-meeting })
+	log := m.Journal.Logger()
+	m.Log = log
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Fatal(err)
+	}
+	members := unpack(t, m.posted["logs"])
+	if got := members["journal"]; !strings.Contains(got, "collector=extra-hardware") || !strings.Contains(got, "collector=lldp") {
+		t.Errorf("got journal %s, want the lines of all other collectors", got)
+	}
+	if !strings.Contains(members["lshw"], `"mac_address": "52:54:00:1a:15:d6"`) {
+		t.Errorf("got lshw %s, want the inventory", members["lshw"])
+	}
+	if got := string(m.posted["configuration"]); !strings.Contains(got, `["logs","extra-hardware","default","lldp"]`) {
+		t.Errorf("configuration: got %s, want each collector once, in the order of the option", got)
+	}
+}
+
+// hearing does something while it listens.
+type hearing func()
+
+func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame, error) {
+	h()
+	return nil, nil
 }
 
 // Parity: H3

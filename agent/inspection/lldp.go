@@ -46,7 +46,7 @@ func collectLLDP(ctx context.Context, i *inspection) error {
 	for _, name := range names {
 		raw[name] = inventory.LLDP(frames[name])
 	}
-	i.data["lldp_raw"] = raw
+	i.set("lldp_raw", raw)
 	return nil
 }
 

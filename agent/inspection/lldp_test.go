@@ -128,7 +128,7 @@ func TestLLDP(t *testing.T) {
 		write(t, m.System, "sys/class/net/bridge0/address", "52:54:00:00:00:03\n")
 		write(t, m.System, "sys/class/net/lo/address", "00:00:00:00:00:00\n")
 		write(t, m.System, "sys/class/net/bonding_masters", "\n")
-		m.Neighbours = lldp.OnDemand{Log: m.Log}
+		m.Neighbours = listen(t, "nic0", "silent")
 		m.Inventory = inventory.New(inventory.Options{
 			System: m.System, Neighbours: m.Neighbours,
 			LLDPTimeout: func() (time.Duration, bool) { c := m.Config.Get(); return c.LLDPTimeout, c.CollectLLDP },
@@ -156,6 +156,28 @@ func TestLLDP(t *testing.T) {
 			t.Errorf("%s, collect %v: inventory differs (-want +got):\n%s", tt.collectors, tt.collect, diff)
 		}
 	}
+}
+
+// listener listens on links of the namespace that the test's goroutine is in.
+type listener struct{ *lldp.Listener }
+
+func listen(t *testing.T, links ...string) listener {
+	t.Helper()
+	l := lldp.New(nil)
+	t.Cleanup(l.Close)
+	for _, name := range links {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Open(link.Attrs().Index, name)
+		l.Expect(link.Attrs().Index, true)
+	}
+	return listener{l}
+}
+
+func (l listener) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
+	return l.Wait(ctx, quiet)
 }
 
 // deaf hears nothing and says why.

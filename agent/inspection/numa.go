@@ -45,7 +45,7 @@ func collectNUMA(ctx context.Context, i *inspection) error {
 		i.Log.Warn("inspection without NUMA topology", "err", err)
 		return nil
 	}
-	i.data["numa_topology"] = topology
+	i.set("numa_topology", topology)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func collectPCIDevices(_ context.Context, i *inspection) error {
 		}
 		devices = append(devices, device)
 	}
-	i.data["pci_devices"] = devices
+	i.set("pci_devices", devices)
 	return nil
 }
 

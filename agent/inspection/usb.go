@@ -38,7 +38,7 @@ func collectUSBDevices(_ context.Context, i *inspection) error {
 			devices = append(devices, d)
 		}
 	}
-	i.data["usb_devices"] = devices
+	i.set("usb_devices", devices)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/sysfile"
+	"ironroot/agent/parallel"
 	"ironroot/storage/block"
 )
 
@@ -151,25 +152,31 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error.
+// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. What may
+// take long, as BMC, disks and neighbours do, is asked side by side.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
-	interfaces, err := s.Interfaces(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	s.hearNeighbours(ctx, interfaces)
-	inv := &Inventory{
-		Interfaces:   interfaces,
-		CPU:          s.cpu(),
-		Disks:        s.disks(ctx),
-		Memory:       s.memory(),
-		SystemVendor: s.systemVendor(),
-		Boot:         s.boot(),
-		Hostname:     s.text(s.o.System.Proc("sys/kernel/hostname")),
-	}
-	if s.o.SkipBMC == nil || !s.o.SkipBMC() {
-		a := s.bmc(ctx)
-		inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+	inv := &Inventory{}
+	var unlisted error
+	parallel.Do(
+		func() {
+			if inv.Interfaces, unlisted = s.Interfaces(ctx); unlisted == nil {
+				s.hearNeighbours(ctx, inv.Interfaces)
+			}
+		},
+		func() { inv.Disks = s.disks(ctx) },
+		func() {
+			if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+				a := s.bmc(ctx)
+				inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+			}
+		},
+		func() {
+			inv.CPU, inv.Memory, inv.SystemVendor, inv.Boot = s.cpu(), s.memory(), s.systemVendor(), s.boot()
+			inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname"))
+		},
+	)
+	if unlisted != nil {
+		return nil, fmt.Errorf("inventory: %w", unlisted)
 	}
 	return inv, ctx.Err()
 }

@@ -60,6 +60,9 @@ func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, u
 	}
 	for i, url := range urls {
 		a, err = c.send(ctx, url, r)
+		if ctx.Err() == nil {
+			c.tried(url, err)
+		}
 		if err == nil {
 			return a, i, nil
 		}

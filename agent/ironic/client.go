@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 	"ironroot/netboot"
 )
@@ -34,6 +35,11 @@ type Options struct {
 	Log *slog.Logger
 	// Version is the agent's version that heartbeats carry. Ironic refuses heartbeats without one.
 	Version string
+
+	// Tried hears of every URL that was tried, with the error of the connection; nil is an answer, whatever its status.
+	Tried func(url string, err error)
+	// LookedUp hears what came of every try of a lookup.
+	LookedUp func(err error)
 
 	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil takes a random one.
 	Rand func() float64
@@ -56,6 +62,8 @@ type Client struct {
 	token     *token.Token
 	log       *slog.Logger
 	version   string
+	tried     func(url string, err error)
+	lookedUp  func(err error)
 	rand      func() float64
 	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -81,6 +89,7 @@ const idleConnections = 2
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
+		tried: o.Tried, lookedUp: o.LookedUp,
 		askService: askService, changed: o.Changed, setClock: o.SetClock,
 		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
 	}
@@ -89,6 +98,12 @@ func New(o Options) (*Client, error) {
 	}
 	if c.token == nil {
 		c.token = &token.Token{}
+	}
+	if c.tried == nil {
+		c.tried = func(string, error) {}
+	}
+	if c.lookedUp == nil {
+		c.lookedUp = func(error) {}
 	}
 	if c.rand == nil {
 		c.rand = rand.Float64
@@ -143,7 +158,7 @@ func (c *Client) between(low, high time.Duration) time.Duration {
 // that failed: change was taken before the try.
 func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, change <-chan struct{}) error {
 	if status := (*StatusError)(nil); errors.As(failure, &status) {
-		return sleep(ctx, d)
+		return pause.For(ctx, d)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -154,16 +169,4 @@ func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, chan
 		return ctx.Err()
 	}
 	return nil
-}
-
-// sleep waits, or returns ctx's error when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

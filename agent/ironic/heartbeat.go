@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"ironroot/agent/pause"
 )
 
 const (
@@ -25,6 +27,8 @@ type HeartbeatOptions struct {
 	Interval time.Duration
 	// CallbackURL returns where Ironic reaches the agent. Ironic refuses an URL that changes.
 	CallbackURL func() string
+	// Sent hears what came of each heartbeat; nil is that Ironic accepted it. May be nil itself.
+	Sent func(err error)
 	// CertificatePEM returns the generated certificate of the agent's API, "" without one; nil is the same.
 	CertificatePEM func() string
 }
@@ -60,9 +64,14 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 		default:
 		}
 		wait := h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh))
-		if err := h.beat(ctx); ctx.Err() != nil {
+		err := h.beat(ctx)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		} else if err != nil {
+		}
+		if h.Sent != nil {
+			h.Sent(err)
+		}
+		if err != nil {
 			wait = h.client.between(retryLow, retryHigh)
 			message := "heartbeat failed"
 			if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
@@ -86,7 +95,7 @@ func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.D
 	case <-timer.C:
 		return nil
 	case <-h.force:
-		return sleep(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
+		return pause.For(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/node"
+	"ironroot/agent/pause"
 )
 
 // Answer is what a lookup found.
@@ -46,6 +47,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		change := c.changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
+			c.lookedUp(nil)
 			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
 			return found, nil
 		}
@@ -53,12 +55,13 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 			return nil, ctx.Err()
 		}
 		c.log.Warn("lookup failed", "try", try, "err", err)
-		var pause time.Duration
+		c.lookedUp(err)
+		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
-			pause = conflictPause(conflicts)
+			wait = conflictPause(conflicts)
 			conflicts++
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 		cfg := c.config.Get()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/pause"
 )
 
 // mdnsWord is the value of api_url and inspection_callback_url that asks for multicast DNS.
@@ -82,7 +83,7 @@ func (c *Client) Discover(ctx context.Context) error {
 func (c *Client) findService(ctx context.Context, name string) (string, error) {
 	instance := name + "." + mdnsDomain
 	settings := c.config.Get().MDNS
-	pause := mdnsFirstPause
+	wait := mdnsFirstPause
 	for try := 1; ; try++ {
 		found, err := c.askService(ctx, instance, settings.Interfaces, c.changed)
 		if err == nil {
@@ -99,10 +100,10 @@ func (c *Client) findService(ctx context.Context, name string) (string, error) {
 		if try >= settings.LookupAttempts {
 			return "", fmt.Errorf("multicast DNS: service %s, %d tries: %w", instance, try, err)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return "", err
 		}
-		pause *= 2
+		wait *= 2
 	}
 }
 

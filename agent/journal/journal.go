@@ -65,6 +65,13 @@ func (j *Journal) Bytes() []byte {
 	return slices.Clone(j.lines)
 }
 
+// Clean returns text without the secrets that were registered.
+func (j *Journal) Clean(text string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.clean(text)
+}
+
 func (j *Journal) clean(text string) string {
 	for _, secret := range j.secrets {
 		text = strings.ReplaceAll(text, secret, "***")

@@ -1,9 +1,7 @@
 package journal
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
 
@@ -87,25 +86,7 @@ func unpack(t *testing.T, j *Journal, sys block.System, extra ...Member) map[str
 	if err != nil {
 		t.Fatal(err)
 	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := map[string]string{}
-	for packed := tar.NewReader(unzipped); ; {
-		header, err := packed.Next()
-		if errors.Is(err, io.EOF) {
-			return members
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		members[header.Name] = string(text)
-	}
+	return testenv.Untar(t, data)
 }
 
 func TestArchiveOfFixture(t *testing.T) {

@@ -33,6 +33,12 @@ func FromJSON(data []byte) (*Node, error) {
 // UUID returns the node's uuid, never "".
 func (n *Node) UUID() string { return n.uuid }
 
+// Name returns the node's name, "" where it has none or Ironic does not tell it.
+func (n *Node) Name() string {
+	name, _ := n.raw["name"].(string)
+	return name
+}
+
 // InstanceInfo returns instance_info, an empty map without one. The maps below it are shared and must not be changed.
 func (n *Node) InstanceInfo() map[string]any { return n.object("instance_info") }
 

@@ -64,7 +64,7 @@ func bootToHeartbeat(b *testing.B, image initramfs.Report) (time.Duration, strin
 }
 
 // boot starts a machine and tells how long it took until wait returned, and its console.
-func boot(b *testing.B, image initramfs.Report, parameters string, wait func(context.Context, *qemu.Machine) error) (time.Duration, string) {
+func boot(b *testing.B, image initramfs.Report, parameters string, wait func(context.Context, *qemu.Machine) error, disks ...qemu.Disk) (time.Duration, string) {
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.TempDir(), "machine")
@@ -75,7 +75,7 @@ func boot(b *testing.B, image initramfs.Report, parameters string, wait func(con
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "bench", Dir: dir, Memory: 1 << 30, CPUs: 2,
 		Kernel: image.Kernel, Initrd: image.Initramfs, Append: parameters,
-		NICs: []qemu.NIC{{MAC: nodeMAC}},
+		NICs: []qemu.NIC{{MAC: nodeMAC}}, Disks: disks,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
 // a cable without any server (IPv6 link-local addresses).
 //
-// Parity: B19, A13
+// Parity: B19, A13, J3
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)
@@ -49,6 +49,9 @@ func TestAlone(t *testing.T) {
 			{"id": "i", "urls": ["http://10.0.2.2:1/i"], "checksum": "`+strings.Repeat("0", 64)+`", "disk_format": "raw", "stream_raw_images": true}}}`)
 		if status != http.StatusOK || !strings.Contains(answer, `"DeviceNotFound"`) || !strings.Contains(answer, "no suitable disk") {
 			t.Errorf("got %d %s, want a DeviceNotFound that says that there is no disk", status, answer)
+		}
+		if console := r.machine.Console().String(); !regexp.MustCompile(`WARN .*no root disk appeared in time .*limit=1s`).MatchString(console) {
+			t.Error("the console does not say that a disk was waited for in vain")
 		}
 	})
 	t.Run("IPv6", func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestLeases(t *testing.T) {
 	t.Cleanup(func() { _ = dhcp.Close() })
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], 5*time.Second)
 	s.boot("", nics...)
-	s.waitAgent()
+	s.waitAgent(t)
 	mac, err := net.ParseMAC(macs[0])
 	if err != nil {
 		t.Fatal(err)
@@ -89,25 +89,19 @@ func (s *site) twoFamilies(t *testing.T) {
 //
 // Parity: B18
 func (s *site) anotherAddress(t *testing.T) {
-	const first = "https://192.0.2.10:9999"
-	s.follow(`lease renewed.*interface=eth0.*192\.0\.2\.11`)
-	check := func() {
-		t.Helper()
-		if err := s.node.WaitHeartbeat(soon(t)); err != nil {
-			t.Fatal(err)
-		}
-		if url, _ := s.node.Callback(); url != first {
-			t.Errorf("callback URL: got %s, want %s", url, first)
-		}
+	s.follow(t, `lease renewed.*interface=eth0.*192\.0\.2\.11`)
+	if err := s.node.WaitHeartbeat(soon(t)); err != nil {
+		t.Fatal(err)
 	}
-	check()
-	s.answers()
+	if url, _ := s.node.Callback(); url != "https://192.0.2.10:9999" {
+		t.Errorf("callback URL: got %s, want that of the first address", url)
+	}
+	s.answers(t)
 	conn, err := s.ns.Dial(soon(t), "tcp", "192.0.2.11:9999")
 	if err != nil {
 		t.Fatalf("the new address: %v", err)
 	}
 	_ = conn.Close()
-	check()
 }
 
 // TestIPv6Ironic boots a machine on a network without IPv4: its address is of a router's advertisement, and so is the
@@ -121,7 +115,7 @@ func TestIPv6Ironic(t *testing.T) {
 	s.dnsmasq("--interface=six", "--enable-ra", "--dhcp-range=2001:db8:c::,ra-only")
 	s.startIronic(netip.MustParseAddr("2001:db8:c::1"), mac, time.Minute)
 	s.boot("", qemu.NIC{MAC: mac, Netdev: netdev})
-	s.waitAgent()
+	s.waitAgent(t)
 	url, _ := s.node.Callback()
 	host, found := strings.CutPrefix(url, "https://[")
 	host, port, _ := strings.Cut(host, "]")
@@ -129,5 +123,5 @@ func TestIPv6Ironic(t *testing.T) {
 	if !found || err != nil || port != ":9999" || !netip.MustParsePrefix("2001:db8:c::/64").Contains(address) {
 		t.Errorf("callback URL: got %s, want https://[2001:db8:c:...]:9999", url)
 	}
-	s.answers()
+	s.answers(t)
 }

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -118,31 +116,29 @@ func (s *site) bootMachine(parameters string, c qemu.Config) {
 }
 
 // waitAgent waits for the first heartbeat.
-func (s *site) waitAgent() {
-	s.t.Helper()
-	if err := s.node.WaitAgent(soon(s.t)); err != nil {
-		s.t.Fatal(err)
+func (s *site) waitAgent(t *testing.T) {
+	t.Helper()
+	if err := s.node.WaitAgent(soon(t)); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // follow waits for a text on the console and returns its groups.
-func (s *site) follow(expression string) []string {
-	s.t.Helper()
-	match, err := s.machine.Console().Follow(soon(s.t), regexp.MustCompile(expression))
+func (s *site) follow(t *testing.T, expression string) []string {
+	t.Helper()
+	match, err := s.machine.Console().Follow(soon(t), regexp.MustCompile(expression))
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return match.Groups
 }
 
 // answers runs a command through the callback URL, the way Ironic does.
-func (s *site) answers() {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience, fmt.Errorf("no answer within %v", patience))
-	defer cancel()
-	record, err := s.node.Command(ctx, "standby.get_partition_uuids", nil, true)
+func (s *site) answers(t *testing.T) {
+	t.Helper()
+	record, err := s.node.Command(soon(t), "standby.get_partition_uuids", nil, true)
 	if err != nil || record.Status != conductor.Succeeded {
 		url, _ := s.node.Callback()
-		s.t.Errorf("a command through %s: got %+v, %v, want success", url, record, err)
+		t.Errorf("a command through %s: got %+v, %v, want success", url, record, err)
 	}
 }

@@ -33,13 +33,13 @@ func TestVLANs(t *testing.T) {
 		nics = append(nics, qemu.NIC{MAC: macs[i], Netdev: p.netdev()})
 	}
 	s.boot("ipa-enable-vlan-interfaces=eth0.100,52:54:00:E2:E0:12.200,eth2", nics...)
-	s.waitAgent()
+	s.waitAgent(t)
 	if url, _ := s.node.Callback(); url != "https://192.0.2.10:9999" {
 		t.Errorf("callback URL: got %s, want the address on the VLAN that Ironic is on", url)
 	}
-	s.answers()
+	s.answers(t)
 	for _, name := range []string{"eth0.100", "eth1.200"} {
-		s.follow("lease obtained.*interface=" + name)
+		s.follow(t, "lease obtained.*interface="+name)
 	}
 	record, err := s.node.Command(soon(t), "poll.get_hardware_info", nil, true)
 	if err != nil {

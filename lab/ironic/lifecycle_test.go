@@ -12,13 +12,14 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
 )
 
 // TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, a manual and
 // an automated cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
 // the ramdisk booted from virtual media, tear-down.
 //
-// Parity: S1, S3, S4, R12
+// Parity: S1, S3, S4, R12, H11
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -28,19 +29,27 @@ func TestRealIronicLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := start(t, Options{})
+	i := start(t, Options{Config: everyHook})
 	raw := publish(t, i, image.Raw, "os.raw")
 	small := filepath.Join(t.TempDir(), "os.qcow2")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", image.Raw, small)
 	qcow2 := publish(t, i, small, "os.qcow2")
 
-	n, err := i.Enroll(ctx, NodeOptions{Kernel: kernel, Ramdisk: ramdisk, Memory: 1 << 30})
+	n, err := i.Enroll(ctx, NodeOptions{
+		Kernel: kernel, Ramdisk: ramdisk, Memory: 1 << 30, Cables: 1,
+		Disks: []qemu.Disk{{Size: 6 << 30, Serial: "DISK0"}, {Size: 7 << 30, Serial: "DISK1"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for card := range n.taps {
+		speak(t, n, card, leaf(fmt.Sprintf("Eth1/%d", card+1)))
+	}
 	step(t, "manage", n.Manage(ctx))
+	step(t, "properties", n.Set(ctx, "/properties", map[string]any{"root_device": map[string]any{"serial": "DISK1"}}))
 	step(t, "inspect", n.Inspect(ctx))
 	checkInventory(t, ctx, n)
+	checkHooks(t, ctx, n)
 	mark := n.Mark()
 	step(t, "manual cleaning", n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices_metadata"}))
 	if n.Mark() == mark {
@@ -114,15 +123,19 @@ func checkInventory(t *testing.T, ctx context.Context, n *Node) {
 	}
 	interfaces, _ := inventory["interfaces"].([]any)
 	disks, _ := inventory["disks"].([]any)
-	if len(interfaces) != 1 || len(disks) != 1 {
-		t.Fatalf("got %d interfaces and %d disks, want one each: %v", len(interfaces), len(disks), inventory)
+	if len(interfaces) != 2 || len(disks) != 2 {
+		t.Fatalf("got %d interfaces and %d disks, want two each: %v", len(interfaces), len(disks), inventory)
 	}
-	if got := interfaces[0].(map[string]any)["mac_address"]; got != n.MAC {
-		t.Errorf("mac_address: got %v, want %s", got, n.MAC)
+	for card, mac := range n.MACs {
+		if got := interfaces[card].(map[string]any)["mac_address"]; got != mac {
+			t.Errorf("mac_address: got %v, want %s", got, mac)
+		}
 	}
-	disk := disks[0].(map[string]any)
-	if disk["size"] != float64(8<<30) || disk["serial"] != "DISK0" {
-		t.Errorf("disk: got %v", disk)
+	for i, d := range disks {
+		disk := d.(map[string]any)
+		if disk["size"] != float64((6+i)<<30) || disk["serial"] != fmt.Sprintf("DISK%d", i) {
+			t.Errorf("disk %d: got %v", i, disk)
+		}
 	}
 	if got := inventory["boot"].(map[string]any)["current_boot_mode"]; got != "uefi" {
 		t.Errorf("current_boot_mode: got %v, want uefi", got)

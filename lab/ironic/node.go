@@ -33,8 +33,10 @@ type NodeOptions struct {
 	Name   string // "" means node0
 	Boot   Boot   // "" means IPXE
 	Memory int64  // bytes, 0 means 1 GiB
-	CPUs   int    // 0 means 2
-	BIOS   bool   // instead of UEFI
+	// Cables are further network cards, each on a cable of its own that leads to nothing but the test.
+	Cables int
+	CPUs   int  // 0 means 2
+	BIOS   bool // instead of UEFI
 	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Files without a path get one.
 	Disks []qemu.Disk
 	// Firmware lets the firmware boot from the network, see UseFirmware.
@@ -49,10 +51,12 @@ type NodeOptions struct {
 type Node struct {
 	NodeOptions
 	UUID string
-	MAC  string
+	MAC  string   // of the card that the machine boots from
+	MACs []string // of all cards, that one first
 
 	ironic  *Ironic
 	system  *bmc.System
+	taps    []string // the other ends of the cards' cables
 	console *transcript
 	byHand  atomic.Bool // QEMU loads what the network boot would
 }
@@ -74,8 +78,12 @@ func (i *Ironic) Enroll(ctx context.Context, o NodeOptions) (*Node, error) {
 	}
 	n.UUID = newUUID()
 	number := crc32.ChecksumIEEE([]byte(n.Name)) & 0xffff
-	n.MAC = fmt.Sprintf("52:54:00:1a:%02x:%02x", number>>8, number&0xff)
-	if err := n.build(fmt.Sprintf("tap%04x", number)); err != nil {
+	for card := range 1 + o.Cables {
+		n.MACs = append(n.MACs, fmt.Sprintf("52:54:00:%02x:%02x:%02x", 0x1a+card, number>>8, number&0xff))
+		n.taps = append(n.taps, fmt.Sprintf("tap%04x-%d", number, card))
+	}
+	n.MAC = n.MACs[0]
+	if err := n.build(); err != nil {
 		return nil, fmt.Errorf("machine of %s: %w", n.Name, err)
 	}
 	if err := n.enroll(ctx); err != nil {
@@ -85,13 +93,14 @@ func (i *Ironic) Enroll(ctx context.Context, o NodeOptions) (*Node, error) {
 }
 
 // build makes the machine and puts it behind the BMC.
-func (n *Node) build(tap string) error {
+func (n *Node) build() error {
 	i := n.ironic
 	dir := i.path("vm/" + n.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := i.ns.TapOn(bridge, tap); err != nil {
+	nics, err := n.cards()
+	if err != nil {
 		return err
 	}
 	disks := append([]qemu.Disk(nil), n.Disks...)
@@ -110,14 +119,14 @@ func (n *Node) build(tap string) error {
 	machine := &bmc.QEMU{
 		Config: qemu.Config{
 			Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
-			NICs: []qemu.NIC{{MAC: n.MAC, Netdev: "tap:" + tap}}, NetNS: i.ns.Path(), Line: n.console.add,
+			NICs: nics, NetNS: i.ns.Path(), Line: n.console.add,
 			SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
 		},
 		Direct: n.direct,
 	}
 	n.UseFirmware(n.Firmware)
 	n.system = bmc.NewSystem(bmc.Options{
-		UUID: n.UUID, Name: n.Name, MACs: []string{n.MAC}, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
+		UUID: n.UUID, Name: n.Name, MACs: n.MACs, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
 		Machine: machine, Log: i.log, Client: &http.Client{Transport: i.http.Transport},
 	})
 	i.bmc.Add(n.system)
@@ -125,6 +134,24 @@ func (n *Node) build(tap string) error {
 	defer i.mu.Unlock()
 	i.nodes = append(i.nodes, n)
 	return nil
+}
+
+// cards makes the cables of the machine's network cards: the first one leads to the bridge.
+func (n *Node) cards() ([]qemu.NIC, error) {
+	var nics []qemu.NIC
+	for card, tap := range n.taps {
+		var err error
+		if card == 0 {
+			err = n.ironic.ns.TapOn(bridge, tap)
+		} else {
+			err = n.ironic.ns.Tap(tap)
+		}
+		if err != nil {
+			return nil, err
+		}
+		nics = append(nics, qemu.NIC{MAC: n.MACs[card], Netdev: "tap:" + tap})
+	}
+	return nics, nil
 }
 
 // enroll tells Ironic of the node.

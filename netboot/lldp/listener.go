@@ -49,7 +49,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	ports   map[int]*port // by the link's kernel index
-	heard   int           // how often a link was heard for the first time
+	heard   time.Time     // when a link was last heard for the first time
 	failed  error         // the first link that cannot be listened to
 	full    bool          // there was one link too many
 	closed  bool
@@ -61,8 +61,9 @@ type port struct {
 	conn     *packet.Conn
 	name     string
 	frame    Frame
-	expected bool // frames may come: Wait waits for the first one
-	silent   bool // Wait has waited in vain
+	expected bool      // frames may come: Wait waits for the first one
+	since    time.Time // when they could first
+	silent   bool      // Wait has waited in vain
 	closed   bool
 	bad      bool // a malformed frame was logged
 	told     bool // the link was heard, and its neighbour logged
@@ -134,8 +135,17 @@ func (l *Listener) Expect(index int, expected bool) {
 	if !known || p.expected == expected {
 		return
 	}
-	p.expected, p.silent = expected, false
+	p.expected, p.since, p.silent = expected, time.Now(), false
 	l.wake()
+}
+
+// Begin says that a link's carrier has come just now: a silence before it does not count.
+func (l *Listener) Begin(index int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, known := l.ports[index]; known {
+		p.since = time.Now()
+	}
 }
 
 // Forget ends the listening on a link that is gone, and forgets its frame.
@@ -200,37 +210,49 @@ func (l *Listener) Frames() map[string]Frame {
 }
 
 // Wait waits until a frame was heard on every link that frames may come on, and returns what Frames does. Frames heard
-// before the call count. It gives up when quiet has passed since the call, and since a link was last heard for the first
-// time; that is no error, and a link that was waited for in vain is not waited for again until it gets a carrier anew.
-// With an error, which is that of ctx or ErrClosed, it returns the frames all the same.
+// before the call count, and so does silence: it gives up when quiet has passed since the last of the links it waits for
+// got its carrier, and since a link was last heard for the first time. That is no error, and a link that was waited for in
+// vain is not waited for again until it gets a carrier anew. With an error, which is that of ctx or ErrClosed, it returns
+// the frames all the same.
 func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	started := time.Now()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	for heard := -1; ; {
+	for told := false; ; told = true {
 		l.mu.Lock()
-		changed, closed, arrived, missing := l.changed, l.closed, l.heard, l.missing()
+		changed, closed, missing, since := l.changed, l.closed, l.missing(), l.quietSince()
 		l.mu.Unlock()
+		left := quiet - time.Since(since)
 		switch {
 		case closed:
 			return l.Frames(), ErrClosed
 		case len(missing) == 0:
 			return l.Frames(), nil
-		case heard >= 0 && arrived != heard:
-			timer.Reset(quiet)
-		case heard < 0:
-			l.log.Info("waiting for LLDP frames", "interfaces", names(missing), "timeout", quiet)
+		case left <= 0:
+			l.giveUp(time.Since(started))
+			return l.Frames(), nil
+		case !told:
+			l.log.Info("waiting for LLDP frames", "interfaces", names(missing), "timeout", left.Round(time.Millisecond))
 		}
-		heard = arrived
+		timer.Reset(left)
 		select {
 		case <-changed:
 		case <-timer.C:
-			l.giveUp(time.Since(started))
-			return l.Frames(), nil
 		case <-ctx.Done():
 			return l.Frames(), fmt.Errorf("wait for LLDP frames: %w", ctx.Err())
 		}
 	}
+}
+
+// quietSince returns the beginning of the silence that Wait waits through; mu is held.
+func (l *Listener) quietSince() time.Time {
+	since := l.heard
+	for _, p := range l.missing() {
+		if p.since.After(since) {
+			since = p.since
+		}
+	}
+	return since
 }
 
 // missing returns the links still to be waited for; mu is held.
@@ -313,7 +335,7 @@ func (l *Listener) take(p *port, data []byte) {
 	p.frame = frame
 	if !p.told {
 		p.told = true
-		l.heard++
+		l.heard = time.Now()
 		n := frame.Neighbour()
 		l.log.Info("lldp neighbour", "interface", p.name, "system", n.System, "port", n.Port)
 	}

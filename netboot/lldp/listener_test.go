@@ -177,6 +177,7 @@ func TestListener(t *testing.T) {
 		return
 	}
 	l, log := newListener(t)
+	started := time.Now()
 	for i, nic := range []string{"nic0", "nic1", "nic2", "silent", "unplugged"} {
 		index := cable(t, nic, false)
 		l.Open(index, nic)
@@ -188,7 +189,6 @@ func TestListener(t *testing.T) {
 			send(t, nic, f)
 		}
 	}
-	started := time.Now()
 	const quiet = 300 * time.Millisecond
 	frames, err := l.Wait(t.Context(), quiet)
 	if err != nil {
@@ -247,6 +247,37 @@ func TestWaitRestartsAfterEveryArrival(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames)); diff != "" {
 		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+}
+
+// A link that has been silent for long enough before is not waited for, one whose carrier has just come is.
+func TestSilenceBeforeCounts(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	l, _ := newListener(t)
+	index := cable(t, "silent", true)
+	l.Open(index, "silent")
+	l.Expect(index, true)
+	ago := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ports[index].since = time.Now().Add(-time.Hour)
+	}
+	ago()
+	if frames, err := l.Wait(t.Context(), time.Hour); err != nil || len(frames) != 1 {
+		t.Errorf("got %v, %v, want the silent link at once", systems(frames), err)
+	}
+	for name, anew := range map[string]func(){
+		"carrier after a wait for it": func() { l.ports[index].silent = false; ago(); l.Begin(index) },
+		"carrier lost and found":      func() { ago(); l.Expect(index, false); l.Expect(index, true) },
+	} {
+		anew()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := l.Wait(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want that it is waited for", name, err)
+		}
+		cancel()
 	}
 }
 

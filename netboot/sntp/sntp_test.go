@@ -2,7 +2,6 @@ package sntp
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -30,11 +29,11 @@ func TestAsk(t *testing.T) {
 // What a server says about itself, and what others say in its name, is not taken for the time.
 func TestAskRefuses(t *testing.T) {
 	for want, reply := range map[string]sntptest.Reply{
-		`kiss of death, code "RATE"`: {Kiss: "RATE"},
-		"stratum 16":                 {Stratum: 16},
-		"leap indicator 3":           {Unsynced: true},
-		"origin timestamp":           {OtherOrigin: true},
-		"no answer":                  {Silent: true},
+		`kiss of death received, code "RATE"`: {Kiss: "RATE"},
+		"stratum 16":                          {Stratum: 16},
+		"leap indicator 3":                    {Unsynced: true},
+		"match request":                       {OtherOrigin: true},
+		"no answer":                           {Silent: true},
 	} {
 		server := sntptest.Start(t, "127.0.0.1:0", reply)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -75,58 +74,4 @@ func TestAddress(t *testing.T) {
 			t.Errorf("%s: got %s and %s, want %s", text, host, service, want)
 		}
 	}
-}
-
-// An answer of chronyd 4.3, a server without a reference of its own, to a question with the transmit timestamp
-// 0123456789abcdef.
-const captured = "240800e600000000000000007f7f0101eeac32a62d35124e0123456789abcdefeeac32a81ca0c2b5eeac32a81ca5412a"
-
-func TestParse(t *testing.T) {
-	data, err := hex.DecodeString(captured)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.check(); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := p.transmit.Format(time.RFC3339), "2026-11-21T15:09:28Z"; got != want || p.stratum != 8 || hex.EncodeToString(p.origin[:]) != "0123456789abcdef" {
-		t.Errorf("got %s, stratum %d, origin %x, want %s, 8 and that of the question", got, p.stratum, p.origin, want)
-	}
-}
-
-func TestStamp(t *testing.T) {
-	for want, data := range map[string][8]byte{
-		"0001-01-01T00:00:00Z":   {},
-		"1970-01-01T00:00:00Z":   {0x83, 0xaa, 0x7e, 0x80},
-		"2036-02-07T06:28:15Z":   {0xff, 0xff, 0xff, 0xff},
-		"2036-02-07T06:28:16.5Z": {0, 0, 0, 0, 0x80},
-		"2100-01-01T00:00:00Z":   {0x78, 0x30, 0xd5, 0x80},
-	} {
-		if got := stamp(data[:]).Format(time.RFC3339Nano); got != want {
-			t.Errorf("%x: got %s, want %s", data, got, want)
-		}
-	}
-}
-
-func FuzzParse(f *testing.F) {
-	if data, err := hex.DecodeString(captured); err == nil {
-		f.Add(data)
-	}
-	for _, reply := range []sntptest.Reply{{}, {Kiss: "DENY"}, {Stratum: 16}, {Unsynced: true}, {At: time.Unix(0, 0)}, {Ahead: 80 * 365 * 24 * time.Hour}} {
-		f.Add(sntptest.Answer([48]byte{}, reply))
-	}
-	f.Add([]byte("too short"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := parse(data)
-		if err != nil || p.check() != nil {
-			return
-		}
-		if p.transmit.Before(p.receive) || p.transmit.Year() < 1968 || p.transmit.Year() > 2104 || p.stratum == 0 || p.stratum > 15 {
-			t.Errorf("believed %+v", p)
-		}
-	})
 }

@@ -82,7 +82,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	// The FAT cannot describe more clusters than it has room for.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
-	f.root = File{Folder: true}
+	f.root = File{Name: "/", Folder: true}
 	serial, label := le.Uint32(b[39:]), b[43:54]
 	if f.bits == 32 {
 		serial, label = le.Uint32(b[67:]), b[71:82]

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// expression is an operator with its values; the values of a text are percent-encoded.
+// expression is an operator with its values, lower-cased and trimmed.
 type expression struct {
 	op     string
 	values []string
@@ -62,9 +62,6 @@ func parseText(text string) (expression, error) {
 	if op == "" {
 		op = "s=="
 	}
-	for i, value := range values {
-		values[i] = encode(value)
-	}
 	return expression{op, values}, nil
 }
 
@@ -102,9 +99,9 @@ func (e expression) matchSize(gib float64) (bool, error) {
 	return compareNumbers(e.op, gib, e.values[0])
 }
 
-// matchText compares an encoded value of a disk.
-func (e expression) matchText(value string) (bool, error) {
-	want := e.values[0]
+// matchText compares a disk's value. What is compared is encoded; what an error shows is not.
+func (e expression) matchText(plain string) (bool, error) {
+	value, want := encode(plain), encode(e.values[0])
 	switch e.op {
 	case "s==":
 		return value == want, nil
@@ -121,11 +118,14 @@ func (e expression) matchText(value string) (bool, error) {
 	case "<in>":
 		return strings.Contains(value, want), nil
 	case "<or>":
-		return slices.Contains(e.values, value), nil
+		return slices.ContainsFunc(e.values, func(other string) bool { return value == encode(other) }), nil
 	}
 	number, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return false, fmt.Errorf("operator %s needs a number, the disk has %q", e.op, value)
+		return false, fmt.Errorf("operator %s needs a number, the disk has %q", e.op, plain)
+	}
+	if _, err := strconv.ParseFloat(want, 64); err != nil {
+		return false, fmt.Errorf("operator %s needs a number, the hint has %q", e.op, e.values[0])
 	}
 	return compareNumbers(e.op, number, want)
 }

@@ -154,7 +154,7 @@ func (h Hints) matchOne(name string, d block.Device) (bool, error) {
 			return hint.matchSize(float64(d.Size) / (1 << 30))
 		}
 		for _, value := range textHints[name](d) {
-			if ok, err := hint.matchText(encode(value)); ok || err != nil {
+			if ok, err := hint.matchText(value); ok || err != nil {
 				return ok, err
 			}
 		}
@@ -181,7 +181,12 @@ func Find(h Hints, devices []block.Device) ([]block.Device, error) {
 // RootDisk chooses the disk to install to: the first that matches the hints, or without hints the smallest of at
 // least 4 GiB (equal sizes: by name). Its error wraps ErrNoDisk and names what was tried.
 func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
-	if len(h) > 0 {
+	switch {
+	case len(devices) == 0 && len(h) == 0:
+		return block.Device{}, fmt.Errorf("%w: no disks were found", ErrNoDisk)
+	case len(devices) == 0:
+		return block.Device{}, fmt.Errorf("%w: no disks were found to match the hints %s", ErrNoDisk, h)
+	case len(h) > 0:
 		found, err := Find(h, devices)
 		if err != nil {
 			return block.Device{}, fmt.Errorf("%w: %w", ErrNoDisk, err)
@@ -203,7 +208,7 @@ func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 			return device, nil
 		}
 	}
-	return block.Device{}, fmt.Errorf("%w: none of %s has %d bytes or more", ErrNoDisk, list(devices), int64(MinRootSize))
+	return block.Device{}, fmt.Errorf("%w: none of %s has %s or more", ErrNoDisk, list(devices), sizeText(MinRootSize))
 }
 
 // String writes the hints in the order of their names.
@@ -218,9 +223,19 @@ func (h Hints) String() string {
 func list(devices []block.Device) string {
 	var parts []string
 	for _, d := range devices {
-		parts = append(parts, fmt.Sprintf("%s (%d bytes)", d.Path, d.Size))
+		parts = append(parts, fmt.Sprintf("%s (%s)", d.Path, sizeText(d.Size)))
 	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	return strings.Join(parts, ", ")
+}
+
+// sizeText writes a size in GiB, rounded down so that what is too small never looks large enough, or in bytes where it
+// is less than a hundredth of one.
+func sizeText(size int64) string {
+	gib := math.Floor(float64(size)/(1<<30)*100) / 100
+	if gib == 0 {
+		return fmt.Sprintf("%d bytes", size)
+	}
+	return strconv.FormatFloat(gib, 'f', -1, 64) + " GiB"
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -147,6 +147,53 @@ func TestRootDisk(t *testing.T) {
 	}
 }
 
+// What people read has neither percent signs nor long numbers in it.
+func TestErrorTexts(t *testing.T) {
+	edge := block.Device{Name: "sdc", Path: "/dev/sdc", Size: MinRootSize - 1}
+	cases := []struct {
+		hints   map[string]any
+		devices []block.Device
+		want    string
+	}{
+		{nil, nil, "no suitable disk: no disks were found"},
+		{map[string]any{"model": "x"}, nil, "no suitable disk: no disks were found to match the hints {model: s== x}"},
+		{
+			nil,
+			[]block.Device{edge, {Path: "/dev/sdd", Size: 4096}, {Path: "/dev/sde", Size: 3 << 30}},
+			"no suitable disk: none of /dev/sdc (3.99 GiB), /dev/sdd (4096 bytes), /dev/sde (3 GiB) has 4 GiB or more",
+		},
+		{
+			map[string]any{"model": "Great Disk/2", "size": "> 900"},
+			disks,
+			"no suitable disk: none of /dev/sda (465 GiB), /dev/sdb (60 GiB) matches the hints {model: s== great disk/2, size: > 900}",
+		},
+		{
+			map[string]any{"vendor": "<or> a b <or> c:d"},
+			disks[:1],
+			"no suitable disk: none of /dev/sda (465 GiB) matches the hints {vendor: <or> a b <or> c:d}",
+		},
+		{
+			map[string]any{"model": "> 5"},
+			disks[:1],
+			`no suitable disk: device hint "model" on /dev/sda: operator > needs a number, the disk has "FAKE HDD X1"`,
+		},
+		{
+			map[string]any{"serial": ">= two words"},
+			disks[:1],
+			`no suitable disk: device hint "serial" on /dev/sda: operator >= needs a number, the hint has "two words"`,
+		},
+	}
+	for _, c := range cases {
+		hints, err := Parse(c.hints)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RootDisk(hints, c.devices); err == nil || err.Error() != c.want {
+			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+	}
+}
+
 func TestEncode(t *testing.T) {
 	got := encode("  A b/ü<_.-~ ")
 	if diff := cmp.Diff("a%20b/%C3%BC%3C_.-~", got); diff != "" {

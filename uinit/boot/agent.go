@@ -7,6 +7,7 @@ import (
 	"ironroot/agent"
 	"ironroot/agent/config"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/netboot"
 	"ironroot/storage/block"
@@ -16,7 +17,13 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
-	return func(ctx context.Context, m *Machine) error {
+	var board *status.Board
+	return func(ctx context.Context, m *Machine) (err error) {
+		if board == nil {
+			board = status.NewBoard(agent.Version, m.Journal.Clean)
+			m.Show(ctx, board)
+		}
+		defer func() { board.Problem("boot", err) }()
 		merged, media := params, error(nil)
 		if params == nil { // read once: the media may be gone when the agent is run again
 			merged, media = vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
@@ -41,17 +48,20 @@ func Agent() Func {
 				return err
 			}
 			network = started
+			go board.Follow(ctx, started)
 			go followHostname(ctx, started, setHostname, m.Log)
 		}
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
 			Network:     network,
+			Dial:        network.Dial,
 			Neighbours:  network,
 			Journal:     m.Journal,
 			Power:       power.Machine{Log: m.Log},
 			System:      block.System{},
 			Destructive: true,
 			Forever:     true,
+			Board:       board,
 			Settled:     m.Settled,
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
+	"ironroot/agent/status"
 	"ironroot/uinit/kmod"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,8 @@ type Machine struct {
 	// Settled is closed once no module is waiting to be loaded for a device that was there at boot. Drivers may still
 	// be looking for disks then; those announce themselves by kernel events.
 	Settled <-chan struct{}
+	// Show draws the board on the machine's screen, if it is one of the consoles, from now on in place of log lines.
+	Show func(ctx context.Context, board *status.Board)
 	// Probe loads a module by its name or alias, with what it needs.
 	Probe func(ctx context.Context, name string) error
 }
@@ -101,7 +104,11 @@ func (b *boot) up() {
 	}
 	b.cmdline = string(cmdline)
 	b.params = config.ParseCmdline(b.cmdline)
-	b.console = OpenConsole("/dev", consoleNames(b.cmdline))
+	active, err := os.ReadFile("/sys/class/tty/console/active")
+	if err != nil {
+		failed = append(failed, err)
+	}
+	b.console = OpenConsole("/dev", consoleNames(b.cmdline, string(active)))
 	b.journal = journal.New(b.console, new(slog.LevelVar), journalSize)
 	b.log = b.journal.Logger()
 	slog.SetDefault(b.log)
@@ -126,12 +133,18 @@ func (b *boot) up() {
 
 // start runs everything that goes on side by side.
 func (b *boot) start(ctx context.Context, f Func) {
-	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log}
+	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show}
 	loader, settled := b.modules(ctx)
 	m.Settled, m.Probe = settled, loader.Load
 	b.spawn(func() { b.watchRandom() })
 	b.spawn(func() { b.late(ctx, settled) })
 	b.spawn(func() { b.work(ctx, m, f) })
+}
+
+// show draws the board on the machine's screens.
+func (b *boot) show(ctx context.Context, board *status.Board) {
+	b.console.Show(ctx, board)
+	b.spawn(func() { watchKernel(ctx, b.console) })
 }
 
 // modules starts loading modules.

@@ -103,9 +103,12 @@ func TestConsoleNames(t *testing.T) {
 		"console=../etc/passwd":               {"console"},
 		"earlycon=uart,io,0x3f8 console=hvc0": {"hvc0"},
 	} {
-		if diff := cmp.Diff(want, consoleNames(cmdline)); diff != "" {
+		if diff := cmp.Diff(want, consoleNames(cmdline, "")); diff != "" {
 			t.Errorf("%q: %s", cmdline, diff)
 		}
+	}
+	if diff := cmp.Diff([]string{"tty0", "ttyS0"}, consoleNames("quiet", "tty0 ttyS0\n")); diff != "" {
+		t.Errorf("as the kernel chose: %s", diff)
 	}
 }
 

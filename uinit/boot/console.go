@@ -16,8 +16,9 @@ import (
 const consoleQueue = 256 << 10
 
 // consoleNames returns the devices of all console= parameters, in order, each once. The kernel writes to all of them,
-// but gives init only the last one, as /dev/console.
-func consoleNames(cmdline string) []string {
+// but gives init only the last one, as /dev/console. Without the parameter they are those that the kernel chose by
+// itself, the active ones (Documentation/ABI/testing/sysfs-tty in Linux).
+func consoleNames(cmdline, active string) []string {
 	var names []string
 	for _, word := range strings.Fields(cmdline) {
 		value, found := strings.CutPrefix(word, "console=")
@@ -30,24 +31,31 @@ func consoleNames(cmdline string) []string {
 		}
 		names = append(names, name)
 	}
-	if len(names) == 0 {
-		names = []string{"console"}
+	if len(names) > 0 {
+		return names
 	}
-	return names
+	if names = strings.Fields(active); len(names) > 0 {
+		return names
+	}
+	return []string{"console"}
 }
 
 // Console writes to several terminals. Writing never waits: a terminal that stands still, a serial port whose other end
 // holds the line for instance, loses lines and gets a note of it, and the others go on.
+//
+// Virtual terminals, the machine's own screen, show a picture of the agent's state instead of lines once Show was called.
 type Console struct {
 	dir   string
+	tail  *tail // what screens show of the log
 	mu    sync.Mutex
 	wait  []string // names that could not be opened yet
 	sinks []*sink
+	paint func(*sink) // begins to draw on a virtual terminal; nil while lines are shown there too
 }
 
 // OpenConsole opens the named terminals in the folder dir. One that cannot be opened is left for Retry.
 func OpenConsole(dir string, names []string) *Console {
-	c := &Console{dir: dir, wait: names}
+	c := &Console{dir: dir, wait: names, tail: newTail()}
 	c.Retry()
 	return c
 }
@@ -61,7 +69,10 @@ func (c *Console) Retry() {
 		if err != nil {
 			return false
 		}
-		c.sinks = append(c.sinks, newSink(f))
+		s := newSink(f)
+		s.virtual = isVirtualTerminal(name)
+		c.sinks = append(c.sinks, s)
+		c.startPainting(s)
 		return true
 	})
 }
@@ -73,6 +84,7 @@ func openTerminal(path string) (*os.File, error) {
 
 // Write hands p to all terminals.
 func (c *Console) Write(p []byte) (int, error) {
+	c.tail.add(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.sinks {
@@ -110,14 +122,18 @@ func (c *Console) Paths() []string {
 
 // sink is one terminal with what waits for it.
 type sink struct {
-	path string
-	file *os.File // only run uses it
-	mu   sync.Mutex
-	cond *sync.Cond
-	buf  []byte
-	busy bool
-	lost int64
-	dead bool
+	path    string
+	virtual bool     // a monitor, not a serial line
+	file    *os.File // only run uses it
+
+	mu      sync.Mutex
+	cond    *sync.Cond
+	buf     []byte
+	busy    bool
+	lost    int64
+	dead    bool
+	painted bool // it shows pictures, not lines
+	torn    bool // something else was written onto the picture
 }
 
 func newSink(f *os.File) *sink {
@@ -130,7 +146,7 @@ func newSink(f *os.File) *sink {
 func (s *sink) put(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead {
+	if s.dead || s.painted {
 		return
 	}
 	if len(s.buf)+len(p) > consoleQueue {
@@ -143,6 +159,42 @@ func (s *sink) put(p []byte) {
 	}
 	s.buf = append(s.buf, p...)
 	s.cond.Broadcast()
+}
+
+// setPainted says whether the terminal shows pictures, and reports whether that is new.
+func (s *sink) setPainted(painted bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.painted
+	s.painted, s.torn = painted, true
+	return before != painted
+}
+
+// show writes a picture, or reports false where the terminal shows none any more.
+func (s *sink) show(picture []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead || !s.painted {
+		return false
+	}
+	s.buf = append(s.buf, picture...)
+	s.cond.Broadcast()
+	return true
+}
+
+func (s *sink) tear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.torn = true
+}
+
+// mended reports whether the picture was torn, which the caller then mends.
+func (s *sink) mended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	torn := s.torn
+	s.torn = false
+	return torn
 }
 
 // run writes until the terminal is gone.
@@ -176,6 +228,7 @@ func (s *sink) write(p []byte) error {
 	}
 	_ = s.file.Close() // what could be written was
 	s.file = again
+	s.tear()
 	_, err = s.file.Write(p[n:])
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/agent"
 )
 
 const (
@@ -52,12 +54,14 @@ func (b *boot) guard(where string) {
 	if value == nil {
 		return
 	}
+	b.console.Plain()
 	_, _ = fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
 	b.die("panic")
 }
 
 // die restarts the machine after the time that panic= asks for. It does not return.
 func (b *boot) die(reason string) {
+	b.console.Plain()
 	b.console.Flush(flushTime)
 	writeOut()
 	delay, restart := panicTime(b.params["panic"])
@@ -137,8 +141,9 @@ func (b *boot) quietKernel() {
 	b.sysctl("kernel/printk", strconv.Itoa(errorsOnly))
 }
 
-// welcome is the first line.
+// welcome is the first line, and on monitors a word about what this is.
 func (b *boot) welcome() {
+	b.console.banner("\nironroot " + agent.Version + ", the deploy ramdisk: the machine is being prepared\n\n")
 	var uts unix.Utsname
 	var info unix.Sysinfo_t
 	_ = unix.Uname(&uts) // cannot fail with a valid pointer

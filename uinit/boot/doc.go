@@ -6,6 +6,10 @@
 // it runs one function, the agent, again and again, and it reaps orphans. It never returns: when PID 1 exits, the
 // kernel panics.
 //
+// Serial consoles get plain lines and never a control sequence. Virtual terminals, the machine's own screen, show a
+// picture of the agent's state instead, drawn anew when it changes; when something has to be read, such as the stack of a
+// panic, they show lines again.
+//
 // What goes wrong is said on all consoles. A panic in a goroutine that this package started writes its stack there,
 // syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to the
 // kernel's console and to one more, and exits; the kernel then restarts the machine, after the same while, without sync.

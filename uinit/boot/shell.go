@@ -22,6 +22,9 @@ func (b *boot) shell(ctx context.Context) {
 	if paths := b.console.Paths(); name == "1" && len(paths) > 0 {
 		terminal = paths[0]
 	}
+	if isVirtualTerminal(filepath.Base(terminal)) {
+		b.console.Plain() // the screen and the shell would write over each other
+	}
 	for ctx.Err() == nil {
 		if err := runShell(terminal); err != nil {
 			b.log.Error("shell", "device", terminal, "err", err)

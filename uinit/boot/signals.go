@@ -28,6 +28,7 @@ func (b *boot) signals(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	b.spawn(func() {
 		which := <-asked
+		b.console.Plain()
 		b.log.Info("asked to stop", "signal", which.String())
 		cancel()
 		machine := power.Machine{Log: b.log}

@@ -58,7 +58,9 @@ func (m *Manager) eraseDisk(ctx context.Context, d block.Device, flags eraseFlag
 	}
 	started := time.Now()
 	m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
-	method, err := erase.Full(ctx, m.o.System, d, flags.options(m.eraseProgress(d.Path)))
+	tracker := m.o.Board.Track(m.o.Log, "erasing disk", d.Path)
+	defer tracker.End()
+	method, err := erase.Full(ctx, m.o.System, d, flags.options(tracker.Set))
 	if err != nil {
 		return err
 	}
@@ -216,23 +218,6 @@ func (m *Manager) skips(ctx context.Context, d block.Device) (bool, error) {
 		return true, nil
 	}
 	return false, nil
-}
-
-const eraseProgressInterval = 10 * time.Second
-
-// eraseProgress logs how far the erasing of a disk is, not too often.
-func (m *Manager) eraseProgress(path string) func(done, total int64) {
-	var mu sync.Mutex
-	last := time.Now()
-	return func(done, total int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		if total <= 0 || time.Since(last) < eraseProgressInterval {
-			return
-		}
-		last = time.Now()
-		m.o.Log.Info("erasing disk", "device", path, "percent", done*100/total)
-	}
 }
 
 // collected gathers the errors of several disks into one fault.

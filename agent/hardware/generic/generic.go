@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -30,6 +31,8 @@ type Options struct {
 	Disks  func(ctx context.Context) ([]block.Device, error)
 	Imager *imaging.Imager
 	Log    *slog.Logger
+	// Board shows people how far the erasing is; may be nil.
+	Board *status.Board
 	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
 	Settled <-chan struct{}
 }

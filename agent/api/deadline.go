@@ -1,0 +1,64 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// How slow a client may be. Nothing limits the time between the end of a request and the beginning of its answer: that is
+// the command's own.
+const (
+	headerTime = 30 * time.Second // for a request's header, and the TLS handshake before it
+	stallTime  = 30 * time.Second // without a byte of a body
+	bodyTime   = 10 * time.Minute // for a whole body; a large config drive on a slow line takes minutes
+	answerTime = 2 * time.Minute  // to take the answer
+	idleTime   = 2 * time.Minute  // between two requests
+)
+
+// limitBody bounds the time that net/http spends on a body that no handler reads, such as that of a request without the
+// token.
+func limitBody(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == http.NoBody {
+		return nil // a deadline would end the watch for the client's going away
+	}
+	return setDeadline(http.NewResponseController(w).SetReadDeadline, time.Now().Add(stallTime))
+}
+
+// patientBody reads a body as long as bytes keep coming. At its end there is no deadline any more.
+type patientBody struct {
+	body io.Reader
+	conn *http.ResponseController
+	end  time.Time
+}
+
+func newPatientBody(w http.ResponseWriter, body io.Reader) *patientBody {
+	return &patientBody{body, http.NewResponseController(w), time.Now().Add(bodyTime)}
+}
+
+// Read implements [io.Reader].
+func (b *patientBody) Read(p []byte) (int, error) {
+	next := time.Now().Add(stallTime)
+	if b.end.Before(next) {
+		next = b.end
+	}
+	if err := setDeadline(b.conn.SetReadDeadline, next); err != nil {
+		return 0, err
+	}
+	n, err := b.body.Read(p)
+	if errors.Is(err, io.EOF) {
+		if clear := setDeadline(b.conn.SetReadDeadline, time.Time{}); clear != nil {
+			err = clear
+		}
+	}
+	return n, err
+}
+
+// setDeadline sets one unless the connection knows none, as those of tests.
+func setDeadline(set func(time.Time) error, at time.Time) error {
+	if err := set(at); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}

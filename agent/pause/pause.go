@@ -1,0 +1,22 @@
+// Package pause waits without holding up whoever ends a context.
+package pause
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d, or returns the error of ctx as soon as that ends. It does not wait where d is 0 or less.
+func For(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

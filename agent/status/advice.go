@@ -1,0 +1,165 @@
+package status
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/ironic"
+)
+
+// Reason puts the failure of a connection into a few words, without the URL, which stands beside it.
+func Reason(err error) string {
+	var (
+		name      *net.DNSError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &name):
+		return "DNS: " + dnsReason(name)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, unix.ENETUNREACH):
+		return "no route to it"
+	case errors.Is(err, unix.EHOSTUNREACH):
+		return "host unreachable: nobody answers at that address"
+	case errors.Is(err, unix.ECONNRESET):
+		return "connection reset"
+	case errors.As(err, &authority):
+		return "TLS: certificate signed by unknown authority"
+	case errors.As(err, &host):
+		return "TLS: " + host.Error()
+	case errors.As(err, &invalid):
+		return "TLS: " + invalid.Error()
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "TLS: the answer is no TLS"
+	case isTimeout(err):
+		return "timeout: no answer"
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err.Error()
+	}
+	return err.Error()
+}
+
+// brief is an error in one line. That of a request is said without the URL's path, which holds all MAC addresses.
+func brief(err error) string {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err.Error()
+	}
+	host := request.URL
+	if u, parsed := url.Parse(request.URL); parsed == nil {
+		host = u.Host
+	}
+	return host + ": " + Reason(err)
+}
+
+func dnsReason(err *net.DNSError) string {
+	by := ""
+	if err.Server != "" {
+		by = " (asked " + err.Server + ")"
+	}
+	switch {
+	case err.IsNotFound:
+		return "no such host " + err.Name + by
+	case err.IsTimeout:
+		return "no answer for " + err.Name + by
+	}
+	return err.Name + ": " + err.Err + by
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// Advice says what to try when an error came up, "" when nothing special.
+func Advice(err error) string {
+	var (
+		name      *net.DNSError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		status    *ironic.StatusError
+		failed    *fault.Error
+	)
+	switch {
+	case errors.As(err, &failed): // of a command; its text says where, and a connection in it is not that to Ironic
+		return faultAdvice(failed.Type)
+	case errors.As(err, &status):
+		return statusAdvice(status)
+	case errors.As(err, &name):
+		if name.IsNotFound {
+			return "does the DNS server know the name in ipa-api-url? An address works without DNS"
+		}
+		return "is the DNS server that DHCP names reachable from this network? An address in ipa-api-url works without DNS"
+	case errors.As(err, &authority):
+		return "give the ramdisk the CA certificate (cafile in a file of /etc/ironic-python-agent.d, on the boot ISO or in a second archive); in a lab ipa-insecure=1"
+	case errors.As(err, &host):
+		return "use a name in ipa-api-url that the certificate has, or issue it for this one"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "is the clock right? ipa-ntp-server sets it; else the certificate of Ironic has to be renewed"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the port speaks plain HTTP: http:// instead of https:// in ipa-api-url, or another port"
+	case errors.Is(err, unix.ECONNREFUSED):
+		return "is ironic-api running, and is the port in ipa-api-url right (6385, or 443 behind a proxy)?"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return "does this network have a router that leads to Ironic?"
+	case isTimeout(err):
+		return "does a firewall or a missing route drop the packets between this network and Ironic?"
+	}
+	return ""
+}
+
+func statusAdvice(err *ironic.StatusError) string {
+	switch {
+	case err.Status == http.StatusNotFound:
+		return "has a node in Ironic a port with one of this machine's MAC addresses, and is it being inspected, cleaned, deployed or rescued?"
+	case err.Status == http.StatusUnauthorized, err.Status == http.StatusForbidden:
+		return "Ironic does not accept this agent's token: restart the node through Ironic, which makes it forget the token"
+	case err.Status == http.StatusConflict:
+		return "the node is locked in Ironic by another operation; it is tried again"
+	case err.Status >= http.StatusInternalServerError:
+		return "look into the logs of ironic-api and ironic-conductor; it is tried again"
+	}
+	return ""
+}
+
+// faultAdvice is about commands that failed, by the protocol's types.
+func faultAdvice(kind string) string {
+	switch {
+	case kind == "DeviceNotFound":
+		return "do the root device hints of the node fit one of its disks? Is a driver or a cable missing?"
+	case strings.HasPrefix(kind, "ImageDownload"):
+		return "can this network reach the image's server? Try its URL from a machine beside this one"
+	case kind == "ImageChecksumError":
+		return "the image is not the one its checksum was made of: compare the file on the server with Ironic's image_checksum"
+	case kind == "InvalidImage":
+		return "is the disk_format in Ironic that of the file?"
+	case kind == "ImageWriteError", kind == "BlockDeviceEraseError":
+		return "the disk failed or is too small: look at the log lines before this one, and at the disk"
+	case kind == "ProtectedDeviceError":
+		return "a disk holds a shared file system; node properties skip_block_devices leaves a disk out"
+	}
+	return ""
+}
+
+// plainURL leaves the password out of an URL.
+func plainURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	return u.Redacted()
+}

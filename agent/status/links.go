@@ -1,0 +1,144 @@
+package status
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"ironroot/agent/inventory/sysfile"
+	"ironroot/netboot"
+	"ironroot/netboot/lldp"
+)
+
+// Source is what the board follows of the machine's network.
+type Source interface {
+	Links() []netboot.Link
+	Changed() <-chan struct{} // closed at the next change
+	LLDP() map[string]lldp.Frame
+}
+
+// Follow keeps the board's links those of the network, until ctx ends.
+func (b *Board) Follow(ctx context.Context, n Source) {
+	files := sysfile.Reader{}
+	for {
+		changed := n.Changed()
+		known := n.Links()
+		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), defaultRouters(), func(link string) int {
+			return linkSpeed(&files, link)
+		}))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// describe puts together what is known of every link.
+func describe(all []netboot.Link, frames map[string]lldp.Frame, routers map[int][]netip.Addr, speedOf func(link string) int) []Link {
+	var links []Link
+	for _, known := range all {
+		l := Link{
+			Name: known.Name, MAC: known.MAC.String(), Up: known.Up, Carrier: known.Carrier,
+			Router: routers[known.Index], Neighbour: known.History.Neighbour, VLANs: frames[known.Name].VLANs(),
+			Trouble: trouble(known),
+		}
+		if l.Carrier {
+			l.Speed = speedOf(l.Name)
+		}
+		for _, prefix := range known.Addresses {
+			if prefix.Addr().IsGlobalUnicast() {
+				l.Addresses = append(l.Addresses, prefix)
+			}
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// trouble is what keeps a link from being of use, in a few words.
+func trouble(l netboot.Link) string {
+	asked := l.History.DHCP
+	switch {
+	case asked.Rejected != "":
+		return asked.Rejected
+	case l.Err != nil && l.Lease == nil && asked.Sent > 1:
+		return fmt.Sprintf("%v to %d requests", l.Err, asked.Sent)
+	case l.Err != nil:
+		return l.Err.Error()
+	}
+	return ""
+}
+
+// defaultRouters returns the routers of the default routes, by the kernel index of their link, those of DHCP as those
+// that advertise themselves.
+func defaultRouters() map[int][]netip.Addr {
+	routers := map[int][]netip.Addr{}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return routers // only shown
+	}
+	for _, r := range routes {
+		gateway, ok := netip.AddrFromSlice(r.Gw)
+		if !ok || !isDefault(r.Dst) || slices.Contains(routers[r.LinkIndex], gateway.Unmap()) {
+			continue
+		}
+		routers[r.LinkIndex] = append(routers[r.LinkIndex], gateway.Unmap())
+	}
+	return routers
+}
+
+func isDefault(destination *net.IPNet) bool {
+	if destination == nil {
+		return true
+	}
+	ones, _ := destination.Mask.Size()
+	return ones == 0
+}
+
+// linkSpeed returns the speed of the moment in Mbit/s, 0 where the driver does not tell.
+func linkSpeed(files *sysfile.Reader, link string) int {
+	text, err := files.Read(filepath.Join("/sys/class/net", link, "speed"))
+	if err != nil {
+		return 0
+	}
+	mbps, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil || mbps < 0 { // -1 is the kernel's "unknown"
+		return 0
+	}
+	return mbps
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// nameServers reads the resolver's file (resolv.conf(5)).
+func nameServers(path string) []string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil // there is none before the first lease
+	}
+	var servers []string
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "nameserver" {
+			servers = append(servers, words[1])
+		}
+	}
+	return servers
+}

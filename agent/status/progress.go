@@ -1,0 +1,141 @@
+package status
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Progress is how far one long piece of work is. The screen and the log show the same value.
+type Progress struct {
+	What    string // "writing image"
+	Device  string // "/dev/sda"
+	Phase   string // within the work, "" = it has none
+	Attempt int    // 0 and 1 are the first
+	Done    int64  // bytes
+	Total   int64  // bytes, 0 = unknown
+	Rate    int64  // bytes a second, of late; 0 = unknown
+}
+
+// Percent returns 0 to 100, and false while the total is unknown.
+func (p Progress) Percent() (int, bool) {
+	if p.Total <= 0 {
+		return 0, false
+	}
+	return int(float64(min(p.Done, p.Total)) / float64(p.Total) * 100), true
+}
+
+// Left returns how long the rest takes at this rate, and false when that is unknown.
+func (p Progress) Left() (time.Duration, bool) {
+	if p.Total <= 0 || p.Rate <= 0 {
+		return 0, false
+	}
+	seconds := float64(max(p.Total-p.Done, 0)) / float64(p.Rate)
+	return time.Duration(seconds) * time.Second, true
+}
+
+// RateText is the rate for people.
+func (p Progress) RateText() string {
+	if p.Rate <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f MiB/s", float64(p.Rate)/(1<<20))
+}
+
+// attrs is the progress as attributes of a log line.
+func (p Progress) attrs() []any {
+	attrs := []any{"device", p.Device}
+	if p.Phase != "" {
+		attrs = append(attrs, "phase", p.Phase)
+	}
+	if percent, known := p.Percent(); known {
+		attrs = append(attrs, "percent", percent)
+	}
+	attrs = append(attrs, "MiB", p.Done>>20)
+	if p.Rate > 0 {
+		attrs = append(attrs, "rate", p.RateText())
+	}
+	if left, known := p.Left(); known {
+		attrs = append(attrs, "left", left)
+	}
+	if p.Attempt > 1 {
+		attrs = append(attrs, "attempt", p.Attempt)
+	}
+	return attrs
+}
+
+const (
+	// A log line comes when so much time has passed since the last one, and so much work ...
+	logInterval = 5 * time.Second
+	logPercent  = 5
+	// ... or so much time alone, so that slow work does not look dead.
+	logLongest = time.Minute
+	// boardInterval is how often the board, and with it the screen, hears of it.
+	boardInterval = time.Second
+)
+
+// Tracker takes in how far one piece of work is, as often as the worker likes, and tells board and log of it, as often
+// as people like. Its methods may be called from any goroutine.
+type Tracker struct {
+	board *Board
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	p        Progress
+	told     time.Time // the board
+	toldDone int64
+	logged   time.Time
+	percent  int // in the last log line
+}
+
+// Track begins a piece of work on a device. The board may be nil.
+func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
+	t := &Tracker{board: b, log: log, p: Progress{What: what, Device: device}}
+	t.told, t.logged = time.Now(), time.Now()
+	t.show()
+	return t
+}
+
+// Set says how far the work is, in bytes; of a total that is unknown 0.
+func (t *Tracker) Set(done, total int64) { t.SetPhase("", 0, done, total) }
+
+// SetPhase is Set for work that has phases and attempts. An attempt that begins anew has done nothing yet.
+func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if attempt != t.p.Attempt || done < t.p.Done {
+		t.p.Rate, t.toldDone, t.percent, t.told = 0, 0, 0, now
+	}
+	t.p.Phase, t.p.Attempt, t.p.Done, t.p.Total = phase, attempt, done, total
+	if since := now.Sub(t.told); since >= boardInterval {
+		fresh := int64(float64(done-t.toldDone) / since.Seconds())
+		if t.p.Rate > 0 {
+			fresh = (3*t.p.Rate + fresh) / 4 // a rate that jumps is hard to read
+		}
+		t.p.Rate, t.told, t.toldDone = fresh, now, done
+		t.show()
+	}
+	percent, _ := t.p.Percent()
+	since := now.Sub(t.logged)
+	if since >= logLongest || since >= logInterval && (total <= 0 || percent >= t.percent+logPercent) {
+		t.logged, t.percent = now, percent
+		t.log.Info(t.p.What, t.p.attrs()...)
+	}
+}
+
+// End says that the work is over, well or not.
+func (t *Tracker) End() {
+	if t.board == nil {
+		return
+	}
+	t.board.update(func(*State) { delete(t.board.work, t.p.Device) })
+}
+
+func (t *Tracker) show() {
+	if t.board == nil {
+		return
+	}
+	t.board.update(func(*State) { t.board.work[t.p.Device] = t.p })
+}

@@ -1,0 +1,64 @@
+package status
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A writer that reports every tenth of a second for 100 s, a percent each second, makes a line each 5 %, and no more
+// changes of the screen than one a second. Then it stands still: a line each minute says that it is still there.
+func TestTracker(t *testing.T) { synctest.Test(t, testTracker) }
+
+func testTracker(t *testing.T) {
+	var out bytes.Buffer
+	b := NewBoard("1", nil)
+	tracker := b.Track(slog.New(slog.NewTextHandler(&out, nil)), "writing image", "/dev/sda")
+	const mib = 1 << 20
+	updates := 0
+	for i := range 1000 {
+		changed := b.Changed()
+		time.Sleep(100 * time.Millisecond)
+		tracker.SetPhase("transfer", 1, int64(i+1)*mib, 1000*mib)
+		select {
+		case <-changed:
+			updates++
+		default:
+		}
+	}
+	if updates > 101 {
+		t.Errorf("the screen changes %d times in 100 s, want 101 at most", updates)
+	}
+	lines := strings.Count(out.String(), "\n")
+	if lines < 18 || lines > 20 {
+		t.Errorf("got %d lines, want one each 5 %%:\n%s", lines, &out)
+	}
+	work := b.State().Work
+	if len(work) != 1 || work[0].Rate < 9*mib || work[0].Rate > 11*mib {
+		t.Errorf("got %+v, want 10 MiB/s", work)
+	}
+	if !strings.Contains(out.String(), "percent=50") || !strings.Contains(out.String(), "device=/dev/sda") || !strings.Contains(out.String(), "left=") {
+		t.Errorf("the lines lack something:\n%s", &out)
+	}
+	out.Reset()
+	for range 1800 { // three minutes
+		time.Sleep(100 * time.Millisecond)
+		tracker.SetPhase("finish", 1, 1000*mib, 1000*mib)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines < 2 || lines > 4 {
+		t.Errorf("standing still: got %d lines in three minutes, want about three:\n%s", lines, &out)
+	}
+	tracker.SetPhase("transfer", 2, 0, 1000*mib)
+	time.Sleep(time.Second)
+	tracker.SetPhase("transfer", 2, 10*mib, 1000*mib)
+	if p := b.State().Work[0]; p.Attempt != 2 || p.Rate < 9*mib || p.Rate > 11*mib {
+		t.Errorf("another attempt: got %+v, want 10 MiB/s of it alone", p)
+	}
+	tracker.End()
+	if work := b.State().Work; work != nil {
+		t.Errorf("after the end: got %v, want none", work)
+	}
+}

@@ -1,0 +1,200 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ironroot/netboot"
+)
+
+const (
+	// firstReport is how long a node may be without Ironic before the log says what was tried; each further report comes
+	// after twice the time, up to longestReport.
+	firstReport   = 10 * time.Second
+	longestReport = 5 * time.Minute
+)
+
+// Reporter logs what a node has tried that is not in touch with Ironic.
+type Reporter struct {
+	Board *Board
+	Log   *slog.Logger
+}
+
+// Run reports until ctx ends.
+func (r Reporter) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := r.Board.Changed()
+		if r.Board.State().Alone() {
+			r.whileAlone(ctx)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// whileAlone reports at growing intervals until the node is in touch with Ironic.
+func (r Reporter) whileAlone(ctx context.Context) {
+	began := time.Now()
+	wait := firstReport
+	due := time.After(wait)
+	for {
+		changed := r.Board.Changed()
+		s := r.Board.State()
+		if !s.Alone() {
+			return
+		}
+		select {
+		case <-changed:
+			continue
+		case <-due:
+		case <-ctx.Done():
+			return
+		}
+		wait = min(2*wait, longestReport)
+		r.tell(s, time.Since(began), wait)
+		due = time.After(wait)
+	}
+}
+
+func (r Reporter) tell(s State, waited, next time.Duration) {
+	r.Log.Warn("not in touch with Ironic", "doing", s.Doing(), "for", waited.Round(time.Second), "next_report", next)
+	for _, line := range s.linkReport(time.Now()) {
+		r.Log.Warn("tried: " + r.Board.line(line))
+	}
+	if len(s.DNS) > 0 {
+		r.Log.Warn("tried: name servers " + strings.Join(s.DNS, ", "))
+	}
+	for _, a := range s.APIs {
+		r.Log.Warn("tried: Ironic", "url", a.URL, "result", a.Result())
+	}
+	for _, p := range s.Problems {
+		r.Log.Warn("problem", "of", p.Source, "err", p.Text)
+	}
+	for _, advice := range s.Advice() {
+		r.Log.Warn("what to do: " + advice)
+	}
+}
+
+// linkReport says what was tried on each link; those without a carrier share a line.
+func (s State) linkReport(now time.Time) []string {
+	var dark []string
+	lit := slices.DeleteFunc(slices.Clone(s.links), func(l netboot.Link) bool {
+		if !l.Carrier {
+			dark = append(dark, l.Name)
+		}
+		return !l.Carrier
+	})
+	var lines []string
+	if len(lit) > 0 || len(dark) == 0 {
+		lines = netboot.Report(lit, now)
+	}
+	if len(dark) > 0 {
+		lines = append(lines, "no carrier on "+strings.Join(dark, ", "))
+	}
+	return lines
+}
+
+// SpeedText is the link's speed for people, "" when it is unknown.
+func (l Link) SpeedText() string {
+	switch {
+	case l.Speed <= 0:
+		return ""
+	case l.Speed >= 1000 && l.Speed%1000 == 0:
+		return strconv.Itoa(l.Speed/1000) + " Gbit/s"
+	case l.Speed == 2500:
+		return "2.5 Gbit/s"
+	}
+	return strconv.Itoa(l.Speed) + " Mbit/s"
+}
+
+// Port is where the link's cable leads to, by LLDP; "" when nobody said so.
+func (l Link) Port() string {
+	n := l.Neighbour
+	switch {
+	case n.Port != "" && n.System != "":
+		return n.System + " port " + n.Port
+	case n.Port != "":
+		return "port " + n.Port
+	}
+	return n.System
+}
+
+// Result is what came of the latest try, for people.
+func (a API) Result() string {
+	switch {
+	case a.Tried.IsZero():
+		return "not tried yet"
+	case a.Trouble == "":
+		return "answers"
+	}
+	return a.Trouble
+}
+
+// maxAdvice bounds what a person is told to try at once.
+const maxAdvice = 4
+
+// Advice says what to try for all that is wrong, the most likely cause first.
+func (s State) Advice() []string {
+	var list []string
+	add := func(text string) {
+		if text != "" && len(list) < maxAdvice && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	if s.Phase != Lockdown && s.Alone() {
+		s.networkAdvice(add)
+	}
+	for _, a := range s.APIs {
+		add(a.Advice)
+	}
+	for _, p := range slices.Backward(s.Problems) {
+		add(p.Advice)
+	}
+	return list
+}
+
+// networkAdvice looks for the reason at the cable first and then further away.
+func (s State) networkAdvice(add func(string)) {
+	isDark := func(l Link) bool { return !l.Carrier }
+	hasAddress := func(l Link) bool { return len(l.Addresses) > 0 }
+	switch {
+	case len(s.Links) == 0:
+		if s.Phase == Network {
+			add("no network card found: is its driver in the ramdisk, and the card switched on in the firmware's setup?")
+		}
+		return
+	case !slices.ContainsFunc(s.Links, hasAddress) && !slices.ContainsFunc(s.Links, func(l Link) bool { return !isDark(l) }):
+		add("no carrier on any link: check cables, transceivers and whether the switch ports are enabled")
+		return
+	case slices.ContainsFunc(s.Links, hasAddress):
+		return
+	}
+	for _, l := range s.Links {
+		if isDark(l) {
+			continue
+		}
+		where := "its switch port"
+		if port := l.Port(); port != "" {
+			where = port
+		}
+		add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and has the DHCP server a range for it?")
+		if len(l.VLANs) > 0 {
+			add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
+		}
+	}
+}
+
+func numbers(list []int) string {
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, ",")
+}

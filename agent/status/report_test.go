@@ -1,0 +1,121 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/netboot"
+	"ironroot/netboot/lldp"
+)
+
+// network is one with a dead link and one whose DHCP server does not answer.
+func network() []netboot.Link {
+	return []netboot.Link{
+		{Name: "eno1", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true},
+		{Name: "eno2", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, Up: true, Carrier: true, Err: errors.New("no answer from a DHCP server"), History: netboot.History{
+			DHCP: netboot.Attempts{Since: time.Now().Add(-9 * time.Second), Sent: 4}, Neighbour: lldp.Neighbour{System: "leaf-3", Port: "Ethernet1/12"},
+		}},
+	}
+}
+
+func show(b *Board, links []netboot.Link) {
+	b.setNetwork("node", nil, links, describe(links, nil, nil, func(string) int { return 1000 }))
+}
+
+// TestReport lets time pass: a node without Ironic reports after 10 s and then at growing intervals, for as long as
+// that lasts, and from the beginning when Ironic is lost again.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		b := NewBoard("1", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go Reporter{Board: b, Log: slog.New(slog.NewTextHandler(&out, nil))}.Run(ctx)
+		show(b, network())
+		b.Ironic([]string{"https://ironic.example"})
+		b.Enter(Network)
+		reports := func(after time.Duration) int {
+			time.Sleep(after)
+			synctest.Wait()
+			return strings.Count(out.String(), "not in touch")
+		}
+		var got []int
+		for _, after := range []time.Duration{9 * time.Second, 2 * time.Second, 18 * time.Second, 2 * time.Second, 38 * time.Second, 2 * time.Second, time.Hour} {
+			got = append(got, reports(after))
+		}
+		if diff := cmp.Diff([]int{0, 1, 1, 2, 2, 3, 5 + 11}, got); diff != "" {
+			t.Errorf("reports by then (-want +got):\n%s", diff)
+		}
+		first, _, _ := strings.Cut(out.String(), "next_report=40s")
+		for _, text := range []string{
+			`doing="waiting for network"`, "eno2 (02:00:00:00:00:02): carrier", "neighbour leaf-3, port Ethernet1/12", "DHCP: asked 4 times in 19s, no answer",
+			"no carrier on eno1", "https://ironic.example", "not tried yet", "what to do: DHCP server did not answer on eno2", "leaf-3 port Ethernet1/12",
+		} {
+			if !strings.Contains(first, text) {
+				t.Errorf("the first report lacks %q:\n%s", text, first)
+			}
+		}
+		b.Enter(Ready)
+		b.Beaten(nil)
+		before := reports(time.Hour)
+		b.Beaten(unix.ECONNREFUSED)
+		if after := reports(11 * time.Second); before != 16 || after != 17 {
+			t.Errorf("got %d reports when Ironic was reached and %d when it was lost again, want 16 and 17", before, after)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestAdvice(t *testing.T) {
+	dark, lit := network()[:1], network()
+	good := network()
+	good[1].Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}
+	good[1].Err = nil
+	for name, c := range map[string]struct {
+		links []netboot.Link
+		phase Phase
+		api   error
+		want  string
+	}{
+		"nothing":      {nil, Network, nil, "no network card found"},
+		"dark":         {dark, Network, nil, "no carrier on any link"},
+		"no DHCP":      {lit, Network, nil, "DHCP server did not answer on eno2: is the provisioning VLAN untagged on leaf-3 port Ethernet1/12"},
+		"refused":      {good, Lookup, unix.ECONNREFUSED, "is ironic-api running"},
+		"all is well":  {good, Ready, nil, ""},
+		"unplugged":    {dark, Ready, unix.ENETUNREACH, "no carrier on any link"},
+		"not yet sure": {good, Lookup, nil, ""},
+	} {
+		b := NewBoard("1", nil)
+		b.Enter(c.phase)
+		show(b, c.links)
+		b.Ironic([]string{"u"})
+		if c.api != nil {
+			b.Tried("u", c.api)
+			b.Beaten(c.api)
+		}
+		got := strings.Join(b.State().Advice(), "\n")
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestNameServers(t *testing.T) {
+	if got := nameServers("testdata/resolv.conf"); !cmp.Equal(got, []string{"192.0.2.53", "2001:db8::53"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := nameServers("testdata/none"); got != nil {
+		t.Errorf("without a file: got %q, want none", got)
+	}
+}

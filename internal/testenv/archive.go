@@ -1,0 +1,37 @@
+package testenv
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"testing"
+)
+
+// maxMember bounds, in bytes, what is read of one member of an archive.
+const maxMember = 64 << 20
+
+// Untar returns the members of a tar archive packed by gzip by their names; an archive that is damaged ends the test.
+func Untar(t testing.TB, archive []byte) map[string]string {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{}
+	for packed := tar.NewReader(unzipped); ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(io.LimitReader(packed, maxMember))
+		if err != nil {
+			t.Fatalf("%s: %v", header.Name, err)
+		}
+		members[header.Name] = string(text)
+	}
+}

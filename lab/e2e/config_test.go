@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/u-root/mkuimage/cpio"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// archive makes a cpio archive as an operator would, with the folders of its files.
+func archive(t *testing.T, files ...cpio.Record) []byte {
+	t.Helper()
+	format, err := cpio.Format("newc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := format.Writer(&out)
+	for i, f := range files {
+		f.Ino = uint64(i + 1)
+		if err := w.WriteRecord(cpio.Directory(path.Dir(f.Name), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteRecord(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cpio.WriteTrailer(w); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// joined appends archives to a ramdisk: the first as it is, the second packed by gzip, the third by Zstandard.
+func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
+	t.Helper()
+	data, err := os.ReadFile(ramdisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := z.Write(archives[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(append(data, archives[0]...), zipped.Bytes()...)
+	return writeFile(t, filepath.Join(t.TempDir(), "joined"), string(encoder.EncodeAll(archives[2], data)))
+}
+
+// TestJoinedConfiguration boots with archives joined to the ramdisk: configuration, a certificate authority, and a
+// program that leaves mounts behind. Ironic's address comes from the floppy with the usual label, while the command line
+// and a medium that only by its model might be a floppy lead astray. The machine has one small disk; the one that can
+// hold a system is plugged in while the agent waits for it.
+//
+// Parity: D1, D4, J3
+func TestJoinedConfiguration(t *testing.T) {
+	wrong := newDecoy(t)
+	premount := filepath.Join(t.TempDir(), "premount")
+	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-ldflags", "-s -w", "-o", premount, "./lab/e2e/premount")
+	program, err := os.ReadFile(premount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := file(t, "late", 5<<30, nil)
+	r := start(t, setup{
+		noIronic: true, append: "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
+		machine: qemu.Config{
+			Memory: 512 * mib, Disks: []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},
+			Extra: append(bmcFloppy(fatImage(t, mib, "OTHER", wrong.parameter()), "ACME", "Virtual Media"),
+				"-blockdev", "driver=file,node-name=late,filename="+late),
+		},
+		prepare: func(r *rig, c *qemu.Config) {
+			c.Disks = append(c.Disks, qemu.Disk{Bus: qemu.USB, File: fatImage(t, mib, "IR-VFD-DEV", r.parameter())})
+			const conf = "[DEFAULT]\ncafile = /etc/site.pem\ncollect_lldp = true\nlldp_timeout = 1\n"
+			c.Initrd = joined(t, c.Initrd, [3][]byte{
+				archive(t, cpio.StaticFile("etc/ironic-python-agent.d/50-site.conf", conf, 0o600)),
+				archive(t, cpio.StaticFile("premount", string(program), 0o755)),
+				archive(t, cpio.StaticFile("etc/site.pem", string(r.conductor.CertificatePEM()), 0o644)),
+			})
+		},
+	})
+	r.waitAgent(t)
+	t.Run("options", r.collectsLLDP)
+	t.Run("mounts", r.noConfigDrive)
+	t.Run("hot-plug", r.hotPlug)
+}
+
+// collectsLLDP: an inventory has an interface's neighbours, be there none, only where a file asks for them.
+func (r *rig) collectsLLDP(t *testing.T) {
+	var inventory struct {
+		Interfaces []struct{ LLDP json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
+		t.Fatal(err)
+	}
+	if len(inventory.Interfaces) != 1 || string(inventory.Interfaces[0].LLDP) != "[]" {
+		t.Errorf("got interfaces %s, want one with an empty list of neighbours", inventory.Interfaces)
+	}
+}
+
+// noConfigDrive reads the mounts from the archive of logs.
+func (r *rig) noConfigDrive(t *testing.T) {
+	if err := r.node.CollectLogs(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mounts := testenv.Untar(t, r.node.Logs())["mount"]
+	if !strings.Contains(mounts, " on /run type tmpfs") || strings.Contains(mounts, "/mnt/config") {
+		t.Errorf("got mounts\n%swant /run among them and /mnt/config not", mounts)
+	}
+}
+
+// hotPlug asks for clean steps, which waits for a disk that can hold a system, and plugs one in.
+func (r *rig) hotPlug(t *testing.T) {
+	type answer struct {
+		record *conductor.Record
+		err    error
+	}
+	answers := make(chan answer, 1)
+	ctx := soon(t)
+	go func() {
+		record, err := r.node.Command(ctx, "clean.get_clean_steps", map[string]any{
+			"node": map[string]any{"uuid": r.node.UUID(), "properties": map[string]any{}, "instance_info": map[string]any{}}, "ports": []any{},
+		}, true)
+		answers <- answer{record, err}
+	}()
+	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`waiting for the root disk limit=5m0s .*/dev/sd`)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case a := <-answers:
+		t.Fatalf("got %+v and %v without a disk", a.record, a.err)
+	default:
+	}
+	plugged := time.Now()
+	if _, err := r.machine.QMP(ctx, "device_add", map[string]any{"driver": "scsi-hd", "bus": "scsi.0", "scsi-id": 5, "drive": "late"}); err != nil {
+		t.Fatal(err)
+	}
+	a := <-answers
+	if a.err != nil || a.record.Status != conductor.Succeeded {
+		t.Fatalf("got %+v and %v", a.record, a.err)
+	}
+	took := time.Since(plugged)
+	t.Logf("the wait ended %v after the disk was plugged in", took.Round(time.Millisecond))
+	if took > 10*time.Second {
+		t.Errorf("the wait ended %v after the disk was plugged in, want it at once", took)
+	}
+	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`the root disk is there`)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBadMedia boots with media that are damaged or hold rubbish, which are warnings with the devices' names, and works
+// by the kernel's command line.
+func TestBadMedia(t *testing.T) {
+	wrong := newDecoy(t)
+	iso := isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})
+	truncate(t, iso, 40<<10) // descriptors and no folder
+	r := start(t, setup{append: "boot_method=vmedia", machine: qemu.Config{
+		Memory: 512 * mib, CDROM: iso,
+		Disks: []qemu.Disk{
+			{Bus: qemu.USB, File: fatImage(t, mib, "ir-vfd-dev", wrong.parameter()+"\x00\x01 \x00")},
+			{Bus: qemu.USB, File: fatImage(t, mib, "ir-vfd-dev", strings.Repeat(wrong.parameter()+" ", 4000))},
+			{Bus: qemu.USB, File: circle(t)},
+		},
+	}})
+	r.waitAgent(t)
+	console := r.machine.Console().String()
+	for _, want := range []string{
+		`device=/dev/sr0 err="ISO 9660 `, `device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w: byte \d+ is zero`,
+		`device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w has \d+ bytes, want at most 65536`, `device=/dev/sd\w err="FAT folder .*/.* has more than`,
+	} {
+		if n := len(regexp.MustCompile("WARN .*a medium is of no use.*"+want).FindAllString(console, -1)); n != 1 {
+			t.Errorf("got %d warnings that match %s, want one", n, want)
+		}
+	}
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// circle makes a FAT file system whose topmost folder never ends.
+func circle(t *testing.T) string {
+	t.Helper()
+	testenv.Programs(t, "mkfs.vfat")
+	image := file(t, "circle", 40*mib, nil)
+	testenv.Run(t, "mkfs.vfat", "-F", "32", "-s", "1", "-n", "ir-vfd-dev", image)
+	sector := read(t, image, 0, 512)
+	table := int64(sector[14]) + int64(sector[15])<<8 // reserved sectors
+	patch(t, image, table*512+2*4, []byte{2, 0, 0, 0})
+	patch(t, image, (table+2*(int64(sector[36])+int64(sector[37])<<8))*512, bytes.Repeat([]byte{0xe5}, 512))
+	return image
+}

@@ -1,0 +1,176 @@
+package ironic
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/mdlayher/lldp"
+	"github.com/mdlayher/packet"
+)
+
+// everyHook makes Ironic run every hook of its agent inspection that takes in-band data, and the ramdisk every collector
+// they want. Ports are made of all interfaces, so that one of them is new.
+const everyHook = `
+[inspector]
+hooks = ramdisk-error,validate-interfaces,ports,architecture,memory,pci-devices,parse-lldp,boot-mode,cpu-capabilities,` +
+	`root-device,local-link-connection,extra-hardware,physical-network
+add_ports = all
+pci_device_alias = {"vendor_id": "8086", "product_id": "29c0", "name": "mch_q35"}
+pci_device_alias = {"vendor_id": "1af4", "product_id": "1000", "name": "virtio_net"}
+pci_device_alias = {"vendor_id": "1af4", "product_id": "ffff", "name": "not_there"}
+physical_network_cidr_map = 172.30.0.0/24:lab
+extra_kernel_params = ipa-lldp-timeout=10 ` +
+	`ipa-inspection-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,lldp,logs
+`
+
+// leaf is the LLDP frame of a switch's port: chassis by MAC address, port by interface name, name, untagged VLAN 54.
+func leaf(port string) []byte {
+	frame, err := hex.DecodeString("0180c200000e02000000000188cc" + "020704020000000001" + "0407055377702f302f" + "06020078" +
+		"0a056c65616631" + "fe060080c2010036" + "0000")
+	if err != nil {
+		panic(err)
+	}
+	return []byte(strings.Replace(string(frame), "Swp/0/", port, 1)) // of the same length
+}
+
+// speak sends a frame to one of the machine's cards twice a second until the test ends.
+func speak(t *testing.T, n *Node, card int, frame []byte) {
+	t.Helper()
+	var conn *packet.Conn
+	err := n.ironic.ns.Do(func() error {
+		tap, err := net.InterfaceByName(n.taps[card])
+		if err == nil {
+			conn, err = packet.Listen(tap, packet.Raw, int(lldp.EtherType), nil)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(500 * time.Millisecond); ctx.Err() == nil; {
+			// While the machine is off nobody takes it, and the kernel may say so.
+			_, _ = conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_ = conn.Close()
+	})
+}
+
+// checkHooks checks what Ironic's hooks made of the inspection of a machine with two cards, the second of which Ironic
+// did not know, and whose node had no properties but root device hints.
+func checkHooks(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	var node struct {
+		Properties map[string]any
+		LastError  *string `json:"last_error"`
+	}
+	if err := n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID, nil, &node); err != nil {
+		t.Fatal(err)
+	}
+	capabilities, _ := node.Properties["capabilities"].(string)
+	delete(node.Properties, "capabilities")
+	want := map[string]any{
+		"cpu_arch":    "x86_64",
+		"memory_mb":   float64(1024),
+		"local_gb":    "6", // of the second disk, which the hints name; Ironic leaves 1 GiB for other partitions
+		"root_device": map[string]any{"serial": "DISK1"},
+	}
+	if diff := cmp.Diff(want, node.Properties); diff != "" {
+		t.Errorf("properties differ (-want +got):\n%s", diff)
+	}
+	for _, want := range []string{"boot_mode:uefi", "mch_q35:1", "virtio_net:2", "cpu_aes:true", "cpu_hugepages:true"} {
+		if !strings.Contains(","+capabilities+",", ","+want+",") {
+			t.Errorf("capabilities: got %s, want %s in it", capabilities, want)
+		}
+	}
+	if strings.Contains(capabilities, "not_there") {
+		t.Errorf("capabilities: got %s, want no device that is not there", capabilities)
+	}
+	checkPorts(t, ctx, n)
+	checkPluginData(t, ctx, n)
+	logs, err := filepath.Glob(n.ironic.path("deploylogs/" + n.UUID + "_*_inspect_*.tar.gz"))
+	if err != nil || len(logs) != 1 {
+		t.Errorf("stored logs of the inspection: got %v, %v, want one archive", logs, err)
+	}
+}
+
+// port is what Ironic says of a port.
+type port struct {
+	Address    string            `json:"address"`
+	PXE        bool              `json:"pxe_enabled"`
+	Link       map[string]string `json:"local_link_connection"`
+	PhysicalNw *string           `json:"physical_network"`
+}
+
+func checkPorts(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	var list struct{ Ports []port }
+	if err := n.ironic.call(ctx, http.MethodGet, "/v1/ports/detail?node="+n.UUID, nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	network, chassis := "lab", "02:00:00:00:00:01"
+	want := []port{
+		{n.MACs[0], true, map[string]string{"switch_id": chassis, "port_id": "Eth1/1"}, &network},
+		{n.MACs[1], false, map[string]string{"switch_id": chassis, "port_id": "Eth1/2"}, nil},
+	}
+	if diff := cmp.Diff(want, list.Ports, cmpopts.SortSlices(func(a, b port) bool { return a.Address < b.Address })); diff != "" {
+		t.Errorf("ports differ (-want +got):\n%s", diff)
+	}
+}
+
+// checkPluginData checks what Ironic stored beside the inventory, its own additions among it.
+func checkPluginData(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	inventory, plugin, err := n.Inventory(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{}
+	for _, i := range inventory["interfaces"].([]any) {
+		card := i.(map[string]any)
+		if card["mac_address"] == n.MACs[0] || card["mac_address"] == n.MACs[1] {
+			want[card["name"].(string)] = map[string]any{
+				"switch_chassis_id": "02:00:00:00:00:01", "switch_system_name": "leaf1", "switch_port_untagged_vlan_id": float64(54),
+				"switch_port_id": map[any]string{n.MACs[0]: "Eth1/1", n.MACs[1]: "Eth1/2"}[card["mac_address"]],
+			}
+		}
+	}
+	if diff := cmp.Diff(want, plugin["parsed_lldp"]); diff != "" || len(want) != 2 {
+		t.Errorf("parsed LLDP of two cards differs (-want +got):\n%s", diff)
+	}
+	if disk, _ := plugin["root_disk"].(map[string]any); disk["serial"] != "DISK1" {
+		t.Errorf("root disk: got %v, want the one the hints name", plugin["root_disk"])
+	}
+	for _, key := range []string{"pci_devices", "numa_topology", "dmi", "usb_devices", "extra", "configuration", "boot_interface"} {
+		if empty := map[string]bool{"<nil>": true, "map[]": true, "[]": key != "usb_devices", "": true}; empty[fmt.Sprint(plugin[key])] {
+			t.Errorf("%s: got %v, want something", key, plugin[key])
+		}
+	}
+	extra, _ := plugin["extra"].(map[string]any)
+	if system, _ := extra["system"].(map[string]any); system["product"] == nil {
+		t.Errorf("extra: got %v, want the system's product", extra)
+	}
+	if plugin["error"] != nil {
+		t.Errorf("error: got %v, want none", plugin["error"])
+	}
+}
