@@ -13,7 +13,6 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
-	"github.com/insomniacslk/dhcp/iana"
 	"golang.org/x/sys/unix"
 )
 
@@ -327,7 +326,7 @@ func (l *link) client(open func() (net.PacketConn, error)) (*nclient4.Client, er
 		return nil, err
 	}
 	const longerThanAnyAttempt = time.Hour
-	client, err := nclient4.NewWithConn(conn, l.snapshot().MAC, nclient4.WithTimeout(longerThanAnyAttempt), nclient4.WithRetry(1))
+	client, err := nclient4.NewWithConn(conn, answeredTo(l.snapshot().MAC), nclient4.WithTimeout(longerThanAnyAttempt), nclient4.WithRetry(1))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -336,7 +335,11 @@ func (l *link) client(open func() (net.PacketConn, error)) (*nclient4.Client, er
 
 // broadcast opens a packet socket, which works on a link without an address.
 func (l *link) broadcast() (net.PacketConn, error) {
-	return nclient4.NewRawUDPConn(l.name(), dhcpv4.ClientPort)
+	state := l.snapshot()
+	if isInfiniBand(state.MAC) {
+		return broadcastInfiniBand(state.Index, dhcpv4.ClientPort)
+	}
+	return nclient4.NewRawUDPConn(state.Name, dhcpv4.ClientPort)
 }
 
 // fromAddress opens an ordinary socket with the link's address as source.
@@ -360,11 +363,10 @@ func (l *link) fromAddress(address netip.Addr) func() (net.PacketConn, error) {
 
 // newMessage returns a message with what all of the client's messages have.
 func newMessage(mac net.HardwareAddr, kind dhcpv4.MessageType, options ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	identifier := append([]byte{byte(iana.HWTypeEthernet)}, mac...)
 	message, err := dhcpv4.New(dhcpv4.PrependModifiers(options,
-		dhcpv4.WithHwAddr(mac),
+		hardware(mac),
 		dhcpv4.WithMessageType(kind),
-		dhcpv4.WithOption(dhcpv4.OptClientIdentifier(identifier)),
+		dhcpv4.WithOption(dhcpv4.OptClientIdentifier(clientID(mac))),
 		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(vendorClass)),
 		dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(nclient4.MaxMessageSize)),
 		dhcpv4.WithRequestedOptions(

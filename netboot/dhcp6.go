@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/insomniacslk/dhcp/iana"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +31,7 @@ func newClient6(l *link) *client6 {
 	c := &client6{link: l}
 	mac := l.snapshot().MAC
 	const linkLayer = 3 // type of DUID
-	c.duid = append([]byte{0, linkLayer, 0, byte(iana.HWTypeEthernet)}, mac...)
+	c.duid = append([]byte{0, linkLayer}, linkLayerID(mac)...)
 	if len(mac) >= len(c.iaid) {
 		copy(c.iaid[:], mac[len(mac)-len(c.iaid):])
 	}

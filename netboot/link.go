@@ -101,7 +101,8 @@ func (l *link) name() string { return l.snapshot().Name }
 
 // run raises the link and keeps it configured in its role until ctx ends.
 func (l *link) run(ctx context.Context, r role) {
-	if !l.virtual {
+	ethernet := !isInfiniBand(l.snapshot().MAC)
+	if !l.virtual && ethernet {
 		l.claimLLDP()
 	}
 	if r.bond != "" {
@@ -117,7 +118,7 @@ func (l *link) run(ctx context.Context, r role) {
 	beside.Go(func() { l.run6(ctx) })
 	beside.Go(func() { l.makeTagged(ctx, r.tagged) })
 	beside.Go(func() { l.useStatic(ctx, r) })
-	if !l.virtual && !r.wait {
+	if !l.virtual && !r.wait && ethernet {
 		beside.Go(func() { l.runVLANs(ctx) })
 	}
 	if !l.awaitCarrier(ctx) {

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Log receives what happens to links and leases; nil discards it.
 	Log *slog.Logger
-	// Interface decides which links are used. Nil means every physical Ethernet link. Loopback is never asked about.
+	// Interface decides which links are used. Nil means every physical Ethernet and InfiniBand link. Loopback is never asked about.
 	Interface func(name string) bool
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
@@ -146,6 +146,9 @@ func acceptor(byName func(string) bool) func(netlink.Link) bool {
 			return byName(attrs.Name)
 		}
 		// The kernel names the kind of every link it makes up (bridge, vlan, veth ...); hardware has none.
+		if l.Type() == "ipoib" { // which the card's driver makes up, and people for further partitions on it
+			return attrs.ParentIndex == 0 || attrs.ParentIndex == attrs.Index
+		}
 		return l.Type() == "device" && attrs.EncapType == "ether"
 	}
 }

@@ -230,7 +230,7 @@ func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.W
 	if !isSlave(attrs) && l.role.bond == "" {
 		l.card = attrs.HardwareAddr
 	}
-	if !l.virtual { // LLDP has no tags, and belongs to a bond's members
+	if !l.virtual && !isInfiniBand(attrs.HardwareAddr) { // LLDP has no tags, belongs to a bond's members, and is Ethernet's
 		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
 	}
 	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0

@@ -66,7 +66,7 @@ func bootToInspection(b *testing.B, image initramfs.Report) string {
 	node.SetState(conductor.InspectWait)
 	parameters := bothAppend + " ipa-insecure=1 ipa-api-url=" + ironic.URLFrom("10.0.2.2") +
 		" ipa-inspection-collectors=" + everyCollector + " BOOTIF=01-" + strings.ReplaceAll(nodeMAC, ":", "-")
-	_, console := boot(b, image, parameters, func(ctx context.Context, m *qemu.Machine) error {
+	_, console := boot(b, image, parameters, goodNIC(), func(ctx context.Context, m *qemu.Machine) error {
 		if err := node.WaitEvent(ctx, conductor.EventInspection); err != nil {
 			return err
 		}

@@ -5,30 +5,75 @@ import (
 	"flag"
 	"image/png"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"ironroot/lab/imageserver"
 	"ironroot/lab/qemu"
 )
 
 var picture = flag.String("picture", "", "file to save the picture of the status screen in, as PNG")
 
-// TestScreen boots a machine whose screen is a console, and reads the status screen from the memory of its graphics card.
+// TestScreen boots a machine that has a screen and a serial line as consoles, one network card without a cable, and no
+// Ironic to begin with. What the screen shows is read from the memory of its graphics card.
 func TestScreen(t *testing.T) {
-	r := start(t, setup{append: "console=tty0", machine: qemu.Config{Memory: 512 * mib}})
+	r := start(t, setup{
+		append: "console=tty0", lateIronic: true,
+		machine: qemu.Config{
+			Memory: 512 * mib, Disks: []qemu.Disk{{File: file(t, "disk", 5<<30, nil)}},
+			NICs: []qemu.NIC{{MAC: "52:54:00:e2:e0:02", Restrict: true}},
+		},
+	})
+	if _, err := r.machine.QMP(t.Context(), "set_link", map[string]any{"name": "nic1", "up": false}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("without Ironic", r.withoutIronic)
+	r.startConductor()
 	r.waitAgent(t)
-	text := r.waitScreen(t, "waiting for commands", r.node.UUID(), "10.0.2.15/24", "answers", "accepted at")
-	if strings.Count(text, "ironroot 1.") != 1 {
-		t.Errorf("the screen has not one title:\n%s", text)
-	}
-	if *picture != "" {
-		r.savePicture(t)
-	}
+	t.Run("ready", func(t *testing.T) {
+		text := r.waitScreen(t, "waiting for commands", r.node.UUID(), "10.0.2.15/24", "  answers", "accepted at")
+		if strings.Count(text, "ironroot 1.") != 1 || strings.Contains(text, "To do") {
+			t.Errorf("the screen has not one title, or still has advice:\n%s", text)
+		}
+	})
+	t.Run("writing an image", r.progress)
 	console := r.machine.Console().String()
 	_, lines, found := strings.Cut(console, "ironroot starts")
 	if !found || strings.Contains(lines, "\x1b") {
 		t.Errorf("the serial console has control sequences, or no lines:\n%q", lines)
+	}
+}
+
+// withoutIronic: the serial console and the screen say what was tried, and what to do.
+func (r *rig) withoutIronic(t *testing.T) {
+	console, from := r.machine.Console(), int64(0)
+	for _, line := range []string{
+		"not in touch with Ironic", `tried: eth0 \(52:54:00:e2:e0:01\): carrier`, "tried:.*DHCP: 10.0.2.15/24 of server 10.0.2.2, router 10.0.2.2",
+		"tried: no carrier on eth1", "tried: name servers 10.0.2.3", `tried: Ironic url=https://10\.0\.2\.2:\d+ result="connection refused"`,
+		"what to do: is ironic-api running",
+	} {
+		m, err := console.FollowFrom(soon(t), from, regexp.MustCompile(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		from = m.End
+	}
+	r.waitScreen(t, "looking up this node in Ironic", "not known yet", "connection refused", "is ironic-api running", "no carrier: eth1", "10.0.2.15/24")
+}
+
+// progress: a transfer that stands still half way is a bar of half the length.
+func (r *rig) progress(t *testing.T) {
+	image := mbrImage(t, "mbr", 24*mib)
+	r.images.File("mbr.raw", image)
+	r.images.Fault("mbr.raw", imageserver.Fault{Stall: 12 * mib})
+	if _, err := r.node.Command(t.Context(), "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))}, false); err != nil {
+		t.Fatal(err)
+	}
+	r.waitScreen(t, "executing a command", "standby.prepare_image, since", "writing image /dev/vda, transfer", "[################-----------------]  50 %")
+	if *picture != "" {
+		r.savePicture(t)
 	}
 }
 

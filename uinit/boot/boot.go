@@ -60,6 +60,10 @@ func Run(f Func, o Options) {
 	if filepath.Base(os.Args[0]) == "modprobe" {
 		modprobe(os.Args[1:])
 	}
+	if filepath.Base(os.Args[0]) == witnessName {
+		witness(os.Stdin, os.Args[1:], witnessPatience)
+		os.Exit(0)
+	}
 	if os.Getpid() != 1 {
 		_, _ = os.Stderr.WriteString("init: runs as process 1 of the ramdisk only\n")
 		os.Exit(1)

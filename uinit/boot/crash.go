@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -90,36 +89,17 @@ func writeOut() {
 	}
 }
 
-// crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error, which is
-// the last console, and to one more; then it exits, the kernel panics, and the kernel restarts the machine. Nothing of
-// ours runs in between, so file systems are not synced: what must be on a disk is flushed by whoever wrote it, before
-// it reports success.
+// crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits, the
+// kernel panics, and the kernel restarts the machine. Nothing of ours runs in between, so file systems are not synced:
+// what must be on a disk is flushed by whoever wrote it, before it reports success. Who shows the stack is the witness;
+// without it, only the last console does.
 func (b *boot) crashOutput() {
-	if paths := b.console.Paths(); len(paths) > 1 {
-		f, err := openTerminal(paths[0])
-		if err == nil {
-			// The runtime drops what a terminal does not take at once, so it has to wait for it, as it does for standard
-			// error. A terminal that stands still for good then keeps the machine from restarting by itself.
-			err = errors.Join(blocking(f), debug.SetCrashOutput(f, debug.CrashOptions{}), f.Close()) // it keeps a copy
-		}
-		if err != nil {
-			b.log.Warn("crash output", "err", err)
-		}
+	if err := b.startWitness(); err != nil {
+		b.log.Warn("a panic would not be shown in full", "err", err)
 	}
 	if _, given := b.params["panic"]; !given {
 		b.sysctl("kernel/panic", strconv.Itoa(int(panicDelay.Seconds())))
 	}
-}
-
-// blocking makes writes to f wait, now that opening it did not have to.
-func blocking(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = unix.SetNonblock(int(fd), false) })
-	return errors.Join(err, failed)
 }
 
 func (b *boot) sysctl(name, value string) {

@@ -101,6 +101,24 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 	restarts(t, m)
 }
 
+// A serial port that stands still keeps the machine neither from restarting nor from showing the panic on another one.
+func TestPanicOnStuckConsole(t *testing.T) {
+	second := filepath.Join(t.TempDir(), "ttyS1")
+	m := guest(t, "panic", "console=ttyS1 panic=1 test.foreign=1 test.stuck=1", func(c *qemu.Config) {
+		c.Extra = []string{"-chardev", "file,id=second,path=" + second, "-device", "isa-serial,chardev=second"}
+	})
+	restarts(t, m)
+	text, err := os.ReadFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"panic: the work exploded", "main.explode", "created by main.main"} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("the second console lacks %q; it ends with\n%s", want, text[max(0, len(text)-2000):])
+		}
+	}
+}
+
 func TestPanicStays(t *testing.T) {
 	m := guest(t, "panic", "panic=0", nil)
 	expect(t, m, "the work exploded", "the machine stays as it is")

@@ -1,0 +1,52 @@
+package boot
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the runtime says of a panic, piece by piece, is on every terminal that takes it, and one that stands still is
+// waited for once.
+func TestWitness(t *testing.T) {
+	dir := t.TempDir()
+	stuck, alive, monitor := fifo(t, dir, "ttyS0"), fifo(t, dir, "ttyS1"), fifo(t, dir, "tty0")
+	if err := stuck.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for { // until the pipe is full
+		if _, err := stuck.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		witness(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()}, 100*time.Millisecond)
+	}()
+	const line = "panic: the work exploded\n"
+	for _, word := range strings.SplitAfter(line, " ") {
+		if _, err := out.WriteString(word); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for f, want := range map[*os.File]string{alive: line, monitor: "\x1b[0m\n" + line} {
+		if got := readUntil(t, f, "exploded\n"); got != want {
+			t.Errorf("%s shows %q, want %q", f.Name(), got, want)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the witness does not end with who it listens to")
+	}
+}
