@@ -1,12 +1,10 @@
 package iso
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"ironroot/internal/foreign"
 	"ironroot/internal/testenv"
@@ -56,28 +54,11 @@ func TestBootsEverywhere(t *testing.T) {
 
 func bootsHello(t *testing.T, config qemu.Config) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	started := time.Now()
-	machine, err := qemu.Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := machine.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	match, err := machine.Console().Follow(ctx, foreign.Hello)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, machine.Console().Tail(4000))
-	}
-	t.Logf("ramdisk after %v", time.Since(started).Round(100*time.Millisecond))
+	line, console := foreign.Boots(t, config)
 	want := fmt.Sprintf("secure boot enforced: %t", config.Firmware == qemu.UEFISecure)
-	if text := machine.Console().String(); !strings.Contains(text, want) {
-		t.Errorf("console: got\n%s\nwant %q", text, want)
+	if !strings.Contains(console, want) {
+		t.Errorf("console: got\n%s\nwant %q", console, want)
 	}
-	line := match.Groups[1]
 	for _, want := range []string{"boot_method=vmedia", "console=ttyS0,115200n8", "test.word=42"} {
 		if !strings.Contains(" "+line+" ", " "+want+" ") {
 			t.Errorf("command line: got %q, want %q in it", line, want)

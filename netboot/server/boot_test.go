@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -126,10 +124,13 @@ func TestNetworkBoot(t *testing.T) {
 		{"UEFI with its own PXE client", qemu.UEFI, "virtio-net-pci,romfile="},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			boots(t, qemu.Config{
+			line, _ := foreign.Boots(t, qemu.Config{
 				Name: c.name, Dir: t.TempDir(), Memory: 512 << 20, Firmware: c.firmware,
 				NICs: []qemu.NIC{{MAC: fmt.Sprintf("02:00:00:00:00:%02x", i+1), Model: c.model, Netdev: "tap:tap0", Boot: 1}},
 			})
+			if !strings.Contains(line, "test.word=42") {
+				t.Errorf("command line: got %q, want test.word=42 in it", line)
+			}
 		})
 	}
 }
@@ -151,29 +152,5 @@ func tap(t *testing.T, name, address string) {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func boots(t *testing.T, config qemu.Config) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	started := time.Now()
-	machine, err := qemu.Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := machine.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	match, err := machine.Console().Follow(ctx, foreign.Hello)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, machine.Console().Tail(4000))
-	}
-	t.Logf("ramdisk after %v", time.Since(started).Round(100*time.Millisecond))
-	if line := match.Groups[1]; !strings.Contains(line, "test.word=42") {
-		t.Errorf("command line: got %q, want test.word=42 in it", line)
 	}
 }

@@ -1,0 +1,36 @@
+package foreign
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"ironroot/lab/qemu"
+)
+
+// patience is how long a machine may take from power-on to the ramdisk.
+const patience = 3 * time.Minute
+
+// Boots starts a machine that is to boot the ramdisk, waits for its word, stops the machine, and returns the kernel's
+// command line and all of the console. A ramdisk that does not come up ends the test.
+func Boots(t testing.TB, config qemu.Config) (cmdline, console string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	started := time.Now()
+	machine, err := qemu.Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := machine.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	match, err := machine.Console().Follow(ctx, Hello)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, machine.Console().Tail(4000))
+	}
+	t.Logf("ramdisk after %v", time.Since(started).Round(100*time.Millisecond))
+	return match.Groups[1], machine.Console().String()
+}
