@@ -56,11 +56,11 @@ func TestStaticNetwork(t *testing.T) {
 		CDROM: configDrive(t, strings.ToUpper(publisher), staticNetwork(mac, "192.0.2.77", "2001:db8:7::77", broken)),
 		Disks: []qemu.Disk{{Bus: qemu.USB, ReadOnly: true, File: configDrive(t, "somebody", staticNetwork(mac, "192.0.2.66", "2001:db8:7::66", ""))}},
 	})
-	s.waitAgent()
+	s.waitAgent(t)
 	if url, _ := s.node.Callback(); url != "https://192.0.2.77:9999" {
 		t.Errorf("callback URL: got %s, want the static address of the node's own drive", url)
 	}
-	s.answers()
+	s.answers(t)
 	conn, err := s.ns.Dial(soon(t), "tcp", net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
 	if err != nil {
 		t.Fatal(err)
