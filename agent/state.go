@@ -31,6 +31,7 @@ import (
 	"ironroot/agent/token"
 	"ironroot/netboot"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfile"
 )
 
 // journalSize is how many bytes of log are kept where the caller brought no journal.
@@ -82,6 +83,9 @@ func newAgent(o Options) *agent {
 	}
 	if o.Pause == 0 {
 		o.Pause = 30 * time.Second
+	}
+	if o.System.Files == nil {
+		o.System.Files = &sysfile.Reader{Log: o.Journal.Logger()}
 	}
 	// Before the first line is logged. The kernel's own log, which is part of the archive of logs, repeats the command line.
 	for _, secret := range []string{o.Config.AgentToken, o.Config.ImageServerPassword, o.Config.Params["ipa-agent-token"], o.Config.Params["rootpwd"]} {

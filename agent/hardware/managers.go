@@ -99,13 +99,15 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 	return results, nil
 }
 
-// Disks lists the machine's disks as the managers see them, without those a manager filters out.
+// Disks lists the machine's disks as the managers see them, without those a manager filters out. As with
+// [block.System.Disks], an error may come together with the disks that could be read.
 func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
 	found, err := Dispatch(m, "list_block_devices", func(l DiskLister) ([]block.Device, error) { return l.Disks(ctx) })
-	if err != nil {
-		return nil, err
+	kept, filterErr := m.Filter(ctx, found)
+	if filterErr != nil {
+		return nil, filterErr
 	}
-	return m.Filter(ctx, found)
+	return kept, err
 }
 
 // Filter hands every device to the managers and returns those that they keep.

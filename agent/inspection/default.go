@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/agent/parallel"
+	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
 
@@ -45,6 +46,8 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	switch {
 	case errors.Is(err, hint.ErrNoDisk):
 		i.Log.Info("inspection finds no disk for an operating system", "err", err)
+	case errors.Is(err, block.ErrUnreadable): // the one that would be chosen may be among them
+		i.Log.Warn("inspection without root disk", "err", err)
 	case err != nil:
 		return err
 	default:

@@ -19,9 +19,9 @@ type usbDevice struct {
 }
 
 // usbKinds are the classes of devices and interfaces (USB-IF, Defined Class Codes) that say what a device is: audio,
-// communication, input, printer, storage, hub, smart card, video and wireless. Ironic is told of the other devices only,
-// which are those that lshw calls generic.
-var usbKinds = []string{"01", "02", "03", "07", "08", "09", "0b", "0e", "e0"}
+// communication, input, printer, storage, hub, video and wireless. Ironic is told of the other devices only, which are
+// those that lshw calls generic.
+var usbKinds = []string{"01", "02", "03", "07", "08", "09", "0e", "e0"}
 
 // collectUSBDevices adds the devices on the USB whose class says nothing of what they are, such as dongles.
 func collectUSBDevices(_ context.Context, i *inspection) error {

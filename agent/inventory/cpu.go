@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/storage/sysfile"
 )
 
 func (s *Source) cpu() CPU {
@@ -49,8 +51,8 @@ func (s *Source) architecture() string {
 // kernel scales no frequency, as in most virtual machines.
 func (s *Source) maxFrequency() string {
 	var khz int64
-	for _, file := range s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq") {
-		if f, err := strconv.ParseInt(s.text(file), 10, 64); err == nil {
+	for _, text := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq"), s.text) {
+		if f, err := strconv.ParseInt(text, 10, 64); err == nil {
 			khz = max(khz, f)
 		}
 	}
@@ -63,8 +65,8 @@ func (s *Source) maxFrequency() string {
 // sockets counts the distinct packages of the processors.
 func (s *Source) sockets() int {
 	packages := map[string]bool{}
-	for _, file := range s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id") {
-		if id := s.text(file); id != "" {
+	for _, id := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id"), s.text) {
+		if id != "" {
 			packages[id] = true
 		}
 	}

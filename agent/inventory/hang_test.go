@@ -3,43 +3,153 @@ package inventory
 import (
 	"bytes"
 	"context"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/config"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/storage/sysfile"
 )
 
-// A driver that hangs costs one fact and a warning that names the file, not the inventory.
-func TestHangingFile(t *testing.T) {
-	sys := machinetest.System(t, "dell-r640")
-	path := sys.Sys("class/dmi/id/product_serial")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(path, 0o600); err != nil { // nobody writes to it
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // lets the forgotten reader go
-		if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
-			_ = f.Close()
-		}
-	})
-	var log bytes.Buffer
-	inv, err := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).Collect(t.Context())
+// Ways in which a file of sysfs can fail.
+const (
+	hangs  = "hangs"
+	fails  = "fails"     // EIO
+	denied = "is denied" // EACCES, for root too
+)
+
+// spoil puts something that fails in a file's place.
+func spoil(t *testing.T, path, how string) {
+	t.Helper()
+	err := os.Remove(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := inv.SystemVendor; v.SerialNumber != "" || v.Manufacturer != "Dell Inc." {
-		t.Errorf("got %+v, want all but the serial number", v)
+	switch how {
+	case hangs: // a pipe that nobody writes to
+		err = unix.Mkfifo(path, 0o600)
+		t.Cleanup(func() { // lets the forgotten reader go
+			if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+				_ = f.Close()
+			}
+		})
+	case fails: // nothing is mapped at address 0
+		err = os.Symlink("/proc/self/mem", path)
+	case denied: // a command of the kernel, which cannot be read
+		err = os.Symlink("/proc/sys/net/ipv4/route/flush", path)
 	}
-	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), path) {
-		t.Errorf("got the log %q, want a warning that names %s", &log, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that hangs or fails costs the fact that it holds, a warning that names it, and no more time than a file may take:
+// everything else of the inventory arrives.
+func TestSpoiltFiles(t *testing.T) {
+	const disk = "sys/class/block/sda/"
+	none := ""
+	intact, err := New(Options{System: machinetest.System(t, "dell-r640")}).Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		file string
+		lost func(*Inventory)
+	}{
+		{"sys/class/dmi/id/product_serial", func(i *Inventory) { i.SystemVendor.SerialNumber = none }},
+		{"sys/class/dmi/id/bios_version", func(i *Inventory) { i.SystemVendor.Firmware.Version = none }},
+		{"sys/firmware/dmi/tables/DMI", func(i *Inventory) { i.Memory.PhysicalMB = nil }},
+		{"sys/firmware/dmi/tables/smbios_entry_point", func(i *Inventory) { i.Memory.PhysicalMB = nil }},
+		{"proc/meminfo", func(i *Inventory) { i.Memory.Total = 0 }},
+		{"proc/cpuinfo", func(i *Inventory) { i.CPU.ModelName, i.CPU.Flags = none, []string{} }},
+		{"proc/sys/kernel/hostname", func(i *Inventory) { i.Hostname = none }},
+		{"sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", func(*Inventory) {}}, // others have it too
+		{"sys/devices/system/cpu/cpu1/topology/physical_package_id", func(*Inventory) {}},
+		{"sys/class/net/eno1/address", func(i *Inventory) { i.Interfaces = i.Interfaces[1:] }},
+		{"sys/class/net/eno1/speed", func(i *Inventory) { i.Interfaces[0].SpeedMbps = nil }},
+		{"sys/class/net/eno1/device/vendor", func(i *Inventory) { i.Interfaces[0].Vendor = nil }},
+		{disk + "size", func(i *Inventory) { i.Disks = i.Disks[1:] }},
+		{disk + "queue/logical_block_size", func(i *Inventory) { i.Disks[0].LogicalSectors = 512 }},
+		{disk + "device/model", func(i *Inventory) { i.Disks[0].Model = nil }},
+		{disk + "device/vendor", func(i *Inventory) { i.Disks[0].Vendor = nil }},
+	} {
+		t.Run(tt.file, func(t *testing.T) {
+			t.Parallel()
+			sys := machinetest.System(t, "dell-r640")
+			path, err := filepath.EvalSymlinks(filepath.Join(sys.Root, tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, how := range []string{hangs, fails, denied} {
+				want := *intact
+				want.Interfaces, want.Disks = slices.Clone(want.Interfaces), slices.Clone(want.Disks)
+				tt.lost(&want)
+				spoil(t, path, how)
+				var log bytes.Buffer
+				sys.Files = &sysfile.Reader{Limit: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
+				started := time.Now()
+				got, err := New(Options{System: sys}).Collect(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(started); took > 2*sysfile.Limit { // far above the limit, for busy machines
+					t.Errorf("%s: got the inventory after %v, want it within %v", how, took, 2*sysfile.Limit)
+				}
+				if diff := cmp.Diff(&want, got); diff != "" {
+					t.Errorf("%s: inventory differs (-want +got):\n%s", how, diff)
+				}
+				if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), filepath.Base(path)) {
+					t.Errorf("%s: got the log %q, want a warning that names %s", how, &log, filepath.Base(path))
+				}
+			}
+		})
+	}
+}
+
+// Everything hangs at once: the inventory has little in it, and still arrives in time.
+func TestEverythingHangs(t *testing.T) {
+	sys := machinetest.System(t, "dell-r640")
+	var files []string
+	err := filepath.WalkDir(sys.Root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		spoil(t, file, hangs)
+	}
+	const limit = 200 * time.Millisecond
+	sys.Files = &sysfile.Reader{Limit: limit}
+	started := time.Now()
+	source := New(Options{System: sys, Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
+	inv, err := source.Collect(t.Context())
+	if err != nil || inv.Boot.PXEInterface == nil {
+		t.Errorf("got %+v and %v, want an inventory", inv, err)
+	}
+	first := time.Since(started)
+	// The longest row of files that are read one after another is that of a disk.
+	if most := 20 * limit; first > most {
+		t.Errorf("got the inventory after %v, want it within %v", first, most)
+	}
+	if _, err := source.Collect(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if second := time.Since(started) - first; second > limit {
+		t.Errorf("got the second inventory after %v, want it at once: what hangs is known", second)
 	}
 }
 

@@ -12,10 +12,10 @@ const clientIDPrefix = "ff:00:00:00:00:00:02:00:00:02:c9:00:"
 // infiniBand describes a port of a Mellanox adapter in InfiniBand mode. Its MAC address, which Ironic knows the port by,
 // is that of the Ethernet mode: the GUID without the two bytes in its middle. Further facts are left out, as
 // ironic-python-agent does.
-func (s *Source) infiniBand(name, address string, facts linkFacts) Interface {
+func (s *Source) infiniBand(name, address string, facts linkFacts) *Interface {
 	const guid, middle, tail = 36, 45, 51 // where the GUID, its two middle bytes and its last three begin
 	sys := func(elem string) string { return s.o.System.Sys("class/net", name, elem) }
-	return Interface{
+	return &Interface{
 		Name:        name,
 		MACAddress:  address[guid:middle] + address[tail:],
 		IPv4Address: orNull(facts.ipv4),

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"ironroot/storage/sysfile"
 )
 
 // vlanName matches the conventional name of a VLAN interface, "eth0.100".
@@ -43,17 +45,19 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	if err != nil {
 		s.o.Log.Warn("interfaces without addresses", "err", err)
 	}
-	list := []Interface{}
+	var names []string
 	for _, entry := range entries {
-		if !belongsToMachine(dir, entry.Name()) {
+		if belongsToMachine(dir, entry.Name()) {
+			names = append(names, entry.Name())
+		}
+	}
+	list := []Interface{}
+	for i, found := range sysfile.Each(names, func(name string) *Interface { return s.describe(name, facts[name]) }) {
+		if found == nil {
+			s.o.Log.Debug("interface without a MAC address left out", "interface", names[i])
 			continue
 		}
-		i, ok := s.describe(entry.Name(), facts[entry.Name()])
-		if !ok {
-			s.o.Log.Debug("interface without a MAC address left out", "interface", entry.Name())
-			continue
-		}
-		list = append(list, i)
+		list = append(list, *found)
 	}
 	return list, nil
 }
@@ -68,7 +72,8 @@ func belongsToMachine(dir, name string) bool {
 	return vlanName.MatchString(name)
 }
 
-func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
+// describe returns nil for an interface without a MAC address.
+func (s *Source) describe(name string, facts linkFacts) *Interface {
 	sys := func(elem string) string { return s.o.System.Sys("class/net", name, elem) }
 	mac := facts.permanent.String()
 	if allZero(facts.permanent) {
@@ -76,13 +81,13 @@ func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
 	}
 	// Addresses that begin with fa: belong to virtual functions and management links that Ironic must not see.
 	if mac == "" || strings.HasPrefix(mac, "fa:") {
-		return Interface{}, false
+		return nil
 	}
 	vendor := s.text(sys("device/vendor"))
 	if vendor == mellanox && len(mac) == infiniBandText {
-		return s.infiniBand(name, mac, facts), true
+		return s.infiniBand(name, mac, facts)
 	}
-	i := Interface{
+	i := &Interface{
 		Name:        name,
 		MACAddress:  mac,
 		IPv4Address: orNull(facts.ipv4),
@@ -93,6 +98,9 @@ func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
 		PCIAddress:  orNull(linkBase(sys("device"))),
 		Driver:      orNull(linkBase(sys("device/driver"))),
 	}
+	if i.PCIAddress == nil {
+		return i // a bond or a VLAN, which has no speed of its own
+	}
 	speed := facts.speedMbps
 	if speed == 0 {
 		// -1 is the kernel's "unknown"; an interface that is down answers with an error.
@@ -101,7 +109,7 @@ func (s *Source) describe(name string, facts linkFacts) (Interface, bool) {
 	if speed > 0 {
 		i.SpeedMbps = &speed
 	}
-	return i, true
+	return i
 }
 
 func allZero(addr net.HardwareAddr) bool {

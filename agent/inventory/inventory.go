@@ -5,20 +5,16 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/agent/config"
-	"ironroot/agent/inventory/sysfile"
 	"ironroot/agent/parallel"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfile"
 )
 
 // Inventory is what the machine is.
@@ -124,10 +120,9 @@ type Options struct {
 
 // Source collects inventories. It is safe for concurrent use.
 type Source struct {
-	o     Options
-	net   network
-	ipmi  func() (bmc, error)
-	files sysfile.Reader
+	o    Options
+	net  network
+	ipmi func() (bmc, error)
 
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
@@ -142,6 +137,9 @@ func New(o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.System.Files == nil {
+		o.System.Files = &sysfile.Reader{Log: o.Log}
+	}
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
@@ -152,8 +150,8 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. What may
-// take long, as BMC, disks and neighbours do, is asked side by side.
+// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. Everything
+// is read side by side, since any of it may take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	var unlisted error
@@ -170,10 +168,10 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 				inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
 			}
 		},
-		func() {
-			inv.CPU, inv.Memory, inv.SystemVendor, inv.Boot = s.cpu(), s.memory(), s.systemVendor(), s.boot()
-			inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname"))
-		},
+		func() { inv.CPU = s.cpu() },
+		func() { inv.Memory = s.memory() },
+		func() { inv.SystemVendor, inv.Boot = s.systemVendor(), s.boot() },
+		func() { inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname")) },
 	)
 	if unlisted != nil {
 		return nil, fmt.Errorf("inventory: %w", unlisted)
@@ -208,8 +206,7 @@ func (inv *Inventory) MACs() []string {
 func (s *Source) disks(ctx context.Context) []Disk {
 	devices, err := s.o.Disks(ctx)
 	if err != nil {
-		s.o.Log.Warn("inventory without disks", "err", err)
-		return []Disk{}
+		s.o.Log.Warn("inventory without all disks", "err", err)
 	}
 	disks := make([]Disk, 0, len(devices))
 	for _, d := range devices {
@@ -246,22 +243,13 @@ func orNull(text string) *string {
 	return &text
 }
 
-// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or cannot answer is logged.
-func (s *Source) Read(path string) ([]byte, error) {
-	data, err := s.files.Read(path)
-	if errors.Is(err, sysfile.ErrHangs) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EIO) {
-		s.o.Log.Warn("the machine does not tell a fact", "err", err)
-	}
-	return data, err
-}
+// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or fails is logged.
+func (s *Source) Read(path string) ([]byte, error) { return s.o.System.Files.Read(path) }
 
 // text returns the trimmed content of a file, "" where it cannot be read: most such files are optional.
 func (s *Source) text(path string) string {
 	data, err := s.Read(path)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			s.o.Log.Debug("fact not readable", "err", err)
-		}
 		return ""
 	}
 	return strings.TrimSpace(strings.Trim(string(data), "\x00"))

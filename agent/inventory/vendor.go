@@ -1,17 +1,21 @@
 package inventory
 
-import "os"
+import (
+	"os"
+
+	"ironroot/storage/sysfile"
+)
 
 // systemVendor reads what the kernel decoded of SMBIOS types 0 and 1, or the model of the device tree.
 func (s *Source) systemVendor() SystemVendor {
-	dmi := func(name string) string { return s.text(s.o.System.Sys("class/dmi/id", name)) }
+	dmi := sysfile.Each([]string{
+		"product_name", "product_serial", "sys_vendor", "bios_vendor", "bios_version", "bios_date", "product_sku",
+	}, func(name string) string { return s.text(s.o.System.Sys("class/dmi/id", name)) })
 	v := SystemVendor{
-		ProductName:  dmi("product_name"),
-		SerialNumber: dmi("product_serial"),
-		Manufacturer: dmi("sys_vendor"),
-		Firmware:     Firmware{Vendor: dmi("bios_vendor"), Version: dmi("bios_version"), BuildDate: dmi("bios_date")},
+		ProductName: dmi[0], SerialNumber: dmi[1], Manufacturer: dmi[2],
+		Firmware: Firmware{Vendor: dmi[3], Version: dmi[4], BuildDate: dmi[5]},
 	}
-	if sku := dmi("product_sku"); sku != "" && v.ProductName != "" {
+	if sku := dmi[6]; sku != "" && v.ProductName != "" {
 		v.ProductName += " (" + sku + ")"
 	}
 	if v.ProductName == "" {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"ironroot/agent/inventory/sysfile"
 	"ironroot/netboot"
 	"ironroot/netboot/lldp"
+	"ironroot/storage/sysfile"
 )
 
 // Source is what the board follows of the machine's network.

@@ -40,7 +40,7 @@ func BenchmarkWriteRaw(b *testing.B) {
 		Memory: 1 << 30, CPUs: 2,
 		Disks: []qemu.Disk{
 			{Bus: qemu.Virtio, File: filepath.Join(work, "target"), Size: size + 64<<20},
-			{Bus: qemu.Virtio, File: debianDisk(b), ReadOnly: true},
+			{Bus: qemu.Virtio, File: testenv.DebianDisk(b, "bookworm", "curl"), ReadOnly: true},
 		},
 		NICs: []qemu.NIC{{}},
 		Append: fmt.Sprintf("console=ttyS0 %s bench-url=%s bench-algorithm=sha256 bench-checksum=%s bench-rounds=%d",
@@ -104,31 +104,6 @@ func build(b *testing.B, work string, o initramfs.Options) initramfs.Report {
 		b.Fatal(err)
 	}
 	return report
-}
-
-// debianDisk makes a disk with a small Debian that has curl; it stays in the user's cache.
-func debianDisk(b *testing.B) string {
-	testenv.Root(b)
-	testenv.Programs(b, "mmdebstrap", "mke2fs")
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		b.Fatal(err)
-	}
-	disk := filepath.Join(cache, "ironroot", "bench", "debian-curl.ext4")
-	if _, err := os.Stat(disk); err == nil {
-		return disk
-	}
-	if err := os.MkdirAll(filepath.Dir(disk), 0o755); err != nil {
-		b.Fatal(err)
-	}
-	root := filepath.Join(b.TempDir(), "root")
-	testenv.Run(b, "mmdebstrap", "--quiet", "--variant=essential", "--include=curl",
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", root)
-	testenv.Run(b, "mke2fs", "-q", "-t", "ext4", "-d", root, disk+".new", "512M")
-	if err := os.Rename(disk+".new", disk); err != nil {
-		b.Fatal(err)
-	}
-	return disk
 }
 
 // seconds collects the runs of one contestant.

@@ -51,11 +51,11 @@ func TestStaticNetwork(t *testing.T) {
 	cable := s.tap("cable", "192.0.2.1/24", "2001:db8:7::1/64")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, time.Minute)
 	broken := `, {"id": "twin", "type": "phy", "ethernet_mac_address": "` + mac + `"}`
-	s.bootMachine("ipa-disk-wait-attempts=1 boot_method=vmedia ir_pub_id="+publisher, qemu.Config{
+	s.bootAs(qemu.Config{
 		NICs:  []qemu.NIC{{MAC: mac, Netdev: cable}},
 		CDROM: configDrive(t, strings.ToUpper(publisher), staticNetwork(mac, "192.0.2.77", "2001:db8:7::77", broken)),
 		Disks: []qemu.Disk{{Bus: qemu.USB, ReadOnly: true, File: configDrive(t, "somebody", staticNetwork(mac, "192.0.2.66", "2001:db8:7::66", ""))}},
-	})
+	}, "ipa-insecure=1 boot_method=vmedia ipa-api-url="+s.ironic.URL()+" ir_pub_id="+publisher)
 	s.waitAgent(t)
 	if url, _ := s.node.Callback(); url != "https://192.0.2.77:9999" {
 		t.Errorf("callback URL: got %s, want the static address of the node's own drive", url)

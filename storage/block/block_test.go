@@ -130,6 +130,7 @@ func server(t *testing.T) tree {
 	})
 	tr.file("sys/class/sas_device/end_device-0:1/sas_address", "0x5000c500a1b2c3d5\n")
 	tr.file("sys/class/sas_device/end_device-0:1/phy_identifier", "2\n")
+	tr.file("sys/class/sas_port/port-0:1/num_phys", "1\n")
 	tr.mkdir("sys/class/sas_host/host0")
 	usb := "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"
 	tr.file("sys/devices/pci0000:00/0000:00:14.0/usb1/1-4/idVendor", "0781\n")
@@ -194,7 +195,7 @@ func TestDisks(t *testing.T) {
 	sdb.WWNs = []string{sdb.WWN, "0x6000c500a1b2c3d4"}
 	sdb.Serials = []string{"SERIAL 80", "6000c500a1b2c3d41122334455667788", "36000c500a1b2c3d41122334455667788"}
 	sdb.ByPath = "/dev/disk/by-path/pci-0000:03:00.0-sas-phy2-lun-0"
-	sdb.ByPaths = []string{sdb.ByPath, "/dev/disk/by-path/pci-0000:03:00.0-sas-0x5000c500a1b2c3d5-lun-0"}
+	sdb.ByPaths = []string{sdb.ByPath}
 	sdc.Model, sdc.Vendor, sdc.Serial, sdc.HCTL, sdc.Transport = "Stick", "Brand", "4C530001", "5:0:0:0", "usb"
 	sdc.Serials, sdc.ByPath = []string{"4C530001"}, "/dev/disk/by-path/pci-0000:00:14.0-usb-0:4:1.0-scsi-0:0:0:0"
 	sdc.ByPaths = []string{sdc.ByPath}

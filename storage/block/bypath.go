@@ -1,48 +1,57 @@
 package block
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 var (
-	pciPattern     = regexp.MustCompile(`/([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:/|$)`)
-	ataPattern     = regexp.MustCompile(`/(ata\d+)/host\d+/`)
-	usbPattern     = regexp.MustCompile(`/(\d+)-([0-9.]+):(\d+\.\d+)/host(\d+)/`)
-	hostPattern    = regexp.MustCompile(`^(.*)/host(\d+)(?:/|$)`)
-	endPattern     = regexp.MustCompile(`/(end_device-[0-9:]+)/`)
-	sasPortPattern = regexp.MustCompile(`/host\d+/port-[0-9:]+/end_device-`)
-	nvmePattern    = regexp.MustCompile(`^nvme\d+n(\d+)$`)
+	pciPattern    = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	pciRoot       = regexp.MustCompile(`^pci[0-9a-f]{4,}:[0-9a-f]{2}$`)
+	ataPattern    = regexp.MustCompile(`/(ata\d+)/host\d+/`)
+	usbPattern    = regexp.MustCompile(`^(.*/usb\d+)/.*/(\d+)-([0-9.]+):(\d+\.\d+)/host(\d+)/`)
+	hostPattern   = regexp.MustCompile(`^(.*)/host(\d+)(?:/|$)`)
+	sasPattern    = regexp.MustCompile(`/([^/]+)/(port-[0-9:]+)/(end_device-[0-9:]+)/`)
+	targetPattern = regexp.MustCompile(`/rport-[^/]+/(target[0-9:]+)/`)
+	iscsiPattern  = regexp.MustCompile(`/session(\d+)/`)
+	nvmePattern   = regexp.MustCompile(`^(nvme\d+)n(\d+)$`)
+	aboveBus      = regexp.MustCompile(`^(ata|host|virtio|nvme|usb)\d*$`)
 )
+
+const byPathDir = "/dev/disk/by-path/"
 
 // byPath computes the names below /dev/disk/by-path that udev's path_id would give the device, the preferred one
 // first. Buses not known here have none: better no name than a wrong one.
 func (s System) byPath(d *Device, real string) []string {
-	pci := pciAddress(real)
-	if pci == "" {
-		return nil
-	}
-	prefix := "/dev/disk/by-path/pci-" + pci
-	if d.Transport == "virtio" {
-		return []string{prefix, "/dev/disk/by-path/virtio-pci-" + pci}
+	id := strings.Split(d.HCTL, ":")
+	if d.Transport == "iscsi" && len(id) == 4 {
+		return s.iscsiPath(id[3], real) // where its packets go is no part of the name
 	}
 	if m := nvmePattern.FindStringSubmatch(d.Name); m != nil {
-		return []string{prefix + "-nvme-" + m[1]}
+		return s.nvmePath(d, m[1], m[2], real)
 	}
-	id := strings.Split(d.HCTL, ":")
+	prefix := busPath(real)
+	if prefix == "" {
+		return nil
+	}
+	if d.Transport == "virtio" {
+		return []string{byPathDir + prefix, byPathDir + "virtio-" + prefix}
+	}
 	if len(id) != 4 {
 		return nil
 	}
-	lun := id[3]
+	prefix = byPathDir + prefix
 	switch d.Transport {
 	case "sata", "ata":
 		m := ataPattern.FindStringSubmatch(real)
 		if m == nil {
 			return nil
 		}
-		port := text(s.Sys("class/ata_port", m[1], "port_no"))
+		port := s.text(s.Sys("class/ata_port", m[1], "port_no"))
 		if port == "" {
 			return nil
 		}
@@ -50,47 +59,153 @@ func (s System) byPath(d *Device, real string) []string {
 		short := prefix + "-ata-" + port
 		return []string{short, short + "." + id[2]}
 	case "usb":
-		m := usbPattern.FindStringSubmatch(real)
+		return s.usbPath(prefix, id, real)
+	case "sas":
+		return s.sasPath(prefix, lunName(id[3]), real)
+	case "fc":
+		m := targetPattern.FindStringSubmatch(real)
 		if m == nil {
 			return nil
 		}
-		return []string{prefix + "-usb-0:" + m[2] + ":" + m[3] + "-scsi-0:" + strings.Join(id[1:], ":")}
-	case "sas":
-		return s.sasPath(prefix, lun, real)
+		if port := s.text(s.Sys("class/fc_transport", m[1], "port_name")); port != "" {
+			return []string{prefix + "-fc-" + port + "-" + lunName(id[3])}
+		}
 	case "", "spi":
 		return []string{prefix + "-scsi-" + strconv.Itoa(hostOffset(real)) + ":" + strings.Join(id[1:], ":")}
 	}
 	return nil
 }
 
-// sasPath names a SAS disk by the phy it hangs on when it is wired to the adapter itself, else by its address.
-func (s System) sasPath(prefix, lun, real string) []string {
-	m := endPattern.FindStringSubmatch(real)
+// lunName writes a unit number as udev does: from 256 on in the form of SAM-5, 4.7.
+func lunName(text string) string {
+	lun, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || lun < 256 {
+		return "lun-" + text
+	}
+	return fmt.Sprintf("lun-0x%04x%04x00000000", lun&0xffff, lun>>16&0xffff)
+}
+
+// nvmePath names a namespace by its controller. The head of a multipath device hangs on no bus; its own number is that of
+// the controller whose place it takes.
+func (s System) nvmePath(d *Device, controller, number, real string) []string {
+	if !slices.Contains(strings.Split(real, "/"), controller) {
+		var err error
+		if real, err = filepath.EvalSymlinks(s.Sys("class/nvme", controller)); err != nil {
+			return nil
+		}
+	}
+	prefix := busPath(real)
+	if prefix == "" {
+		return nil
+	}
+	if nsid := s.text(s.Sys("class/block", d.Name, "nsid")); nsid != "" {
+		number = nsid
+	}
+	return []string{byPathDir + prefix + "-nvme-" + number}
+}
+
+// usbPath names a USB disk by its ports. The newer name has the revision of the root hub, because the ports of a USB 2 and
+// a USB 3 hub of one controller have the same numbers.
+func (s System) usbPath(prefix string, id []string, real string) []string {
+	m := usbPattern.FindStringSubmatch(real)
 	if m == nil {
 		return nil
 	}
-	device := s.Sys("class/sas_device", m[1])
-	address := text(filepath.Join(device, "sas_address"))
-	var list []string
-	if phy := text(filepath.Join(device, "phy_identifier")); sasPortPattern.MatchString(real) && phy != "" {
-		list = append(list, prefix+"-sas-phy"+phy+"-lun-"+lun)
-	}
-	if address != "" {
-		list = append(list, prefix+"-sas-"+address+"-lun-"+lun)
+	rest := "-0:" + m[3] + ":" + m[4] + "-scsi-0:" + strings.Join(id[1:], ":")
+	list := []string{prefix + "-usb" + rest}
+	if revision := s.usbRevision(m[1]); revision != "" {
+		list = append(list, prefix+"-usbv"+revision+rest)
 	}
 	return list
 }
 
-// pciAddress is the address of the PCI function nearest to the device.
-func pciAddress(real string) string {
-	address := ""
-	for rest := real; ; {
-		m := pciPattern.FindStringSubmatchIndex(rest)
-		if m == nil {
-			return address
+// usbRevision tells the revision of a root hub from its protocol (USB 2.0, 11.23.1; USB 3.2, 10.15.1) and speed.
+func (s System) usbRevision(hub string) string {
+	switch s.text(filepath.Join(hub, "bDeviceProtocol")) {
+	case "00":
+		if s.text(filepath.Join(hub, "speed")) == "480" {
+			return "2"
 		}
-		address, rest = rest[m[2]:m[3]], rest[m[3]:]
+		return "1"
+	case "01", "02":
+		return "2"
+	case "03":
+		return "3"
 	}
+	return ""
+}
+
+// sasPath names a SAS disk by the phy it hangs on, of the adapter or of an expander; by its own address where several phys
+// lead to it.
+func (s System) sasPath(prefix, lun, real string) []string {
+	m := sasPattern.FindStringSubmatch(real)
+	if m == nil {
+		return nil
+	}
+	device := s.Sys("class/sas_device", m[3])
+	switch phys := s.text(s.Sys("class/sas_port", m[2], "num_phys")); phys {
+	case "":
+		return nil
+	case "1":
+	default:
+		if address := s.text(filepath.Join(device, "sas_address")); address != "" {
+			return []string{prefix + "-sas-" + address + "-" + lun}
+		}
+		return nil
+	}
+	phy := s.text(filepath.Join(device, "phy_identifier"))
+	if phy == "" {
+		return nil
+	}
+	name := prefix + "-sas-"
+	if expander := s.text(s.Sys("class/sas_device", m[1], "sas_address")); expander != "" {
+		name += "exp" + expander + "-"
+	}
+	return []string{name + "phy" + phy + "-" + lun}
+}
+
+// iscsiPath names a disk by its portal and target.
+func (s System) iscsiPath(lun, real string) []string {
+	m := iscsiPattern.FindStringSubmatch(real)
+	if m == nil {
+		return nil
+	}
+	connection := s.Sys("class/iscsi_connection", "connection"+m[1]+":0")
+	address, port := s.text(filepath.Join(connection, "persistent_address")), s.text(filepath.Join(connection, "persistent_port"))
+	target := s.text(s.Sys("class/iscsi_session", "session"+m[1], "targetname"))
+	if address == "" || port == "" || target == "" {
+		return nil
+	}
+	return []string{byPathDir + "ip-" + address + ":" + port + "-iscsi-" + target + "-" + lunName(lun)}
+}
+
+// busPath names the buses above a device: "pci-0000:00:1f.2"; "pci-0000:64:00.5-pci-10002:01:00.0" behind a controller with
+// a PCI domain of its own; "platform-APMC0D33:00" off the PCI bus.
+func busPath(real string) string {
+	var buses []string
+	address := "" // of the PCI function nearest to the device in this domain
+	platform, below := "", false
+	for part := range strings.SplitSeq(real, "/") {
+		switch {
+		case pciPattern.MatchString(part):
+			address, below = part, false
+		case part == "platform" && address == "":
+			below = true
+		case pciRoot.MatchString(part), aboveBus.MatchString(part):
+			if below && platform != "" {
+				buses = append(buses, "platform-"+platform)
+			} else if address != "" && pciRoot.MatchString(part) {
+				buses, address = append(buses, "pci-"+address), ""
+			}
+			below = false
+		case below:
+			platform = part
+		}
+	}
+	if address != "" {
+		buses = append(buses, "pci-"+address)
+	}
+	return strings.Join(buses, "-")
 }
 
 // hostOffset numbers the SCSI hosts of one adapter from 0, since the kernel's own numbers depend on the probe order.

@@ -1,7 +1,6 @@
 package block
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,22 +17,22 @@ func (s System) identify(d *Device) {
 	if err != nil {
 		real = ""
 	}
-	d.Model = strings.Join(strings.Fields(text(filepath.Join(device, "model"))), " ")
-	d.Vendor = text(filepath.Join(device, "vendor"))
+	d.Model = strings.Join(strings.Fields(s.text(filepath.Join(device, "model"))), " ")
+	d.Vendor = s.text(filepath.Join(device, "vendor"))
 	d.HCTL = hctl(device, real)
 	d.Transport = s.transport(d, real)
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
-		identifyNVMe(d, dir, device)
+		s.identifyNVMe(d, dir, device)
 	case strings.HasPrefix(d.Name, "vd"):
-		d.Serial = text(filepath.Join(dir, "serial"))
+		d.Serial = s.text(filepath.Join(dir, "serial"))
 		addUnique(&d.Serials, d.Serial)
 	case d.Type == "mpath":
 		s.identifyMultipath(d)
 	case d.HCTL != "":
-		identifySCSI(d, device, real)
+		s.identifySCSI(d, device, real)
 	default:
-		d.Serial = text(filepath.Join(device, "serial"))
+		d.Serial = s.text(filepath.Join(device, "serial"))
 		addUnique(&d.Serials, d.Serial)
 	}
 	if paths := s.byPath(d, real); len(paths) > 0 {
@@ -51,31 +50,31 @@ func hctl(device, real string) string {
 	return ""
 }
 
-func identifyNVMe(d *Device, dir, device string) {
-	d.Serial = text(filepath.Join(device, "serial"))
+func (s System) identifyNVMe(d *Device, dir, device string) {
+	d.Serial = s.text(filepath.Join(device, "serial"))
 	addUnique(&d.Serials, d.Serial)
 	if d.Serial != "" && d.Model != "" {
 		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(d.Serial))
 	}
-	d.WWN = text(filepath.Join(dir, "wwid"))
+	d.WWN = s.text(filepath.Join(dir, "wwid"))
 	if d.WWN == "" {
-		d.WWN = text(filepath.Join(device, "wwid"))
+		d.WWN = s.text(filepath.Join(device, "wwid"))
 	}
 	addUnique(&d.WWNs, d.WWN)
 }
 
 // identifySCSI covers SAS, SATA behind libata, and USB disks.
-func identifySCSI(d *Device, device, real string) {
-	serial := vpdSerial(contents(filepath.Join(device, "vpd_pg80")))
-	naa := vpdNAA(contents(filepath.Join(device, "vpd_pg83")))
+func (s System) identifySCSI(d *Device, device, real string) {
+	serial := vpdSerial(s.contents(filepath.Join(device, "vpd_pg80")))
+	naa := vpdNAA(s.contents(filepath.Join(device, "vpd_pg83")))
 	if naa == "" {
 		// The kernel's own reading of page 0x83: "naa.5000c500a1b2c3d4", or "t10.…" and "eui.…", which are no NAA.
-		naa, _ = strings.CutPrefix(text(filepath.Join(device, "wwid")), "naa.")
+		naa, _ = strings.CutPrefix(s.text(filepath.Join(device, "wwid")), "naa.")
 		if !isHex(naa) {
 			naa = ""
 		}
 	}
-	ata, isATA := parseATAInformation(contents(filepath.Join(device, "vpd_pg89")))
+	ata, isATA := parseATAInformation(s.contents(filepath.Join(device, "vpd_pg89")))
 	if isATA {
 		// INQUIRY cuts an ATA disk's model to 16 characters; its own IDENTIFY data has all 40.
 		d.Model = ata.Model
@@ -86,7 +85,7 @@ func identifySCSI(d *Device, device, real string) {
 			naa = ata.WWN
 		}
 	}
-	if usb := usbSerial(real); d.Transport == "usb" && usb != "" {
+	if usb := s.usbSerial(real); d.Transport == "usb" && usb != "" {
 		serial = usb
 	}
 	d.Serial = serial
@@ -125,7 +124,7 @@ func (d *Device) setNAA(naa string) {
 // identifyMultipath takes the identity from the map's UUID, which is "mpath-3" and the NAA identifier, and the rest
 // from the first path below the map.
 func (s System) identifyMultipath(d *Device) {
-	wwid := strings.TrimPrefix(text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
+	wwid := strings.TrimPrefix(s.text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
 	addUnique(&d.Serials, wwid)
 	if naa, ok := strings.CutPrefix(wwid, "3"); ok && isHex(naa) {
 		d.setNAA(naa)
@@ -157,7 +156,7 @@ func (s System) transport(d *Device, real string) string {
 	host = "host" + host
 	switch {
 	case exists(s.Sys("class/fc_host", host)):
-		if strings.Contains(text(s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
+		if strings.Contains(s.text(s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
 			return "fcoe"
 		}
 		return "fc"
@@ -170,7 +169,7 @@ func (s System) transport(d *Device, real string) string {
 	case exists(s.Sys("class/spi_host", host)):
 		return "spi"
 	}
-	driver := text(s.Sys("class/scsi_host", host, "proc_name"))
+	driver := s.text(s.Sys("class/scsi_host", host, "proc_name"))
 	switch {
 	case strings.HasPrefix(driver, "ahci"), strings.HasPrefix(driver, "sata"):
 		return "sata"
@@ -181,10 +180,10 @@ func (s System) transport(d *Device, real string) string {
 }
 
 // usbSerial finds the serial number in the descriptor of the USB device above the disk.
-func usbSerial(real string) string {
+func (s System) usbSerial(real string) string {
 	for dir := real; len(dir) > 1; dir = filepath.Dir(dir) {
 		if exists(filepath.Join(dir, "idVendor")) {
-			return text(filepath.Join(dir, "serial"))
+			return s.text(filepath.Join(dir, "serial"))
 		}
 	}
 	return ""
@@ -199,8 +198,10 @@ func addUnique(list *[]string, value string) {
 	}
 }
 
-func contents(file string) []byte {
-	data, err := os.ReadFile(file)
+// contents reads a sysfs attribute; nil where there is none. Some answer with an error while the hardware sleeps, or hang,
+// which counts as not known.
+func (s System) contents(file string) []byte {
+	data, err := s.Files.Read(file)
 	if err != nil {
 		return nil
 	}

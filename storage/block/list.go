@@ -11,46 +11,60 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"ironroot/storage/sysfile"
 )
+
+// ErrUnreadable says that the kernel does not tell about some disks. The list then has all the others.
+var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
 // have a size. Floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted mappings and
-// the paths of a multipath map are left out.
+// the paths of a multipath map are left out. An error that wraps [ErrUnreadable] comes together with the other disks: it is
+// for the caller to say whether it needs them all.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
 		return nil, fmt.Errorf("list block devices: %w", err)
 	}
-	var devices []Device
-	paths := map[string]bool{} // devices below a multipath map
-	for _, entry := range entries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	type result struct {
+		device *Device // nil: no disk
+		err    error
+	}
+	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
+		if !s.isDisk(entry.Name()) || ctx.Err() != nil {
+			return r
 		}
-		name := entry.Name()
-		if !s.isDisk(name) {
-			continue
-		}
-		device, err := s.Device(name)
+		device, err := s.Device(entry.Name())
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // unplugged while we looked
+			return r // unplugged while we looked
 		}
-		if err != nil {
-			return nil, err
-		}
-		if device.Size == 0 {
+		return result{&device, err}
+	})
+	var devices []Device
+	var unreadable []error
+	paths := map[string]bool{} // devices below a multipath map
+	for _, r := range results {
+		if r.err != nil {
+			unreadable = append(unreadable, fmt.Errorf("%w: %w", ErrUnreadable, r.err))
 			continue
 		}
-		if device.Type == "mpath" {
-			for _, member := range names(s.Sys("block", name, "slaves")) {
+		if r.device == nil || r.device.Size == 0 {
+			continue
+		}
+		if r.device.Type == "mpath" {
+			for _, member := range names(s.Sys("block", r.device.Name, "slaves")) {
 				paths[member] = true
 			}
 		}
-		devices = append(devices, device)
+		devices = append(devices, *r.device)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	devices = slices.DeleteFunc(devices, func(d Device) bool { return paths[d.Name] })
 	sort.Slice(devices, func(i, j int) bool { return devices[i].Name < devices[j].Name })
-	return devices, nil
+	return devices, errors.Join(unreadable...)
 }
 
 func (s System) isDisk(name string) bool {
@@ -60,7 +74,7 @@ func (s System) isDisk(name string) bool {
 		}
 	}
 	// The paths below a native NVMe multipath device are hidden: they have no device node.
-	if text(s.Sys("block", name, "hidden")) == "1" {
+	if s.text(s.Sys("block", name, "hidden")) == "1" {
 		return false
 	}
 	kind := s.kind(name)
@@ -78,7 +92,7 @@ func (s System) kind(name string) string {
 		return "loop"
 	case strings.HasPrefix(name, "dm-"):
 		// The device mapper's UUID starts with its owner: "mpath-", "LVM-", "CRYPT-LUKS2-", "part1-mpath-".
-		owner, _, _ := strings.Cut(strings.ToLower(text(filepath.Join(dir, "dm/uuid"))), "-")
+		owner, _, _ := strings.Cut(strings.ToLower(s.text(filepath.Join(dir, "dm/uuid"))), "-")
 		if strings.HasPrefix(owner, "part") {
 			return "part"
 		}
@@ -87,12 +101,12 @@ func (s System) kind(name string) string {
 		}
 		return owner
 	case strings.HasPrefix(name, "md"):
-		if level := text(filepath.Join(dir, "md/level")); level != "" {
+		if level := s.text(filepath.Join(dir, "md/level")); level != "" {
 			return strings.ToLower(level)
 		}
 		return "md"
 	}
-	if kind, ok := scsiKinds[text(filepath.Join(dir, "device/type"))]; ok {
+	if kind, ok := scsiKinds[s.text(filepath.Join(dir, "device/type"))]; ok {
 		return kind
 	}
 	return "disk"
@@ -106,7 +120,7 @@ var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo
 func (s System) Device(name string) (Device, error) {
 	name = kernelName(name)
 	dir := s.Sys("class/block", name)
-	sectors, err := os.ReadFile(filepath.Join(dir, "size"))
+	sectors, err := s.Files.Read(filepath.Join(dir, "size"))
 	if err != nil {
 		return Device{}, fmt.Errorf("block device %s: %w", name, err)
 	}
@@ -117,8 +131,8 @@ func (s System) Device(name string) (Device, error) {
 	d := Device{
 		Name: name, Path: nodePath(name), Type: s.kind(name),
 		Size:      count * 512, // the unit of sysfs, whatever the device's sectors are
-		ReadOnly:  text(filepath.Join(dir, "ro")) == "1",
-		Removable: text(filepath.Join(dir, "removable")) == "1",
+		ReadOnly:  s.text(filepath.Join(dir, "ro")) == "1",
+		Removable: s.text(filepath.Join(dir, "removable")) == "1",
 	}
 	queue := filepath.Join(dir, "queue")
 	if d.Type == "part" {
@@ -127,9 +141,9 @@ func (s System) Device(name string) (Device, error) {
 			queue = filepath.Join(filepath.Dir(real), "queue")
 		}
 	}
-	d.Rotational = text(filepath.Join(queue, "rotational")) == "1"
-	d.LogicalSector = number(filepath.Join(queue, "logical_block_size"), 512)
-	d.PhysicalSector = number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
+	d.Rotational = s.text(filepath.Join(queue, "rotational")) == "1"
+	d.LogicalSector = s.number(filepath.Join(queue, "logical_block_size"), 512)
+	d.PhysicalSector = s.number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
 	if d.Type != "part" {
 		s.identify(&d)
 	}
@@ -151,7 +165,7 @@ func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
 	var parts []Device
 	for _, entry := range entries {
 		file := s.Sys("class/block", disk, entry.Name(), "partition")
-		n := number(file, 0)
+		n := s.number(file, 0)
 		if n == 0 {
 			continue
 		}
@@ -176,18 +190,13 @@ func kernelName(device string) string {
 
 func nodePath(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
 
-// text reads a small sysfs attribute; "" where there is none. Some attributes answer with an error while the hardware
-// sleeps, which counts as not known.
-func text(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return strings.Trim(string(data), " \t\r\n\x00")
+// text reads a small sysfs attribute; "" where there is none or it cannot be read.
+func (s System) text(file string) string {
+	return strings.Trim(string(s.contents(file)), " \t\r\n\x00")
 }
 
-func number(file string, otherwise int64) int64 {
-	n, err := strconv.ParseInt(text(file), 10, 64)
+func (s System) number(file string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(s.text(file), 10, 64)
 	if err != nil {
 		return otherwise
 	}

@@ -6,13 +6,19 @@
 // Device nodes are expected from devtmpfs. Multipath maps and md arrays are listed, never assembled.
 package block
 
-import "path/filepath"
+import (
+	"path/filepath"
+
+	"ironroot/storage/sysfile"
+)
 
 // System reaches the machine through folders that a test can replace by a fixture tree. The zero value is the
 // running machine.
 type System struct {
 	// Root is the folder below which sys, dev and proc are found; "" means "/".
 	Root string
+	// Files reads sysfs and remembers which files hang; nil remembers and logs nothing.
+	Files *sysfile.Reader
 }
 
 // Sys returns the path of a file below /sys.

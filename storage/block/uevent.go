@@ -74,7 +74,7 @@ func (s System) WaitDisks(ctx context.Context, enough func([]Device) bool) ([]De
 	var devices []Device
 	for {
 		list, err := s.Disks(ctx)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrUnreadable) { // one broken disk must not keep the others waiting
 			return devices, err
 		}
 		devices = list
@@ -108,7 +108,7 @@ func (s System) WaitPartition(ctx context.Context, disk string, n int) (string, 
 func (s System) partitionNode(disk string, n int) string {
 	dir := s.Sys("class/block", kernelName(disk))
 	for _, name := range names(dir) {
-		if text(s.Sys("class/block", kernelName(disk), name, "partition")) != strconv.Itoa(n) {
+		if s.text(s.Sys("class/block", kernelName(disk), name, "partition")) != strconv.Itoa(n) {
 			continue
 		}
 		if path := nodePath(name); exists(s.Dev(path[len("/dev/"):])) {

@@ -1,10 +1,15 @@
 package sysfile
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +35,9 @@ func TestRead(t *testing.T) {
 
 // A named pipe that nobody writes to hangs like a driver that does not answer.
 func TestReadHangs(t *testing.T) {
-	var r Reader
+	const limit = 100 * time.Millisecond
+	var log bytes.Buffer
+	r := Reader{Limit: limit, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	path := filepath.Join(t.TempDir(), "fact")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -40,17 +47,55 @@ func TestReadHangs(t *testing.T) {
 			_ = f.Close()
 		}
 	})
-	for _, limit := range []time.Duration{2 * Limit, Limit / 2} { // the second time it is known
+	for _, least := range []time.Duration{limit, 0} { // the second time it is known
 		started := time.Now()
 		_, err := r.Read(path)
 		var named *fs.PathError
 		if !errors.Is(err, ErrHangs) || !errors.As(err, &named) || named.Path != path {
 			t.Errorf("got %v, want %v with the path", err, ErrHangs)
 		}
-		if took := time.Since(started); took > limit {
-			t.Errorf("got an answer after %v, want one within %v", took, limit)
+		if took := time.Since(started); took < least || took > least+Limit/2 {
+			t.Errorf("got an answer after %v, want one after %v", took, least)
 		}
 	}
+	if got := strings.Count(log.String(), path); got != 1 {
+		t.Errorf("got the log %q, want one warning that names the file", &log)
+	}
+	var none *Reader
+	if data, err := none.Read("/proc/self/comm"); err != nil || len(data) == 0 {
+		t.Errorf("without a Reader: got %q and %v, want a file's content", data, err)
+	}
+}
+
+// Results stand in the order of the items, and not more than so many files are waited for at once.
+func TestEach(t *testing.T) {
+	items := make([]int, 200)
+	for i := range items {
+		items[i] = i
+	}
+	var now, most atomic.Int32
+	got := Each(items, func(i int) int {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		return i
+	})
+	if !slices.Equal(got, items) || most.Load() > 64 {
+		t.Errorf("got %v, %d at once, want the items in order and at most 64 at once", got, most.Load())
+	}
+}
+
+func TestEachPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "oops\n") {
+			t.Errorf("got panic %q, want that of the function", text)
+		}
+	}()
+	Each([]int{1, 2}, func(i int) int {
+		if i == 2 {
+			panic("oops")
+		}
+		return i
+	})
 }
 
 // A pipe without data that is opened not to block answers EAGAIN, as some drivers do.

@@ -1,0 +1,4 @@
+// Package facts compares what the ramdisk says of a machine with what Debian's own tools say of the same machine in the
+// same minute: lsblk, lscpu, lshw, lspci, lsusb, dmidecode, ethtool, ip, ipmitool and the links that udev makes. It holds
+// tests only; guest is the /init of the machine under test.
+package facts

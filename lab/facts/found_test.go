@@ -1,0 +1,114 @@
+package facts
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/inventory"
+)
+
+// found is what the guest wrote down, by name: the agent's own words in ours.json, and the answers of the tools.
+type found map[string][]byte
+
+// ours are the data that the agent posts to Ironic.
+type ours struct {
+	Inventory     inventory.Inventory
+	RootDisk      *inventory.Disk `json:"root_disk"`
+	BootInterface *string         `json:"boot_interface"`
+	PCI           []pciDevice     `json:"pci_devices"`
+	USB           []usbDevice     `json:"usb_devices"`
+	NUMA          numaTopology    `json:"numa_topology"`
+	DMI           map[string]any
+	Data          [][4]string
+	Error         *string
+}
+
+func (f found) ours(t *testing.T) ours {
+	t.Helper()
+	var o ours
+	f.decode(t, "ours.json", &o)
+	if o.Error != nil {
+		t.Errorf("got the error %q, want none", *o.Error)
+	}
+	return o
+}
+
+// decode reads an answer in JSON.
+func (f found) decode(t *testing.T, name string, into any) {
+	t.Helper()
+	if err := json.Unmarshal(f[name], into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// text is an answer of one line.
+func (f found) text(name string) string { return strings.TrimSpace(string(f[name])) }
+
+// blocks reads an answer of paragraphs of lines "key: value".
+func (f found) blocks(name string) []map[string]string {
+	var list []map[string]string
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(string(f[name])), "\n\n") {
+		block := map[string]string{}
+		for line := range strings.Lines(paragraph) {
+			if key, value, ok := strings.Cut(line, ":"); ok {
+				block[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+		list = append(list, block)
+	}
+	return list
+}
+
+// sections reads an answer in which a line "== name" begins each part.
+func (f found) sections(name string) map[string]string {
+	parts := map[string]string{}
+	for part := range strings.SplitSeq("\n"+string(f[name]), "\n== ") {
+		title, body, _ := strings.Cut(part, "\n")
+		parts[strings.TrimSpace(title)] = body
+	}
+	return parts
+}
+
+// same reports where two descriptions of the same thing differ.
+func same(t *testing.T, what string, theirs, ours any) {
+	t.Helper()
+	if diff := cmp.Diff(theirs, ours); diff != "" {
+		t.Errorf("%s: the tool's word (-) is not ours (+):\n%s", what, diff)
+	}
+}
+
+// lshw is a node of the tree that lshw prints.
+type lshw struct {
+	ID, Class, Product, Vendor, Serial, Handle string
+	LogicalName                                any
+	Size, Capacity                             int64
+	Configuration                              map[string]string
+	Children                                   []lshw
+}
+
+// all lists a node and everything below it.
+func (n lshw) all() []lshw {
+	list := []lshw{n}
+	for _, child := range n.Children {
+		list = append(list, child.all()...)
+	}
+	return list
+}
+
+func (f found) lshw(t *testing.T) lshw {
+	t.Helper()
+	var root lshw
+	f.decode(t, "lshw.json", &root)
+	return root
+}
+
+// text returns "" for null.
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/boot"
+)
+
+// changedMAC is what the interface with the MAC address of the kernel parameter facts-change gets.
+const changedMAC = "02:00:00:c0:ff:ee"
+
+// makeDevices makes block devices that are no disks: a floppy drive, a RAM disk with compression and a loop device.
+func makeDevices(ctx context.Context, m *boot.Machine) error {
+	for _, module := range []string{"floppy", "zram", "loop"} {
+		if err := m.Probe(ctx, module); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile("/sys/block/zram0/disksize", []byte("8M"), 0o600); err != nil {
+		return err
+	}
+	return loopDevice("/tmp/loop", 4<<20)
+}
+
+// loopDevice makes a file of size bytes and attaches it to /dev/loop0.
+func loopDevice(path string, size int64) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // the loop device holds it from now on
+	if err := file.Truncate(size); err != nil {
+		return err
+	}
+	loop, err := os.OpenFile("/dev/loop0", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer loop.Close() //nolint:errcheck // nothing was written
+	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
+		return fmt.Errorf("attach %s: %w", path, err)
+	}
+	return nil
+}
+
+// makeInterfaces makes a VLAN, a bond, a bridge, a dummy and a pair of virtual cables, and changes a MAC address.
+func makeInterfaces(ctx context.Context, m *boot.Machine) error {
+	for _, module := range []string{"8021q", "bonding", "bridge", "dummy", "veth"} {
+		if err := m.Probe(ctx, module); err != nil {
+			return err
+		}
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	var parent netlink.Link
+	for _, link := range links {
+		if link.Attrs().HardwareAddr.String() == m.Params["facts-change"] {
+			parent = link
+		}
+	}
+	if parent == nil {
+		return fmt.Errorf("no interface has the MAC address %q", m.Params["facts-change"])
+	}
+	changed, err := net.ParseMAC(changedMAC)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetHardwareAddr(parent, changed); err != nil {
+		return fmt.Errorf("change the MAC address of %s: %w", parent.Attrs().Name, err)
+	}
+	named := func(name string) netlink.LinkAttrs {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		return attrs
+	}
+	vlan := named(parent.Attrs().Name + ".5")
+	vlan.ParentIndex = parent.Attrs().Index
+	for _, link := range []netlink.Link{
+		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("team-a")),
+		&netlink.Bridge{LinkAttrs: named("br0")}, &netlink.Dummy{LinkAttrs: named("dummy5")},
+		&netlink.Veth{LinkAttrs: named("veth0"), PeerName: "veth1"},
+	} {
+		if err := netlink.LinkAdd(link); err != nil {
+			return fmt.Errorf("make interface %s: %w", link.Attrs().Name, err)
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("raise interface %s: %w", link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// steady waits until no address is on its way any more: every hardware interface has the addresses that DHCP and the
+// router give, and whatever else is up and has a carrier has its link-local one.
+func steady(ctx context.Context) error {
+	changed := make(chan netlink.AddrUpdate, 64)
+	done := make(chan struct{})
+	defer close(done)
+	if err := netlink.AddrSubscribe(changed, done); err != nil {
+		return err
+	}
+	for {
+		missing, err := expected()
+		if err != nil {
+			return err
+		}
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the addresses of %s: %w", missing, ctx.Err())
+		}
+	}
+}
+
+// expected names an interface whose addresses are not complete.
+func expected() (missing string, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return "", err
+	}
+	for _, link := range links {
+		a := link.Attrs()
+		hardware := link.Type() == "device" && a.Flags&net.FlagLoopback == 0
+		if !hardware && a.Flags&net.FlagRunning == 0 || a.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		if err != nil {
+			return "", err
+		}
+		final := 0
+		for _, address := range addresses {
+			if address.Flags&unix.IFA_F_TENTATIVE == 0 {
+				final++
+			}
+		}
+		if want := map[bool]int{true: 3, false: 1}[hardware]; final < want {
+			return a.Name, nil
+		}
+	}
+	return "", nil
+}

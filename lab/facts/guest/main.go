@@ -1,0 +1,169 @@
+// Command guest is the /init of a machine that is described twice: first by the agent's inspection, with every collector
+// that reads the machine, then by Debian's tools in a chroot. Everything goes as a tar archive onto the disk whose serial
+// number is RESULTS; Debian is on the disk with the serial number DEBIAN. The kernel parameter facts-disks says how many
+// disks there are, facts-network=1 has more interfaces made and a MAC address changed, facts-collectors which collectors
+// run.
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/generic"
+	"ironroot/agent/inspection"
+	"ironroot/agent/inventory"
+	"ironroot/netboot"
+	"ironroot/storage/block"
+	"ironroot/storage/hint"
+	"ironroot/uinit/boot"
+)
+
+// hostname is what the machine is called, so that the inventory has a name to tell.
+const hostname = "node-7.example.org"
+
+func main() {
+	boot.Main(func(ctx context.Context, m *boot.Machine) error {
+		if err := run(ctx, m); err != nil {
+			fmt.Printf("FACTS-FAILED %v\n", err)
+			return err
+		}
+		fmt.Println("FACTS-DONE")
+		return nil
+	})
+}
+
+func run(ctx context.Context, m *boot.Machine) error {
+	disks, err := prepare(ctx, m)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(disks["RESULTS"], os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	results := &archive{tar.NewWriter(out)}
+	if err := describe(ctx, m, results); err != nil {
+		return err
+	}
+	if err := ask(ctx, m, disks["DEBIAN"], results); err != nil {
+		return err
+	}
+	if err := results.Close(); err != nil {
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// archive is the list of what was found.
+type archive struct{ *tar.Writer }
+
+func (a *archive) add(name string, data []byte) error {
+	if err := a.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := a.Write(data)
+	return err
+}
+
+// prepare waits for the machine's devices, makes those that no virtual machine has, and returns the disks' paths by serial
+// number.
+func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return nil, fmt.Errorf("host name: %w", err)
+	}
+	<-m.Settled
+	want, err := strconv.Atoi(m.Params["facts-disks"])
+	if err != nil {
+		return nil, fmt.Errorf("facts-disks: %w", err)
+	}
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	devices, err := block.System{}.WaitDisks(wait, func(list []block.Device) bool { return len(list) >= want })
+	if err != nil {
+		return nil, fmt.Errorf("got %d disks, want %d: %w", len(devices), want, err)
+	}
+	paths := map[string]string{}
+	for _, d := range devices {
+		paths[d.Serial] = d.Path
+	}
+	if m.Params["facts-network"] != "1" {
+		return paths, nil
+	}
+	if err := makeDevices(ctx, m); err != nil {
+		return nil, err
+	}
+	network, err := netboot.Start(ctx, netboot.Config{Log: m.Log})
+	if err != nil {
+		return nil, err
+	}
+	if err := network.WaitAddress(wait); err != nil {
+		return nil, err
+	}
+	if err := makeInterfaces(ctx, m); err != nil {
+		return nil, err
+	}
+	return paths, steady(wait)
+}
+
+// describe runs the agent's own inspection. Its data are ours.json, and how long it took is in took.json, in seconds.
+func describe(ctx context.Context, m *boot.Machine, results *archive) error {
+	settings, err := config.Load(config.Sources{Params: m.Params})
+	if err != nil {
+		return err
+	}
+	settings.InspectionCollectors = m.Params["facts-collectors"]
+	settings.DiskWaitAttempts = 0 // prepare has waited
+	live := config.NewLive(settings)
+	managers, err := hardware.Load(ctx, []hardware.Manager{generic.New(generic.Options{Config: live, Log: m.Log})}, m.Log)
+	if err != nil {
+		return err
+	}
+	source := inventory.New(inventory.Options{Disks: managers.Disks, Params: m.Params, Log: m.Log})
+	var data any
+	start := time.Now()
+	_, err = inspection.Run(ctx, inspection.Options{
+		Config: live, Inventory: source, Journal: m.Journal, Managers: managers, Log: m.Log,
+		RootDisk: func(ctx context.Context) (block.Device, error) {
+			disks, err := managers.Disks(ctx)
+			if err != nil {
+				return block.Device{}, err
+			}
+			return hint.RootDisk(nil, disks)
+		},
+		Post: func(_ context.Context, d any) (string, error) { data = d; return "", nil },
+	})
+	if err != nil {
+		return err
+	}
+	took := time.Since(start).Seconds()
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	if err := results.add("ours.json", text); err != nil {
+		return err
+	}
+	if err := results.add("took.json", []byte(strconv.FormatFloat(took, 'f', 3, 64))); err != nil {
+		return err
+	}
+	disks, err := managers.Disks(ctx) // with more names than the inventory tells
+	if err != nil {
+		return err
+	}
+	if text, err = json.Marshal(disks); err != nil {
+		return err
+	}
+	return results.add("disks.json", text)
+}

@@ -1,0 +1,125 @@
+package facts
+
+import (
+	_ "embed"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/inventory"
+)
+
+// ipa are the data that ironic-python-agent itself collects of the machine of [server]: its generic hardware manager and its
+// collectors pci-devices, usb-devices, numa-topology and dmi-decode, at commit a9e64be51 (August 2026), run by Python 3.13
+// in the same Debian after the tools. Left out is what differs between two boots: sizes of the memory that the kernel
+// leaves, and the MAC addresses that it makes up.
+//
+//go:embed testdata/ironic-python-agent.json
+var ipa []byte
+
+// checkIPA compares the data with those of ironic-python-agent.
+func checkIPA(t *testing.T, f found) {
+	recorded := found{"ours.json": ipa}
+	theirs, got := recorded.ours(t), f.ours(t)
+	for _, o := range []*ours{&theirs, &got} {
+		steady(o)
+	}
+	same(t, "inventory", theirs.Inventory, got.Inventory)
+	same(t, "pci_devices", theirs.PCI, got.PCI)
+	// It knows only those devices on the USB that are alone on their hub, because lshw numbers the others.
+	for _, d := range theirs.USB {
+		if !slices.Contains(got.USB, d) {
+			t.Errorf("got no USB device %v", d)
+		}
+	}
+	same(t, "numa_topology", theirs.NUMA, got.NUMA)
+	same(t, "dmi", theirs.DMI, got.DMI)
+
+	// What is null, and which keys there are, only the JSON tells.
+	var a, b struct{ Inventory map[string]any }
+	for data, into := range map[*[]byte]any{&ipa: &a, ptr(f["ours.json"]): &b} {
+		if err := json.Unmarshal(*data, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(shape(a.Inventory), shape(b.Inventory)); diff != "" {
+		t.Errorf("keys of the inventory: theirs (-) are not ours (+):\n%s", diff)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// shape lists the keys of a description and of the things in its lists.
+func shape(description map[string]any) map[string][]string {
+	keys := map[string][]string{}
+	var walk func(at string, value any)
+	walk = func(at string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for key, inner := range v {
+				if !slices.Contains(keys[at], key) {
+					keys[at] = append(keys[at], key)
+				}
+				walk(at+"."+key, inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(at+"[]", inner)
+			}
+		}
+	}
+	walk("inventory", description)
+	for _, list := range keys {
+		slices.Sort(list)
+	}
+	return keys
+}
+
+// steady leaves away what another boot of the same machine may give otherwise: the order of lists, the numbers that drivers
+// get in the order in which they find their devices, and which of a disk's paths comes first.
+func steady(o *ours) {
+	o.Inventory.Memory.Total = 0
+	for i := range o.NUMA.RAM {
+		o.NUMA.RAM[i].SizeKB = 0
+	}
+	macs := map[string]string{} // by name
+	for i := range o.Inventory.Interfaces {
+		n := &o.Inventory.Interfaces[i]
+		macs[n.Name] = n.MACAddress
+		switch {
+		case n.Name == "bond0" || n.Name == "team-a":
+			n.MACAddress = ""
+		case strings.Contains(n.Name, "."):
+			n.Name = "vlan"
+		default:
+			n.Name = ""
+		}
+		n.IPv6Address = orNull(strings.Split(text(n.IPv6Address), "%")[0])
+	}
+	for i := range o.NUMA.NICs {
+		o.NUMA.NICs[i].Name = macs[o.NUMA.NICs[i].Name]
+	}
+	for i := range o.Inventory.Disks {
+		d := &o.Inventory.Disks[i]
+		d.Name = ""
+		if d.HCTL != nil {
+			_, rest, _ := strings.Cut(*d.HCTL, ":")
+			d.HCTL = &rest
+		}
+		path := strings.NewReplacer("virtio-", "", "usbv3", "usb").Replace(text(d.ByPath))
+		if strings.Contains(path, "-ata-") {
+			path = strings.TrimSuffix(path, ".0")
+		}
+		d.ByPath = &path
+	}
+	slices.SortFunc(o.Inventory.Disks, func(a, b inventory.Disk) int { return strings.Compare(*a.ByPath, *b.ByPath) })
+	slices.SortFunc(o.Inventory.Interfaces, func(a, b inventory.Interface) int {
+		return strings.Compare(a.Name+a.MACAddress, b.Name+b.MACAddress)
+	})
+	slices.SortFunc(o.PCI, func(a, b pciDevice) int { return strings.Compare(a.Bus, b.Bus) })
+	slices.SortFunc(o.NUMA.CPUs, func(a, b numaCore) int { return slices.Compare(a.Siblings, b.Siblings) })
+	slices.SortFunc(o.NUMA.NICs, func(a, b numaNIC) int { return strings.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,85 @@
+package facts
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// tools are the packages whose programs describe a machine.
+func tools() []string {
+	return []string{
+		"dmidecode", "ethtool", "ipmitool", "iproute2", "lshw", "pciutils", "udev", "usbutils", "util-linux",
+	}
+}
+
+// examine boots a machine, adds the disks that the guest needs to those of c, and returns what it wrote down.
+func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	debian := testenv.DebianDisk(t, "trixie", tools()...)
+	dir := t.TempDir()
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Dir: testenv.Top(t), Out: dir, Name: "facts", Init: "ironroot/lab/facts/guest", ModuleGroups: []string{"server", "lab"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := filepath.Join(dir, "results")
+	c.Name, c.Dir, c.Kernel, c.Initrd = "facts", dir, report.Kernel, report.Initramfs
+	c.Append = "console=ttyS0,115200n8 " + qemu.KernelHints + " facts-disks=" + strconv.Itoa(disks+2) + " " + parameters
+	c.Disks = append(c.Disks,
+		qemu.Disk{Bus: qemu.Virtio, File: debian, Serial: "DEBIAN", ReadOnly: true},
+		qemu.Disk{Bus: qemu.Virtio, File: results, Size: 64 << 20, Serial: "RESULTS"},
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	machine, err := qemu.Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Stop() //nolint:errcheck // it has told all it knows
+	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, machine.Console().Tail(60))
+	}
+	if text := match.Groups[0]; text != "FACTS-DONE" {
+		t.Fatalf("%s\n%s", text, machine.Console().Tail(60))
+	}
+	return unpack(t, results)
+}
+
+// unpack reads the archive that the guest wrote onto a disk.
+func unpack(t *testing.T, disk string) found {
+	t.Helper()
+	file, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	f := found{}
+	reader := tar.NewReader(file)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return f
+		}
+		if err != nil {
+			t.Fatalf("results: %v", err)
+		}
+		if f[header.Name], err = io.ReadAll(reader); err != nil {
+			t.Fatalf("results: %v", err)
+		}
+	}
+}
