@@ -68,6 +68,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	a.settle(ctx, inspectionSettle)
 	uuid, err := a.runInspection(ctx)
 	a.foundBy = uuid
+	a.o.Board.Problem("inspection", err)
 	if err != nil {
 		a.log.Error("inspection failed; the lookup goes on", "err", err)
 	}
