@@ -156,7 +156,7 @@ func TestEverythingHangs(t *testing.T) {
 // deafBMC answers nothing until the test is over.
 type deafBMC struct{ until <-chan struct{} }
 
-func (b deafBMC) lan(byte, byte, byte) ([]byte, error) {
+func (b deafBMC) LAN(byte, byte, byte) ([]byte, error) {
 	<-b.until
 	return nil, context.Canceled
 }
@@ -170,7 +170,7 @@ func TestBMCHangs(t *testing.T) {
 		var log bytes.Buffer
 		s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		over := make(chan struct{})
-		s.ipmi = func() (bmc, error) { return deafBMC{over}, nil }
+		s.ipmi = func() (BMC, error) { return deafBMC{over}, nil }
 		for _, want := range []time.Duration{bmcTimeout, 0} { // it is asked once in the process's life
 			started := time.Now()
 			if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
