@@ -76,7 +76,7 @@ func TestSpoiltFiles(t *testing.T) {
 		{"sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", func(*Inventory) {}}, // others have it too
 		{"sys/devices/system/cpu/cpu1/topology/physical_package_id", func(*Inventory) {}},
 		{"sys/class/net/eno1/address", func(i *Inventory) { i.Interfaces = i.Interfaces[1:] }},
-		{"sys/class/net/eno1/speed", func(i *Inventory) { i.Interfaces[0].SpeedMbps = nil }},
+		{"sys/class/net/enp59s0f0/speed", func(i *Inventory) { i.Interfaces[4].SpeedMbps = nil }},
 		{"sys/class/net/eno1/device/vendor", func(i *Inventory) { i.Interfaces[0].Vendor = nil }},
 		{disk + "size", func(i *Inventory) { i.Disks = i.Disks[1:] }},
 		{disk + "queue/logical_block_size", func(i *Inventory) { i.Disks[0].LogicalSectors = 512 }},
