@@ -148,7 +148,7 @@ func (a *agent) enter(ctx context.Context, p phase) error {
 	a.status(p.name)
 	started := time.Now()
 	err := p.run(ctx)
-	if !errors.Is(err, errLocked) && ctx.Err() == nil {
+	if ctx.Err() == nil {
 		a.o.Board.Problem("start", err)
 	}
 	a.log.Info("start-up", "phase", p.name, "took", time.Since(started).Round(time.Millisecond),

@@ -133,3 +133,23 @@ func TestLockdown(t *testing.T) {
 	default:
 	}
 }
+
+// Ironic is told what the advertise_* options say, an IPv6 address in brackets.
+//
+// Parity: B12 (options)
+func TestAdvertiseOptions(t *testing.T) {
+	for _, tt := range []struct {
+		want string
+		args []string
+	}{
+		{"https://[::1]:1", []string{"--advertise-host=::1", "--advertise-port=1"}}, // a generated certificate makes it https
+		{"https://localhost:1", []string{"--advertise-host=localhost", "--advertise-port=1", "--enable-auto-tls=false", "--advertise-protocol=https"}},
+		{"http://[::1]:2", []string{"--advertise-host=::1", "--advertise-port=2", "--enable-auto-tls=false", "--advertise-protocol=http"}},
+	} {
+		ironic := newIronic(t)
+		r := startAgent(t, nil, append(tt.args, "--api-url="+ironic.URL)...)
+		if b := r.beat(ironic); b.CallbackURL != tt.want {
+			t.Errorf("%q: got callback URL %s, want %s", tt.args, b.CallbackURL, tt.want)
+		}
+	}
+}

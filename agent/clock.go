@@ -15,7 +15,6 @@ import (
 const (
 	clockTime        = 15 * time.Second
 	networkClockTime = 3 * time.Second
-	maxTimeServers   = 8
 )
 
 // TimeServers knows the NTP servers that the machine's network names.
@@ -27,21 +26,22 @@ type TimeServers interface{ TimeServers() []netip.Addr }
 // it to be.
 func (a *agent) setClock(ctx context.Context) error {
 	c := a.config.Get()
-	servers, limit := []string{c.NTPServer}, clockTime
+	servers, changed, limit := func() []string { return []string{c.NTPServer} }, unchanged, clockTime
 	if c.NTPServer == "" {
-		servers, limit = a.networkTimeServers(), networkClockTime
+		servers, limit = a.networkTimeServers, networkClockTime
+		if a.o.Network != nil {
+			changed = a.o.Network.Changed
+		}
 	}
-	if len(servers) == 0 || !a.o.Destructive {
+	if len(servers()) == 0 || !a.o.Destructive {
 		return nil
 	}
-	err := a.setClockFrom(ctx, servers, limit)
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := a.setClockFrom(limited, servers, changed)
+	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	a.log.Warn("clock not set", "err", err)
 	if c.FailIfClockNotSet {
 		return fault.ClockSync("%w", err)
 	}
@@ -56,22 +56,25 @@ func (a *agent) networkTimeServers() []string {
 	}
 	var servers []string
 	for _, address := range network.TimeServers() {
-		if server := address.String(); !slices.Contains(servers, server) && len(servers) < maxTimeServers {
+		if server := address.String(); !slices.Contains(servers, server) {
 			servers = append(servers, server)
 		}
 	}
 	return servers
 }
 
-func (a *agent) setClockFrom(ctx context.Context, servers []string, limit time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answer, server, err := clock.Ask(limited, servers, a.log)
+// unchanged is a network that does not change.
+func unchanged() <-chan struct{} { return nil }
+
+func (a *agent) setClockFrom(ctx context.Context, servers func() []string, changed func() <-chan struct{}) error {
+	answer, server, err := clock.Ask(ctx, servers, changed, a.log)
 	if err != nil {
+		a.log.Warn("clock not set: no time server is followed", "servers", servers()) // Ask has said why
 		return err
 	}
-	off := answer.Offset() // before the clock it refers to is changed
+	off := answer.Offset()
 	if err := a.setTime(answer.Now()); err != nil {
+		a.log.Warn("clock not set", "server", server, "err", err)
 		return err
 	}
 	a.log.Info("clock set", "server", server, "off_by", off.Round(time.Millisecond))

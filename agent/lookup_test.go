@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,24 @@ func TestLookupAfterDrivers(t *testing.T) {
 	}
 	close(settled)
 	r.beat(ironic)
+}
+
+// While drivers are loaded the agent finds out what Ironic speaks.
+func TestConnectsWhileDriversLoad(t *testing.T) {
+	ironic := newIronic(t)
+	settled := make(chan struct{})
+	var once sync.Once
+	ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			once.Do(func() { close(settled) }) // the drivers take just as long
+		}
+		ironic.ServeHTTP(w, r)
+	})
+	r := startAgent(t, func(o *Options) { o.Settled = settled }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if strings.Contains(r.console.String(), "drivers are still being loaded") {
+		t.Error("Ironic was not asked before the drivers were there")
+	}
 }
 
 // A fast-track node was looked up long before its deployment; hints may have been set since. The machine of the test

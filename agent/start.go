@@ -68,6 +68,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	a.settle(ctx, inspectionSettle)
 	uuid, err := a.runInspection(ctx)
 	a.foundBy = uuid
+	a.o.Board.Problem("inspection", err)
 	if err != nil {
 		a.log.Error("inspection failed; the lookup goes on", "err", err)
 	}
@@ -98,6 +99,23 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	}
 }
 
+// settleAndConnect waits for the drivers as a lookup has to, and finds out meanwhile which Ironic answers and what it
+// speaks. What is not known then, the lookup asks itself.
+func (a *agent) settleAndConnect(ctx context.Context) {
+	if a.o.Settled == nil {
+		return
+	}
+	connecting, stop := context.WithCancel(ctx)
+	connected := make(chan struct{})
+	go func() {
+		defer close(connected)
+		a.ironic.APIVersion(connecting)
+	}()
+	a.settle(ctx, lookupSettle)
+	stop()
+	<-connected
+}
+
 // lookup asks Ironic which node this is and takes over what it answers.
 func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
@@ -107,7 +125,7 @@ func (a *agent) lookup(ctx context.Context) error {
 		}
 		return nil
 	}
-	a.settle(ctx, lookupSettle)
+	a.settleAndConnect(ctx)
 	macs, err := a.macs(ctx)
 	if err != nil {
 		return err

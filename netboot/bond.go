@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
+	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"ironroot/netboot/networkdata"
 )
@@ -16,64 +18,69 @@ import (
 // member would stay in use.
 const monitoring = 100
 
-// bondSetters put an option of the bonding driver into the library's form.
-var bondSetters = map[string]func(*netlink.Bond, int){
-	"miimon":            func(b *netlink.Bond, v int) { b.Miimon = v },
-	"updelay":           func(b *netlink.Bond, v int) { b.UpDelay = v },
-	"downdelay":         func(b *netlink.Bond, v int) { b.DownDelay = v },
-	"use_carrier":       func(b *netlink.Bond, v int) { b.UseCarrier = v },
-	"arp_interval":      func(b *netlink.Bond, v int) { b.ArpInterval = v },
-	"arp_validate":      func(b *netlink.Bond, v int) { b.ArpValidate = netlink.BondArpValidate(v) },
-	"arp_all_targets":   func(b *netlink.Bond, v int) { b.ArpAllTargets = netlink.BondArpAllTargets(v) },
-	"primary_reselect":  func(b *netlink.Bond, v int) { b.PrimaryReselect = netlink.BondPrimaryReselect(v) },
-	"fail_over_mac":     func(b *netlink.Bond, v int) { b.FailOverMac = netlink.BondFailOverMac(v) },
-	"xmit_hash_policy":  func(b *netlink.Bond, v int) { b.XmitHashPolicy = netlink.BondXmitHashPolicy(v) },
-	"resend_igmp":       func(b *netlink.Bond, v int) { b.ResendIgmp = v },
-	"num_grat_arp":      func(b *netlink.Bond, v int) { b.NumPeerNotif = v },
-	"num_unsol_na":      func(b *netlink.Bond, v int) { b.NumPeerNotif = v },
-	"all_slaves_active": func(b *netlink.Bond, v int) { b.AllSlavesActive = v },
-	"min_links":         func(b *netlink.Bond, v int) { b.MinLinks = v },
-	"lp_interval":       func(b *netlink.Bond, v int) { b.LpInterval = v },
-	"packets_per_slave": func(b *netlink.Bond, v int) { b.PacketsPerSlave = v },
-	"lacp_rate":         func(b *netlink.Bond, v int) { b.LacpRate = netlink.BondLacpRate(v) },
-	"ad_select":         func(b *netlink.Bond, v int) { b.AdSelect = netlink.BondAdSelect(v) },
-	"ad_actor_sys_prio": func(b *netlink.Bond, v int) { b.AdActorSysPrio = v },
-	"ad_user_port_key":  func(b *netlink.Bond, v int) { b.AdUserPortKey = v },
-	"tlb_dynamic_lb":    func(b *netlink.Bond, v int) { b.TlbDynamicLb = v },
+// bondOptions says how the kernel takes each option of the bonding driver: its attribute, and the bytes of its number.
+var bondOptions = map[string]struct{ attribute, size int }{
+	"miimon":            {nl.IFLA_BOND_MIIMON, 4},
+	"updelay":           {nl.IFLA_BOND_UPDELAY, 4},
+	"downdelay":         {nl.IFLA_BOND_DOWNDELAY, 4},
+	"use_carrier":       {nl.IFLA_BOND_USE_CARRIER, 1},
+	"arp_interval":      {nl.IFLA_BOND_ARP_INTERVAL, 4},
+	"arp_validate":      {nl.IFLA_BOND_ARP_VALIDATE, 4},
+	"arp_all_targets":   {nl.IFLA_BOND_ARP_ALL_TARGETS, 4},
+	"primary_reselect":  {nl.IFLA_BOND_PRIMARY_RESELECT, 1},
+	"fail_over_mac":     {nl.IFLA_BOND_FAIL_OVER_MAC, 1},
+	"xmit_hash_policy":  {nl.IFLA_BOND_XMIT_HASH_POLICY, 1},
+	"resend_igmp":       {nl.IFLA_BOND_RESEND_IGMP, 4},
+	"num_grat_arp":      {nl.IFLA_BOND_NUM_PEER_NOTIF, 1},
+	"num_unsol_na":      {nl.IFLA_BOND_NUM_PEER_NOTIF, 1},
+	"all_slaves_active": {nl.IFLA_BOND_ALL_SLAVES_ACTIVE, 1},
+	"min_links":         {nl.IFLA_BOND_MIN_LINKS, 4},
+	"lp_interval":       {nl.IFLA_BOND_LP_INTERVAL, 4},
+	"packets_per_slave": {nl.IFLA_BOND_PACKETS_PER_SLAVE, 4},
+	"lacp_rate":         {nl.IFLA_BOND_AD_LACP_RATE, 1},
+	"ad_select":         {nl.IFLA_BOND_AD_SELECT, 1},
+	"ad_actor_sys_prio": {nl.IFLA_BOND_AD_ACTOR_SYS_PRIO, 2},
+	"ad_user_port_key":  {nl.IFLA_BOND_AD_USER_PORT_KEY, 2},
+	"tlb_dynamic_lb":    {nl.IFLA_BOND_TLB_DYNAMIC_LB, 1},
 }
 
-// kernelBond is a bond as the kernel is asked for it.
-func kernelBond(l networkdata.Link, name string) *netlink.Bond {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr = name, l.MAC
-	bond := netlink.NewLinkBond(attrs)
-	bond.Mode = netlink.BondMode(l.Bond.Mode)
+// bondRequest is a bond as the kernel is asked for it.
+func bondRequest(l networkdata.Link, name string) linkRequest {
 	options := maps.Clone(l.Bond.Options)
 	if _, given := options["miimon"]; !given && options["arp_interval"] == 0 {
 		options["miimon"] = monitoring
 	}
-	for option, value := range options {
-		if set, known := bondSetters[option]; known {
-			set(bond, value)
+	r := linkRequest{kind: "bond", name: name, data: []linkAttribute{number(nl.IFLA_BOND_MODE, 1, int(l.Bond.Mode))}}
+	if l.MAC != nil {
+		r.attributes = []linkAttribute{{kind: unix.IFLA_ADDRESS, value: l.MAC}}
+	}
+	for _, option := range slices.Sorted(maps.Keys(options)) {
+		if as, known := bondOptions[option]; known {
+			r.data = append(r.data, number(as.attribute, as.size, options[option]))
 		}
 	}
-	for _, target := range l.Bond.ARPTargets {
-		bond.ArpIpTargets = append(bond.ArpIpTargets, net.IP(target.AsSlice()))
+	if len(l.Bond.ARPTargets) > 0 {
+		targets := linkAttribute{kind: nl.IFLA_BOND_ARP_IP_TARGET}
+		for i, target := range l.Bond.ARPTargets {
+			targets.list = append(targets.list, linkAttribute{kind: i, value: target.AsSlice()})
+		}
+		r.data = append(r.data, targets)
 	}
-	bond.AdActorSystem = l.Bond.ActorSystem
-	return bond
+	if l.Bond.ActorSystem != nil {
+		r.data = append(r.data, linkAttribute{kind: nl.IFLA_BOND_AD_ACTOR_SYSTEM, value: l.Bond.ActorSystem})
+	}
+	return r
 }
 
 // makeBond makes a bond's interface, which the members then join. The kernel asks for its module by itself. Options that
 // it does not take together are left out: a bond that works is better than one that works well.
 func (n *Network) makeBond(ctx context.Context, l networkdata.Link, name string) {
-	bond := kernelBond(l, name)
-	err := netlink.LinkAdd(bond)
+	bond := bondRequest(l, name)
+	err := bond.do()
 	if err != nil {
-		attrs := bond.LinkAttrs
-		plain := netlink.NewLinkBond(attrs)
-		plain.Mode, plain.Miimon = bond.Mode, monitoring
-		if netlink.LinkAdd(plain) == nil {
+		plain := bond
+		plain.data = []linkAttribute{number(nl.IFLA_BOND_MODE, 1, int(l.Bond.Mode)), number(nl.IFLA_BOND_MIIMON, 4, monitoring)}
+		if plain.do() == nil {
 			n.log.Warn("the kernel does not take the bond's options, it has its own", "interface", name, "link", l.ID, "err", err)
 			err = nil
 		}
@@ -119,11 +126,8 @@ func (l *link) enslave(bond int, primary bool) error {
 	if !primary {
 		return nil
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Index = bond
-	change := netlink.NewLinkBond(attrs)
-	change.Primary = l.index
-	if err := netlink.LinkModify(change); err != nil {
+	change := linkRequest{index: bond, kind: "bond", data: []linkAttribute{number(nl.IFLA_BOND_PRIMARY, 4, l.index)}}
+	if err := change.do(); err != nil {
 		l.network.log.Warn("link is not made the primary one of its bond", "interface", l.name(), "err", err)
 	}
 	return nil

@@ -46,16 +46,24 @@ func (l *link) detectConflict(ctx context.Context, address netip.Addr) <-chan er
 		return found
 	}
 	go func() {
-		if err := probe(ctx, state, address, l.network.timing.first); err != nil && ctx.Err() == nil {
-			var conflict *conflictError
-			if !errors.As(err, &conflict) {
-				l.network.log.Debug("not known whether the address has another owner", "interface", state.Name, "err", err)
-				return
-			}
+		err := probe(ctx, state, address, l.network.timing.first)
+		var conflict *conflictError
+		switch {
+		case ctx.Err() != nil:
+		case errors.As(err, &conflict):
 			found <- err
+		default:
+			l.network.log.Debug("no other owner of the address was heard", "interface", state.Name, "address", address, "err", err)
 		}
 	}()
 	return found
+}
+
+// isOwn tells whether this machine has a MAC address. It answers for each of its addresses on every card: on two cards of
+// one network it hears itself.
+func isOwn(mac net.HardwareAddr) bool {
+	all, err := net.Interfaces()
+	return err != nil || slices.ContainsFunc(all, func(i net.Interface) bool { return slices.Equal(i.HardwareAddr, mac) })
 }
 
 // probe sends the probes, one every interval, and listens as long.
@@ -83,7 +91,7 @@ func probe(ctx context.Context, on Link, address netip.Addr, interval time.Durat
 			if err != nil {
 				return fmt.Errorf("listen to ARP: %w", err)
 			}
-			if owner, of, ok := parseARP(frame[:n]); ok && of == address && !slices.Equal(owner, on.MAC) {
+			if owner, of, ok := parseARP(frame[:n]); ok && of == address && !isOwn(owner) {
 				return &conflictError{address, owner}
 			}
 		}

@@ -83,8 +83,12 @@ func (n *Network) contradictions(l *link, lease *Lease) []string {
 		if theirs.Address.Overlaps(lease.Address.Masked()) {
 			list = append(list, fmt.Sprintf("subnet %s overlaps %s of link %s", lease.Address.Masked(), theirs.Address.Masked(), other.state.Name))
 		}
-		if ours, first := lease.router(), theirs.router(); ours.IsValid() && first.IsValid() && ours != first && other.metric < l.metric {
-			list = append(list, fmt.Sprintf("default router %s comes after %s of link %s", ours, first, other.state.Name))
+		if ours, second := lease.router(), theirs.router(); ours.IsValid() && second.IsValid() && ours != second {
+			order := "before"
+			if other.metric < l.metric {
+				order = "after"
+			}
+			list = append(list, fmt.Sprintf("default router %s comes %s %s of link %s", ours, order, second, other.state.Name))
 		}
 	}
 	slices.Sort(list)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -133,9 +134,10 @@ func addVLAN(parent int, name string, id int) error {
 	if len(name) >= unix.IFNAMSIZ {
 		return fmt.Errorf("VLAN %d: name %q has %d bytes, the kernel takes %d", id, name, len(name), unix.IFNAMSIZ-1)
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex = name, parent
-	err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id})
+	err := linkRequest{
+		kind: "vlan", name: name, attributes: []linkAttribute{number(unix.IFLA_LINK, 4, parent)},
+		data: []linkAttribute{number(nl.IFLA_VLAN_ID, 2, id)},
+	}.do()
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("VLAN %d: %w", id, err)
 	}

@@ -21,8 +21,8 @@ const (
 )
 
 // Dial connects like a net.Dialer. Where the kernel's routes do not lead to the address, because a link's server told of
-// a router or a subnet that is not there, it tries one link after the other, a second apart, and gives the destination a route by the
-// first one that connects: from then on everybody reaches it, and is seen to come from that link.
+// a router or a subnet that is not there, it tries one link after the other, a second apart, and gives the destination
+// a route by the first one that connects: from then on everybody reaches it, and is seen to come from that link.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,6 +131,9 @@ func (n *Network) keepWay(name string, conn net.Conn) {
 	n.mu.Unlock()
 	if l == nil {
 		return
+	}
+	if usual, err := netlink.RouteGet(address.AsSlice()); err == nil && len(usual) > 0 && usual[0].LinkIndex == l.index {
+		return // the kernel's way, which was only slow
 	}
 	route, err := wayTo(name, l.index, address)
 	if err == nil {

@@ -11,20 +11,52 @@ import (
 	"ironroot/netboot/sntp"
 )
 
-// maxAddresses bounds how many addresses of one name are asked.
-const maxAddresses = 8
+const (
+	maxServers   = 16 // are asked; more are passed over
+	maxAddresses = 8  // of one name are asked
+)
 
 // Ask asks all servers, names or addresses, and all addresses of a name, at the same time until ctx ends, and returns
-// the first answer whose time passes Check, and whose it is. Servers that fail before that are warned about by name. The
-// error is that of all of them.
-func Ask(ctx context.Context, servers []string, log *slog.Logger) (sntp.Answer, string, error) {
-	return first(ctx, servers, func(ctx context.Context, server string) (sntp.Answer, error) {
-		answer, err := askServer(ctx, server)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			log.Warn("a time server is not followed", "server", server, "err", err)
+// the first answer whose time passes Check, and whose it is. Servers that are named only when changed, which may return
+// nil, says so are asked, too. Servers that fail are warned about by name. The error is that of all of them.
+func Ask(ctx context.Context, servers func() []string, changed func() <-chan struct{}, log *slog.Logger) (sntp.Answer, string, error) {
+	type result struct {
+		answer sntp.Answer
+		server string
+		err    error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result, maxServers) // so that the others end, too
+	asked, pending := map[string]bool{}, 0
+	var failed []error
+	for {
+		change := changed()
+		for _, server := range servers() {
+			if asked[server] || len(asked) == maxServers {
+				continue
+			}
+			asked[server] = true
+			pending++
+			go func() {
+				answer, err := askServer(ctx, server)
+				results <- result{answer, server, err}
+			}()
 		}
-		return answer, err
-	})
+		if pending == 0 {
+			return sntp.Answer{}, "", errors.Join(append(failed, errors.New("no time server is followed"))...)
+		}
+		select {
+		case r := <-results:
+			if r.err == nil {
+				return r.answer, r.server, nil
+			}
+			pending--
+			log.Warn("a time server is not followed", "server", r.server, "err", r.err)
+			failed = append(failed, r.err)
+		case <-change:
+		}
+	}
 }
 
 // askServer asks one server at all its addresses and believes the first answer that is plausible.
@@ -34,16 +66,33 @@ func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	if err != nil {
 		return sntp.Answer{}, fmt.Errorf("time server %s: %w", server, err)
 	}
-	answer, _, err := first(ctx, addresses, func(ctx context.Context, address netip.Addr) (sntp.Answer, error) {
-		answer, err := sntp.Ask(ctx, net.JoinHostPort(address.String(), port))
-		if err == nil {
-			if err = Check(answer.Now()); err != nil {
-				err = fmt.Errorf("time server %s: %w", server, err)
+	type result struct {
+		answer sntp.Answer
+		err    error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result, len(addresses))
+	for _, address := range addresses {
+		go func() {
+			answer, err := sntp.Ask(ctx, net.JoinHostPort(address.String(), port))
+			if err == nil {
+				if err = Check(answer.Now()); err != nil {
+					err = fmt.Errorf("time server %s: %w", server, err)
+				}
 			}
+			results <- result{answer, err}
+		}()
+	}
+	var failed []error
+	for range addresses {
+		r := <-results // comes: sntp.Ask ends with ctx
+		if r.err == nil {
+			return r.answer, nil
 		}
-		return answer, err
-	})
-	return answer, err
+		failed = append(failed, r.err)
+	}
+	return sntp.Answer{}, errors.Join(failed...)
 }
 
 // resolve returns the addresses of a host, which may be one itself.
@@ -56,33 +105,4 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 		return nil, err
 	}
 	return addresses[:min(len(addresses), maxAddresses)], nil
-}
-
-// first asks everybody at the same time and returns the first success and whose it is, or else all errors. ask has to
-// end with its context.
-func first[T, R any](ctx context.Context, everybody []T, ask func(context.Context, T) (R, error)) (R, T, error) {
-	type result struct {
-		answer R
-		who    T
-		err    error
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan result, len(everybody)) // so that the others end, too
-	for _, who := range everybody {
-		go func() {
-			answer, err := ask(ctx, who)
-			results <- result{answer, who, err}
-		}()
-	}
-	var failed []error
-	for range everybody {
-		r := <-results
-		if r.err == nil {
-			return r.answer, r.who, nil
-		}
-		failed = append(failed, r.err)
-	}
-	var none result
-	return none.answer, none.who, errors.Join(failed...)
 }

@@ -51,7 +51,7 @@ func TestAsk(t *testing.T) {
 	}()
 	var log bytes.Buffer
 	started := time.Now()
-	answer, server, err := Ask(t.Context(), servers, slog.New(slog.NewTextHandler(&log, nil)))
+	answer, server, err := Ask(t.Context(), func() []string { return servers }, never, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil || server != good.Address() || answer.Offset().Round(time.Minute) != time.Hour {
 		t.Errorf("got %v from %s and %v, want an hour's offset from %s", answer.Offset(), server, err, good.Address())
 	}
@@ -71,8 +71,34 @@ func TestAskSilence(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var log bytes.Buffer
-	_, _, err := Ask(ctx, []string{silent.Address(), "name with spaces.invalid"}, slog.New(slog.NewTextHandler(&log, nil)))
+	_, _, err := Ask(ctx, func() []string { return []string{silent.Address(), "name with spaces.invalid"} }, never, slog.New(slog.NewTextHandler(&log, nil)))
 	if err == nil || !strings.Contains(err.Error(), silent.Address()) || !strings.Contains(log.String(), silent.Address()) {
 		t.Errorf("got %v and the log\n%s, want both to name the server", err, log.String())
+	}
+}
+
+func never() <-chan struct{} { return nil }
+
+// A server that the network names only while others are asked is asked, too.
+func TestAskLater(t *testing.T) {
+	silent := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()
+	late := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
+	named, looks := []string{silent}, 0
+	changed := func() <-chan struct{} {
+		if looks++; looks > 2 {
+			return nil
+		}
+		now := make(chan struct{})
+		close(now)
+		return now
+	}
+	answer, server, err := Ask(t.Context(), func() []string {
+		if looks == 2 {
+			named = []string{late, silent}
+		}
+		return named
+	}, changed, slog.New(slog.DiscardHandler))
+	if err != nil || server != late || answer.Offset().Round(time.Minute) != time.Hour {
+		t.Errorf("got %v from %s and %v, want an hour from %s", answer.Offset(), server, err, late)
 	}
 }

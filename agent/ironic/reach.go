@@ -75,7 +75,9 @@ func (c *Client) race(ctx context.Context, urls []string, asked func(string) str
 			}
 			ended++
 			failed = append(failed, r.err)
-			c.log.Warn("Ironic cannot be reached", "url", urls[r.url], "err", r.err)
+			if !errors.Is(r.err, context.Canceled) {
+				c.log.Warn("Ironic cannot be reached", "url", urls[r.url], "err", r.err)
+			}
 		case <-time.After(headStart):
 		}
 	}

@@ -72,7 +72,9 @@ func (c *Client) APIVersion(ctx context.Context) Version {
 	}
 	v, err := c.discover(ctx)
 	if err != nil {
-		c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", fallbackVersion)
+		if ctx.Err() == nil {
+			c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", fallbackVersion)
+		}
 		return fallbackVersion
 	}
 	c.log.Info("Ironic's API version", "version", v)

@@ -60,7 +60,7 @@ const (
 )
 
 // Draw shows the state on so many cells, and below it the latest of the log lines that there is room for.
-func Draw(s status.State, log []string, width, height int) Frame {
+func Draw(s *status.State, log []string, width, height int) Frame {
 	f := &Frame{width: max(width, minWidth), height: max(height, minHeight)}
 	f.header(s)
 	f.field("State", s.Doing(), doingStyle(s), 1)
@@ -91,7 +91,7 @@ func (f Frame) Text() string {
 
 func (f *Frame) add(r ...span) { f.rows = append(f.rows, r) }
 
-func (f *Frame) header(s status.State) {
+func (f *Frame) header(s *status.State) {
 	left, right := cut(" ironroot "+ascii(s.Version), f.width/2), ascii(s.Hostname)+" "
 	right = cut(right, f.width-len(left)-1)
 	f.add(span{title, left + strings.Repeat(" ", max(1, f.width-len(left)-len(right))) + right})
@@ -108,7 +108,7 @@ func (f *Frame) field(name, text string, look style, most int) {
 	}
 }
 
-func doingStyle(s status.State) style {
+func doingStyle(s *status.State) style {
 	switch {
 	case s.Phase == status.Lockdown:
 		return bad
@@ -120,7 +120,7 @@ func doingStyle(s status.State) style {
 	return strong
 }
 
-func (f *Frame) node(s status.State) {
+func (f *Frame) node(s *status.State) {
 	switch {
 	case s.NodeUUID == "":
 		f.field("Node", "not known yet", plain, 1)
@@ -131,12 +131,13 @@ func (f *Frame) node(s status.State) {
 	}
 }
 
-func (f *Frame) ironic(s status.State) {
+func (f *Frame) ironic(s *status.State) {
 	if len(s.APIs) == 0 {
 		f.field("Ironic", "no URL is known (ipa-api-url)", plain, 1)
 		return
 	}
-	for i, a := range s.APIs[:min(len(s.APIs), 4)] {
+	for i := range s.APIs[:min(len(s.APIs), 4)] {
+		a := &s.APIs[i]
 		name, look := "Ironic", plain
 		if i > 0 {
 			name = ""
@@ -170,7 +171,7 @@ func (f *Frame) ironic(s status.State) {
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // links shows those with a carrier first, on at most so many rows; the others share a row.
-func (f *Frame) links(s status.State, most int) {
+func (f *Frame) links(s *status.State, most int) {
 	switch {
 	case s.Phase == status.Lockdown:
 		f.field("Links", "taken down", plain, 1)
@@ -182,7 +183,8 @@ func (f *Frame) links(s status.State, most int) {
 	part := Frame{width: f.width}
 	name, hidden := "Links", 0
 	var dark []string
-	for _, l := range s.Links {
+	for i := range s.Links {
+		l := &s.Links[i]
 		if !l.Carrier {
 			dark = append(dark, l.Name)
 			continue
@@ -209,14 +211,14 @@ func (f *Frame) links(s status.State, most int) {
 	f.rows = append(f.rows, part.rows...)
 }
 
-func linkStyle(l status.Link) style {
+func linkStyle(l *status.Link) style {
 	if len(l.Addresses) > 0 {
 		return plain
 	}
 	return hint
 }
 
-func linkText(l status.Link) string {
+func linkText(l *status.Link) string {
 	var parts []string
 	for _, a := range l.Addresses {
 		parts = append(parts, a.String())
@@ -237,8 +239,8 @@ func linkText(l status.Link) string {
 	return strings.Join(parts, ", ")
 }
 
-func (f *Frame) command(s status.State) {
-	c := s.Command
+func (f *Frame) command(s *status.State) {
+	c := &s.Command
 	if c.Name == "" {
 		return
 	}
@@ -258,8 +260,8 @@ func (f *Frame) command(s status.State) {
 		look = plain
 	}
 	f.field("Command", text, look, 2)
-	for _, p := range s.Work[:min(len(s.Work), workRows)] {
-		f.progress(p)
+	for i := range s.Work[:min(len(s.Work), workRows)] {
+		f.progress(&s.Work[i])
 	}
 	if more := len(s.Work) - workRows; more > 0 {
 		f.field("", fmt.Sprintf("and %d more", more), plain, 1)
@@ -267,7 +269,7 @@ func (f *Frame) command(s status.State) {
 }
 
 // progress is two rows: what is done, and a bar.
-func (f *Frame) progress(p status.Progress) {
+func (f *Frame) progress(p *status.Progress) {
 	text := p.What + " " + p.Device
 	if p.Phase != "" {
 		text += ", " + p.Phase
@@ -304,7 +306,7 @@ func leftText(left time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(left.Hours()), int(left.Minutes())%60)
 }
 
-func (f *Frame) trouble(s status.State) {
+func (f *Frame) trouble(s *status.State) {
 	for _, p := range slices.Backward(s.Problems[max(0, len(s.Problems)-2):]) {
 		f.field("Problem", p.Text, bad, problemRows)
 	}

@@ -171,7 +171,7 @@ func TestScreens(t *testing.T) {
 	for name, p := range pictures() {
 		t.Run(name, func(t *testing.T) {
 			vt := newTerminal(p.width, p.height)
-			if err := NewPainter(vt).Paint(Draw(p.state, logLines(p.log), p.width, p.height)); err != nil {
+			if err := NewPainter(vt).Paint(Draw(&p.state, logLines(p.log), p.width, p.height)); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name+".txt")
@@ -201,7 +201,7 @@ func TestPaintChanges(t *testing.T) {
 	painter := NewPainter(&sent)
 	show := func(s status.State, log []string) int {
 		t.Helper()
-		frame := Draw(s, log, 80, 25)
+		frame := Draw(&s, log, 80, 25)
 		sent.Reset()
 		if err := painter.Paint(frame); err != nil {
 			t.Fatal(err)

@@ -1,19 +1,13 @@
 package status
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/vishvananda/netlink"
 
 	"ironroot/netboot"
 	"ironroot/netboot/lldp"
@@ -33,7 +27,7 @@ func (b *Board) Follow(ctx context.Context, n Source) {
 	for {
 		changed := n.Changed()
 		known := n.Links()
-		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), defaultRouters(), func(link string) int {
+		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), func(link string) int {
 			return linkSpeed(&files, link)
 		}))
 		select {
@@ -45,12 +39,12 @@ func (b *Board) Follow(ctx context.Context, n Source) {
 }
 
 // describe puts together what is known of every link.
-func describe(all []netboot.Link, frames map[string]lldp.Frame, routers map[int][]netip.Addr, speedOf func(link string) int) []Link {
+func describe(all []netboot.Link, frames map[string]lldp.Frame, speedOf func(link string) int) []Link {
 	var links []Link
 	for _, known := range all {
 		l := Link{
 			Name: known.Name, MAC: known.MAC.String(), Up: known.Up, Carrier: known.Carrier,
-			Router: routers[known.Index], Neighbour: known.History.Neighbour, VLANs: frames[known.Name].VLANs(),
+			Neighbour: known.History.Neighbour, VLANs: frames[known.Name].VLANs(),
 			Trouble: trouble(known),
 		}
 		if l.Carrier {
@@ -78,32 +72,6 @@ func trouble(l netboot.Link) string {
 		return l.Err.Error()
 	}
 	return ""
-}
-
-// defaultRouters returns the routers of the default routes, by the kernel index of their link, those of DHCP as those
-// that advertise themselves.
-func defaultRouters() map[int][]netip.Addr {
-	routers := map[int][]netip.Addr{}
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return routers // only shown
-	}
-	for _, r := range routes {
-		gateway, ok := netip.AddrFromSlice(r.Gw)
-		if !ok || !isDefault(r.Dst) || slices.Contains(routers[r.LinkIndex], gateway.Unmap()) {
-			continue
-		}
-		routers[r.LinkIndex] = append(routers[r.LinkIndex], gateway.Unmap())
-	}
-	return routers
-}
-
-func isDefault(destination *net.IPNet) bool {
-	if destination == nil {
-		return true
-	}
-	ones, _ := destination.Mask.Size()
-	return ones == 0
 }
 
 // linkSpeed returns the speed of the moment in Mbit/s, 0 where the driver does not tell.
@@ -134,9 +102,8 @@ func nameServers(path string) []string {
 		return nil // there is none before the first lease
 	}
 	var servers []string
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "nameserver" {
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "nameserver" {
 			servers = append(servers, words[1])
 		}
 	}

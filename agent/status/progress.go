@@ -19,7 +19,7 @@ type Progress struct {
 }
 
 // Percent returns 0 to 100, and false while the total is unknown.
-func (p Progress) Percent() (int, bool) {
+func (p *Progress) Percent() (int, bool) {
 	if p.Total <= 0 {
 		return 0, false
 	}
@@ -27,7 +27,7 @@ func (p Progress) Percent() (int, bool) {
 }
 
 // Left returns how long the rest takes at this rate, and false when that is unknown.
-func (p Progress) Left() (time.Duration, bool) {
+func (p *Progress) Left() (time.Duration, bool) {
 	if p.Total <= 0 || p.Rate <= 0 {
 		return 0, false
 	}
@@ -36,7 +36,7 @@ func (p Progress) Left() (time.Duration, bool) {
 }
 
 // RateText is the rate for people.
-func (p Progress) RateText() string {
+func (p *Progress) RateText() string {
 	if p.Rate <= 0 {
 		return "-"
 	}
@@ -44,7 +44,7 @@ func (p Progress) RateText() string {
 }
 
 // attrs is the progress as attributes of a log line.
-func (p Progress) attrs() []any {
+func (p *Progress) attrs() []any {
 	attrs := []any{"device", p.Device}
 	if p.Phase != "" {
 		attrs = append(attrs, "phase", p.Phase)
@@ -130,12 +130,16 @@ func (t *Tracker) End() {
 	if t.board == nil {
 		return
 	}
-	t.board.update(func(*State) { delete(t.board.work, t.p.Device) })
+	t.board.change()
+	defer t.board.tell()
+	delete(t.board.work, t.p.Device)
 }
 
 func (t *Tracker) show() {
 	if t.board == nil {
 		return
 	}
-	t.board.update(func(*State) { t.board.work[t.p.Device] = t.p })
+	t.board.change()
+	defer t.board.tell()
+	t.board.work[t.p.Device] = t.p
 }

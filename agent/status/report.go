@@ -63,7 +63,7 @@ func (r Reporter) whileAlone(ctx context.Context) {
 	}
 }
 
-func (r Reporter) tell(s State, waited, next time.Duration) {
+func (r Reporter) tell(s *State, waited, next time.Duration) {
 	r.Log.Warn("not in touch with Ironic", "doing", s.Doing(), "for", waited.Round(time.Second), "next_report", next)
 	for _, line := range s.linkReport(time.Now()) {
 		r.Log.Warn("tried: " + r.Board.line(line))
@@ -71,8 +71,8 @@ func (r Reporter) tell(s State, waited, next time.Duration) {
 	if len(s.DNS) > 0 {
 		r.Log.Warn("tried: name servers " + strings.Join(s.DNS, ", "))
 	}
-	for _, a := range s.APIs {
-		r.Log.Warn("tried: Ironic", "url", a.URL, "result", a.Result())
+	for i := range s.APIs {
+		r.Log.Warn("tried: Ironic", "url", s.APIs[i].URL, "result", s.APIs[i].Result())
 	}
 	for _, p := range s.Problems {
 		r.Log.Warn("problem", "of", p.Source, "err", p.Text)
@@ -83,14 +83,16 @@ func (r Reporter) tell(s State, waited, next time.Duration) {
 }
 
 // linkReport says what was tried on each link; those without a carrier share a line.
-func (s State) linkReport(now time.Time) []string {
+func (s *State) linkReport(now time.Time) []string {
 	var dark []string
-	lit := slices.DeleteFunc(slices.Clone(s.links), func(l netboot.Link) bool {
-		if !l.Carrier {
-			dark = append(dark, l.Name)
+	var lit []netboot.Link
+	for i := range s.links {
+		if s.links[i].Carrier {
+			lit = append(lit, s.links[i])
+		} else {
+			dark = append(dark, s.links[i].Name)
 		}
-		return !l.Carrier
-	})
+	}
 	var lines []string
 	if len(lit) > 0 || len(dark) == 0 {
 		lines = netboot.Report(lit, now)
@@ -102,7 +104,7 @@ func (s State) linkReport(now time.Time) []string {
 }
 
 // SpeedText is the link's speed for people, "" when it is unknown.
-func (l Link) SpeedText() string {
+func (l *Link) SpeedText() string {
 	switch {
 	case l.Speed <= 0:
 		return ""
@@ -115,7 +117,7 @@ func (l Link) SpeedText() string {
 }
 
 // Port is where the link's cable leads to, by LLDP; "" when nobody said so.
-func (l Link) Port() string {
+func (l *Link) Port() string {
 	n := l.Neighbour
 	switch {
 	case n.Port != "" && n.System != "":
@@ -127,7 +129,7 @@ func (l Link) Port() string {
 }
 
 // Result is what came of the latest try, for people.
-func (a API) Result() string {
+func (a *API) Result() string {
 	switch {
 	case a.Tried.IsZero():
 		return "not tried yet"
@@ -141,7 +143,7 @@ func (a API) Result() string {
 const maxAdvice = 4
 
 // Advice says what to try for all that is wrong, the most likely cause first.
-func (s State) Advice() []string {
+func (s *State) Advice() []string {
 	var list []string
 	add := func(text string) {
 		if text != "" && len(list) < maxAdvice && !slices.Contains(list, text) {
@@ -161,33 +163,38 @@ func (s State) Advice() []string {
 }
 
 // networkAdvice looks for the reason at the cable first and then further away.
-func (s State) networkAdvice(add func(string)) {
-	isDark := func(l Link) bool { return !l.Carrier }
-	hasAddress := func(l Link) bool { return len(l.Addresses) > 0 }
-	switch {
-	case len(s.Links) == 0:
-		if s.Phase == Network {
-			add("no network card found: is its driver in the ramdisk, and the card switched on in the firmware's setup?")
+func (s *State) networkAdvice(add func(string)) {
+	lit := 0
+	for i := range s.Links {
+		if len(s.Links[i].Addresses) > 0 {
+			return // it is not for want of an address
 		}
-		return
-	case !slices.ContainsFunc(s.Links, hasAddress) && !slices.ContainsFunc(s.Links, func(l Link) bool { return !isDark(l) }):
-		add("no carrier on any link: check cables, transceivers and whether the switch ports are enabled")
-		return
-	case slices.ContainsFunc(s.Links, hasAddress):
-		return
+		if s.Links[i].Carrier {
+			lit++
+		}
 	}
-	for _, l := range s.Links {
-		if isDark(l) {
-			continue
+	switch {
+	case len(s.Links) == 0 && s.Phase == Network:
+		add("no network card found: is its driver in the ramdisk, and the card switched on in the firmware's setup?")
+	case len(s.Links) > 0 && lit == 0:
+		add("no carrier on any link: check cables, transceivers and whether the switch ports are enabled")
+	}
+	for i := range s.Links {
+		if s.Links[i].Carrier {
+			s.Links[i].advice(add)
 		}
-		where := "its switch port"
-		if port := l.Port(); port != "" {
-			where = port
-		}
-		add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and has the DHCP server a range for it?")
-		if len(l.VLANs) > 0 {
-			add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
-		}
+	}
+}
+
+// advice is about a link with a carrier and without an address.
+func (l *Link) advice(add func(string)) {
+	where := "its switch port"
+	if port := l.Port(); port != "" {
+		where = port
+	}
+	add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and has the DHCP server a range for it?")
+	if len(l.VLANs) > 0 {
+		add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
 	}
 }
 

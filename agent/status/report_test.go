@@ -30,7 +30,7 @@ func network() []netboot.Link {
 }
 
 func show(b *Board, links []netboot.Link) {
-	b.setNetwork("node", nil, links, describe(links, nil, nil, func(string) int { return 1000 }))
+	b.setNetwork("node", nil, links, describe(links, nil, func(string) int { return 1000 }))
 }
 
 // TestReport lets time pass: a node without Ironic reports after 10 s and then at growing intervals, for as long as

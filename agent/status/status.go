@@ -59,7 +59,6 @@ type Link struct {
 	Carrier   bool
 	Speed     int // Mbit/s, 0 = unknown
 	Addresses []netip.Prefix
-	Router    []netip.Addr
 	Neighbour lldp.Neighbour
 	VLANs     []int  // that the neighbour names
 	Trouble   string // what does not work, "" = nothing known
@@ -114,9 +113,9 @@ func NewBoard(version string, clean func(string) string) *Board {
 }
 
 // State returns the present state.
-func (b *Board) State() State {
+func (b *Board) State() *State {
 	if b == nil {
-		return State{}
+		return &State{}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +124,7 @@ func (b *Board) State() State {
 	for _, device := range slices.Sorted(maps.Keys(b.work)) {
 		s.Work = append(s.Work, b.work[device])
 	}
-	return s
+	return &s
 }
 
 // Changed returns a channel that is closed at the next change. Take it before State, so that no change is missed. That
@@ -139,40 +138,58 @@ func (b *Board) Changed() <-chan struct{} {
 	return b.changed
 }
 
-func (b *Board) update(change func(*State)) {
+// change locks the state for a change; tell unlocks it, and tells whoever waits.
+func (b *Board) change() *State {
+	b.mu.Lock()
+	return &b.state
+}
+
+func (b *Board) tell() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+	b.mu.Unlock()
+}
+
+// Enter says that a phase begins.
+func (b *Board) Enter(phase Phase) {
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	change(&b.state)
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// Enter says that a phase begins. What was wrong with the ones before is no longer.
-func (b *Board) Enter(phase Phase) {
-	b.update(func(s *State) { s.Phase, s.Since = phase, time.Now() })
+	s := b.change()
+	defer b.tell()
+	s.Phase, s.Since = phase, time.Now()
 }
 
 // Node says which node this machine is.
 func (b *Board) Node(uuid, name string) {
-	b.update(func(s *State) { s.NodeUUID, s.NodeName = b.line(uuid), b.line(name) })
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.tell()
+	s.NodeUUID, s.NodeName = b.line(uuid), b.line(name)
 }
 
 // Ironic names the URLs that will be tried. Those that are known keep what came of them.
 func (b *Board) Ironic(urls []string) {
-	b.update(func(s *State) {
-		old := s.APIs
-		s.APIs = nil
-		for _, url := range urls {
-			a := API{URL: b.line(plainURL(url))}
-			if i := slices.IndexFunc(old, func(o API) bool { return o.URL == a.URL }); i >= 0 {
-				a = old[i]
-			}
-			s.APIs = append(s.APIs, a)
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.tell()
+	old := s.APIs
+	s.APIs = nil
+	for _, url := range urls {
+		a := API{URL: b.line(plainURL(url))}
+		if i := find(old, a.URL); i >= 0 {
+			a = old[i]
 		}
-	})
+		s.APIs = append(s.APIs, a)
+	}
+}
+
+func find(list []API, url string) int {
+	return slices.IndexFunc(list, func(a API) bool { return a.URL == url })
 }
 
 // Tried says what came of a request to one of Ironic's URLs; nil means that it answered.
@@ -180,29 +197,30 @@ func (b *Board) Tried(url string, err error) {
 	if b == nil {
 		return
 	}
+	s := b.change()
+	defer b.tell()
 	a := API{URL: b.line(plainURL(url)), Tried: time.Now()}
 	if err != nil {
 		a.Trouble, a.Advice = b.line(Reason(err)), Advice(err)
 	}
-	b.update(func(s *State) {
-		i := slices.IndexFunc(s.APIs, func(o API) bool { return o.URL == a.URL })
-		if i < 0 {
-			s.APIs = append(s.APIs, a)
-			return
-		}
+	if i := find(s.APIs, a.URL); i >= 0 {
 		s.APIs[i] = a
-	})
+	} else {
+		s.APIs = append(s.APIs, a)
+	}
 }
 
 // Beaten says what came of a heartbeat.
 func (b *Board) Beaten(err error) {
-	b.update(func(s *State) {
-		s.Beat.Failed = err != nil
-		if err == nil {
-			s.Beat.Accepted = time.Now()
-		}
-	})
-	b.Problem("heartbeat", err)
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.tell()
+	if s.Beat.Failed = err != nil; !s.Beat.Failed {
+		s.Beat.Accepted = time.Now()
+	}
+	b.problem("heartbeat", err)
 }
 
 // Problem says that something failed; nil takes back what the same source said before.
@@ -210,31 +228,49 @@ func (b *Board) Problem(source string, err error) {
 	if b == nil {
 		return
 	}
-	b.update(func(s *State) {
-		s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return p.Source == source })
-		if err != nil {
-			s.Problems = append(s.Problems, Problem{source, b.line(brief(err)), Advice(err), time.Now()})
-		}
-	})
+	b.change()
+	defer b.tell()
+	b.problem(source, err)
+}
+
+// problem is Problem within a change.
+func (b *Board) problem(source string, err error) {
+	s := &b.state
+	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return p.Source == source })
+	if err != nil {
+		s.Problems = append(s.Problems, Problem{source, b.line(brief(err)), Advice(err), time.Now()})
+	}
 }
 
 // Begin says that a command begins; step may be "". The failure of the one before is history.
 func (b *Board) Begin(name, step string) {
-	b.Problem("command", nil)
-	b.update(func(s *State) { s.Command = Command{Name: b.line(name), Step: b.line(step), Started: time.Now()} })
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.tell()
+	s.Command = Command{Name: b.line(name), Step: b.line(step), Started: time.Now()}
+	b.problem("command", nil)
 }
 
 // End says how the command ended.
 func (b *Board) End(err error) {
-	b.update(func(s *State) { s.Command.Ended, s.Command.Failed = time.Now(), err != nil })
-	b.Problem("command", err)
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.tell()
+	s.Command.Ended, s.Command.Failed = time.Now(), err != nil
+	b.problem("command", err)
 }
 
 func (b *Board) setNetwork(hostname string, dns []string, known []netboot.Link, links []Link) {
-	for i, l := range links {
-		links[i].Trouble = b.line(l.Trouble)
+	for i := range links {
+		links[i].Trouble = b.line(links[i].Trouble)
 	}
-	b.update(func(s *State) { s.Hostname, s.DNS, s.Links, s.links = hostname, dns, links, known })
+	s := b.change()
+	defer b.tell()
+	s.Hostname, s.DNS, s.Links, s.links = hostname, dns, links, known
 }
 
 // maxText bounds the length of a text, in characters.
@@ -255,7 +291,7 @@ func (b *Board) line(text string) string {
 }
 
 // Doing puts the agent's state into a few words.
-func (s State) Doing() string {
+func (s *State) Doing() string {
 	switch {
 	case s.Phase == Lockdown:
 		return "locked down: restart the machine to go on"
@@ -281,7 +317,7 @@ func (s State) Doing() string {
 
 // Alone says that the node is not in touch with Ironic although it should be by now, or soon: it waits for something
 // that may never come.
-func (s State) Alone() bool {
+func (s *State) Alone() bool {
 	switch s.Phase {
 	case Network, Discovery, Lookup, Address:
 		return true

@@ -67,7 +67,7 @@ func TestProblems(t *testing.T) {
 	}
 	b.Ironic([]string{"https://admin:s3cret@ironic.example"})
 	b.Tried("https://admin:other@ironic.example", &url.Error{Op: "Get", URL: "https://admin:other@ironic.example/v1/lookup", Err: unix.ECONNREFUSED})
-	if text := fmt.Sprint(b.State()); strings.Contains(text, "other") || strings.Contains(text, "s3cret") || !strings.Contains(text, "connection refused") {
+	if text := fmt.Sprint(*b.State()); strings.Contains(text, "other") || strings.Contains(text, "s3cret") || !strings.Contains(text, "connection refused") {
 		t.Errorf("the state is %s", text)
 	}
 }

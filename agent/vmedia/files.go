@@ -1,6 +1,7 @@
 package vmedia
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,19 +45,20 @@ type copied struct {
 
 // copyConfig copies the agent's configuration, certificates among it, to where options refer to: all of it, or nothing
 // where a part cannot be read.
-func (o Options) copyConfig(v *removable.Volume) error {
+func (s *search) copyConfig(v *removable.Volume) error {
 	files, err := readConfig(v)
 	if err != nil {
 		return fault.VirtualMediaBoot("copy configuration: %w", err)
 	}
 	names := []string{}
 	for _, f := range files {
-		if err := o.place(f); err != nil {
+		if err := s.place(f); err != nil {
 			return fault.VirtualMediaBoot("copy configuration: %w", err)
 		}
+		s.named = s.named || bytes.Contains(f.data, []byte("api_url"))
 		names = append(names, "/"+f.path)
 	}
-	o.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
+	s.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
 	return nil
 }
 

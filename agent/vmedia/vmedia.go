@@ -85,16 +85,15 @@ func Load(ctx context.Context, o Options) (config.Params, error) {
 	}
 	o = o.withDefaults()
 	s := search{Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}}
-	// As long as nothing names Ironic, the media have to come.
-	must := func() bool { return !s.floppy && !s.iso && s.params["ipa-api-url"] == "" }
+	// As long as nothing names Ironic, a medium that does has to come.
+	must := func() bool { return !s.floppy && !s.named && s.params["ipa-api-url"] == "" }
 	if err := o.await(ctx, must, s.visit); err != nil {
 		return nil, err
 	}
-	switch {
-	case s.floppy || s.iso:
-	case len(o.progress.seen) > 0:
+	if len(o.progress.seen) > 0 {
 		return s.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(o.progress.seen...))
-	default:
+	}
+	if !s.floppy && !s.iso {
 		o.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
 	return s.params, nil
@@ -105,6 +104,7 @@ type search struct {
 	Options
 	params      config.Params
 	floppy, iso bool
+	named       bool            // a file of the ISO seems to say where Ironic is
 	useless     map[string]bool // media, by path, that are not looked at again
 }
 

@@ -164,7 +164,7 @@ func TestFloppy(t *testing.T) {
 		"rubbish beside a good one": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "a=\xff"), mib)
 			m.attach("sdb", usb, "0", "S", named, mib)
-		}, over, ""},
+		}, over, "parameters.txt on /dev/sda: got bytes"},
 		"a folder in its place": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", iso(t, "ir-vfd-dev", "", map[string]string{"parameters.txt/x": ""}), mib)
 		}, nil, "parameters.txt on /dev/sda is no regular file"},
@@ -396,6 +396,28 @@ func TestNetworkData(t *testing.T) {
 				t.Errorf("got %q, %v, found expected: %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// Where the boot ISO has no word of Ironic's address either, the floppy that has is waited for.
+func TestWaitsForWhoNamesIronic(t *testing.T) {
+	image := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy")
+	for name, c := range map[string]struct {
+		conf  string
+		waits bool
+	}{"certificate only": {"[DEFAULT]\ncafile = /x\n", true}, "address": {"[DEFAULT]\napi_url = http://iso\n", false}} {
+		m := newMachine(t)
+		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"etc/ironic-python-agent.d/a.conf": c.conf}), mib)
+		o := m.options("boot_method=vmedia")
+		o.limit, o.grace = time.Minute, 30*time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		late := time.AfterFunc(300*time.Millisecond, func() { m.attach("sda", usb, "0", "S", image, mib) })
+		defer late.Stop()
+		params, err := Load(ctx, o)
+		if waited := params["ipa-api-url"] == "http://floppy"; err != nil || waited != c.waits {
+			t.Errorf("%s: got %v, %v, want the floppy's address: %v", name, params, err, c.waits)
+		}
 	}
 }
 

@@ -31,6 +31,21 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// InfiniBand's drivers, which most machines do without, are a group of their own.
+func TestInfiniBand(t *testing.T) {
+	for _, name := range []string{"drivers/infiniband/hw/mlx5/mlx5_ib", "drivers/infiniband/ulp/ipoib/ib_ipoib"} {
+		for _, groups := range [][]string{{"server"}, {"server", "infiniband"}} {
+			s, err := Select(groups)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := s.Has(name), len(groups) == 2; got != want {
+				t.Errorf("%s in %v: got %v, want %v", name, groups, got, want)
+			}
+		}
+	}
+}
+
 func TestEveryGroupIsReadable(t *testing.T) {
 	for _, name := range Groups() {
 		if _, err := Select([]string{name}); err != nil {

@@ -34,6 +34,9 @@ func TestScreen(t *testing.T) {
 	r.waitAgent(t)
 	t.Run("ready", func(t *testing.T) {
 		text := r.waitScreen(t, "waiting for commands", r.node.UUID(), "10.0.2.15/24", "  answers", "accepted at")
+		if strings.Contains(text, r.node.Token()) {
+			t.Error("the screen shows the token")
+		}
 		if strings.Count(text, "ironroot 1.") != 1 || strings.Contains(text, "To do") {
 			t.Errorf("the screen has not one title, or still has advice:\n%s", text)
 		}

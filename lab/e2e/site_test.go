@@ -46,9 +46,15 @@ func (s *site) dnsmasq(args ...string) {
 		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
 		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(s.t.TempDir(), "leases"),
 	}, args...)
-	cmd := exec.CommandContext(s.t.Context(), "dnsmasq", all...)
+	s.run("dnsmasq", all...)
+}
+
+// run starts a program in the namespace; it ends with the test.
+func (s *site) run(name string, args ...string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), name, args...)
 	if cmd.Err != nil {
-		cmd.Path, cmd.Err = "/usr/sbin/dnsmasq", nil
+		cmd.Path, cmd.Err = filepath.Join("/usr/sbin", name), nil
 	}
 	cmd.Stdout, cmd.Stderr = s.t.Output(), s.t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -87,13 +93,20 @@ func (s *site) startIronic(address netip.Addr, mac string, heartbeats time.Durat
 // boot starts the machine with the ramdisk, and tells it where Ironic is.
 func (s *site) boot(parameters string, nics ...qemu.NIC) {
 	s.t.Helper()
+	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url="+s.ironic.URL()+" "+parameters)
+}
+
+// bootAs starts a machine with the ramdisk. What c leaves open is filled in.
+func (s *site) bootAs(c qemu.Config, parameters string) {
+	s.t.Helper()
 	testenv.Programs(s.t, "qemu-system-x86_64")
-	machine, err := qemu.Start(s.t.Context(), qemu.Config{
-		Name: s.t.Name(), Dir: s.t.TempDir(), Memory: 384 * mib, NetNS: s.ns.Path(), NICs: nics,
-		Kernel: testenv.Build(s.t, "ipa-ironroot-amd64.kernel"), Initrd: testenv.Build(s.t, "ipa-ironroot-amd64.initramfs"),
-		Append: "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
-			qemu.KernelHints + " ipa-api-url=" + s.ironic.URL() + " " + parameters,
-	})
+	c.Name, c.Dir, c.Memory, c.NetNS = s.t.Name(), s.t.TempDir(), 384*mib, s.ns.Path()
+	c.Kernel = testenv.Build(s.t, "ipa-ironroot-amd64.kernel")
+	if c.Initrd == "" {
+		c.Initrd = testenv.Build(s.t, "ipa-ironroot-amd64.initramfs")
+	}
+	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " + qemu.KernelHints + " " + parameters
+	machine, err := qemu.Start(s.t.Context(), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}

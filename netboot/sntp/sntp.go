@@ -56,8 +56,10 @@ func Ask(ctx context.Context, address string) (Answer, error) {
 		switch {
 		case err == nil:
 			return answer, nil
+		case ctx.Err() != nil && odd != nil:
+			return Answer{}, fmt.Errorf("time server %s: %w: %w", address, ctx.Err(), odd)
 		case ctx.Err() != nil:
-			return Answer{}, fmt.Errorf("time server %s: no answer: %w", address, errors.Join(ctx.Err(), odd))
+			return Answer{}, fmt.Errorf("time server %s: no answer: %w", address, ctx.Err())
 		case !errors.Is(err, ntp.ErrServerResponseMismatch) && (!errors.As(err, &silent) || !silent.Timeout()):
 			return Answer{}, fmt.Errorf("time server %s: %w", address, err)
 		}

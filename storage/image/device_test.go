@@ -166,6 +166,31 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("the heap grew by %d bytes while %d bytes were written, want at most %d", grown, int64(size), int64(rawLimit))
 		}
 	})
+	for _, c := range []struct {
+		command string
+		data    []byte
+	}{
+		// Long repetitions are what a large window is for.
+		{"zstd -q -1 --long=24 -c", bytes.Repeat(randomBytes(46, 3*mib), size/(3*mib))},
+		{"xz -0 --lzma2=dict=32MiB,mode=fast,mf=hc3 --block-size=40MiB -c", bytes.Repeat(randomBytes(46, 3*mib), 80/3)},
+		{"gzip -1 -c", randomBytes(47, 64*mib)},
+		{"bzip2 -9 -c", randomBytes(47, 12*mib)},
+		{"lz4 -q -B7 -c", randomBytes(47, 64*mib)},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "image")
+			packed := pack(t, c.data, c.command)
+			if err := os.WriteFile(file, packed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			src := packedSource(packed, "")
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }) // not from this heap
+			src.URLs = []string{server.URL + "/image"}
+			if grown := heapOfWrite(t, size, src); grown > limit {
+				t.Errorf("the heap grew by %d bytes, want at most %d", grown, int64(limit))
+			}
+		})
+	}
 	for name, options := range map[string][]string{
 		"qcow2, zstd with the largest clusters": {"-c", "-o", "compression_type=zstd,cluster_size=2M"},
 		"qcow2, zlib with small clusters":       {"-c", "-o", "cluster_size=4k"},

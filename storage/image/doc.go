@@ -1,14 +1,19 @@
 // Package image brings an operating system image from an HTTP server onto a block device while it arrives.
 //
-// Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters; the format is described
-// in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are fetched first, and each
-// cluster is written at its guest offset when it comes by. Neither needs room for the image: the heap grows
-// by at most 40 MiB for a raw image and 64 MiB for a qcow2 image, plus 24 bytes for each piece and about 100 for each
-// table of the latter; of both a limited number is accepted.
+// Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters, extended L2 entries; the
+// format is described in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are fetched
+// first, and each cluster is written at its guest offset when it comes by. Raw images packed by gzip (RFC 1952), zstd
+// (RFC 8878), xz, bzip2 and lz4 are told by their first bytes, unless they are declared as raw, and unpacked on the way.
+// Nothing needs room for the image: the heap grows by at most 40 MiB for a raw image and 64 MiB for any other, plus 24
+// bytes for each piece and about 100 for each table of a qcow2 image; of both a limited number is accepted.
+//
+// A checksum is always that of the file on the server. A connection that breaks off is taken up where it was, if the
+// server says what state its file is in and has ranges.
 //
 // The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
-// of its backup GPT are zeroed before the first request; the image's own first MiB is held back in memory and written
-// last, after the length and the checksum of the source have held and everything else has reached the disk.
+// of its backup GPT are zeroed before the image is fetched; the image's own first MiB is held back in memory and written
+// last, after the length and the checksum of the source have held and everything else has reached the disk. An image that
+// is refused at the first look, for its format, its tables or its size, costs the disk nothing.
 //
 // The package knows nothing of Ironic. What it downloads it trusts in nothing: every read of tables, checksum files and
 // headers has a limit, and images that name other files are refused.

@@ -58,6 +58,7 @@ type Options struct {
 type Report struct {
 	URL      string // where the image came from, without credentials and query
 	Format   string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
+	Packed   string // "gzip", "zstd", "xz", "bzip2" or "lz4" where Format came packed
 	Bytes    int64  // length of the file on the server
 	Written  int64  // bytes of content written to the device
 	Size     int64  // virtual size of the image: how much of the device it covers
@@ -70,7 +71,8 @@ type Report struct {
 //
 // The errors are *DownloadError, *TimeoutError (MaxDuration), *ChecksumError, *FormatError, *TooSmallError and
 // *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the first and the last MiB of
-// the device read as zeros, unless the device itself could not be opened or written.
+// the device read as zeros, unless the device itself could not be opened or written, or the image was refused at the
+// first look, for its format or its size: then the device was not written to at all.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
 	w, err := newWriter(device, src, o)
 	if err != nil {

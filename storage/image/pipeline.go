@@ -40,10 +40,18 @@ type job struct {
 	run   func() error
 }
 
+// source is what a pipeline moves. abort makes a Read that is under way return.
+type source interface {
+	io.Reader
+	aborter
+}
+
+type aborter interface{ abort() }
+
 // pipeline moves a source through memory: one goroutine reads it into chunks, one hashes them in order, several do the
 // jobs that place makes of them. Its memory does not depend on the length of the source.
 type pipeline struct {
-	source *stream
+	source source
 	start  int64     // offset of the source's next byte
 	sum    hash.Hash // nil: not hashed
 	// place is called for one chunk after another and hands out what is to be done with it.

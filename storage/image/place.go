@@ -15,8 +15,8 @@ type packed struct {
 
 // place hands out the work that a chunk of a qcow2 file makes.
 func (u *unpacker) place(c *chunk, submit func(func() error) error) error {
-	if limit := maxQcow2(u.w.target.size); c.end() > limit {
-		return fileTooLong(c.end(), limit)
+	if limit := maxFile(u.w.target.size); c.end() > limit {
+		return fileTooLong(formatQcow2, c.end(), limit)
 	}
 	u.passSeals(c)
 	var open []qcow2.Run

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,11 +120,26 @@ func md5Of(data []byte) Checksum {
 // usedDisk returns a file that stands for a disk with an older system on it: every byte is 0xA5.
 func usedDisk(t testing.TB, size int) string {
 	t.Helper()
-	name := t.TempDir() + "/disk"
+	name := filepath.Join(shm(t), "disk")
 	if err := os.WriteFile(name, bytes.Repeat([]byte{0xa5}, size), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// shm returns a folder in memory: hundreds of small disks are not to wait for the one of this machine.
+func shm(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "ironroot-image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func readAt(t testing.TB, name string, off int64, n int) []byte {
@@ -156,6 +172,14 @@ func mustNotBoot(t testing.TB, disk string) {
 		if !isZero(readAt(t, disk, off, int(min(headSize, size-off)))) {
 			t.Errorf("%s has content within the MiB at %d, want zeros", disk, off)
 		}
+	}
+}
+
+// mustBeUntouched fails unless every byte of a used disk is what it was.
+func mustBeUntouched(t testing.TB, disk string) {
+	t.Helper()
+	if data := mustRead(t, disk); len(bytes.Trim(data, "\xa5")) != 0 {
+		t.Errorf("%s was written to", disk)
 	}
 }
 

@@ -26,19 +26,20 @@ type partReader struct {
 	end   int64 // of what the body will bring, -1 unknown
 }
 
-// maxQcow2 limits the length of a qcow2 file in bytes: twice the disk, and 64 MiB. A file is longer than its content by
-// its tables, and by internal snapshots, of which nothing is used; without a limit a server could send for ever.
-func maxQcow2(disk int64) int64 { return 2*disk + 64<<20 }
+// maxFile limits the length of a qcow2 or packed file in bytes: twice the disk, and 64 MiB. A file is longer than its
+// content by its tables, and by internal snapshots, of which nothing is used; without a limit a server could send for
+// ever.
+func maxFile(disk int64) int64 { return 2*disk + 64<<20 }
 
-func fileTooLong(need, limit int64) error {
-	return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-		"qcow2 image: the file reaches to byte %d at least, for this disk %d bytes are accepted at most", need, limit)}
+func fileTooLong(format string, need, limit int64) error {
+	return &FormatError{Format: format, Reason: fmt.Sprintf(
+		"%s image: the file reaches to byte %d at least, for this disk %d bytes are accepted at most", format, need, limit)}
 }
 
 // read fills p from off. ahead is where the caller will have read on to, at least the end of p.
 func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error {
 	if off+int64(len(p)) > r.limit {
-		return fileTooLong(off+int64(len(p)), r.limit)
+		return fileTooLong(formatQcow2, off+int64(len(p)), r.limit)
 	}
 	if r.body != nil && (off < r.pos || r.body.partial && off+int64(len(p)) > r.end) {
 		r.close()
@@ -80,7 +81,7 @@ func (r *partReader) close() {
 
 // fetchMap reads the tables of a qcow2 image. The seals say what they were.
 func (w *writer) fetchMap(ctx context.Context, url string, h *qcow2.Header, head []byte) (*qcow2.Map, []*seal, error) {
-	r := &partReader{w: w, url: url, limit: maxQcow2(w.target.size)}
+	r := &partReader{w: w, url: url, limit: maxFile(w.target.size)}
 	defer r.close()
 	m := &qcow2.Map{Header: h}
 	first := head[:min(len(head), 4096)]

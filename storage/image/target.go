@@ -32,8 +32,10 @@ type target struct {
 	file     *os.File // through the page cache; holds the device exclusively
 	direct   *os.File // past the page cache; nil where it is refused
 	buffered atomic.Bool
-	written  *atomic.Int64
-	touched  atomic.Bool // something has been written since wipe
+	// unpunched is set when the device does not zero by itself.
+	unpunched atomic.Bool
+	written   *atomic.Int64
+	touched   atomic.Bool // something has been written since wipe
 }
 
 // openTarget takes exclusive hold of a device.

@@ -37,33 +37,38 @@ type tool struct {
 	buffer []byte
 }
 
-// unpack writes a qcow2 image from a server.
-func (w *writer) unpack(ctx context.Context, url string, head []byte) (Report, error) {
-	h, err := qcow2.ParseHeader(head)
+// readTables finds out where the content of a qcow2 image lies.
+func (w *writer) readTables(ctx context.Context, x *examined) error {
+	h, err := qcow2.ParseHeader(x.head)
 	if err != nil {
-		return Report{}, qcowRefusal(err)
+		return qcowRefusal(err)
 	}
 	if h.Size > w.target.size {
-		return Report{}, &TooSmallError{Device: w.device, Size: w.target.size, Need: h.Size}
+		return &TooSmallError{Device: w.device, Size: w.target.size, Need: h.Size}
 	}
 	w.progress.enter(PhasePrepare)
-	m, seals, err := w.fetchMap(ctx, url, h, head)
-	if err != nil {
-		return Report{}, err
+	if x.m, x.seals, err = w.fetchMap(ctx, x.rawURL, h, x.head); err != nil {
+		return err
 	}
-	w.log.Info("qcow2 tables read", "device", w.device, "size", h.Size, "pieces", len(m.Runs), "holes", len(m.Holes))
+	w.log.Info("qcow2 tables read", "url", x.url, "size", h.Size, "pieces", len(x.m.Runs), "holes", len(x.m.Holes))
+	return nil
+}
+
+// unpack writes a qcow2 image from a server.
+func (w *writer) unpack(ctx context.Context, x *examined) (Report, error) {
 	clear(w.head)
-	for _, hole := range m.Holes {
+	w.progress.enter(PhasePrepare)
+	for _, hole := range x.m.Holes {
 		if err := w.target.zero(ctx, extent{hole.Off, hole.Len}); err != nil {
 			return Report{}, err
 		}
 	}
-	u, err := newUnpacker(w, m, seals)
+	u, err := newUnpacker(w, x.m, x.seals)
 	if err != nil {
 		return Report{}, err
 	}
 	defer u.close()
-	return u.run(ctx, url)
+	return u.run(ctx, x.rawURL)
 }
 
 func newUnpacker(w *writer, m *qcow2.Map, seals []*seal) (*unpacker, error) {

@@ -23,6 +23,7 @@ type writer struct {
 	head      []byte // the image's first MiB, which is written last
 	memory    []*chunk
 	lastWrong string // the sum of the last whole transfer, if it was wrong
+	examined  *examined
 }
 
 // newWriter checks what can be checked without the device and the network.
@@ -54,12 +55,6 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 		}
 		err = errors.Join(err, w.target.close())
 	}()
-	// Before anything can go wrong: what was on this disk before shall not boot in place of the image.
-	if err := w.target.wipe(); err != nil {
-		return Report{}, err
-	}
-	w.head, w.memory = alignedBuffer(headSize), newChunks()
-
 	if w.src.Fetch.MaxDuration > 0 {
 		limited, cancel := context.WithTimeoutCause(ctx, w.src.Fetch.MaxDuration, errMaxDuration)
 		defer cancel()
@@ -82,6 +77,14 @@ func (w *writer) timeout(last error) error {
 
 // transfers repeats a transfer that broke off or brought wrong bytes, beginning at the next URL of the list.
 func (w *writer) transfers(ctx context.Context) (Report, error) {
+	if err := w.examineFirst(ctx); err != nil {
+		return Report{}, err
+	}
+	// Before anything can go wrong: what was on this disk before shall not boot in place of the image.
+	if err := w.target.wipe(); err != nil {
+		return Report{}, err
+	}
+	w.head, w.memory = alignedBuffer(headSize), newChunks()
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 {
 			// What the last transfer brought was wrong: no table or boot loader of it may stay behind the right image.
@@ -221,7 +224,7 @@ func (w *writer) placeRaw(c *chunk, submit func(func() error) error) error {
 		return &TooSmallError{Device: w.device, Size: w.target.size, Need: c.end()}
 	}
 	data, off := c.data, c.off
-	return submit(func() error { return w.target.writeAt(data, off) })
+	return submit(func() error { return w.target.put(data, off) })
 }
 
 // complete checks length and checksum of a source that has ended after n bytes.

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// zeroGrain is the shortest stretch of zeros in a raw image that is left to the device: less is written as fast.
+const zeroGrain = 512 << 10
+
 // extent is a range of bytes.
 type extent struct{ off, len int64 }
 
@@ -41,6 +44,48 @@ func (t *target) zero(ctx context.Context, e extent) error {
 		e = extent{step.end(), e.len - step.len}
 	}
 	return nil
+}
+
+// put writes p at off, which is aligned. Long stretches of zeros are not sent to a device that makes them by itself.
+func (t *target) put(p []byte, off int64) error {
+	for len(p) > 0 {
+		n, zeros := stretch(p)
+		if !zeros || !t.punch(extent{off, int64(n)}) {
+			if err := t.writeAt(p[:n], off); err != nil {
+				return err
+			}
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// stretch returns how much of p is alike: whole grains of zeros, or anything else.
+func stretch(p []byte) (n int, zeros bool) {
+	for n < len(p) {
+		grain := p[n:min(n+zeroGrain, len(p))]
+		same := len(grain) == zeroGrain && isZero(grain)
+		if n > 0 && same != zeros {
+			break
+		}
+		zeros = same
+		n += len(grain)
+	}
+	return n, zeros
+}
+
+// punch has a range of the device read as zeros, if the device guarantees that and needs nothing to be written for it:
+// for block devices the kernel makes of it WRITE ZEROES that may unmap, without falling back to pages of zeros.
+func (t *target) punch(e extent) bool {
+	if t.unpunched.Load() || e.end() > t.size {
+		return false
+	}
+	t.touched.Store(true)
+	err := unix.Fallocate(int(t.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, e.off, e.len)
+	if err != nil {
+		t.unpunched.Store(true) // an error of the medium shows when the same range is written
+	}
+	return err == nil
 }
 
 func (t *target) zeroAligned(ctx context.Context, e extent) error {

@@ -11,8 +11,9 @@
 // panic, they show lines again.
 //
 // What goes wrong is said on all consoles. A panic in a goroutine that this package started writes its stack there,
-// syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to the
-// kernel's console and to one more, and exits; the kernel then restarts the machine, after the same while, without sync.
+// syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to standard
+// error, from where a process of its own, the witness, brings it to all consoles, and exits; the kernel then restarts the
+// machine, after the same while, without sync. No console that stands still is waited for.
 // No success is reported of anything that such an end could undo: whoever writes to a disk flushes it first.
 //
 // Kernel parameters that count here: console=, panic=, quiet and loglevel= as the kernel has them; modprobe.blacklist=

@@ -20,7 +20,7 @@ import (
 
 const (
 	// redrawPause is the shortest time between two pictures: a person sees no more, and a slow VGA has other work.
-	redrawPause = 250 * time.Millisecond
+	redrawPause = 400 * time.Millisecond
 	// tailLines is how many log lines are kept for screens, and tailLine how long one may be, in bytes.
 	tailLines, tailLine = 64, 512
 )

@@ -218,6 +218,11 @@ func parseEvent(message []byte) event {
 			e.action = value
 		case "MODALIAS":
 			e.modalias = value
+		case "SUBSYSTEM":
+			// No device asks for IP over InfiniBand; it is of use where there is a port.
+			if value == "infiniband" && e.modalias == "" {
+				e.modalias = "ib_ipoib"
+			}
 		case "SEQNUM":
 			e.number, _ = strconv.ParseUint(value, 10, 64) // 0 where it is broken: the next event has one
 		}

@@ -105,10 +105,15 @@ func TestParseModinfo(t *testing.T) {
 }
 
 func TestParseEvent(t *testing.T) {
-	message := "add@/devices/pci0/virtio0\x00ACTION=add\x00DEVPATH=/devices/pci0/virtio0\x00SUBSYSTEM=virtio\x00MODALIAS=virtio:d00000001v00001AF4\x00SEQNUM=912\x00"
-	got := parseEvent([]byte(message))
-	if want := (event{"add", "virtio:d00000001v00001AF4", 912}); got != want {
-		t.Errorf("got %v, want %v", got, want)
+	for message, want := range map[string]event{
+		"add@/devices/pci0/virtio0\x00ACTION=add\x00DEVPATH=/devices/pci0/virtio0\x00SUBSYSTEM=virtio\x00MODALIAS=virtio:d00000001v00001AF4\x00SEQNUM=912\x00": {"add", "virtio:d00000001v00001AF4", 912},
+		// What makes a network interface of an InfiniBand port is asked for by no device.
+		"add@/devices/pci0/infiniband/mlx5_0\x00ACTION=add\x00DEVPATH=/devices/pci0/infiniband/mlx5_0\x00SUBSYSTEM=infiniband\x00SEQNUM=913\x00": {"add", "ib_ipoib", 913},
+		"add@/class/x\x00ACTION=add\x00SUBSYSTEM=infiniband_verbs\x00SEQNUM=914\x00":                                                             {"add", "", 914},
+	} {
+		if got := parseEvent([]byte(message)); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 

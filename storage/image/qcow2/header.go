@@ -1,7 +1,7 @@
 // Package qcow2 reads the tables of qcow2 images: where in the file each part of the guest's disk lies.
 //
-// The format is described in docs/interop/qcow2.rst of QEMU; versions 2 and 3 are known, with zlib and zstd clusters.
-// Extended L2 entries, encryption, and everything that refers to another file (backing files, external data files) are
+// The format is described in docs/interop/qcow2.rst of QEMU; versions 2 and 3 are known, with zlib and zstd clusters and
+// extended L2 entries. Encryption and everything that refers to another file (backing files, external data files) are
 // refused, internal snapshots are ignored. Nothing here opens a file: bytes come in, and what they mean comes out. The
 // bytes are foreign, so every number is checked before it is used, and Limits bound the memory.
 package qcow2
@@ -19,6 +19,9 @@ const (
 	headerV3 = 104
 
 	minClusterBits, maxClusterBits = 9, 21
+	minExtendedBits                = 14 // cluster bits with extended L2 entries
+
+	subclusters = 32 // of a cluster with an extended L2 entry
 
 	// maxL1 bounds the L1 table in bytes, and with it the number of L2 tables that a reader has to remember. It allows
 	// 16 GiB with clusters of 512 bytes, 1 TiB with 4 KiB, and 256 TiB with the usual 64 KiB.
@@ -32,7 +35,8 @@ const (
 	featureCorrupt     = 1 << 1
 	featureDataFile    = 1 << 2
 	featureCompression = 1 << 3
-	featuresKnown      = featureDirty | featureCorrupt | featureDataFile | featureCompression
+	featureExtendedL2  = 1 << 4
+	featuresKnown      = featureDirty | featureCorrupt | featureDataFile | featureCompression | featureExtendedL2
 )
 
 // Compression says how compressed clusters are packed.
@@ -68,6 +72,7 @@ type Header struct {
 	Compression Compression
 
 	clusterBits uint
+	extended    bool // L2 entries tell for each of a cluster's 32 parts whether it has content
 }
 
 // ParseHeader reads a header. b is the beginning of the file, at least 112 bytes of it where the file has so many.
@@ -115,6 +120,7 @@ func (h *Header) parseV3(b []byte) error {
 	case features&featureCorrupt != 0:
 		return broken("it is marked as corrupt")
 	}
+	h.extended = features&featureExtendedL2 != 0
 	length := binary.BigEndian.Uint32(b[100:])
 	if length < headerV3 || length%8 != 0 || length > maxHeader {
 		return broken("header length %d", length)
@@ -132,6 +138,9 @@ func (h *Header) parseGeometry(b []byte) error {
 	bits := binary.BigEndian.Uint32(b[20:])
 	if bits < minClusterBits || bits > maxClusterBits {
 		return broken("cluster bits: got %d, want %d to %d", bits, minClusterBits, maxClusterBits)
+	}
+	if h.extended && bits < minExtendedBits {
+		return broken("cluster bits with extended L2 entries: got %d, want %d to %d", bits, minExtendedBits, maxClusterBits)
 	}
 	h.clusterBits, h.ClusterSize = uint(bits), 1<<bits
 	size := binary.BigEndian.Uint64(b[24:])
@@ -157,4 +166,20 @@ func (h *Header) parseGeometry(b []byte) error {
 }
 
 // TableSpan returns how many bytes of the guest's disk one L2 table describes. The table itself fills one cluster.
-func (h *Header) TableSpan() int64 { return h.ClusterSize / 8 * h.ClusterSize }
+func (h *Header) TableSpan() int64 { return h.ClusterSize / h.entrySize() * h.ClusterSize }
+
+// entrySize returns the length of an L2 entry in bytes.
+func (h *Header) entrySize() int64 {
+	if h.extended {
+		return 16
+	}
+	return 8
+}
+
+// grain returns the length in bytes of the smallest plain part of the disk that an L2 entry tells of.
+func (h *Header) grain() int64 {
+	if h.extended {
+		return h.ClusterSize / subclusters
+	}
+	return h.ClusterSize
+}

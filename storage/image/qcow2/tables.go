@@ -26,7 +26,7 @@ type Table struct {
 // Run is a range of the file that holds content of the guest's disk. Its zero value is empty.
 type Run struct {
 	Host, Guest int64  // first byte in the file, and on the guest's disk
-	size        uint32 // plain: in clusters; compressed: in bytes
+	size        uint32 // plain: in grains of the header; compressed: in bytes
 	Compressed  bool   // the range unpacks to one cluster
 }
 
@@ -36,7 +36,7 @@ func (r Run) HostLen(h *Header) int64 {
 	if r.Compressed {
 		return int64(r.size)
 	}
-	return int64(r.size) * h.ClusterSize
+	return int64(r.size) * h.grain()
 }
 
 // Range is a range of the guest's disk.
@@ -84,18 +84,25 @@ func (m *Map) Add(guest int64, l2 []byte) error {
 	if int64(len(l2)) != h.ClusterSize {
 		return broken("L2 table: got %d bytes, want %d", len(l2), h.ClusterSize)
 	}
-	for ; len(l2) > 0 && guest < h.Size; l2, guest = l2[8:], guest+h.ClusterSize {
-		if err := m.addEntry(guest, binary.BigEndian.Uint64(l2)); err != nil {
+	for ; len(l2) > 0 && guest < h.Size; l2, guest = l2[h.entrySize():], guest+h.ClusterSize {
+		entry, bitmap := binary.BigEndian.Uint64(l2), uint64(0)
+		if h.extended {
+			bitmap = binary.BigEndian.Uint64(l2[8:])
+		}
+		if err := m.addEntry(guest, entry, bitmap); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Map) addEntry(guest int64, entry uint64) error {
+func (m *Map) addEntry(guest int64, entry, bitmap uint64) error {
 	h := m.Header
 	if entry&flagCompressed != 0 {
 		return m.addCompressed(guest, entry)
+	}
+	if h.extended {
+		return m.addSubclusters(guest, int64(entry&offsetMask), bitmap)
 	}
 	if entry&flagZero != 0 && h.Version < 3 {
 		return broken("the cluster at byte %d of the disk has the zero flag, which version 2 does not know", guest)
@@ -104,7 +111,39 @@ func (m *Map) addEntry(guest int64, entry uint64) error {
 	if offset == 0 || entry&flagZero != 0 {
 		return m.hole(guest, h.ClusterSize)
 	}
-	if offset%h.ClusterSize != 0 {
+	return m.plain(guest, offset)
+}
+
+// addSubclusters reads the bitmap of an extended entry: its lower half says which parts of the cluster have content, its
+// upper half which read as zeros. What has neither would be looked up in a backing file, and there is none.
+func (m *Map) addSubclusters(guest, offset int64, bitmap uint64) error {
+	h := m.Header
+	content, zeros := uint32(bitmap), uint32(bitmap>>32)
+	if content&zeros != 0 || content != 0 && offset == 0 {
+		return broken("the cluster at byte %d of the disk lies at byte %d and has the bitmap %#016x", guest, offset, bitmap)
+	}
+	for i := range subclusters {
+		skip := int64(i) * h.grain()
+		if guest+skip >= h.Size {
+			return nil
+		}
+		var err error
+		if content>>i&1 != 0 {
+			err = m.plain(guest+skip, offset+skip)
+		} else {
+			err = m.hole(guest+skip, h.grain())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain adds a part of the disk that lies in the file as it is.
+func (m *Map) plain(guest, offset int64) error {
+	h := m.Header
+	if (offset-guest)%h.ClusterSize != 0 {
 		return broken("the cluster at byte %d of the disk lies at byte %d, which is no multiple of the cluster size", guest, offset)
 	}
 	if n := len(m.Runs); n > 0 && m.Runs[n-1].continues(h, guest, offset) {
@@ -116,7 +155,7 @@ func (m *Map) addEntry(guest int64, entry uint64) error {
 
 // continues tells whether a plain cluster lies right behind r, on both sides.
 func (r Run) continues(h *Header, guest, host int64) bool {
-	n := int64(r.size) * h.ClusterSize
+	n := r.HostLen(h)
 	return !r.Compressed && r.size < 1<<31 && r.Guest+n == guest && r.Host+n == host
 }
 

@@ -100,6 +100,14 @@ func FuzzTables(f *testing.F) {
 	binary.BigEndian.PutUint64(b[1024:], 2048)
 	binary.BigEndian.PutUint64(b[1032:], 1<<62|3000)
 	f.Add(b)
+	extended := append(header(), make([]byte, 3<<14)...)
+	extended[23], extended[79] = 14, 1<<4
+	binary.BigEndian.PutUint64(extended[24:], 100<<9)
+	binary.BigEndian.PutUint64(extended[40:], 1<<14)
+	binary.BigEndian.PutUint64(extended[1<<14:], 1<<15)
+	binary.BigEndian.PutUint64(extended[1<<15:], 1<<14)
+	binary.BigEndian.PutUint64(extended[1<<15+8:], 0xf0<<32|0x0f)
+	f.Add(extended)
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := ParseHeader(file)
 		if err != nil || h.L1Offset+int64(h.L1Entries)*8 > int64(len(file)) {
@@ -130,7 +138,7 @@ func checkMap(t *testing.T, m *Map) {
 		covered += hole.Len
 	}
 	for _, r := range m.Runs {
-		n := int64(r.size) * m.Header.ClusterSize
+		n := r.HostLen(m.Header)
 		if r.Compressed {
 			n = m.Header.ClusterSize
 		}

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+	"ironroot/netboot/sntp/sntptest"
+)
+
+// checkCallback compares the address that Ironic was told.
+func (s *site) checkCallback(t *testing.T, network string) {
+	t.Helper()
+	url, _ := s.node.Callback()
+	host, found := strings.CutPrefix(url, "https://")
+	address, err := netip.ParseAddrPort(host)
+	if !found || err != nil || address.Port() != agentPort || !netip.MustParsePrefix(network).Contains(address.Addr()) {
+		t.Errorf("callback URL: got %s, want https://, an address of %s and port %d", url, network, agentPort)
+	}
+	s.answers(t)
+}
+
+// TestTwoNetworks boots a machine with two cards, and a router on each: behind that of the first one, which the default
+// route leads to, the first URL of Ironic is lost without a word; the second URL is on the second network.
+//
+// Parity: B11
+func TestTwoNetworks(t *testing.T) {
+	macs := []string{"52:54:00:e2:e0:31", "52:54:00:e2:e0:32"}
+	s := newSite(t)
+	nics := []qemu.NIC{{MAC: macs[0], Netdev: s.tap("wrong", "198.51.100.1/24")}, {MAC: macs[1], Netdev: s.tap("right", "192.0.2.1/24")}}
+	s.dnsmasq("--interface=wrong", "--interface=right", "--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=192.0.2.10,192.0.2.20,1h")
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], time.Minute)
+	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url=https://203.0.113.1:6385,"+s.ironic.URL())
+	s.waitAgent(t)
+	s.checkCallback(t, "192.0.2.0/24")
+	took, err := time.ParseDuration(s.follow(t, `phase=lookup took=(\S+)`)[1])
+	if err != nil || took > 10*time.Second {
+		t.Errorf("the lookup took %v (%v), want the silent URL to cost a moment and no time-out", took, err)
+	}
+}
+
+// announcement is a service as avahi-daemon reads it.
+const announcement = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group SYSTEM "avahi-service.dtd">
+<service-group><name>%s</name><service><type>_openstack._tcp</type><port>%d</port>%s</service></service-group>`
+
+// avahi announces a service on one interface and by one family of addresses only, with its files below a folder of the
+// test and everything it writes in a mount namespace of its own.
+func (s *site) avahi(link, family, service string, port int, text ...string) {
+	s.t.Helper()
+	testenv.Programs(s.t, "avahi-daemon", "unshare")
+	dir := s.t.TempDir()
+	var records strings.Builder
+	for _, record := range text {
+		fmt.Fprintf(&records, "<txt-record>%s</txt-record>", record)
+	}
+	other := map[string]string{"ipv4": "ipv6", "ipv6": "ipv4"}[family]
+	for name, content := range map[string]string{
+		"services/a.service": fmt.Sprintf(announcement, service, port, records.String()),
+		"avahi.conf": fmt.Sprintf("[server]\nhost-name=%s\nenable-dbus=no\nallow-interfaces=%s\nuse-%s=no\n[publish]\n"+
+			"publish-aaaa-on-ipv4=no\npublish-a-on-ipv6=no\n", service, link, other),
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.run("unshare", "--mount", "sh", "-ec", `mount --bind "$1/services" /etc/avahi/services
+		mount -t tmpfs run /run
+		exec avahi-daemon -f "$1/avahi.conf" --no-drop-root --no-chroot --no-rlimits`, "sh", dir)
+}
+
+// TestMulticastDNS boots a machine that knows no address at all: Ironic is announced on one card by IPv4 and the
+// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one is,
+// and the interface that the operator names is the one that Ironic is told.
+//
+// Parity: B16, B11 (network_interface)
+func TestMulticastDNS(t *testing.T) {
+	macs := []string{"52:54:00:e2:e0:33", "52:54:00:e2:e0:34"}
+	s := newSite(t)
+	nics := []qemu.NIC{{MAC: macs[0], Netdev: s.tap("four", "192.0.2.1/24")}, {MAC: macs[1], Netdev: s.tap("six", "198.51.100.1/24", "2001:db8::1/64")}}
+	s.dnsmasq("--interface=four", "--interface=six", "--enable-ra",
+		"--dhcp-range=192.0.2.10,192.0.2.20,1h", "--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8::,ra-only")
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], time.Minute)
+	conn, err := s.ns.ListenPacket(t.Context(), "udp", "192.0.2.1:123")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := sntptest.Serve(t, conn, sntptest.Reply{})
+	posted := s.inspector("[2001:db8::1]:5050")
+	s.avahi("four", "ipv4", "baremetal", s.ironic.Port(), "protocol=https", "ipa_ntp_server=192.0.2.1", "ipa_advertise_port=1", "ipa_listen_port=2")
+	s.avahi("six", "ipv6", "baremetal-introspection", 5050, "protocol=http", "ipa_api_url=http://192.0.2.66")
+	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url=mdns ipa-inspection-callback-url=mdns ipa-inspection-collectors=default ipa-network-interface=eth1")
+	select {
+	case path := <-posted:
+		if path != "/v1/continue" {
+			t.Errorf("inspection data went to %s, want /v1/continue", path)
+		}
+	case <-soon(t).Done():
+		t.Fatal("no inspection data came")
+	}
+	s.waitAgent(t)
+	s.checkCallback(t, "198.51.100.0/24")
+	if clock.Asked() == 0 {
+		t.Error("the time server of the announcement was not asked: its option is allowed")
+	}
+	for _, option := range []string{"advertise_port", "listen_port", "api_url"} {
+		s.follow(t, `not allowed.*option=`+option)
+	}
+}
+
+// inspector takes inspection data at an address of the namespace, and tells the path of the first ones.
+func (s *site) inspector(address string) <-chan string {
+	s.t.Helper()
+	listener, err := s.ns.Listen(s.t.Context(), "tcp", address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	posted := make(chan string, 1)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"uuid": "`+s.node.UUID()+`"}`)
+		select {
+		case posted <- r.URL.Path:
+		default:
+		}
+	})}
+	go server.Serve(listener) //nolint:errcheck // ends with Close
+	s.t.Cleanup(func() { _ = server.Close() })
+	return posted
+}

@@ -1,0 +1,172 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+// differentialImages is how many images TestDifferential makes, each by another seed.
+const differentialImages = 220
+
+// TestDifferential makes images by qemu-img and qemu-io with options, sizes, content and changes drawn from a seed, and
+// compares what we write with what `qemu-img convert` makes of them, from a server with ranges and from one without.
+//
+// Parity: K6
+func TestDifferential(t *testing.T) {
+	testenv.Programs(t, "qemu-img", "qemu-io")
+	for seed := range uint64(differentialImages) {
+		recipe := newRecipe(seed)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			image, want := recipe.make(t)
+			for name, handler := range map[string]http.HandlerFunc{"ranges": content(image), "no ranges": whole(image)} {
+				disk := filepath.Join(shm(t), "disk")
+				if err := os.WriteFile(disk, []byte(strings.Repeat("\xa5", len(want)+2*mib)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := Write(t.Context(), disk, qcowSource(image, serve(t, handler).URL), Options{}); err != nil {
+					t.Fatalf("%s, %s: %v", recipe, name, err)
+				}
+				if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
+					t.Errorf("%s, %s: the disk differs from what qemu-img makes of the image at byte %d of %d", recipe, name, at, len(want))
+				}
+			}
+		})
+	}
+}
+
+// recipe says how an image is made.
+type recipe struct {
+	seed     uint64
+	size     int      // of the disk, bytes
+	create   []string // options of qemu-img convert
+	changes  []string // commands of qemu-io
+	snapshot bool     // before the changes
+}
+
+func (r recipe) String() string {
+	return fmt.Sprintf("seed %d, %d bytes, %q, snapshot %v, %q", r.seed, r.size, r.create, r.snapshot, r.changes)
+}
+
+// newRecipe draws a recipe. What the formats do not allow together is left out.
+func newRecipe(seed uint64) recipe {
+	r := rand.New(rand.NewPCG(seed, 11))
+	one := func(choices ...string) string { return choices[r.IntN(len(choices))] }
+	chance := func(percent int) bool { return r.IntN(100) < percent }
+
+	bits := 9 + r.IntN(13)
+	v3 := chance(75)
+	packed := chance(40)
+	options := []string{fmt.Sprintf("cluster_size=%d", 1<<bits), "compat=" + map[bool]string{true: "1.1", false: "0.10"}[v3]}
+	extended := v3 && bits >= 14 && chance(50)
+	if v3 && (packed || chance(10)) {
+		options = append(options, "compression_type="+one("zlib", "zstd"))
+	}
+	if extended {
+		options = append(options, "extended_l2=on")
+	}
+	if !packed {
+		options = append(options, "preallocation="+one("off", "off", "metadata", "falloc", "full"))
+	}
+	small := false // refcounts too small for snapshots and shared clusters
+	if v3 && chance(40) {
+		refcounts := one("1", "2", "8", "16", "32", "64")
+		small = refcounts == "1" || packed && refcounts == "2"
+		if !packed || !small { // many compressed clusters share one of the file
+			options = append(options, "refcount_bits="+refcounts)
+		} else {
+			small = false
+		}
+	}
+	if v3 && chance(20) {
+		options = append(options, "lazy_refcounts=on")
+	}
+	size := 1 + r.IntN(3*mib)
+	if chance(70) {
+		size = (size + 511) &^ 511
+	}
+	if chance(10) {
+		size = 1 << (9 + r.IntN(13))
+	}
+	c := recipe{seed: seed, size: size, create: []string{"-o", strings.Join(options, ","), "-S", one("0", "4k", "64k")}}
+	if packed {
+		c.create = append(c.create, "-c")
+	}
+	if chance(30) {
+		c.create = append(c.create, "-W", "-m", "8")
+	}
+	c.snapshot = !small && chance(25)
+	for range r.IntN(7) {
+		if change := drawChange(r, size, 1<<bits, v3); change != "" {
+			c.changes = append(c.changes, change)
+		}
+	}
+	return c
+}
+
+// drawChange draws a command of qemu-io for an image with a disk of size bytes.
+func drawChange(r *rand.Rand, size, cluster int, v3 bool) string {
+	sectors := size / 512
+	if sectors == 0 {
+		return ""
+	}
+	from := r.IntN(sectors)
+	n := 1 + r.IntN(min(sectors-from, 2000))
+	switch r.IntN(5) {
+	case 0:
+		return fmt.Sprintf("write -P %d %d %d", 1+r.IntN(255), from*512, n*512)
+	case 1:
+		if v3 {
+			return fmt.Sprintf("write -z %d %d", from*512, n*512)
+		}
+		return fmt.Sprintf("write -P 0 %d %d", from*512, n*512)
+	case 2:
+		if v3 {
+			return fmt.Sprintf("write -z -u %d %d", from*512, n*512)
+		}
+		fallthrough
+	case 3:
+		return fmt.Sprintf("discard %d %d", from*512, n*512)
+	}
+	if clusters := size / cluster; clusters > 0 {
+		return fmt.Sprintf("write -c -P %d %d %d", r.IntN(256), r.IntN(clusters)*cluster, cluster)
+	}
+	return ""
+}
+
+// make returns the image and the raw disk that qemu-img makes of it.
+func (c recipe) make(t *testing.T) (image, want []byte) {
+	t.Helper()
+	dir := shm(t)
+	guest, qcow, raw := filepath.Join(dir, "guest"), filepath.Join(dir, "image"), filepath.Join(dir, "want")
+	if err := os.WriteFile(guest, guestContent(c.seed, c.size, 1+c.size/8), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, c.create...)
+	testenv.Run(t, "qemu-img", append(args, guest, qcow)...)
+	if c.snapshot {
+		testenv.Run(t, "qemu-img", "snapshot", "-c", "before", qcow)
+	}
+	if len(c.changes) > 0 {
+		args := []string{"-f", "qcow2"}
+		for _, change := range c.changes {
+			args = append(args, "-c", change)
+		}
+		// It refuses to write compressed where there is something already, which changes nothing and is no matter.
+		out, err := exec.CommandContext(t.Context(), "qemu-io", append(args, qcow)...).CombinedOutput()
+		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+			t.Fatalf("qemu-io: %v\n%s", err, out)
+		}
+	}
+	testenv.Run(t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow, raw)
+	return mustRead(t, qcow), mustRead(t, raw)
+}

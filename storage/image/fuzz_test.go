@@ -1,0 +1,58 @@
+package image
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// memory is a web server without a network: it serves one file.
+type memory []byte
+
+func (m memory) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(m))
+	return w.Result(), nil
+}
+
+// FuzzWrite writes arbitrary files as images of a format that nobody declared. Whatever they are, a failure leaves a disk
+// that was not touched or does not boot.
+func FuzzWrite(f *testing.F) {
+	for _, name := range []string{"v3.qcow2", "v2-zlib.qcow2", "zstd.qcow2", "extended.qcow2"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("raw"))
+	used := bytes.Repeat([]byte{0xa5}, 3*mib)
+	f.Fuzz(func(t *testing.T, file []byte) {
+		disk := filepath.Join(shm(t), "disk")
+		if err := os.WriteFile(disk, used, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		src := Source{URLs: []string{"http://host/image"}, Checksum: sha256Of(file), Fetch: Fetch{Client: &http.Client{Transport: memory(file)}}}
+		report, err := Write(t.Context(), disk, src, Options{})
+		if err != nil {
+			if start := readAt(t, disk, 0, mib); !isZero(start) && !bytes.Equal(mustRead(t, disk), used) {
+				t.Errorf("after %v the disk has a first MiB, and is not what it was", err)
+			}
+			return
+		}
+		if report.Bytes != int64(len(file)) || report.Size > int64(len(used)) {
+			t.Errorf("got report %+v of a file of %d bytes", report, len(file))
+		}
+		if report.Format == formatQcow2 {
+			return
+		}
+		if got, err := io.ReadAll(io.LimitReader(bytes.NewReader(mustRead(t, disk)), int64(len(file)))); err != nil || !bytes.Equal(got, file) {
+			t.Errorf("the disk does not hold the file of %d bytes, written as %s (%v)", len(file), report.Format, err)
+		}
+	})
+}
