@@ -39,7 +39,9 @@ func TestTokenShowsNowhere(t *testing.T) {
 	panics := 1
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
-		o.Config.Params = config.Params{"ipa-agent-token": given, "rootpwd": "$6$salt$hush"}
+		o.Config.Params = config.Params{
+			"ipa-agent-token": given, "rootpwd": "$6$salt$hush", "mirror": "http://user:p%40rameter@h/", "x_password": "hush-by-name", "token_required": "1",
+		}
 		c := o.Config
 		printed = fmt.Sprintf("%v %+v %#v %v %+v %#v %v", c, c, c, *c, *c, *c, o)
 		status := o.Status
@@ -60,7 +62,8 @@ func TestTokenShowsNowhere(t *testing.T) {
 	}
 	r.post("standby.no_such_"+given, "{}")
 	r.post("poll.get_hardware_info", `{"x":"`+given+`"}`)
-	r.journal.Logger().Error("the kernel repeats its command line", "line", `rootpwd="$6$salt$hush" ipa-agent-token=`+given)
+	r.journal.Logger().Error("the kernel repeats its command line", "line", `rootpwd="$6$salt$hush" ipa-agent-token=`+given+
+		` mirror=http://user:p%40rameter@h/ x_password=hush-by-name plain=p@rameter token_required=1`)
 	_, _ = r.do(http.MethodGet, "/v1/status?token="+given, "")
 
 	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
@@ -68,11 +71,14 @@ func TestTokenShowsNowhere(t *testing.T) {
 	delete(shown, "ps") // of this machine, whose other processes are no business of the agent's
 	shown["console"], shown["kept lines"], shown["configuration"] = r.console.String(), string(r.journal.Bytes()), printed
 	for name, text := range shown {
-		for _, secret := range []string{given, "$6$salt$hush"} {
+		for _, secret := range []string{given, "$6$salt$hush", "p%40rameter", "p@rameter", "hush-by-name"} {
 			if i := strings.Index(text, secret); i >= 0 {
 				t.Errorf("%s shows a secret: ...%s", name, text[max(0, i-80):i+len(secret)])
 			}
 		}
+	}
+	if !strings.Contains(shown["console"], "plain=*** token_required=1") {
+		t.Error("the console lacks what is no secret")
 	}
 	if !strings.Contains(shown["console"], "a defect that shows ***") {
 		t.Errorf("the defect is not on the console:\n%s", shown["console"])

@@ -87,10 +87,7 @@ func newAgent(o Options) *agent {
 	if o.System.Files == nil {
 		o.System.Files = &sysfile.Reader{Log: o.Journal.Logger()}
 	}
-	// Before the first line is logged. The kernel's own log, which is part of the archive of logs, repeats the command line.
-	for _, secret := range []string{o.Config.AgentToken, o.Config.ImageServerPassword, o.Config.Params["ipa-agent-token"], o.Config.Params["rootpwd"]} {
-		o.Journal.Redact(secret)
-	}
+	hush(o.Journal, o.Config) // before the first line is logged
 	return &agent{
 		o:       o,
 		started: time.Now(),
@@ -155,7 +152,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
-		Board: a.o.Board,
+		Board: a.o.Board, Journal: a.o.Journal,
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{
 		generic.New(generic.Options{

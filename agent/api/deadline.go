@@ -13,7 +13,7 @@ const (
 	headerTime = 30 * time.Second // for a request's header, and the TLS handshake before it
 	stallTime  = 30 * time.Second // without a byte of a body
 	bodyTime   = 10 * time.Minute // for a whole body; a large config drive on a slow line takes minutes
-	answerTime = 2 * time.Minute  // to take the answer
+	answerTime = 10 * time.Minute // to take the answer, which may be a large archive of logs
 	idleTime   = 2 * time.Minute  // between two requests
 )
 

@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 // fetch says how the image's servers are talked to: configured time limits and TLS, proxies and authorisation of info.
 func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
 	c := i.o.Config.Get()
+	i.hush(info)
 	header, err := i.authorization(info)
 	if err != nil {
 		return image.Fetch{}, err
@@ -37,6 +40,23 @@ func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
 		RetryInterval:  c.ImageDownloadConnectionRetryInterval,
 		MaxDuration:    c.ImageDownloadMaxDuration,
 	}, nil
+}
+
+// hush registers the secrets that came with an image. Nothing here logs them; what a server answers might.
+func (i *Imager) hush(info ImageInfo) {
+	j := i.o.Journal
+	if j == nil {
+		return
+	}
+	j.Redact(info.AuthPassword)
+	j.Redact(info.Authorization)
+	_, credentials, _ := strings.Cut(info.Authorization, " ")
+	j.Redact(credentials)
+	for _, list := range [][]string{info.URLs, {info.Checksum, info.OSHashValue, info.ConfigDrive}, slices.Collect(maps.Values(info.Proxies))} {
+		for _, text := range list {
+			j.RedactURLs(text)
+		}
+	}
 }
 
 // readBuffer is large enough that small reads, of headers and chunks, do not each become a system call.

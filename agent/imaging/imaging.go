@@ -17,6 +17,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
+	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
@@ -39,6 +40,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Board shows people how far a write is; may be nil.
 	Board *status.Board
+	// Journal is told the secrets that come with images; may be nil.
+	Journal *journal.Journal
 	// Efivars is the folder of EFI variables, "" for the machine's own.
 	Efivars string
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,19 @@ func (j *Journal) Redact(secret string) {
 	slices.SortFunc(j.secrets, func(a, b string) int { return len(b) - len(a) })
 	j.lines = []byte(j.clean(string(j.lines)))
 }
+
+// RedactURLs does the same with the passwords of all URLs in a text.
+func (j *Journal) RedactURLs(text string) {
+	for _, found := range urlPassword().FindAllStringSubmatch(text, -1) {
+		j.Redact(found[1])
+		if plain, err := url.PathUnescape(found[1]); err == nil {
+			j.Redact(plain)
+		}
+	}
+}
+
+// urlPassword finds the password of a URL (RFC 3986, section 3.2.1).
+func urlPassword() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@:]*:([^/?#\s@]+)@`) }
 
 // Bytes gives the kept lines.
 func (j *Journal) Bytes() []byte {

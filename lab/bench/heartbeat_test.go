@@ -2,8 +2,10 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,13 +41,19 @@ func BenchmarkFirstHeartbeat(b *testing.B) {
 		extras = append(extras, (fullTime - bareTime).Seconds())
 	}
 	b.Logf("bare /init after %.1f s, first heartbeat after %.1f s", bares, fulls)
-	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|network is up).*$`).FindAllString(console, -1) {
-		b.Log(line)
-	}
+	phases(console, "network is up")
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(bares), "bare-s")
 	b.ReportMetric(median(fulls), "heartbeat-s")
 	b.ReportMetric(median(extras), "extra-s")
+}
+
+// phases prints the lines of a console that say where the time of a start went, and those with the text. A benchmark's
+// own log would be cut after ten lines.
+func phases(console, text string) {
+	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|`+text+`).*$`).FindAllString(console, -1) {
+		fmt.Println("   ", strings.TrimSpace(line))
+	}
 }
 
 // BenchmarkDeadLinks boots the ramdisk in turn on a machine with one network card, and on one that has two more ahead of

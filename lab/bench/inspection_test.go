@@ -33,9 +33,7 @@ func BenchmarkInspection(b *testing.B) {
 		owns = append(owns, own.Seconds())
 	}
 	b.Logf("agent's start to data posted %.2f s, inspection alone %.2f s", agents, owns)
-	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|inspection ).*$`).FindAllString(console, -1) {
-		b.Log(strings.TrimSpace(line))
-	}
+	phases(console, "inspection ")
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(agents), "agent-s")
 	b.ReportMetric(median(owns), "own-s")

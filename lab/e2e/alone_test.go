@@ -32,7 +32,7 @@ func TestAlone(t *testing.T) {
 	token := conductor.NewToken()
 	r := start(t, setup{
 		noIronic: true, lateIronic: true, token: token, namespace: ns,
-		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1",
 		machine: qemu.Config{
 			Memory: 320 * mib, NetNS: ns.Path(), NICs: []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
 			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
@@ -54,6 +54,7 @@ func TestAlone(t *testing.T) {
 			t.Error("the console does not say that a disk was waited for in vain")
 		}
 	})
+	t.Run("secrets", func(t *testing.T) { r.searchGuest(t, token) })
 	t.Run("IPv6", func(t *testing.T) {
 		address := net.JoinHostPort(linkLocal(t, cableMAC).WithZone("cable").String(), fmt.Sprint(agentPort))
 		reach(t, ns, address)

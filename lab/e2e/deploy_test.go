@@ -37,7 +37,7 @@ func TestDeploy(t *testing.T) {
 	large, small, failing := file(t, "large", 5<<30, nil), file(t, "small", 64*mib, old{}), file(t, "failing", 64*mib, old{})
 	r := start(t, setup{
 		append: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
-			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1" + hushParameters(),
 		machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
 			{File: large, Serial: "large"},
 			{File: small, Serial: "small"},
@@ -52,6 +52,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("qcow2", func(t *testing.T) { r.qcow2(t, image, small) })
 	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
 	t.Run("bad input", func(t *testing.T) { r.badInput(t, image, small, failing) })
+	t.Run("secrets", r.unheard)
 	t.Run("run_image", r.runImage)
 	t.Run("power_off", r.powerOff)
 }

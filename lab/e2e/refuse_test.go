@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,8 +58,9 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	const (
 		password = "hunter2-in-the-url"
 		basic    = "hunter3-of-the-image"
+		bearer   = "hunter4-of-the-registry"
 	)
-	r.secrets = append(r.secrets, password, basic)
+	r.secrets = append(r.secrets, password, basic, bearer, base64.StdEncoding.EncodeToString([]byte("user:"+basic)))
 	onSmall, onFailing := map[string]any{"serial": "small"}, map[string]any{"serial": "failing"}
 	checksum := sumAll(t, image)
 	url := r.images.URLFrom(host, "mbr.raw")
@@ -100,6 +102,13 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			want: "ImageDownloadFatalError", names: []string{r.images.URLFrom(host, "missing.raw"), "404"}, disk: small,
 			change: func(info map[string]any) {
 				info["image_server_auth_strategy"], info["image_server_user"], info["image_server_password"] = "http_basic", "user", basic
+			},
+		},
+		{
+			name: "token of the registry", hints: onSmall, image: "missing.raw",
+			want: "ImageDownloadFatalError", names: []string{r.images.URLFrom(host, "missing.raw"), "404"}, disk: small,
+			change: func(info map[string]any) {
+				info["image_request_authorization"] = base64.StdEncoding.EncodeToString([]byte("Bearer " + bearer))
 			},
 		},
 		{

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,8 +39,8 @@ func start(t *testing.T, o Options) *Ironic {
 	return i
 }
 
-// TestRealIronicTalksToTheClient lets the agent's client, without a ramdisk around it, take a node through an
-// inspection by a real Ironic.
+// TestRealIronicTalksToTheClient lets the agent's client, without a ramdisk around it, take a node through two
+// inspections by a real Ironic: one that fails with the agent's own words, and one that succeeds.
 func TestRealIronicTalksToTheClient(t *testing.T) {
 	i := start(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -71,6 +72,20 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	answer, err := c.Lookup(ctx, []string{n.MAC}, "")
 	if err != nil || answer.Node.UUID() != n.UUID {
 		t.Fatalf("Lookup: got %+v, %v, want node %s", answer, err, n.UUID)
+	}
+	broken := inspectionData(n)
+	broken["error"] = "The following errors were encountered:\n* no collector is called \"colour\""
+	if uuid, err := c.PostInspection(ctx, broken); err != nil || uuid != n.UUID {
+		t.Fatalf("PostInspection with an error: got %q, %v, want %s", uuid, err, n.UUID)
+	}
+	if err := n.WaitState(ctx, "manageable"); err == nil || !strings.Contains(err.Error(), `no collector is called "colour"`) {
+		t.Fatalf("got %v, want a failed inspection with the agent's error", err)
+	}
+	if err := n.Ask(ctx, "inspect", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WaitState(ctx, "inspect wait"); err != nil {
+		t.Fatal(err)
 	}
 	uuid, err := c.PostInspection(ctx, inspectionData(n))
 	if err != nil || uuid != n.UUID {

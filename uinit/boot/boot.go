@@ -127,11 +127,8 @@ func (b *boot) up() {
 	if err := errors.Join(unix.Sethostname([]byte(hostname)), loopbackUp()); err != nil {
 		b.log.Warn("host name and loopback", "err", err)
 	}
-	os.Clearenv()
-	for key, value := range map[string]string{"PATH": "/bbin:/bin:/sbin", "HOME": "/root", "TERM": "linux"} {
-		if err := os.Setenv(key, value); err != nil {
-			b.log.Warn("environment", "err", err)
-		}
+	if err := cleanEnvironment(); err != nil {
+		b.log.Warn("environment", "err", err)
 	}
 }
 

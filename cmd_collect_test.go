@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// collector is a running `ironroot collect`, which posts to a server that refuses the first post when it is told to.
+func collector(t *testing.T, refuse bool, args ...string) (cmd *exec.Cmd, log *strings.Builder, posts chan map[string]json.RawMessage) {
+	t.Helper()
+	posts = make(chan map[string]json.RawMessage, 100)
+	var count atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			return
+		}
+		var data map[string]json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&data); err != nil || r.URL.Path != "/v1/continue" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		if count.Add(1) == 1 && refuse {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = io.WriteString(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`) // with status 200, as ironic-inspector does
+		posts <- data
+	}))
+	t.Cleanup(server.Close)
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"collect", "--inspection-callback-url=" + server.URL + "/v1/continue", "--inspection-collectors=pci-devices"}, args...)
+	cmd = exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	log = &strings.Builder{}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, log, posts
+}
+
+// The program posts once and ends.
+//
+// Parity: H10, H12
+func TestCollectProgram(t *testing.T) {
+	cmd, log, posts := collector(t, false)
+	if err := cmd.Wait(); err != nil || len(posts) != 1 {
+		t.Fatalf("got %v and %d posts, want one: %s", err, len(posts), log)
+	}
+	if data := <-posts; len(data["pci_devices"]) == 0 || string(data["error"]) != "null" {
+		t.Errorf("got %v, want PCI devices and no error", data)
+	}
+	if !strings.Contains(log.String(), "node=b77a8c26-0000-4000-8000-000000000000") {
+		t.Errorf("got log %s, want the node that the answer names", log)
+	}
+}
+
+// A refusal is the program's failure.
+func TestCollectProgramFails(t *testing.T) {
+	cmd, log, _ := collector(t, true)
+	if err := cmd.Wait(); err == nil || !strings.Contains(log.String(), "404") {
+		t.Errorf("got %v, want a failure and the status in %s", err, log)
+	}
+}
+
+// As a daemon it posts again, also after a refusal and then later, until it is told to end.
+//
+// Parity: H10
+func TestCollectProgramDaemon(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "collect.conf")
+	if err := os.WriteFile(file, []byte("[DEFAULT]\nintrospection_daemon = true\nintrospection_daemon_post_interval = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, log, posts := collector(t, true, "--config-file="+file)
+	var times []time.Time
+	for range 3 {
+		select {
+		case <-posts:
+			times = append(times, time.Now())
+		case <-time.After(time.Minute):
+			t.Fatalf("got %d posts, want 3", len(times))
+		}
+	}
+	// A second is stretched by 0.7 to 1.2, and by 2.7 before that where the last post was refused.
+	if pause := times[1].Sub(times[0]); pause < 1800*time.Millisecond {
+		t.Errorf("posted again %v after a refusal, want 1.89 s at least", pause)
+	}
+	if pause := times[2].Sub(times[1]); pause < 600*time.Millisecond {
+		t.Errorf("posted again after %v, want 0.7 s at least", pause)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("got %v, want a quiet end: %s", err, log)
+	}
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// hush are secrets that an operator may have put on the kernel's command line, where the kernel's log repeats them.
+var hush = struct{ rootPassword, parameter string }{"$6$salt$hush-of-the-root-password", "hush-in-a-parameter"}
+
+// hushParameters put them there.
+func hushParameters() string {
+	return ` rootpwd="` + hush.rootPassword + `" mirror=http://user:` + hush.parameter + `@192.0.2.1/`
+}
+
+// unheard searches what the agent hands out as logs, and the guest's files and process 1, for everything that must be
+// nowhere. The console is searched when the machine ends.
+func (r *rig) unheard(t *testing.T) {
+	r.secrets = append(r.secrets, hush.rootPassword, hush.parameter, "hush-of-a-rescue")
+	for _, name := range []string{"rescue.finalize_rescue", "standby.no_such_command", "standby.sync"} { // arguments are not repeated
+		r.call(t, http.MethodPost, r.node.Token(), `{"name": "`+name+`", "params": {"rescue_password": "hush-of-a-rescue", "hashed": true}}`)
+	}
+	members := r.logs(t)
+	if !bytes.Contains(members["dmesg"], []byte("mirror=http://user:***@192.0.2.1/")) || !bytes.Contains(members["journal"], []byte("request")) {
+		t.Error("the archive lacks the kernel's command line or the agent's lines: nothing was shown")
+	}
+	for _, secret := range append([]string{r.node.Token()}, r.secrets...) {
+		for name, data := range members {
+			if at := bytes.Index(data, []byte(secret)); at >= 0 {
+				t.Errorf("member %s of the archive shows a secret: ...%s", name, data[max(0, at-60):at+len(secret)])
+			}
+		}
+	}
+	r.searchGuest(t, append([]string{r.node.Token()}, r.secrets...)...)
+}
+
+// logs returns the members of the archive of logs.
+func (r *rig) logs(t *testing.T) map[string][]byte {
+	t.Helper()
+	var result struct {
+		Logs string `json:"system_logs"`
+	}
+	if err := json.Unmarshal([]byte(r.succeed(t, "log.collect_system_logs", nil)), &result); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := base64.StdEncoding.DecodeString(result.Logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string][]byte{}
+	for archive := tar.NewReader(unpacked); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if members[header.Name], err = io.ReadAll(archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// searchGuest looks for secrets in the guest's own files, and in environment and arguments of process 1, by the shell on
+// its console. The machine needs the parameter ironroot.shell=1.
+func (r *rig) searchGuest(t *testing.T, secrets ...string) {
+	t.Helper()
+	const places = "/etc /root /run /tmp /var /mnt /proc/1/environ /proc/1/cmdline /proc/1/comm"
+	if got := r.grep(t, "localhost", "/etc"); len(got) == 0 {
+		t.Fatal("a search that must find something finds nothing")
+	}
+	for i, secret := range secrets {
+		if got := r.grep(t, secret, places); len(got) > 0 {
+			t.Errorf("secret %d is in %q of the guest", i, got)
+		}
+	}
+}
+
+// grep returns the files that contain a text. What is typed for that does not.
+func (r *rig) grep(t *testing.T, text, places string) []string {
+	t.Helper()
+	quoted := "'" + text[:len(text)/2] + "''" + text[len(text)/2:] + "'"
+	console := r.machine.Console()
+	mark := console.Mark()
+	if err := console.Send("grep -rlF " + quoted + " " + places + "; echo 'SEAR''CHED'\r"); err != nil {
+		t.Fatal(err)
+	}
+	match, err := console.FollowFrom(soon(t), mark, regexp.MustCompile(`(?s)^.*?SEARCHED\s`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(match.Groups[0]) {
+		if name := strings.TrimSpace(line); regexp.MustCompile(`^/\S+$`).MatchString(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
