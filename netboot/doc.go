@@ -10,6 +10,9 @@
 // taken from its events: name servers (RFC 8106), and whether there is DHCPv6 to be asked, with addresses or without
 // (RFC 8415). Nobody waits for a router. The DHCPv6 client is known by its MAC address (DUID-LL).
 //
+// Static data (package networkdata) gives links roles: static addresses, a bond's member, a VLAN's carrier. What it names is
+// made, what it does not name asks by DHCP, and no part of it that fails takes another part with it.
+//
 // An interface of a VLAN is made when it is asked for or a switch announces it, and is used like a physical link.
 //
 // What servers say is doubted: what cannot be is left out, what is unlikely is warned of, and an address that somebody

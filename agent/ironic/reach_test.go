@@ -248,3 +248,53 @@ func TestTimeOf(t *testing.T) {
 		}
 	}
 }
+
+// A clock in the year 2000, where every synctest bubble begins, cannot be right: before the first call Ironic's is taken,
+// whether it is called for the API or for the inspection alone. Where the clock may not be set nothing is asked.
+func TestTakesIronicsClock(t *testing.T) {
+	want := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		date  string
+		args  []string
+		may   bool
+		set   int
+		asked []string
+	}{
+		"lookup":     {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, true, 1, []string{"GET /", "POST /v1/continue_inspection"}},
+		"inspection": {want.Format(http.TimeFormat), []string{"--inspection-callback-url=http://ironic/x/y"}, true, 1, []string{"GET /", "POST /x/y"}},
+		"absurd":     {"Sat, 01 Jan 2000 00:00:00 GMT", []string{"--api-url=http://ironic"}, true, 0, []string{"GET /", "POST /v1/continue_inspection"}},
+		"may not":    {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, false, 0, []string{"POST /v1/continue_inspection"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			ironic := newFake("1.115")
+			net.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Date", tt.date)
+				ironic.ServeHTTP(w, r)
+			}))
+			c, log := newClient(t, net, tt.args...)
+			set := 0
+			if tt.may {
+				c.setClock = func(now time.Time) error {
+					if set++; !now.Equal(want) {
+						t.Errorf("%s: the clock was set to %v, want %v", name, now, want)
+					}
+					return nil
+				}
+			}
+			if _, err := c.PostInspection(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			var asked []string
+			for _, call := range ironic.calls {
+				asked = append(asked, call.Method+" "+call.Path)
+			}
+			if diff := cmp.Diff(tt.asked, asked); diff != "" || set != tt.set {
+				t.Errorf("%s: the clock was set %d times, want %d; requests (-want +got):\n%s", name, set, tt.set, diff)
+			}
+			if tt.may && !strings.Contains(log.String(), "ipa-ntp-server") {
+				t.Errorf("%s: the log does not tell what to do:\n%s", name, log)
+			}
+		})
+	}
+}

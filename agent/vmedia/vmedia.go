@@ -49,6 +49,8 @@ type Options struct {
 	Settled <-chan struct{}
 	// Root is the folder below which etc is written; "" is "/".
 	Root string
+	// Overdue, when set, is called by NetworkData when there is no reason any more to hold anything back for its drive.
+	Overdue func()
 
 	limit, scan, grace time.Duration // of tests
 	progress           *progress
@@ -189,45 +191,4 @@ func parseParameters(data []byte) (config.Params, error) {
 		return nil, errors.New("got bytes that are no UTF-8, want a text")
 	}
 	return config.ParseCmdline(string(data)), nil
-}
-
-// NetworkData returns the network data of the config drive that belongs to this boot, nil where there is none. The
-// drive is a medium with the label config-2 whose publisher is the one the kernel parameter ir_pub_id names. A machine
-// that booted over the network (BOOTIF) without such an id has none. The drive is waited for only where an id or
-// boot_method=vmedia announces it, at most 30 s.
-func NetworkData(ctx context.Context, o Options) ([]byte, error) {
-	id := o.Params["ir_pub_id"]
-	if id == "" && o.Params["BOOTIF"] != "" {
-		return nil, nil
-	}
-	o = o.withDefaults()
-	var data []byte
-	look := func(volumes []*removable.Volume) (bool, error) {
-		for _, v := range volumes {
-			if v.Label != "config-2" {
-				continue
-			}
-			if !strings.EqualFold(v.Publisher, id) {
-				o.Log.Warn("a config drive of another boot is not looked at", "device", v.Device.Path, "publisher", v.Publisher, "want", id)
-				continue
-			}
-			content, err := v.ReadFile(networkFile, maxNetworkData)
-			if errors.Is(err, fs.ErrNotExist) {
-				o.Log.Info("the config drive holds no network data", "device", v.Device.Path)
-				return true, nil
-			}
-			if err != nil {
-				return false, fault.VirtualMediaBoot("network data: %w", err)
-			}
-			o.Log.Info("network data of the config drive", "device", v.Device.Path, "bytes", len(content))
-			data = content
-			return true, nil
-		}
-		return false, nil
-	}
-	if id == "" && !Booted(o.Params) {
-		_, err := o.look(ctx, look)
-		return data, err
-	}
-	return data, o.await(ctx, func() bool { return id != "" }, look)
 }

@@ -389,6 +389,7 @@ func TestNetworkData(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := newMachine(t)
 			c.attach(m)
 			got, err := NetworkData(context.Background(), m.options(c.cmdline))
@@ -397,6 +398,39 @@ func TestNetworkData(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nobody waits for a drive that does not show itself, but it is taken when it comes. The boot ISO that has no network data
+// ends the search at once.
+func TestNetworkDataLate(t *testing.T) {
+	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
+	drive := iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`})
+	for name, cmdline := range map[string]string{"announced": "boot_method=vmedia ir_pub_id=" + id, "an id alone": "ir_pub_id=" + id} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			o := m.options(cmdline)
+			overdue := 0
+			o.Overdue = func() {
+				if overdue++; overdue == 1 {
+					m.attach("sr0", "pci/ata1/host1", "5", "D", drive, mib)
+				}
+			}
+			got, err := NetworkData(context.Background(), o)
+			if err != nil || got == nil || overdue == 0 {
+				t.Errorf("got %q, %v, overdue %d, want the data that came after nobody waited any more", got, err, overdue)
+			}
+		})
+	}
+	t.Run("boot ISO", func(t *testing.T) {
+		m := newMachine(t)
+		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", strings.ToUpper(id), map[string]string{"a": "b"}), mib)
+		o := m.options("boot_method=vmedia ir_pub_id=" + id)
+		o.limit, o.scan, o.grace = time.Hour, time.Hour, time.Hour
+		if got, err := NetworkData(context.Background(), o); got != nil || err != nil {
+			t.Errorf("got %q, %v, want nothing", got, err)
+		}
+	})
 }
 
 // Where the boot ISO has no word of Ironic's address either, the floppy that has is waited for.
@@ -431,8 +465,11 @@ func TestWaits(t *testing.T) {
 	if _, err := Load(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NetworkData(context.Background(), o); err != nil {
-		t.Fatal(err)
+	overdue := false
+	o.Overdue = func() { overdue = true }
+	o.Params["BOOTIF"] = "01-52-54-00-00-00-01"
+	if _, err := NetworkData(context.Background(), o); err != nil || !overdue {
+		t.Fatalf("got %v, overdue %v, want nobody to wait", err, overdue)
 	}
 	if o.scanning() {
 		t.Error("no USB host is there, got scanning")

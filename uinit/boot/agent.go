@@ -2,13 +2,10 @@ package boot
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
-	"slices"
 
 	"ironroot/agent"
 	"ironroot/agent/config"
-	"ironroot/agent/inspection"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
@@ -46,7 +43,7 @@ func Agent() Func {
 		}
 		params = merged
 		if network == nil {
-			started, err := netboot.Start(ctx, networkConfig(settings, m.Log))
+			started, err := startNetwork(ctx, m, networkConfig(settings, m.Log))
 			if err != nil {
 				return err
 			}
@@ -68,16 +65,6 @@ func Agent() Func {
 			Settled:     m.Settled,
 		})
 	}
-}
-
-// networkConfig is what the agent's settings say of the machine's network.
-func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
-	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
-	if err != nil {
-		log.Warn("part of enable_vlan_interfaces is not used", "err", err)
-	}
-	announced := slices.ContainsFunc(vlans, func(v netboot.VLAN) bool { return v.ID == 0 })
-	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: announced || inspection.WantsLLDP(settings)}
 }
 
 // configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second

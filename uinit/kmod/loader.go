@@ -60,6 +60,11 @@ var companions = map[string][]string{
 	"sd_mod":    {"sg"},
 }
 
+// defaults are parameters that modules are loaded with, ahead of those of the kernel's command line.
+var defaults = map[string]string{
+	"bonding": "max_bonds=0", // else a bond comes with it that nobody asked for
+}
+
 // Open reads the index of a folder of modules. A folder without an index gives a loader that knows no module.
 func Open(o Options) (*Loader, error) {
 	if o.Insert == nil {
@@ -221,7 +226,9 @@ func ParseParams(cmdline string) Params {
 }
 
 // Of returns the parameters for one module in the form init_module(2) wants.
-func (p Params) Of(name string) string { return strings.Join(p.options[name], " ") }
+func (p Params) Of(name string) string {
+	return strings.TrimSpace(defaults[name] + " " + strings.Join(p.options[name], " "))
+}
 
 // Blocked says whether a module must not be loaded.
 func (p Params) Blocked(name string) bool { return p.blocked[name] }

@@ -198,3 +198,15 @@ func TestColdplugLoadsNetworkFirst(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
+
+// The bonding module makes no bond by itself, unless the command line wants one.
+func TestDefaultParams(t *testing.T) {
+	for cmdline, want := range map[string]string{"quiet": "max_bonds=0", "bonding.max_bonds=2": "max_bonds=0 max_bonds=2"} {
+		if got := ParseParams(cmdline).Of("bonding"); got != want {
+			t.Errorf("%q: got %q, want %q", cmdline, got, want)
+		}
+	}
+	if got := ParseParams("virtio_net.napi_tx=0").Of("virtio_net"); got != "napi_tx=0" {
+		t.Errorf("another module: got %q", got)
+	}
+}

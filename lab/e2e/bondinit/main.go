@@ -1,0 +1,131 @@
+// Command bondinit is the /init of the machine at the other end of a node's two cables: a switch's side of a bond by LACP
+// (IEEE 802.3ad) with VLAN 100 on it, and Ironic behind. It says on the console how the node is reached: a line "HEARTBEAT
+// URL", "LACP PORTS PARTNER", "REACHED ADDRESS" for each address of the kernel parameter node, and, after one cable was
+// cut, "STILL REACHED ADDRESS".
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"ironroot/lab/conductor"
+	"ironroot/uinit/boot"
+)
+
+func main() {
+	boot.Main(func(ctx context.Context, m *boot.Machine) error {
+		<-m.Settled
+		err := run(ctx, m)
+		if err != nil {
+			fmt.Printf("FAILED %v\n", err)
+		}
+		return err
+	})
+}
+
+func run(ctx context.Context, m *boot.Machine) error {
+	if err := cable(); err != nil {
+		return err
+	}
+	ironic, err := conductor.New(conductor.Options{Addr: "192.0.2.1:6385", TLS: true})
+	if err != nil {
+		return err
+	}
+	node := ironic.AddNode(conductor.NodeSpec{Name: "bonded", MACs: strings.Split(m.Params["macs"], ",")})
+	node.SetState(conductor.DeployWait)
+	if err := node.WaitAgent(ctx); err != nil {
+		return err
+	}
+	url, _ := node.Callback()
+	fmt.Printf("HEARTBEAT %s\n", url)
+	if err := reach(ctx, "REACHED", m.Params["node"]); err != nil {
+		return err
+	}
+	status, err := os.ReadFile("/proc/net/bonding/bond0")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("LACP %s %s\n", field(string(status), "Number of ports:"), field(string(status), "Partner Mac Address:"))
+	first, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetDown(first); err != nil {
+		return err
+	}
+	return reach(ctx, "STILL REACHED", m.Params["node"])
+}
+
+// cable makes the bond of both cards and the VLAN on it.
+func cable() error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "bond0"
+	bond := netlink.NewLinkBond(attrs)
+	bond.Mode, bond.Miimon, bond.LacpRate = netlink.BOND_MODE_802_3AD, 100, netlink.BOND_LACP_RATE_FAST
+	if err := netlink.LinkAdd(bond); err != nil {
+		return fmt.Errorf("bond: %w", err)
+	}
+	for _, name := range []string{"eth0", "eth1"} {
+		card, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetMasterByIndex(card, bond.Index)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	attrs = netlink.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex = "bond0.100", bond.Index
+	vlan := &netlink.Vlan{LinkAttrs: attrs, VlanId: 100}
+	if err := netlink.LinkAdd(vlan); err != nil {
+		return fmt.Errorf("VLAN: %w", err)
+	}
+	for _, text := range []string{"192.0.2.1/24", "2001:db8:7::1/64"} {
+		address, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		if address.IP.To4() == nil {
+			address.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(vlan, address); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	for _, link := range []netlink.Link{bond, vlan} {
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("%s: %w", link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// field returns what stands behind a word of the bonding driver's report.
+func field(report, name string) string {
+	_, rest, _ := strings.Cut(report, name)
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
+}
+
+// reach connects to the agent at each address; a new neighbour, or a bond that has lost a member, takes its time.
+func reach(ctx context.Context, word, addresses string) error {
+	for address := range strings.SplitSeq(addresses, ",") {
+		dialer := net.Dialer{Timeout: 30 * time.Second}
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "9999"))
+		if err != nil {
+			return err
+		}
+		if err := conn.Close(); err != nil {
+			return err
+		}
+		fmt.Printf("%s %s\n", word, address)
+	}
+	return nil
+}

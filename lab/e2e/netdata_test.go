@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+const (
+	publisher   = "5f9b1a80-0d5e-4c8e-8b1f-6a1c2d3e4f50"
+	networkData = "openstack/latest/network_data.json"
+)
+
+// configDrive makes a config drive with network data.
+func configDrive(t *testing.T, publisher, data string) string {
+	t.Helper()
+	testenv.Programs(t, "genisoimage")
+	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "config-drive.iso")
+	writeFile(t, filepath.Join(dir, networkData), data)
+	testenv.Run(t, "genisoimage", "-quiet", "-r", "-V", "config-2", "-publisher", publisher, "-o", image, dir)
+	return image
+}
+
+// staticNetwork is network data, in Ironic's form, of one link with an address of each family.
+func staticNetwork(mac, ipv4, ipv6, more string) string {
+	return fmt.Sprintf(`{"links": [{"id": "port0", "type": "vif", "ethernet_mac_address": %q, "mtu": 1400}%s],
+		"networks": [
+			{"id": "subnet4", "network_id": "n", "type": "ipv4", "link": "port0", "ip_address": %q, "netmask": "255.255.255.0",
+			 "routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "192.0.2.1"}]},
+			{"id": "subnet6", "network_id": "n", "type": "ipv6", "link": "port0", "ip_address": %q, "netmask": "ffff:ffff:ffff:ffff::",
+			 "routes": [{"network": "::0", "netmask": "::0", "gateway": "2001:db8:7::1"}]}],
+		"services": [{"type": "dns", "address": "192.0.2.53"}]}`, mac, more, ipv4, ipv6)
+}
+
+// TestStaticNetwork boots a machine on a cable without any DHCP server or router. Two config drives are attached, of which
+// one is for another boot; the node's own has a link that contradicts another one.
+//
+// Parity: R2
+func TestStaticNetwork(t *testing.T) {
+	const mac = "52:54:00:e2:e0:21"
+	s := newSite(t)
+	cable := s.tap("cable", "192.0.2.1/24", "2001:db8:7::1/64")
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, time.Minute)
+	broken := `, {"id": "twin", "type": "phy", "ethernet_mac_address": "` + mac + `"}`
+	s.bootAs(qemu.Config{
+		NICs:  []qemu.NIC{{MAC: mac, Netdev: cable}},
+		CDROM: configDrive(t, strings.ToUpper(publisher), staticNetwork(mac, "192.0.2.77", "2001:db8:7::77", broken)),
+		Disks: []qemu.Disk{{Bus: qemu.USB, ReadOnly: true, File: configDrive(t, "somebody", staticNetwork(mac, "192.0.2.66", "2001:db8:7::66", ""))}},
+	}, "ipa-insecure=1 boot_method=vmedia ipa-api-url="+s.ironic.URL()+" ir_pub_id="+publisher)
+	s.waitAgent(t)
+	if url, _ := s.node.Callback(); url != "https://192.0.2.77:9999" {
+		t.Errorf("callback URL: got %s, want the static address of the node's own drive", url)
+	}
+	s.answers(t)
+	conn, err := s.ns.Dial(soon(t), "tcp", net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	console := s.machine.Console().String()
+	for _, expression := range []string{
+		`a config drive of another boot is not looked at.*publisher=.?SOMEBODY`, `part of the network data is not used.*twin.*port0.*same MAC address`,
+	} {
+		if !regexp.MustCompile("(?i)" + expression).MatchString(console) {
+			t.Errorf("nothing on the console matches %q", expression)
+		}
+	}
+	if strings.Contains(console, "no lease") {
+		t.Error("the console speaks of DHCP, which the data does not ask for")
+	}
+}
+
+// TestNetworkDataUnused boots two machines on a network with DHCP: one whose config drive is no JSON, and one that booted
+// over the network (BOOTIF) and has somebody's config drive attached.
+func TestNetworkDataUnused(t *testing.T) {
+	for name, c := range map[string]struct{ parameters, data, says string }{
+		"useless": {"ir_pub_id=" + publisher, "links: []", "the network data is of no use, addresses are asked for by DHCP"},
+		"BOOTIF":  {"BOOTIF=01-52-54-00-e2-e0-01", staticNetwork(nodeMAC, "192.0.2.66", "2001:db8:7::66", ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := ""
+			if c.says != "" {
+				id = publisher
+			}
+			r := start(t, setup{
+				append:  "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " + c.parameters,
+				machine: qemu.Config{Memory: 320 * mib, CDROM: configDrive(t, id, c.data)},
+			})
+			r.waitAgent(t)
+			if url, _ := r.node.Callback(); url != "https://10.0.2.15:9999" {
+				t.Errorf("callback URL: got %s, want the address of the lease", url)
+			}
+			console := r.machine.Console().String()
+			if !strings.Contains(console, c.says) || c.says == "" && strings.Contains(console, "network data") {
+				t.Errorf("console: want %q in it", c.says)
+			}
+		})
+	}
+}
+
+// TestBond joins a machine to another one by two cables, which are a bond by LACP with a VLAN on it; Ironic is behind that
+// VLAN, and the machine knows of all this by its config drive alone.
+//
+// Parity: D5
+func TestBond(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual", "network"},
+		Init: "ironroot/lab/e2e/bondinit",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	macs := []string{"52:54:00:e2:e0:31", "52:54:00:e2:e0:32"}
+	dir := t.TempDir()
+	var ours, theirs []qemu.NIC
+	for i, mac := range macs {
+		cable := ",addr.type=unix,addr.path=" + filepath.Join(dir, fmt.Sprint("cable", i))
+		// A bond by LACP asks for the speed of its members.
+		const model = "virtio-net-pci,speed=10000,duplex=full"
+		theirs = append(theirs, qemu.NIC{MAC: fmt.Sprintf("52:54:00:e2:e0:4%d", i), Model: model, Netdev: "stream,server=on" + cable})
+		ours = append(ours, qemu.NIC{MAC: mac, Model: model, Netdev: "stream,server=off" + cable})
+	}
+	peer, err := qemu.Start(t.Context(), qemu.Config{
+		Name: "peer", Dir: t.TempDir(), Memory: 384 * mib, NICs: theirs, Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + qemu.KernelHints + " macs=" + strings.Join(macs, ",") + " node=192.0.2.77,2001:db8:7::77",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = peer.Stop() })
+	node, err := qemu.Start(t.Context(), qemu.Config{
+		Name: "node", Dir: t.TempDir(), Memory: 384 * mib, NICs: ours, CDROM: configDrive(t, publisher, bondedNetwork(macs)),
+		Kernel: testenv.Build(t, "ipa-ironroot-amd64.kernel"), Initrd: testenv.Build(t, "ipa-ironroot-amd64.initramfs"),
+		Append: "console=ttyS0 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " + qemu.KernelHints +
+			" boot_method=vmedia ipa-api-url=https://192.0.2.1:6385 ir_pub_id=" + publisher,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = node.Stop()
+		if t.Failed() {
+			t.Logf("the peer's console ends with\n%s\nthe node's with\n%s", peer.Console().Tail(30), node.Console().Tail(80))
+		}
+	})
+	for _, want := range []string{
+		`HEARTBEAT https://192\.0\.2\.77:9999\s`, `REACHED 192\.0\.2\.77\s`, `REACHED 2001:db8:7::77\s`, `LACP 2 ` + macs[0] + `\s`,
+		`STILL REACHED 192\.0\.2\.77\s`, `STILL REACHED 2001:db8:7::77\s`,
+	} {
+		if _, err := peer.Console().Follow(soon(t), regexp.MustCompile(want)); err != nil {
+			t.Fatalf("%q: %v", want, err)
+		}
+	}
+	if console := node.Console().String(); strings.Contains(console, "network data is not used") || strings.Contains(console, "MTU not used") {
+		t.Error("part of the network data was not used")
+	}
+}
+
+// bondedNetwork is network data, in the form of Metal3's templates, of a VLAN on a bond.
+func bondedNetwork(macs []string) string {
+	return fmt.Sprintf(`{"links": [
+			{"id": "enp1s0", "type": "phy", "ethernet_mac_address": %q, "mtu": 2000},
+			{"id": "enp2s0", "type": "phy", "ethernet_mac_address": %q, "mtu": 2000},
+			{"id": "bond0", "type": "bond", "ethernet_mac_address": %q, "bond_mode": "802.3ad", "bond_links": ["enp1s0", "enp2s0"],
+			 "bond_miimon": 100, "bond_xmit_hash_policy": "layer3+4", "bond_lacp_rate": "fast", "mtu": 2000},
+			{"id": "provisioning", "type": "vlan", "vlan_id": 100, "vlan_link": "bond0", "vlan_mac_address": "52:54:00:e2:e0:3f", "mtu": 1400}],
+		"networks": [
+			{"id": "v4", "type": "ipv4", "link": "provisioning", "ip_address": "192.0.2.77", "netmask": 24, "gateway": "192.0.2.1"},
+			{"id": "v6", "type": "ipv6", "link": "provisioning", "ip_address": "2001:db8:7::77", "netmask": 64,
+			 "routes": [{"network": "::", "netmask": 0, "gateway": "2001:db8:7::1"}]}],
+		"services": [{"type": "dns", "address": "192.0.2.53"}]}`, macs[0], macs[1], macs[0])
+}

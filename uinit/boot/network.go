@@ -1,0 +1,116 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"ironroot/agent/config"
+	"ironroot/agent/inspection"
+	"ironroot/agent/vmedia"
+	"ironroot/netboot"
+	"ironroot/netboot/networkdata"
+)
+
+// archived are the places of network data in an archive that is joined to the initramfs: where images of
+// ironic-python-agent have the config drive mounted, and as on the drive itself.
+var archived = []string{"mnt/config/openstack/latest/network_data.json", "openstack/latest/network_data.json"}
+
+// maxNetworkData bounds such a file, in bytes.
+const maxNetworkData = 4 << 20
+
+// networkConfig is what the agent's settings say of the machine's network.
+func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
+	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
+	if err != nil {
+		log.Warn("part of enable_vlan_interfaces is not used", "err", err)
+	}
+	announced := slices.ContainsFunc(vlans, func(v netboot.VLAN) bool { return v.ID == 0 })
+	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: announced || inspection.WantsLLDP(settings)}
+}
+
+// startNetwork starts the network with the static data of an archive, or of the config drive. Where the kernel's command
+// line announces the drive, links are raised at once, and asking for addresses waits until the drive was looked for.
+// Elsewhere nothing waits: data that turns up is used from then on.
+func startNetwork(ctx context.Context, m *Machine, c netboot.Config) (*netboot.Network, error) {
+	if c.Data = archivedData("/", m.Log); c.Data != nil {
+		return netboot.Start(ctx, c)
+	}
+	found := make(chan struct{})
+	if vmedia.NetworkDataExpected(m.Params) {
+		c.Wait = found
+	}
+	network, err := netboot.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	overdue := sync.OnceFunc(func() { close(found) })
+	go func() {
+		defer overdue()
+		document, err := vmedia.NetworkData(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled, Overdue: overdue})
+		if err != nil && ctx.Err() == nil {
+			m.Log.Warn("network data cannot be read, addresses are asked for by DHCP", "err", err)
+		}
+		if data := staticData(document, m.Log); data != nil {
+			network.Configure(data)
+		}
+	}()
+	return network, nil
+}
+
+// archivedData is the network data of an archive below root, nil where there is none.
+func archivedData(root string, log *slog.Logger) *networkdata.Data {
+	for _, name := range archived {
+		path := filepath.Join(root, name)
+		document, err := readBounded(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			log.Warn("network data cannot be read, addresses are asked for by DHCP", "file", path, "err", err)
+			continue
+		}
+		log.Info("network data of an archive", "file", path, "bytes", len(document))
+		return staticData(document, log)
+	}
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	document, err := io.ReadAll(io.LimitReader(f, maxNetworkData+1))
+	if err == nil && len(document) > maxNetworkData {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxNetworkData)
+	}
+	return document, err
+}
+
+// staticData reads network data. What cannot be used of it is named; nil is data that says nothing.
+func staticData(document []byte, log *slog.Logger) *networkdata.Data {
+	if len(document) == 0 {
+		return nil
+	}
+	data, err := networkdata.Parse(document)
+	if err != nil {
+		log.Warn("the network data is of no use, addresses are asked for by DHCP", "err", err)
+		return nil
+	}
+	for _, problem := range data.Problems {
+		log.Warn("part of the network data is not used", "err", problem)
+	}
+	if len(data.Links) == 0 && len(data.DNS) == 0 {
+		return nil
+	}
+	return data
+}

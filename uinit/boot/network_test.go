@@ -1,0 +1,46 @@
+package boot
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Network data of a joined archive is found in both its places; what is wrong with it is said, and it is not used.
+func TestArchivedData(t *testing.T) {
+	const good = `{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}, {"id": "b", "type": "phy"}]}`
+	for name, c := range map[string]struct {
+		file, content string
+		links         int // -1 = no data
+		says          string
+	}{
+		"mounted":   {"mnt/config/openstack/latest/network_data.json", good, 1, `link \"b\"`},
+		"drive":     {"openstack/latest/network_data.json", good, 1, "openstack/latest"},
+		"elsewhere": {"network_data.json", good, -1, ""},
+		"no JSON":   {"openstack/latest/network_data.json", "links: []", -1, "of no use"},
+		"nothing":   {"openstack/latest/network_data.json", `{"links": [], "networks": [], "services": []}`, -1, ""},
+		"too large": {"openstack/latest/network_data.json", strings.Repeat(" ", maxNetworkData+1), -1, "more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			path := filepath.Join(root, c.file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var said bytes.Buffer
+			got := -1
+			if data := archivedData(root, slog.New(slog.NewTextHandler(&said, nil))); data != nil {
+				got = len(data.Links)
+			}
+			if got != c.links || !strings.Contains(said.String(), c.says) {
+				t.Errorf("got %d links, want %d; log %q, want %q in it", got, c.links, said.String(), c.says)
+			}
+		})
+	}
+}
