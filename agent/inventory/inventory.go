@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/inventory/smbios"
 	"ironroot/agent/parallel"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfile"
@@ -126,6 +127,8 @@ type Source struct {
 	net  network
 	ipmi func() (BMC, error)
 
+	tables func() (*smbios.Table, error)
+
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
 
@@ -146,6 +149,7 @@ func New(o Options) *Source {
 		o.Disks = o.System.Disks
 	}
 	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI}
+	s.tables = sync.OnceValues(s.readSMBIOS)
 	if o.System.Root != "" && o.System.Root != "/" {
 		s.net, s.ipmi = noNetwork{}, nil
 	}
