@@ -13,6 +13,7 @@ require (
 	github.com/mdlayher/ethtool v0.7.0
 	github.com/mdlayher/lldp v0.0.0-20150915211757-afd9f83164c5
 	github.com/mdlayher/packet v1.2.0
+	github.com/pierrec/lz4/v4 v4.1.26
 	github.com/pin/tftp/v3 v3.2.0
 	github.com/siderolabs/go-blockdevice/v2 v2.0.32
 	github.com/u-root/gobusybox/src v0.0.0-20250101170133-2e884e4509c7
@@ -54,7 +55,6 @@ require (
 	github.com/muesli/reflow v0.3.0 // indirect
 	github.com/muesli/termenv v0.15.1 // indirect
 	github.com/peterh/liner v1.2.2 // indirect
-	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/pkg/xattr v0.4.12 // indirect
 	github.com/rck/unit v0.0.3 // indirect
 	github.com/rekby/gpt v0.0.0-20200219180433-a930afbc6edc // indirect

@@ -41,6 +41,8 @@ type Options struct {
 	Journal    *journal.Journal // nil keeps no log
 	Power      power.Power      // nil or not Destructive: refuses
 	System     block.System
+	// BMC, when set, connects to the machine's BMC in place of the kernel's driver.
+	BMC func() (inventory.BMC, error)
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to

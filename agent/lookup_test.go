@@ -180,3 +180,33 @@ func TestLookupOfTheNodeThatTheInspectionFound(t *testing.T) {
 		t.Errorf("got lookups %v, want one with the node's uuid", ironic.lookups)
 	}
 }
+
+// slowNetwork has an address only after a while.
+type slowNetwork struct {
+	fakeNetwork
+	after time.Time
+}
+
+func (n *slowNetwork) WaitAddress(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(n.after)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// That the console is told of a missing address now and then costs no time.
+func TestWaitsForAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = networkReport + 10*time.Millisecond
+		started := time.Now()
+		a := newAgent(Options{Config: &config.Config{APIURL: "http://ironic"}, Network: &slowNetwork{after: started.Add(late)}})
+		if err := a.configure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.waitNetwork(t.Context()); err != nil || time.Since(started) != late {
+			t.Errorf("got %v after %v, want an address after %v", err, time.Since(started), late)
+		}
+	})
+}

@@ -36,6 +36,7 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, networkReport)
 		err := a.o.Network.WaitAddress(waiting)
+		waited := waiting.Err() != nil
 		cancel()
 		if err == nil {
 			return nil
@@ -44,6 +45,9 @@ func (a *agent) waitNetwork(ctx context.Context) error {
 			return ctx.Err()
 		}
 		a.log.Warn("still no address; check the cable and the DHCP server", "err", err)
+		if waited {
+			continue // an address may come any moment
+		}
 		if err := pause.For(ctx, time.Second); err != nil {
 			return err
 		}

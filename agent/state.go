@@ -146,7 +146,8 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
-		System: a.o.System, Disks: a.disks, Params: a.config.Get().Params, SkipBMC: a.node.SkipBMCDetect, Log: a.log,
+		System: a.o.System, Disks: a.disks, Params: a.config.Get().Params, SkipBMC: a.node.SkipBMCDetect,
+		BMC: a.o.BMC, Log: a.log,
 		Neighbours: a.neighbours(), LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{

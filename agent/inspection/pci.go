@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"ironroot/storage/sysfile"
 )
 
 // pciDevice is one function on the PCI bus. The numbers are hexadecimal without a prefix.
@@ -25,27 +27,27 @@ func collectPCIDevices(_ context.Context, i *inspection) error {
 		return fmt.Errorf("list PCI devices: %w", err)
 	}
 	devices := []pciDevice{}
-	for _, entry := range entries {
-		device, err := i.pciDevice(entry.Name())
-		if err != nil {
-			i.Log.Warn("PCI device left out", "device", entry.Name(), "err", err)
-			continue
+	for _, device := range sysfile.Each(entries, i.pciDevice) {
+		if device != nil {
+			devices = append(devices, *device)
 		}
-		devices = append(devices, device)
 	}
 	i.set("pci_devices", devices)
 	return nil
 }
 
-func (i *inspection) pciDevice(bus string) (pciDevice, error) {
-	device := pciDevice{Bus: bus}
+// pciDevice describes a device; nil is one that cannot be read.
+func (i *inspection) pciDevice(entry os.DirEntry) *pciDevice {
+	bus := entry.Name()
+	device := &pciDevice{Bus: bus}
 	for _, f := range []struct {
 		file string
 		into *string
 	}{{"vendor", &device.VendorID}, {"device", &device.ProductID}, {"class", &device.Class}} {
 		data, err := i.Inventory.Read(i.System.Sys("bus/pci/devices", bus, f.file))
 		if err != nil {
-			return device, err
+			i.Log.Warn("PCI device left out", "device", bus, "err", err)
+			return nil
 		}
 		*f.into = strings.TrimPrefix(strings.TrimSpace(string(data)), "0x")
 	}
@@ -58,5 +60,5 @@ func (i *inspection) pciDevice(bus string) (pciDevice, error) {
 			*f.into = &text
 		}
 	}
-	return device, nil
+	return device
 }

@@ -28,9 +28,10 @@ const (
 	lanIPv6Sets    = 16 // how many addresses of each sort are asked for at most
 )
 
-// bmc answers Get LAN Configuration with the parameter's data, without completion code and revision.
-type bmc interface {
-	lan(channel, parameter, set byte) ([]byte, error)
+// BMC is a connection to the machine's baseboard management controller.
+type BMC interface {
+	// LAN answers Get LAN Configuration (IPMI 2.0, 23.2) with the parameter's data, without completion code and revision.
+	LAN(channel, parameter, set byte) ([]byte, error)
 	Close() error
 }
 
@@ -77,7 +78,7 @@ func (s *Source) hasIPMI() bool {
 
 // askBMC goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC of the
 // first channel with either.
-func askBMC(ctx context.Context, device bmc) bmcAddresses {
+func askBMC(ctx context.Context, device BMC) bmcAddresses {
 	v4, v6 := netip.IPv4Unspecified(), netip.Addr{}
 	var mac net.HardwareAddr
 	for channel := byte(firstChannel); channel <= lastChannel && ctx.Err() == nil; channel++ {
@@ -91,7 +92,7 @@ func askBMC(ctx context.Context, device bmc) bmcAddresses {
 		}
 		configured := address.IsValid() || address6.IsValid() && !address6.IsLinkLocalUnicast()
 		if mac == nil && configured {
-			if data, err := device.lan(channel, lanMAC, 0); err == nil && len(data) >= 6 && !allZero(data[:6]) {
+			if data, err := device.LAN(channel, lanMAC, 0); err == nil && len(data) >= 6 && !allZero(data[:6]) {
 				mac = net.HardwareAddr(data[:6])
 			}
 		}
@@ -105,8 +106,8 @@ func askBMC(ctx context.Context, device bmc) bmcAddresses {
 	return result
 }
 
-func channelIPv4(device bmc, channel byte) netip.Addr {
-	data, err := device.lan(channel, lanIPv4, 0)
+func channelIPv4(device BMC, channel byte) netip.Addr {
+	data, err := device.LAN(channel, lanIPv4, 0)
 	if err != nil || len(data) < 4 {
 		return netip.Addr{}
 	}
@@ -118,14 +119,14 @@ func channelIPv4(device bmc, channel byte) netip.Addr {
 }
 
 // channelIPv6 returns the channel's first active address, those by DHCPv6 and SLAAC before static ones.
-func channelIPv6(device bmc, channel byte) netip.Addr {
-	enables, err := device.lan(channel, lanIPv6Enables, 0)
+func channelIPv6(device BMC, channel byte) netip.Addr {
+	enables, err := device.LAN(channel, lanIPv6Enables, 0)
 	if err != nil || len(enables) < 1 || enables[0] != 1 && enables[0] != 2 {
 		return netip.Addr{} // neither "IPv6 only" nor "both"
 	}
 	for _, parameter := range []byte{lanIPv6Dynamic, lanIPv6Static} {
 		for set := byte(0); set < lanIPv6Sets; set++ {
-			data, err := device.lan(channel, parameter, set)
+			data, err := device.LAN(channel, parameter, set)
 			if err != nil {
 				break
 			}
@@ -144,7 +145,7 @@ func channelIPv6(device bmc, channel byte) netip.Addr {
 // kernelIPMI talks to the BMC through the kernel's driver.
 type kernelIPMI struct{ *ipmi.IPMI }
 
-func openIPMI() (bmc, error) {
+func openIPMI() (BMC, error) {
 	device, err := ipmi.Open(0)
 	if err != nil {
 		return nil, fmt.Errorf("open IPMI device: %w", err)
@@ -152,7 +153,7 @@ func openIPMI() (bmc, error) {
 	return kernelIPMI{device}, nil
 }
 
-func (k kernelIPMI) lan(channel, parameter, set byte) ([]byte, error) {
+func (k kernelIPMI) LAN(channel, parameter, set byte) ([]byte, error) {
 	const transport, getLANConfiguration = 0x0c, 0x02
 	answer, err := k.SendRecv(transport, getLANConfiguration, []byte{channel, parameter, set, 0})
 	if err != nil {

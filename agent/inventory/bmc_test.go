@@ -13,7 +13,7 @@ import (
 // fakeBMC answers by "channel parameter set"; anything else is an error, as a BMC without that channel gives it.
 type fakeBMC map[string][]byte
 
-func (b fakeBMC) lan(channel, parameter, set byte) ([]byte, error) {
+func (b fakeBMC) LAN(channel, parameter, set byte) ([]byte, error) {
 	if data, ok := b[fmt.Sprintf("%d %d %d", channel, parameter, set)]; ok {
 		return data, nil
 	}
@@ -84,7 +84,7 @@ func TestSkipBMC(t *testing.T) {
 		// any character device will do for the look whether there is one
 		put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 		s := New(Options{System: sys, SkipBMC: func() bool { return tt.skip }})
-		s.ipmi = func() (bmc, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
+		s.ipmi = func() (BMC, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
 		inv, err := s.Collect(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestSkipBMC(t *testing.T) {
 // by 0x80, "parameter not supported".
 type recorded map[string][]byte
 
-func (r recorded) lan(channel, parameter, set byte) ([]byte, error) {
+func (r recorded) LAN(channel, parameter, set byte) ([]byte, error) {
 	if answer, ok := r[fmt.Sprintf("%d %d %d", channel, parameter, set)]; ok {
 		return lanData(answer)
 	}
@@ -113,6 +113,8 @@ func (r recorded) lan(channel, parameter, set byte) ([]byte, error) {
 func (recorded) Close() error { return nil }
 
 // The answers of a BMC whose channel 1 is a shared port without an address and whose channel 8 is its own.
+//
+// Parity: G10
 func TestRecordedBMC(t *testing.T) {
 	got := askBMC(t.Context(), recorded{
 		"1 3 0":  {0, 0x11, 0, 0, 0, 0},
@@ -134,7 +136,7 @@ func TestRecordedBMC(t *testing.T) {
 // chatter answers every question with the same bytes.
 type chatter []byte
 
-func (c chatter) lan(byte, byte, byte) ([]byte, error) { return lanData(c) }
+func (c chatter) LAN(byte, byte, byte) ([]byte, error) { return lanData(c) }
 
 func (chatter) Close() error { return nil }
 

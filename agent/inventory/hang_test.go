@@ -76,7 +76,7 @@ func TestSpoiltFiles(t *testing.T) {
 		{"sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", func(*Inventory) {}}, // others have it too
 		{"sys/devices/system/cpu/cpu1/topology/physical_package_id", func(*Inventory) {}},
 		{"sys/class/net/eno1/address", func(i *Inventory) { i.Interfaces = i.Interfaces[1:] }},
-		{"sys/class/net/eno1/speed", func(i *Inventory) { i.Interfaces[0].SpeedMbps = nil }},
+		{"sys/class/net/enp59s0f0/speed", func(i *Inventory) { i.Interfaces[4].SpeedMbps = nil }},
 		{"sys/class/net/eno1/device/vendor", func(i *Inventory) { i.Interfaces[0].Vendor = nil }},
 		{disk + "size", func(i *Inventory) { i.Disks = i.Disks[1:] }},
 		{disk + "queue/logical_block_size", func(i *Inventory) { i.Disks[0].LogicalSectors = 512 }},
@@ -156,7 +156,7 @@ func TestEverythingHangs(t *testing.T) {
 // deafBMC answers nothing until the test is over.
 type deafBMC struct{ until <-chan struct{} }
 
-func (b deafBMC) lan(byte, byte, byte) ([]byte, error) {
+func (b deafBMC) LAN(byte, byte, byte) ([]byte, error) {
 	<-b.until
 	return nil, context.Canceled
 }
@@ -170,7 +170,7 @@ func TestBMCHangs(t *testing.T) {
 		var log bytes.Buffer
 		s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		over := make(chan struct{})
-		s.ipmi = func() (bmc, error) { return deafBMC{over}, nil }
+		s.ipmi = func() (BMC, error) { return deafBMC{over}, nil }
 		for _, want := range []time.Duration{bmcTimeout, 0} { // it is asked once in the process's life
 			started := time.Now()
 			if got := s.bmc(t.Context()); got != (bmcAddresses{}) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/inventory/smbios"
 	"ironroot/agent/parallel"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfile"
@@ -111,6 +112,8 @@ type Options struct {
 	Params config.Params
 	// SkipBMC, when set and true, leaves out everything about the BMC.
 	SkipBMC func() bool
+	// BMC, when set, connects to the BMC in place of the kernel's driver.
+	BMC func() (BMC, error)
 	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout says whether that is wanted and how
 	// long a silence ends the wait for frames.
 	Neighbours  Neighbours
@@ -122,7 +125,9 @@ type Options struct {
 type Source struct {
 	o    Options
 	net  network
-	ipmi func() (bmc, error)
+	ipmi func() (BMC, error)
+
+	tables func() (*smbios.Table, error)
 
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
@@ -144,8 +149,12 @@ func New(o Options) *Source {
 		o.Disks = o.System.Disks
 	}
 	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI}
+	s.tables = sync.OnceValues(s.readSMBIOS)
 	if o.System.Root != "" && o.System.Root != "/" {
 		s.net, s.ipmi = noNetwork{}, nil
+	}
+	if o.BMC != nil {
+		s.ipmi = o.BMC
 	}
 	return s
 }

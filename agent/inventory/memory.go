@@ -59,8 +59,11 @@ func (s *Source) physicalMemory() (int64, error) {
 	return size, nil
 }
 
-// SMBIOS reads the firmware's tables. A table with an error in it is not returned at all.
-func (s *Source) SMBIOS() (*smbios.Table, error) {
+// SMBIOS returns the firmware's tables, which are read once: they do not change. A table with an error in it is not
+// returned at all.
+func (s *Source) SMBIOS() (*smbios.Table, error) { return s.tables() }
+
+func (s *Source) readSMBIOS() (*smbios.Table, error) {
 	entry, err := s.Read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))
 	if err != nil {
 		return nil, err

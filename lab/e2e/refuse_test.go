@@ -79,7 +79,7 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			change: func(info map[string]any) { info["os_hash_value"] = strings.Repeat("0", 64) },
 		},
 		{
-			name: "truncated download", hints: onSmall, fault: imageserver.Fault{Truncate: 4 * mib},
+			name: "truncated download", hints: onSmall, fault: imageserver.Fault{Truncate: 4 * mib, NoRange: true},
 			want: "ImageDownloadError", names: []string{url}, disk: small,
 		},
 		{

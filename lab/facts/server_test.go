@@ -89,7 +89,7 @@ func TestServer(t *testing.T) {
 func checkServer(t *testing.T, f found) {
 	for name, check := range map[string]func(*testing.T, found){
 		"interfaces": checkInterfaces, "MACs": checkMACs, "cpu": checkCPU, "vendor": checkVendor, "dmi": checkDMI,
-		"pci": checkPCI, "usb": checkUSB, "numa": checkNUMA, "paths": checkPaths, "ironic-python-agent": checkIPA,
+		"pci": checkPCI, "usb": checkUSB, "numa": checkNUMA, "paths": checkPaths, "extra": checkExtra, "ironic-python-agent": checkIPA,
 		"disks":  func(t *testing.T, f found) { checkDisks(t, f, []string{"fd0", "sr0", "zram0", "loop0"}) },
 		"memory": func(t *testing.T, f found) { checkMemory(t, f, 2048) },
 		"boot":   func(t *testing.T, f found) { checkBoot(t, f, "bios", "01-52-54-00-FA-c7-01") },

@@ -64,6 +64,7 @@ type Ironic struct {
 	http    *http.Client // dials within the namespace
 	process *process
 	bmc     *bmc.Server
+	dhcp    *server.DHCP
 
 	mu      sync.Mutex
 	nodes   []*Node
@@ -118,7 +119,8 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 func (i *Ironic) serve() error {
 	own := netip.MustParseAddr(address)
 	background := context.Background()
-	dhcp, err := server.ListenDHCP(background, server.DHCPConfig{
+	var err error
+	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
 		Log: i.log, Interface: bridge, Address: netip.PrefixFrom(own, 24),
 		First: netip.MustParseAddr("172.30.0.100"), Last: netip.MustParseAddr("172.30.0.200"),
 		Router: own, Boot: &server.Boot{Script: filesURL + "/boot.ipxe"},
@@ -126,7 +128,7 @@ func (i *Ironic) serve() error {
 	if err != nil {
 		return err
 	}
-	i.onStop(dhcp.Close)
+	i.onStop(i.dhcp.Close)
 	files, err := server.ListenHTTP(background, server.FilesConfig{
 		Log: i.log, Listen: netip.AddrPortFrom(own, 8080), Root: i.path("http"),
 	})
@@ -216,6 +218,9 @@ func (i *Ironic) Logs(lines int) string {
 	}
 	return strings.Join(kept[max(0, len(kept)-lines):], "\n")
 }
+
+// StopDHCP takes the only way to an address away from machines that have none of their own.
+func (i *Ironic) StopDHCP() error { return i.dhcp.Close() }
 
 // Publish makes a file available to machines and returns its URL. The name must be new.
 func (i *Ironic) Publish(file, name string) (url string, err error) {

@@ -17,7 +17,8 @@ import (
 
 // TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, a manual and
 // an automated cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
-// the ramdisk booted from virtual media, tear-down.
+// the ramdisk booted from virtual media, tear-down. The network of the second half has no DHCP: the ramdisk's address is
+// what Ironic was told to put on the medium.
 //
 // Parity: S1, S3, S4, R12, H11
 func TestRealIronicLifecycle(t *testing.T) {
@@ -63,8 +64,23 @@ func TestRealIronicLifecycle(t *testing.T) {
 	step(t, "undeploy", n.Undeploy(ctx))
 
 	step(t, "virtual media", n.UseBoot(ctx, VirtualMedia))
+	step(t, "static network", n.Set(ctx, "/network_data", static(n.MAC)))
+	step(t, "no DHCP", i.StopDHCP())
 	deploy(t, ctx, n, Image{URL: qcow2.URL, Format: "qcow2", SHA256: qcow2.SHA256})
 	step(t, "undeploy", n.Undeploy(ctx))
+}
+
+// static is a network configuration in Ironic's, which is OpenStack's, form.
+func static(mac string) map[string]any {
+	return map[string]any{
+		"links": []map[string]any{{"id": "port", "type": "phy", "ethernet_mac_address": mac}},
+		"networks": []map[string]any{{
+			"id": "provisioning", "network_id": "provisioning", "link": "port", "type": "ipv4",
+			"ip_address": "172.30.0.50", "netmask": "255.255.255.0",
+			"routes": []map[string]any{{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": address}},
+		}},
+		"services": []map[string]any{},
+	}
 }
 
 func step(t *testing.T, name string, err error) {

@@ -149,7 +149,7 @@ func TestCrafted(t *testing.T) {
 // converted returns the raw disk that qemu-img makes of an image.
 func converted(t *testing.T, image []byte) []byte {
 	t.Helper()
-	dir := t.TempDir()
+	dir := shm(t)
 	qcow, raw := filepath.Join(dir, "image"), filepath.Join(dir, "want")
 	if err := os.WriteFile(qcow, image, 0o600); err != nil {
 		t.Fatal(err)

@@ -172,11 +172,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	}{
 		// Long repetitions are what a large window is for.
 		{"zstd -q -1 --long=24 -c", bytes.Repeat(randomBytes(46, 3*mib), size/(3*mib))},
-		{"xz -0 --lzma2=dict=32MiB,mode=fast,mf=hc3 --block-size=40MiB -c", bytes.Repeat(randomBytes(46, 3*mib), 80/3)},
+		{"xz -0 --lzma2=dict=32MiB,mode=fast,mf=hc3 --block-size=34MiB -c", bytes.Repeat(randomBytes(46, 3*mib), 60/3)},
 		{"gzip -1 -c", randomBytes(47, 64*mib)},
 		{"bzip2 -9 -c", randomBytes(47, 12*mib)},
 		{"lz4 -q -B7 -c", randomBytes(47, 64*mib)},
 	} {
+		if testing.Short() && !strings.HasPrefix(c.command, "zstd") {
+			continue
+		}
 		t.Run(c.command, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "image")
 			packed := pack(t, c.data, c.command)

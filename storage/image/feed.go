@@ -117,9 +117,24 @@ func (f *feed) drain(limit int64) error {
 
 // close ends reading, wherever it is.
 func (f *feed) close() {
-	f.source.abort()
+	f.source.abort(nil)
 	close(f.empty)
 	for range f.full { // until the reading end is done
+	}
+}
+
+// fed is the content of a feed.
+type fed struct {
+	*unpacked
+	source *stream
+}
+
+// abort ends the source where the disk failed. Where the pipeline came to its end, or the content was broken, the rest of
+// the source is needed for its checksum.
+func (f *fed) abort(why error) {
+	var wrong *unpackError
+	if !errors.As(why, &wrong) && !errors.Is(why, context.Canceled) {
+		f.source.abort(why)
 	}
 }
 
@@ -166,11 +181,7 @@ func (w *writer) placePacked(ctx context.Context, f *feed, p *packing) (head []b
 	if format, err = w.options.inspectPacked(p, head); err != nil || n < headSize {
 		return head, end, format, err
 	}
-	content := struct {
-		*unpacked
-		aborter
-	}{u, f.source}
-	end, err = (&pipeline{source: content, start: headSize, place: w.placeRaw, memory: w.memory}).run(ctx)
+	end, err = (&pipeline{source: &fed{u, f.source}, start: headSize, place: w.placeRaw, memory: w.memory}).run(ctx)
 	return head, end, format, err
 }
 

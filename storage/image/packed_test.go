@@ -52,7 +52,7 @@ func packedSource(file []byte, url string) Source {
 }
 
 func TestPacked(t *testing.T) {
-	content := guestContent(40, 9*mib+12345, 700<<10)
+	content := guestContent(40, 5*mib+12345, 400<<10)
 	for _, p := range packers {
 		t.Run(p.command, func(t *testing.T) {
 			file := pack(t, content, p.command)
@@ -69,7 +69,7 @@ func TestPacked(t *testing.T) {
 				"no ranges": {file, content, whole},
 				"two files": {double, append(bytes.Clone(content), content...), contentOf},
 			} {
-				disk := usedDisk(t, 20*mib)
+				disk := usedDisk(t, 12*mib)
 				report, err := Write(t.Context(), disk, packedSource(c.file, serve(t, c.handler(c.file)).URL), Options{PermittedFormats: []string{"raw"}})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)

@@ -40,13 +40,11 @@ type job struct {
 	run   func() error
 }
 
-// source is what a pipeline moves. abort makes a Read that is under way return.
+// source is what a pipeline moves. abort makes a Read that is under way return; it is told why the pipeline ends.
 type source interface {
 	io.Reader
-	aborter
+	abort(why error)
 }
-
-type aborter interface{ abort() }
 
 // pipeline moves a source through memory: one goroutine reads it into chunks, one hashes them in order, several do the
 // jobs that place makes of them. Its memory does not depend on the length of the source.
@@ -77,7 +75,7 @@ func (p *pipeline) run(ctx context.Context) (int64, error) {
 		pool <- c
 	}
 	hashed, jobs := make(chan *chunk, chunks), make(chan job, chunks)
-	stop := context.AfterFunc(ctx, p.source.abort) // when a job fails, no read needs to come to its end
+	stop := context.AfterFunc(ctx, func() { p.source.abort(context.Cause(ctx)) }) // when a job fails, no read needs to come to its end
 	defer stop()
 
 	var end int64

@@ -105,7 +105,7 @@ func (s *stream) changed(why error) error {
 }
 
 // abort makes a Read that is under way return.
-func (s *stream) abort() { s.cancel(context.Canceled) }
+func (s *stream) abort(error) { s.cancel(context.Canceled) }
 
 // Close ends the request, whatever has not arrived yet.
 func (s *stream) Close() error {

@@ -151,7 +151,7 @@ func TestResume(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		f := &fragile{data: data, header: http.Header{"Etag": {`"one"`}}, cuts: []int64{5 * mib}, ends: func() {}}
 		src := rawSource(data, serve(t, f.ServeHTTP).URL)
-		src.Fetch.Retries, src.Fetch.ConnectTimeout = 1, 200*time.Millisecond
+		src.Fetch.Retries, src.Fetch.ConnectTimeout = 1, time.Second
 		report, err := Write(t.Context(), usedDisk(t, 24*mib), src, Options{})
 		if err != nil || report.Resumed != 1 || f.sent != int64(len(data)) {
 			t.Errorf("got %d bytes served, report %+v and error %v, want %d bytes", f.sent, report, err, len(data))

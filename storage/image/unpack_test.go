@@ -35,7 +35,7 @@ func guestContent(seed uint64, size, stretch int) []byte {
 // guestDisk writes such content to a file.
 func guestDisk(t testing.TB, seed uint64, size int) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "guest.raw")
+	name := filepath.Join(shm(t), "guest.raw")
 	if err := os.WriteFile(name, guestContent(seed, size, 400<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ var corpus = []struct {
 func makeImage(t *testing.T, i int) (image, want []byte) {
 	t.Helper()
 	c := corpus[i]
-	dir := t.TempDir()
+	dir := shm(t)
 	qcow, raw := filepath.Join(dir, "image.qcow2"), filepath.Join(dir, "want.raw")
 	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, c.options...)
 	testenv.Run(t, "qemu-img", append(args, guestDisk(t, uint64(i), c.size), qcow)...)
@@ -186,7 +186,7 @@ func TestUnpackToLoopDevices(t *testing.T) {
 func simpleImage(t *testing.T, options ...string) []byte {
 	t.Helper()
 	testenv.Programs(t, "qemu-img")
-	name := filepath.Join(t.TempDir(), "image.qcow2")
+	name := filepath.Join(shm(t), "image.qcow2")
 	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
 	testenv.Run(t, "qemu-img", append(args, guestDisk(t, 99, 8*mib), name)...)
 	return mustRead(t, name)

@@ -133,7 +133,7 @@ var faults = []struct {
 	{
 		name:   "stall",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
-		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 50*time.Millisecond, 1 },
+		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 400*time.Millisecond, 1 },
 		is:     isA[*DownloadError], text: "no data arrived in time", requests: 2,
 	},
 	{
@@ -141,19 +141,19 @@ var faults = []struct {
 		steps: func([]byte) []http.HandlerFunc {
 			return []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 		},
-		source: func(s *Source) { s.Fetch.ConnectTimeout = 50 * time.Millisecond },
+		source: func(s *Source) { s.Fetch.ConnectTimeout = 400 * time.Millisecond },
 		is:     isA[*DownloadError], text: "no data arrived in time", requests: 3,
 	},
 	{
 		name:   "maximum duration",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
-		source: func(s *Source) { s.Fetch.MaxDuration = 100 * time.Millisecond },
-		is:     isA[*TimeoutError], text: "longer than the maximum of 100ms", requests: 1,
+		source: func(s *Source) { s.Fetch.MaxDuration = 800 * time.Millisecond },
+		is:     isA[*TimeoutError], text: "longer than the maximum of 800ms", requests: 1,
 	},
 	{
 		name:   "maximum duration over all attempts",
 		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(500)} },
-		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = 100*time.Millisecond, time.Hour },
+		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = 800*time.Millisecond, time.Hour },
 		is:     isA[*TimeoutError], text: "longer than the maximum", requests: 1,
 	},
 	{

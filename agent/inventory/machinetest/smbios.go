@@ -10,7 +10,7 @@ import (
 
 // Tables makes an SMBIOS 3 entry point and a table of descriptions of structures. A description is the type, the handle
 // and the length, then fields: "offset:b=1", "offset:w=1", "offset:d=1" and "offset:q=1" are numbers of one, two, four
-// and eight bytes, "offset:h=0102" is bytes, and "offset:s=text" is a reference to a string, where _ is a space.
+// and eight bytes, "offset:h=0102" is bytes, and "offset:s=text" is a reference to a string, where _ is a space and __ an underscore.
 // The description "version 3.2" sets the version.
 func Tables(structures []string) (entry, table []byte, err error) {
 	major, minor := byte(3), byte(2)
@@ -70,7 +70,7 @@ func structure(fields []string) ([]byte, error) {
 			return nil, fmt.Errorf("field %q", field)
 		}
 		if kind == "s" {
-			strs = append(strs, strings.ReplaceAll(value, "_", " "))
+			strs = append(strs, strings.NewReplacer("__", "_", "_", " ").Replace(value))
 			data[offset] = byte(len(strs))
 			continue
 		}

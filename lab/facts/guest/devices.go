@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -49,7 +50,7 @@ func loopDevice(path string, size int64) error {
 	return nil
 }
 
-// makeInterfaces makes a VLAN, a bond, a bridge, a dummy and a pair of virtual cables, and changes a MAC address.
+// makeInterfaces makes a VLAN, two bonds, a bridge, a dummy and a pair of virtual cables, and changes a MAC address.
 func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 	for _, module := range []string{"8021q", "bonding", "bridge", "dummy", "veth"} {
 		if err := m.Probe(ctx, module); err != nil {
@@ -84,11 +85,11 @@ func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 	vlan := named(parent.Attrs().Name + ".5")
 	vlan.ParentIndex = parent.Attrs().Index
 	for _, link := range []netlink.Link{
-		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("team-a")),
+		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("bond0")), netlink.NewLinkBond(named("team-a")),
 		&netlink.Bridge{LinkAttrs: named("br0")}, &netlink.Dummy{LinkAttrs: named("dummy5")},
 		&netlink.Veth{LinkAttrs: named("veth0"), PeerName: "veth1"},
 	} {
-		if err := netlink.LinkAdd(link); err != nil {
+		if err := netlink.LinkAdd(link); err != nil && !errors.Is(err, unix.EEXIST) { // some modules make one themselves
 			return fmt.Errorf("make interface %s: %w", link.Attrs().Name, err)
 		}
 		if err := netlink.LinkSetUp(link); err != nil {

@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/image"
+)
+
+// BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn by what is usual and by the
+// image writer, with its checksum. ratio is their time by ours, median of pairs: above 1 we are faster. Against raw
+// images stands `curl | dd oflag=direct`, which checks nothing; against qcow2 images what ironic-python-agent does one
+// after another: download into memory, sha256sum, `qemu-img convert -t none`.
+//
+// BENCH_DIR names a folder for the target on another disk than /var/tmp; with -short the images are an eighth as large.
+func BenchmarkImages(b *testing.B) {
+	testenv.Programs(b, "curl", "dd", "qemu-img", "sha256sum")
+	half, quarter := newBenchDisk(b, 2), newBenchDisk(b, 4)
+	for _, c := range []struct {
+		name      string
+		image     string
+		format    string
+		algorithm string
+		theirs    func(b *testing.B, url, target string)
+	}{
+		{"raw-sha256", half, "raw", "sha256", curlDD},
+		{"raw-sha512", half, "raw", "sha512", curlDD},
+		{"raw-three-quarters-zeros", quarter, "raw", "sha256", curlDD},
+		{"qcow2", qcow2Of(b, half), "qcow2", "sha256", oneAfterAnother},
+		{"qcow2-zlib", qcow2Of(b, half, "-c"), "qcow2", "sha256", oneAfterAnother},
+		{"qcow2-zstd", qcow2Of(b, half, "-c", "-o", "compression_type=zstd"), "qcow2", "sha256", oneAfterAnother},
+	} {
+		b.Run(c.name, func(b *testing.B) { race(b, c.image, c.format, c.algorithm, c.theirs) })
+	}
+}
+
+// benchSize is the size of the images' disks in bytes.
+func benchSize() int64 {
+	if testing.Short() {
+		return 256 << 20
+	}
+	return 2 << 30
+}
+
+// newBenchDisk makes a raw image in memory of which every part-th is data, in stretches of some MiB, the rest zeros. Half
+// of the data compresses.
+func newBenchDisk(b *testing.B, part int64) string {
+	path := filepath.Join(inMemory(b), fmt.Sprintf("disk-%d.raw", part))
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(benchSize()); err != nil {
+		b.Fatal(err)
+	}
+	const stretch = 16 << 20
+	source := rand.NewChaCha8([32]byte{byte(part)})
+	data := make([]byte, stretch)
+	for off := int64(0); off < benchSize(); off += stretch * part {
+		source.Read(data) //nolint:errcheck // never fails
+		for i := 0; i < stretch; i += 8 << 10 {
+			copy(data[i:i+4<<10], strings.Repeat("a file of an operating system ", 4<<10/30))
+		}
+		if _, err := f.WriteAt(data, off); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return path
+}
+
+// inMemory returns a folder that no disk has a part in.
+func inMemory(b *testing.B) string {
+	dir, err := os.MkdirTemp("/dev/shm", "ironroot-bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Error(err)
+		}
+	})
+	return dir
+}
+
+func qcow2Of(b *testing.B, raw string, options ...string) string {
+	path := filepath.Join(inMemory(b), "image.qcow2")
+	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
+	testenv.Run(b, "qemu-img", append(args, raw, path)...)
+	return path
+}
+
+// race has both write the same image to a new target in turn, and compares the results.
+func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
+	const rounds = 3
+	server := &http.Server{Handler: http.FileServer(http.Dir(filepath.Dir(file))), ReadHeaderTimeout: time.Minute}
+	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go server.Serve(listener) //nolint:errcheck // ends with Close
+	defer server.Close()
+	url := "http://" + listener.Addr().String() + "/" + filepath.Base(file)
+	src := image.Source{URLs: []string{url}, Format: format, Checksum: image.Checksum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)}}
+
+	var times, their, ratios []float64
+	for range rounds {
+		one, two := target(b), target(b)
+		begin := time.Now()
+		theirs(b, url, one)
+		their = append(their, time.Since(begin).Seconds())
+		begin = time.Now()
+		if _, err := image.Write(b.Context(), two, src, image.Options{}); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(begin).Seconds())
+		testenv.Run(b, "cmp", one, two)
+		for _, path := range []string{one, two} {
+			if err := os.Remove(path); err != nil {
+				b.Fatal(err)
+			}
+		}
+		ratios = append(ratios, their[len(their)-1]/times[len(times)-1])
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(median(their), "theirs-s")
+	b.ReportMetric(median(times), "ours-s")
+}
+
+func sumOf(b *testing.B, file, algorithm string) string {
+	sums := map[string]hash.Hash{"sha256": sha256.New(), "sha512": sha512.New()}
+	f, err := os.Open(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(sums[algorithm], f); err != nil {
+		b.Fatal(err)
+	}
+	return hex.EncodeToString(sums[algorithm].Sum(nil))
+}
+
+// target makes a file of the images' size on the disk, all of whose blocks are there and read as zeros.
+func target(b *testing.B) string {
+	dir := os.Getenv("BENCH_DIR")
+	if dir == "" {
+		dir = "/var/tmp"
+	}
+	f, err := os.CreateTemp(dir, "ironroot-bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.Remove(f.Name()) }) // where the benchmark broke off
+	defer f.Close()
+	testenv.Run(b, "dd", "if=/dev/zero", "of="+f.Name(), "bs=4M", fmt.Sprintf("count=%d", benchSize()>>22), "oflag=direct", "conv=fsync", "status=none")
+	return f.Name()
+}
+
+func curlDD(b *testing.B, url, target string) {
+	shell(b, "curl -sf "+url+" | dd of="+target+" bs=4M iflag=fullblock oflag=direct conv=notrunc,fsync status=none")
+}
+
+func oneAfterAnother(b *testing.B, url, target string) {
+	copied := filepath.Join(inMemory(b), "copy")
+	shell(b, "curl -sf -o "+copied+" "+url+" && sha256sum "+copied+" >"+copied+".sum && qemu-img convert -n -t none -W -f qcow2 -O raw "+
+		copied+" "+target+" && sync "+target+" && rm "+copied)
+}
+
+func shell(b *testing.B, command string) { testenv.Run(b, "bash", "-o", "pipefail", "-c", command) }

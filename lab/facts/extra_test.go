@@ -1,0 +1,56 @@
+package facts
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// checkExtra compares the collector extra-hardware, which takes its facts from the kernel, with the tools that
+// hardware-detect would take them from.
+func checkExtra(t *testing.T, f found) {
+	got := map[string]string{}
+	for _, fact := range f.ours(t).Data {
+		got[strings.Join(fact[:3], " ")] = fact[3]
+	}
+	root, cpu, dmi := f.lshw(t), f.lscpu(t), f.dmidecode()
+	want := map[string]string{
+		"system product name": root.Product, "system product vendor": root.Vendor, "system product serial": root.Serial,
+		"cpu logical number": cpu["CPU(s)"], "cpu physical number": cpu["Socket(s)"], "cpu physical product": cpu["Model name"],
+		"system kernel arch": f.text("machine.txt"), "numa nodes count": cpu["NUMA node(s)"],
+	}
+	for property, key := range map[string]string{"version": "Version", "date": "Release Date", "vendor": "Vendor"} {
+		want["firmware bios "+property], _ = dmi.first("0")[key].(string)
+	}
+	for property, key := range map[string]string{"name": "Product Name", "vendor": "Manufacturer", "serial": "Serial Number"} {
+		want["system motherboard "+property], _ = dmi.first("2")[key].(string)
+	}
+	for _, n := range root.all() {
+		if n.ID == "memory" && n.Class == "memory" {
+			want["memory total size"] = strconv.FormatInt(n.Size, 10)
+		}
+	}
+	var links []link
+	f.decode(t, "ip.json", &links)
+	for _, l := range links {
+		if listed(l) && l.LinkInfo.Kind == "" {
+			want["network "+l.IfName+" serial"] = l.Address
+			if l.PermAddr != "" {
+				want["network "+l.IfName+" serial"] = l.PermAddr
+			}
+		}
+	}
+	var rows struct{ BlockDevices []lsblkDisk }
+	f.decode(t, "lsblk.json", &rows)
+	for _, row := range rows.BlockDevices {
+		if row.HCTL != nil && row.Type == "disk" {
+			want["disk "+row.KName+" size"] = strconv.FormatInt(row.Size/1e9, 10) // GB
+			want["disk "+row.KName+" model"] = text(row.Model)
+		}
+	}
+	for fact, value := range want {
+		if value == "" || got[fact] != value {
+			t.Errorf("%s: got %q, want %q", fact, got[fact], value)
+		}
+	}
+}
