@@ -97,10 +97,17 @@ func sumOf(t *testing.T, path string, offset, length int64) string {
 // loopDisk is a disk of the smallest size that is chosen, and an Imager on a machine that has it alone.
 func loopDisk(t *testing.T) (string, *Imager) {
 	t.Helper()
-	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
+	return sectorDisk(t, 512, false)
+}
+
+// sectorDisk makes a disk with sectors of that many bytes.
+func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), sector)
 	i := New(Options{
 		Config: config.NewLive(&config.Config{
 			PermittedImageFormats: []string{"raw", "gpt", "qcow2"}, ImageDownloadConnectionTimeout: 10 * time.Second,
+			ConfigDriveRebuild: rebuild,
 		}),
 		Node: &node.Cache{},
 		Disks: func(context.Context) ([]block.Device, error) {
