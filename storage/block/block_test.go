@@ -460,6 +460,7 @@ func TestVendorSpecificName(t *testing.T) {
 			"world wide name", "", page(0x83, append(slices.Clone(name), naa("\x50\x00\xc5\x00\x11\x11\x00\x01")...)),
 			[]string{"5000c50011110001", "35000c50011110001"},
 		},
+		{"better name of a kind that is not read", "", page(0x83, append([]byte{0x02, 0x01, 0, 4, 'A', 'C', 'M', 'E'}, name...)), nil},
 		{"name of a port", "", page(0x83, append([]byte{0x02, 0x10, 0, 11}, "drive-scsi1"...)), nil},
 	} {
 		tr := newTree(t)
