@@ -67,21 +67,34 @@ const staticDocument = `{
 // Static addresses of both families, routes, MTU and name servers on a network without a DHCP server; a link that the
 // data does not name gets its address by DHCP, and its routes come second.
 func TestStatic(t *testing.T) {
-	l, inside := inNamespace(t)
+	l, inside := inNamespace(t, "dnsmasq")
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.cable("nic0", "2001:db8:7::1/64")
 	l.cable("nic1", "198.51.100.1/24")
-	r := l.router("nic0") // whose advertisements are not to give the machine other addresses
-	r.answer(0)
+	// A router whose advertisements are not to give the machine other addresses.
+	l.dnsmasq("--interface=peer-nic0", "--enable-ra", "--dhcp-range=2001:db8:7::,ra-stateless",
+		"--dhcp-option=option6:dns-server,[2001:db8:7::99]")
+	l.peer(func() error {
+		link, err := netlink.LinkByName("peer-nic0")
+		if err != nil {
+			return err
+		}
+		address, err := netlink.ParseAddr("192.0.2.1/24")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(link, address)
+	})
 	l.serve(server.DHCPConfig{
 		Interface: "peer-nic1", Address: netip.MustParsePrefix("198.51.100.1/24"), Router: addr("198.51.100.1"),
 		First: addr("198.51.100.10"), Last: addr("198.51.100.20"),
 	})
 	n := l.startWith(l.data(staticDocument), nil)
 	links := l.until(n, "static addresses and a lease", func(links map[string]Link) bool {
-		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") && leased("nic1")(links)
+		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") && leased("nic1")(links) &&
+			!links["nic0"].History.Router.IsZero()
 	})
 	if link := links["nic0"]; link.Lease != nil || link.MTU != 1400 || !link.Static || link.Err != nil || link.History.DHCP.Sent != 0 {
 		t.Errorf("got %+v, want a static link that asks nobody", link)

@@ -171,6 +171,19 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			r.succeed(t, "standby.get_partition_uuids", nil)
 		})
 	}
+	t.Run("connections that break off", func(t *testing.T) {
+		r.aim(t, onSmall)
+		r.images.Fault("mbr.raw", imageserver.Fault{Truncate: 4 * mib})
+		defer r.images.Fault("mbr.raw", imageserver.Fault{})
+		before := r.images.Stats("mbr.raw").Bytes
+		r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", checksum)})
+		if got, want := r.images.Stats("mbr.raw").Bytes-before, sizeOf(t, image); got != want {
+			t.Errorf("got %d bytes served, want each of the image's %d once", got, want)
+		}
+		if got := sum(t, small, 0, sizeOf(t, image)); got != checksum {
+			t.Errorf("the disk's SHA-256 is %s, want the image's, %s", got, checksum)
+		}
+	})
 	t.Run("broken JSON", func(t *testing.T) {
 		status, answer := r.call(t, http.MethodPost, r.node.Token(), `{"name": "standby.sync", "params": {`)
 		if text := fault(t, answer); status != http.StatusBadRequest || !strings.Contains(text, "JSON") {
