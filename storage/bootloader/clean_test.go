@@ -121,7 +121,8 @@ func TestRemoveEntries(t *testing.T) {
 			for n, data := range [][]byte{
 				unhex(t, goldenOptions["gpt"].hex), option("PXE", unhex(t, pciNodes+macNode+endNode)),
 				option("Shell", unhex(t, fvNodes+endNode)), option("Old", unhex(t, pciNodes+shim+endNode)),
-				{1}, option("Cut", unhex(t, "01010700ffff")),
+				{1},
+				option("Cut", unhex(t, "01010700ffff")),
 			} {
 				if err := vars.write(bootName(uint16(n)), data); err != nil {
 					t.Fatal(err)
