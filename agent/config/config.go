@@ -82,7 +82,7 @@ type Config struct {
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices with shared file systems"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"limit of one call to Ironic"`
-	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT" later:"true"`
+	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not look into images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed"`
 	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" later:"true"`

@@ -177,7 +177,7 @@ func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, er
 }
 
 func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte) error {
-	path, err := configdrive.Write(ctx, i.o.System, disk, drive)
+	path, err := configdrive.Write(ctx, i.o.System, disk, drive, configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild})
 	if err != nil {
 		return fault.Deployment("write config drive to %s: %w", disk, err)
 	}

@@ -1,8 +1,9 @@
 // Package configdrive fetches a config drive and puts it into a partition labelled config-2 at the end of a disk.
 //
 // The drive is the image of a small file system (ISO 9660 or FAT) as cloud-init and ignition look for it. It is
-// written as it is; on a disk whose sectors are larger than the image's own blocks no system could mount it, which is
-// an error here: the copy into a new file system is not made.
+// written as it is, except on a disk whose sectors are larger than the image's own blocks, where no system could mount
+// it: there, or when asked to, its files are copied into a new FAT file system. Owners, modes and times are not kept,
+// and an ISO 9660 file system must have the names of Rock Ridge for it.
 package configdrive
 
 import (

@@ -147,7 +147,7 @@ func TestWriteCreates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			device := loop(t, 200*mib, 512, table)
-			path, err := Write(context.Background(), block.System{}, device, drive)
+			path, err := Write(context.Background(), block.System{}, device, drive, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestWriteCreates(t *testing.T) {
 			if strings.TrimSpace(out) != Label {
 				t.Errorf("blkid finds the label %q", out)
 			}
-			again, err := Write(context.Background(), block.System{}, device, drive)
+			again, err := Write(context.Background(), block.System{}, device, drive, Options{})
 			if err != nil || again != path {
 				t.Errorf("a second time: got %q, %v", again, err)
 			}
@@ -190,7 +190,7 @@ func TestFromSourceToDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			device := loop(t, 200*mib, 512, `sgdisk -n 1:0:+8M "$0"`)
-			path, err := Write(context.Background(), block.System{}, device, loaded)
+			path, err := Write(context.Background(), block.System{}, device, loaded, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,18 +209,18 @@ func TestWriteReuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", device+"p2")
-	path, err := Write(context.Background(), block.System{}, device, drive)
+	path, err := Write(context.Background(), block.System{}, device, drive, Options{})
 	if err != nil || path != device+"p2" {
 		t.Fatalf("got %q, %v", path, err)
 	}
 	if !bytes.Equal(content(t, path, len(drive)), drive) {
 		t.Error("the partition does not hold the drive")
 	}
-	if _, err := Write(context.Background(), block.System{}, device, make([]byte, 9*mib)); err == nil {
+	if _, err := Write(context.Background(), block.System{}, device, make([]byte, 9*mib), Options{}); err == nil {
 		t.Error("a drive larger than the partition was accepted")
 	}
 	testenv.Run(t, "mkfs.vfat", "-n", "config-2", device+"p3")
-	if _, err := Write(context.Background(), block.System{}, device, drive); !errors.Is(err, ErrDuplicate) {
+	if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); !errors.Is(err, ErrDuplicate) {
 		t.Errorf("got %v, want ErrDuplicate", err)
 	}
 }
@@ -228,26 +228,20 @@ func TestWriteReuses(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	drive := make([]byte, mib)
 	t.Run("too large", func(t *testing.T) {
-		if _, err := Write(context.Background(), block.System{}, "/dev/null", make([]byte, MaxSize+1)); !errors.Is(err, ErrTooLarge) {
+		if _, err := Write(context.Background(), block.System{}, "/dev/null", make([]byte, MaxSize+1), Options{}); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("got %v, want ErrTooLarge", err)
 		}
 	})
 	t.Run("four primary partitions", func(t *testing.T) {
 		device := loop(t, 200*mib, 512, `printf 'label: dos\nsize=2048\nsize=2048\nsize=2048\nsize=2048\n' | sfdisk -q "$0"`)
-		if _, err := Write(context.Background(), block.System{}, device, drive); err == nil || !strings.Contains(err.Error(), "primary") {
+		if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); err == nil || !strings.Contains(err.Error(), "primary") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no table", func(t *testing.T) {
 		device := testenv.Loop(t, testenv.SparseFile(t, 200*mib), 512)
-		if _, err := Write(context.Background(), block.System{}, device, drive); !errors.Is(err, partition.ErrNoTable) {
+		if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); !errors.Is(err, partition.ErrNoTable) {
 			t.Errorf("got %v, want ErrNoTable", err)
-		}
-	})
-	t.Run("ISO on 4K sectors", func(t *testing.T) {
-		device := loop(t, 200*mib, 4096, `sgdisk -n 1:0:+8M "$0"`)
-		if _, err := Write(context.Background(), block.System{}, device, iso(t)); !errors.Is(err, ErrSectorSize) {
-			t.Errorf("got %v, want ErrSectorSize", err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
+	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
 
@@ -28,12 +30,19 @@ const nodeTimeout = 30 * time.Second
 // Errors of Write.
 var (
 	ErrDuplicate  = errors.New("more than one partition is labelled " + Label)
-	ErrSectorSize = errors.New("config drive cannot be mounted on a disk with sectors this large")
+	ErrUnreadable = errors.New("config drive cannot be copied into a new file system")
 )
 
+// Options say how a drive is written.
+type Options struct {
+	// Rebuild copies the drive's files into a new FAT file system, whatever the disk's sectors.
+	Rebuild bool
+}
+
 // Write writes the drive to the disk's partition labelled config-2, which is made in the last 64 MiB of the disk where
-// there is none, reads it back, and returns the partition's device path.
-func Write(ctx context.Context, sys block.System, disk string, drive []byte) (partitionPath string, err error) {
+// there is none, reads it back, and returns the partition's device path. Where the disk's sectors are larger than the
+// blocks of the drive's file system, no system could mount it: its files are copied into a new FAT file system.
+func Write(ctx context.Context, sys block.System, disk string, drive []byte, o Options) (partitionPath string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("config drive on %s: %w", disk, err)
@@ -46,10 +55,12 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte) (pa
 	if err != nil {
 		return "", err
 	}
-	if own := blockSize(drive); own > 0 && device.LogicalSector > own {
-		return "", fmt.Errorf("%w: the disk's sectors have %d bytes, the drive's blocks %d; use a config drive with blocks of at "+
-			"least %[2]d bytes (a FAT image made with mkfs.vfat -S %[2]d), or set the disk to sectors of %[3]d bytes",
-			ErrSectorSize, device.LogicalSector, own)
+	rebuild := o.Rebuild || device.LogicalSector > blockSize(drive)
+	var files []fat.Node
+	if rebuild { // before anything is touched
+		if files, err = readFiles(drive); err != nil {
+			return "", err
+		}
 	}
 	if _, err := partition.RepairBackup(ctx, disk); err != nil {
 		return "", err
@@ -66,6 +77,9 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte) (pa
 		if path, err = create(ctx, sys, disk); err != nil {
 			return "", err
 		}
+	}
+	if rebuild {
+		return path, rewrite(ctx, path, device.LogicalSector, files)
 	}
 	if err := write(ctx, path, drive); err != nil {
 		return "", err
@@ -163,7 +177,7 @@ func verify(ctx context.Context, path string, drive []byte) error {
 	return nil
 }
 
-// blockSize is the smallest unit of the drive's file system in bytes, 0 where it is not known.
+// blockSize is the smallest unit of the drive's file system in bytes, without a bound where it is not known.
 func blockSize(drive []byte) int64 {
 	const iso = 32768
 	if len(drive) > iso+6 && string(drive[iso+1:iso+6]) == "CD001" {
@@ -172,5 +186,5 @@ func blockSize(drive []byte) int64 {
 	if len(drive) >= 512 && drive[510] == 0x55 && drive[511] == 0xaa && (drive[0] == 0xeb || drive[0] == 0xe9) {
 		return int64(drive[11]) | int64(drive[12])<<8
 	}
-	return 0
+	return math.MaxInt64
 }

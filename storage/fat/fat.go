@@ -1,5 +1,6 @@
 // Package fat reads FAT12, FAT16 and FAT32 file systems (Microsoft's specification 1.03, with long names) without
-// mounting them. It never writes, and every loop over the disk's data has an end, whatever the data say.
+// mounting them, and makes new ones of FAT12 and FAT16. It changes none that is there. Every loop over the disk's data
+// has an end, whatever the data say.
 package fat
 
 import (
@@ -291,12 +292,7 @@ func (l *longName) text(short []byte) string {
 	if l.next != 0 || len(l.units) == 0 {
 		return ""
 	}
-	var sum byte
-	for _, c := range short {
-		sum = sum>>1 | sum<<7
-		sum += c
-	}
-	if sum != l.checksum {
+	if aliasSum(short) != l.checksum {
 		return ""
 	}
 	units := l.units

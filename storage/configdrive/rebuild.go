@@ -1,0 +1,168 @@
+package configdrive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+	"ironroot/storage/fat"
+	"ironroot/storage/iso9660"
+)
+
+const (
+	maxFiles = 1 << 14
+	maxDepth = 32
+)
+
+// readFiles lists the files of a drive.
+func readFiles(drive []byte) ([]fat.Node, error) {
+	r := bytes.NewReader(drive)
+	left := maxFiles
+	iso, err := iso9660.Open(r)
+	if err == nil {
+		if !iso.RockRidge() {
+			return nil, fmt.Errorf("%w: its ISO 9660 file system has no Rock Ridge names (genisoimage -r)", ErrUnreadable)
+		}
+		return isoNodes(iso, iso.Root(), &left, 0)
+	}
+	if !errors.Is(err, iso9660.ErrNoISO) {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	f, err := fat.Open(r)
+	if errors.Is(err, fat.ErrNoFAT) {
+		return nil, fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return fatNodes(f, f.Root(), &left, 0)
+}
+
+func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.Node, error) {
+	list, err := f.List(folder)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if err := count(len(list), left, depth); err != nil {
+		return nil, err
+	}
+	var nodes []fat.Node
+	for _, file := range list {
+		node := fat.Node{Name: file.Name, Folder: file.Folder, Size: file.Size}
+		switch {
+		case file.Folder:
+			if node.Nodes, err = isoNodes(f, file, left, depth+1); err != nil {
+				return nil, err
+			}
+		case !file.Regular:
+			return nil, fmt.Errorf("%w: %q is neither a folder nor a regular file in one piece", ErrUnreadable, file.Name)
+		default:
+			node.Content = func() ([]byte, error) { return f.Read(file, file.Size) }
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}
+
+func fatNodes(f *fat.FS, folder fat.File, left *int, depth int) ([]fat.Node, error) {
+	list, err := f.List(folder)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if err := count(len(list), left, depth); err != nil {
+		return nil, err
+	}
+	var nodes []fat.Node
+	for _, file := range list {
+		node := fat.Node{Name: file.Name, Folder: file.Folder, Size: file.Size}
+		if file.Folder {
+			if node.Nodes, err = fatNodes(f, file, left, depth+1); err != nil {
+				return nil, err
+			}
+		} else {
+			node.Content = func() ([]byte, error) { return f.Read(file, file.Size) }
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}
+
+// count bounds what is listed: a damaged file system may be a folder in itself.
+func count(files int, left *int, depth int) error {
+	if *left -= files; *left < 0 || depth > maxDepth {
+		return fmt.Errorf("%w: it has more than %d files or %d folders within each other", ErrUnreadable, maxFiles, maxDepth)
+	}
+	return nil
+}
+
+// rewrite makes a FAT file system with the files on a partition, and compares what is then on the medium with them.
+func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0) // not while it is mounted or otherwise in use
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, _, err := block.Geometry(f)
+	if err != nil {
+		return err
+	}
+	// The serial number follows from the place, so that the same drive gives the same bytes.
+	volume := fat.Volume{Size: size, Sector: sector, Label: strings.ToUpper(Label), Serial: crc32.ChecksumIEEE([]byte(path))}
+	if err := volume.Write(ctx, f, files, f.Sync); err != nil {
+		return fmt.Errorf("copy into a new file system on %s: %w", path, err)
+	}
+	if err := block.Flush(ctx, path); err != nil {
+		return err
+	}
+	copied, err := fat.Open(f)
+	if err != nil {
+		return fmt.Errorf("read back %s: %w", path, err)
+	}
+	return compare(ctx, copied, copied.Root(), files)
+}
+
+// compare holds the copies against the files.
+func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.Node) error {
+	list, err := copied.List(folder)
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	found := map[string]fat.File{}
+	for _, file := range list {
+		found[file.Name] = file
+	}
+	for _, want := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		file, ok := found[want.Name]
+		if !ok || file.Folder != want.Folder || file.Size != want.Size && !want.Folder {
+			return fmt.Errorf("read back: %q is not there as it was written", want.Name)
+		}
+		if want.Folder {
+			if err := compare(ctx, copied, file, want.Nodes); err != nil {
+				return err
+			}
+			continue
+		}
+		content, err := want.Content()
+		if err != nil {
+			return err
+		}
+		got, err := copied.Read(file, file.Size)
+		if err != nil {
+			return fmt.Errorf("read back: %w", err)
+		}
+		if !bytes.Equal(got, content) {
+			return fmt.Errorf("read back: %q has other content than was written", want.Name)
+		}
+	}
+	return nil
+}

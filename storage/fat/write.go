@@ -1,0 +1,257 @@
+package fat
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// ErrFull says that the files do not fit into the file system.
+var ErrFull = errors.New("FAT file system is too small")
+
+// Node is a file or folder that is written.
+type Node struct {
+	Name    string
+	Folder  bool
+	Nodes   []Node                 // of a folder
+	Size    int64                  // of a file, in bytes
+	Content func() ([]byte, error) // of a file: Size bytes
+}
+
+// Volume is a new FAT12 or FAT16 file system; which one, its size says. What lies behind 2 GiB is not used.
+type Volume struct {
+	Size   int64  // bytes
+	Sector int64  // bytes, at least the device's logical sector
+	Label  string // at most 11 characters of ASCII; capitals are what every system reads
+	Serial uint32
+}
+
+const (
+	minCluster  = 2048     // bytes
+	maxCluster  = 32 << 10 // bytes: more is not read everywhere
+	maxFAT12    = 4085 - 17
+	maxFAT16    = 65525 - 17 // drivers differ in where the kinds end, so that 16 clusters are kept away from it
+	rootEntries = 512
+	copies      = 2
+	entrySize   = 32
+	blankHead   = 1 << 20 // bytes at the start in which remains of another file system would still be recognised
+)
+
+// Write makes the file system with the given files. The boot sector comes last, so that there is none until all is in
+// place; flush, which may be nil, is called before and after it. The same input gives the same bytes.
+func (v Volume) Write(ctx context.Context, w io.WriterAt, nodes []Node, flush func() error) error {
+	f, err := v.layout()
+	if err != nil {
+		return err
+	}
+	if flush == nil {
+		flush = func() error { return nil }
+	}
+	f.w = w
+	if _, err := w.WriteAt(make([]byte, max(f.data, min(v.Size, blankHead))), 0); err != nil {
+		return fmt.Errorf("clear the start: %w", err)
+	}
+	root, err := f.folder(ctx, nodes, 0, 0)
+	if err != nil {
+		return err
+	}
+	root = append(entry(labelField(v.Label), attrVolume, 0, 0), root...)
+	if len(root) > rootEntries*entrySize {
+		return fmt.Errorf("%w: the topmost folder needs %d entries, it has %d", ErrFull, len(root)/entrySize, rootEntries)
+	}
+	if _, err := w.WriteAt(root, f.root); err != nil {
+		return err
+	}
+	for n := range int64(copies) {
+		if _, err := w.WriteAt(f.table, f.reserved+n*int64(len(f.table))); err != nil {
+			return err
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	if _, err := w.WriteAt(f.boot(v), 0); err != nil {
+		return err
+	}
+	return flush()
+}
+
+// writer is a file system that is being made. All offsets are bytes.
+type writer struct {
+	w        io.WriterAt
+	bits     uint32
+	sector   int64
+	cluster  int64
+	reserved int64
+	root     int64
+	data     int64
+	clusters uint32
+	next     uint32 // free cluster; files are written one behind the other
+	table    []byte // the FAT
+}
+
+// layout chooses the size of a cluster, and with it the kind of FAT.
+func (v Volume) layout() (*writer, error) {
+	if v.Sector < 512 || v.Sector > 4096 || v.Sector&(v.Sector-1) != 0 {
+		return nil, fmt.Errorf("FAT with sectors of %d bytes, want 512 to 4096", v.Sector)
+	}
+	f := &writer{sector: v.Sector, reserved: v.Sector, next: 2, cluster: max(minCluster, v.Sector)}
+	for ; ; f.cluster *= 2 {
+		// Two bytes for every cluster there could be: enough for FAT12 too.
+		length := (min(v.Size/f.cluster, maxFAT16) + 2) * 2
+		length = (length + v.Sector - 1) / v.Sector * v.Sector
+		f.root = f.reserved + copies*length
+		f.data = f.root + rootEntries*entrySize
+		clusters := (v.Size - f.data) / f.cluster
+		if clusters < 1 {
+			return nil, fmt.Errorf("%w: it has %d bytes", ErrFull, v.Size)
+		}
+		if clusters > maxFAT16 && f.cluster < maxCluster {
+			continue
+		}
+		f.bits, f.clusters = 16, uint32(min(clusters, maxFAT16))
+		if clusters <= 4085+16 {
+			f.bits, f.clusters = 12, uint32(min(clusters, maxFAT12))
+		}
+		f.table = make([]byte, length)
+		f.set(0, 0xfff8)
+		f.set(1, 0xffff)
+		return f, nil
+	}
+}
+
+// set writes an entry of the FAT.
+func (f *writer) set(cluster, value uint32) {
+	if f.bits == 16 {
+		binary.LittleEndian.PutUint16(f.table[cluster*2:], uint16(value))
+		return
+	}
+	at, shift := f.table[cluster+cluster/2:], cluster%2*4
+	old := binary.LittleEndian.Uint16(at) &^ (0xfff << shift)
+	binary.LittleEndian.PutUint16(at, old|uint16(value&0xfff)<<shift)
+}
+
+// allocate takes clusters for a number of bytes and returns the first; 0 for none.
+func (f *writer) allocate(size int64) (uint32, error) {
+	if size == 0 {
+		return 0, nil
+	}
+	need, left := (size+f.cluster-1)/f.cluster, int64(f.clusters+2-f.next)
+	if size < 0 || need > left {
+		return 0, fmt.Errorf("%w: %d bytes are left, %d needed", ErrFull, left*f.cluster, size)
+	}
+	first := f.next
+	for f.next += uint32(need); need > 1; need-- {
+		f.set(f.next-uint32(need), f.next-uint32(need)+1)
+	}
+	f.set(f.next-1, 0xffff)
+	return first, nil
+}
+
+// put writes content into clusters from the first on; the last one is filled up with zeros.
+func (f *writer) put(first uint32, content []byte) error {
+	if len(content) == 0 {
+		return nil
+	}
+	at := f.data + int64(first-2)*f.cluster
+	if _, err := f.w.WriteAt(content, at); err != nil {
+		return err
+	}
+	if rest := int64(len(content)) % f.cluster; rest != 0 {
+		_, err := f.w.WriteAt(make([]byte, f.cluster-rest), at+int64(len(content)))
+		return err
+	}
+	return nil
+}
+
+// folder writes all that is in a folder, and returns the folder's own content; above is 0 for the topmost folder.
+func (f *writer) folder(ctx context.Context, nodes []Node, own, above uint32) ([]byte, error) {
+	var raw []byte
+	if own != 0 {
+		raw = append(entry(".          ", attrFolder, own, 0), entry("..         ", attrFolder, above, 0)...)
+	}
+	seen := map[string]bool{}
+	for i, node := range nodes {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		key := strings.ToUpper(node.Name)
+		if seen[key] {
+			return nil, fmt.Errorf("file %q: FAT knows no case, and another one has this name", node.Name)
+		}
+		seen[key] = true
+		entries, err := f.node(ctx, node, i, own)
+		if err != nil {
+			return nil, fmt.Errorf("file %q: %w", node.Name, err)
+		}
+		raw = append(raw, entries...)
+	}
+	return raw, nil
+}
+
+// node writes one file or folder and returns its entries. The number makes its short name one of a kind.
+func (f *writer) node(ctx context.Context, node Node, number int, folder uint32) ([]byte, error) {
+	short := shortAlias(node.Name, number)
+	entries, err := longEntries(node.Name, short)
+	if err != nil {
+		return nil, err
+	}
+	if !node.Folder {
+		first, err := f.allocate(node.Size)
+		if err != nil {
+			return nil, err
+		}
+		content, err := node.Content()
+		if err != nil {
+			return nil, err
+		}
+		if int64(len(content)) != node.Size {
+			return nil, fmt.Errorf("got %d bytes, want %d", len(content), node.Size)
+		}
+		return append(entries, entry(short, attrArchive, first, uint32(node.Size))...), f.put(first, content)
+	}
+	size := folderSize(node.Nodes)
+	if size > maxFolder {
+		return nil, fmt.Errorf("%w: the folder has %d files", ErrFull, len(node.Nodes))
+	}
+	first, err := f.allocate(size)
+	if err != nil {
+		return nil, err
+	}
+	content, err := f.folder(ctx, node.Nodes, first, folder)
+	if err != nil {
+		return nil, err
+	}
+	return append(entries, entry(short, attrFolder, first, 0)...), f.put(first, content)
+}
+
+// boot is the boot sector.
+func (f *writer) boot(v Volume) []byte {
+	b := make([]byte, f.sector)
+	le := binary.LittleEndian
+	copy(b, "\xeb\x3c\x90MSDOS5.0")
+	le.PutUint16(b[11:], uint16(f.sector))
+	b[13] = byte(f.cluster / f.sector)
+	le.PutUint16(b[14:], uint16(f.reserved/f.sector))
+	b[16] = copies
+	le.PutUint16(b[17:], rootEntries)
+	if total := (f.data + int64(f.clusters)*f.cluster) / f.sector; total < 1<<16 {
+		le.PutUint16(b[19:], uint16(total))
+	} else {
+		le.PutUint32(b[32:], uint32(total))
+	}
+	b[21] = 0xf8 // not removable, as the FAT's first entry says
+	le.PutUint16(b[22:], uint16(int64(len(f.table))/f.sector))
+	le.PutUint16(b[24:], 32) // sectors of a track and heads: of no use, but not to be 0
+	le.PutUint16(b[26:], 64)
+	b[36], b[38] = 0x80, 0x29
+	le.PutUint32(b[39:], v.Serial)
+	copy(b[43:], labelField(v.Label))
+	copy(b[54:], fmt.Sprintf("FAT%d   ", f.bits))
+	b[62], b[63] = 0xeb, 0xfe // a machine that starts from it stops here
+	b[510], b[511] = 0x55, 0xaa
+	return b
+}
