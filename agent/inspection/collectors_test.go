@@ -175,7 +175,7 @@ func TestExtraHardware(t *testing.T) {
 		lines[strings.Join(item, "|")] = true
 	}
 	for _, want := range []string{
-		"disk|logical|count|1", "disk|sda|size|600", "disk|sda|model|LOGICAL VOLUME",
+		"disk|logical|count|1", "disk|sda|size|256", "disk|sda|model|TS256GSSD230S",
 		"system|product|name|ProLiant DL360 Gen10 (867960-B21)", "system|product|vendor|HPE", "system|product|serial|ANON-148",
 		"system|motherboard|name|ProLiant DL360 Gen10", "system|kernel|version|6.12.41", "system|kernel|arch|x86_64",
 		"firmware|bios|version|U32", "firmware|bios|date|01/23/2021",

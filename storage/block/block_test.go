@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -443,6 +444,43 @@ func TestProbeBesideGPT(t *testing.T) {
 	})
 }
 
+// What udev and lsblk say of a disk of QEMU: its name where it has no serial number, after the serial number where it has one.
+func TestVendorSpecificName(t *testing.T) {
+	name := append([]byte{0x02, 0x00, 0, 11}, "drive-scsi1"...)
+	for _, c := range []struct {
+		what, pg80, pg83 string
+		want             []string
+	}{
+		{"name only", "", page(0x83, name), []string{"drive-scsi1", "0QEMU_QEMU_HARDDISK_drive-scsi1"}},
+		{
+			"serial number", page(0x80, []byte("SER1")), page(0x83, name),
+			[]string{"SER1", "drive-scsi1", "0QEMU_QEMU_HARDDISK_drive-scsi1"},
+		},
+		{
+			"world wide name", "", page(0x83, append(slices.Clone(name), naa("\x50\x00\xc5\x00\x11\x11\x00\x01")...)),
+			[]string{"5000c50011110001", "35000c50011110001"},
+		},
+		{"better name of a kind that is not read", "", page(0x83, append([]byte{0x02, 0x01, 0, 4, 'A', 'C', 'M', 'E'}, name...)), nil},
+		{"name of a port", "", page(0x83, append([]byte{0x02, 0x10, 0, 11}, "drive-scsi1"...)), nil},
+	} {
+		tr := newTree(t)
+		files := map[string]string{"vendor": "QEMU    \n", "model": "QEMU HARDDISK   \n", "vpd_pg83": c.pg83, "vpd_pg80": c.pg80}
+		for file, content := range files {
+			tr.file("sys/class/block/sda/device/"+file, content)
+		}
+		tr.file("sys/class/block/sda/device/scsi_device/0:0:0:1/uevent", "")
+		d := Device{Name: "sda", Type: "disk"}
+		tr.system().identify(&d)
+		serial := ""
+		if len(c.want) > 0 {
+			serial = c.want[0]
+		}
+		if diff := cmp.Diff(c.want, d.Serials); diff != "" || d.Serial != serial {
+			t.Errorf("%s: got the serial number %q, want %q; all differ (-want +got):\n%s", c.what, d.Serial, serial, diff)
+		}
+	}
+}
+
 func FuzzVPD(f *testing.F) {
 	f.Add([]byte(page(0x80, []byte("serial"))))
 	f.Add([]byte(page(0x83, naa("12345678"))))
@@ -451,7 +489,7 @@ func FuzzVPD(f *testing.F) {
 		if id := vpdNAA(data); id != "" && len(id) != 16 && len(id) != 32 {
 			t.Errorf("got %q", id)
 		}
-		_ = vpdSerial(data)
+		_, _ = vpdSerial(data), vpdVendorSpecific(data)
 		_, _ = parseATAInformation(data)
 	})
 }

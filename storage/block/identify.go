@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -74,6 +75,7 @@ func (s System) identifySCSI(d *Device, device, real string) {
 			naa = ""
 		}
 	}
+	vendorID := vpdVendorSpecific(s.contents(filepath.Join(device, "vpd_pg83")))
 	ata, isATA := parseATAInformation(s.contents(filepath.Join(device, "vpd_pg89")))
 	if isATA {
 		// INQUIRY cuts an ATA disk's model to 16 characters; its own IDENTIFY data has all 40.
@@ -85,8 +87,8 @@ func (s System) identifySCSI(d *Device, device, real string) {
 			naa = ata.WWN
 		}
 	}
-	if usb := s.usbSerial(real); d.Transport == "usb" && usb != "" {
-		serial = usb
+	if d.Transport == "usb" {
+		serial, vendorID = cmp.Or(s.usbSerial(real), serial), ""
 	}
 	d.Serial = serial
 	addUnique(&d.Serials, serial)
@@ -97,10 +99,11 @@ func (s System) identifySCSI(d *Device, device, real string) {
 	case naa != "":
 		addUnique(&d.Serials, naa)
 		addUnique(&d.Serials, "3"+naa) // as scsi_id prints it: designator type 3 in front
+	case vendorID != "": // a disk of QEMU that was given no world wide name, and maybe no serial number
+		addUnique(&d.Serials, vendorID)
+		addUnique(&d.Serials, underscored("0"+d.Vendor+" "+d.Model+" "+vendorID))
 	}
-	if d.Serial == "" && naa != "" {
-		d.Serial = naa
-	}
+	d.Serial = cmp.Or(d.Serial, naa, vendorID)
 	d.setNAA(naa)
 }
 

@@ -15,34 +15,65 @@ func vpdSerial(page []byte) string {
 	return strings.Join(strings.Fields(printable(body)), " ")
 }
 
+const (
+	codeSetBinary, codeSetASCII                     = 1, 2
+	typeVendorSpecific, typeT10, typeEUI64, typeNAA = 0, 1, 2, 3
+)
+
 // vpdNAA reads the device identification page (SPC-4, 7.8.6) and returns the logical unit's NAA identifier in hex
 // digits, the longest one where there are several.
 func vpdNAA(page []byte) string {
-	body, ok := vpdBody(page, 0x83)
-	if !ok {
-		return ""
-	}
-	const (
-		codeSetBinary  = 1
-		typeNAA        = 3
-		associationLUN = 0
-	)
 	best := ""
-	for len(body) >= 4 {
-		length := int(body[3])
-		if len(body) < 4+length {
-			break
-		}
-		identifier := body[4 : 4+length]
-		if body[0]&0x0f == codeSetBinary && body[1]&0x0f == typeNAA && body[1]>>4&3 == associationLUN &&
-			(length == 8 || length == 16) {
-			if text := hex.EncodeToString(identifier); len(text) > len(best) {
+	for _, d := range lunDesignators(page) {
+		if d.codeSet == codeSetBinary && d.kind == typeNAA && (len(d.identifier) == 8 || len(d.identifier) == 16) {
+			if text := hex.EncodeToString(d.identifier); len(text) > len(best) {
 				best = text
 			}
 		}
-		body = body[4+length:]
 	}
 	return best
+}
+
+// vpdVendorSpecific returns the logical unit's identifier of the vendor's own form, in ASCII, from a device
+// identification page without any better one: QEMU's name of a disk.
+func vpdVendorSpecific(page []byte) string {
+	name := ""
+	for _, d := range lunDesignators(page) {
+		switch {
+		case d.kind == typeT10 || d.kind == typeEUI64 || d.kind == typeNAA:
+			return ""
+		case d.kind == typeVendorSpecific && d.codeSet == codeSetASCII && name == "":
+			name = strings.Join(strings.Fields(printable(d.identifier)), " ")
+		}
+	}
+	return name
+}
+
+// designator is one entry of the device identification page.
+type designator struct {
+	codeSet, kind byte
+	identifier    []byte
+}
+
+// lunDesignators returns those of the logical unit itself, without ports and targets.
+func lunDesignators(page []byte) []designator {
+	body, ok := vpdBody(page, 0x83)
+	if !ok {
+		return nil
+	}
+	const associationLUN = 0
+	var list []designator
+	for len(body) >= 4 {
+		end := 4 + int(body[3])
+		if len(body) < end {
+			break
+		}
+		if body[1]>>4&3 == associationLUN {
+			list = append(list, designator{body[0] & 0x0f, body[1] & 0x0f, body[4:end]})
+		}
+		body = body[end:]
+	}
+	return list
 }
 
 // ataInformation is what a disk says of itself in IDENTIFY DEVICE (ACS-3, 7.12).

@@ -89,20 +89,29 @@ func (o loadOption) encode() []byte {
 
 // parseLoadOption reads any load option. Disk and File stay empty where its device path is of another kind.
 func parseLoadOption(data []byte) (loadOption, error) {
-	if len(data) < 6 || len(data) > maxOptionSize {
-		return loadOption{}, fmt.Errorf("load option of %d bytes", len(data))
+	var o loadOption
+	var path []byte
+	var err error
+	if o.Attributes, o.Description, path, err = splitLoadOption(data); err != nil {
+		return loadOption{}, err
 	}
-	o := loadOption{Attributes: binary.LittleEndian.Uint32(data)}
+	return o, o.parsePath(path)
+}
+
+// splitLoadOption returns the parts of any load option; path are its device paths as they stand there.
+func splitLoadOption(data []byte) (attributes uint32, description string, path []byte, err error) {
+	if len(data) < 6 || len(data) > maxOptionSize {
+		return 0, "", nil, fmt.Errorf("load option of %d bytes", len(data))
+	}
 	pathLength := int(binary.LittleEndian.Uint16(data[4:]))
 	description, rest, err := cutUTF16z(data[6:])
 	if err != nil {
-		return loadOption{}, fmt.Errorf("load option description: %w", err)
+		return 0, "", nil, fmt.Errorf("load option description: %w", err)
 	}
-	o.Description = description
 	if pathLength > len(rest) {
-		return loadOption{}, fmt.Errorf("load option has a device path of %d bytes in %d", pathLength, len(rest))
+		return 0, "", nil, fmt.Errorf("load option has a device path of %d bytes in %d", pathLength, len(rest))
 	}
-	return o, o.parsePath(rest[:pathLength])
+	return binary.LittleEndian.Uint32(data), description, rest[:pathLength], nil
 }
 
 func (o *loadOption) parsePath(path []byte) error {
@@ -116,10 +125,7 @@ func (o *loadOption) parsePath(path []byte) error {
 		case path[0] == nodeEnd:
 			return nil
 		case path[0] == nodeMedia && path[1] == mediaHardDrive && length == hardDriveLength:
-			o.Disk = hardDriveNode{
-				Number: binary.LittleEndian.Uint32(body), Start: binary.LittleEndian.Uint64(body[4:]),
-				Size: binary.LittleEndian.Uint64(body[12:]), Signature: [16]byte(body[20:36]), Format: body[36], SignatureType: body[37],
-			}
+			o.Disk = parseHardDrive(body)
 		case path[0] == nodeMedia && path[1] == mediaFile:
 			file, _, err := cutUTF16z(body)
 			if err != nil {
@@ -130,6 +136,14 @@ func (o *loadOption) parsePath(path []byte) error {
 		path = path[length:]
 	}
 	return nil
+}
+
+// parseHardDrive reads the body of a hard drive node, which has its full length.
+func parseHardDrive(body []byte) hardDriveNode {
+	return hardDriveNode{
+		Number: binary.LittleEndian.Uint32(body), Start: binary.LittleEndian.Uint64(body[4:]),
+		Size: binary.LittleEndian.Uint64(body[12:]), Signature: [16]byte(body[20:36]), Format: body[36], SignatureType: body[37],
+	}
 }
 
 func put(b *bytes.Buffer, value any) { _ = binary.Write(b, binary.LittleEndian, value) } // a Buffer never fails

@@ -57,11 +57,7 @@ func (v variables) install(o loadOption) (number uint16, removed []uint16, err e
 	}
 	order = slices.DeleteFunc(order, func(n uint16) bool { return n == number || slices.Contains(removed, n) })
 	order = append([]uint16{number}, order...)
-	var data []byte
-	for _, n := range order {
-		data = binary.LittleEndian.AppendUint16(data, n)
-	}
-	return number, removed, v.write("BootOrder", data)
+	return number, removed, v.writeOrder(order)
 }
 
 func bootName(n uint16) string { return fmt.Sprintf("Boot%04X", n) }
@@ -122,6 +118,14 @@ func (v variables) bootOrder() ([]uint16, error) {
 		order = append(order, binary.LittleEndian.Uint16(data[i:]))
 	}
 	return order, nil
+}
+
+func (v variables) writeOrder(order []uint16) error {
+	var data []byte
+	for _, n := range order {
+		data = binary.LittleEndian.AppendUint16(data, n)
+	}
+	return v.write("BootOrder", data)
 }
 
 func (v variables) path(name string) string { return filepath.Join(v.dir, name+"-"+globalGUID) }

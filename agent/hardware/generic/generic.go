@@ -1,6 +1,6 @@
 // Package generic is the built-in hardware manager: it works on any machine that Linux runs on, through the kernel's own
-// interfaces. It offers the steps that erase disks and write images, as ironic-python-agent's manager of that name does;
-// steps for RAID, burn-in, file injection, boot entries and containers are not offered.
+// interfaces. It offers the steps that erase disks, remove boot entries and write images, as ironic-python-agent's manager of that
+// name does; steps for RAID, burn-in, file injection and containers are not offered.
 package generic
 
 import (

@@ -23,17 +23,24 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	step := func(name string, run hardware.StepFunc) hardware.Step {
 		return hardware.Step{Name: name, Interface: deployInterface, Run: run}
 	}
+	nvram := step("clean_uefi_nvram", m.cleanUEFINVRAM)
+	nvram.ArgsInfo = map[string]hardware.ArgInfo{matchPatterns: {Description: "List of regular expressions (RE2 syntax), " +
+		"compared without regard to case. Every boot entry of the UEFI firmware is removed in whose device path one of " +
+		"them is found. By default these are the entries of disk partitions and of the loaders shim and grub."}}
 	switch kind {
 	case hardware.Clean:
+		nvram.Abortable = &yes
 		return []hardware.Step{
 			clean("erase_devices", 10, m.eraseDevices),
 			clean("erase_devices_metadata", 99, m.eraseMetadata),
 			clean("erase_devices_express", 0, m.eraseExpress),
 			clean("erase_pstore", 0, m.erasePstore),
+			nvram,
 		}
 	case hardware.Deploy:
 		return []hardware.Step{
 			step("erase_devices_metadata", m.eraseMetadata),
+			nvram,
 			step("write_image", m.writeImage),
 		}
 	case hardware.Service:

@@ -18,7 +18,7 @@ var trees embed.FS
 
 // Names lists the machines.
 func Names() []string {
-	return []string{"dell-r640", "hpe-dl360-gen10", "supermicro-1029p", "gigabyte-r152", "qemu-q35"}
+	return []string{"dell-r640", "hpe-dl360-gen10", "supermicro-1029p", "gigabyte-r152", "kvm-q35", "qemu-q35"}
 }
 
 // System unpacks the machine below a folder of the test's own.

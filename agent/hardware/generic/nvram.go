@@ -1,0 +1,56 @@
+package generic
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/storage/bootloader"
+)
+
+// matchPatterns is the argument of clean_uefi_nvram.
+const matchPatterns = "match_patterns"
+
+// cleanUEFINVRAM removes the boot entries that the last owner's systems left in the firmware. A machine that was not
+// booted by UEFI is an error: its firmware may hold entries all the same.
+func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, error) {
+	patterns, err := parsePatterns(call)
+	if err != nil {
+		return nil, err
+	}
+	return nil, bootloader.RemoveEntries(ctx, m.o.System, patterns, m.o.Log)
+}
+
+// parsePatterns returns the step's patterns; null means the ones that hit disks and the usual loaders of Linux, and an
+// empty list hits nothing.
+func parsePatterns(call hardware.Call) ([]*regexp.Regexp, error) {
+	for name := range call.Args {
+		if name != matchPatterns {
+			return nil, fault.InvalidCommandParams("the step has no argument '%s'", name)
+		}
+	}
+	var list []*string // pointers, to tell null from ""
+	if raw, given := call.Args[matchPatterns]; given {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, fault.InvalidCommandParams("'%s' must be a list of strings: %w", matchPatterns, err)
+		}
+	}
+	if list == nil {
+		disk, shim, grub := `^HD\(`, `shim.*\.efi`, `grub.*\.efi`
+		list = []*string{&disk, &shim, &grub}
+	}
+	patterns := make([]*regexp.Regexp, 0, len(list))
+	for i, text := range list {
+		if text == nil {
+			return nil, fault.InvalidCommandParams("'%s' must be a list of strings: entry %d is null", matchPatterns, i+1)
+		}
+		pattern, err := regexp.Compile("(?i)" + *text)
+		if err != nil {
+			return nil, fault.InvalidCommandParams("entry %d of '%s': %w", i+1, matchPatterns, err)
+		}
+		patterns = append(patterns, pattern)
+	}
+	return patterns, nil
+}

@@ -1,0 +1,78 @@
+package bootloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+
+	"ironroot/storage/block"
+)
+
+// ErrNotUEFI says that the machine was started by BIOS, whose kernel cannot reach variables of UEFI.
+var ErrNotUEFI = errors.New("no UEFI boot entries can be reached: not booted by UEFI")
+
+// RemoveEntries removes every boot entry whose device path, written as text, matches one of the patterns, and takes its
+// number out of BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
+// `HD(1,GPT,<guid>,0x800,0x14000)/File(\EFI\debian\shimx64.efi)`. Entries that cannot be read are kept. Errors wrap
+// ErrNotUEFI, or ErrFirmware where it did not get through; then entries that match may be left.
+func RemoveEntries(ctx context.Context, sys block.System, patterns []*regexp.Regexp, log *slog.Logger) error {
+	if !FirmwareIsUEFI(sys) {
+		return ErrNotUEFI
+	}
+	vars := variables{dir: sys.Sys("firmware/efi/efivars")}
+	entries, err := vars.bootEntries()
+	if err != nil {
+		return fmt.Errorf("UEFI boot entries: %w", err)
+	}
+	var matching []uint16
+	for _, n := range sorted(entries) {
+		label, path, err := describe(entries[n])
+		matches := err == nil && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
+		if matches {
+			matching = append(matching, n)
+		}
+		log.Info("UEFI boot entry", "entry", bootName(n), "label", label, "path", path, "err", err, "removed", matches)
+	}
+	err = vars.unorder(matching)
+	for _, n := range matching {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = vars.remove(bootName(n))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: remove UEFI boot entries: %w", ErrFirmware, err)
+	}
+	return nil
+}
+
+// describe returns the label and the device path of a load option as text.
+func describe(option []byte) (label, path string, err error) {
+	_, label, nodes, err := splitLoadOption(option)
+	if err == nil {
+		path, err = pathText(nodes)
+	}
+	return label, path, err
+}
+
+// unorder takes numbers out of BootOrder. It comes before the entries go: entries that are left are found by the next
+// run, numbers in BootOrder without an entry are not.
+func (v variables) unorder(numbers []uint16) error {
+	order, err := v.bootOrder()
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(order), func(n uint16) bool { return slices.Contains(numbers, n) })
+	switch len(kept) {
+	case len(order):
+		return nil // the firmware's memory wears out with every write
+	case 0:
+		return v.remove("BootOrder") // a variable without data does not exist
+	}
+	return v.writeOrder(kept)
+}
