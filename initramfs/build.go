@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,11 @@ func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 	if b.Kernel != "" {
 		return Kernel{Image: b.Kernel, Modules: b.Modules}, nil
 	}
-	kernel, err := FetchKernel(ctx, b.CacheDir, b.Package, b.say)
+	pkg := b.Package
+	if b.Arch != runtime.GOARCH && !strings.Contains(pkg, ":") {
+		pkg += ":" + b.Arch
+	}
+	kernel, err := FetchKernel(ctx, b.CacheDir, pkg, b.say)
 	b.report.KernelRelease = kernel.Release
 	return kernel, err
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"ironroot/initramfs/debian"
@@ -25,7 +24,7 @@ var (
 )
 
 // FetchKernel fetches a kernel package, or the ones a meta package stands for, and unpacks image and modules below
-// cacheDir, where they stay for the next time.
+// cacheDir, where they stay for the next time. NAME:ARCH is a package of another architecture than this machine's.
 func FetchKernel(ctx context.Context, cacheDir, pkg string, progress func(format string, args ...any)) (Kernel, error) {
 	progress("fetching package %s", pkg)
 	debs, err := fetchAll(ctx, filepath.Join(cacheDir, "packages"), pkg)
@@ -53,6 +52,10 @@ func FetchKernel(ctx context.Context, cacheDir, pkg string, progress func(format
 // fetchAll fetches a package and those kernel packages it depends on.
 func fetchAll(ctx context.Context, cacheDir, pkg string) ([]string, error) {
 	queue, seen, debs := []string{pkg}, map[string]bool{pkg: true}, []string(nil)
+	_, arch, foreign := strings.Cut(pkg, ":")
+	if foreign {
+		arch = ":" + arch
+	}
 	for len(queue) > 0 {
 		deb, err := debian.Fetch(ctx, cacheDir, queue[0])
 		if err != nil {
@@ -66,21 +69,19 @@ func fetchAll(ctx context.Context, cacheDir, pkg string) ([]string, error) {
 		for _, name := range depends {
 			if kernelPackage.MatchString(name) && !seen[name] {
 				seen[name] = true
-				queue = append(queue, name)
+				queue = append(queue, name+arch)
 			}
 		}
 	}
 	return debs, nil
 }
 
-// fetchHint says what to do when a kernel package cannot be had. apt offers the packages of those architectures only
-// that dpkg was told of.
+// fetchHint says what to do when a kernel package cannot be had. Not every archive has every architecture under one
+// address: Ubuntu's does not.
 func fetchHint(pkg string) string {
 	hint := "a kernel of your own does as well: --kernel FILE --modules DIR"
-	for _, arch := range []string{"amd64", "arm64"} {
-		if arch != runtime.GOARCH && strings.HasSuffix(pkg, arch) {
-			return fmt.Sprintf("apt here may not know the packages of %s: dpkg --add-architecture %[1]s && apt-get update; %s", arch, hint)
-		}
+	if _, arch, foreign := strings.Cut(pkg, ":"); foreign {
+		return fmt.Sprintf("the sources of apt here may have no packages of %s; %s", arch, hint)
 	}
 	return hint
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -121,6 +122,27 @@ func TestParseURI(t *testing.T) {
 		if got, err := parseURI([]byte(bad)); err == nil {
 			t.Errorf("%q: got %q, want an error", bad, got)
 		}
+	}
+}
+
+// A package of another architecture that is in the cache too is not taken for the one asked for.
+func TestNewestCached(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a_1_amd64.deb", "a_1_arm64.deb", "a-b_1_arm64.deb", "b_1_all.deb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pkg, want := range map[string]string{
+		"a:amd64": "a_1_amd64.deb", "a:arm64": "a_1_arm64.deb", "a:riscv64": "", "b:arm64": "b_1_all.deb", "b": "b_1_all.deb", "c": "",
+	} {
+		path, ok := newestCached(dir, pkg)
+		if ok != (want != "") || ok && filepath.Base(path) != want {
+			t.Errorf("%s: got %q, %v, want %q", pkg, path, ok, want)
+		}
+	}
+	if got, ok := newestCached(dir, "a"); !ok || filepath.Base(got) != "a_1_"+runtime.GOARCH+".deb" {
+		t.Errorf("a: got %q, %v, want the one for %s", got, ok, runtime.GOARCH)
 	}
 }
 

@@ -8,13 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Fetch downloads the newest version of a package that apt knows of into cacheDir and returns the path of the .deb. A
 // version that is there already is not fetched again. Where apt cannot be asked (no network, no apt), the newest one in
-// cacheDir serves. A meta package is fetched as such: Depends says what it stands for.
+// cacheDir serves. A meta package is fetched as such: Depends says what it stands for. NAME:ARCH asks for a package of
+// another architecture; neither the machine's apt nor its dpkg need know of that one, as long as the archive has it.
 //
 // apt checks the signature of the archive and the checksum of what it downloads.
 func Fetch(ctx context.Context, cacheDir, pkg string) (string, error) {
@@ -28,22 +32,20 @@ func Fetch(ctx context.Context, cacheDir, pkg string) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	// apt's lists may be absent or too old, and only root may renew them: use lists of our own.
-	own, errLists := ownLists(ctx, cacheDir)
-	if errLists == nil {
-		if path, errLists = download(ctx, cacheDir, pkg, own); errLists == nil {
-			return path, nil
-		}
+	// apt's lists may be absent, too old or of another architecture, and only root may renew them: use lists of our own.
+	path, errOwn := downloadOwn(ctx, cacheDir, pkg)
+	if errOwn == nil {
+		return path, nil
 	}
 	if path, ok := newestCached(cacheDir, pkg); ok {
 		return path, nil
 	}
-	return "", fmt.Errorf("fetch package %s: %w", pkg, errors.Join(err, errLists))
+	return "", fmt.Errorf("fetch package %s: %w", pkg, errors.Join(err, errOwn))
 }
 
 // download asks apt for the newest version and fetches it unless it is cached.
 func download(ctx context.Context, cacheDir, pkg string, options []string) (string, error) {
-	out, err := apt(ctx, cacheDir, append(options, "download", "--print-uris", pkg)...)
+	out, err := apt(ctx, cacheDir, append(slices.Clone(options), "download", "--print-uris", pkg)...)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +63,7 @@ func download(ctx context.Context, cacheDir, pkg string, options []string) (stri
 		return "", err
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // a leftover does no harm
-	if _, err := apt(ctx, work, append(options, "-o", "APT::Sandbox::User=", "download", pkg)...); err != nil {
+	if _, err := apt(ctx, work, append(slices.Clone(options), "-o", "APT::Sandbox::User=", "download", pkg)...); err != nil {
 		return "", err
 	}
 	if err := os.Rename(filepath.Join(work, name), path); err != nil {
@@ -79,20 +81,49 @@ func parseURI(out []byte) (string, error) {
 	return fields[1], nil
 }
 
-// ownLists brings apt's package lists below cacheDir up to date and returns the options that make apt use them.
-func ownLists(ctx context.Context, cacheDir string) ([]string, error) {
-	state := filepath.Join(cacheDir, "apt")
-	if err := os.MkdirAll(filepath.Join(state, "lists", "partial"), 0o755); err != nil {
-		return nil, err
+// renewAfter is how long own package lists serve before apt is asked for newer ones.
+const renewAfter = time.Hour
+
+// downloadOwn is download by package lists below cacheDir, one set for each architecture.
+func downloadOwn(ctx context.Context, cacheDir, pkg string) (string, error) {
+	arch := architecture(pkg)
+	state, err := filepath.Abs(filepath.Join(cacheDir, "apt", arch))
+	if err != nil {
+		return "", err
 	}
 	options := []string{
+		"-o", "APT::Architecture=" + arch,
+		"-o", "APT::Architectures=" + arch,
 		"-o", "Dir::State::lists=" + filepath.Join(state, "lists"),
+		"-o", "Dir::State::status=/dev/null", // what is installed here is of no interest
 		"-o", "Dir::Cache=" + filepath.Join(state, "cache"),
 		"-o", "APT::Sandbox::User=",
 		"-o", "Debug::NoLocking=1",
 	}
-	_, err := apt(ctx, cacheDir, append(options, "update")...)
-	return options, err
+	stamp := filepath.Join(state, "updated")
+	if info, err := os.Stat(stamp); err == nil && time.Since(info.ModTime()) < renewAfter {
+		if path, err := download(ctx, cacheDir, pkg, options); err == nil {
+			return path, nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(state, "lists", "partial"), 0o755); err != nil {
+		return "", err
+	}
+	if _, err := apt(ctx, cacheDir, append(slices.Clone(options), "update")...); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(stamp, nil, 0o644); err != nil {
+		return "", err
+	}
+	return download(ctx, cacheDir, pkg, options)
+}
+
+// architecture is the one that pkg names, else this machine's. Debian calls those it shares with Go by the same names.
+func architecture(pkg string) string {
+	if _, arch, found := strings.Cut(pkg, ":"); found {
+		return arch
+	}
+	return runtime.GOARCH
 }
 
 func apt(ctx context.Context, dir string, args ...string) ([]byte, error) {
@@ -109,8 +140,16 @@ func apt(ctx context.Context, dir string, args ...string) ([]byte, error) {
 
 // newestCached returns the file of pkg in cacheDir that was fetched last.
 func newestCached(cacheDir, pkg string) (string, bool) {
-	paths, err := filepath.Glob(filepath.Join(cacheDir, pkg+"_*.deb"))
-	if err != nil || len(paths) == 0 {
+	name, _, _ := strings.Cut(pkg, ":")
+	var paths []string
+	for _, arch := range []string{architecture(pkg), "all"} {
+		found, err := filepath.Glob(filepath.Join(cacheDir, name+"_*_"+arch+".deb"))
+		if err != nil {
+			return "", false
+		}
+		paths = append(paths, found...)
+	}
+	if len(paths) == 0 {
 		return "", false
 	}
 	modified := func(path string) int64 {

@@ -79,7 +79,9 @@ func server(t *testing.T) qemu.Config {
 
 // What the agent says of a server is what Debian's tools say of it, key by key.
 //
-// Parity: G1, G2, G3, G4, G6, G7, G8, G9, F12, H7, H8
+// The processors of aarch64 are in TestServerARM.
+//
+// Parity: G1, G2, G3, G4, G5, G6, G7, G8, G9, F12, H7, H8
 func TestServer(t *testing.T) {
 	f := examine(t, server(t), 10, "facts-network=1 facts-change=52:54:00:fa:c7:02 BOOTIF=01-52-54-00-FA-c7-01 "+
 		"facts-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,logs")
@@ -88,7 +90,7 @@ func TestServer(t *testing.T) {
 
 func checkServer(t *testing.T, f found) {
 	for name, check := range map[string]func(*testing.T, found){
-		"interfaces": checkInterfaces, "MACs": checkMACs, "cpu": checkCPU, "vendor": checkVendor, "dmi": checkDMI,
+		"interfaces": checkInterfaces, "MACs": checkMACs, "cpu": checkCPU, "cpu keys": checkCPUKeys, "vendor": checkVendor, "dmi": checkDMI,
 		"pci": checkPCI, "usb": checkUSB, "numa": checkNUMA, "paths": checkPaths, "extra": checkExtra, "ironic-python-agent": checkIPA,
 		"disks":  func(t *testing.T, f found) { checkDisks(t, f, []string{"fd0", "sr0", "zram0", "loop0"}) },
 		"memory": func(t *testing.T, f found) { checkMemory(t, f, 2048) },

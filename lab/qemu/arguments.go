@@ -12,18 +12,13 @@ import (
 
 // arguments returns QEMU's command line. The console and the monitor are file descriptors 3 and 4.
 func arguments(c Config) ([]string, error) {
-	machine := "q35,graphics=off"
-	if c.Firmware == UEFISecure {
-		machine += ",smm=on"
-	}
 	args := []string{
-		"-name", c.Name, "-nodefaults", "-no-user-config", "-display", "none", "-vga", "std", "-S",
-		"-machine", machine, "-smp", strconv.Itoa(c.CPUs), "-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
+		"-name", c.Name, "-nodefaults", "-no-user-config", "-display", "none", "-S", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
 		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 	}
-	args = append(args, accelArguments(c.Accel)...)
+	args = append(args, boardArguments(c)...)
 	firmware, err := firmwareArguments(c)
 	if err != nil {
 		return nil, err
@@ -42,6 +37,19 @@ func arguments(c Config) ([]string, error) {
 		args = append(args, "-smbios", s)
 	}
 	return append(args, c.Extra...), nil
+}
+
+// boardArguments choose the board, its graphics card and its processors.
+func boardArguments(c Config) []string {
+	if c.Arch == "arm64" {
+		// A processor that is sold, so that the guest can know its name.
+		return []string{"-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "neoverse-n1", "-bios", FirmwareARM}
+	}
+	machine := "q35,graphics=off"
+	if c.Firmware == UEFISecure {
+		machine += ",smm=on"
+	}
+	return append([]string{"-machine", machine, "-vga", "std"}, accelArguments(c.Accel)...)
 }
 
 func bootArguments(c Config) []string {

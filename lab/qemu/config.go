@@ -3,7 +3,8 @@
 //
 // A Machine has the PC hardware a deploy ramdisk meets in the field: virtio, SATA, NVMe and SCSI disks, CD-ROM and USB
 // storage, network boot, BIOS and UEFI firmware with and without Secure Boot. Its serial console is a Console that can
-// be waited on without polling. Limits: x86_64 guests, the q35 board, one serial port.
+// be waited on without polling. Limits: x86_64 guests on the q35 board; aarch64 guests on the virt board with UEFI, always
+// emulated, started by Config.Kernel and with no SATA disk; one serial port.
 package qemu
 
 import (
@@ -95,6 +96,7 @@ type NIC struct {
 type Config struct {
 	Name     string // shows in errors; "" means "machine"
 	Dir      string // folder for the machine's own files: console log, QEMU's messages, UEFI variables. Must exist
+	Arch     string // GOARCH of the guest: "amd64" ("" = amd64) or "arm64", which leaves no choice of Firmware and Accel
 	Memory   int64  // bytes, 0 means 1 GiB
 	CPUs     int    // 0 means 2
 	Accel    string // "kvm", "tcg", or "" for KVM where it works
@@ -121,6 +123,9 @@ type Config struct {
 // KernelHints are kernel parameters that a guest wants where there is no hardware virtualisation: on a busy host the
 // kernel would distrust the time-stamp counter and fall back to slow clocks.
 const KernelHints = "tsc=reliable"
+
+// FirmwareARM is the UEFI firmware of arm64 machines; Debian's package is qemu-efi-aarch64.
+const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
 // The places of OVMF that distributions use, the variables beside the code.
 func firmwareFiles(f Firmware) (code, vars string, err error) {

@@ -118,11 +118,15 @@ func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) 
 			started <- err
 			return
 		}
-		cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+		program, pkg := "qemu-system-x86_64", "qemu-system-x86"
+		if m.config.Arch == "arm64" {
+			program, pkg = "qemu-system-aarch64", "qemu-system-arm"
+		}
+		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = messages, messages, extra
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
-			started <- fmt.Errorf("%w (Debian's package is qemu-system-x86)", err)
+			started <- fmt.Errorf("%w (Debian's package is %s)", err, pkg)
 			return
 		}
 		m.process = cmd.Process

@@ -1,0 +1,130 @@
+package facts
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/initramfs"
+	"ironroot/initramfs/debian"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// What the agent says of an aarch64 machine with two sockets, Debian's kernel and a ramdisk that was built for arm64 on
+// whatever machine this is. The same of x86_64 is in TestServer.
+//
+// Parity: G5
+func TestServerARM(t *testing.T) {
+	f := examineARM(t, "-smp", "4,sockets=2,cores=2,threads=1")
+	checkCPU(t, f)
+	checkCPUKeys(t, f)
+	cpu, cpuinfo := f.ours(t).Inventory.CPU, string(f["cpuinfo.txt"])
+	if cpu.Architecture != "aarch64" || cpu.ModelName != "Neoverse-N1" || cpu.Count != 4 || cpu.SocketCount != 2 {
+		t.Errorf("got %+v, want aarch64, a Neoverse-N1, 4 processors and 2 sockets", cpu)
+	}
+	features := regexp.MustCompile(`(?m)^Features\s*: (.*)$`).FindStringSubmatch(cpuinfo)
+	if features == nil || !slices.Contains(cpu.Flags, "asimd") {
+		t.Errorf("got the flags %q, want asimd, which every such processor has, in them and in\n%s", cpu.Flags, cpuinfo)
+	} else if diff := cmp.Diff(strings.Fields(features[1]), cpu.Flags); diff != "" {
+		t.Errorf("flags: those of the kernel (-) are not ours (+):\n%s", diff)
+	}
+	memory := f.ours(t).Inventory.Memory
+	_, rest, _ := strings.Cut(string(f["meminfo.txt"]), "MemTotal:")
+	if got := strconv.FormatInt(memory.Total>>10, 10); !strings.HasPrefix(strings.TrimSpace(rest), got+" kB") {
+		t.Errorf("got %s kB of memory, want%s", got, strings.Split(rest, "\n")[0])
+	}
+	if memory.PhysicalMB == nil || *memory.PhysicalMB != 1024 {
+		t.Errorf("got %v MiB of physical memory, want 1024", memory.PhysicalMB)
+	}
+}
+
+// checkCPUKeys wants every key of the processors in the JSON and no other, the frequency as text.
+func checkCPUKeys(t *testing.T, f found) {
+	var o struct {
+		Inventory struct{ CPU map[string]any }
+	}
+	f.decode(t, "ours.json", &o)
+	got := map[string]string{}
+	for key, value := range o.Inventory.CPU {
+		switch value.(type) {
+		case string:
+			got[key] = "text"
+		case float64:
+			got[key] = "number"
+		case []any:
+			got[key] = "list"
+		}
+	}
+	same(t, "types of the cpu's keys", map[string]string{
+		"model_name": "text", "frequency": "text", "count": "number", "architecture": "text", "flags": "list", "socket_count": "number",
+	}, got)
+}
+
+// examineARM boots an aarch64 machine and returns what its guest told the console.
+func examineARM(t *testing.T, extra ...string) found {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-aarch64", "apt-get")
+	testenv.Files(t, "Debian's package is qemu-efi-aarch64", qemu.FirmwareARM)
+	dir := t.TempDir()
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Dir: testenv.Top(t), Out: dir, Name: "facts", Arch: "arm64", Package: "linux-image-cloud-arm64", Init: "ironroot/lab/facts/plain",
+		ModuleGroups: []string{"none"}, Files: []string{debianLscpu(t) + ":/debian"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	machine, err := qemu.Start(ctx, qemu.Config{
+		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs, Append: "console=ttyAMA0 quiet", Extra: extra,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Stop() //nolint:errcheck // it has told all it knows
+	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, machine.Console().Tail(60))
+	}
+	if text := match.Groups[0]; text != "FACTS-DONE" {
+		t.Fatalf("%s\n%s", text, machine.Console().Tail(60))
+	}
+	f := found{}
+	for _, m := range regexp.MustCompile(`FACT (\S+) (\S+)`).FindAllStringSubmatch(machine.Console().String(), -1) {
+		if f[m[1]], err = base64.StdEncoding.DecodeString(m[2]); err != nil {
+			t.Fatalf("%s: %v", m[1], err)
+		}
+	}
+	return f
+}
+
+// debianLscpu returns a folder with arm64's lscpu and the libraries that it needs.
+func debianLscpu(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	wanted := regexp.MustCompile(`^(usr/)?(bin/lscpu|lib/(aarch64-linux-gnu/(libc\.so|libsmartcols\.so|ld-linux).*|ld-linux-aarch64.*))$`)
+	for _, pkg := range []string{"util-linux", "libsmartcols1", "libc6"} {
+		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), pkg+":arm64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := debian.Extract(t.Context(), deb, dir, wanted.MatchString); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
