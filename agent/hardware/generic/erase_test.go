@@ -106,6 +106,29 @@ func TestEraseDevices(t *testing.T) {
 	}
 }
 
+// Every step that erases leaves the disks of the skip list alone.
+func TestEraseLeavesSkippedDisks(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	disk, protected := loopDisk(t, "8300"), loopDisk(t, "8300")
+	before := content(t, protected)
+	n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0},
+		"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}, {"name": "/dev/not-there"}]}`)
+	m := onThisMachine(t, disk, protected)
+	for name, step := range map[string]hardware.StepFunc{
+		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata, "erase_devices_express": m.eraseExpress,
+	} {
+		if _, err := step(t.Context(), hardware.Call{Node: n}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !bytes.Equal(content(t, protected), before) {
+			t.Errorf("%s wrote to the disk on the skip list", name)
+		}
+	}
+	if !bytes.Equal(content(t, disk), make([]byte, diskSize)) {
+		t.Error("the other disk still holds data")
+	}
+}
+
 // The guard looks at all disks before the first one is written.
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
