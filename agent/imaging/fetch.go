@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpproxy"
-
 	"ironroot/agent/fault"
 	"ironroot/storage/configdrive"
 	"ironroot/storage/image"
@@ -85,10 +83,7 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 		DisableCompression: true,
 	}
 	if len(info.Proxies) > 0 {
-		choose := (&httpproxy.Config{
-			HTTPProxy: info.Proxies["http"], HTTPSProxy: info.Proxies["https"], NoProxy: info.NoProxy,
-		}).ProxyFunc()
-		transport.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
+		transport.Proxy = proxyFunc(info.Proxies, info.NoProxy)
 	}
 	return &http.Client{Transport: transport}, nil
 }

@@ -132,12 +132,7 @@ func parseProxies(raw json.RawMessage, into *map[string]string) error {
 		return err
 	}
 	for scheme, text := range *into {
-		if text != "" && !strings.Contains(text, "://") {
-			text = "http://" + text
-		}
-		u, err := url.Parse(text)
-		if err != nil || text != "" && u.Host == "" {
-			// The text is not repeated: it may hold a password.
+		if _, err := parseProxy(text); err != nil && text != "" {
 			return fault.InvalidCommandParams("image_info 'proxies': the entry %q is not a URL", scheme)
 		}
 	}

@@ -1,0 +1,107 @@
+package imaging
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// proxyFunc chooses the proxy of a request as http.ProxyFromEnvironment does by http_proxy, https_proxy and no_proxy, but by
+// what came with the image; nil is none. golang.org/x/net/http/httpproxy would do the same, and would bring a second copy
+// of the tables for international names, a hundredth of the ramdisk.
+func proxyFunc(proxies map[string]string, noProxy string) func(*http.Request) (*url.URL, error) {
+	exempt := parseNoProxy(noProxy)
+	return func(r *http.Request) (*url.URL, error) {
+		address := proxies[r.URL.Scheme]
+		if address == "" || exempt.covers(r.URL) {
+			return nil, nil //nolint:nilnil // what http.Transport takes for no proxy
+		}
+		return parseProxy(address)
+	}
+}
+
+// parseProxy reads a proxy's URL, whose scheme may be missing. The error does not repeat it: it may hold a password.
+func parseProxy(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("the proxy is not a URL")
+	}
+	return u, nil
+}
+
+// direct is what no_proxy lists: hosts that are reached without a proxy.
+type direct struct {
+	all   bool
+	rules []directRule
+}
+
+type directRule struct {
+	prefix netip.Prefix // of addresses
+	suffix string       // of names, with its dot
+	exact  string       // a name, "" = none
+	port   string       // "" = every port
+}
+
+// parseNoProxy reads names with all that is below them, ".name" for what is below alone, addresses, subnets, and "*"; a
+// port may follow names and addresses.
+func parseNoProxy(text string) direct {
+	var d direct
+	for _, entry := range strings.Split(text, ",") {
+		entry = strings.ToLower(strings.TrimSpace(entry))
+		if entry == "" {
+			continue
+		}
+		if entry == "*" {
+			return direct{all: true}
+		}
+		if prefix, err := netip.ParsePrefix(entry); err == nil {
+			d.rules = append(d.rules, directRule{prefix: prefix.Masked()})
+			continue
+		}
+		var rule directRule
+		host := strings.Trim(entry, "[]")
+		if name, port, err := net.SplitHostPort(entry); err == nil {
+			host, rule.port = name, port
+		}
+		if address, err := netip.ParseAddr(host); err == nil {
+			rule.prefix = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+		} else if below, found := strings.CutPrefix(strings.TrimPrefix(host, "*"), "."); found {
+			rule.suffix = "." + below
+		} else {
+			rule.suffix, rule.exact = "."+host, host
+		}
+		d.rules = append(d.rules, rule)
+	}
+	return d
+}
+
+// covers tells whether a URL's host is reached directly. This machine itself always is.
+func (d direct) covers(u *url.URL) bool {
+	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	address, err := netip.ParseAddr(host)
+	address = address.Unmap().WithZone("")
+	if d.all || host == "localhost" || err == nil && address.IsLoopback() {
+		return true
+	}
+	for _, rule := range d.rules {
+		if rule.port != "" && rule.port != port {
+			continue
+		}
+		if err == nil && rule.prefix.IsValid() && rule.prefix.Contains(address) {
+			return true
+		}
+		if err != nil && rule.suffix != "" && (host == rule.exact || strings.HasSuffix(host, rule.suffix)) {
+			return true
+		}
+	}
+	return false
+}
