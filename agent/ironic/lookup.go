@@ -99,8 +99,22 @@ func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string)
 	if nodeUUID != "" {
 		query.Set("node_uuid", nodeUUID)
 	}
+	path := "/v1/lookup?" + query.Encode()
 	version := c.APIVersion(ctx).older(lookupVersion)
-	a, err := c.call(ctx, request{method: http.MethodGet, path: "/v1/lookup?" + query.Encode(), version: &version})
+	answer, err := c.lookupAt(ctx, path, version)
+	if err != nil || version == lookupVersion {
+		return answer, err
+	}
+	// The version may only be assumed, as Ironic could not be reached a moment ago. Older ones mint no token, which
+	// heartbeats need as soon as the true version is known.
+	if newer := c.APIVersion(ctx).older(lookupVersion); newer != version {
+		return c.lookupAt(ctx, path, newer)
+	}
+	return answer, nil
+}
+
+func (c *Client) lookupAt(ctx context.Context, path string, version Version) (*Answer, error) {
+	a, err := c.call(ctx, request{method: http.MethodGet, path: path, version: &version})
 	if err != nil {
 		return nil, err
 	}

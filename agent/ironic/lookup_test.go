@@ -245,3 +245,27 @@ func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
 		}
 	})
 }
+
+// An Ironic that starts while it is asked is looked up at its true version: the assumed one mints no token.
+func TestLookupOnceVersionIsKnown(t *testing.T) {
+	net := newNetwork(t)
+	ironic := newFake("")
+	ironic.lookup = func(int) (int, string) {
+		ironic.mu.Lock()
+		defer ironic.mu.Unlock()
+		ironic.version = "1.115"
+		return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+	}
+	net.serve("ironic", ironic)
+	c, _ := newClient(t, net, "--api-url=http://ironic")
+	if _, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	for _, call := range ironic.got("/v1/lookup") {
+		versions = append(versions, call.Version)
+	}
+	if diff := cmp.Diff([]string{"1.31", "1.62"}, versions); diff != "" {
+		t.Errorf("versions of the lookups (-want +got):\n%s", diff)
+	}
+}
