@@ -68,7 +68,9 @@ func (g *extGeometry) divide(ratio int64) {
 	inodes := max(firstFree+1, min(g.blocks*g.block/ratio, math.MaxUint32-g.groups*16))
 	perBlock := g.block / inodeSize
 	g.tableBlocks = ((inodes+g.groups-1)/g.groups + perBlock - 1) / perBlock
-	g.tableBlocks += g.tableBlocks % 2 // the bitmap of inodes ends with a whole byte
+	if perBlock < 8 {
+		g.tableBlocks &^= 1 // the bitmap of inodes ends with a whole byte
+	}
 	g.inodesGroup = g.tableBlocks * perBlock
 }
 
