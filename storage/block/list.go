@@ -183,6 +183,30 @@ func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
 	return parts, nil
 }
 
+// Components returns the device paths of what an array or map (a kernel name or device path) is made of: disks and
+// partitions, and the disks of these partitions.
+func (s System) Components(name string) ([]string, error) {
+	name = kernelName(name)
+	entries, err := os.ReadDir(s.Sys("class/block", name, "slaves"))
+	if err != nil {
+		return nil, fmt.Errorf("components of %s: %w", name, err)
+	}
+	var paths []string
+	for _, entry := range entries {
+		addUnique(&paths, nodePath(entry.Name()))
+		if s.kind(entry.Name()) != "part" {
+			continue
+		}
+		// A partition's folder lies below its disk's.
+		real, err := filepath.EvalSymlinks(s.Sys("class/block", entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("components of %s: %w", name, err)
+		}
+		addUnique(&paths, nodePath(filepath.Base(filepath.Dir(real))))
+	}
+	return paths, nil
+}
+
 // kernelName turns a device path into the kernel's name; "/" in a name is "!" in sysfs (cciss!c0d0).
 func kernelName(device string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
