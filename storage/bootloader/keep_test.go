@@ -253,7 +253,7 @@ func TestKeepEFIFails(t *testing.T) {
 		{"no table", device + "p2", rootFS, "1234-ABCD", ErrNoRoot},
 		{"the root is no file system that is known", device, rootPart, "1234-ABCD", mounted.ErrNoFilesystem},
 	} {
-		if tt.want == mounted.ErrNoFilesystem {
+		if errors.Is(tt.want, mounted.ErrNoFilesystem) {
 			testenv.Run(t, "wipefs", "-qaf", device+"p2")
 		}
 		if _, err := KeepEFI(t.Context(), tt.disk, tt.root, tt.esp, quiet); !errors.Is(err, tt.want) {
