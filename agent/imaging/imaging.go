@@ -85,6 +85,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return "", err
 	}
+	if err := writable(disk); err != nil {
+		return "", err
+	}
 	fetch, err := i.fetch(info)
 	if err != nil {
 		return "", err
