@@ -94,19 +94,23 @@ func TestPreparePartitionImage(t *testing.T) {
 	}{
 		{
 			"bios msdos", "boot_mode:bios", 512, "raw", true, func(*PartitionInfo) {},
-			[]string{"swap", "configdrive", "root"}, "swap;;boot",
+			[]string{"swap", "configdrive", "root"},
+			"swap;;boot",
 		},
 		{
 			"bios msdos, root only, qcow2", "boot_mode:bios", 512, "qcow2", false, func(p *PartitionInfo) { p.Swap = 0 },
-			[]string{"root"}, "boot",
+			[]string{"root"},
+			"boot",
 		},
 		{
 			"bios gpt", "boot_mode:bios,disk_label:gpt", 512, "raw", true, func(*PartitionInfo) {},
-			[]string{"BIOS Boot partition", "swap", "configdrive", "root"}, "bios_grub;swap;;",
+			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
+			"bios_grub;swap;;",
 		},
 		{
 			"bios gpt, 4K disk", "boot_mode:bios,disk_label:gpt", 4096, "qcow2", true, func(*PartitionInfo) {},
-			[]string{"BIOS Boot partition", "swap", "configdrive", "root"}, "bios_grub;swap;;",
+			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
+			"bios_grub;swap;;",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
