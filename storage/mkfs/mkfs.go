@@ -124,3 +124,11 @@ func parseUUID(text string, size int) ([]byte, error) {
 	}
 	return raw, nil
 }
+
+// Check returns the error with which Make would refuse a kind of file system or its options, whatever the device.
+func Check(name string, o Options) error {
+	if _, _, err := check(name, o); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return nil
+}
