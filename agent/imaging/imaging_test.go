@@ -311,6 +311,20 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	}
 }
 
+// A disk that takes no image is the root disk by the protocol's rules; that it takes none is said before anybody is asked
+// for the image.
+func TestPrepareRefusesDisks(t *testing.T) {
+	readOnly, zoned := disk("sda", 8*gib), disk("sda", 8*gib)
+	readOnly.ReadOnly, zoned.Zoned = true, "host-managed"
+	for want, d := range map[string]block.Device{"read-only": readOnly, "zoned": zoned} {
+		i := newImager(t, nil, d, disk("sdb", 9*gib))
+		_, err := i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "1"}, "")
+		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/dev/sda") {
+			t.Errorf("got %v, want an ImageWriteError that says that /dev/sda is %s", err, want)
+		}
+	}
+}
+
 func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
 	i := newImager(t, nil, disk("sda", 8*gib))
 	_, err := i.Prepare(t.Context(), ImageInfo{

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -76,6 +77,18 @@ func (i *Imager) rootVolume() (volume block.Device, forbidden map[string]bool, e
 		}
 	}
 	return volume, forbidden, nil
+}
+
+// writable says in the protocol's words why no image can be written to a disk. Such a disk is chosen all the same: by the
+// protocol the choice is by size or hints alone.
+func writable(d block.Device) error {
+	switch {
+	case d.ReadOnly:
+		return fault.ImageWrite(d.Path, errors.New("the disk is read-only"))
+	case d.Zoned == "host-managed":
+		return fault.ImageWrite(d.Path, errors.New("the disk is zoned (host-managed): it takes writes only one after another within a zone"))
+	}
+	return nil
 }
 
 // canRefresh tells whether there is an Ironic to look the node up in.

@@ -112,8 +112,9 @@ func (s System) kind(name string) string {
 	return "disk"
 }
 
-// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks.
-var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk"}
+// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks. A host-managed
+// zoned disk (20) is one, as for lsblk.
+var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk", "14": "rbc"}
 
 // Device describes one block device by its kernel name or device path. The error wraps fs.ErrNotExist where the kernel
 // does not know it.
@@ -142,6 +143,9 @@ func (s System) Device(name string) (Device, error) {
 		}
 	}
 	d.Rotational = s.text(filepath.Join(queue, "rotational")) == "1"
+	if zoned := s.text(filepath.Join(queue, "zoned")); zoned != "none" {
+		d.Zoned = zoned
+	}
 	d.LogicalSector = s.number(filepath.Join(queue, "logical_block_size"), 512)
 	d.PhysicalSector = s.number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
 	if d.Type != "part" {
