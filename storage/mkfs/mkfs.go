@@ -35,6 +35,7 @@ type kind struct {
 	min, max int64
 	uuid     int // bytes
 	make     func(context.Context, *device, volume) error
+	label    func(string) error // what else a label must obey; nil for nothing
 }
 
 // volume is what all kinds are told.
@@ -46,14 +47,18 @@ type volume struct {
 
 func kinds() []kind {
 	return []kind{
+		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
+		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel},
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("swap") on a block device or in a file, which is
-// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a file system is
-// recognised is written last, after all else has reached the medium. An unknown kind gives an error that wraps [ErrUnsupported],
-// and the device is not touched; nor is it for a label or UUID that does not fit.
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "vfat" or "swap") on a block device or in a file, which is
+// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a
+// file system is recognised is written last, after all else has reached the medium. An unknown kind gives an error that
+// wraps [ErrUnsupported], and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {
@@ -96,6 +101,11 @@ func check(name string, o Options) (kind, volume, error) {
 	if strings.ContainsRune(o.Label, 0) {
 		return kind{}, volume{}, fmt.Errorf("label %q has a zero byte", o.Label)
 	}
+	if k.label != nil {
+		if err := k.label(o.Label); err != nil {
+			return kind{}, volume{}, err
+		}
+	}
 	v := volume{kind: name, label: o.Label, uuid: make([]byte, k.uuid)}
 	if o.UUID != "" {
 		var err error
@@ -120,4 +130,12 @@ func parseUUID(text string, size int) ([]byte, error) {
 		return nil, fmt.Errorf("UUID %q, want the form %s", text, form)
 	}
 	return raw, nil
+}
+
+// Check returns the error with which Make would refuse a kind of file system or its options, whatever the device.
+func Check(name string, o Options) error {
+	if _, _, err := check(name, o); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return nil
 }
