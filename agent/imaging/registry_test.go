@@ -35,9 +35,11 @@ func TestPrepareFromRegistry(t *testing.T) {
 		}
 	}
 	digest := "sha256:" + sumOf(t, path, 0, imageSize)
-	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"token": %q}`, token) })
+	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"token": %q}`, token) //nolint:errcheck // the client may go
+	})
 	mux.HandleFunc("/v2/os/image/manifests/1", guarded(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"artifactType": "application/x-disk", "layers": [{"digest": %q}]}`, digest)
+		fmt.Fprintf(w, `{"artifactType": "application/x-disk", "layers": [{"digest": %q}]}`, digest) //nolint:errcheck // the client may go
 	}))
 	blobs := 0
 	mux.HandleFunc("/v2/os/image/blobs/"+digest, guarded(func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ func (r *ociRegistry) token(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	r.issued++
-	fmt.Fprintf(w, `{"access_token": %q, "expires_in": 60}`, r.good())
+	fmt.Fprintf(w, `{"access_token": %q, "expires_in": 60}`, r.good()) //nolint:errcheck // the client may go
 }
 
 func (r *ociRegistry) serve(w http.ResponseWriter, q *http.Request) {
@@ -375,7 +375,7 @@ func TestOCIRefuses(t *testing.T) {
 		{"no token in the answer", "/os/image", func(r *ociRegistry) http.HandlerFunc {
 			return func(w http.ResponseWriter, q *http.Request) {
 				if q.URL.Path == "/token" {
-					fmt.Fprint(w, `{"token": "a\r\nb"}`)
+					fmt.Fprint(w, `{"token": "a\r\nb"}`) //nolint:errcheck // the client may go
 					return
 				}
 				w.Header().Set("WWW-Authenticate", `Bearer realm="`+r.server.URL+`/token"`)
