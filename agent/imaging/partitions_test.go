@@ -225,7 +225,7 @@ func TestPreserveEphemeral(t *testing.T) {
 			disk, i := layoutDisk(t, 512, capabilities)
 			raw := rootImage(t, rootUUID)
 			drive, _ := configDrive(t)
-			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "swap"}
+			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
 			first := layout
 			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
 				t.Fatal(err)
