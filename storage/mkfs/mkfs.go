@@ -46,14 +46,17 @@ type volume struct {
 
 func kinds() []kind {
 	return []kind{
+		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
+		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("swap") on a block device or in a file, which is
-// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a file system is
-// recognised is written last, after all else has reached the medium. An unknown kind gives an error that wraps [ErrUnsupported],
-// and the device is not touched; nor is it for a label or UUID that does not fit.
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2" or "swap") on a block device or in a file, which is
+// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a
+// file system is recognised is written last, after all else has reached the medium. An unknown kind gives an error that
+// wraps [ErrUnsupported], and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {
