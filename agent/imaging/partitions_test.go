@@ -112,6 +112,12 @@ func TestPreparePartitionImage(t *testing.T) {
 			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
 			"bios_grub;swap;;",
 		},
+		{
+			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, tt.sector, tt.capabilities)
