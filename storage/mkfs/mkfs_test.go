@@ -46,7 +46,7 @@ func mustContain(t *testing.T, output string, want ...string) {
 }
 
 func TestSwap(t *testing.T) {
-	testenv.Programs(t, "blkid", "swaplabel", "file", "wipefs", "mkswap")
+	testenv.Programs(t, "blkid", "swaplabel", "mkswap")
 	for _, c := range []struct {
 		size  int64
 		label string
