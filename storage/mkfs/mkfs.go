@@ -2,8 +2,8 @@
 // settings of Debian 12. Little is written however large the device is: what a file system lets its driver initialise
 // later is left to it, and what must be zero is zeroed by the device where it can.
 //
-// Left out of ext4 are the blocks reserved for growing (resize_inode): Linux grows such a file system all the same, by
-// meta_bg. XFS has a log of 512 MiB at most, and no geometry of RAID stripes. Swap areas have pages of 4096 bytes.
+// Left out of ext4 are the blocks reserved for growing (resize_inode): resize2fs grows such a file system all the same.
+// XFS has a log of 512 MiB at most, and no geometry of RAID stripes. Swap areas have pages of 4096 bytes.
 package mkfs
 
 import (
