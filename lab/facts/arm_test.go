@@ -83,7 +83,7 @@ func examineARM(t *testing.T, extra ...string) found {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs, Append: "console=ttyAMA0 quiet", Extra: extra,
