@@ -39,6 +39,8 @@ type setup struct {
 	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
 	append  string      // further kernel parameters
 	token   string      // pre-generated token of the node
+	// ironic, when set, has the last word on the conductor's options.
+	ironic func(*conductor.Options)
 	// properties are those of the node.
 	properties map[string]any
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
@@ -58,6 +60,7 @@ type rig struct {
 	forward   int    // port of this machine that leads to the agent
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
+	ironic    func(*conductor.Options)
 	namespace *netns.Namespace
 	// properties are those of the node.
 	properties map[string]any
@@ -74,7 +77,7 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties, ironic: s.ironic}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -125,14 +128,18 @@ func (r *rig) finish() {
 // startConductor makes Ironic reachable, with one node that waits for a deployment.
 func (r *rig) startConductor() {
 	r.t.Helper()
-	ironic, err := conductor.New(conductor.Options{
+	options := conductor.Options{
 		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial,
 		OnEvent: func(n *conductor.Node, e conductor.Event) {
 			if e.Name == conductor.EventFirstHeartbeat {
 				r.secrets = append(r.secrets, n.Token())
 			}
 		},
-	})
+	}
+	if r.ironic != nil {
+		r.ironic(&options)
+	}
+	ironic, err := conductor.New(options)
 	if err != nil {
 		r.t.Fatal(err)
 	}
