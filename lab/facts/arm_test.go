@@ -92,13 +92,7 @@ func examineARM(t *testing.T, extra ...string) found {
 		t.Fatal(err)
 	}
 	defer machine.Stop() //nolint:errcheck // it has told all it knows
-	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, machine.Console().Tail(60))
-	}
-	if text := match.Groups[0]; text != "FACTS-DONE" {
-		t.Fatalf("%s\n%s", text, machine.Console().Tail(60))
-	}
+	waitFacts(ctx, t, machine)
 	f := found{}
 	for _, m := range regexp.MustCompile(`FACT (\S+) (\S+)`).FindAllStringSubmatch(machine.Console().String(), -1) {
 		if f[m[1]], err = base64.StdEncoding.DecodeString(m[2]); err != nil {
