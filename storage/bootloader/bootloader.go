@@ -3,8 +3,8 @@
 //
 // The ESP is read by a FAT reader of this module's own, so that neither a kernel module nor a mount is needed and the
 // kernel parses nothing that came with a whole-disk image. A partition image keeps its loaders on its root file system;
-// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run. Boot
-// loaders of BIOS machines are not installed here.
+// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run but by
+// InstallGRUB, in the subpackage chroot.
 package bootloader
 
 import (
