@@ -39,6 +39,9 @@ type setup struct {
 	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
 	append  string      // further kernel parameters
 	token   string      // pre-generated token of the node
+	// bootMode is what Ironic takes for the node's, "" means uefi; config overrides keys of Ironic's answer to the lookup.
+	bootMode string
+	config   map[string]any
 	// properties are those of the node.
 	properties map[string]any
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
@@ -58,6 +61,8 @@ type rig struct {
 	forward   int    // port of this machine that leads to the agent
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
+	bootMode  string
+	config    map[string]any
 	namespace *netns.Namespace
 	// properties are those of the node.
 	properties map[string]any
@@ -126,7 +131,7 @@ func (r *rig) finish() {
 func (r *rig) startConductor() {
 	r.t.Helper()
 	ironic, err := conductor.New(conductor.Options{
-		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial,
+		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial, Config: r.config,
 		OnEvent: func(n *conductor.Node, e conductor.Event) {
 			if e.Name == conductor.EventFirstHeartbeat {
 				r.secrets = append(r.secrets, n.Token())

@@ -70,7 +70,7 @@ func Run(ctx context.Context, s System, env []string, argv ...string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done within %v", patience))
 	defer cancel()
-	output, err := run(ctx, env, append([]string{Name, s.Root, found.Type, s.ESP}, argv...))
+	output, err := run(ctx, env, append([]string{Name, s.Root, found.Type, found.UUID, s.ESP}, argv...))
 	if err != nil {
 		return &Error{Program: argv[0], Output: strings.TrimSpace(string(output)), Err: err}
 	}
@@ -132,11 +132,11 @@ func tail(in io.Reader) []byte {
 
 // Child is the work of the process that enters the root. It does not return.
 func Child(args []string) {
-	err := errors.New("takes root, file system, ESP and a program")
-	if len(args) >= 4 {
-		err = enter(args[0], args[1], args[2])
+	err := errors.New("takes root, file system, its UUID, ESP and a program")
+	if len(args) > 4 {
+		err = enter(args[0], args[1], args[2], args[3])
 		if err == nil {
-			err = execute(args[3:])
+			err = execute(args[4:])
 		}
 	}
 	_, _ = os.Stderr.WriteString(Name + ": " + err.Error() + "\n")
@@ -148,7 +148,7 @@ func Child(args []string) {
 
 // enter makes the system's root the one of this process. Folders of the system are named only from inside of it, so that
 // its links lead nowhere else.
-func enter(root, kind, esp string) error {
+func enter(root, kind, uuid, esp string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)
 	}
@@ -177,6 +177,9 @@ func enter(root, kind, esp string) error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
+	if err := nameRoot(root, uuid); err != nil {
+		return fmt.Errorf("name %s by its UUID: %w", root, err)
+	}
 	if esp == "" {
 		return nil
 	}
@@ -187,6 +190,25 @@ func enter(root, kind, esp string) error {
 		return fmt.Errorf("mount %s: %w", esp, err)
 	}
 	return nil
+}
+
+// nameRoot makes the one link in /dev/disk that matters: without it GRUB writes the root's device path into its menu,
+// which the installed system need not have. Of all that only an empty folder is seen outside.
+func nameRoot(root, uuid string) error {
+	if uuid == "" {
+		return nil
+	}
+	const disk = "/dev/disk"
+	if err := os.Mkdir(disk, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := os.Mkdir(disk+"/by-uuid", 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(root, disk+"/by-uuid/"+path.Base(uuid))
 }
 
 // execute becomes the program.

@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 	defer f.Close()
 	got, err := io.ReadAll(f)
-	const want = "pid 1, 1 processes, 1 interfaces, argument argument, variable value, outside false, null true, sys true"
+	const want = "pid 1, 1 processes, 1 interfaces, argument argument, variable value, outside false, null true, sys true, 1 names by UUID"
 	if err != nil || string(got) != want {
 		t.Errorf("the program reports\n%s (%v), want\n%s", got, err, want)
 	}
