@@ -24,8 +24,9 @@ const wholeDiskUUID = "0x00000000"
 func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
 
 // InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the
-// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS brings its boot loader along: nothing is to be done.
-// Anything else runs the image's own code, which is refused unless enable_bios_bootloader_install allows it.
+// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS
+// brings its boot loader along: nothing is to be done. Anything else runs the image's own code, which is refused unless
+// enable_bios_bootloader_install allows it.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
 	ignore := c.IgnoreBootloaderFailure

@@ -155,7 +155,8 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Memory: 640 * mib, Disks: []qemu.Disk{{File: disk}}}
 	r := start(t, setup{
-		machine: machine, bootMode: "bios", config: map[string]any{"enable_bios_bootloader_install": true},
+		machine: machine, properties: map[string]any{"capabilities": "boot_mode:bios"},
+		config: map[string]any{"enable_bios_bootloader_install": true},
 	})
 	r.waitAgent(t)
 	const instance = "8c6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a23"

@@ -39,9 +39,8 @@ type setup struct {
 	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
 	append  string      // further kernel parameters
 	token   string      // pre-generated token of the node
-	// bootMode is what Ironic takes for the node's, "" means uefi; config overrides keys of Ironic's answer to the lookup.
-	bootMode string
-	config   map[string]any
+	// config overrides keys of Ironic's answer to the lookup.
+	config map[string]any
 	// properties are those of the node.
 	properties map[string]any
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
@@ -61,7 +60,6 @@ type rig struct {
 	forward   int    // port of this machine that leads to the agent
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
-	bootMode  string
 	config    map[string]any
 	namespace *netns.Namespace
 	// properties are those of the node.
@@ -79,7 +77,7 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties, config: s.config}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
