@@ -90,8 +90,8 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 	}
 }
 
-// fstab returns the fstab of the root file system that a disk has on its last partition, which e2fsck finds no fault in.
-func fstab(t *testing.T, disk string) string {
+// onRoot returns a file of the root file system that a disk has on its last partition, which e2fsck finds no fault in.
+func onRoot(t *testing.T, disk, name string) string {
 	t.Helper()
 	table, err := partition.Read(t.Context(), disk)
 	if err != nil {
@@ -99,7 +99,7 @@ func fstab(t *testing.T, disk string) string {
 	}
 	at := fmt.Sprintf("%s?offset=%d", disk, table.Partitions[len(table.Partitions)-1].Start)
 	testenv.Run(t, "e2fsck", "-fn", at)
-	return testenv.Run(t, "debugfs", "-R", "cat /etc/fstab", at)
+	return testenv.Run(t, "debugfs", "-R", "cat "+name, at)
 }
 
 // TestPartitionBootsUEFI deploys a root file system that keeps its loaders below /boot/efi, as partition images do, and
@@ -135,7 +135,7 @@ func TestPartitionBootsUEFI(t *testing.T) {
 		t.Fatal("mdir tells no serial number of the ESP")
 	}
 	want := before + "UUID=" + serial[1] + "\t/boot/efi\tvfat\tumask=0077\t0\t1\n"
-	if got := fstab(t, disk); !strings.HasSuffix(got, want) || strings.Count(got, "/boot/efi") != 1 {
+	if got := onRoot(t, disk, "/etc/fstab"); !strings.HasSuffix(got, want) || strings.Count(got, "/boot/efi") != 1 {
 		t.Errorf("got fstab %q, want %q", got, want)
 	}
 	list := testenv.Run(t, "mdir", "-b", "-/", "-i", at, "::EFI")
@@ -161,8 +161,11 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	r.waitAgent(t)
 	const instance = "8c6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a23"
 	r.deployRoot(t, image, "bios", instance)
-	if got := fstab(t, disk); strings.Contains(got, "/boot/efi") {
+	if got := onRoot(t, disk, "/etc/fstab"); strings.Contains(got, "/boot/efi") {
 		t.Errorf("got fstab %q, want none of an ESP", got)
+	}
+	if menu := onRoot(t, disk, "/boot/grub/grub.cfg"); !strings.Contains(menu, "root=UUID=") || strings.Contains(menu, "root=/dev/") {
+		t.Errorf("GRUB's menu does not name the root by its UUID:\n%s", menu)
 	}
 	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
 }

@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	f, err := root.Regular("etc/report")
+	f, err := root.Regular("etc/installer")
 	if err != nil {
 		t.Fatal(err)
 	}

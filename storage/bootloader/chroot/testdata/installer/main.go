@@ -28,7 +28,7 @@ func run(args []string) int {
 	names, _ := filepath.Glob("/dev/disk/by-uuid/*")
 	report := fmt.Sprintf("pid %d, %d processes, %d interfaces, argument %s, variable %s, outside %t, null %t, sys %t, %d names by UUID",
 		os.Getpid(), len(processes), strings.Count(string(interfaces), "\n")-2, args[0], os.Getenv("VARIABLE"), outside == nil, null == nil, sys == nil, len(names))
-	if err := os.WriteFile("/etc/report", []byte(report), 0o644); err != nil {
+	if err := os.WriteFile("/etc/"+filepath.Base(os.Args[0]), []byte(report), 0o644); err != nil {
 		fmt.Println(err)
 		return 1
 	}
