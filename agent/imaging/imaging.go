@@ -93,6 +93,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 		return "", err
 	}
 	defer fetch.Client.CloseIdleConnections()
+	if info, fetch, err = i.lookInRegistry(ctx, fetch, info); err != nil {
+		return "", imageFault(info.ID, disk.Path, err)
+	}
 	sum, err := i.checksum(ctx, fetch, info)
 	if err != nil {
 		return "", imageFault(info.ID, disk.Path, err)

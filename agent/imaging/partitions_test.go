@@ -112,6 +112,18 @@ func TestPreparePartitionImage(t *testing.T) {
 			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
 			"bios_grub;swap;;",
 		},
+		{
+			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
+		{
+			"uefi, 4K disk", "boot_mode:uefi", 4096, "qcow2", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, tt.sector, tt.capabilities)
@@ -194,7 +206,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
 		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
 		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has room to byte"},
-		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "minix"},
+		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "file system minix is not supported: make minix: file system cannot be made, ask for one of "},
 		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -225,7 +237,7 @@ func TestPreserveEphemeral(t *testing.T) {
 			disk, i := layoutDisk(t, 512, capabilities)
 			raw := rootImage(t, rootUUID)
 			drive, _ := configDrive(t)
-			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "swap"}
+			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
 			first := layout
 			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
 				t.Fatal(err)
