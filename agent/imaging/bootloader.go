@@ -123,7 +123,7 @@ func bootFault(disk block.Device, err error) error {
 	case errors.Is(err, bootloader.ErrNoESP):
 		return fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
 	case errors.Is(err, bootloader.ErrNoRoot):
-		return fault.DeviceNotFound("no root partition on %s: %w", disk.Path, err)
+		return fault.DeviceNotFound("%w", err)
 	}
 	return fault.CommandExecution(err)
 }
