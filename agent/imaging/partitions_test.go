@@ -78,6 +78,7 @@ func tag(t *testing.T, device, name string) string {
 
 // Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and what the conductor is told.
 func TestPreparePartitionImage(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted", "blkid", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -193,6 +194,7 @@ func TestPreparePartitionImage(t *testing.T) {
 // A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
 // anything.
 func TestPartitionImageRefusals(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -231,6 +233,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 // A rebuild that preserves the ephemeral partition writes nothing of it, also after root has grown and with a new image;
 // one whose layout differs writes nothing at all.
 func TestPreserveEphemeral(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted")
 	for _, capabilities := range []string{"boot_mode:bios", "boot_mode:bios,disk_label:gpt"} {
 		t.Run(capabilities, func(t *testing.T) {

@@ -116,6 +116,9 @@ func TestExtAsMke2fs(t *testing.T) {
 	}
 	for _, kind := range []string{"ext4", "ext3", "ext2"} {
 		for _, size := range []int64{mib, 2 * mib, 5 * mib, 100 * mib, 128*mib + 4096, 600 * mib, 1000 * mib, 9 * gib, 20*gib - 4096} {
+			if kind != "ext4" && size > 2*gib {
+				continue // mke2fs takes its time
+			}
 			path, judge := testenv.SparseFile(t, size), testenv.SparseFile(t, size)
 			if err := Make(t.Context(), path, kind, Options{UUID: someUUID}); err != nil {
 				t.Fatal(err)
