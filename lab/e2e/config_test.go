@@ -84,7 +84,7 @@ func TestJoinedConfiguration(t *testing.T) {
 	late := file(t, "late", 5<<30, nil)
 	certificate, key := issue(t)
 	r := start(t, setup{
-		ironic:   func(o *conductor.Options) { o.Config, o.AgentCA = map[string]any{"tls_min_version": nil}, certificate },
+		config: map[string]any{"tls_min_version": nil}, agentCA: certificate,
 		noIronic: true, append: "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{
 			Memory: 512 * mib, Disks: []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},

@@ -47,7 +47,7 @@ func TestBootEntry(t *testing.T) {
 	if err := r.machine.Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("instance", func(t *testing.T) { bootInstance(t, machine, instance) })
+	t.Run("instance", func(t *testing.T) { bootInstance(t, machine, instance, debianEntry) })
 }
 
 // systemWithoutFallback returns a raw image of a system and the same as qcow2.
@@ -139,14 +139,18 @@ func (r *rig) installBootloader(t *testing.T) {
 	}
 }
 
-// bootInstance starts the machine without the ramdisk, with the same disk and the same UEFI variables.
-func bootInstance(t *testing.T, machine qemu.Config, instance string) {
+// debianEntry is what OVMF says when it starts the boot entry of Debian's loader.
+var debianEntry = regexp.MustCompile(`BdsDxe: starting Boot\w+ "debian" from HD\(`)
+
+// bootInstance starts the machine without the ramdisk, with the same disk and the same UEFI variables; firmware is what has
+// to be on the console before the system's own report.
+func bootInstance(t *testing.T, machine qemu.Config, instance string, firmware *regexp.Regexp) {
 	m, err := qemu.Start(t.Context(), machine)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	for _, e := range []*regexp.Regexp{regexp.MustCompile(`BdsDxe: starting Boot\w+ "debian" from HD\(`), osimage.Up} {
+	for _, e := range []*regexp.Regexp{firmware, osimage.Up} {
 		if _, err := m.Console().Follow(soon(t), e); err != nil {
 			t.Fatal(err)
 		}
