@@ -104,7 +104,7 @@ func TestOverRemains(t *testing.T) {
 	old := append([]byte("\xc0\x3b\x39\x98\x00\x00\x00\x02\x00\x00\x00\x02\xfe\xed\xba\xbe\x00\x00\x00\x01IN\x81\xa4\x03\x02"),
 		bytes.Repeat([]byte("\x0c\x00\x00\x00\x0c\x00\x01\x02.\xff\xff\xff"), 1000)...)
 	for _, k := range kinds() {
-		size := max(int64(k.min), 600*mib)
+		size := max(k.min, 600*mib)
 		path := filepath.Join(dir, "disk")
 		if err := os.WriteFile(path, bytes.Repeat(old[:4096], int(size/4096)), 0o600); err != nil {
 			t.Fatal(err)
