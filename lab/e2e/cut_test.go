@@ -17,8 +17,8 @@ import (
 // power is cut: what the disk holds then is put together from the record, and must not be a disk that boots, unless it
 // holds the whole image. What lies between two flushes may reach a real disk in any order, so what must come first has to
 // be flushed before the next is written. At every tenth of the way the disk is given to the firmwares, and one deployment
-// ends by killing the machine.
-func TestPowerCut(t *testing.T) {
+// ends by killing the machine. Other disks of the machine fail.
+func TestHalfWritten(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	const size = 56 * mib // a request is of 4 MiB at most, less than a tenth
 	image := bootable(t, "NEW SYSTEM", size)
@@ -36,6 +36,10 @@ func TestPowerCut(t *testing.T) {
 		d.before, d.log = read(t, d.file, 0, sizeOf(t, d.file)), filepath.Join(t.TempDir(), "log")
 		s.machine.Disks = append(s.machine.Disks, qemu.Disk{File: d.file, Serial: d.name, Log: d.log})
 	}
+	failing := failures(t, 'a'+byte(len(disks)))
+	for _, f := range failing {
+		s.machine.Disks = append(s.machine.Disks, f.disk)
+	}
 	r := start(t, s)
 	for _, d := range disks {
 		r.images.File(d.name, d.served)
@@ -45,6 +49,7 @@ func TestPowerCut(t *testing.T) {
 		r.aim(t, map[string]any{"serial": d.name})
 		r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.imageInfo(t, d)})
 	}
+	t.Run("disk errors", func(t *testing.T) { r.diskErrors(t, failing) })
 	r.kill(t, disks[2], size/2)
 	content := read(t, image, 0, size)
 	dir := t.TempDir()

@@ -91,10 +91,13 @@ func backendArguments(i int, d Disk) ([]string, error) {
 	flushes := map[string]any{"direct": d.Direct, "no-flush": false}
 	if len(d.Faults) > 0 {
 		inject, states := injections(d.Faults)
-		layers = append(layers, map[string]any{
-			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "set-state": states,
-			"cache": flushes, "discard": "unmap",
-		})
+		layer := map[string]any{
+			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes, "discard": "unmap",
+		}
+		if len(states) > 0 { // an empty list is none to QEMU
+			layer["set-state"] = states
+		}
+		layers = append(layers, layer)
 		top = "faults" + n
 	}
 	if counted(d) {
@@ -151,7 +154,6 @@ func counted(d Disk) bool {
 
 // injections returns blkdebug's rules. Its state is 1 at first and counts flushes from there.
 func injections(faults []Fault) (errors, states []map[string]any) {
-	states = []map[string]any{}
 	for _, f := range faults {
 		rule := map[string]any{"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false}
 		if f.Errno == 0 {
