@@ -46,14 +46,17 @@ type volume struct {
 
 func kinds() []kind {
 	return []kind{
+		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
+		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("swap") on a block device or in a file, which is
-// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a file system is
-// recognised is written last, after all else has reached the medium. An unknown kind gives an error that wraps [ErrUnsupported],
-// and the device is not touched; nor is it for a label or UUID that does not fit.
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2" or "swap") on a block device or in a file, which is
+// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a
+// file system is recognised is written last, after all else has reached the medium. An unknown kind gives an error that
+// wraps [ErrUnsupported], and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {
@@ -120,4 +123,12 @@ func parseUUID(text string, size int) ([]byte, error) {
 		return nil, fmt.Errorf("UUID %q, want the form %s", text, form)
 	}
 	return raw, nil
+}
+
+// Check returns the error with which Make would refuse a kind of file system or its options, whatever the device.
+func Check(name string, o Options) error {
+	if _, _, err := check(name, o); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return nil
 }

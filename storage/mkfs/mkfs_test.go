@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -172,4 +175,71 @@ func TestRemains(t *testing.T) {
 			t.Errorf("wipefs sees %q, want %s", out, k.name)
 		}
 	}
+}
+
+// tmpfs mounts one for the time of the test.
+func tmpfs(t *testing.T) string {
+	t.Helper()
+	testenv.Root(t)
+	dir := t.TempDir()
+	mount(t, "tmpfs", dir, "tmpfs")
+	return dir
+}
+
+func mount(t *testing.T, device, dir, kind string) (unmount func()) {
+	t.Helper()
+	if err := unix.Mount(device, dir, kind, 0, ""); err != nil {
+		t.Fatalf("mount %s: %v", kind, err)
+	}
+	unmount = sync.OnceFunc(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	t.Cleanup(unmount)
+	return unmount
+}
+
+// sparse makes an empty file anew.
+func sparse(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepFiles mounts a new file system, fills a folder and a file of up to 8 MiB, and finds them after a second mount.
+func keepFiles(t *testing.T, device, kind string, size int64) {
+	t.Helper()
+	dir := t.TempDir()
+	content := make([]byte, min(size, 8*mib))
+	rand.NewChaCha8([32]byte{1}).Read(content) //nolint:errcheck // never fails
+	unmount := mount(t, device, dir, kind)
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("folder/a rather long name %03d", i))
+		if err := os.WriteFile(filepath.Join(dir, names[i]), []byte(names[i]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "large"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unmount()
+	unmount = mount(t, device, dir, kind)
+	for _, name := range names {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != name {
+			t.Errorf("got %q, %v, want %q", got, err, name)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "large")); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the file of %d bytes is not as it was, %v", len(content), err)
+	}
+	unmount()
 }
