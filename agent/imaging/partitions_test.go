@@ -112,6 +112,12 @@ func TestPreparePartitionImage(t *testing.T) {
 			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
 			"bios_grub;swap;;",
 		},
+		{
+			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, tt.sector, tt.capabilities)
@@ -225,7 +231,7 @@ func TestPreserveEphemeral(t *testing.T) {
 			disk, i := layoutDisk(t, 512, capabilities)
 			raw := rootImage(t, rootUUID)
 			drive, _ := configDrive(t)
-			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "swap"}
+			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
 			first := layout
 			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
 				t.Fatal(err)

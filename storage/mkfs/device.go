@@ -75,11 +75,11 @@ func (d *device) finish(p []byte, off int64) error {
 // clear removes what was there before.
 func (d *device) clear(ctx context.Context) error {
 	head := min(ends, d.size)
-	return errors.Join(d.zero(ctx, 0, head), d.zero(ctx, max(head, d.size-ends), min(ends, d.size-head)), d.sync())
+	return errors.Join(d.Zero(ctx, 0, head), d.Zero(ctx, max(head, d.size-ends), min(ends, d.size-head)), d.sync())
 }
 
-// zero has a range of the device read as zeros: by the device's own means where it has them, by writing where not.
-func (d *device) zero(ctx context.Context, off, length int64) error {
+// Zero has a range of the device read as zeros: by the device's own means where it has them, by writing where not.
+func (d *device) Zero(ctx context.Context, off, length int64) error {
 	for length > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -115,7 +115,7 @@ func (e *ext) makeInodeBitmap(ctx context.Context, g int64, d *extDescriptor) er
 	setBits(bits, e.inodesGroup, 8*e.block)
 	d.inodeSum = checksum(e.seed, bits[:e.inodesGroup/8])
 	if !e.modern {
-		if err := e.d.zero(ctx, (e.table(g)+table)*e.block, (e.tableBlocks-table)*e.block); err != nil {
+		if err := e.d.Zero(ctx, (e.table(g)+table)*e.block, (e.tableBlocks-table)*e.block); err != nil {
 			return err
 		}
 	}

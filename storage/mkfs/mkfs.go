@@ -35,6 +35,7 @@ type kind struct {
 	min, max int64
 	uuid     int // bytes
 	make     func(context.Context, *device, volume) error
+	label    func(string) error // what else a label must obey; nil for nothing
 }
 
 // volume is what all kinds are told.
@@ -49,11 +50,12 @@ func kinds() []kind {
 		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
 		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel},
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("ext4", "ext3", "ext2" or "swap") on a block device or in a file, which is
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "vfat" or "swap") on a block device or in a file, which is
 // held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a
 // file system is recognised is written last, after all else has reached the medium. An unknown kind gives an error that
 // wraps [ErrUnsupported], and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
@@ -98,6 +100,11 @@ func check(name string, o Options) (kind, volume, error) {
 	}
 	if strings.ContainsRune(o.Label, 0) {
 		return kind{}, volume{}, fmt.Errorf("label %q has a zero byte", o.Label)
+	}
+	if k.label != nil {
+		if err := k.label(o.Label); err != nil {
+			return kind{}, volume{}, err
+		}
 	}
 	v := volume{kind: name, label: o.Label, uuid: make([]byte, k.uuid)}
 	if o.UUID != "" {
