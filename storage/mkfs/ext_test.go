@@ -78,6 +78,7 @@ func TestExtMounted(t *testing.T) {
 		{"ext4", mib, 512},
 		{"ext4", 64 * mib, 512},
 		{"ext4", 64 * mib, 4096},
+		{"ext4", 511 * mib, 4096},
 		{"ext4", 3 * gib, 512},
 		{"ext4", 200 * gib, 4096},
 		{"ext3", 64 * mib, 512},
