@@ -2,7 +2,6 @@ package mkfs
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -143,18 +142,6 @@ func TestBusy(t *testing.T) {
 	defer holder.Close()
 	if err := Make(t.Context(), loop, "swap", Options{}); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("got %v, want EBUSY", err)
-	}
-}
-
-// A cancelled Make leaves nothing that is recognised, neither the old nor the new.
-func TestCancelled(t *testing.T) {
-	testenv.Programs(t, "blkid", "mkswap")
-	path := testenv.SparseFile(t, 8*mib)
-	testenv.Run(t, "mkswap", path)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := Make(ctx, path, "swap", Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
