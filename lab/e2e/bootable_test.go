@@ -151,7 +151,7 @@ func TestPartitionBootsUEFI(t *testing.T) {
 //
 // Parity: M6
 func TestPartitionBootsBIOS(t *testing.T) {
-	image := systemRoot(t, func(root, _ string) { addGRUB(t, root) })
+	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-pc-bin") })
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Memory: 640 * mib, Disks: []qemu.Disk{{File: disk}}}
 	r := start(t, setup{
@@ -170,15 +170,31 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
 }
 
-// addGRUB unpacks what the package grub-pc would bring, and configures it for the serial console.
-func addGRUB(t *testing.T, root string) {
+// TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP: what GRUB
+// puts there gets a boot entry and a line in fstab.
+func TestPartitionInstallsOnESP(t *testing.T) {
+	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-efi-amd64-bin") })
+	disk := file(t, "disk", 5<<30, nil)
+	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
+	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
+	r.waitAgent(t)
+	const instance = "9d6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a24"
+	r.deployRoot(t, image, "uefi", instance)
+	if got := onRoot(t, disk, "/etc/fstab"); strings.Count(got, "\t/boot/efi\tvfat\t") != 1 {
+		t.Errorf("got fstab %q, want one line of the ESP", got)
+	}
+	bootInstance(t, machine, instance, regexp.MustCompile(`BdsDxe: starting Boot\w+ "ironic1" from HD\(`))
+}
+
+// addGRUB unpacks GRUB for one kind of firmware, and configures it for the serial console.
+func addGRUB(t *testing.T, root, platform string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"grub-common", "grub2-common", "grub-pc-bin", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
+		platform, "grub-common", "grub2-common", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
 	} {
 		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), name)
 		if err != nil {
@@ -186,7 +202,7 @@ func addGRUB(t *testing.T, root string) {
 		}
 		tar := filepath.Join(t.TempDir(), "data.tar")
 		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
-		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "-f", tar, "-C", root)
+		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)
 	}
 	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 tsc=reliable\"\n"
 	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {
