@@ -7,6 +7,8 @@ import (
 )
 
 // How the instance boots and which table its disk gets, by all that says something of it.
+//
+// Parity: L4
 func TestBootMode(t *testing.T) {
 	const gpt, msdos = partition.GPT, partition.MBR
 	for _, tt := range []struct {

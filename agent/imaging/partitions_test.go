@@ -78,6 +78,7 @@ func tag(t *testing.T, device, name string) string {
 
 // Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and what the conductor is told.
 func TestPreparePartitionImage(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted", "blkid", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -111,6 +112,18 @@ func TestPreparePartitionImage(t *testing.T) {
 			"bios gpt, 4K disk", "boot_mode:bios,disk_label:gpt", 4096, "qcow2", true, func(*PartitionInfo) {},
 			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
 			"bios_grub;swap;;",
+		},
+		{
+			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
+		{
+			"uefi, 4K disk", "boot_mode:uefi", 4096, "qcow2", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -181,6 +194,7 @@ func TestPreparePartitionImage(t *testing.T) {
 // A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
 // anything.
 func TestPartitionImageRefusals(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -194,7 +208,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
 		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
 		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has room to byte"},
-		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "minix"},
+		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "file system minix is not supported: make minix: file system cannot be made, ask for one of "},
 		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,13 +233,14 @@ func TestPartitionImageRefusals(t *testing.T) {
 // A rebuild that preserves the ephemeral partition writes nothing of it, also after root has grown and with a new image;
 // one whose layout differs writes nothing at all.
 func TestPreserveEphemeral(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted")
 	for _, capabilities := range []string{"boot_mode:bios", "boot_mode:bios,disk_label:gpt"} {
 		t.Run(capabilities, func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, capabilities)
 			raw := rootImage(t, rootUUID)
 			drive, _ := configDrive(t)
-			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "swap"}
+			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
 			first := layout
 			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
 				t.Fatal(err)

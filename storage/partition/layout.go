@@ -135,8 +135,9 @@ func (l *Layout) Find(role Role) *Planned {
 }
 
 // Adopt returns the layout as it lies on a disk that was laid out this way before, so that it need not be written again.
-// The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root grow.
-// Everything else has to be the same; partitions with higher numbers do not matter.
+// The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root grow. The
+// EFI system and BIOS boot partitions may have any size: what was configured may have changed since. Everything else has
+// to be the same; partitions with higher numbers do not matter.
 func (l Layout) Adopt(t *Table) (Layout, error) {
 	if t.Scheme != l.Scheme {
 		return Layout{}, fmt.Errorf("the disk has a table of scheme %s, the layout needs %s", t.Scheme, l.Scheme)
@@ -155,12 +156,13 @@ func (l Layout) Adopt(t *Table) (Layout, error) {
 			return Layout{}, fmt.Errorf("partition %d (%s) is missing", want.Number, want.Role)
 		}
 		larger := want.Role == RoleConfigDrive || want.Role == RoleRoot
+		anySize := want.Role == RoleESP || want.Role == RoleBIOSBoot
 		switch {
 		case got.Type != want.Type:
 			return Layout{}, fmt.Errorf("partition %d (%s) has the type %s, the layout needs %s", want.Number, want.Role, got.Type, want.Type)
 		case got.Start != adopted.end():
 			return Layout{}, fmt.Errorf("partition %d (%s) starts at byte %d, the layout needs %d", want.Number, want.Role, got.Start, adopted.end())
-		case got.Size < want.Size, got.Size > want.Size && !larger:
+		case !anySize && (got.Size < want.Size || got.Size > want.Size && !larger):
 			return Layout{}, fmt.Errorf("partition %d (%s) has %d bytes, the layout needs %d", want.Number, want.Role, got.Size, want.Size)
 		}
 		adopted.Partitions = append(adopted.Partitions, Planned{want.Role, got})

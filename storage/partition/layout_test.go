@@ -158,9 +158,15 @@ func TestAdopt(t *testing.T) {
 		change func(*Table)
 		err    string
 	}{
-		"the same":             {func(*Table) {}, ""},
-		"root has grown":       {func(t *Table) { t.Partitions[4].Size += 7 * mib }, ""},
-		"larger config drive":  {func(t *Table) { t.Partitions[3].Size += mib; t.Partitions[4].Start += mib }, ""},
+		"the same":            {func(*Table) {}, ""},
+		"root has grown":      {func(t *Table) { t.Partitions[4].Size += 7 * mib }, ""},
+		"larger config drive": {func(t *Table) { t.Partitions[3].Size += mib; t.Partitions[4].Start += mib }, ""},
+		"smaller ESP": {func(t *Table) {
+			t.Partitions[0].Size -= 350 * mib
+			for i := range t.Partitions[1:] {
+				t.Partitions[i+1].Start -= 350 * mib
+			}
+		}, ""},
 		"one partition more":   {func(t *Table) { t.Partitions = append(t.Partitions, Partition{Number: 6}) }, ""},
 		"smaller root":         {func(t *Table) { t.Partitions[4].Size -= mib }, "partition 5 (root) has"},
 		"smaller config drive": {func(t *Table) { t.Partitions[3].Size /= 2 }, "partition 4 (config drive) has"},
