@@ -123,8 +123,6 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 }
 
 // The agent of PID 1 starts over after a failed lookup, and a server that dies is replaced on the same port.
-//
-// Parity: R8
 func TestNeverEnds(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.answer(404)

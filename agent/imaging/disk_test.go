@@ -211,7 +211,7 @@ func TestPrepareWritesTheConfigDrive(t *testing.T) {
 // Disk in, prepare_image, disk out: the partition's bytes are the image's, the backup GPT lies at the end of the larger
 // disk, the config drive behind it all, and the result has the protocol's words.
 //
-// Parity: E1, K13
+// Parity: E1
 func TestPrepareWritesTheDisk(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat")
@@ -280,7 +280,6 @@ func TestPrepareSkipsWhatIsWritten(t *testing.T) {
 	prepare("after an erase", info, 1)
 }
 
-// Parity: K14
 func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	disk, i := loopDisk(t)
 	path := filepath.Join(t.TempDir(), "junk")

@@ -51,6 +51,8 @@ func (r *rig) qcow2(t *testing.T, image, disk string) {
 
 // badInput: every failure is the protocol's own and names the thing, leaves a disk that does not boot, and the agent goes
 // on serving.
+//
+// Parity: K14
 func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	r.images.File("large.raw", file(t, "large", 65*mib, nil))
 	junk := file(t, "junk.raw", 2*mib, old{})

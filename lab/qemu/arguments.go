@@ -110,6 +110,11 @@ func prepareFiles(c Config) error {
 		if err := makeDisk(d); err != nil {
 			return err
 		}
+		if d.Log != "" {
+			if err := os.WriteFile(d.Log, nil, 0o600); err != nil {
+				return err
+			}
+		}
 	}
 	if c.Firmware == BIOS || exists(varsFile(c)) {
 		return nil

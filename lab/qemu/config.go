@@ -51,6 +51,7 @@ type Fault struct {
 	Errno  int    // what the guest's request fails with; 0 means EIO
 	Offset int64  // bytes from the start of the disk; the sector there fails. -1 is every place
 	Once   bool   // fail one request only
+	After  int    // so many flushes of the guest go well before the fault is there
 }
 
 // Disk is one disk of a machine.
@@ -68,6 +69,8 @@ type Disk struct {
 	// BytesPerSecond limits reading and writing together; 0 is no limit.
 	BytesPerSecond int64
 	ReadOnly       bool
+	// Log is the path of a file that records every write and flush, for WriteLog; "" is none.
+	Log string
 }
 
 // Forward makes a guest's TCP port reachable on this machine's loopback.

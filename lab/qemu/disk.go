@@ -2,11 +2,15 @@ package qemu
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
-// sectorSize is the unit in which blkdebug counts places.
+// sectorSize is the unit in which blkdebug and blklogwrites count places.
 const sectorSize = 512
+
+// flushEvent is what blkdebug calls the beginning of a flush.
+const flushEvent = "flush_to_os"
 
 // diskArguments returns the back end and the device of every disk. Disk i is called disk<i>, its controller, where it
 // has one of its own, bus<i>; the CD-ROM is called cdrom.
@@ -61,8 +65,8 @@ func cdDevice(port, boot int) string {
 	return device
 }
 
-// backendArguments stacks file, faults, limit and format. Flushes of the guest are not passed on: no disk of a lab has
-// to survive a failure of its host.
+// backendArguments stacks file, format, faults, log and limit. Flushes of the guest do not reach the file: no disk of a
+// lab has to survive a failure of its host.
 func backendArguments(i int, d Disk) ([]string, error) {
 	n := strconv.Itoa(i)
 	cache := map[string]any{"direct": d.Direct, "no-flush": true}
@@ -83,16 +87,37 @@ func backendArguments(i int, d Disk) ([]string, error) {
 		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache, "discard": "unmap",
 	})
 	top = "image" + n
+	// Faults and the log see the guest's flushes only where these are passed on.
+	flushes := map[string]any{"direct": d.Direct, "no-flush": false}
 	if len(d.Faults) > 0 {
-		layers = append(layers, map[string]any{
-			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": injections(d.Faults), "cache": cache,
-			"discard": "unmap",
-		})
+		inject, states := injections(d.Faults)
+		layer := map[string]any{
+			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes, "discard": "unmap",
+		}
+		if len(states) > 0 { // an empty list is none to QEMU
+			layer["set-state"] = states
+		}
+		layers = append(layers, layer)
 		top = "faults" + n
+	}
+	if counted(d) {
+		// What counts flushes is told of them by the layer above.
+		layers = append(layers, map[string]any{
+			"driver": "raw", "node-name": "counted" + n, "file": top, "cache": flushes, "discard": "unmap",
+		})
+		top = "counted" + n
+	}
+	if d.Log != "" {
+		layers = append(layers,
+			map[string]any{"driver": "file", "node-name": "logfile" + n, "filename": d.Log, "cache": cache},
+			map[string]any{
+				"driver": "blklogwrites", "node-name": "log" + n, "file": top, "log": "logfile" + n, "cache": flushes, "discard": "unmap",
+			})
+		top = "log" + n
 	}
 	if d.BytesPerSecond > 0 {
 		layers = append(layers, map[string]any{
-			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": cache,
+			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": flushes,
 			"discard": "unmap",
 		})
 	}
@@ -111,6 +136,10 @@ func topNode(i int, d Disk) string {
 	switch {
 	case d.BytesPerSecond > 0:
 		return "throttle" + n
+	case d.Log != "":
+		return "log" + n
+	case counted(d):
+		return "counted" + n
 	case len(d.Faults) > 0:
 		return "faults" + n
 	default:
@@ -118,8 +147,13 @@ func topNode(i int, d Disk) string {
 	}
 }
 
-func injections(faults []Fault) []map[string]any {
-	var list []map[string]any
+// counted tells whether a fault of the disk waits for flushes.
+func counted(d Disk) bool {
+	return slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.After > 0 })
+}
+
+// injections returns blkdebug's rules. Its state is 1 at first and counts flushes from there.
+func injections(faults []Fault) (errors, states []map[string]any) {
 	for _, f := range faults {
 		rule := map[string]any{"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false}
 		if f.Errno == 0 {
@@ -128,9 +162,15 @@ func injections(faults []Fault) []map[string]any {
 		if f.Offset >= 0 {
 			rule["sector"] = f.Offset / sectorSize
 		}
-		list = append(list, rule)
+		if f.After > 0 {
+			rule["event"], rule["state"] = flushEvent, f.After+1
+		}
+		for state := len(states) + 1; state <= f.After; state++ {
+			states = append(states, map[string]any{"event": flushEvent, "state": state, "new_state": state + 1})
+		}
+		errors = append(errors, rule)
 	}
-	return list
+	return errors, states
 }
 
 func deviceArgument(i int, d Disk, sataPort int) (string, error) {

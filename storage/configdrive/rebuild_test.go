@@ -72,7 +72,6 @@ func verifyTable(t *testing.T, device string) {
 	}
 }
 
-// Parity: L7
 func TestWriteRebuilds(t *testing.T) {
 	isoDrive := iso(t)
 	gptTable, mbrTable := `sgdisk -n 1:0:+8M "$0"`, `printf 'label: dos\nstart=2048, size=2048\n' | sfdisk -q "$0"`
@@ -156,7 +155,6 @@ func TestRebuildRefuses(t *testing.T) {
 	}
 }
 
-// Parity: L7
 func TestWriteLimits(t *testing.T) {
 	drive := iso(t)
 	write := func(device string, drive []byte) (string, error) {

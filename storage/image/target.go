@@ -18,6 +18,8 @@ const (
 	// endSize is how much of the end of the device is zeroed beforehand: more than a backup GPT and the superblocks of md
 	// arrays need.
 	endSize = 1 << 20
+	// wipeStep is how much of these two is zeroed at once, and left as it was where a sector of it fails.
+	wipeStep = 256 << 10
 	// directAlign suits O_DIRECT on every device: the offsets, lengths and addresses of its writes are multiples of it.
 	directAlign = 4096
 	// zeroStep is how much the kernel is asked to zero in one call, which cannot be interrupted.
@@ -126,22 +128,36 @@ func (t *target) cache(p []byte, off int64) error {
 }
 
 // wipe zeroes the places of the partition tables and makes sure the zeros have reached the device. Where one place
-// cannot be written, the other is all the same.
+// cannot be written, the others are all the same.
 func (t *target) wipe() error {
-	zeros := make([]byte, max(headSize, endSize))
+	zeros := alignedBuffer(wipeStep)
 	var failed []error
-	for _, e := range []extent{{0, headSize}, {max(0, t.size-endSize), endSize}} {
-		if _, err := t.file.WriteAt(zeros[:min(e.len, t.size-e.off)], e.off); err != nil {
-			failed = append(failed, t.fail("zero", e.off, err))
+	for _, e := range []extent{{0, min(headSize, t.size)}, {max(0, t.size-endSize), min(endSize, t.size)}} {
+		var first error
+		for off := e.off; off < e.end(); off += wipeStep {
+			if err := t.wipeAt(zeros[:min(wipeStep, e.end()-off)], off); err != nil && first == nil {
+				first = t.fail("zero", off, err)
+			}
 		}
+		failed = append(failed, first)
 	}
-	if err := t.sync(); err != nil {
-		failed = append(failed, err)
-	}
-	if len(failed) == 0 {
+	err := errors.Join(append(failed, t.sync())...)
+	if err == nil {
 		t.touched.Store(false)
 	}
-	return errors.Join(failed...)
+	return err
+}
+
+// wipeAt writes zeros past the page cache, where an error has a place, or else through it.
+func (t *target) wipeAt(zeros []byte, off int64) error {
+	if len(zeros)%directAlign == 0 && off%directAlign == 0 && !t.buffered.Load() {
+		if _, err := t.direct.WriteAt(zeros, off); !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+		t.buffered.Store(true)
+	}
+	_, err := t.file.WriteAt(zeros, off)
+	return err
 }
 
 // sync waits until everything written has reached the medium.

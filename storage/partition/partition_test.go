@@ -99,7 +99,6 @@ func TestReadGPT(t *testing.T) {
 	}
 }
 
-// Parity: K13
 func TestRepairBackup(t *testing.T) {
 	image := gptImage(t, 32*mib)
 	grow(t, image, 100*mib+512*7)

@@ -128,6 +128,7 @@ func (b *boot) up() {
 		b.log.Error("the root file system is not complete", "err", err)
 	}
 	b.checkArchive()
+	b.limitMemory()
 	if err := errors.Join(unix.Sethostname([]byte(hostname)), loopbackUp()); err != nil {
 		b.log.Warn("host name and loopback", "err", err)
 	}

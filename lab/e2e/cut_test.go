@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// TestPowerCut deploys onto used disks that record every request. Each of these requests may be the last one before the
+// power is cut: what the disk holds then is put together from the record, and must not be a disk that boots, unless it
+// holds the whole image. What lies between two flushes may reach a real disk in any order, so what must come first has to
+// be flushed before the next is written. At every tenth of the way the disk is given to the firmwares, and one deployment
+// ends by killing the machine. Other disks of the machine fail.
+func TestHalfWritten(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	const size = 56 * mib // a request is of 4 MiB at most, less than a tenth
+	image := bootable(t, "NEW SYSTEM", size)
+	qcow2 := filepath.Join(t.TempDir(), "image.qcow2")
+	// -S 0: zeros are content like any other, so that all of the image is written in the file's order.
+	testenv.Run(t, "qemu-img", "convert", "-S", "0", "-f", "raw", "-O", "qcow2", image, qcow2)
+	// An image as long as the disk brings its backup GPT to the very place where firmware looks for it.
+	disks := []*recorded{
+		{name: "raw", file: usedDisk(t, size), served: image},
+		{name: "qcow2", file: usedDisk(t, size+8*mib), served: qcow2},
+		{name: "killed", file: usedDisk(t, size), served: image},
+	}
+	s := setup{machine: qemu.Config{Memory: memory}}
+	for _, d := range disks {
+		d.before, d.log = read(t, d.file, 0, sizeOf(t, d.file)), filepath.Join(t.TempDir(), "log")
+		s.machine.Disks = append(s.machine.Disks, qemu.Disk{File: d.file, Serial: d.name, Log: d.log})
+	}
+	failing := failures(t, 'a'+byte(len(disks)))
+	for _, f := range failing {
+		s.machine.Disks = append(s.machine.Disks, f.disk)
+	}
+	r := start(t, s)
+	for _, d := range disks {
+		r.images.File(d.name, d.served)
+	}
+	r.waitAgent(t)
+	for _, d := range disks[:2] {
+		r.aim(t, map[string]any{"serial": d.name})
+		r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.imageInfo(t, d)})
+	}
+	t.Run("disk errors", func(t *testing.T) { r.diskErrors(t, failing) })
+	r.kill(t, disks[2], size/2)
+	content := read(t, image, 0, size)
+	dir := t.TempDir()
+	var cut []string
+	for _, d := range disks[:2] {
+		t.Run(d.name, func(t *testing.T) { cut = append(cut, d.judge(t, dir, content)...) })
+	}
+	cut = append(cut, disks[2].file)
+	for i, path := range cut {
+		// The backup GPT of the image that is as long as its disk comes with its last bytes; no firmware takes it alone.
+		if got := signatures(t, path); got != "" && (i != tenths || got != "gpt\n") {
+			t.Errorf("%s: wipefs finds %q, want nothing", filepath.Base(path), got)
+		}
+	}
+	// Starting the machine anew for each disk takes its time: those of one image are enough.
+	t.Run("BIOS", func(t *testing.T) { biosBoots(t, slices.Concat(cut[:tenths+1], cut[len(cut)-1:]), disks[0].file) })
+	t.Run("UEFI", func(t *testing.T) { uefiBoots(t, cut, disks[1].file) })
+}
+
+// tenths are the parts of the way after which the disk is looked at; at its beginning it is too.
+const tenths = 10
+
+// recorded is a disk whose requests are recorded, and what goes onto it.
+type recorded struct {
+	name, file, served, log string
+	before                  []byte
+}
+
+func (r *rig) imageInfo(t *testing.T, d *recorded) map[string]any {
+	info := r.rawInfo(d.name, sumAll(t, d.served))
+	if d.name == "qcow2" {
+		info["disk_format"] = "qcow2"
+	}
+	return info
+}
+
+// kill ends QEMU when the guest has written to a disk behind at.
+func (r *rig) kill(t *testing.T, d *recorded, at int64) {
+	t.Helper()
+	r.aim(t, map[string]any{"serial": d.name})
+	info := r.imageInfo(t, d)
+	go func() {
+		// The machine does not live to answer.
+		_, _ = r.node.Command(t.Context(), "standby.prepare_image", map[string]any{"image_info": info}, true)
+	}()
+	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`image arrives url=\S+/`+d.name+` `)); err != nil {
+		t.Fatal(err)
+	}
+	threshold := map[string]any{"node-name": "image2", "write-threshold": at}
+	if _, err := r.machine.QMP(t.Context(), "block-set-write-threshold", threshold); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.machine.WaitEvent(soon(t), "BLOCK_WRITE_THRESHOLD", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.machine.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(read(t, d.file, mib, mib), d.before[mib:2*mib]) {
+		t.Error("the machine was killed before the disk was written to")
+	}
+}
+
+// stage is how far the writing of an image is.
+type stage int
+
+const (
+	wiping  stage = iota // zeros to both ends of the disk
+	filling              // everything behind the first MiB
+	heading              // the first MiB but for its first sector
+	done                 // the first sector; after that the backup GPT finds its place
+)
+
+// replay is a disk as its record makes it.
+type replay struct {
+	disk, image []byte
+	stage       stage
+	flushed     bool // since the last write
+}
+
+// next returns the stage that a write begins, or why it must not be done now.
+func (r *replay) next(w qemu.Write) (stage, error) {
+	first, last := w.Offset < mib, w.Offset >= int64(len(r.disk)-mib)
+	switch r.stage {
+	case wiping:
+		if (first || last) && allZero(w.Data) {
+			return wiping, nil
+		}
+		if first || !r.flushed || !allZero(r.disk[:mib]) || !allZero(r.disk[len(r.disk)-mib:]) {
+			return 0, errors.New("content is written before the ends of the disk were zeroed and flushed")
+		}
+		return filling, nil
+	case filling:
+		if !first {
+			return filling, nil
+		}
+		if w.Offset == 0 || !r.flushed || !bytes.Equal(r.disk[mib:len(r.image)], r.image[mib:]) {
+			return 0, errors.New("the first MiB is written before all that follows it was written and flushed")
+		}
+		return heading, nil
+	case heading:
+		if first && w.Offset > 0 {
+			return heading, nil
+		}
+		if !first || len(w.Data) > 4096 || !r.flushed || !bytes.Equal(r.disk[4096:mib], r.image[4096:mib]) {
+			return 0, errors.New("the first sector is written before the rest of the first MiB was written and flushed")
+		}
+	}
+	return done, nil
+}
+
+// judge replays what the machine did to the disk, and returns files in dir of the disk as it was at every tenth of it.
+func (d *recorded) judge(t *testing.T, dir string, image []byte) []string {
+	r := &replay{disk: bytes.Clone(d.before), image: image, flushed: true}
+	var requests, written int
+	var pictures []string
+	for w, err := range qemu.WriteLog(d.log) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if requests++; w.Data == nil {
+			r.flushed = true
+			continue
+		}
+		if r.stage, err = r.next(w); err != nil {
+			t.Fatalf("request %d, %d bytes at %d: %v", requests, len(w.Data), w.Offset, err)
+		}
+		r.flushed = false
+		copy(r.disk[w.Offset:], w.Data)
+		if r.stage != filling {
+			continue
+		}
+		if written += len(w.Data); written*tenths >= len(pictures)*(len(image)-mib) {
+			pictures = append(pictures, diskFile(t, filepath.Join(dir, fmt.Sprintf("%s %d", d.name, len(pictures))), r.disk))
+		}
+	}
+	t.Logf("%d requests", requests)
+	if !r.flushed || r.stage != done || !bytes.Equal(r.disk, read(t, d.file, 0, int64(len(r.disk)))) {
+		t.Errorf("the record ends at stage %d and flushed is %v, or it does not lead to what is on the disk", r.stage, r.flushed)
+	}
+	if !bytes.Equal(r.disk[4096:len(image)-mib], image[4096:len(image)-mib]) {
+		t.Error("the disk does not hold the image")
+	}
+	if len(pictures) != tenths+1 {
+		t.Errorf("got the disk at %d places, want %d", len(pictures), tenths+1)
+	}
+	return pictures
+}
+
+// biosBoots starts each disk of the first list, which must not boot, and the other one, which must.
+func biosBoots(t *testing.T, cut []string, whole string) {
+	c := qemu.Config{Dir: t.TempDir(), Memory: 64 * mib, CPUs: 1}
+	for i, path := range slices.Concat(cut, []string{whole}) {
+		c.Disks = append(c.Disks, qemu.Disk{File: path, Boot: i + 1})
+	}
+	m, err := qemu.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	verdict := regexp.MustCompile(`No bootable device|(?:OLD|NEW) SYSTEM`)
+	var at int64
+	for i := range c.Disks {
+		found, err := m.Console().FollowFrom(soon(t), at, verdict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "No bootable device"
+		if i == len(cut) {
+			want = "NEW SYSTEM"
+		}
+		if found.Groups[0] != want {
+			t.Errorf("%s: got %q, want %q", filepath.Base(c.Disks[i].File), found.Groups[0], want)
+		}
+		if i == len(cut) {
+			return
+		}
+		at = m.Console().Mark()
+		if err := m.SetBoot(t.Context(), fmt.Sprintf("disk%d", i), -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// uefiBoots has the firmware try the disks one after another: it must come to the last one.
+func uefiBoots(t *testing.T, cut []string, whole string) {
+	c := qemu.Config{Dir: t.TempDir(), Memory: 256 * mib, CPUs: 1, Firmware: qemu.UEFI}
+	for i, path := range slices.Concat(cut, []string{whole}) {
+		c.Disks = append(c.Disks, qemu.Disk{File: path, Boot: i + 1})
+	}
+	m, err := qemu.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	found, err := m.Console().Follow(soon(t), regexp.MustCompile(`BdsDxe: starting Boot(\w{4}) "[^"]*" from`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := regexp.MustCompile(`BdsDxe: failed to load Boot\w{4}`).FindAllString(m.Console().String(), -1)
+	if got, want := found.Groups[1], fmt.Sprintf("%04X", len(c.Disks)); got != want || len(failed) != len(cut) {
+		t.Errorf("the firmware starts entry %s after %d that it cannot, want %s after %d", got, len(failed), want, len(cut))
+	}
+}

@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+const driveUUID = "1b0c7c1e-77f5-4f8e-9f0e-6e1a3c1d2b4a"
+
+// TestConfigDrives deploys images and config drives onto disks that are special: with sectors of 4096 bytes, of 3 TiB, or
+// with no room for another partition.
+func TestConfigDrives(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "sfdisk", "blkid", "fsck.vfat", "mtype", "dd")
+	large, native, plain := file(t, "large", 3<<40, nil), file(t, "native", 256*mib, nil), file(t, "plain", 256*mib, nil)
+	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+		{File: large, Serial: "large"},
+		{File: native, Serial: "native", Sector: 4096},
+		{File: plain, Serial: "plain"},
+	}}})
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": driveUUID}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]string{}
+	for name, path := range map[string]string{
+		"gpt.raw": gptImage(t, "gpt.raw", 24*mib), "three.raw": primaries(t, 3), "four.raw": primaries(t, 4),
+	} {
+		r.images.File(name, path)
+		sums[name] = sumAll(t, path)
+	}
+	r.waitAgent(t)
+	t.Run("sectors of 4096 bytes", func(t *testing.T) { r.nativeSectors(t, native, drive) })
+	t.Run("limits", func(t *testing.T) { r.driveLimits(t, plain, sums, drive) })
+	t.Run("3 TiB", func(t *testing.T) { r.largeDisk(t, large, sums, drive) })
+}
+
+// primaries makes a disk image with so many primary partitions of an MBR.
+func primaries(t *testing.T, n int) string {
+	t.Helper()
+	path := file(t, "primaries", 24*mib, noise())
+	patch(t, path, 0, make([]byte, mib))
+	script := "label: dos\\n"
+	for i := range n {
+		script += fmt.Sprintf("start=%d, size=2048\\n", 2048*(i+1))
+	}
+	testenv.Run(t, "sh", "-c", "printf '"+script+`' | sfdisk -q "$0"`, path)
+	return path
+}
+
+// put deploys an image that is served with a config drive onto the disk with the serial.
+func (r *rig) put(t *testing.T, serial, name, checksum, drive string) *conductor.Record {
+	t.Helper()
+	r.aim(t, map[string]any{"serial": serial})
+	params := map[string]any{"image_info": r.rawInfo(name, checksum), "configdrive": drive}
+	return r.command(t, "standby.prepare_image", params)
+}
+
+// lastPartition returns the last of so many partitions of a disk.
+func lastPartition(t *testing.T, disk string, partitions int) partition.Partition {
+	t.Helper()
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Partitions) != partitions || table.BackupMisplaced || table.Damaged {
+		t.Fatalf("%s: got %+v, want a sound table of %d partitions", disk, table, partitions)
+	}
+	return table.Partitions[partitions-1]
+}
+
+// nativeSectors: an image whose GPT counts in sectors of 4096 bytes is deployed as it is, its backup GPT goes to the end of
+// the disk; the config drive, which has smaller sectors, becomes a FAT that such a disk can be mounted from.
+//
+// Parity: K15, L7
+func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
+	image := file(t, "native.raw", 24*mib, noise())
+	patch(t, image, 0, make([]byte, mib))
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+16M", testenv.Loop(t, image, 4096))
+	r.images.File("native.raw", image)
+	if record := r.put(t, "native", "native.raw", sumAll(t, image), drive); record.Status != conductor.Succeeded {
+		t.Fatal(record.Error)
+	}
+	if got, want := sum(t, disk, mib, 16*mib), sum(t, image, mib, 16*mib); got != want {
+		t.Errorf("partition 1: got SHA-256 %s, want %s", got, want)
+	}
+	device := testenv.Loop(t, disk, 4096)
+	if out := testenv.Run(t, "sgdisk", "-v", device); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
+	p := lastPartition(t, device, 2)
+	if end := int64(256*mib - 5*4096); p.Start+p.Size > end || p.Start < end-66*mib {
+		t.Errorf("got config drive %+v, want it in the last 64 MiB before byte %d", p, end)
+	}
+	content := file(t, "drive", 0, nil)
+	testenv.Run(t, "dd", "if="+disk, "of="+content, "bs=4096", fmt.Sprintf("skip=%d", p.Start/4096), fmt.Sprintf("count=%d", p.Size/4096), "status=none")
+	testenv.Run(t, "fsck.vfat", "-n", content)
+	out := testenv.Run(t, "blkid", "-p", "-o", "export", content)
+	for _, want := range []string{"LABEL=CONFIG-2\n", "TYPE=vfat\n", "BLOCK_SIZE=4096\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("blkid lacks %q:\n%s", want, out)
+		}
+	}
+	if got := testenv.Run(t, "mtype", "-i", content, "::openstack/latest/meta_data.json"); !strings.Contains(got, driveUUID) {
+		t.Errorf("meta_data.json: got %q, want it to have %s", got, driveUUID)
+	}
+}
+
+// driveLimits: what there is no room for is refused by name; a drive that is too large before the disk is touched.
+//
+// Parity: L7
+func (r *rig) driveLimits(t *testing.T, disk string, sums map[string]string, drive string) {
+	for _, tt := range []struct {
+		name, image, drive, want string
+		partitions               int // 0: the disk is as it was
+	}{
+		{"drive of 65 MiB", "gpt.raw", packed(t, make([]byte, 65*mib)), "larger than 67108864 bytes", 0},
+		{"MBR with four primary partitions", "four.raw", drive, "/dev/vdc: the MBR has no free primary partition", 4},
+		{"MBR with three", "three.raw", drive, "", 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			past := bytes.Repeat([]byte{0xa5}, mib)
+			patch(t, disk, 0, past)
+			record := r.put(t, "plain", tt.image, sums[tt.image], tt.drive)
+			if tt.want == "" {
+				if record.Status != conductor.Succeeded {
+					t.Fatal(record.Error)
+				}
+				if out := testenv.Run(t, "sfdisk", "--part-type", disk, "4"); strings.TrimSpace(out) != "c" {
+					t.Errorf("got type %s, want c: FAT32", out)
+				}
+			} else if record.Status != conductor.Failed || record.Error.Type != "DeploymentError" ||
+				!strings.Contains(record.Error.Details, tt.want) {
+				t.Fatalf("got %s (%v), want a DeploymentError with %q", record.Status, record.Error, tt.want)
+			}
+			if tt.partitions > 0 {
+				lastPartition(t, disk, tt.partitions)
+			} else if !bytes.Equal(read(t, disk, 0, mib), past) {
+				t.Error("the disk was written to")
+			}
+		})
+	}
+}
+
+// largeDisk: a config drive goes to the end of a GPT, and before the end of what an MBR can count.
+//
+// Parity: L7
+func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive string) {
+	for _, tt := range []struct {
+		name, image string
+		partitions  int
+		end         int64 // what the config drive has to lie before, and near
+	}{
+		{"GPT", "gpt.raw", 3, 3<<40 - 33*512},
+		{"MBR", "three.raw", 4, 2 << 40},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if record := r.put(t, "large", tt.image, sums[tt.image], drive); record.Status != conductor.Succeeded {
+				t.Fatal(record.Error)
+			}
+			p := lastPartition(t, disk, tt.partitions)
+			if p.Start+p.Size > tt.end || p.Start < tt.end-66*mib {
+				t.Errorf("got config drive %+v, want it in the last 64 MiB before byte %d", p, tt.end)
+			}
+			if !bytes.Contains(read(t, disk, p.Start, mib), []byte(driveUUID)) {
+				t.Error("the partition does not hold the config drive")
+			}
+			if tt.name == "MBR" {
+				testenv.Run(t, "sfdisk", "--verify", "-q", disk)
+			} else if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+				t.Errorf("sgdisk finds problems:\n%s", out)
+			}
+		})
+	}
+}
+
+// packed is a config drive as Ironic hands it over.
+func packed(t *testing.T, drive []byte) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(drive); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}

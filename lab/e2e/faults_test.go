@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// failure is a disk that fails, and what the agent has to say of it.
+type failure struct {
+	name, image string // image is the name it is served by
+	device      string
+	disk        qemu.Disk
+	op          string
+	at          int64 // -1: the error has no place
+}
+
+const (
+	failingImage = 12 * mib
+	failingDisk  = 14 * mib
+	writerGrain  = 4 * mib // what is written at once, and named by its first byte
+)
+
+// failures are disks, from the device called vd<first> on, that fail at any tenth of an image, at their end, and at any
+// of the flushes: of the zeros, of what follows the first MiB, of that but for its first sector, and of this one.
+func failures(t *testing.T, first byte) []failure {
+	t.Helper()
+	var list []failure
+	add := func(name, op string, at int64, fault qemu.Fault) {
+		format := []string{"raw", "qcow2"}[len(list)%2]
+		list = append(list, failure{
+			name: format + ", " + name, image: "failing." + format, op: op, at: at, device: fmt.Sprintf("/dev/vd%c", int(first)+len(list)),
+			disk: qemu.Disk{
+				File: file(t, "failing", failingDisk, old{}), Serial: fmt.Sprintf("failing%d", len(list)), Faults: []qemu.Fault{fault},
+			},
+		})
+	}
+	for tenth := range int64(10) {
+		at, op := failingImage*tenth/10+failingImage/20, "write"
+		if at < mib {
+			op = "zero"
+		}
+		add(fmt.Sprintf("tenth %d", tenth), op, at, qemu.Fault{Type: "write", Offset: at})
+	}
+	add("end of the disk", "zero", failingDisk-mib/2, qemu.Fault{Type: "write", Offset: failingDisk - mib/2})
+	for n := range 4 {
+		add(fmt.Sprintf("flush %d", n+1), "sync", -1, qemu.Fault{Type: "flush", Offset: -1, After: n})
+	}
+	return list
+}
+
+// diskErrors deploys onto one disk after another that fails: the error says which one, in doing what and where, and the
+// disk does not boot.
+func (r *rig) diskErrors(t *testing.T, list []failure) {
+	raw, qcow2 := mbrImage(t, "failing.raw", failingImage), filepath.Join(t.TempDir(), "failing.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-S", "0", "-f", "raw", "-O", "qcow2", raw, qcow2)
+	r.images.File("failing.raw", raw)
+	r.images.File("failing.qcow2", qcow2)
+	infos := map[string]map[string]any{"failing.raw": r.rawInfo("failing.raw", sumAll(t, raw))}
+	infos["failing.qcow2"] = r.rawInfo("failing.qcow2", sumAll(t, qcow2))
+	infos["failing.qcow2"]["disk_format"] = "qcow2"
+	for _, f := range list {
+		t.Run(f.name, func(t *testing.T) {
+			r.aim(t, map[string]any{"serial": f.disk.Serial})
+			record := r.command(t, "standby.prepare_image", map[string]any{"image_info": infos[f.image]})
+			if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" {
+				t.Fatalf("got %s (%v), want an ImageWriteError", record.Status, record.Error)
+			}
+			f.check(t, record.Error.Details)
+			// Where a sector of the first MiB itself fails, its neighbours stay as they were.
+			if f.at >= 0 && f.at < mib {
+				if !allZero(read(t, f.disk.File, 0, 4096)) {
+					t.Error("the disk has a first sector, want zeros")
+				}
+			} else if !zero(t, f.disk.File) {
+				t.Error("the first MiB of the disk is not zeros")
+			}
+		})
+	}
+}
+
+// check looks for operation, device and place in the details of an error.
+func (f *failure) check(t *testing.T, details string) {
+	t.Helper()
+	found := regexp.MustCompile(f.op + " " + f.device + `(?: at byte (\d+))?: input/output error`).FindStringSubmatch(details)
+	if found == nil {
+		t.Fatalf("got details %q, want them to name %s %s and an input/output error", details, f.op, f.device)
+	}
+	if f.at < 0 {
+		return
+	}
+	if at, err := strconv.ParseInt(found[1], 10, 64); err != nil || at > f.at || at <= f.at-writerGrain {
+		t.Errorf("got details %q, want them to name byte %d or one at most %d bytes before", details, f.at, writerGrain)
+	}
+}
