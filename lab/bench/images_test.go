@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -11,18 +12,22 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/image"
 )
 
 // BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn by what is usual and by the
-// image writer, with its checksum. ratio is their time by ours, median of pairs: above 1 we are faster. Against raw
-// images stands `curl | dd oflag=direct`, which checks nothing; against qcow2 images what ironic-python-agent does one
+// image writer, with its checksum. ratio is their time by ours, median of pairs: above 1 we are faster; cpu-ratio is the
+// same of processor time, which a busy machine changes less; the server is a process of its own. Against raw images stands `curl | dd oflag=direct bs=4M`,
+// which checks nothing; against qcow2 images what ironic-python-agent does one
 // after another: download into memory, sha256sum, `qemu-img convert -t none`.
 //
 // BENCH_DIR names a folder for the target on another disk than /var/tmp; with -short the images are an eighth as large.
@@ -103,42 +108,94 @@ func qcow2Of(b *testing.B, raw string, options ...string) string {
 	return path
 }
 
-// race has both write the same image to a new target in turn, and compares the results.
-func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
-	const rounds = 3
-	server := &http.Server{Handler: http.FileServer(http.Dir(filepath.Dir(file))), ReadHeaderTimeout: time.Minute}
-	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+// servedFolder makes this program a server of the folder it names: what others have to share processors with.
+const servedFolder = "IRONROOT_BENCH_SERVE"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(servedFolder)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // until it is killed
+	if err == nil {
+		fmt.Println("http://" + listener.Addr().String())
+		err = http.Serve(listener, http.FileServer(http.Dir(dir))) //nolint:gosec // on this machine only
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// serve has another process serve a folder, and returns its URL.
+func serve(b *testing.B, dir string) string {
+	program, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	go server.Serve(listener) //nolint:errcheck // ends with Close
-	defer server.Close()
-	url := "http://" + listener.Addr().String() + "/" + filepath.Base(file)
+	server := exec.CommandContext(b.Context(), program)
+	server.Env, server.Stderr = append(os.Environ(), servedFolder+"="+dir), os.Stderr
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Wait() }) // killed when the benchmark's context ends
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// race has both write the same image to a new target in turn, and compares the results.
+func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
+	const rounds = 3
+	url := serve(b, filepath.Dir(file)) + "/" + filepath.Base(file)
 	src := image.Source{URLs: []string{url}, Format: format, Checksum: image.Checksum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)}}
 
-	var times, their, ratios []float64
+	var ours, their, ratios, cpu []float64
 	for range rounds {
 		one, two := target(b), target(b)
-		begin := time.Now()
-		theirs(b, url, one)
-		their = append(their, time.Since(begin).Seconds())
-		begin = time.Now()
-		if _, err := image.Write(b.Context(), two, src, image.Options{}); err != nil {
-			b.Fatal(err)
-		}
-		times = append(times, time.Since(begin).Seconds())
+		a := measure(func() { theirs(b, url, one) })
+		z := measure(func() {
+			if _, err := image.Write(b.Context(), two, src, image.Options{}); err != nil {
+				b.Fatal(err)
+			}
+		})
+		ours, their = append(ours, z.wall), append(their, a.wall)
+		ratios, cpu = append(ratios, a.wall/z.wall), append(cpu, a.cpu/z.cpu)
 		testenv.Run(b, "cmp", one, two)
 		for _, path := range []string{one, two} {
 			if err := os.Remove(path); err != nil {
 				b.Fatal(err)
 			}
 		}
-		ratios = append(ratios, their[len(their)-1]/times[len(times)-1])
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(ratios), "ratio")
 	b.ReportMetric(median(their), "theirs-s")
-	b.ReportMetric(median(times), "ours-s")
+	b.ReportMetric(median(ours), "ours-s")
+	b.ReportMetric(median(cpu), "cpu-ratio")
+}
+
+// cost is what something took, in seconds. cpu is that of all processors, for this process and its children that ended.
+type cost struct{ wall, cpu float64 }
+
+func measure(work func()) cost {
+	begin, before := time.Now(), cpuTime()
+	work()
+	return cost{time.Since(begin).Seconds(), (cpuTime() - before).Seconds()}
+}
+
+func cpuTime() (sum time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var usage unix.Rusage
+		if unix.Getrusage(who, &usage) == nil {
+			sum += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		}
+	}
+	return sum
 }
 
 func sumOf(b *testing.B, file, algorithm string) string {
@@ -171,7 +228,7 @@ func target(b *testing.B) string {
 }
 
 func curlDD(b *testing.B, url, target string) {
-	shell(b, "curl -sf "+url+" | dd of="+target+" bs=4M iflag=fullblock oflag=direct conv=notrunc,fsync status=none")
+	shell(b, "curl -sf "+url+" | dd of="+target+" oflag=direct bs=4M conv=notrunc,fsync status=none")
 }
 
 func oneAfterAnother(b *testing.B, url, target string) {
