@@ -180,10 +180,7 @@ func (r *rig) eraseDevices(t *testing.T, disks []string) {
 	for device, method := range map[string]string{
 		"/dev/vda": "overwrite", "/dev/sd[ab]": "overwrite", "/dev/nvme0n1": "nvme-format-user", "/dev/nvme1n1": "nvme-format-user",
 	} {
-		line := regexp.MustCompile("disk erased.*" + device + ".*" + method)
-		if !line.MatchString(r.machine.Console().String()) {
-			t.Errorf("the console does not say that %s was erased by %s", device, method)
-		}
+		says(t, r.machine, "disk erased.*"+device+".*"+method)
 	}
 }
 
@@ -194,8 +191,9 @@ func (r *rig) keptFloppy(t *testing.T, path, content string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
 	}
-	lines := regexp.MustCompile(`virtual floppy not erased.*device=/dev/sd[ab]`).FindAllString(r.machine.Console().String(), -1)
-	if len(lines) != 2 {
+	const line = `virtual floppy not erased.*device=/dev/sd[ab]`
+	console := says(t, r.machine, "(?s)"+line+".*"+line)
+	if lines := regexp.MustCompile(line).FindAllString(console, -1); len(lines) != 2 {
 		t.Errorf("the console says %d times that the floppy was not erased, want once for metadata and once for all data", len(lines))
 	}
 }

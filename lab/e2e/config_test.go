@@ -189,12 +189,12 @@ func TestBadMedia(t *testing.T) {
 		},
 	}})
 	r.waitAgent(t)
-	console := r.machine.Console().String()
 	for _, want := range []string{
 		`device=/dev/sr0 err="ISO 9660 `, `device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w: byte \d+ is zero`,
 		`device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w has \d+ bytes, want at most 65536`, `device=/dev/sd\w err="FAT folder .*/.* has more than`,
 	} {
-		if n := len(regexp.MustCompile("WARN .*a medium is of no use.*"+want).FindAllString(console, -1)); n != 1 {
+		want = "WARN .*a medium is of no use.*" + want
+		if n := len(regexp.MustCompile(want).FindAllString(says(t, r.machine, want), -1)); n != 1 {
 			t.Errorf("got %d warnings that match %s, want one", n, want)
 		}
 	}

@@ -143,16 +143,15 @@ func TestVirtualMedia(t *testing.T) {
 		},
 	})
 	r.waitAgent(t)
-	console := r.machine.Console().String()
 	for _, want := range []string{
 		`configuration of the boot ISO.* device=/dev/sr0 .*/etc/ironic-python-agent/ironic\.crt`,
 		`parameters of the virtual floppy.* label=OTHER parameters="parameters ipa-api-url,ipa-debug"`,
 	} {
-		if n := len(regexp.MustCompile(want).FindAllString(console, -1)); n != 1 {
+		if n := len(regexp.MustCompile(want).FindAllString(says(t, r.machine, want), -1)); n != 1 {
 			t.Errorf("got %d lines on the console that match %q, want one", n, want)
 		}
 	}
-	if strings.Contains(console, "of no use") {
+	if strings.Contains(r.machine.Console().String(), "of no use") {
 		t.Error("a medium that is not the BMC's was read")
 	}
 }

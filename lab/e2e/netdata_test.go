@@ -62,15 +62,12 @@ func TestStaticNetwork(t *testing.T) {
 	}
 	s.answers(t)
 	s.connects(t, net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
-	console := s.machine.Console().String()
 	for _, expression := range []string{
 		`a config drive of another boot is not looked at.*publisher=.?SOMEBODY`, `part of the network data is not used.*twin.*port0.*same MAC address`,
 	} {
-		if !regexp.MustCompile("(?i)" + expression).MatchString(console) {
-			t.Errorf("nothing on the console matches %q", expression)
-		}
+		says(t, s.machine, "(?i)"+expression)
 	}
-	if strings.Contains(console, "no lease") {
+	if strings.Contains(s.machine.Console().String(), "no lease") {
 		t.Error("the console speaks of DHCP, which the data does not ask for")
 	}
 }
@@ -95,9 +92,8 @@ func TestNetworkDataUnused(t *testing.T) {
 			if url, _ := r.node.Callback(); url != "https://10.0.2.15:9999" {
 				t.Errorf("callback URL: got %s, want the address of the lease", url)
 			}
-			console := r.machine.Console().String()
-			if !strings.Contains(console, c.says) || c.says == "" && strings.Contains(console, "network data") {
-				t.Errorf("console: want %q in it", c.says)
+			if console := says(t, r.machine, regexp.QuoteMeta(c.says)); c.says == "" && strings.Contains(console, "network data") {
+				t.Error("the console speaks of network data, which there are none of")
 			}
 		})
 	}

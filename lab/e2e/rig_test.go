@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,16 @@ func fault(t *testing.T, answer string) string {
 		t.Errorf("got answer %.200q, want one with a faultstring", answer)
 	}
 	return f.String
+}
+
+// says waits until a machine's console has what matches an expression, and returns all the console has then. A line may
+// come later than the answer to a request that was logged after it.
+func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
+	t.Helper()
+	if _, err := m.Console().Follow(soon(t), regexp.MustCompile(expression)); err != nil {
+		t.Errorf("nothing on the console matches %q: %v", expression, err)
+	}
+	return m.Console().String()
 }
 
 // soon is a context that ends after patience, and with the test.
