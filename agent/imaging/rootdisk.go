@@ -45,6 +45,9 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 		return block.Device{}, fault.DeviceNotFound("list disks: %w", err)
 	}
 	disks = slices.DeleteFunc(slices.Clone(disks), func(d block.Device) bool { return forbidden[d.Path] })
+	if disks, err = hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks); err != nil {
+		return block.Device{}, fault.DeviceNotFound("%w", err)
+	}
 	disk, err := ChooseRootDisk(n, disks)
 	if err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)

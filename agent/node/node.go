@@ -71,16 +71,23 @@ func (n *Node) RootDeviceHints() map[string]any {
 	return nil
 }
 
-// SkipBlockDevices returns the hints of properties.skip_block_devices, each naming devices that are never touched.
-func (n *Node) SkipBlockDevices() []map[string]any {
-	list, _ := n.Properties()["skip_block_devices"].([]any)
-	var out []map[string]any
-	for _, item := range list {
-		if hints, ok := item.(map[string]any); ok {
-			out = append(out, hints)
-		}
+// SkipBlockDevices returns the hints of properties.skip_block_devices, each naming devices that are never touched. What
+// is no list of objects is an error: a protection that is not understood must not silently be none.
+func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
+	value := n.Properties()["skip_block_devices"]
+	list, ok := value.([]any)
+	if value != nil && !ok {
+		return nil, errors.New("skip_block_devices is no list")
 	}
-	return out
+	var out []map[string]any
+	for i, item := range list {
+		hints, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("entry %d of skip_block_devices is no object", i+1)
+		}
+		out = append(out, hints)
+	}
+	return out, nil
 }
 
 // Raw returns a copy of the whole node object's top level.

@@ -8,7 +8,7 @@ import (
 )
 
 const sample = `{"uuid":"b77a8c26-f785-4c57-91f5-b6ad41a2e08d","properties":{"root_device":{"serial":"P"},
-	"skip_block_devices":[{"name":"/dev/sda"},"junk",{"wwn":"0x1"}]},"instance_info":{"root_device":{"serial":"I"}},
+	"skip_block_devices":[{"name":"/dev/sda"},{"wwn":"0x1"}]},"instance_info":{"root_device":{"serial":"I"}},
 	"driver_internal_info":{"clean_steps":null},"links":[{"rel":"self"}],"unknown":{"kept":[1,2.5]}}`
 
 func parse(t *testing.T, text string) *Node {
@@ -20,13 +20,28 @@ func parse(t *testing.T, text string) *Node {
 	return n
 }
 
+// A skip list that is not understood protects nothing, and is an error.
+func TestSkipBlockDevices(t *testing.T) {
+	for _, list := range []string{`"/dev/sda"`, `{"name": "/dev/sda"}`, `["/dev/sda"]`, `[{"name": "/dev/sda"}, null]`} {
+		if got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices(); err == nil {
+			t.Errorf("%s: got %v, want an error", list, got)
+		}
+	}
+	for _, list := range []string{"null", "[]"} {
+		if got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices(); err != nil || len(got) != 0 {
+			t.Errorf("%s: got %v and %v, want none", list, got, err)
+		}
+	}
+}
+
 func TestNode(t *testing.T) {
 	n := parse(t, sample)
 	if want := "b77a8c26-f785-4c57-91f5-b6ad41a2e08d"; n.UUID() != want {
 		t.Errorf("UUID: got %s, want %s", n.UUID(), want)
 	}
-	if diff := cmp.Diff([]map[string]any{{"name": "/dev/sda"}, {"wwn": "0x1"}}, n.SkipBlockDevices()); diff != "" {
-		t.Errorf("SkipBlockDevices (-want +got):\n%s", diff)
+	skipped, err := n.SkipBlockDevices()
+	if diff := cmp.Diff([]map[string]any{{"name": "/dev/sda"}, {"wwn": "0x1"}}, skipped); diff != "" || err != nil {
+		t.Errorf("SkipBlockDevices: %v (-want +got):\n%s", err, diff)
 	}
 	if n.DriverInfo() == nil || len(n.DriverInfo()) != 0 {
 		t.Errorf("DriverInfo: got %v, want an empty map", n.DriverInfo())

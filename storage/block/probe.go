@@ -1,12 +1,14 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/siderolabs/go-blockdevice/v2/blkid"
 	"golang.org/x/sys/unix"
@@ -86,7 +88,10 @@ func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 		if err != nil {
 			return Filesystem{}, err
 		}
-		if binary.LittleEndian.Uint32(magic) == mdMagic || binary.BigEndian.Uint32(magic) == mdMagic {
+		switch {
+		case binary.LittleEndian.Uint32(magic) == mdMagic:
+			return raidMember(f, offset)
+		case binary.BigEndian.Uint32(magic) == mdMagic: // 0.90 in the byte order of its machine
 			return Filesystem{Type: "linux_raid_member"}, nil
 		}
 	}
@@ -99,6 +104,26 @@ func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 		return Filesystem{Type: "gfs2"}, nil
 	}
 	return Filesystem{}, nil
+}
+
+// raidMember reads what a member says of its array: the name, "host:name" or "name", and the UUID. They stand in a superblock
+// of version 1 (struct mdp_superblock_1 of Linux); version 0.90 has no names.
+func raidMember(f io.ReaderAt, offset int64) (Filesystem, error) {
+	found := Filesystem{Type: "linux_raid_member"}
+	superblock := make([]byte, 64)
+	if _, err := f.ReadAt(superblock, offset); errors.Is(err, io.EOF) {
+		return found, nil
+	} else if err != nil {
+		return Filesystem{}, err
+	}
+	if binary.LittleEndian.Uint32(superblock[4:]) != 1 {
+		return found, nil
+	}
+	uuid := superblock[16:32]
+	found.UUID = fmt.Sprintf("%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+	name, _, _ := bytes.Cut(superblock[32:64], []byte{0})
+	found.Label = strings.TrimSpace(printable(name))
+	return found, nil
 }
 
 // gptHeaders finds the sectors that begin like a GPT header: the first after the MBR, and the last.

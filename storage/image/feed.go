@@ -181,7 +181,7 @@ func (w *writer) placePacked(ctx context.Context, f *feed, p *packing) (head []b
 	if format, err = w.options.inspectPacked(p, head); err != nil || n < headSize {
 		return head, end, format, err
 	}
-	end, err = (&pipeline{source: &fed{u, f.source}, start: headSize, place: w.placeRaw, memory: w.memory}).run(ctx)
+	end, err = w.pipeRaw(ctx, &fed{u, f.source}, nil)
 	return head, end, format, err
 }
 

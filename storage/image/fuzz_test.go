@@ -56,3 +56,13 @@ func FuzzWrite(f *testing.F) {
 		}
 	})
 }
+
+func FuzzContentRange(f *testing.F) {
+	f.Add("bytes 0-9/10")
+	f.Add("bytes 5-6/*")
+	f.Fuzz(func(t *testing.T, text string) {
+		if first, total, err := parseContentRange(text); err == nil && (first < 0 || total < -1) {
+			t.Errorf("%q: got %d of %d", text, first, total)
+		}
+	})
+}

@@ -18,6 +18,7 @@ type late struct {
 	pieces  []piece
 	missing bool  // there were tables to come when the present chunk began
 	refused error // a table makes no sense; what follows is read for its checksum only
+	buffer  []byte
 }
 
 // piece is a run that began to pass before it was known.
@@ -86,7 +87,7 @@ func (u *unpacker) learn(m *qcow2.Map, off int64) error {
 }
 
 // spoolRest keeps what of c is in none of the runs known by now. That goes for the chunk with the last table as well: a
-// compressed run that began before it is not longer than a chunk.
+// packed cluster that began before it is not longer than a chunk.
 func (u *unpacker) spoolRest(c *chunk, runs []qcow2.Run) error {
 	l, h := u.late, u.m.Header
 	if l == nil || !l.missing {
@@ -168,7 +169,8 @@ func (u *unpacker) placeLate(p piece, _ int64) error {
 }
 
 func (u *unpacker) unpackLate(p piece, end int64) error {
-	data := u.w.memory[0].buffer[:p.HostLen(u.m.Header)]
+	data := slices.Grow(u.late.buffer[:0], int(p.HostLen(u.m.Header)))[:p.HostLen(u.m.Header)]
+	u.late.buffer = data
 	n, err := u.late.spool.read(data, p.Host)
 	if err != nil {
 		return err

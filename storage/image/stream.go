@@ -11,7 +11,7 @@ import (
 )
 
 // fruitful is how much has to arrive over a connection before its breaking off is no reason to lose patience.
-const fruitful = chunkSize
+const fruitful = 4 << 20
 
 var errChanged = errors.New("the file on the server changed while it was fetched")
 

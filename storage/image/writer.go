@@ -198,8 +198,7 @@ func (w *writer) copyRaw(ctx context.Context, b *stream, format string) (Report,
 	}
 	sum.Write(head) //nolint:errcheck // a hash never fails
 	if n == headSize {
-		p := &pipeline{source: b, start: headSize, sum: sum, place: w.placeRaw, memory: w.memory}
-		if end, err = p.run(ctx); err != nil {
+		if end, err = w.pipeRaw(ctx, b, sum); err != nil {
 			return Report{}, broken(err)
 		}
 	}
@@ -218,15 +217,6 @@ func (w *writer) begin(b *stream) {
 	w.progress.enter(PhaseTransfer)
 	b.onRead = func(n int) { w.progress.read.Add(int64(n)) }
 	w.log.Info("image arrives", "url", b.url, "device", w.device, "bytes", b.total)
-}
-
-func (w *writer) placeRaw(c *chunk, submit func(func() error) error) error {
-	if c.end() > w.target.size {
-		// Also the end of a download that does not end.
-		return &TooSmallError{Device: w.device, Size: w.target.size, Need: c.end()}
-	}
-	data, off := c.data, c.off
-	return submit(func() error { return w.target.put(data, off) })
 }
 
 // complete checks length and checksum of a source that has ended after n bytes.

@@ -46,20 +46,6 @@ func (t *target) zero(ctx context.Context, e extent) error {
 	return nil
 }
 
-// put writes p at off, which is aligned. Long stretches of zeros are not sent to a device that makes them by itself.
-func (t *target) put(p []byte, off int64) error {
-	for len(p) > 0 {
-		n, zeros := stretch(p)
-		if !zeros || !t.punch(extent{off, int64(n)}) {
-			if err := t.writeAt(p[:n], off); err != nil {
-				return err
-			}
-		}
-		p, off = p[n:], off+int64(n)
-	}
-	return nil
-}
-
 // stretch returns how much of p is alike: whole grains of zeros, or anything else.
 func stretch(p []byte) (n int, zeros bool) {
 	for n < len(p) {

@@ -52,7 +52,11 @@ func FuzzDisk(f *testing.F) {
 			t.Fatal(err)
 		}
 	}
-	seed := func(command string, args ...string) {
+	seed := func(size int64) {
+		f.Add(slices.Clone(disk[:fuzzHead]), slices.Clone(disk[fuzzDisk-fuzzTail:]), size)
+		f.Add(slices.Clone(disk[:fuzzHead]), []byte{}, size) // a table that was made for a smaller disk
+	}
+	table := func(command string, args ...string) {
 		clear(disk)
 		write(f)
 		testenv.Run(f, command, append(args, image)...)
@@ -61,17 +65,16 @@ func FuzzDisk(f *testing.F) {
 			f.Fatal(err)
 		}
 		copy(disk, data)
-		f.Add(data[:fuzzHead], data[fuzzDisk-fuzzTail:], int64(4096))
-		f.Add(data[:fuzzHead], []byte{}, int64(mib)) // a table that was made for a smaller disk
+		seed(4096)
+		seed(mib)
 	}
-	seed("sgdisk", "-a", "1", "-n", "1:34:40", "-n", "2:2048:4000")
-	seed("sgdisk", "-a", "1", "-n", "1:34:0")
-	seed("sgdisk", "-S", "4", "-n", "1:2048:2050")
-	seed("sh", "-c", `printf 'label: dos\n1,8,83\n9,3000,5\n11,5,83\n20,5,83\n' | sfdisk --force -q "$0"`)
-	// Entries that lie where partitions should.
-	seed("sgdisk", "-n", "1:2048:+1M")
-	binary.LittleEndian.PutUint64(disk[512+72:], 6000)
-	f.Add(slices.Clone(disk[:fuzzHead]), slices.Clone(disk[fuzzDisk-fuzzTail:]), int64(3*mib/2))
+	table("sh", "-c", `printf 'label: dos\n1,8,83\n9,3000,5\n11,5,83\n20,5,83\n' | sfdisk --force -q "$0"`)
+	table("sgdisk", "-a", "1", "-n", "1:34:40", "-n", "2:2048:4000")
+	binary.LittleEndian.PutUint64(disk[512+72:], 6000) // entries that lie where partitions should
+	seed(3 * mib / 2)
+	binary.LittleEndian.PutUint64(disk[512+72:], 2)
+	binary.LittleEndian.PutUint32(disk[512+80:], 2) // no free entry
+	seed(4096)
 	f.Fuzz(func(t *testing.T, head, tail []byte, size int64) {
 		clear(disk)
 		copy(disk[:fuzzHead], head)

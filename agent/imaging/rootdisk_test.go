@@ -1,0 +1,86 @@
+package imaging
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// raidSuperblock is a superblock of version 1.2 (struct mdp_superblock_1 of Linux), which lies 4 KiB behind a member's start.
+func raidSuperblock(name string) []byte {
+	b := make([]byte, 256)
+	le := binary.LittleEndian
+	le.PutUint32(b, 0xa92b4efc)
+	le.PutUint32(b[4:], 1)
+	copy(b[16:], "0123456789abcdef") // the array's UUID
+	copy(b[32:64], name)
+	le.PutUint64(b[144:], 8) // its own place in sectors
+	var sum uint64
+	for i := 0; i < len(b); i += 4 {
+		sum += uint64(le.Uint32(b[i:]))
+	}
+	le.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
+	return b
+}
+
+// memberDisk makes a disk with a member of an array on its one partition.
+func memberDisk(t *testing.T, size int64, array string) block.Device {
+	t.Helper()
+	file := testenv.SparseFile(t, size)
+	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", "-t", "1:FD00", file)
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(raidSuperblock(array), mib+4096); err != nil {
+		t.Fatal(err)
+	}
+	path := testenv.Loop(t, file, 512)
+	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
+	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: size}
+}
+
+// The disks of an array that the skip list protects by its name are not chosen, those of other arrays are.
+func TestRootDiskSparesProtectedArrays(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk", "blkid")
+	small, large := memberDisk(t, 4*gib, "here:data"), memberDisk(t, 5*gib, "scratch")
+	part := block.PartitionPath(small.Path, 1)
+	found, err := block.Probe(t.Context(), part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, got := range map[string]string{"TYPE": found.Type, "LABEL": found.Label, "UUID": found.UUID} {
+		if want := strings.TrimSpace(testenv.Run(t, "blkid", "-p", "-o", "value", "-s", tag, part)); got != want {
+			t.Errorf("%s of the member: got %q, want blkid's %q", tag, got, want)
+		}
+	}
+	for list, want := range map[string]string{
+		`[]`:                           small.Path,
+		`[{"volume_name": "other"}]`:   small.Path,
+		`[{"volume_name": "here"}]`:    small.Path,
+		`[{"volume_name": "data"}]`:    large.Path,
+		`[{"volume_name": "scratch"}]`: small.Path,
+		`[{"volume_name": "data"}, {"volume_name": "scratch"}]`:     "",
+		`[{"volume_name": "data"}, {"name": "` + large.Path + `"}]`: "",
+		`[{"volume_name": 5}]`:  "",
+		`[{"volume_name": ""}]`: "",
+		`["data"]`:              "",
+	} {
+		i := newImager(t, testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`), small, large)
+		i.o.System = block.System{}
+		got, err := i.RootDisk(t.Context(), false)
+		if want == "" && typeOf(err) != "DeviceNotFound" || want != "" && (err != nil || got.Path != want) {
+			t.Errorf("%s: got %q and %v, want %q", list, got.Path, err, want)
+		}
+	}
+}

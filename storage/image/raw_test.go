@@ -1,0 +1,85 @@
+package image
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"ironroot/internal/testenv"
+)
+
+// Long stretches of zeros read as zeros on a disk that had something else there, whoever makes them.
+func TestWriteRawZeros(t *testing.T) {
+	data := randomBytes(55, 90*mib)
+	clear(data[3*mib+4096 : 5*mib])
+	clear(data[6*mib : 6*mib+zeroGrain])
+	clear(data[9*mib+12345 : 85*mib])
+	clear(data[88*mib:])
+	for name, disk := range map[string]string{"file": usedDisk(t, 92*mib), "loop device": testenv.Loop(t, usedDisk(t, 92*mib), 512)} {
+		report, err := Write(t.Context(), disk, rawSource(data, serve(t, content(data)).URL), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, same := difference(readAt(t, disk, 0, len(data)), data); !same {
+			t.Errorf("%s: the disk differs from the image at byte %d", name, at)
+		}
+		if report.Written > 20*mib {
+			t.Errorf("%s: got %d bytes written, want the long stretches left to the device", name, report.Written)
+		}
+	}
+}
+
+// Stretches of zeros are put together in whatever order they come, and none is lost or made twice.
+func TestZerosTogether(t *testing.T) {
+	const grain = zeroGrain
+	for name, stretches := range map[string][]extent{
+		"one":       {{0, 300}},
+		"long":      {{4 * grain, 4 * zeroTogether / grain}},
+		"scattered": {{0, 1}, {2, 3}, {100, 7}, {110, 1}},
+		"alternate": func() (all []extent) {
+			for i := range int64(4 * zeroWaiting) {
+				all = append(all, extent{2 * i, 1})
+			}
+			return all
+		}(),
+	} {
+		for seed := range uint64(20) {
+			var pieces, made []extent
+			for _, s := range stretches {
+				for i := range s.len {
+					pieces = append(pieces, extent{(s.off + i) * grain, grain})
+				}
+			}
+			r := rand.New(rand.NewPCG(seed, 1))
+			for i := range pieces { // as several writers bring them: a little out of order
+				j := min(len(pieces)-1, i+r.IntN(4))
+				pieces[i], pieces[j] = pieces[j], pieces[i]
+			}
+			p := &rawPlacer{}
+			for _, e := range pieces {
+				made = append(made, p.join(e)...)
+				if len(p.waiting) > zeroWaiting {
+					t.Fatalf("%s: %d stretches wait, want at most %d", name, len(p.waiting), zeroWaiting)
+				}
+			}
+			covered := map[int64]int{}
+			for _, e := range append(made, p.waiting...) {
+				for off := e.off; off < e.end(); off += grain {
+					covered[off]++
+				}
+			}
+			want := map[int64]int{}
+			for _, e := range pieces {
+				want[e.off] = 1
+			}
+			if diff := cmp.Diff(want, covered, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("%s, seed %d: %s", name, seed, diff)
+			}
+			if name == "long" && len(made) > 8 || name == "one" && len(made)+len(p.waiting) > 3 {
+				t.Errorf("%s, seed %d: got %d stretches, want few", name, seed, len(made)+len(p.waiting))
+			}
+		}
+	}
+}
