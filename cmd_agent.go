@@ -56,9 +56,27 @@ func (c *agentCmd) Run() error {
 	if slices.Equal(c.Args, []string{"--reference"}) {
 		return config.Reference(os.Stdout)
 	}
-	options, err := processConfig(c.Args)
+	return asProcess(c.Args, agentUsage, func(ctx context.Context, options *config.Config, log *journal.Journal) error {
+		return agent.Run(ctx, agent.Options{
+			Config:      options,
+			Journal:     log,
+			Power:       power.Machine{Log: log.Logger()},
+			Destructive: options.Destructive,
+		})
+	})
+}
+
+// asProcess runs f with the configuration of an ordinary process, that of flags, environment and the usual files, until it
+// is told to end by SIGINT or SIGTERM; or it prints the usage where the flags ask for that.
+func asProcess(args []string, usage string, f func(context.Context, *config.Config, *journal.Journal) error) error {
+	options, err := config.Load(config.Sources{
+		Args:       args,
+		Environ:    os.Environ(),
+		Files:      []string{config.DefaultFile},
+		ConfigDirs: []string{config.DefaultDir},
+	})
 	if errors.Is(err, config.ErrHelp) {
-		fmt.Print(agentUsage)
+		fmt.Print(usage)
 		return config.Usage(os.Stdout)
 	}
 	if err != nil {
@@ -66,21 +84,5 @@ func (c *agentCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log := journal.New(os.Stderr, &slog.LevelVar{}, agentJournal)
-	return agent.Run(ctx, agent.Options{
-		Config:      options,
-		Journal:     log,
-		Power:       power.Machine{Log: log.Logger()},
-		Destructive: options.Destructive,
-	})
-}
-
-// processConfig reads the configuration of an ordinary process: flags, environment and the usual files.
-func processConfig(args []string) (*config.Config, error) {
-	return config.Load(config.Sources{
-		Args:       args,
-		Environ:    os.Environ(),
-		Files:      []string{config.DefaultFile},
-		ConfigDirs: []string{config.DefaultDir},
-	})
+	return f(ctx, options, journal.New(os.Stderr, &slog.LevelVar{}, agentJournal))
 }

@@ -2,12 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"ironroot/agent"
 	"ironroot/agent/config"
@@ -34,18 +28,7 @@ Flags, files and environment are those of "ironroot agent". The log goes to stan
 
 // Run collects and posts, until it is told to end by SIGINT or SIGTERM when it is a daemon.
 func (c *collectCmd) Run() error {
-	options, err := processConfig(c.Args)
-	if errors.Is(err, config.ErrHelp) {
-		fmt.Print(collectUsage)
-		return config.Usage(os.Stdout)
-	}
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return agent.Collect(ctx, agent.Options{
-		Config:  options,
-		Journal: journal.New(os.Stderr, &slog.LevelVar{}, agentJournal),
+	return asProcess(c.Args, collectUsage, func(ctx context.Context, options *config.Config, log *journal.Journal) error {
+		return agent.Collect(ctx, agent.Options{Config: options, Journal: log})
 	})
 }

@@ -12,13 +12,10 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
-	"ironroot/agent/pause"
 	"ironroot/agent/token"
 )
 
 const (
-	// networkReport is how often the console hears that there is still no address.
-	networkReport = 20 * time.Second
 	// inspectionSettle and lookupSettle bound the wait for drivers: an inspection has to see all of the machine, a lookup
 	// the network card that Ironic knows, which need not be the first one with an address.
 	inspectionSettle = 60 * time.Second
@@ -28,30 +25,12 @@ const (
 // errLocked says that somebody else holds the node's token: the API must not be served.
 var errLocked = errors.New("ironic handed this node's token to somebody else")
 
-// waitNetwork waits for an address where there is anybody to talk to.
+// waitNetwork waits for an address where there is anybody to talk to. What is missing, the status report says.
 func (a *agent) waitNetwork(ctx context.Context) error {
 	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
 		return nil
 	}
-	for {
-		waiting, cancel := context.WithTimeout(ctx, networkReport)
-		err := a.o.Network.WaitAddress(waiting)
-		waited := waiting.Err() != nil
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		a.log.Warn("still no address; check the cable and the DHCP server", "err", err)
-		if waited {
-			continue // an address may come any moment
-		}
-		if err := pause.For(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+	return a.o.Network.WaitAddress(ctx)
 }
 
 // discover finds Ironic by multicast DNS where the configuration asks for it.

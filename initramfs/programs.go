@@ -18,6 +18,15 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 )
 
+// inlined are the packages whose calls the compiler may inline: those that the bytes of an image pass through, and
+// the runtime. Everywhere else a tenth of the program would be copies of small functions that save no time; u-root
+// builds its commands likewise.
+var inlined = []string{
+	"runtime", "internal/runtime/...", "sync/...", "math/...", "bytes", "io", "bufio",
+	"crypto/...", "hash/...", "compress/...",
+	"github.com/klauspost/...", "github.com/ulikunitz/...", "ironroot/storage/image/...",
+}
+
 // goBuild builds a static program of the module in b.Dir and returns it.
 func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ironroot-build-")
@@ -27,7 +36,11 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	out := filepath.Join(dir, "program")
 	// Nothing of this machine gets into the program: no paths, no time, no revision, no build id.
-	if _, err := b.goTool(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", out, pkg); err != nil {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-gcflags=all=-l"}
+	for _, pattern := range inlined {
+		args = append(args, "-gcflags="+pattern+"=") // of several patterns that match, the last one counts
+	}
+	if _, err := b.goTool(ctx, append(args, "-o", out, pkg)...); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)

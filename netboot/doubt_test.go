@@ -13,8 +13,8 @@ import (
 )
 
 // grants makes a DHCP server on the other end of a cable that gives everybody the address, and says what the modifiers
-// make it say.
-func (l *lab) grants(name, address string, modifiers ...dhcpv4.Modifier) {
+// make it say, until it is stopped.
+func (l *lab) grants(name, address string, modifiers ...dhcpv4.Modifier) (stop func()) {
 	l.t.Helper()
 	given := netip.MustParsePrefix(address)
 	self := given.Masked().Addr().Next().AsSlice()
@@ -40,7 +40,9 @@ func (l *lab) grants(name, address string, modifiers ...dhcpv4.Modifier) {
 		return err
 	})
 	go func() { _ = liar.Serve() }()
-	l.t.Cleanup(func() { _ = liar.Close() })
+	stop = func() { _ = liar.Close() }
+	l.t.Cleanup(stop)
+	return stop
 }
 
 // Servers that say what cannot be, or what nobody would want: each is named in a warning with its link and the value, and

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/netboot/networkdata"
 )
 
 const insideEnv = "IRONROOT_TEST_NAMESPACE"
@@ -223,11 +224,16 @@ var quick = timing{
 
 func (l *lab) start() *Network {
 	l.t.Helper()
+	return l.startWith(nil, nil)
+}
+
+// startWith starts the network with static data, or with what says that such may come.
+func (l *lab) startWith(data *networkdata.Data, wait <-chan struct{}) *Network {
+	l.t.Helper()
 	n, err := Start(l.ctx, Config{
 		Log:        slog.New(slog.NewTextHandler(io.MultiWriter(l.t.Output(), &l.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interface:  func(string) bool { return true },
-		ResolvConf: l.resolv,
-		timing:     quick,
+		ResolvConf: l.resolv, Data: data, Wait: wait, timing: quick,
 	})
 	if err != nil {
 		l.t.Fatal(err)

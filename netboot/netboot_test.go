@@ -32,6 +32,17 @@ func (l *lab) serve(config server.DHCPConfig) *server.DHCP {
 	return d
 }
 
+// pool is a server on the other end of a cable, at the given address, which is the router too: it has ten addresses.
+func pool(link, address string) server.DHCPConfig {
+	own := netip.MustParsePrefix(address)
+	host := func(n byte) netip.Addr {
+		bytes := own.Addr().As4()
+		bytes[3] = n
+		return netip.AddrFrom4(bytes)
+	}
+	return server.DHCPConfig{Interface: "peer-" + link, Address: own, Router: own.Addr(), First: host(10), Last: host(20)}
+}
+
 // Two links and an independent DHCP server: both get addresses, default routes coexist and name servers are joined.
 //
 // Parity: R1 (IPv4)
@@ -94,9 +105,7 @@ func TestDeadLinkDelaysNobody(t *testing.T) {
 	l.cable("unplugged", "")
 	l.setPeer("unplugged", false)
 	l.cable("nic0", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-	})
+	l.serve(pool("nic0", "192.0.2.1/24"))
 	started := time.Now()
 	n := l.start()
 	if err := n.WaitAddress(l.ctx); err != nil {
@@ -190,26 +199,16 @@ func TestRebind(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
-	l.peer(func() error {
-		link, err := netlink.LinkByName("peer-nic0")
-		if err != nil {
-			return err
-		}
-		return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.MustParsePrefix("192.0.2.2/24"))})
-	})
-	config := server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 4 * time.Second,
-		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
-	}
-	first := l.serve(config)
+	l.cable("nic0", "192.0.2.2/24") // nobody is at the first server's address, 192.0.2.1
+	// The second server has all the time that is left of the lease after T2.
+	stop := l.grants("nic0", "192.0.2.10/24", dhcpv4.WithLeaseTime(20), seconds(dhcpv4.OptionRenewTimeValue, 1), seconds(dhcpv4.OptionRebindingTimeValue, 2))
 	n := l.start()
 	l.until(n, "address", leased("nic0"))
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	config.Address = netip.MustParsePrefix("192.0.2.2/24")
-	l.serve(config)
+	stop()
+	l.serve(server.DHCPConfig{
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.2/24"),
+		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
+	})
 	lost := false
 	l.until(n, "lease of the second server", func(links map[string]Link) bool {
 		lost = lost || links["nic0"].Lease == nil
@@ -218,6 +217,11 @@ func TestRebind(t *testing.T) {
 	if lost {
 		t.Error("the address was given up in between")
 	}
+}
+
+// seconds sets one of the times of a lease.
+func seconds(code dhcpv4.OptionCode, n time.Duration) dhcpv4.Modifier {
+	return dhcpv4.WithOption(dhcpv4.Option{Code: code, Value: dhcpv4.Duration(n * time.Second)})
 }
 
 // A lease that nobody renews ends: the address is not used beyond it.
@@ -280,9 +284,7 @@ func TestLateLink(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { result <- n.WaitAddress(l.ctx) }()
 	l.cable("late", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-late", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-	})
+	l.serve(pool("late", "192.0.2.1/24"))
 	select {
 	case err := <-result:
 		if err != nil {
@@ -331,9 +333,7 @@ func TestDown(t *testing.T) {
 		return
 	}
 	l.cable("nic0", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-	})
+	l.serve(pool("nic0", "192.0.2.1/24"))
 	l.cable("silent", "")
 	n := l.start()
 	l.until(n, "address", leased("nic0"))

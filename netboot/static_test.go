@@ -2,7 +2,6 @@ package netboot
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/netboot/networkdata"
-	"ironroot/netboot/server"
 )
 
 // data reads network data in which MAC(name) stands for the MAC address of a link.
@@ -34,23 +32,6 @@ func (l *lab) data(document string) *networkdata.Data {
 		l.t.Errorf("problem of the test's data: %v", problem)
 	}
 	return data
-}
-
-func (l *lab) startWith(data *networkdata.Data, wait <-chan struct{}) *Network {
-	l.t.Helper()
-	n, err := Start(l.ctx, Config{
-		Log:        slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Interface:  func(string) bool { return true },
-		ResolvConf: l.resolv, Data: data, Wait: wait, timing: quick,
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(func() {
-		n.stop()
-		<-n.watching
-	})
-	return n
 }
 
 const staticDocument = `{
@@ -87,10 +68,7 @@ func TestStatic(t *testing.T) {
 		}
 		return netlink.AddrAdd(link, address)
 	})
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic1", Address: netip.MustParsePrefix("198.51.100.1/24"), Router: addr("198.51.100.1"),
-		First: addr("198.51.100.10"), Last: addr("198.51.100.20"),
-	})
+	l.serve(pool("nic1", "198.51.100.1/24"))
 	n := l.startWith(l.data(staticDocument), nil)
 	links := l.until(n, "static addresses and a lease", func(links map[string]Link) bool {
 		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") && leased("nic1")(links) &&
@@ -131,10 +109,7 @@ func TestLateData(t *testing.T) {
 		return
 	}
 	l.cable("nic0", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-		Router: addr("192.0.2.1"),
-	})
+	l.serve(pool("nic0", "192.0.2.1/24"))
 	n := l.startWith(nil, nil)
 	l.until(n, "lease", leased("nic0"))
 	n.Configure(l.data(staticDocument))
@@ -158,9 +133,7 @@ func TestWaitForData(t *testing.T) {
 		return
 	}
 	l.cable("nic0", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-	})
+	l.serve(pool("nic0", "192.0.2.1/24"))
 	wait := make(chan struct{})
 	n := l.startWith(nil, wait)
 	links := l.until(n, "carrier", func(links map[string]Link) bool { return links["nic0"].Up && links["nic0"].Carrier })
@@ -207,10 +180,7 @@ func TestStaticWithoutCarrier(t *testing.T) {
 	l.cable("nic0", "192.0.2.1/24")
 	l.setPeer("nic0", false)
 	l.cable("nic1", "198.51.100.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic1", Address: netip.MustParsePrefix("198.51.100.1/24"), Router: addr("198.51.100.1"),
-		First: addr("198.51.100.10"), Last: addr("198.51.100.20"),
-	})
+	l.serve(pool("nic1", "198.51.100.1/24"))
 	n := l.startWith(l.data(staticDocument), nil)
 	source := func() netip.Addr {
 		source, err := SourceFor(l.ctx, addr("203.0.113.1"))
@@ -242,9 +212,7 @@ func TestBondCannotBeMade(t *testing.T) {
 		return
 	}
 	l.cable("nic0", "192.0.2.1/24")
-	l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), First: addr("192.0.2.10"), Last: addr("192.0.2.20"),
-	})
+	l.serve(pool("nic0", "192.0.2.1/24"))
 	// A link of that name is there already.
 	data := l.data(`{"links": [{"id": "card", "type": "phy", "ethernet_mac_address": "MAC(nic0)"},
 		{"id": "nic0", "type": "bond", "bond_mode": "802.3ad", "bond_links": ["card"]},

@@ -8,10 +8,11 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot/race"
 )
 
 const (
@@ -24,59 +25,15 @@ const (
 // a router or a subnet that is not there, it tries one link after the other, a second apart, and gives the destination
 // a route by the first one that connects: from then on everybody reaches it, and is seen to come from that link.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		conn net.Conn
-		link string // "" is whichever the kernel's routes choose
-		err  error
+	ways := append([]string{""}, n.usableLinks()...) // "" is whichever the kernel's routes choose
+	conn, by, err := race.First(ctx, len(ways), n.timing.first, func(ctx context.Context, i int) (net.Conn, error) {
+		return dialBy(ctx, ways[i], network, address)
+	}, func(late net.Conn) { _ = late.Close() })
+	if err != nil {
+		return nil, err
 	}
-	ways := append([]string{""}, n.usableLinks()...)
-	results := make(chan result, len(ways)) // so that losers end, too
-	running := 0
-	start := func() {
-		way := ways[0]
-		ways = ways[1:]
-		running++
-		go func() {
-			conn, err := dialBy(ctx, way, network, address)
-			results <- result{conn, way, err}
-		}()
-	}
-	start()
-	var failed []error
-	for running > 0 {
-		var next <-chan time.Time
-		if len(ways) > 0 {
-			timer := time.NewTimer(n.timing.first)
-			defer timer.Stop()
-			next = timer.C
-		}
-		select {
-		case r := <-results:
-			running--
-			if r.err != nil {
-				failed = append(failed, r.err)
-				if len(ways) > 0 {
-					start()
-				}
-				continue
-			}
-			left := running
-			go func() {
-				for range left {
-					if late := <-results; late.err == nil {
-						_ = late.conn.Close() // another one won
-					}
-				}
-			}()
-			n.keepWay(r.link, r.conn)
-			return r.conn, nil
-		case <-next:
-			start()
-		}
-	}
-	return nil, errors.Join(failed...)
+	n.keepWay(ways[by], conn)
+	return conn, nil
 }
 
 // usableLinks returns the names of the links that have an address for others to answer to, where there are several.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"ironroot/netboot/race"
 	"ironroot/netboot/sntp"
 )
 
@@ -66,33 +67,16 @@ func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	if err != nil {
 		return sntp.Answer{}, fmt.Errorf("time server %s: %w", server, err)
 	}
-	type result struct {
-		answer sntp.Answer
-		err    error
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan result, len(addresses))
-	for _, address := range addresses {
-		go func() {
-			answer, err := sntp.Ask(ctx, net.JoinHostPort(address.String(), port))
-			if err == nil {
-				if err = Check(answer.Now()); err != nil {
-					err = fmt.Errorf("time server %s: %w", server, err)
-				}
+	answer, _, err := race.First(ctx, len(addresses), 0, func(ctx context.Context, i int) (sntp.Answer, error) {
+		answer, err := sntp.Ask(ctx, net.JoinHostPort(addresses[i].String(), port))
+		if err == nil {
+			if err = Check(answer.Now()); err != nil {
+				err = fmt.Errorf("time server %s: %w", server, err)
 			}
-			results <- result{answer, err}
-		}()
-	}
-	var failed []error
-	for range addresses {
-		r := <-results // comes: sntp.Ask ends with ctx
-		if r.err == nil {
-			return r.answer, nil
 		}
-		failed = append(failed, r.err)
-	}
-	return sntp.Answer{}, errors.Join(failed...)
+		return answer, err
+	}, nil)
+	return answer, err
 }
 
 // resolve returns the addresses of a host, which may be one itself.

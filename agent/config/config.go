@@ -108,10 +108,10 @@ type Config struct {
 
 // DiskUtils is the group disk_utils.
 type DiskUtils struct {
-	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes" later:"true"`
-	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes" later:"true"`
+	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes"`
+	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes"`
 	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"accepted and without effect: the writer chooses its block size"`
-	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for" later:"true"`
+	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for"`
 	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again" later:"true"`
 	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"accepted and without effect: images are converted in constant memory"`
 	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"accepted and without effect: see image_convert_memory_limit"`

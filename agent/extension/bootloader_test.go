@@ -55,6 +55,42 @@ func TestIgnoreBootloaderFailure(t *testing.T) {
 	}
 }
 
+// A boot loader of BIOS machines comes out of the image and would have to be run: that is refused unless it is allowed.
+//
+// Parity: M5
+func TestLegacyBootloaderDisabled(t *testing.T) {
+	const want = "Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
+		"use an image that boots by UEFI, or a whole-disk image"
+	for _, tt := range []struct {
+		name   string
+		root   any
+		ignore bool
+		fails  bool
+	}{
+		{name: "file system uuid", root: "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11", fails: true},
+		{name: "disk id", root: "0xfeedc0de", fails: true},
+		{name: "ignored", root: "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11", ignore: true},
+		{name: "whole disk", root: "0x00000000"},
+		{name: "whole disk by null", root: nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.disks = append(r.disks, testDisk())
+			a := r.run("image.install_bootloader", map[string]any{
+				"root_uuid": tt.root, "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "bios",
+				"ignore_bootloader_failure": tt.ignore,
+			})
+			switch {
+			case !tt.fails && (a.Status != "SUCCEEDED" || string(a.Result) != "null"):
+				t.Errorf("got %+v %+v, want success", a, a.Error)
+			case tt.fails && (a.Status != "FAILED" || a.Error.Type != "InvalidImage" || a.Error.Code != 500 || a.Error.Details != want ||
+				a.Error.Message != "The provided image is not valid for use"):
+				t.Errorf("got %+v %+v, want InvalidImage: %s", a, a.Error, want)
+			}
+		})
+	}
+}
+
 // uefi makes the machine one that was booted by UEFI, and returns the folder of its variables.
 func (r *rig) uefi() string {
 	r.t.Helper()

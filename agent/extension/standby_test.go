@@ -36,7 +36,12 @@ func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 			map[string]any{"os_hash_algo": nil, "os_hash_value": nil, "checksum": strings.Repeat("a", 32)},
 			"'checksum' is an MD5 sum",
 		},
-		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
+		{"partition image without a size", map[string]any{"image_type": "partition"}, "'root_mb'"},
+		{
+			"partition image without a word on preserve_ephemeral",
+			map[string]any{"image_type": "partition", "root_mb": 5, "swap_mb": 0, "ephemeral_mb": 1, "ephemeral_format": "ext4"},
+			"'preserve_ephemeral'",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)

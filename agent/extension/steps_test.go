@@ -80,6 +80,7 @@ type answer struct {
 	Error       *struct {
 		Type    string `json:"type"`
 		Code    int    `json:"code"`
+		Message string `json:"message"`
 		Details string `json:"details"`
 	} `json:"command_error"`
 }

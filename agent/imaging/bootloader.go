@@ -20,8 +20,11 @@ type Bootloader struct {
 // wholeDiskUUID is the root uuid the protocol gives to whole-disk images on a plain GPT.
 const wholeDiskUUID = "0x00000000"
 
+// isPartitionImage tells whether the parameters are those of a partition image.
+func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
+
 // InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the
-// loaders of the EFI system partition. A whole-disk image for BIOS brings its boot loader along: nothing is to be done.
+// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS brings its boot loader along: nothing is to be done.
 // Anything else would run the image's own code, which is refused.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
@@ -38,7 +41,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		i.o.Log.Warn("boot mode differs from the target's", "device", disk.Path, "target", target, "uefi", uefi)
 	}
 	if uefi {
-		done, err := i.installEFI(ctx, disk, b.EFISystemPartUUID)
+		done, err := i.installEFI(ctx, disk, b)
 		if done {
 			return nil
 		}
@@ -49,7 +52,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 			i.o.Log.Error("UEFI boot entry not written, going on as asked", "device", disk.Path, "err", err)
 		}
 	}
-	if b.RootUUID == "" || b.RootUUID == wholeDiskUUID {
+	if !b.isPartitionImage() {
 		i.o.Log.Info("whole-disk image: no boot loader to install", "device", disk.Path)
 		return nil
 	}
@@ -72,24 +75,40 @@ func refuseBIOS(enabled bool) error {
 
 // installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
 // nor an error: the image may boot another way.
-func (i *Imager) installEFI(ctx context.Context, disk block.Device, espUUID string) (done bool, err error) {
+func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
 		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
 	}
+	if b.isPartitionImage() && b.EFISystemPartUUID != "" {
+		if _, err := bootloader.KeepEFI(ctx, disk.Path, b.RootUUID, b.EFISystemPartUUID, i.o.Log); err != nil {
+			return false, bootFault(disk, err)
+		}
+	}
 	result, err := bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
-		ESPUUID: espUUID, Efivars: i.o.Efivars, Log: i.o.Log,
+		ESPUUID: b.EFISystemPartUUID, Efivars: i.o.Efivars, Log: i.o.Log,
 	})
-	switch {
-	case errors.Is(err, bootloader.ErrNoLoader):
+	if errors.Is(err, bootloader.ErrNoLoader) {
 		i.o.Log.Warn("no boot loader on the EFI system partition", "device", disk.Path)
 		return false, nil
-	case errors.Is(err, bootloader.ErrNoESP):
-		return false, fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
-	case err != nil:
-		return false, fault.CommandExecution(err)
+	}
+	if err != nil {
+		return false, bootFault(disk, err)
 	}
 	for _, entry := range result.Entries {
 		i.o.Log.Info("UEFI boot entry written", "device", result.ESP, "entry", int(entry.Number), "label", entry.Label, "loader", entry.Loader)
 	}
 	return true, nil
+}
+
+// bootFault turns what storage/bootloader reports into the protocol's faults.
+func bootFault(disk block.Device, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, bootloader.ErrNoESP):
+		return fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
+	case errors.Is(err, bootloader.ErrNoRoot):
+		return fault.DeviceNotFound("no root partition on %s: %w", disk.Path, err)
+	}
+	return fault.CommandExecution(err)
 }

@@ -2,7 +2,8 @@
 // install_bootloader and the step write_image do. It reads the protocol's image_info, picks the root disk, has the image
 // written, and finishes the disk with config drive and boot entry.
 //
-// Whole-disk images only; partition images are refused. A legacy BIOS boot loader is never installed.
+// For a partition image the disk is laid out anew and gets its file systems; with preserve_ephemeral it has to be laid out
+// that way already. A legacy BIOS boot loader is never installed.
 package imaging
 
 import (
@@ -34,6 +35,9 @@ type Options struct {
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// WaitDisks, when set, waits until the disks the node needs have appeared, or gives up in time.
 	WaitDisks func(ctx context.Context, n *node.Node) error
+	// RAIDVolumes, when set, tells by device path of the RAID volumes made since the start whose place in the deployment
+	// is settled: true for the one that is to hold the operating system, false for those that must not.
+	RAIDVolumes func() map[string]bool
 	// Refresh, when set, looks the node up again and puts it into Node.
 	Refresh func(ctx context.Context) error
 	System  block.System
@@ -81,6 +85,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return "", err
 	}
+	if err := writable(disk); err != nil {
+		return "", err
+	}
 	fetch, err := i.fetch(info)
 	if err != nil {
 		return "", err
@@ -98,12 +105,14 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return "", err
 	}
+	src := image.Source{URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: fetch}
+	if info.Partition != nil {
+		return i.preparePartitions(ctx, disk, info, src, drive)
+	}
 	now := written{id: info.ID, device: disk.Path, checksum: sum}
 	if i.isWritten(ctx, now) {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
-	} else if err := i.write(ctx, disk.Path, info, image.Source{
-		URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: fetch,
-	}); err != nil {
+	} else if err := i.write(ctx, disk.Path, info, src); err != nil {
 		return "", err
 	}
 	if _, err := i.checkTable(ctx, disk.Path); err != nil {
@@ -120,20 +129,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 // write puts the image onto the disk and has the kernel look at the new partitions.
 func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src image.Source) error {
 	i.forget()
-	c := i.o.Config.Get()
-	progress := &image.Progress{}
-	i.o.Log.Info("writing image", "image", info.ID, "device", disk, "format", info.DiskFormat)
-	stop := i.showProgress(ctx, disk, progress)
-	report, err := image.Write(ctx, disk, src, image.Options{
-		Progress: progress, Log: i.o.Log,
-		PermittedFormats: c.PermittedImageFormats, SkipFormatInspection: c.DisableDeepImageInspection,
-	})
-	stop()
-	if err != nil {
+	if err := i.stream(ctx, disk, info, src); err != nil {
 		return imageFault(info.ID, disk, err)
 	}
-	i.o.Log.Info("image is on the disk", "image", info.ID, "device", disk,
-		"took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
 	// An image is rarely as long as the disk: its backup GPT belongs at the end of this one. As far as the protocol goes
 	// an image whose table cannot be repaired may still boot.
 	if moved, err := partition.RepairBackup(ctx, disk); err != nil {
@@ -145,6 +143,31 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 		i.o.Log.Warn("kernel does not see the new partitions", "device", disk, "err", err)
 	}
 	return nil
+}
+
+// stream writes the image to a disk or partition and shows how far it is.
+func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src image.Source) error {
+	progress := &image.Progress{}
+	o := i.imageOptions()
+	o.Progress = progress
+	i.o.Log.Info("writing image", "image", info.ID, "device", device, "format", info.DiskFormat)
+	stop := i.showProgress(ctx, device, progress)
+	report, err := image.Write(ctx, device, src, o)
+	stop()
+	if err != nil {
+		return err
+	}
+	i.o.Log.Info("image is on the disk", "image", info.ID, "device", device,
+		"took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
+	return nil
+}
+
+// imageOptions say what images may be.
+func (i *Imager) imageOptions() image.Options {
+	c := i.o.Config.Get()
+	return image.Options{
+		Log: i.o.Log, PermittedFormats: c.PermittedImageFormats, SkipFormatInspection: c.DisableDeepImageInspection,
+	}
 }
 
 // checkTable insists on a partition table with at least one partition.

@@ -1,9 +1,11 @@
 package imaging
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -133,6 +135,87 @@ func TestRootDisk(t *testing.T) {
 	}
 }
 
+// A RAID volume made for the operating system gets it whatever the hints say; one made for something else does not, nor does
+// anything it is made of: md1 of partitions, md2 of whole disks.
+//
+// Parity: J5
+func TestRootDiskAmongRAIDVolumes(t *testing.T) {
+	disks := []block.Device{disk("md1", 6*gib), disk("md2", 5*gib)}
+	for n, name := range []string{"sda", "sdb", "sdc", "sdd", "sde"} {
+		disks = append(disks, disk(name, int64(10+n)*gib))
+	}
+	const plain = `{"uuid": "u"}`
+	for _, tt := range []struct {
+		name, node string
+		volumes    map[string]bool
+		want       string // "" for DeviceNotFound
+		warns      bool
+	}{
+		{"none", plain, nil, "/dev/md2", false},
+		{"root volume", plain, map[string]bool{"/dev/md1": true}, "/dev/md1", false},
+		{"root volume against hints", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sde"}}}`, map[string]bool{"/dev/md1": true}, "/dev/md1", true},
+		{"root volume that is gone", plain, map[string]bool{"/dev/md9": true}, "", false},
+		{"one excluded", plain, map[string]bool{"/dev/md2": false}, "/dev/md1", false},
+		{"both excluded, with their disks", plain, map[string]bool{"/dev/md1": false, "/dev/md2": false}, "/dev/sde", false},
+		{"one of each", plain, map[string]bool{"/dev/md1": true, "/dev/md2": false}, "/dev/md1", false},
+		{"hint on a disk of partitions", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sda"}}}`, map[string]bool{"/dev/md1": false}, "", false},
+		{"hint on a whole disk", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sdd"}}}`, map[string]bool{"/dev/md2": false}, "", false},
+		{"hint on another disk", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sdd"}}}`, map[string]bool{"/dev/md1": false}, "/dev/sdd", false},
+		{"excluded one that is gone", plain, map[string]bool{"/dev/md9": false}, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i := newImager(t, testNode(t, tt.node), disks...)
+			var log bytes.Buffer
+			i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			i.o.RAIDVolumes = func() map[string]bool { return tt.volumes }
+			raidTree(t, i.o.System, map[string][]string{"md1": {"sda1", "sdb1"}, "md2": {"sdc", "sdd"}})
+			got, err := i.RootDisk(t.Context(), false)
+			if tt.want == "" {
+				if typeOf(err) != "DeviceNotFound" {
+					t.Fatalf("got %s and %v, want DeviceNotFound", got.Path, err)
+				}
+				return
+			}
+			if err != nil || got.Path != tt.want {
+				t.Errorf("got %s and %v, want %s", got.Path, err, tt.want)
+			}
+			if warned := strings.Contains(log.String(), "level=WARN"); warned != tt.warns {
+				t.Errorf("got log %q, want a warning: %v", &log, tt.warns)
+			}
+		})
+	}
+}
+
+// raidTree makes a sysfs of arrays and what they are made of, partitions below their disks.
+func raidTree(t *testing.T, sys block.System, arrays map[string][]string) {
+	t.Helper()
+	attribute := func(path, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for array, members := range arrays {
+		attribute(sys.Sys("class/block", array, "size"), "12582912\n")
+		attribute(sys.Sys("class/block", array, "md/level"), "raid1\n")
+		for _, member := range members {
+			attribute(sys.Sys("class/block", array, "slaves", member), "") // a link in the kernel's; only its name counts
+			real := sys.Sys("devices", member)
+			if strings.HasSuffix(member, "1") {
+				real = sys.Sys("devices", member[:3], member)
+				attribute(filepath.Join(real, "partition"), "1\n")
+			}
+			attribute(filepath.Join(real, "size"), "2048\n")
+			if err := os.Symlink(real, sys.Sys("class/block", member)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib)}
 	hinted := testNode(t, `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`)
@@ -225,6 +308,20 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	}
 	if err := i.InstallBootloader(t.Context(), Bootloader{IgnoreFailure: &yes}); err != nil {
 		t.Errorf("ignored: got %v, want success", err)
+	}
+}
+
+// A disk that takes no image is the root disk by the protocol's rules; that it takes none is said before anybody is asked
+// for the image.
+func TestPrepareRefusesDisks(t *testing.T) {
+	readOnly, zoned := disk("sda", 8*gib), disk("sda", 8*gib)
+	readOnly.ReadOnly, zoned.Zoned = true, "host-managed"
+	for want, d := range map[string]block.Device{"read-only": readOnly, "zoned": zoned} {
+		i := newImager(t, nil, d, disk("sdb", 9*gib))
+		_, err := i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "1"}, "")
+		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/dev/sda") {
+			t.Errorf("got %v, want an ImageWriteError that says that /dev/sda is %s", err, want)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"ironroot/agent/fault"
 )
 
-// ImageInfo is the protocol's image_info, checked. Fields that say how a partition image is laid out are not kept.
+// ImageInfo is the protocol's image_info, checked.
 type ImageInfo struct {
 	ID           string
 	URLs         []string
@@ -26,6 +26,8 @@ type ImageInfo struct {
 	AuthPassword string
 	// Authorization is the whole value of the Authorization header, "" when absent.
 	Authorization string
+	// Partition says how the disk for a partition image is laid out; nil for a whole-disk image.
+	Partition *PartitionInfo
 }
 
 // wireInfo is image_info as JSON. A null counts as absent everywhere.
@@ -37,7 +39,6 @@ type wireInfo struct {
 	OSHashValue   json.RawMessage `json:"os_hash_value"`
 	DiskFormat    json.RawMessage `json:"disk_format"`
 	StreamRaw     json.RawMessage `json:"stream_raw_images"`
-	ImageType     json.RawMessage `json:"image_type"`
 	ConfigDrive   json.RawMessage `json:"configdrive"`
 	Proxies       json.RawMessage `json:"proxies"`
 	NoProxy       json.RawMessage `json:"no_proxy"`
@@ -45,6 +46,7 @@ type wireInfo struct {
 	AuthUser      json.RawMessage `json:"image_server_user"`
 	AuthPassword  json.RawMessage `json:"image_server_password"`
 	Authorization json.RawMessage `json:"image_request_authorization"`
+	wirePartition
 }
 
 // md5Digits is how many hexadecimal digits an MD5 checksum has.
@@ -68,7 +70,7 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 		parseChecksums(wire, &info, md5Enabled),
 		text("disk_format", wire.DiskFormat, &info.DiskFormat),
 		decode("stream_raw_images", wire.StreamRaw, "a boolean", &info.StreamRaw),
-		refusePartitionImage(wire.ImageType),
+		parsePartition(wire.wirePartition, &info.Partition),
 		text("configdrive", wire.ConfigDrive, &info.ConfigDrive),
 		parseProxies(wire.Proxies, &info.Proxies),
 		text("no_proxy", wire.NoProxy, &info.NoProxy),
@@ -176,18 +178,6 @@ func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 func isURL(text string) bool {
 	text = strings.ToLower(text)
 	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
-}
-
-func refusePartitionImage(raw json.RawMessage) error {
-	var kind string
-	if err := decodeText("image_type", raw, &kind); err != nil {
-		return err
-	}
-	if kind == "partition" {
-		return fault.InvalidCommandParams("image_info 'image_type' is partition: " +
-			"partition images are not supported by this version yet, use a whole-disk image")
-	}
-	return nil
 }
 
 func parseAuthorization(raw json.RawMessage, into *string) error {

@@ -33,6 +33,49 @@ func wireImage(t *testing.T, changes map[string]any) json.RawMessage {
 	return data
 }
 
+// layout is what a conductor adds for a partition image, with some fields changed.
+func layout(changes map[string]any) map[string]any {
+	fields := map[string]any{
+		"image_type": "partition", "root_mb": 100, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": "ext4",
+		"preserve_ephemeral": false, "root_gb": 1, "kernel": json.RawMessage("null"), "ramdisk": json.RawMessage("null"),
+		"boot_option": "local", "deploy_boot_mode": "uefi", "disk_label": "gpt",
+	}
+	maps.Copy(fields, changes)
+	return fields
+}
+
+func TestParsePartitionImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes map[string]any
+		want    PartitionInfo
+	}{
+		"root only": {nil, PartitionInfo{Root: 100 * mib, EphemeralFormat: "ext4", BootMode: "uefi"}},
+		"everything": {
+			map[string]any{"swap_mb": 7, "ephemeral_mb": 20, "ephemeral_format": "xfs", "preserve_ephemeral": true, "deploy_boot_mode": "bios"},
+			PartitionInfo{Root: 100 * mib, Swap: 7 * mib, Ephemeral: 20 * mib, EphemeralFormat: "xfs", PreserveEphemeral: true, BootMode: "bios"},
+		},
+		"null is nothing": {
+			map[string]any{
+				"swap_mb": json.RawMessage("null"), "ephemeral_mb": json.RawMessage("null"), "ephemeral_format": json.RawMessage("null"),
+				"preserve_ephemeral": json.RawMessage("null"), "deploy_boot_mode": json.RawMessage("null"),
+			},
+			PartitionInfo{Root: 100 * mib},
+		},
+		"numbers as texts": {map[string]any{"root_mb": "5120", "swap_mb": "1"}, PartitionInfo{Root: 5120 * mib, Swap: mib, EphemeralFormat: "ext4", BootMode: "uefi"}},
+	} {
+		info, err := ParseImageInfo(wireImage(t, layout(c.changes)), false)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(&c.want, info.Partition); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	info, err := ParseImageInfo(wireImage(t, layout(map[string]any{"image_type": nil, "root_mb": "nonsense"})), false)
+	if err != nil || info.Partition != nil {
+		t.Errorf("whole-disk image with a layout: got %+v and %v, want none looked at", info.Partition, err)
+	}
+}
+
 // Every rule of image_info: the fault is of code 400 and names the field.
 func TestParseImageInfoRefuses(t *testing.T) {
 	for _, tt := range []struct {
@@ -57,7 +100,22 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"value is empty", map[string]any{"os_hash_value": ""}, "'os_hash_value'"},
 		{"half a pair beside a checksum", map[string]any{"checksum": sha256Digits, "os_hash_value": nil}, "'os_hash_value'"},
 		{"stream_raw_images is a text", map[string]any{"stream_raw_images": "yes"}, "'stream_raw_images'"},
-		{"partition image", map[string]any{"image_type": "partition"}, "'image_type'"},
+		{"image_type is a number", map[string]any{"image_type": 1}, "'image_type'"},
+		{"partition image alone", map[string]any{"image_type": "partition"}, "'root_mb'"},
+		{"no root_mb", layout(map[string]any{"root_mb": nil}), "'root_mb'"},
+		{"no swap_mb", layout(map[string]any{"swap_mb": nil}), "'swap_mb'"},
+		{"no ephemeral_mb", layout(map[string]any{"ephemeral_mb": nil}), "'ephemeral_mb'"},
+		{"no ephemeral_format", layout(map[string]any{"ephemeral_format": nil}), "'ephemeral_format'"},
+		{"no preserve_ephemeral", layout(map[string]any{"preserve_ephemeral": nil}), "'preserve_ephemeral'"},
+		{"root_mb is null", layout(map[string]any{"root_mb": json.RawMessage("null")}), "'root_mb'"},
+		{"root_mb is 0", layout(map[string]any{"root_mb": 0}), "'root_mb'"},
+		{"root_mb is no number", layout(map[string]any{"root_mb": "1G"}), "'root_mb'"},
+		{"root_mb is a fraction", layout(map[string]any{"root_mb": 10.5}), "'root_mb'"},
+		{"swap_mb is negative", layout(map[string]any{"swap_mb": -1}), "'swap_mb'"},
+		{"ephemeral_mb is a boolean", layout(map[string]any{"ephemeral_mb": true}), "'ephemeral_mb'"},
+		{"root_mb overflows", layout(map[string]any{"root_mb": int64(1) << 62}), "'root_mb'"},
+		{"ephemeral without a format", layout(map[string]any{"ephemeral_mb": 5, "ephemeral_format": ""}), "'ephemeral_format'"},
+		{"preserve_ephemeral is a text", layout(map[string]any{"preserve_ephemeral": "true"}), "'preserve_ephemeral'"},
 		{"configdrive is an object", map[string]any{"configdrive": map[string]any{}}, "'configdrive'"},
 		{"proxies is a text", map[string]any{"proxies": "http://192.0.2.3"}, "'proxies'"},
 		{"proxy with a bad port", map[string]any{"proxies": map[string]string{"http": "http://user:secret@192.0.2.3:x"}}, "'proxies'"},
@@ -131,11 +189,16 @@ func TestParseImageInfo(t *testing.T) {
 
 func FuzzParseImageInfo(f *testing.F) {
 	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `"}`))
+	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `", "image_type": "partition", "root_mb": 5,
+		"swap_mb": "6", "ephemeral_mb": 7, "ephemeral_format": "xfs", "preserve_ephemeral": null}`))
 	f.Add([]byte(`{"id": null, "urls": [null], "os_hash_algo": {}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		info, err := ParseImageInfo(raw, true)
 		if err == nil && (info.ID == "" || len(info.URLs) == 0 || info.Checksum == "" && info.OSHashValue == "") {
 			t.Errorf("%q was taken for a whole image: %+v", raw, info)
+		}
+		if p := info.Partition; p != nil && (p.Root <= 0 || p.Swap < 0 || p.Ephemeral < 0 || p.Root+p.Swap+p.Ephemeral < 0) {
+			t.Errorf("%q gave the layout %+v", raw, p)
 		}
 	})
 }

@@ -13,7 +13,10 @@ import (
 // maxAnswer bounds what is read of an answer, in bytes.
 const maxAnswer = 8 << 20
 
-const versionHeader = "X-OpenStack-Ironic-API-Version"
+const (
+	versionHeader = "X-OpenStack-Ironic-API-Version"
+	newestHeader  = "X-OpenStack-Ironic-API-Maximum-Version" // of every answer below /v1
+)
 
 // request is one call of the API.
 type request struct {
@@ -27,6 +30,7 @@ type request struct {
 type answer struct {
 	status int
 	body   []byte
+	newest string // API version that Ironic names in it, "" for none
 }
 
 // call sends a request to the first of Ironic's URLs that answers and keeps using that one from now on. Whatever its
@@ -105,5 +109,5 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 	if len(body) > maxAnswer {
 		return answer{}, fmt.Errorf("answer of %s: got more than %d bytes", url, maxAnswer)
 	}
-	return answer{status: resp.StatusCode, body: body}, nil
+	return answer{status: resp.StatusCode, body: body, newest: resp.Header.Get(newestHeader)}, nil
 }

@@ -26,9 +26,10 @@ const (
 // network carries connections in memory, so that tests in a synctest bubble have a clock of their own. Hosts that are
 // not in it refuse connections.
 type network struct {
-	mu    sync.Mutex
-	hosts map[string]*pipes
-	dials []string
+	mu     sync.Mutex
+	hosts  map[string]*pipes
+	dials  []string
+	refuse int // first connections that even its hosts refuse
 }
 
 func newNetwork(t *testing.T) *network {
@@ -83,9 +84,9 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	}
 	n.mu.Lock()
 	n.dials = append(n.dials, host)
-	p := n.hosts[host]
+	p, refused := n.hosts[host], len(n.dials) <= n.refuse
 	n.mu.Unlock()
-	if p == nil {
+	if p == nil || refused {
 		return nil, fmt.Errorf("dial %s: connection refused", address)
 	}
 	here, there := net.Pipe()
@@ -104,6 +105,8 @@ type fake struct {
 	start time.Time
 	// version is the API version of the root document; "" answers 503.
 	version string
+	// newest is the API version in the header of other answers; "" leaves it out.
+	newest string
 	// lookup, heartbeat and inspection answer; nil is the usual success.
 	lookup, heartbeat, inspection func(n int) (status int, body string)
 	counts                        map[string]int
@@ -151,6 +154,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock() // a script may sleep, which no lock must be held for in a bubble
 	if script != nil {
 		status, text = script(n)
+	}
+	if f.newest != "" && kind != "root" {
+		w.Header().Set("X-OpenStack-Ironic-API-Maximum-Version", f.newest)
 	}
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text)

@@ -99,29 +99,30 @@ func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string)
 	if nodeUUID != "" {
 		query.Set("node_uuid", nodeUUID)
 	}
-	path := "/v1/lookup?" + query.Encode()
-	version := c.APIVersion(ctx).older(lookupVersion)
-	answer, err := c.lookupAt(ctx, path, version)
-	if err != nil || version == lookupVersion {
-		return answer, err
+	r := request{method: http.MethodGet, path: "/v1/lookup?" + query.Encode()}
+	version, err := c.apiVersion(ctx)
+	if err != nil {
+		return nil, err // nobody answers; the version of whoever does next is not to be guessed
 	}
-	// The version may only be assumed, as Ironic could not be reached a moment ago. Older ones mint no token, which
-	// heartbeats need as soon as the true version is known.
-	if newer := c.APIVersion(ctx).older(lookupVersion); newer != version {
-		return c.lookupAt(ctx, path, newer)
+	a, err := c.lookupAt(ctx, r, version)
+	// A version that was only assumed mints no token, which heartbeats need as soon as the true version is known.
+	if err == nil && c.learn(a) {
+		a, err = c.lookupAt(ctx, r, c.APIVersion(ctx))
 	}
-	return answer, nil
-}
-
-func (c *Client) lookupAt(ctx context.Context, path string, version Version) (*Answer, error) {
-	a, err := c.call(ctx, request{method: http.MethodGet, path: path, version: &version})
 	if err != nil {
 		return nil, err
 	}
-	if a.status != http.StatusOK {
-		return nil, c.statusError(a)
-	}
 	return parseAnswer(a.body)
+}
+
+func (c *Client) lookupAt(ctx context.Context, r request, version Version) (answer, error) {
+	version = version.older(lookupVersion)
+	r.version = &version
+	a, err := c.call(ctx, r)
+	if err == nil && a.status != http.StatusOK {
+		err = c.statusError(a)
+	}
+	return a, err
 }
 
 // parseAnswer reads a lookup's answer. Before API 1.22 there was no object config, and heartbeat_timeout stood beside

@@ -246,26 +246,61 @@ func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
 	})
 }
 
-// An Ironic that starts while it is asked is looked up at its true version: the assumed one mints no token.
-func TestLookupOnceVersionIsKnown(t *testing.T) {
-	net := newNetwork(t)
-	ironic := newFake("")
-	ironic.lookup = func(int) (int, string) {
-		ironic.mu.Lock()
-		defer ironic.mu.Unlock()
-		ironic.version = "1.115"
-		return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+// The version decides whether a lookup mints the token, without which no newer Ironic takes a heartbeat.
+func TestLookupAtTheTrueVersion(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		refused int    // first connections that Ironic refuses
+		root    string // version in its root document, "" for none
+		newest  string // version in the header of its other answers
+		want    []string
+	}{
+		{"an Ironic that just starts", 1, "1.115", "1.115", []string{"1.62"}},
+		{"a root document that a proxy hides", 0, "", "1.115", []string{"1.31", "1.62"}},
+		{"a root document that an old Ironic's proxy hides", 0, "", "1.58", []string{"1.31", "1.58"}},
+		{"nothing that names a version", 0, "", "", []string{"1.31"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			net.refuse = tt.refused
+			ironic := newFake(tt.root)
+			ironic.newest = tt.newest
+			net.serve("ironic", ironic)
+			c, _ := newClient(t, net, "--api-url=http://ironic")
+			if _, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, ""); err != nil {
+				t.Fatal(err)
+			}
+			var versions []string
+			for _, call := range ironic.got("/v1/lookup") {
+				versions = append(versions, call.Version)
+			}
+			if diff := cmp.Diff(tt.want, versions); diff != "" {
+				t.Errorf("%s: versions of the lookups (-want +got):\n%s", tt.name, diff)
+			}
+			want := Version{1, 31}
+			if tt.newest != "" {
+				want, _ = ParseVersion(tt.newest)
+			}
+			if got := c.APIVersion(t.Context()); got != want {
+				t.Errorf("%s: got version %v for heartbeats, want %v", tt.name, got, want)
+			}
+		})
 	}
+}
+
+func TestLookupAtTheVersionOfTheOption(t *testing.T) {
+	net := newNetwork(t)
+	ironic := newFake("1.115")
+	ironic.newest = "1.115"
 	net.serve("ironic", ironic)
-	c, _ := newClient(t, net, "--api-url=http://ironic")
-	if _, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, ""); err != nil {
+	c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.58")
+	if _, err := c.Lookup(t.Context(), nil, nodeUUID); err != nil {
 		t.Fatal(err)
 	}
-	var versions []string
-	for _, call := range ironic.got("/v1/lookup") {
-		versions = append(versions, call.Version)
+	if got := ironic.got("/"); len(got) != 0 {
+		t.Errorf("got questions for the version %v, want none", got)
 	}
-	if diff := cmp.Diff([]string{"1.31", "1.62"}, versions); diff != "" {
-		t.Errorf("versions of the lookups (-want +got):\n%s", diff)
+	if got := ironic.got("/v1/lookup"); len(got) != 1 || got[0].Version != "1.58" {
+		t.Errorf("got lookups %v, want one at 1.58", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ironroot/agent/clock"
+	"ironroot/netboot/race"
 )
 
 const (
@@ -27,14 +28,22 @@ const (
 	maxDials = 4
 )
 
-// ordered returns URLs with one in front that answers. It asks them only where there is a choice, and where this
+// ordered returns URLs with the one in front that answers first. It asks them only where there is a choice, and where this
 // machine's clock is so wrong that Ironic's has to be taken. asked is the page of a URL to ask for.
 func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) string) ([]string, error) {
 	wrong := c.clockWrong()
 	if len(urls) == 0 || len(urls) == 1 && !wrong {
 		return urls, nil
 	}
-	best, answer, err := c.race(ctx, urls, asked)
+	probing, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answer, best, err := race.First(probing, len(urls), headStart, func(ctx context.Context, i int) (greeting, error) {
+		answer, err := c.ask(ctx, asked(urls[i]))
+		if err != nil && !errors.Is(err, context.Canceled) {
+			c.log.Warn("Ironic cannot be reached", "url", urls[i], "err", err)
+		}
+		return answer, err
+	}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -42,46 +51,6 @@ func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) 
 		c.takeClock(urls[best], answer)
 	}
 	return slices.Concat(urls[best:], urls[:best]), nil
-}
-
-// race asks one URL after the other, each a little later than the one before or when that one fails, and returns which
-// of them answered first.
-func (c *Client) race(ctx context.Context, urls []string, asked func(string) string) (best int, answer greeting, err error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	type result struct {
-		url    int
-		answer greeting
-		err    error
-	}
-	results := make(chan result, len(urls)) // so that the losers end, too
-	started, ended := 0, 0
-	start := func() {
-		if i := started; i < len(urls) {
-			started++
-			go func() {
-				answer, err := c.ask(ctx, asked(urls[i]))
-				results <- result{i, answer, err}
-			}()
-		}
-	}
-	var failed []error
-	for ended < len(urls) {
-		start()
-		select {
-		case r := <-results:
-			if r.err == nil {
-				return r.url, r.answer, nil
-			}
-			ended++
-			failed = append(failed, r.err)
-			if !errors.Is(r.err, context.Canceled) {
-				c.log.Warn("Ironic cannot be reached", "url", urls[r.url], "err", r.err)
-			}
-		case <-time.After(headStart):
-		}
-	}
-	return 0, greeting{}, errors.Join(failed...)
 }
 
 // greeting is what an answer says of who gave it.

@@ -103,7 +103,7 @@ func TestTLSOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = c.discover(t.Context())
+			_, err = c.apiVersion(t.Context())
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
@@ -144,7 +144,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}))
 	c, _ := newClient(t, net, "--api-url=http://ironic")
-	if _, err := c.discover(t.Context()); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
+	if _, err := c.apiVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
 		t.Errorf("got error %v, want one that names the limit", err)
 	}
 }

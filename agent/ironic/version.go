@@ -57,39 +57,65 @@ func AutoTLS() Version { return verifyCAAPI }
 // APIVersion returns the newest API version Ironic speaks: the option ironic_api_version, or what its root document
 // says. Where that cannot be read it is 1.31, and the next call asks again.
 func (c *Client) APIVersion(ctx context.Context) Version {
+	v, err := c.apiVersion(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", v)
+	}
+	return v
+}
+
+// apiVersion is APIVersion with an error where Ironic did not answer at all.
+func (c *Client) apiVersion(ctx context.Context) (Version, error) {
+	if v := c.knownVersion(); v != nil {
+		return *v, nil
+	}
+	a, err := c.call(ctx, request{method: http.MethodGet, path: "/"})
+	if err != nil {
+		return fallbackVersion, err
+	}
+	v, err := c.rootVersion(a)
+	if err != nil {
+		c.log.Warn("Ironic does not say its API version", "err", err, "assumed", fallbackVersion)
+		return fallbackVersion, nil
+	}
+	c.setVersion(v)
+	return v, nil
+}
+
+// knownVersion is the operator's version or the one that Ironic said, nil before that.
+func (c *Client) knownVersion() *Version {
 	if text := c.config.Get().IronicAPIVersion; text != "" {
 		v, err := ParseVersion(text)
 		if err == nil {
-			return v
+			return &v
 		}
 		c.log.Warn("option ironic_api_version is passed over", "err", err)
 	}
 	c.mu.Lock()
-	known := c.api
-	c.mu.Unlock()
-	if known != nil {
-		return *known
-	}
-	v, err := c.discover(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", fallbackVersion)
-		}
-		return fallbackVersion
-	}
-	c.log.Info("Ironic's API version", "version", v)
-	c.mu.Lock()
-	c.api = &v
-	c.mu.Unlock()
-	return v
+	defer c.mu.Unlock()
+	return c.api
 }
 
-// discover reads Ironic's root document.
-func (c *Client) discover(ctx context.Context) (Version, error) {
-	a, err := c.call(ctx, request{method: http.MethodGet, path: "/"})
-	if err != nil {
-		return Version{}, err
+func (c *Client) setVersion(v Version) {
+	c.log.Info("Ironic's API version", "version", v)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.api = &v
+}
+
+// learn takes Ironic's version from an answer of its API where its root document did not say, because a proxy hides it for
+// example. It reports whether there was anything to learn.
+func (c *Client) learn(a answer) bool {
+	v, err := ParseVersion(a.newest)
+	if err != nil || c.knownVersion() != nil {
+		return false
 	}
+	c.setVersion(v)
+	return true
+}
+
+// rootVersion reads Ironic's root document.
+func (c *Client) rootVersion(a answer) (Version, error) {
 	if a.status != http.StatusOK {
 		return Version{}, c.statusError(a)
 	}

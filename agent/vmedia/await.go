@@ -17,25 +17,17 @@ import (
 // visit looks at the media that are there and tells whether it found all it wants.
 type visit func([]*removable.Volume) (bool, error)
 
-// progress is what the looks at the media have come to so far.
-type progress struct {
-	said   map[string]bool // what is wrong with the media, each trouble once
-	seen   []error         // the same, in order
-	failed bool            // the last look could not read a medium: the next one may
-	partly bool            // something was found: what else there is is plugged in by now, and only has to get its driver
-}
-
 // warn says what is wrong with a medium. It tells whether reading it again may help: the BMC fetches the medium over a
 // network of its own, whereas what was read and makes no sense stays as it is.
-func (o Options) warn(device string, err error) (again bool) {
-	if text := device + " " + err.Error(); !o.progress.said[text] {
-		o.progress.said[text] = true
-		o.progress.seen = append(o.progress.seen, fmt.Errorf("%s: %w", device, err))
-		o.Log.Warn("a medium is of no use", "device", device, "err", err)
+func (m *Media) warn(device string, err error) (again bool) {
+	if text := device + " " + err.Error(); !m.said[text] {
+		m.said[text] = true
+		m.seen = append(m.seen, fmt.Errorf("%s: %w", device, err))
+		m.Log.Warn("a medium is of no use", "device", device, "err", err)
 	}
 	var errno unix.Errno
 	if again = errors.As(err, &errno); again {
-		o.progress.failed = true
+		m.failed = true
 	}
 	return again
 }
@@ -43,61 +35,86 @@ func (o Options) warn(device string, err error) (again bool) {
 // await visits the media once the machine's drivers are loaded, and again after every change the kernel reports, until
 // the visitor is content. It gives up when nothing changes for a short time, later while a USB disk is being looked
 // for, and at the limit where the media must come or cannot be read; giving up is no error.
-func (o Options) await(ctx context.Context, must func() bool, v visit) error {
-	limited, cancel := context.WithTimeout(ctx, o.limit)
+func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
+	limited, cancel := context.WithTimeout(ctx, m.limit)
 	defer cancel()
 	started := time.Now()
-	defer func() { o.Log.Info("looked for virtual media", "took", time.Since(started).Round(time.Millisecond)) }()
-	if o.Settled != nil {
+	defer func() { m.Log.Info("looked for virtual media", "took", time.Since(started).Round(time.Millisecond)) }()
+	if m.Settled != nil {
 		select {
-		case <-o.Settled:
+		case <-m.Settled:
 		case <-limited.Done():
 		}
 	}
-	settled := time.Now()
+	loaded := time.Now()
 	for {
-		err := o.untilQuiet(limited, settled, v)
+		err := m.untilQuiet(limited, loaded, v)
+		scanning := m.scanning() && time.Since(loaded) < m.scan
+		if ended(err) && limited.Err() == nil && !scanning {
+			err = m.settle(limited, v)
+		}
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+		case !ended(err):
 			return err
 		case limited.Err() != nil:
 			return nil
-		case !must() && !o.progress.failed && (!o.scanning() || time.Since(settled) >= o.scan):
+		case !must() && !m.failed && !scanning:
 			return nil
 		}
 	}
+}
+
+// ended tells whether a wait is over and nothing else is wrong.
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// settle visits the media as the last that there are, if that lets the visitor take what it passed over. The error is
+// context.Canceled where it is still not content.
+func (m *Media) settle(ctx context.Context, v visit) error {
+	m.settled = true
+	if !m.second {
+		return context.Canceled
+	}
+	m.second = false
+	done, err := m.look(ctx, v)
+	if err == nil && !done {
+		return context.Canceled
+	}
+	return err
 }
 
 // untilQuiet visits the media until the visitor is content, or the kernel has reported nothing for a while; then the
 // error is context.Canceled.
-func (o Options) untilQuiet(ctx context.Context, settled time.Time, v visit) error {
+func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error {
 	quiet, stop := context.WithCancel(ctx)
 	defer stop()
-	timer := time.AfterFunc(o.grace, stop)
+	timer := time.AfterFunc(m.grace, stop)
 	defer timer.Stop()
-	return o.System.Await(quiet, func() (bool, error) {
-		if time.Since(settled) < o.scan { // a device that never stops reporting does not hold the machine up
+	return m.System.Await(quiet, func() (bool, error) {
+		if time.Since(loaded) < m.scan { // a device that never stops reporting does not hold the machine up
 			timer.Stop()
-			defer func() { timer.Reset(o.pause()) }()
+			defer func() { timer.Reset(m.pause()) }()
 		}
-		return o.look(ctx, v)
+		return m.look(ctx, v)
 	})
 }
 
-// pause is how long the kernel must be silent.
-func (o Options) pause() time.Duration {
-	if o.progress.partly {
-		return o.grace / 3
+// pause is how long the kernel must be silent. Where a medium was found, the others are plugged in by now, and only have
+// to get their drivers.
+func (m *Media) pause() time.Duration {
+	if m.floppy || m.iso {
+		return m.grace / 3
 	}
-	return o.grace
+	return m.grace
 }
 
 // look opens the media and visits them. Reading a medium can hang in the kernel: then it is left behind.
-func (o Options) look(ctx context.Context, v visit) (bool, error) {
+func (m *Media) look(ctx context.Context, v visit) (bool, error) {
 	type answer struct {
 		volumes  []*removable.Volume
 		problems []*removable.Problem
@@ -106,7 +123,7 @@ func (o Options) look(ctx context.Context, v visit) (bool, error) {
 	answers := make(chan answer, 1)
 	go func() {
 		var a answer
-		a.volumes, a.problems, a.err = removable.Volumes(ctx, o.System)
+		a.volumes, a.problems, a.err = removable.Volumes(ctx, m.System)
 		answers <- a
 	}()
 	var a answer
@@ -115,12 +132,12 @@ func (o Options) look(ctx context.Context, v visit) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	o.progress.failed = false
+	m.failed = false
 	if a.err != nil {
-		o.warn("/sys/block", a.err)
+		m.warn("/sys/block", a.err)
 	}
 	for _, p := range a.problems {
-		o.warn(p.Device, p.Err)
+		m.warn(p.Device, p.Err)
 	}
 	done, err := v(a.volumes)
 	for _, volume := range a.volumes {
@@ -133,8 +150,8 @@ func (o Options) look(ctx context.Context, v visit) (bool, error) {
 
 // scanning tells whether the driver of a USB disk is there and its disk is not yet: the kernel waits a second before it
 // asks such a device what it is.
-func (o Options) scanning() bool {
-	hosts, err := filepath.Glob(o.System.Sys("class/scsi_host/host*"))
+func (m *Media) scanning() bool {
+	hosts, err := filepath.Glob(m.System.Sys("class/scsi_host/host*"))
 	if err != nil {
 		return false // the pattern is a constant
 	}

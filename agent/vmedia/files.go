@@ -45,20 +45,20 @@ type copied struct {
 
 // copyConfig copies the agent's configuration, certificates among it, to where options refer to: all of it, or nothing
 // where a part cannot be read.
-func (s *search) copyConfig(v *removable.Volume) error {
+func (m *Media) copyConfig(v *removable.Volume) error {
 	files, err := readConfig(v)
 	if err != nil {
 		return fault.VirtualMediaBoot("copy configuration: %w", err)
 	}
 	names := []string{}
 	for _, f := range files {
-		if err := s.place(f); err != nil {
+		if err := m.place(f); err != nil {
 			return fault.VirtualMediaBoot("copy configuration: %w", err)
 		}
-		s.named = s.named || bytes.Contains(f.data, []byte("api_url"))
+		m.named = m.named || bytes.Contains(f.data, []byte("api_url"))
 		names = append(names, "/"+f.path)
 	}
-	s.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
+	m.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
 	return nil
 }
 
@@ -89,8 +89,8 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 }
 
 // place replaces a file: what stands in its place, a link for instance, is not written through.
-func (o Options) place(f copied) error {
-	target := filepath.Join(o.Root, f.path)
+func (m *Media) place(f copied) error {
+	target := filepath.Join(m.Root, f.path)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}

@@ -49,14 +49,28 @@ type Options struct {
 	Settled <-chan struct{}
 	// Root is the folder below which etc is written; "" is "/".
 	Root string
-	// Overdue, when set, is called by NetworkData when there is no reason any more to hold anything back for its drive.
-	Overdue func()
 
 	limit, scan, grace time.Duration // of tests
-	progress           *progress
 }
 
-func (o Options) withDefaults() Options {
+// Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for again.
+type Media struct {
+	Options
+	params      config.Params
+	floppy, iso bool
+	named       bool            // a file of the ISO seems to say where Ironic is
+	useless     map[string]bool // media with configuration, by path, that are not looked at again
+	network     networkSearch
+
+	said    map[string]bool // what is wrong with the media, each trouble once
+	seen    []error         // the same, in order
+	failed  bool            // the last look could not read a medium: the next one may
+	settled bool            // nothing more appears, as far as can be told: what is second best is taken
+	second  bool            // something that is second best was passed over
+}
+
+// New returns the media of a machine. Nothing is looked at yet.
+func New(o Options) *Media {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -66,8 +80,10 @@ func (o Options) withDefaults() Options {
 	if o.limit == 0 {
 		o.limit, o.scan, o.grace = limit, scan, grace
 	}
-	o.progress = &progress{said: map[string]bool{}}
-	return o
+	return &Media{
+		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{},
+		network: networkSearch{id: o.Params["ir_pub_id"], passed: map[string]bool{}},
+	}
 }
 
 // Booted tells whether the machine was booted from virtual media, by the kernel's command line.
@@ -81,51 +97,40 @@ var ErrMedia = errors.New("virtual media cannot be used")
 // it was given. Media that never appear are no error, and are waited for at most 30 s. With an error that wraps
 // ErrMedia come the parameters that there are without the medium; whether they are enough to go on is for the caller
 // to say.
-func Load(ctx context.Context, o Options) (config.Params, error) {
-	if !Booted(o.Params) {
-		return o.Params, nil
+func (m *Media) Load(ctx context.Context) (config.Params, error) {
+	if !Booted(m.Params) {
+		return m.Params, nil
 	}
-	o = o.withDefaults()
-	s := search{Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}}
 	// As long as nothing names Ironic, a medium that does has to come.
-	must := func() bool { return !s.floppy && !s.named && s.params["ipa-api-url"] == "" }
-	if err := o.await(ctx, must, s.visit); err != nil {
+	must := func() bool { return !m.floppy && !m.named && m.params["ipa-api-url"] == "" }
+	if err := m.await(ctx, must, m.visit); err != nil {
 		return nil, err
 	}
-	if len(o.progress.seen) > 0 {
-		return s.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(o.progress.seen...))
+	if len(m.seen) > 0 {
+		return m.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(m.seen...))
 	}
-	if !s.floppy && !s.iso {
-		o.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
+	if !m.floppy && !m.iso {
+		m.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
-	return s.params, nil
+	return m.params, nil
 }
 
-// search is what Load has found.
-type search struct {
-	Options
-	params      config.Params
-	floppy, iso bool
-	named       bool            // a file of the ISO seems to say where Ironic is
-	useless     map[string]bool // media, by path, that are not looked at again
-}
-
-func (s *search) visit(volumes []*removable.Volume) (bool, error) {
-	if !s.iso {
-		s.iso = s.use(volumes, bootISO, s.copyConfig)
+func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
+	if !m.iso {
+		m.iso = m.use(volumes, bootISO, m.copyConfig)
 	}
-	if !s.floppy {
-		s.floppy = s.use(volumes, parametersFloppy, s.readParameters)
+	if !m.floppy {
+		m.floppy = m.use(volumes, m.parametersFloppy, m.readParameters)
 	}
-	s.progress.partly = s.floppy || s.iso
-	return s.floppy && s.iso, nil
+	m.network.glance(m, volumes)
+	return m.floppy && m.iso, nil
 }
 
 // use reads the medium that pick chooses, and tells whether it was of use. One that makes no sense makes room for
 // another; one that cannot be read is tried again at the next look.
-func (s *search) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
+func (m *Media) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
 	for {
-		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return s.useless[v.Device.Path] }))
+		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return m.useless[v.Device.Path] }))
 		if v == nil {
 			return false
 		}
@@ -133,15 +138,16 @@ func (s *search) use(volumes []*removable.Volume, pick func([]*removable.Volume)
 		if err == nil {
 			return true
 		}
-		if again := s.warn(v.Device.Path, err); again {
+		if again := m.warn(v.Device.Path, err); again {
 			return false
 		}
-		s.useless[v.Device.Path] = true
+		m.useless[v.Device.Path] = true
 	}
 }
 
-// parametersFloppy picks the medium with the floppy's label, else one whose model says what it is.
-func parametersFloppy(volumes []*removable.Volume) *removable.Volume {
+// parametersFloppy picks the medium with the floppy's label. One whose model says what it is serves only when nothing
+// more appears: devices come in any order.
+func (m *Media) parametersFloppy(volumes []*removable.Volume) *removable.Volume {
 	for _, v := range volumes {
 		if strings.EqualFold(v.Label, floppyLabel) {
 			return v
@@ -149,7 +155,10 @@ func parametersFloppy(volumes []*removable.Volume) *removable.Volume {
 	}
 	for _, v := range volumes {
 		if strings.Contains(strings.ToLower(v.Device.Model), floppyModel) && !isDisc(v) {
-			return v
+			if m.settled {
+				return v
+			}
+			m.second = true
 		}
 	}
 	return nil
@@ -166,7 +175,7 @@ func isDisc(v *removable.Volume) bool {
 }
 
 // readParameters puts the floppy's parameters over those that there are.
-func (s *search) readParameters(v *removable.Volume) error {
+func (m *Media) readParameters(v *removable.Volume) error {
 	data, err := v.ReadFile(parameterFile, maxParameters)
 	if err != nil {
 		return fault.VirtualMediaBoot("parameters floppy: %w", err)
@@ -175,8 +184,8 @@ func (s *search) readParameters(v *removable.Volume) error {
 	if err != nil {
 		return fault.VirtualMediaBoot("parameters floppy: %s on %s: %w", parameterFile, v.Device.Path, err)
 	}
-	s.Log.Info("parameters of the virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
-	maps.Copy(s.params, more)
+	m.Log.Info("parameters of the virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
+	maps.Copy(m.params, more)
 	return nil
 }
 

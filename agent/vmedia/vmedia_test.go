@@ -190,7 +190,7 @@ func TestFloppy(t *testing.T) {
 			o := m.options(c.cmdline)
 			want := maps.Clone(o.Params)
 			maps.Copy(want, c.want)
-			got, err := Load(context.Background(), o)
+			got, err := New(o).Load(context.Background())
 			switch {
 			case c.err == "" && err != nil:
 				t.Fatal(err)
@@ -268,7 +268,7 @@ func TestNoSecretsInLog(t *testing.T) {
 	var log bytes.Buffer
 	o := m.options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if _, err := Load(context.Background(), o); err != nil {
+	if _, err := New(o).Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(log.String(), "verysecret") || !strings.Contains(log.String(), "ipa-agent-token") {
@@ -317,7 +317,7 @@ func TestBootISO(t *testing.T) {
 			outside := filepath.Join(m.root, "outside") // must not be written through
 			write(t, outside, "[DEFAULT]\n")
 			m.link(outside, filepath.Join(o.Root, "etc/ironic-python-agent.d/ironic-tls.conf"))
-			if _, err := Load(context.Background(), o); err != nil {
+			if _, err := New(o).Load(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -392,7 +392,7 @@ func TestNetworkData(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			c.attach(m)
-			got, err := NetworkData(context.Background(), m.options(c.cmdline))
+			got, err := New(m.options(c.cmdline)).NetworkData(context.Background(), func() {})
 			if err != nil || (got != nil) != c.want || c.want && string(got) != data[networkFile] {
 				t.Errorf("got %q, %v, found expected: %v", got, err, c.want)
 			}
@@ -411,12 +411,11 @@ func TestNetworkDataLate(t *testing.T) {
 			m := newMachine(t)
 			o := m.options(cmdline)
 			overdue := 0
-			o.Overdue = func() {
+			got, err := New(o).NetworkData(context.Background(), func() {
 				if overdue++; overdue == 1 {
 					m.attach("sr0", "pci/ata1/host1", "5", "D", drive, mib)
 				}
-			}
-			got, err := NetworkData(context.Background(), o)
+			})
 			if err != nil || got == nil || overdue == 0 {
 				t.Errorf("got %q, %v, overdue %d, want the data that came after nobody waited any more", got, err, overdue)
 			}
@@ -427,7 +426,7 @@ func TestNetworkDataLate(t *testing.T) {
 		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", strings.ToUpper(id), map[string]string{"a": "b"}), mib)
 		o := m.options("boot_method=vmedia ir_pub_id=" + id)
 		o.limit, o.scan, o.grace = time.Hour, time.Hour, time.Hour
-		if got, err := NetworkData(context.Background(), o); got != nil || err != nil {
+		if got, err := New(o).NetworkData(context.Background(), func() {}); got != nil || err != nil {
 			t.Errorf("got %q, %v, want nothing", got, err)
 		}
 	})
@@ -448,10 +447,52 @@ func TestWaitsForWhoNamesIronic(t *testing.T) {
 		defer cancel()
 		late := time.AfterFunc(300*time.Millisecond, func() { m.attach("sda", usb, "0", "S", image, mib) })
 		defer late.Stop()
-		params, err := Load(ctx, o)
+		params, err := New(o).Load(ctx)
 		if waited := params["ipa-api-url"] == "http://floppy"; err != nil || waited != c.waits {
 			t.Errorf("%s: got %v, %v, want the floppy's address: %v", name, params, err, c.waits)
 		}
+	}
+}
+
+// Devices come in any order: a floppy by its label counts, also where one by its model alone was there before it.
+func TestLabelAfterModel(t *testing.T) {
+	m := newMachine(t)
+	m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "ipa-api-url=http://model"), mib)
+	labelled := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://label")
+	o := m.options("boot_method=vmedia")
+	o.limit, o.grace = time.Minute, 500*time.Millisecond
+	late := time.AfterFunc(100*time.Millisecond, func() { m.attach("sdb", usb, "0", "S", labelled, mib) })
+	defer late.Stop()
+	if params, err := New(o).Load(t.Context()); err != nil || params["ipa-api-url"] != "http://label" {
+		t.Errorf("got %v, %v, want the address of the medium with the label", params, err)
+	}
+}
+
+// What Load saw is not looked for again: neither data, nor that there are none.
+func TestNetworkDataOfLoad(t *testing.T) {
+	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
+	drive := iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`})
+	for name, want := range map[string]bool{"a drive": true, "none": false} {
+		m := newMachine(t)
+		if want {
+			m.attach("sr0", "pci/ata1/host1", "5", "D", drive, mib)
+		}
+		var log bytes.Buffer
+		o := m.options(cmdline + " ir_pub_id=" + id)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		media := New(o)
+		if _, err := media.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		data, err := media.NetworkData(ctx, cancel)
+		if got := data != nil && err == nil; got != want {
+			t.Errorf("%s: got %q, %v, found expected: %v", name, data, err, want)
+		}
+		if n := strings.Count(log.String(), "looked for virtual media"); n != 1 {
+			t.Errorf("%s: got %d searches, want one\n%s", name, n, log.String())
+		}
+		cancel()
 	}
 }
 
@@ -462,25 +503,24 @@ func TestWaits(t *testing.T) {
 	o := m.options("ipa-api-url=x")
 	o.Settled = make(chan struct{}) // never
 	o.limit = time.Hour
-	if _, err := Load(context.Background(), o); err != nil {
+	if _, err := New(o).Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	overdue := false
-	o.Overdue = func() { overdue = true }
 	o.Params["BOOTIF"] = "01-52-54-00-00-00-01"
-	if _, err := NetworkData(context.Background(), o); err != nil || !overdue {
+	if _, err := New(o).NetworkData(context.Background(), func() { overdue = true }); err != nil || !overdue {
 		t.Fatalf("got %v, overdue %v, want nobody to wait", err, overdue)
 	}
-	if o.scanning() {
+	if New(o).scanning() {
 		t.Error("no USB host is there, got scanning")
 	}
 	m.write("sys/class/scsi_host/host1/proc_name", "ahci\n")
 	m.write("sys/class/scsi_host/host5/proc_name", "usb-storage\n")
-	if !o.scanning() {
+	if !New(o).scanning() {
 		t.Error("a USB host without a target: got not scanning")
 	}
 	m.write("sys/class/scsi_host/host5/device/target5:0:0/x", "")
-	if o.scanning() {
+	if New(o).scanning() {
 		t.Error("a USB host with its target: got scanning")
 	}
 	o = m.options(cmdline)
@@ -488,7 +528,7 @@ func TestWaits(t *testing.T) {
 	o.limit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Load(ctx, o); err == nil {
+	if _, err := New(o).Load(ctx); err == nil {
 		t.Error("a context that has ended: no error")
 	}
 }

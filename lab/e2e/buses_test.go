@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,12 +54,14 @@ func TestBuses(t *testing.T) {
 		testenv.Run(t, "sgdisk", "-n", "1:256:0", testenv.Loop(t, nvme4k, 4096))
 		testenv.Run(t, "mkfs.vfat", shared)
 	})
+	kept := newProtected(t)
 	wrong := newDecoy(t)
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())
 	content := sumAll(t, floppy)
 	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
 	token := conductor.NewToken()
 	r := start(t, setup{
+		properties: map[string]any{"skip_block_devices": []any{map[string]any{"serial": protectedSerial}}},
 		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		machine: qemu.Config{Memory: 512 * mib, Extra: dump.arguments(0), Disks: []qemu.Disk{
 			{File: virtio, Serial: "on-virtio"},
@@ -67,6 +70,7 @@ func TestBuses(t *testing.T) {
 			{File: nvme4k, Serial: "on-nvme4k", Bus: qemu.NVMe, Sector: 4096},
 			{File: shared, Serial: "shared"},
 			{File: floppy, Serial: "floppy", Bus: qemu.USB},
+			{File: kept.path, Serial: protectedSerial, Bus: qemu.NVMe},
 		}, CDROM: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})},
 	})
 	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`lookup failed`)); err != nil {
@@ -79,6 +83,7 @@ func TestBuses(t *testing.T) {
 	t.Run("metadata", func(t *testing.T) { r.eraseMetadata(t, disks) })
 	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks) })
 	t.Run("floppy", func(t *testing.T) { r.keptFloppy(t, floppy, content) })
+	t.Run("protected disk", func(t *testing.T) { r.protected(t, kept, virtio) })
 	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
 }
 
@@ -114,13 +119,20 @@ func (r *rig) disks(t *testing.T) {
 	for _, d := range inventory.Disks {
 		got[d.Serial] = fmt.Sprintf("%s %d %d/%d", d.Name, d.Size, d.Logical, d.Physical)
 	}
+	// Whether the driver of SATA or that of USB finds its disk first is not settled.
+	sata, usb := "/dev/sda", "/dev/sdb"
+	if strings.HasPrefix(got["floppy"], sata) {
+		sata, usb = usb, sata
+	}
 	want := map[string]string{
 		"on-virtio": "/dev/vda 50331648 512/512",
-		"on-sata":   "/dev/sda 50331648 512/512",
+		"on-sata":   sata + " 50331648 512/512",
 		"on-nvme":   "/dev/nvme0n1 50331648 512/512",
 		"on-nvme4k": "/dev/nvme1n1 50331648 4096/4096",
 		"shared":    "/dev/vdb 50331648 512/512",
-		"floppy":    "/dev/sdb 4194304 512/512",
+		"floppy":    usb + " 4194304 512/512",
+		// The skip list is not for the inventory.
+		protectedSerial: "/dev/nvme2n1 4294967296 512/512",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("disks differ (-want +got):\n%s", diff)
@@ -165,7 +177,7 @@ func (r *rig) eraseDevices(t *testing.T, disks []string) {
 		}
 	}
 	for device, method := range map[string]string{
-		"/dev/vda": "overwrite", "/dev/sda": "overwrite", "/dev/nvme0n1": "nvme-format-user", "/dev/nvme1n1": "nvme-format-user",
+		"/dev/vda": "overwrite", "/dev/sd[ab]": "overwrite", "/dev/nvme0n1": "nvme-format-user", "/dev/nvme1n1": "nvme-format-user",
 	} {
 		line := regexp.MustCompile("disk erased.*" + device + ".*" + method)
 		if !line.MatchString(r.machine.Console().String()) {
@@ -181,7 +193,7 @@ func (r *rig) keptFloppy(t *testing.T, path, content string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
 	}
-	lines := regexp.MustCompile(`virtual floppy not erased.*device=/dev/sdb`).FindAllString(r.machine.Console().String(), -1)
+	lines := regexp.MustCompile(`virtual floppy not erased.*device=/dev/sd[ab]`).FindAllString(r.machine.Console().String(), -1)
 	if len(lines) != 2 {
 		t.Errorf("the console says %d times that the floppy was not erased, want once for metadata and once for all data", len(lines))
 	}

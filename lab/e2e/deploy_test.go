@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -48,6 +50,7 @@ func TestDeploy(t *testing.T) {
 	image := mbrImage(t, "mbr", 24*mib)
 	r.images.File("mbr.raw", image)
 	t.Run("whole disk", func(t *testing.T) { r.mbr(t, image, large) })
+	t.Run("boot loader", r.noBootloader)
 	t.Run("sync", r.sync)
 	t.Run("qcow2", func(t *testing.T) { r.qcow2(t, image, small) })
 	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
@@ -77,6 +80,49 @@ func (r *rig) mbr(t *testing.T, image, disk string) {
 	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != want {
 		t.Errorf("partition uuids: got %s, want %s", got, want)
 	}
+}
+
+// noBootloader asks for a boot loader where a whole-disk image has brought its own.
+//
+// Parity: M5
+func (r *rig) noBootloader(t *testing.T) {
+	before := r.writes(t)
+	for _, root := range []any{nil, "0x00000000"} {
+		got := r.succeed(t, "image.install_bootloader", map[string]any{
+			"root_uuid": root, "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "bios",
+		})
+		if got != "null" {
+			t.Errorf("root uuid %v: got result %s, want null", root, got)
+		}
+	}
+	if diff := cmp.Diff(before, r.writes(t)); diff != "" || len(before) == 0 {
+		t.Errorf("the disks were written to, or there are none; writes -before +after:\n%s", diff)
+	}
+}
+
+// writes returns how many requests to write, discard and flush each disk of the machine has had.
+func (r *rig) writes(t *testing.T) map[string][3]int64 {
+	t.Helper()
+	answer, err := r.machine.QMP(soon(t), "query-blockstats", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var disks []struct {
+		Device string `json:"qdev"`
+		Stats  struct {
+			Writes   int64 `json:"wr_operations"`
+			Discards int64 `json:"unmap_operations"`
+			Flushes  int64 `json:"flush_operations"`
+		} `json:"stats"`
+	}
+	if err := json.Unmarshal(answer, &disks); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string][3]int64{}
+	for _, d := range disks {
+		counts[d.Device] = [3]int64{d.Stats.Writes, d.Stats.Discards, d.Stats.Flushes}
+	}
+	return counts
 }
 
 // sync writes everything out; its result is null.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,6 +39,8 @@ type setup struct {
 	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
 	append  string      // further kernel parameters
 	token   string      // pre-generated token of the node
+	// properties are those of the node.
+	properties map[string]any
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
 	noIronic, lateIronic bool
 	namespace            *netns.Namespace // where the machine's network is; nil is this process's own
@@ -56,7 +59,9 @@ type rig struct {
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
 	namespace *netns.Namespace
-	secrets   []string // what no console may show, beside the node's tokens
+	// properties are those of the node.
+	properties map[string]any
+	secrets    []string // what no console may show, beside the node's tokens
 }
 
 // start boots the ramdisk. The machine ends with the test, and then its console is searched for secrets.
@@ -69,7 +74,7 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +143,7 @@ func (r *rig) startConductor() {
 		}
 	})
 	r.conductor = ironic
-	r.node = ironic.AddNode(conductor.NodeSpec{Name: "e2e", MACs: []string{nodeMAC}, Token: r.token})
+	r.node = ironic.AddNode(conductor.NodeSpec{Name: "e2e", MACs: []string{nodeMAC}, Token: r.token, Properties: r.properties})
 	r.node.SetState(conductor.DeployWait)
 }
 
@@ -178,11 +183,14 @@ func (r *rig) succeed(t *testing.T, name string, params map[string]any) string {
 	return string(record.Result)
 }
 
-// aim tells the agent, as the conductor does before a step, what the node's root device hints are.
+// aim tells the agent, as the conductor does before a step, what the node's properties are: those of the rig and the root
+// device hints.
 func (r *rig) aim(t *testing.T, hints map[string]any) {
 	t.Helper()
+	properties := map[string]any{"root_device": hints}
+	maps.Copy(properties, r.properties)
 	r.succeed(t, "deploy.get_deploy_steps", map[string]any{"ports": []any{}, "node": map[string]any{
-		"uuid": r.node.UUID(), "properties": map[string]any{"root_device": hints},
+		"uuid": r.node.UUID(), "properties": properties,
 		"instance_info": map[string]any{}, "driver_internal_info": map[string]any{},
 	}})
 }

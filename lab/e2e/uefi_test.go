@@ -23,6 +23,7 @@ func TestBootEntry(t *testing.T) {
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)
 	disk := file(t, "disk", 4<<30, nil)
+	variables := formerFlash(t, dir)
 	machine := qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk, Serial: "root"}}}
 	r := start(t, setup{machine: machine})
 	r.images.File("system.qcow2", image)
@@ -34,7 +35,9 @@ func TestBootEntry(t *testing.T) {
 	r.waitAgent(t)
 	written := t.Run("write", func(t *testing.T) { r.writeTwice(t, image, drive) }) &&
 		t.Run("disk", func(t *testing.T) { checkGPT(t, raw, disk) }) &&
-		t.Run("boot entry", r.installBootloader)
+		t.Run("boot entry", r.installBootloader) &&
+		t.Run("clean", func(t *testing.T) { r.cleanNVRAM(t, variables) }) &&
+		t.Run("boot entry again", r.installBootloader)
 	if !written {
 		return
 	}

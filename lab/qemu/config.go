@@ -152,6 +152,12 @@ func firmwareFiles(f Firmware) (code, vars string, err error) {
 	return "", "", fmt.Errorf("no %s firmware found (Debian's package is ovmf), looked for %s and others", f, candidates[0][0])
 }
 
+// Variables returns the path of the UEFI variables that a machine of this firmware begins with.
+func Variables(f Firmware) (string, error) {
+	_, vars, err := firmwareFiles(f)
+	return vars, err
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

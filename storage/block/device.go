@@ -30,6 +30,7 @@ type Device struct {
 	Rotational bool
 	ReadOnly   bool
 	Removable  bool
+	Zoned      string // "host-managed", "host-aware", "" for a disk without zones
 
 	LogicalSector  int64 // bytes
 	PhysicalSector int64 // bytes

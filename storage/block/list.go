@@ -112,8 +112,9 @@ func (s System) kind(name string) string {
 	return "disk"
 }
 
-// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks.
-var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk"}
+// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks. A host-managed
+// zoned disk (20) is one, as for lsblk.
+var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk", "14": "rbc"}
 
 // Device describes one block device by its kernel name or device path. The error wraps fs.ErrNotExist where the kernel
 // does not know it.
@@ -142,6 +143,9 @@ func (s System) Device(name string) (Device, error) {
 		}
 	}
 	d.Rotational = s.text(filepath.Join(queue, "rotational")) == "1"
+	if zoned := s.text(filepath.Join(queue, "zoned")); zoned != "none" {
+		d.Zoned = zoned
+	}
 	d.LogicalSector = s.number(filepath.Join(queue, "logical_block_size"), 512)
 	d.PhysicalSector = s.number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
 	if d.Type != "part" {
@@ -181,6 +185,30 @@ func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
 	}
 	sort.Slice(parts, func(i, j int) bool { return numbers[parts[i].Name] < numbers[parts[j].Name] })
 	return parts, nil
+}
+
+// Components returns the device paths of what an array or map (a kernel name or device path) is made of: disks and
+// partitions, and the disks of these partitions.
+func (s System) Components(name string) ([]string, error) {
+	name = kernelName(name)
+	entries, err := os.ReadDir(s.Sys("class/block", name, "slaves"))
+	if err != nil {
+		return nil, fmt.Errorf("components of %s: %w", name, err)
+	}
+	var paths []string
+	for _, entry := range entries {
+		addUnique(&paths, nodePath(entry.Name()))
+		if s.kind(entry.Name()) != "part" {
+			continue
+		}
+		// A partition's folder lies below its disk's.
+		real, err := filepath.EvalSymlinks(s.Sys("class/block", entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("components of %s: %w", name, err)
+		}
+		addUnique(&paths, nodePath(filepath.Base(filepath.Dir(real))))
+	}
+	return paths, nil
 }
 
 // kernelName turns a device path into the kernel's name; "/" in a name is "!" in sysfs (cciss!c0d0).

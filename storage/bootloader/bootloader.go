@@ -1,9 +1,10 @@
 // Package bootloader makes a deployed disk bootable: it looks for loaders on the EFI system partition and writes UEFI
 // boot entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3). It also removes entries that have served.
 //
-// The ESP is read by a FAT reader of this package's own, so that neither a kernel module nor a mount is needed and the
-// kernel parses nothing that came with an image. Nothing from the disk is run. Boot loaders of BIOS machines are not
-// installed here.
+// The ESP is read by a FAT reader of this module's own, so that neither a kernel module nor a mount is needed and the
+// kernel parses nothing that came with a whole-disk image. A partition image keeps its loaders on its root file system;
+// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run. Boot
+// loaders of BIOS machines are not installed here.
 package bootloader
 
 import (

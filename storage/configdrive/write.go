@@ -55,12 +55,9 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte, o O
 	if err != nil {
 		return "", err
 	}
-	rebuild := o.Rebuild || device.LogicalSector > blockSize(drive)
-	var files []fat.Node
-	if rebuild { // before anything is touched
-		if files, err = readFiles(drive); err != nil {
-			return "", err
-		}
+	files, err := rebuilt(drive, device.LogicalSector, o) // before anything is touched
+	if err != nil {
+		return "", err
 	}
 	if _, err := partition.RepairBackup(ctx, disk); err != nil {
 		return "", err
@@ -78,13 +75,61 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte, o O
 			return "", err
 		}
 	}
-	if rebuild {
-		return path, rewrite(ctx, path, device.LogicalSector, files)
+	return path, put(ctx, path, device.LogicalSector, drive, files)
+}
+
+// WritePartition writes the drive to a partition made for it, by the same rules as Write, and reads it back. The
+// partition needs as many bytes as [Room] says.
+func WritePartition(ctx context.Context, sys block.System, path string, drive []byte, o Options) error {
+	device, err := sys.Device(path)
+	if err != nil {
+		return fmt.Errorf("config drive on %s: %w", path, err)
+	}
+	files, err := rebuilt(drive, device.LogicalSector, o)
+	if err != nil {
+		return fmt.Errorf("config drive on %s: %w", path, err)
+	}
+	if err := put(ctx, path, device.LogicalSector, drive, files); err != nil {
+		return fmt.Errorf("config drive on %s: %w", path, err)
+	}
+	return nil
+}
+
+// Room returns how many bytes a partition for the drive needs on a disk with sectors of that many bytes. The error wraps
+// ErrUnreadable where the drive could not be written there at all.
+func Room(drive []byte, sector int64, o Options) (int64, error) {
+	files, err := rebuilt(drive, sector, o)
+	if err != nil {
+		return 0, fmt.Errorf("config drive: %w", err)
+	}
+	if files == nil {
+		return int64(len(drive)), nil
+	}
+	// Clusters are larger than the drive's own blocks: every file, and every folder, may take nearly one more.
+	return 2*int64(len(drive)) + 1<<20, nil
+}
+
+// rebuilt returns the files of a drive that is copied into a new file system, nil where it is written as it is.
+func rebuilt(drive []byte, sector int64, o Options) ([]fat.Node, error) {
+	if !o.Rebuild && sector <= blockSize(drive) {
+		return nil, nil
+	}
+	files, err := readFiles(drive)
+	if files == nil {
+		files = []fat.Node{} // an empty drive is copied too
+	}
+	return files, err
+}
+
+// put writes the drive to the partition: the files into a new file system, or where there are none the drive as it is.
+func put(ctx context.Context, path string, sector int64, drive []byte, files []fat.Node) error {
+	if files != nil {
+		return rewrite(ctx, path, sector, files)
 	}
 	if err := write(ctx, path, drive); err != nil {
-		return "", err
+		return err
 	}
-	return path, verify(ctx, path, drive)
+	return verify(ctx, path, drive)
 }
 
 // find returns the partition with the label, "" where there is none.

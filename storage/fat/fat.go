@@ -1,6 +1,6 @@
 // Package fat reads FAT12, FAT16 and FAT32 file systems (Microsoft's specification 1.03, with long names) without
-// mounting them, and makes new ones of FAT12 and FAT16. It changes none that is there. Every loop over the disk's data
-// has an end, whatever the data say.
+// mounting them, and makes new ones. It changes none that is there. Every loop over the disk's data has an end, whatever
+// the data say.
 package fat
 
 import (

@@ -23,6 +23,7 @@ func entry(short string, attributes byte, first, size uint32) []byte {
 	for _, day := range []int{16, 18, 24} {
 		le.PutUint16(e[day:], firstDay)
 	}
+	le.PutUint16(e[20:], uint16(first>>16))
 	le.PutUint16(e[26:], uint16(first))
 	le.PutUint32(e[28:], size)
 	return e

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 )
 
@@ -21,11 +22,11 @@ type Node struct {
 	Content func() ([]byte, error) // of a file: Size bytes
 }
 
-// Volume is a new FAT12 or FAT16 file system; which one, its size says. What lies behind 2 GiB is not used.
+// Volume is a new FAT12, FAT16 or, from 512 MiB on, FAT32 file system. What lies behind 2^32 sectors or 8 TiB is not used.
 type Volume struct {
 	Size   int64  // bytes
 	Sector int64  // bytes, at least the device's logical sector
-	Label  string // at most 11 characters of ASCII; capitals are what every system reads
+	Label  string // at most 11 characters of ASCII; capitals are what every system reads; "" for none
 	Serial uint32
 }
 
@@ -36,12 +37,14 @@ const (
 	maxFAT16    = 65525 - 17 // drivers differ in where the kinds end, so that 16 clusters are kept away from it
 	rootEntries = 512
 	copies      = 2
+	endOfChain  = math.MaxUint32 // as many bits of it as an entry of the FAT has
 	entrySize   = 32
 	blankHead   = 1 << 20 // bytes at the start in which remains of another file system would still be recognised
 )
 
 // Write makes the file system with the given files. The boot sector comes last, so that there is none until all is in
-// place; flush, which may be nil, is called before and after it. The same input gives the same bytes.
+// place; flush, which may be nil, is called before and after it. The same input gives the same bytes. A writer that has
+// a method Zero(ctx, offset, length) error is told by it which ranges shall read as zeros.
 func (v Volume) Write(ctx context.Context, w io.WriterAt, nodes []Node, flush func() error) error {
 	f, err := v.layout()
 	if err != nil {
@@ -51,22 +54,19 @@ func (v Volume) Write(ctx context.Context, w io.WriterAt, nodes []Node, flush fu
 		flush = func() error { return nil }
 	}
 	f.w = w
-	if _, err := w.WriteAt(make([]byte, max(f.data, min(v.Size, blankHead))), 0); err != nil {
+	if err := f.zero(ctx, 0, max(f.data, min(v.Size, blankHead))); err != nil {
 		return fmt.Errorf("clear the start: %w", err)
 	}
-	root, err := f.folder(ctx, nodes, 0, 0)
-	if err != nil {
-		return err
-	}
-	root = append(entry(labelField(v.Label), attrVolume, 0, 0), root...)
-	if len(root) > rootEntries*entrySize {
-		return fmt.Errorf("%w: the topmost folder needs %d entries, it has %d", ErrFull, len(root)/entrySize, rootEntries)
-	}
-	if _, err := w.WriteAt(root, f.root); err != nil {
+	if err := f.topmost(ctx, v.Label, nodes); err != nil {
 		return err
 	}
 	for n := range int64(copies) {
-		if _, err := w.WriteAt(f.table, f.reserved+n*int64(len(f.table))); err != nil {
+		if _, err := w.WriteAt(f.table, f.reserved+n*f.length); err != nil {
+			return err
+		}
+	}
+	if f.bits == 32 {
+		if err := f.spare(v); err != nil {
 			return err
 		}
 	}
@@ -90,13 +90,51 @@ type writer struct {
 	data     int64
 	clusters uint32
 	next     uint32 // free cluster; files are written one behind the other
-	table    []byte // the FAT
+	length   int64  // of a FAT
+	table    []byte // the FAT, as far as anything stands in it
+}
+
+// topmost writes the topmost folder and all that is in it.
+func (f *writer) topmost(ctx context.Context, label string, nodes []Node) error {
+	var first []byte
+	if label != "" {
+		first = entry(labelField(label), attrVolume, 0, 0)
+	}
+	if f.bits == 32 { // it is a folder like others, in cluster 2
+		size := int64(len(first)) + folderSize(nodes)
+		if size > maxFolder {
+			return fmt.Errorf("%w: the topmost folder has %d files", ErrFull, len(nodes))
+		}
+		if _, err := f.allocate(size); err != nil {
+			return err
+		}
+		root, err := f.folder(ctx, nodes, 0, 0)
+		if err != nil {
+			return err
+		}
+		whole := make([]byte, size)
+		copy(whole[copy(whole, first):], root)
+		return f.put(rootCluster, whole)
+	}
+	root, err := f.folder(ctx, nodes, 0, 0)
+	if err != nil {
+		return err
+	}
+	root = append(first, root...)
+	if len(root) > rootEntries*entrySize {
+		return fmt.Errorf("%w: the topmost folder needs %d entries, it has %d", ErrFull, len(root)/entrySize, rootEntries)
+	}
+	_, err = f.w.WriteAt(root, f.root)
+	return err
 }
 
 // layout chooses the size of a cluster, and with it the kind of FAT.
 func (v Volume) layout() (*writer, error) {
 	if v.Sector < 512 || v.Sector > 4096 || v.Sector&(v.Sector-1) != 0 {
 		return nil, fmt.Errorf("FAT with sectors of %d bytes, want 512 to 4096", v.Sector)
+	}
+	if v.Size >= minFAT32 {
+		return v.layout32(), nil
 	}
 	f := &writer{sector: v.Sector, reserved: v.Sector, next: 2, cluster: max(minCluster, v.Sector)}
 	for ; ; f.cluster *= 2 {
@@ -116,16 +154,21 @@ func (v Volume) layout() (*writer, error) {
 		if clusters <= 4085+16 {
 			f.bits, f.clusters = 12, uint32(min(clusters, maxFAT12))
 		}
-		f.table = make([]byte, length)
+		f.length, f.table = length, make([]byte, length)
 		f.set(0, 0xfff8)
-		f.set(1, 0xffff)
+		f.set(1, endOfChain)
 		return f, nil
 	}
 }
 
 // set writes an entry of the FAT.
 func (f *writer) set(cluster, value uint32) {
-	if f.bits == 16 {
+	switch f.bits {
+	case 32:
+		f.table = append(f.table, make([]byte, max(0, int(cluster+1)*4-len(f.table)))...)
+		binary.LittleEndian.PutUint32(f.table[cluster*4:], value&0x0fffffff)
+		return
+	case 16:
 		binary.LittleEndian.PutUint16(f.table[cluster*2:], uint16(value))
 		return
 	}
@@ -147,7 +190,7 @@ func (f *writer) allocate(size int64) (uint32, error) {
 	for f.next += uint32(need); need > 1; need-- {
 		f.set(f.next-uint32(need), f.next-uint32(need)+1)
 	}
-	f.set(f.next-1, 0xffff)
+	f.set(f.next-1, endOfChain)
 	return first, nil
 }
 
@@ -226,32 +269,4 @@ func (f *writer) node(ctx context.Context, node Node, number int, folder uint32)
 		return nil, err
 	}
 	return append(entries, entry(short, attrFolder, first, 0)...), f.put(first, content)
-}
-
-// boot is the boot sector.
-func (f *writer) boot(v Volume) []byte {
-	b := make([]byte, f.sector)
-	le := binary.LittleEndian
-	copy(b, "\xeb\x3c\x90MSDOS5.0")
-	le.PutUint16(b[11:], uint16(f.sector))
-	b[13] = byte(f.cluster / f.sector)
-	le.PutUint16(b[14:], uint16(f.reserved/f.sector))
-	b[16] = copies
-	le.PutUint16(b[17:], rootEntries)
-	if total := (f.data + int64(f.clusters)*f.cluster) / f.sector; total < 1<<16 {
-		le.PutUint16(b[19:], uint16(total))
-	} else {
-		le.PutUint32(b[32:], uint32(total))
-	}
-	b[21] = 0xf8 // not removable, as the FAT's first entry says
-	le.PutUint16(b[22:], uint16(int64(len(f.table))/f.sector))
-	le.PutUint16(b[24:], 32) // sectors of a track and heads: of no use, but not to be 0
-	le.PutUint16(b[26:], 64)
-	b[36], b[38] = 0x80, 0x29
-	le.PutUint32(b[39:], v.Serial)
-	copy(b[43:], labelField(v.Label))
-	copy(b[54:], fmt.Sprintf("FAT%d   ", f.bits))
-	b[62], b[63] = 0xeb, 0xfe // a machine that starts from it stops here
-	b[510], b[511] = 0x55, 0xaa
-	return b
 }

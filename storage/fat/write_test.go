@@ -61,11 +61,15 @@ func TestWrite(t *testing.T) {
 		{9 * mib, 512, 16},
 		{64 * mib, 512, 16},
 		{200 * mib, 512, 16},
-		{3 << 30, 512, 16},
+		{512<<20 - 512, 512, 16},
+		{512 << 20, 512, 32},
+		{3 << 30, 512, 32},
+		{40<<30 + 512, 512, 32},
 		{8 * mib, 4096, 12},
 		{64 * mib, 4096, 16},
-		{3 << 30, 4096, 16},
+		{550 << 20, 4096, 32},
 		{64 * mib, 2048, 16},
+		{20 << 30, 4096, 32},
 	} {
 		t.Run(fmt.Sprintf("%d bytes in sectors of %d", c.size, c.sector), func(t *testing.T) {
 			f, err := write(t, Volume{Size: c.size, Sector: c.sector, Label: "CONFIG-2", Serial: 0x1234abcd}, nodes)

@@ -53,7 +53,7 @@ func TestBrokenConnectionIsNoEnd(t *testing.T) {
 			b := &body{ctx: ctx, cancel: cancel, stream: io.NopCloser(connection), timer: time.NewTimer(time.Hour), stall: time.Hour, total: -1}
 			return &stream{ctx: ctx, cancel: cancel, body: b, total: -1}
 		}
-		if head, err := readHead(open().body); !isA[*DownloadError](err) {
+		if head, err := open().peek(); !isA[*DownloadError](err) {
 			t.Errorf("head: got %q, %v, want a DownloadError", head, err)
 		}
 		place := func(*chunk, func(func() error) error) error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"ironroot/storage/image/qcow2"
 )
@@ -15,8 +14,29 @@ type examined struct {
 	url    string // for errors
 	head   []byte
 	format string
-	m      *qcow2.Map // of a qcow2 image
-	seals  []*seal
+	stream *stream // the whole file, where the server sent more than was asked for; else nil
+	// Of a qcow2 image: where its content lies, as far as that is known, what its tables were when they were fetched, and
+	// those that are still to come with the stream.
+	m       *qcow2.Map
+	seals   []*seal
+	passing *passing
+}
+
+// close ends the connection that nobody has taken over.
+func (x *examined) close() {
+	if x != nil && x.stream != nil {
+		x.stream.Close() //nolint:errcheck // what was needed has been read
+		x.stream = nil
+	}
+}
+
+// open returns the whole file, which the caller closes.
+func (x *examined) open(ctx context.Context, f *fetcher) (*stream, error) {
+	if s := x.stream; s != nil {
+		x.stream = nil
+		return s, nil
+	}
+	return f.openStream(ctx, x.rawURL, nil)
 }
 
 // examineFirst looks at the image before the disk loses anything, and returns why it is refused. A server that does not
@@ -29,42 +49,56 @@ func (w *writer) examineFirst(ctx context.Context) error {
 	once := *patient
 	once.Retries = 0
 	w.fetch = &once
-	x, _, err := w.examine(ctx, w.src.URLs[0])
+	x, _, err := w.examine(ctx, w.src.URLs[0], true)
 	w.fetch = patient
 	var refused *FormatError
 	var small *TooSmallError
 	if errors.As(err, &refused) || errors.As(err, &small) {
 		return err
 	}
-	w.examined = x
+	if w.examined = x; x != nil && x.stream != nil {
+		x.stream.fetch = patient
+	}
 	return nil
 }
 
 // examine finds out what an image is and whether it may be written. opened tells whether the server began to answer.
-func (w *writer) examine(ctx context.Context, raw string) (x *examined, opened bool, err error) {
-	b, err := w.fetch.open(ctx, raw, &span{len: headSize})
+// Where the server knows no ranges, onePass has its answer kept for the transfer, with the tables of a qcow2 image in it.
+func (w *writer) examine(ctx context.Context, raw string, onePass bool) (x *examined, opened bool, err error) {
+	s, err := w.fetch.openStream(ctx, raw, &span{len: headSize})
 	if err != nil {
 		return nil, false, err
 	}
-	x = &examined{rawURL: raw, url: b.url}
-	x.head, err = readHead(b)
-	b.Close() //nolint:errcheck // what was needed has been read
+	x = &examined{rawURL: raw, url: s.url, stream: s}
+	if x.head, err = s.peek(); err == nil {
+		if s.body.partial || !onePass {
+			x.close()
+		}
+		err = w.judge(ctx, x)
+	}
 	if err != nil {
+		x.close()
 		return nil, true, broken(err)
 	}
+	return x, true, nil
+}
+
+// judge looks at the beginning of an image, and at the tables of a qcow2 image.
+func (w *writer) judge(ctx context.Context, x *examined) (err error) {
 	if len(x.head) == 0 {
-		return nil, true, &FormatError{Reason: fmt.Sprintf("image %s is empty", x.url)}
+		return &FormatError{Reason: fmt.Sprintf("image %s is empty", x.url)}
 	}
 	if x.format, err = w.options.inspect(w.src.Format, x.head); err != nil {
-		return nil, true, err
+		return err
 	}
 	w.log.Info("image format", "url", x.url, "format", x.format, "declared", w.src.Format)
 	if x.format == formatQcow2 {
-		err = w.readTables(ctx, x)
-	} else if p := packingOf(x.format); p != nil {
-		err = w.options.peekPacked(p, x.head)
+		return w.readTables(ctx, x)
 	}
-	return x, true, broken(err)
+	if p := packingOf(x.format); p != nil {
+		return w.options.peekPacked(p, x.head)
+	}
+	return nil
 }
 
 // transferInspected gets an image once whose content decides how it is written.
@@ -72,35 +106,43 @@ func (w *writer) transferInspected(ctx context.Context, raw string) (report Repo
 	x := w.examined
 	w.examined = nil // what is known of it is good for one transfer
 	if x == nil || x.rawURL != raw {
-		if x, opened, err = w.examine(ctx, raw); err != nil {
+		x.close()
+		if x, opened, err = w.examine(ctx, raw, true); err != nil {
 			return Report{}, opened, err
 		}
 	}
-	if x.format == formatQcow2 {
-		report, err = w.unpack(ctx, x)
-		return report, true, broken(err)
-	}
-	whole, err := w.fetch.openStream(ctx, raw)
-	if err != nil {
-		return Report{}, true, broken(err)
-	}
-	defer whole.Close() //nolint:errcheck // everything was read, or has failed before
-	if p := packingOf(x.format); p != nil {
-		report, err = w.copyPacked(ctx, whole, p)
-	} else {
-		report, err = w.copyRaw(ctx, whole, x.format)
+	report, err = w.transferExamined(ctx, x)
+	if errors.Is(err, errOnePass) {
+		w.log.Warn("the qcow2 image has to be fetched twice, first for its tables: the server knows no ranges", "url", x.url, "err", err)
+		if err := w.target.wipe(); err != nil {
+			return Report{}, true, err
+		}
+		w.progress.restart(PhaseConnect)
+		if x, _, err = w.examine(ctx, raw, false); err == nil {
+			report, err = w.transferExamined(ctx, x)
+		}
 	}
 	return report, true, err
 }
 
-// readHead reads the first MiB, or less where the file is shorter.
-func readHead(b *body) ([]byte, error) {
-	head := make([]byte, headSize)
-	n, err := io.ReadFull(b, head)
-	if atEnd(err) {
-		err = nil
+func (w *writer) transferExamined(ctx context.Context, x *examined) (Report, error) {
+	if x.format == formatQcow2 && x.passing == nil {
+		if err := w.zeroHoles(ctx, x.m); err != nil { // while no server waits
+			return Report{}, err
+		}
 	}
-	return head[:n], err
+	b, err := x.open(ctx, w.fetch)
+	if err != nil {
+		return Report{}, broken(err)
+	}
+	defer b.Close() //nolint:errcheck // everything was read, or has failed before
+	if x.format == formatQcow2 {
+		return w.unpack(ctx, b, x)
+	}
+	if p := packingOf(x.format); p != nil {
+		return w.copyPacked(ctx, b, p)
+	}
+	return w.copyRaw(ctx, b, x.format)
 }
 
 // recheck looks at the beginning of a stream that was inspected in an earlier answer: a server may have two files.

@@ -19,9 +19,13 @@ func (u *unpacker) place(c *chunk, submit func(func() error) error) error {
 		return fileTooLong(formatQcow2, c.end(), limit)
 	}
 	u.passSeals(c)
+	if err := u.passTables(c); err != nil || u.late.failed() {
+		return err
+	}
 	var open []qcow2.Run
 	var batch []packed
-	for _, r := range u.runsOf(c) {
+	runs := u.runsOf(c)
+	for _, r := range runs {
 		end := r.Host + r.HostLen(u.m.Header)
 		if end > c.end() {
 			open = append(open, r)
@@ -45,7 +49,7 @@ func (u *unpacker) place(c *chunk, submit func(func() error) error) error {
 		return err
 	}
 	u.keep(c, open)
-	return nil
+	return u.spoolRest(c, runs)
 }
 
 func (u *unpacker) passSeals(c *chunk) {

@@ -30,15 +30,16 @@ type stream struct {
 	onRead    func(n int)
 
 	body    *body
-	pos     int64 // of the next byte
-	since   int64 // pos when the present connection began
-	patient int   // connections in a row that brought little
+	again   []byte // what was read of the body already, and is handed out once more
+	pos     int64  // of the next byte
+	since   int64  // pos when the present connection began
+	patient int    // connections in a row that brought little
 }
 
-// openStream asks for the whole file.
-func (f *fetcher) openStream(ctx context.Context, rawURL string) (*stream, error) {
+// openStream asks for the whole file, or for a part that begins where the file does.
+func (f *fetcher) openStream(ctx context.Context, rawURL string, part *span) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	b, err := f.open(ctx, rawURL, nil)
+	b, err := f.open(ctx, rawURL, part)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -50,7 +51,10 @@ func (f *fetcher) openStream(ctx context.Context, rawURL string) (*stream, error
 
 // Read ends with io.EOF only where the server's answer is complete.
 func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.body.Read(p)
+	n, err := copy(p, s.again), error(nil)
+	if s.again = s.again[n:]; n == 0 {
+		n, err = s.body.Read(p)
+	}
 	s.pos += int64(n)
 	if n > 0 && s.onRead != nil {
 		s.onRead(n)
@@ -59,6 +63,17 @@ func (s *stream) Read(p []byte) (int, error) {
 		return n, err
 	}
 	return n, s.resume(err)
+}
+
+// peek reads the file's first MiB, or less where it is shorter, without the stream's going on.
+func (s *stream) peek() ([]byte, error) {
+	head := make([]byte, headSize)
+	n, err := io.ReadFull(s.body, head)
+	if atEnd(err) {
+		err = nil
+	}
+	s.again = head[:n]
+	return s.again, err
 }
 
 // resume opens a connection for the rest of the file, or returns why that cannot be.

@@ -48,8 +48,7 @@ func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error
 		b, err := r.w.fetch.open(ctx, r.url, &span{off: off, len: ahead - off})
 		var down *DownloadError
 		if errors.As(err, &down) && down.Status == http.StatusRequestedRangeNotSatisfiable {
-			return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-				"qcow2 image: a table lies at bytes %d to %d, which is behind the end of the file %s", off, off+int64(len(p)), down.URL)}
+			return tableMissing(extent{off, int64(len(p))}, down.URL)
 		} else if err != nil {
 			return err
 		}
@@ -66,8 +65,7 @@ func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error
 		r.pos += int64(n)
 	}
 	if atEnd(err) {
-		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-			"qcow2 image: a table lies at bytes %d to %d, but the file %s ends at %d", off, off+int64(len(p)), r.body.url, r.pos)}
+		return tableMissing(extent{off, int64(len(p))}, r.body.url)
 	}
 	return err
 }

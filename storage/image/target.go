@@ -111,10 +111,19 @@ func (t *target) writeAt(p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
 	}
+	if err := t.cache(p, off); err != nil {
+		return err
+	}
+	t.written.Add(int64(len(p)))
+	return nil
+}
+
+// cache writes p at off through the page cache. It does not count as content.
+func (t *target) cache(p []byte, off int64) error {
+	t.touched.Store(true)
 	if _, err := t.file.WriteAt(p, off); err != nil {
 		return t.fail("write", off, err)
 	}
-	t.written.Add(int64(len(p)))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package image
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ type unpacker struct {
 	carry []byte      // what of the file before the present chunk belongs to open compressed runs
 	seals []*seal
 	ahead []*seal // those that have not passed in whole
+	late  *late   // what depends on tables that come with the file; nil where all are known
 	tools chan *tool
 
 	joined      qcow2.Run // the compressed run that was last put together from carry and a chunk
@@ -47,6 +49,9 @@ func (w *writer) readTables(ctx context.Context, x *examined) error {
 		return &TooSmallError{Device: w.device, Size: w.target.size, Need: h.Size}
 	}
 	w.progress.enter(PhasePrepare)
+	if x.stream != nil {
+		return w.beginTables(x, h)
+	}
 	if x.m, x.seals, err = w.fetchMap(ctx, x.rawURL, h, x.head); err != nil {
 		return err
 	}
@@ -54,28 +59,24 @@ func (w *writer) readTables(ctx context.Context, x *examined) error {
 	return nil
 }
 
-// unpack writes a qcow2 image from a server.
-func (w *writer) unpack(ctx context.Context, x *examined) (Report, error) {
-	clear(w.head)
-	w.progress.enter(PhasePrepare)
-	for _, hole := range x.m.Holes {
+// zeroHoles zeroes what the image has no content for.
+func (w *writer) zeroHoles(ctx context.Context, m *qcow2.Map) error {
+	for _, hole := range m.Holes {
 		if err := w.target.zero(ctx, extent{hole.Off, hole.Len}); err != nil {
-			return Report{}, err
+			return err
 		}
 	}
-	u, err := newUnpacker(w, x.m, x.seals)
-	if err != nil {
-		return Report{}, err
-	}
-	defer u.close()
-	return u.run(ctx, x.rawURL)
+	return nil
 }
 
-func newUnpacker(w *writer, m *qcow2.Map, seals []*seal) (*unpacker, error) {
-	slices.SortFunc(seals, func(a, b *seal) int { return cmp.Compare(a.off, b.off) })
-	u := &unpacker{w: w, m: m, seals: seals, ahead: seals, tools: make(chan *tool, writers)}
+func newUnpacker(w *writer, x *examined) (*unpacker, error) {
+	slices.SortFunc(x.seals, func(a, b *seal) int { return cmp.Compare(a.off, b.off) })
+	u := &unpacker{w: w, m: x.m, seals: x.seals, ahead: x.seals, tools: make(chan *tool, writers)}
+	if x.passing != nil {
+		u.late = &late{tables: x.passing, spool: newSpool(w.target, x.m.Header.Size, w.spooled)}
+	}
 	for range writers {
-		d, err := qcow2.NewDecompressor(m.Header)
+		d, err := qcow2.NewDecompressor(x.m.Header)
 		if err != nil {
 			u.close()
 			return nil, fmt.Errorf("unpack qcow2 clusters: %w", err)
@@ -92,23 +93,28 @@ func (u *unpacker) close() {
 	}
 }
 
-// run reads the whole file once.
-func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
-	w := u.w
-	b, err := w.fetch.openStream(ctx, url)
-	if err != nil {
-		return Report{}, err
-	}
-	defer b.Close() //nolint:errcheck // everything was read, or has failed before
+// unpack writes a qcow2 image out of its file, which is read once.
+func (w *writer) unpack(ctx context.Context, b *stream, x *examined) (report Report, err error) {
+	clear(w.head)
 	sum, err := w.src.Checksum.hash()
 	if err != nil {
 		return Report{}, err
 	}
+	u, err := newUnpacker(w, x)
+	if err != nil {
+		return Report{}, err
+	}
+	defer u.close()
+	defer func() {
+		if err != nil && ctx.Err() == nil && u.late != nil {
+			err = errors.Join(err, u.late.spool.clear(ctx))
+		}
+	}()
 	w.begin(b)
 	p := &pipeline{source: b, sum: sum, place: u.place, memory: w.memory}
 	end, err := p.run(ctx)
 	if err != nil {
-		return Report{}, err
+		return Report{}, broken(err)
 	}
 	if err := w.complete(ctx, b, end, sum); err != nil {
 		return Report{}, err
@@ -126,12 +132,22 @@ func (u *unpacker) run(ctx context.Context, url string) (Report, error) {
 func (u *unpacker) finish(ctx context.Context, b *stream, end int64) error {
 	for _, s := range u.seals {
 		if !s.holds() {
-			return &DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: bytes %d to %d differ", s.off, s.end())}
+			return broken(&DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: bytes %d to %d differ", s.off, s.end())})
+		}
+	}
+	if u.late != nil {
+		if err := u.late.settled(); err != nil {
+			return err
 		}
 	}
 	// The last cluster of a file need not be there in whole: what is missing reads as zeros.
 	for _, r := range append(u.open, u.m.Runs[u.next:]...) {
 		if err := u.finishRun(ctx, r, end); err != nil {
+			return err
+		}
+	}
+	if u.late != nil {
+		if err := u.finishLate(ctx, end); err != nil {
 			return err
 		}
 	}

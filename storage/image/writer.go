@@ -24,6 +24,7 @@ type writer struct {
 	memory    []*chunk
 	lastWrong string // the sum of the last whole transfer, if it was wrong
 	examined  *examined
+	spooled   int // bytes that a spool keeps in memory
 }
 
 // newWriter checks what can be checked without the device and the network.
@@ -40,7 +41,7 @@ func newWriter(device string, src Source, o Options) (*writer, error) {
 		return nil, fmt.Errorf("image %s: %w", redactURL(src.URLs[0]), err)
 	}
 	f := newFetcher(src.Fetch, o.Log, o.Progress)
-	return &writer{device: device, src: src, options: o, fetch: f, log: f.log, progress: f.progress}, nil
+	return &writer{device: device, src: src, options: o, fetch: f, log: f.log, progress: f.progress, spooled: spoolMemory}, nil
 }
 
 // write takes the device and repeats the transfer until it succeeds or may not be repeated.
@@ -50,6 +51,7 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 		return Report{}, err
 	}
 	defer func() {
+		w.examined.close()
 		if err != nil && w.target.touched.Load() {
 			err = errors.Join(err, w.target.wipe())
 		}
@@ -164,7 +166,7 @@ func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, o
 	if !w.declaredRaw() {
 		return w.transferInspected(ctx, raw)
 	}
-	b, err := w.fetch.openStream(ctx, raw)
+	b, err := w.fetch.openStream(ctx, raw, nil)
 	if err != nil {
 		return Report{}, false, err
 	}

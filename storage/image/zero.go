@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/sys/unix"
+	"ironroot/storage/block"
 )
 
 // zeroGrain is the shortest stretch of zeros in a raw image that is left to the device: less is written as fast.
@@ -74,14 +74,13 @@ func stretch(p []byte) (n int, zeros bool) {
 	return n, zeros
 }
 
-// punch has a range of the device read as zeros, if the device guarantees that and needs nothing to be written for it:
-// for block devices the kernel makes of it WRITE ZEROES that may unmap, without falling back to pages of zeros.
+// punch has a range of the device read as zeros, if the device guarantees that and needs nothing to be written for it.
 func (t *target) punch(e extent) bool {
 	if t.unpunched.Load() || e.end() > t.size {
 		return false
 	}
 	t.touched.Store(true)
-	err := unix.Fallocate(int(t.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, e.off, e.len)
+	err := block.Punch(t.file, e.off, e.len)
 	if err != nil {
 		t.unpunched.Store(true) // an error of the medium shows when the same range is written
 	}
@@ -89,13 +88,8 @@ func (t *target) punch(e extent) bool {
 }
 
 func (t *target) zeroAligned(ctx context.Context, e extent) error {
-	var err error
-	if t.block {
-		err = blkZeroOut(t.file, e)
-	} else {
-		err = unix.Fallocate(int(t.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, e.off, e.len)
-	}
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+	err := block.Zero(t.file, e.off, e.len)
+	if errors.Is(err, block.ErrNoZero) {
 		return t.writeZeros(ctx, e)
 	}
 	if err != nil {

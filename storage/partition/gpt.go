@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -261,9 +260,7 @@ func encodeEntry(e []byte, p Partition, first, last int64) error {
 		return err
 	}
 	if p.UUID == "" {
-		_, _ = rand.Read(e[16:32])    // never fails
-		e[16+7] = e[16+7]&0x0f | 0x40 // version 4 in the mixed byte order of a GUID
-		e[16+8] = e[16+8]&0x3f | 0x80
+		randomGUID(e[16:32])
 	} else if err := putGUID(e[16:32], p.UUID); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -25,4 +26,11 @@ func putGUID(b []byte, text string) error {
 	binary.LittleEndian.PutUint16(b[6:], binary.BigEndian.Uint16(raw[6:]))
 	copy(b[8:16], raw[8:])
 	return nil
+}
+
+// randomGUID draws a GUID of version 4 (RFC 4122).
+func randomGUID(b []byte) {
+	_, _ = rand.Read(b)     // never fails
+	b[7] = b[7]&0x0f | 0x40 // the version, in the mixed byte order of a GUID
+	b[8] = b[8]&0x3f | 0x80
 }

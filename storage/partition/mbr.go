@@ -174,24 +174,19 @@ func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {
 	if p.Type == "" {
 		p.Type = TypeMBRLinux
 	}
-	kind, err := strconv.ParseUint(strings.TrimPrefix(p.Type, "0x"), 16, 8)
-	if err != nil || kind == 0 {
-		return Partition{}, fmt.Errorf("%q is no MBR partition type", p.Type)
+	kind, err := mbrType(p.Type)
+	if err != nil {
+		return Partition{}, err
 	}
 	start, end := d.placeMBR(p)
 	if start < alignment || end > min(d.size, maxLBA*d.sector) || !free(table.Partitions, start, end) {
 		return Partition{}, fmt.Errorf("no room for %d bytes at byte %d: taken or outside the disk", end-start, start)
 	}
-	e := m.sector[mbrTable+16*slot:]
-	clear(e[:16])
+	e := mbrEntry{kind: kind, first: start / d.sector, size: (end - start) / d.sector}
 	if p.Boot {
-		e[0] = 0x80
+		e.boot = 0x80
 	}
-	copy(e[1:4], []byte{0xfe, 0xff, 0xff}) // no use of cylinders, heads and sectors
-	e[4] = byte(kind)
-	copy(e[5:8], []byte{0xfe, 0xff, 0xff})
-	binary.LittleEndian.PutUint32(e[8:], uint32(start/d.sector))
-	binary.LittleEndian.PutUint32(e[12:], uint32((end-start)/d.sector))
+	putMBREntry(m.sector, slot, e)
 	if err := d.write(m.sector, 0); err != nil {
 		return Partition{}, err
 	}
@@ -216,4 +211,23 @@ func (d *disk) placeMBR(p Partition) (start, end int64) {
 		end = limit - alignment
 	}
 	return (end - p.Size) / alignment * alignment, end
+}
+
+func mbrType(text string) (byte, error) {
+	kind, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 8)
+	if err != nil || kind == 0 {
+		return 0, fmt.Errorf("%q is no MBR partition type", text)
+	}
+	return byte(kind), nil
+}
+
+// putMBREntry writes an entry into a table's sector.
+func putMBREntry(sector []byte, slot int, e mbrEntry) {
+	raw := sector[mbrTable+16*slot:][:16]
+	raw[0] = e.boot
+	copy(raw[1:4], []byte{0xfe, 0xff, 0xff}) // no use of cylinders, heads and sectors
+	raw[4] = e.kind
+	copy(raw[5:8], []byte{0xfe, 0xff, 0xff})
+	binary.LittleEndian.PutUint32(raw[8:], uint32(e.first))
+	binary.LittleEndian.PutUint32(raw[12:], uint32(e.size))
 }

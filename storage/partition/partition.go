@@ -1,9 +1,10 @@
-// Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, and adds one partition.
+// Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, adds one partition, and
+// plans and creates the table of a disk that boots an image of a root file system.
 //
 // GPT follows UEFI 2.10 section 5.3, for any logical sector size from 512 bytes; a broken primary is read from the
-// backup. MBR: primary partitions, and logical ones for reading. Entries of others are kept byte for byte, and
-// nothing is written that need not change; tables are not created here. A table made for another sector size than the
-// device's counts as none, as it does for the kernel and the firmware.
+// backup. MBR: primary partitions, and logical ones for reading. In a table that is there entries of others are kept
+// byte for byte, and nothing is written that need not change. A table made for another sector size than the device's
+// counts as none, as it does for the kernel and the firmware.
 package partition
 
 import (
@@ -28,6 +29,9 @@ const (
 const (
 	TypeESP       = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" // GPT: EFI system partition
 	TypeLinux     = "0FC63DAF-8483-4772-8E79-3D69D8477DE4" // GPT: Linux file system
+	TypeBIOSBoot  = "21686148-6449-6E6F-744E-656564454649" // GPT: where GRUB for BIOS lies
+	TypePReP      = "9E1A2D38-C612-4316-AA26-8B49521E5A8B" // GPT: where the loader of a POWER machine lies
+	TypeSwap      = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" // GPT: Linux swap
 	TypeMBRESP    = "0xef"
 	TypeMBRFAT32  = "0x0c"
 	TypeMBRLinux  = "0x83"

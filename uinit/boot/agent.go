@@ -17,6 +17,7 @@ import (
 func Agent() Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
+	var media *vmedia.Media
 	var board *status.Board
 	return func(ctx context.Context, m *Machine) (err error) {
 		if board == nil {
@@ -24,26 +25,27 @@ func Agent() Func {
 			m.Show(ctx, board)
 		}
 		defer func() { board.Problem("boot", err) }()
-		merged, media := params, error(nil)
+		merged, useless := params, error(nil)
 		if params == nil { // read once: the media may be gone when the agent is run again
-			merged, media = vmedia.Load(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			media = vmedia.New(vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			merged, useless = media.Load(ctx)
 			if err := vmedia.Unmount("/mnt/config"); err != nil {
 				m.Log.Warn("the config drive stays mounted", "err", err)
 			}
 			if merged == nil {
-				return media
+				return useless
 			}
 		}
 		settings, err := config.Load(config.Sources{Params: merged, Files: configFiles("/")})
 		if err != nil {
 			return err
 		}
-		if media != nil && settings.APIURL == "" {
-			return media // nothing else names Ironic: the media are read again
+		if useless != nil && settings.APIURL == "" {
+			return useless // nothing else names Ironic: the media are read again
 		}
 		params = merged
 		if network == nil {
-			started, err := startNetwork(ctx, m, networkConfig(settings, m.Log))
+			started, err := startNetwork(ctx, m, media, networkConfig(settings, m.Log))
 			if err != nil {
 				return err
 			}

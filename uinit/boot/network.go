@@ -39,12 +39,12 @@ func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 // startNetwork starts the network with the static data of an archive, or of the config drive. Where the kernel's command
 // line announces the drive, links are raised at once, and asking for addresses waits until the drive was looked for.
 // Elsewhere nothing waits: data that turns up is used from then on.
-func startNetwork(ctx context.Context, m *Machine, c netboot.Config) (*netboot.Network, error) {
+func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config) (*netboot.Network, error) {
 	if c.Data = archivedData("/", m.Log); c.Data != nil {
 		return netboot.Start(ctx, c)
 	}
 	found := make(chan struct{})
-	if vmedia.NetworkDataExpected(m.Params) {
+	if media.NetworkDataExpected() {
 		c.Wait = found
 	}
 	network, err := netboot.Start(ctx, c)
@@ -54,7 +54,7 @@ func startNetwork(ctx context.Context, m *Machine, c netboot.Config) (*netboot.N
 	overdue := sync.OnceFunc(func() { close(found) })
 	go func() {
 		defer overdue()
-		document, err := vmedia.NetworkData(ctx, vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled, Overdue: overdue})
+		document, err := media.NetworkData(ctx, overdue)
 		if err != nil && ctx.Err() == nil {
 			m.Log.Warn("network data cannot be read, addresses are asked for by DHCP", "err", err)
 		}

@@ -10,12 +10,19 @@ const (
 	offsetMask     = 0x00fffffffffffe00 // bits 9 to 55 of an L1 or L2 entry
 	flagCompressed = 1 << 62
 	flagZero       = 1 << 0
-	sector         = 512
 )
+
+// Sector is what compressed clusters take whole ones of in the file: where one ends, the next can begin in the same.
+const Sector = 512
 
 // MaxRuns limits the runs and the holes of a map, and by that its memory: 48 MiB each. Two million compressed clusters
 // of the usual size are a guest disk of 128 GiB without a hole.
 const MaxRuns = 2 << 20
+
+var (
+	errRuns  = broken("it is in more than %d pieces, which is more than is supported", MaxRuns)
+	errHoles = broken("it has more than %d holes, which is more than is supported", MaxRuns)
+)
 
 // Table is an L2 table that is to be read.
 type Table struct {
@@ -167,12 +174,12 @@ func (m *Map) addCompressed(guest int64, entry uint64) error {
 	if offset == 0 || offset > 1<<56 {
 		return broken("the compressed cluster at byte %d of the disk lies at byte %d", guest, offset)
 	}
-	return m.run(Run{Host: offset, Guest: guest, size: uint32(sectors*sector - offset%sector), Compressed: true})
+	return m.run(Run{Host: offset, Guest: guest, size: uint32(sectors*Sector - offset%Sector), Compressed: true})
 }
 
 func (m *Map) run(r Run) error {
 	if len(m.Runs) >= MaxRuns {
-		return broken("it is in more than %d pieces, which is more than is supported", MaxRuns)
+		return errRuns
 	}
 	m.Runs = append(m.Runs, r)
 	return nil
@@ -185,9 +192,21 @@ func (m *Map) hole(guest, n int64) error {
 		return nil
 	}
 	if len(m.Holes) >= MaxRuns {
-		return broken("it has more than %d holes, which is more than is supported", MaxRuns)
+		return errHoles
 	}
 	m.Holes = append(m.Holes, Range{guest, n})
+	return nil
+}
+
+// Join adds what another map of the same disk says. Finish is to follow.
+func (m *Map) Join(more *Map) error {
+	if len(m.Runs)+len(more.Runs) > MaxRuns {
+		return errRuns
+	}
+	if len(m.Holes)+len(more.Holes) > MaxRuns {
+		return errHoles
+	}
+	m.Runs, m.Holes = append(m.Runs, more.Runs...), append(m.Holes, more.Holes...)
 	return nil
 }
 

@@ -1,0 +1,84 @@
+package imaging
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"ironroot/agent/node"
+	"ironroot/storage/partition"
+)
+
+// bootsUEFI tells how the instance will boot, by the protocol's rules: with secure boot by UEFI, else as the first of
+// instance_info, the capabilities and driver_internal_info says that says anything, else as the ramdisk was booted. The
+// node may be nil.
+func bootsUEFI(n *node.Node, ramdisk bool) bool {
+	if n == nil {
+		return ramdisk
+	}
+	instance, properties := capabilities(n.InstanceInfo()), capabilities(n.Properties())
+	if secure, _ := first("secure_boot", instance, properties); strings.EqualFold(secure, "true") {
+		return true
+	}
+	mode, said := first("deploy_boot_mode", n.InstanceInfo())
+	if !said {
+		mode, said = first("boot_mode", properties)
+	}
+	if !said {
+		mode, _ = first("deploy_boot_mode", n.DriverInternalInfo())
+	}
+	switch strings.ToLower(mode) {
+	case "uefi":
+		return true
+	case "bios":
+		return false
+	}
+	return ramdisk
+}
+
+// tableScheme tells which kind of partition table a partition image's disk gets. The node may be nil.
+func tableScheme(n *node.Node, uefi bool) string {
+	if uefi {
+		return partition.GPT
+	}
+	if n != nil {
+		if label, _ := first("disk_label", capabilities(n.InstanceInfo()), capabilities(n.Properties())); label == "gpt" {
+			return partition.GPT
+		}
+	}
+	return partition.MBR
+}
+
+// first returns what the first place that has the key says. A null that is there counts as having said something.
+func first(key string, places ...map[string]any) (text string, said bool) {
+	for _, place := range places {
+		if value, there := place[key]; there {
+			return fmt.Sprint(value), true
+		}
+	}
+	return "", false
+}
+
+// capabilities reads the capabilities of instance_info or properties: an object, JSON text of one, or "key:value,..." of
+// which malformed parts are left out.
+func capabilities(place map[string]any) map[string]any {
+	switch c := place["capabilities"].(type) {
+	case map[string]any:
+		return c
+	case string:
+		var object any
+		if json.Unmarshal([]byte(c), &object) == nil {
+			o, _ := object.(map[string]any)
+			return o
+		}
+		list := map[string]any{}
+		for pair := range strings.SplitSeq(c, ",") {
+			parts := strings.Split(pair, ":")
+			if len(parts) == 2 && parts[0] != "" && parts[1] != "" {
+				list[parts[0]] = parts[1]
+			}
+		}
+		return list
+	}
+	return nil
+}

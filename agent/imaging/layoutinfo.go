@@ -1,0 +1,98 @@
+package imaging
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"ironroot/agent/fault"
+)
+
+// PartitionInfo is the part of image_info that says what the disk for a partition image holds. Sizes are bytes.
+type PartitionInfo struct {
+	Root              int64
+	Swap              int64  // 0: none
+	Ephemeral         int64  // 0: none
+	EphemeralFormat   string // of the file system on it, "" where none is made
+	PreserveEphemeral bool   // the disk is laid out this way already, and what is on the ephemeral partition stays
+	BootMode          string // what the conductor takes for the boot mode: a matter of the result's words only
+}
+
+// wirePartition is that part as JSON.
+type wirePartition struct {
+	ImageType         json.RawMessage `json:"image_type"`
+	RootMB            json.RawMessage `json:"root_mb"`
+	SwapMB            json.RawMessage `json:"swap_mb"`
+	EphemeralMB       json.RawMessage `json:"ephemeral_mb"`
+	EphemeralFormat   json.RawMessage `json:"ephemeral_format"`
+	PreserveEphemeral json.RawMessage `json:"preserve_ephemeral"`
+	BootMode          json.RawMessage `json:"deploy_boot_mode"`
+}
+
+// mebibyte is the unit of the protocol's sizes, in bytes.
+const mebibyte = 1 << 20
+
+// maxMB bounds a size in MiB: no disk is larger, and no sum of such sizes overflows.
+const maxMB = 1 << 38
+
+// parsePartition reads the layout; for a whole-disk image nothing of it is looked at. All keys have to be there, as the
+// conductor sends them: a misspelt preserve_ephemeral must not cost anybody's data. Null is no size, no format, and false.
+func parsePartition(wire wirePartition, into **PartitionInfo) error {
+	var kind string
+	if err := decodeText("image_type", wire.ImageType, &kind); err != nil || kind != "partition" {
+		return err
+	}
+	p := &PartitionInfo{}
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+	}{
+		{"root_mb", wire.RootMB},
+		{"swap_mb", wire.SwapMB},
+		{"ephemeral_mb", wire.EphemeralMB},
+		{"ephemeral_format", wire.EphemeralFormat},
+		{"preserve_ephemeral", wire.PreserveEphemeral},
+	} {
+		if len(f.raw) == 0 {
+			return fault.InvalidCommandParams("image_info has no '%s', which a partition image needs", f.name)
+		}
+	}
+	for _, err := range []error{
+		decodeMB("root_mb", wire.RootMB, &p.Root),
+		decodeMB("swap_mb", wire.SwapMB, &p.Swap),
+		decodeMB("ephemeral_mb", wire.EphemeralMB, &p.Ephemeral),
+		decodeText("ephemeral_format", wire.EphemeralFormat, &p.EphemeralFormat),
+		decode("preserve_ephemeral", wire.PreserveEphemeral, "a boolean", &p.PreserveEphemeral),
+		decodeText("deploy_boot_mode", wire.BootMode, &p.BootMode),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.Root == 0:
+		return fault.InvalidCommandParams("image_info 'root_mb' must be at least 1 for a partition image")
+	case p.Ephemeral > 0 && p.EphemeralFormat == "" && !p.PreserveEphemeral:
+		return fault.InvalidCommandParams("image_info has 'ephemeral_mb' without 'ephemeral_format'")
+	}
+	*into = p
+	return nil
+}
+
+// decodeMB reads a number of MiB, which may be written as a text, into bytes.
+func decodeMB(field string, raw json.RawMessage, into *int64) error {
+	if absent(raw) {
+		return nil
+	}
+	text := string(raw)
+	if raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return fault.InvalidCommandParams("image_info '%s' must be a number of MiB", field)
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxMB {
+		return fault.InvalidCommandParams("image_info '%s' must be a number of MiB", field)
+	}
+	*into = n * mebibyte
+	return nil
+}

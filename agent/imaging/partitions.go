@@ -1,0 +1,246 @@
+package imaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"ironroot/agent/fault"
+	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
+	"ironroot/storage/configdrive"
+	"ironroot/storage/erase"
+	"ironroot/storage/image"
+	"ironroot/storage/mkfs"
+	"ironroot/storage/partition"
+)
+
+// Labels of the file systems that are made around a partition image.
+const (
+	labelESP       = "efi-part"
+	labelSwap      = "swap1"
+	labelEphemeral = "ephemeral0"
+)
+
+// partitionNames are the protocol's names of partitions.
+var partitionNames = map[partition.Role]string{
+	partition.RoleESP:         "efi system partition",
+	partition.RoleBIOSBoot:    "BIOS Boot partition",
+	partition.RolePReP:        "PReP Boot partition",
+	partition.RoleEphemeral:   "ephemeral",
+	partition.RoleSwap:        "swap",
+	partition.RoleConfigDrive: "configdrive",
+	partition.RoleRoot:        "root",
+}
+
+// partitioned is a disk laid out for a partition image.
+type partitioned struct {
+	disk   string
+	layout partition.Layout
+	paths  map[partition.Role]string
+}
+
+// preparePartitions lays the disk out, makes its file systems, writes the config drive, and streams the image into the
+// root partition. What can be known to be wrong is known before the disk loses anything. Nothing of this is ever left out
+// because the image is there already: file systems and config drive belong to it.
+func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
+	layout, err := i.plan(disk, info.Partition, drive)
+	if err != nil {
+		return "", err
+	}
+	if err := image.Check(ctx, "the root partition", info.Partition.Root, src, i.imageOptions()); err != nil {
+		return "", rootFault(disk.Path, info, err)
+	}
+	i.forget()
+	var d *partitioned
+	if info.Partition.PreserveEphemeral {
+		d, err = i.adopt(ctx, disk.Path, layout)
+	} else {
+		d, err = i.layOut(ctx, disk.Path, layout)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := i.fill(ctx, d, info.Partition, drive); err != nil {
+		return "", err
+	}
+	if err := i.stream(ctx, d.paths[partition.RoleRoot], info, src); err != nil {
+		return "", rootFault(disk.Path, info, err)
+	}
+	return i.finishPartitions(ctx, info, d)
+}
+
+// plan says what the disk will look like.
+func (i *Imager) plan(disk block.Device, p *PartitionInfo, drive []byte) (partition.Layout, error) {
+	c, n := i.o.Config.Get(), i.o.Node.Get()
+	uefi := bootsUEFI(n, bootloader.FirmwareIsUEFI(i.o.System))
+	needs := partition.Needs{
+		Scheme: tableScheme(n, uefi), UEFI: uefi, POWER: strings.HasPrefix(runtime.GOARCH, "ppc64"),
+		ESP: c.DiskUtils.EFISystemPartitionSize, BIOSBoot: c.DiskUtils.BIOSBootPartitionSize,
+		Ephemeral: p.Ephemeral, Swap: p.Swap, Root: p.Root,
+	}
+	sector := max(disk.LogicalSector, 512)
+	if drive != nil {
+		room, err := configdrive.Room(drive, sector, i.driveOptions())
+		if err != nil {
+			return partition.Layout{}, fault.Deployment("%w", err)
+		}
+		needs.ConfigDrive = room
+	}
+	for _, fs := range fileSystems(p, uefi) {
+		if err := mkfs.Check(fs.kind, mkfs.Options{Label: fs.label}); errors.Is(err, mkfs.ErrUnsupported) {
+			i.o.Log.Error("file system cannot be made", "device", disk.Path, "format", fs.kind, "err", err)
+			return partition.Layout{}, fault.FileSystemNotSupported(fs.kind)
+		} else if err != nil {
+			return partition.Layout{}, fault.Deployment("%s partition: %w", fs.role, err)
+		}
+	}
+	layout, err := partition.Plan(needs)
+	if err == nil && !p.PreserveEphemeral {
+		err = layout.Fits(disk.Size, sector)
+	}
+	if err != nil {
+		return partition.Layout{}, fault.Deployment("lay out %s for a partition image: %w", disk.Path, err)
+	}
+	return layout, nil
+}
+
+func (i *Imager) driveOptions() configdrive.Options {
+	return configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild}
+}
+
+// layOut puts a new table in place of all that the disk knew of partitions, RAID, volumes and file systems.
+func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
+	if err := erase.Metadata(ctx, i.o.System, disk); err != nil {
+		return nil, fault.Deployment("%w", err)
+	}
+	table, err := partition.Create(ctx, disk, layout)
+	if err != nil {
+		return nil, fault.Deployment("%w", err)
+	}
+	if layout, err = layout.Adopt(table); err != nil { // which brings the UUIDs
+		return nil, fault.Deployment("partitions of %s are not what was written: %w", disk, err)
+	}
+	i.o.Log.Info("disk laid out", "device", disk, "scheme", layout.Scheme, "partitions", len(layout.Partitions))
+	return i.locate(ctx, disk, layout)
+}
+
+// adopt finds the layout on a disk that was laid out before, and writes nothing.
+func (i *Imager) adopt(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
+	table, err := partition.Read(ctx, disk)
+	if err == nil {
+		layout, err = layout.Adopt(table)
+	}
+	if err != nil {
+		return nil, fault.Deployment("%s is not laid out as it has to be for preserve_ephemeral, nothing was written: %w", disk, err)
+	}
+	i.o.Log.Info("disk is laid out already, its ephemeral partition stays", "device", disk, "scheme", layout.Scheme)
+	return i.locate(ctx, disk, layout)
+}
+
+// locate has the kernel offer the partitions and finds their devices.
+func (i *Imager) locate(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
+	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
+		return nil, fault.Deployment("%w", err)
+	}
+	attempts := max(1, i.o.Config.Get().DiskUtils.PartitionDetectionAttempts)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(attempts)*time.Second, errNoNode)
+	defer cancel()
+	d := &partitioned{disk: disk, layout: layout, paths: map[partition.Role]string{}}
+	for _, p := range layout.Partitions {
+		path, err := i.o.System.WaitPartition(ctx, disk, p.Number)
+		if err != nil {
+			return nil, fault.Deployment("%s partition of %s: %w", p.Role, disk, err)
+		}
+		d.paths[p.Role] = path
+	}
+	return d, nil
+}
+
+var errNoNode = errors.New("no device node in the time of disk_utils.partition_detection_attempts")
+
+// fileSystem is one that is made.
+type fileSystem struct {
+	role        partition.Role
+	kind, label string
+}
+
+// fileSystems lists what is made beside the image's own.
+func fileSystems(p *PartitionInfo, uefi bool) []fileSystem {
+	var list []fileSystem
+	if uefi {
+		list = append(list, fileSystem{partition.RoleESP, "vfat", labelESP})
+	}
+	if p.Swap > 0 {
+		list = append(list, fileSystem{partition.RoleSwap, "swap", labelSwap})
+	}
+	if p.Ephemeral > 0 && !p.PreserveEphemeral {
+		list = append(list, fileSystem{partition.RoleEphemeral, p.EphemeralFormat, labelEphemeral})
+	}
+	return list
+}
+
+// fill gives all partitions but root their content.
+func (i *Imager) fill(ctx context.Context, d *partitioned, p *PartitionInfo, drive []byte) error {
+	for _, fs := range fileSystems(p, d.layout.Find(partition.RoleESP) != nil) {
+		path := d.paths[fs.role]
+		if err := mkfs.Make(ctx, path, fs.kind, mkfs.Options{Label: fs.label}); err != nil {
+			return fault.Deployment("%s partition: %w", fs.role, err)
+		}
+		i.o.Log.Info("file system made", "device", path, "format", fs.kind, "label", fs.label)
+	}
+	if drive == nil {
+		return nil
+	}
+	path := d.paths[partition.RoleConfigDrive]
+	if err := configdrive.WritePartition(ctx, i.o.System, path, drive, i.driveOptions()); err != nil {
+		return fault.Deployment("%w", err)
+	}
+	i.o.Log.Info("config drive written", "device", path, "bytes", len(drive))
+	return nil
+}
+
+// finishPartitions remembers what is on the disk now and puts the result into words.
+func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned) (string, error) {
+	paths, uuids := map[string]string{}, map[string]any{"efi system partition uuid": nil}
+	for _, p := range d.layout.Partitions {
+		path := d.paths[p.Role]
+		paths[partitionNames[p.Role]] = path
+		key := map[partition.Role]string{
+			partition.RoleRoot: "root uuid", partition.RoleESP: "efi system partition uuid", partition.RolePReP: "PReP Boot partition uuid",
+		}[p.Role]
+		if key == "" {
+			continue
+		}
+		found, err := block.Probe(ctx, path)
+		if err != nil {
+			return "", fault.Deployment("UUID of the %s partition: %w", p.Role, err)
+		}
+		uuids[key] = p.UUID
+		if found.UUID != "" {
+			uuids[key] = found.UUID
+		}
+	}
+	uuids["partitions"] = paths
+	i.mu.Lock()
+	i.uuids = uuids
+	i.mu.Unlock()
+	text := fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, d.disk, uuids["root uuid"])
+	if esp := uuids["efi system partition uuid"]; esp != nil && info.Partition.BootMode == "uefi" {
+		text += fmt.Sprintf(" efi_system_partition_uuid=%s", esp)
+	}
+	return text, nil
+}
+
+// rootFault is imageFault for an image that goes to the root partition: that it does not fit is the request's fault.
+func rootFault(disk string, info ImageInfo, err error) error {
+	var small *image.TooSmallError
+	if errors.As(err, &small) {
+		return fault.InvalidCommandParams("root partition is too small for image %s: its virtual size is at least %d MB, root_mb is %d",
+			info.ID, (small.Need+mebibyte-1)/mebibyte, info.Partition.Root/mebibyte)
+	}
+	return imageFault(info.ID, disk, err)
+}

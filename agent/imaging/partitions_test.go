@@ -1,0 +1,308 @@
+package imaging
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/fault"
+	"ironroot/agent/node"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// rootImage is a small root file system as an image, with that UUID.
+func rootImage(t *testing.T, uuid string) string {
+	t.Helper()
+	testenv.Programs(t, "mke2fs")
+	path := testenv.SparseFile(t, 16*mib)
+	testenv.Run(t, "mke2fs", "-q", "-t", "ext4", "-U", uuid, "-L", "cloudimg", path)
+	return path
+}
+
+const rootUUID = "0a1b2c3d-1111-4222-8333-444455556666"
+
+// small is a layout that fits on a disk of 256 MiB.
+func small(change func(*PartitionInfo)) *PartitionInfo {
+	p := &PartitionInfo{Root: 40 * mib, Swap: 5 * mib}
+	change(p)
+	return p
+}
+
+// layoutDisk is a disk of 256 MiB and an Imager on a machine that has it alone, with that node.
+func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager) {
+	t.Helper()
+	const size = 256 * mib
+	path := testenv.Loop(t, testenv.SparseFile(t, size), sector)
+	cache := &node.Cache{}
+	cache.Set(testNode(t, fmt.Sprintf(
+		`{"uuid": "b77a8c26", "properties": {"capabilities": %q, "root_device": {"name": %q}}}`, capabilities, path)))
+	return path, New(Options{
+		Config: config.NewLive(&config.Config{
+			PermittedImageFormats: []string{"raw", "gpt", "qcow2"}, ImageDownloadConnectionTimeout: 10 * time.Second,
+			DiskUtils: config.DiskUtils{EFISystemPartitionSize: 64 * mib, BIOSBootPartitionSize: mib, PartitionDetectionAttempts: 30},
+		}),
+		Node: cache,
+		Disks: func(context.Context) ([]block.Device, error) {
+			return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, LogicalSector: int64(sector)}}, nil
+		},
+	})
+}
+
+func partitionImage(t *testing.T, path, url, format string, p *PartitionInfo) ImageInfo {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ImageInfo{
+		ID: "root.img", URLs: []string{url + "/root.img"}, OSHashAlgo: "sha256", OSHashValue: sumOf(t, path, 0, info.Size()),
+		DiskFormat: format, StreamRaw: format == "raw", Partition: p,
+	}
+}
+
+// tag is what blkid knows of a device.
+func tag(t *testing.T, device, name string) string {
+	t.Helper()
+	return strings.TrimSpace(testenv.Run(t, "sh", "-c", `PATH=$PATH:/usr/sbin; blkid -p -s "$1" -o value "$0" || true`, device, name))
+}
+
+// Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and what the conductor is told.
+func TestPreparePartitionImage(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "parted", "blkid", "qemu-img")
+	raw := rootImage(t, rootUUID)
+	qcow := filepath.Join(t.TempDir(), "root.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-O", "qcow2", "-c", raw, qcow)
+	drive, driveBytes := configDrive(t)
+	for _, tt := range []struct {
+		name, capabilities string
+		sector             int
+		format             string
+		drive              bool
+		change             func(*PartitionInfo)
+		want               []string // names of the protocol, in order
+		flags              string   // as parted prints them
+	}{
+		{
+			"bios msdos", "boot_mode:bios", 512, "raw", true, func(*PartitionInfo) {},
+			[]string{"swap", "configdrive", "root"},
+			"swap;;boot",
+		},
+		{
+			"bios msdos, root only, qcow2", "boot_mode:bios", 512, "qcow2", false, func(p *PartitionInfo) { p.Swap = 0 },
+			[]string{"root"},
+			"boot",
+		},
+		{
+			"bios gpt", "boot_mode:bios,disk_label:gpt", 512, "raw", true, func(*PartitionInfo) {},
+			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
+			"bios_grub;swap;;",
+		},
+		{
+			"bios gpt, 4K disk", "boot_mode:bios,disk_label:gpt", 4096, "qcow2", true, func(*PartitionInfo) {},
+			[]string{"BIOS Boot partition", "swap", "configdrive", "root"},
+			"bios_grub;swap;;",
+		},
+		{
+			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := layoutDisk(t, tt.sector, tt.capabilities)
+			path := map[string]string{"raw": raw, "qcow2": qcow}[tt.format]
+			text := ""
+			if tt.drive {
+				text = drive
+			}
+			p := small(tt.change)
+			got, err := i.Prepare(t.Context(), partitionImage(t, path, serve(t, path).URL, tt.format, p), text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths := map[string]string{}
+			for n, name := range tt.want {
+				paths[name] = block.PartitionPath(disk, n+1)
+			}
+			uuids := map[string]any{"root uuid": rootUUID, "efi system partition uuid": nil, "partitions": paths}
+			want := "image (root.img) written to device " + disk + " root_uuid=" + rootUUID
+			if esp := paths["efi system partition"]; esp != "" {
+				uuids["efi system partition uuid"] = tag(t, esp, "UUID")
+				want += " efi_system_partition_uuid=" + tag(t, esp, "UUID")
+				if label, kind := tag(t, esp, "LABEL"), tag(t, esp, "TYPE"); label != "efi-part" || kind != "vfat" {
+					t.Errorf("EFI system partition: got %s labelled %q, want vfat efi-part", kind, label)
+				}
+			}
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if diff := cmp.Diff(uuids, i.PartitionUUIDs()); diff != "" {
+				t.Errorf("partition uuids differ (-want +got):\n%s", diff)
+			}
+			var flags []string
+			for _, line := range strings.Split(strings.TrimSpace(testenv.Run(t, "parted", "-m", "-s", disk, "print")), "\n")[2:] {
+				fields := strings.Split(strings.TrimSuffix(line, ";"), ":")
+				flags = append(flags, fields[len(fields)-1])
+			}
+			if got := strings.Join(flags, ";"); got != tt.flags {
+				t.Errorf("flags: got %q, want %q", got, tt.flags)
+			}
+			if strings.Contains(tt.flags, "grub") || strings.Contains(tt.flags, "esp") {
+				if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+					t.Errorf("sgdisk finds problems:\n%s", out)
+				}
+			}
+			if got, want := sumOf(t, paths["root"], 0, 16*mib), sumOf(t, raw, 0, 16*mib); got != want {
+				t.Errorf("root: got SHA-256 %s, want %s", got, want)
+			}
+			if swap := paths["swap"]; swap != "" && (tag(t, swap, "TYPE") != "swap" || tag(t, swap, "LABEL") != "swap1") {
+				t.Errorf("swap: got type %q label %q", tag(t, swap, "TYPE"), tag(t, swap, "LABEL"))
+			}
+			if path := paths["ephemeral"]; path != "" && (tag(t, path, "TYPE") != p.EphemeralFormat || tag(t, path, "LABEL") != "ephemeral0") {
+				t.Errorf("ephemeral: got type %q label %q", tag(t, path, "TYPE"), tag(t, path, "LABEL"))
+			}
+			if path := paths["configdrive"]; path != "" {
+				if tag(t, path, "LABEL") != "CONFIG-2" {
+					t.Errorf("config drive: got the label %q", tag(t, path, "LABEL"))
+				}
+				if tt.sector == 512 && testenv.Run(t, "cat", path) != string(driveBytes) {
+					t.Error("the config drive's partition does not hold it, byte for byte and as large as it")
+				}
+			}
+		})
+	}
+}
+
+// A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
+// anything.
+func TestPartitionImageRefusals(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "qemu-img")
+	raw := rootImage(t, rootUUID)
+	qcow := filepath.Join(t.TempDir(), "root.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-O", "qcow2", "-c", raw, qcow)
+	for _, tt := range []struct {
+		name, format string
+		layout       *PartitionInfo
+		kind, text   string
+	}{
+		{"raw too large", "raw", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
+		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
+		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
+		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has room to byte"},
+		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "minix"},
+		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := layoutDisk(t, 512, "boot_mode:bios")
+			testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", disk)
+			before := sumOf(t, disk, 0, 256*mib)
+			path := map[string]string{"raw": raw, "qcow2": qcow, "vmdk": raw}[tt.format]
+			_, err := i.Prepare(t.Context(), partitionImage(t, path, serve(t, path).URL, tt.format, tt.layout), "")
+			if typeOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %s (%v), want %s with %q", typeOf(err), err, tt.kind, tt.text)
+			}
+			if tt.kind == "InvalidCommandParamsError" && fault.From(err).Code != http.StatusBadRequest {
+				t.Errorf("got code %d, want %d", fault.From(err).Code, http.StatusBadRequest)
+			}
+			if sumOf(t, disk, 0, 256*mib) != before {
+				t.Error("the disk has changed")
+			}
+		})
+	}
+}
+
+// A rebuild that preserves the ephemeral partition writes nothing of it, also after root has grown and with a new image;
+// one whose layout differs writes nothing at all.
+func TestPreserveEphemeral(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "parted")
+	for _, capabilities := range []string{"boot_mode:bios", "boot_mode:bios,disk_label:gpt"} {
+		t.Run(capabilities, func(t *testing.T) {
+			disk, i := layoutDisk(t, 512, capabilities)
+			raw := rootImage(t, rootUUID)
+			drive, _ := configDrive(t)
+			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
+			first := layout
+			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
+				t.Fatal(err)
+			}
+			table, err := partition.Read(t.Context(), disk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ephemeral := i.PartitionUUIDs()["partitions"].(map[string]string)["ephemeral"]
+			fillNoise(t, ephemeral)
+			kept := sumOf(t, ephemeral, 0, 30*mib)
+			last := len(table.Partitions)
+			testenv.Run(t, "parted", "-s", disk, "resizepart", fmt.Sprint(last), "200MiB")
+
+			const otherUUID = "ffffffff-1111-4222-8333-444455556666"
+			other := rootImage(t, otherUUID)
+			again := layout
+			again.PreserveEphemeral = true
+			text, err := i.Prepare(t.Context(), partitionImage(t, other, serve(t, other).URL, "raw", &again), drive)
+			if err != nil || !strings.HasSuffix(text, "root_uuid="+otherUUID) {
+				t.Fatalf("got %q and %v, want the new root's UUID", text, err)
+			}
+			if sumOf(t, ephemeral, 0, 30*mib) != kept {
+				t.Error("the ephemeral partition has changed")
+			}
+			if got := i.PartitionUUIDs()["partitions"].(map[string]string)["root"]; sumOf(t, got, 0, 16*mib) != sumOf(t, other, 0, 16*mib) {
+				t.Error("root does not hold the new image")
+			}
+
+			before := sumOf(t, disk, 0, 256*mib)
+			again.Ephemeral = 31 * mib
+			_, err = i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &again), drive)
+			if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "(ephemeral) has 31457280 bytes") {
+				t.Errorf("got %v, want a DeploymentError with the sizes", err)
+			}
+			if sumOf(t, disk, 0, 256*mib) != before {
+				t.Error("the disk has changed")
+			}
+		})
+	}
+}
+
+func fillNoise(t *testing.T, device string) {
+	t.Helper()
+	testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=30", "oflag=direct", "status=none")
+}
+
+// What goes wrong with the image leaves a laid out disk whose root does not boot, and tells the same as for a whole disk.
+func TestPartitionImageFails(t *testing.T) {
+	raw := rootImage(t, rootUUID)
+	for _, tt := range []struct {
+		name   string
+		change func(*ImageInfo)
+		want   string
+	}{
+		{"wrong checksum", func(i *ImageInfo) { i.OSHashValue = strings.Repeat("0", 64) }, "ImageChecksumError"},
+		{"nothing there", func(i *ImageInfo) { i.URLs[0] += ".missing" }, "ImageDownloadFatalError"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := layoutDisk(t, 512, "boot_mode:bios")
+			info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
+			tt.change(&info)
+			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
+				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
+			}
+			if kind := tag(t, block.PartitionPath(disk, 1), "TYPE"); kind != "" {
+				t.Errorf("root holds a file system of type %s, want none", kind)
+			}
+			if got := i.PartitionUUIDs(); len(got) != 0 {
+				t.Errorf("partition uuids: got %v, want none", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// flash is the file that holds OVMF's variables: after the headers of the firmware volume and of its store they follow
+// one another on multiples of four bytes, in the form of edk2's AUTHENTICATED_VARIABLE_HEADER, up to the first free byte.
+type flash string
+
+const (
+	flashStart  = 0x48 + 28 // where the first variable begins
+	flashHeader = 60        // bytes of a variable's header
+	flashMagic  = 0x55aa
+	flashAdded  = 0x3f // state of a variable that holds; others were replaced or removed
+	globalGUID  = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+)
+
+// globalVariable is the same GUID as it lies in memory.
+var globalVariable = []byte{0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c}
+
+// walk calls f for every variable and returns where the free room begins.
+func (f flash) walk(t *testing.T, each func(name string, state byte, guid, data []byte)) (free int) {
+	t.Helper()
+	raw, err := os.ReadFile(string(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	at := flashStart
+	for le.Uint16(raw[at:]) == flashMagic {
+		header := raw[at : at+flashHeader]
+		name, size := int(le.Uint32(header[36:])), int(le.Uint32(header[40:]))
+		var units []uint16
+		for i := 0; i+2 < name; i += 2 { // without the null at the end
+			units = append(units, le.Uint16(raw[at+flashHeader+i:]))
+		}
+		data := raw[at+flashHeader+name:][:size]
+		each(string(utf16.Decode(units)), header[2], header[44:60], data)
+		at = (at + flashHeader + name + size + 3) &^ 3
+	}
+	return at
+}
+
+// global returns the variables of the UEFI specification's own GUID.
+func (f flash) global(t *testing.T) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	f.walk(t, func(name string, state byte, guid, data []byte) {
+		if state == flashAdded && bytes.Equal(guid, globalVariable) {
+			found[name] = data
+		}
+	})
+	return found
+}
+
+// add puts a variable of that GUID behind the others, while no machine runs.
+func (f flash) add(t *testing.T, name string, data []byte) {
+	t.Helper()
+	le := binary.LittleEndian
+	units := wide(name)
+	header := make([]byte, flashHeader)
+	le.PutUint16(header, flashMagic)
+	header[2] = flashAdded
+	header[4] = 7 // non-volatile, for boot services, at run time
+	le.PutUint32(header[36:], uint32(len(units)))
+	le.PutUint32(header[40:], uint32(len(data)))
+	copy(header[44:], globalVariable)
+	free := f.walk(t, func(string, byte, []byte, []byte) {})
+	patch(t, string(f), int64(free), slices.Concat(header, units, data))
+}
+
+// entries returns the boot entries as efibootmgr prints them, by their numbers.
+func (f flash) entries(t *testing.T) (entries map[string]string, order []string) {
+	t.Helper()
+	testenv.Programs(t, "efibootmgr")
+	dir := t.TempDir()
+	for name, data := range f.global(t) {
+		if err := os.WriteFile(filepath.Join(dir, name+"-"+globalGUID), append([]byte{7, 0, 0, 0}, data...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := testenv.Run(t, "env", "EFIVARFS_PATH="+dir+"/", "/bin/efibootmgr", "-v")
+	entries = map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^Boot([0-9A-F]{4})\*? (.*)$`).FindAllStringSubmatch(out, -1) {
+		entries[m[1]] = m[2]
+	}
+	if m := regexp.MustCompile(`(?m)^BootOrder: (.*)$`).FindStringSubmatch(out); m != nil {
+		order = strings.Split(m[1], ",")
+	}
+	return entries, order
+}
+
+func wide(text string) []byte {
+	var out []byte
+	for _, unit := range append(utf16.Encode([]rune(text)), 0) {
+		out = binary.LittleEndian.AppendUint16(out, unit)
+	}
+	return out
+}
+
+// pathNode is a node of a device path (UEFI 2.10, 10.3).
+func pathNode(kind, subkind byte, data []byte) []byte {
+	return append(binary.LittleEndian.AppendUint16([]byte{kind, subkind}, uint16(4+len(data))), data...)
+}
+
+func bootOption(label string, nodes ...[]byte) []byte {
+	path := append(slices.Concat(nodes...), 0x7f, 0xff, 4, 0)
+	option := binary.LittleEndian.AppendUint16([]byte{1, 0, 0, 0}, uint16(len(path)))
+	return slices.Concat(option, wide(label), path)
+}
+
+// formerEntries are what the systems of earlier tenants, and somebody who boots by network, left in the firmware.
+func formerEntries() (removed, kept map[string][]byte) {
+	pci := slices.Concat(pathNode(2, 1, []byte{0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0}), pathNode(1, 1, []byte{0, 3}))
+	drive := pathNode(4, 1, append(append([]byte{1, 0, 0, 0}, bytes.Repeat([]byte{0x11}, 32)...), 2, 2))
+	mac := pathNode(3, 11, append([]byte{0x52, 0x54, 0, 0xe2, 0xe0, 1}, append(make([]byte, 26), 1)...))
+	file := func(name string) []byte { return pathNode(4, 4, wide(name)) }
+	removed = map[string][]byte{
+		"Boot0051": bootOption("Windows Boot Manager", drive, file(`\EFI\Microsoft\Boot\bootmgfw.efi`)),
+		"Boot0052": bootOption("behind a controller", pci, drive, file(`\EFI\OLD\SHIMX64.EFI`)),
+		"Boot0053": bootOption("network grub", pci, mac, pathNode(3, 24, []byte("http://b/grubx64.efi"))),
+	}
+	kept = map[string][]byte{
+		"Boot0061": bootOption("PXE on the first card", pci, mac),
+		"Boot0062": bootOption("HTTP", pci, mac, pathNode(3, 24, []byte("http://b/ipxe.efi"))),
+		"Boot0063": bootOption("grub in the label only", pci, file(`\EFI\diagnostics.efi`)),
+	}
+	return removed, kept
+}
+
+// formerFlash gives the machine variables with those entries in them.
+func formerFlash(t *testing.T, dir string) flash {
+	t.Helper()
+	f := flash(filepath.Join(dir, "vars.fd"))
+	template, err := qemu.Variables(qemu.UEFI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "cp", template, string(f))
+	removed, kept := formerEntries()
+	var order []byte
+	for _, list := range []map[string][]byte{removed, kept} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			f.add(t, name, list[name])
+			var n uint16
+			if _, err := fmt.Sscanf(name, "Boot%04X", &n); err != nil {
+				t.Fatal(err)
+			}
+			order = binary.LittleEndian.AppendUint16(order, n)
+		}
+	}
+	f.add(t, "BootOrder", order)
+	return f
+}
+
+// cleanNVRAM removes what was left, and nothing else: neither the firmware's own entries nor those that boot by network.
+//
+// Parity: M9
+func (r *rig) cleanNVRAM(t *testing.T, f flash) {
+	before, _ := f.entries(t)
+	step := func(args map[string]any) *conductor.Record {
+		return r.command(t, "clean.execute_clean_step", map[string]any{
+			"step": map[string]any{"step": "clean_uefi_nvram", "interface": "deploy", "priority": 0, "args": args},
+			"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{}, "clean_version": nil,
+		})
+	}
+	bad := step(map[string]any{"match_patterns": []string{"^HD", "("}})
+	if bad.Status != conductor.Failed || bad.Error.Type != "InvalidCommandParamsError" || !strings.Contains(bad.Error.Details, "entry 2") {
+		t.Errorf("bad pattern: got %s %v, want InvalidCommandParamsError that names the entry", bad.Status, bad.Error)
+	}
+	if left, _ := f.entries(t); len(left) != len(before) {
+		t.Errorf("bad pattern: got %d entries left, want all %d", len(left), len(before))
+	}
+	if done := step(map[string]any{}); done.Status != conductor.Succeeded {
+		t.Fatalf("got %s %v, want %s", done.Status, done.Error, conductor.Succeeded)
+	}
+	after, order := f.entries(t)
+	removed, kept := formerEntries()
+	for name := range removed {
+		if text, ok := after[name[4:]]; ok || before[name[4:]] == "" {
+			t.Errorf("%s: before %q, after %q, want it gone", name, before[name[4:]], text)
+		}
+	}
+	for name := range kept {
+		if number := name[4:]; after[number] == "" || after[number] != before[number] || !slices.Contains(order, number) {
+			t.Errorf("%s: before %q, after %q in order %v, want it kept", name, before[number], after[number], order)
+		}
+	}
+	for number, text := range before {
+		_, path, _ := strings.Cut(text, "\t")
+		if goes := regexp.MustCompile(`(?i)^HD\(|shim.*\.efi|grub.*\.efi`).MatchString(path); goes != (after[number] == "") {
+			t.Errorf("entry %s %q: matches %t, after the step it is %q", number, text, goes, after[number])
+		}
+	}
+	t.Logf("%d entries before, %d after", len(before), len(after))
+}

@@ -1,0 +1,281 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// rootImage is a small root file system as an image, with that UUID.
+func rootImage(t *testing.T, uuid string) string {
+	t.Helper()
+	testenv.Programs(t, "mke2fs")
+	path := file(t, "root", 32*mib, nil)
+	testenv.Run(t, "mke2fs", "-q", "-t", "ext4", "-U", uuid, "-L", "cloudimg", path)
+	return path
+}
+
+// layout is what Ironic adds to image_info for a partition image, with some fields changed.
+func layout(changes map[string]any) map[string]any {
+	fields := map[string]any{
+		"image_type": "partition", "root_gb": 1, "root_mb": 96, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": "ext4",
+		"preserve_ephemeral": false, "kernel": nil, "ramdisk": nil, "boot_option": "local", "deploy_boot_mode": "bios",
+	}
+	maps.Copy(fields, changes)
+	return fields
+}
+
+// TestPartitionImages lays several disks of one machine out, which are judged here.
+func TestPartitionImages(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sgdisk", "sfdisk", "parted", "blkid", "e2fsck", "fsck.vfat", "qemu-img", "mke2fs", "isoinfo")
+	uefi, msdos, gpt := file(t, "uefi", 4<<30, nil), file(t, "msdos", 200*mib, old{}), file(t, "gpt", 200*mib, old{})
+	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+		{File: uefi, Serial: "uefi"}, {File: msdos, Serial: "msdos"}, {File: gpt, Serial: "gpt"},
+	}}})
+	r.waitAgent(t)
+	const first, second = "11111111-aaaa-4bbb-8ccc-dddddddddddd", "22222222-aaaa-4bbb-8ccc-dddddddddddd"
+	image, other := rootImage(t, first), rootImage(t, second)
+	r.images.File("root.raw", image)
+	r.images.File("other.raw", other)
+	qcow := filepath.Join(t.TempDir(), "root.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", image, qcow)
+	r.images.File("root.qcow2", qcow)
+	if t.Run("uefi", func(t *testing.T) { r.uefiLayout(t, image, uefi, first) }) {
+		t.Run("preserve_ephemeral", func(t *testing.T) { r.preserve(t, other, uefi, second) })
+	}
+	t.Run("msdos", func(t *testing.T) {
+		r.biosLayout(t, image, qcow, msdos, "msdos", "boot_mode:bios",
+			"1:1.00MiB:21.0MiB:20.0MiB:ext4::;2:21.0MiB:28.0MiB:7.00MiB:linux-swap(v1)::swap;"+
+				"3:28.0MiB:29.0MiB:1.00MiB:::;4:29.0MiB:125MiB:96.0MiB:ext4::boot;")
+	})
+	t.Run("gpt", func(t *testing.T) {
+		r.biosLayout(t, image, qcow, gpt, "gpt", "boot_mode:bios,disk_label:gpt",
+			"1:1.00MiB:2.00MiB:1.00MiB::primary:bios_grub;2:2.00MiB:22.0MiB:20.0MiB:ext4:primary:;"+
+				"3:22.0MiB:29.0MiB:7.00MiB:linux-swap(v1):primary:swap;4:29.0MiB:30.0MiB:1.00MiB::primary:;"+
+				"5:30.0MiB:126MiB:96.0MiB:ext4:primary:;")
+	})
+	t.Run("root too small", func(t *testing.T) { r.rootTooSmall(t, image, gpt) })
+}
+
+// uefiLayout deploys as the conductor does, with all partitions there are.
+//
+// Parity: L1, L3, K5
+func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
+	const instance = "c0ffee00-6f1c-4f0e-8a42-7f0a2d6f9c11"
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := conductor.Image{
+		URL: r.images.URLFrom(host, "root.raw"), Format: "raw", Checksum: sumAll(t, image),
+		Info: layout(map[string]any{"swap_mb": 16, "ephemeral_mb": 64, "deploy_boot_mode": "uefi"}),
+	}
+	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
+		t.Fatal(err)
+	}
+	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
+	// Number, first and last sector, size, type: the table of the protocol.
+	want := []string{
+		"1 2048 1128447 550.0 MiB EF00", "2 1128448 1259519 64.0 MiB 8300", "3 1259520 1292287 16.0 MiB 8200",
+		"4 1292288 1294335 1024.0 KiB 8300", "5 1294336 1490943 96.0 MiB 8300",
+	}
+	got := regexp.MustCompile(`(?m)^ +(\d.*) primary$`).FindAllStringSubmatch(testenv.Run(t, "sgdisk", "-p", disk), -1)
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || strings.Join(strings.Fields(got[i][1]), " ") != want[i] {
+			t.Fatalf("sgdisk -p: got %q, want %q", got, want)
+		}
+	}
+	parts := partitions(t, disk)
+	for n, want := range map[int]string{1: "vfat efi-part", 2: "ext4 ephemeral0", 3: "swap swap1", 4: "iso9660 config-2", 5: "ext4 cloudimg"} {
+		if got := tags(t, parts(n), "TYPE", "LABEL"); got != want {
+			t.Errorf("partition %d: got %q, want %q", n, got, want)
+		}
+	}
+	testenv.Run(t, "fsck.vfat", "-n", parts(1))
+	testenv.Run(t, "e2fsck", "-f", "-n", parts(2))
+	r.checkUUIDs(t, parts, rootUUID, 1, 5)
+	if got, want := sum(t, parts(5), 0, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("root: got SHA-256 %s, want %s", got, want)
+	}
+	if got := testenv.Run(t, "isoinfo", "-R", "-x", "/openstack/latest/meta_data.json", "-i", parts(4)); !strings.Contains(got, instance) {
+		t.Errorf("the config drive's meta data: got %q, want %s in it", got, instance)
+	}
+}
+
+// preserve puts a file on the ephemeral partition, has the node rebuilt with another image, and finds the file again.
+//
+// Parity: L3
+func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
+	const name, content = "precious", "not to be lost"
+	ephemeral := func(do func(dir string)) {
+		t.Helper()
+		dir := t.TempDir()
+		if err := unix.Mount(partitions(t, disk)(2), dir, "ext4", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		do(dir)
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ephemeral(func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	table := testenv.Run(t, "sfdisk", "-d", disk)
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": "another"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := conductor.Image{
+		URL: r.images.URLFrom(host, "other.raw"), Format: "raw", Checksum: sumAll(t, image),
+		Info: layout(map[string]any{"swap_mb": 16, "ephemeral_mb": 64, "deploy_boot_mode": "uefi", "preserve_ephemeral": true}),
+	}
+	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
+		t.Fatal(err)
+	}
+	if got := testenv.Run(t, "sfdisk", "-d", disk); got != table {
+		t.Errorf("the table has changed:\n%s\nwas\n%s", got, table)
+	}
+	parts := partitions(t, disk)
+	if got, want := sum(t, parts(5), 0, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("root: got SHA-256 %s, want the new image's, %s", got, want)
+	}
+	r.checkUUIDs(t, parts, rootUUID, 1, 5)
+	ephemeral(func(dir string) {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != content {
+			t.Errorf("the file on the ephemeral partition: got %q and %v, want %q", got, err, content)
+		}
+	})
+}
+
+// biosLayout deploys an image as qcow2 to a disk chosen by its serial number; want is what parted prints of the partitions.
+//
+// Parity: L2
+func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, want string) {
+	r.properties = map[string]any{"capabilities": capabilities}
+	r.aim(t, map[string]any{"serial": serial})
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": serial}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := r.rawInfo("root.qcow2", sumAll(t, qcow))
+	maps.Copy(info, layout(map[string]any{"disk_format": "qcow2", "swap_mb": 7, "ephemeral_mb": 20}))
+	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": info, "configdrive": drive})
+	if !regexp.MustCompile(`written to device /dev/vd[bc] root_uuid=11111111-aaaa-4bbb-8ccc-dddddddddddd"`).MatchString(got) {
+		t.Errorf("got %s, want a text with the device and root's UUID", got)
+	}
+	lines := strings.Split(strings.TrimSpace(testenv.Run(t, "parted", "-m", "-s", disk, "unit", "MiB", "print")), "\n")
+	if label := strings.Split(lines[1], ":")[5]; label != serial {
+		t.Errorf("parted sees a table of type %s, want %s", label, serial)
+	}
+	if got := strings.Join(lines[2:], ""); got != want {
+		t.Errorf("parted prints\n%s, want\n%s", got, want)
+	}
+	if serial == "gpt" {
+		if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+			t.Errorf("sgdisk finds problems:\n%s", out)
+		}
+	} else {
+		testenv.Run(t, "sfdisk", "-V", disk)
+	}
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := table.Partitions[len(table.Partitions)-1]
+	if got, want := sum(t, disk, root.Start, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("root: got SHA-256 %s, want %s", got, want)
+	}
+	r.checkUUIDs(t, partitions(t, disk), "11111111-aaaa-4bbb-8ccc-dddddddddddd", 0, root.Number)
+}
+
+// rootTooSmall asks for a root partition smaller than the image; the disk must not change.
+//
+// Parity: L4
+func (r *rig) rootTooSmall(t *testing.T, image, disk string) {
+	before := sumAll(t, disk)
+	info := r.rawInfo("root.raw", sumAll(t, image))
+	maps.Copy(info, layout(map[string]any{"root_mb": 31}))
+	for _, format := range []string{"raw", "qcow2"} {
+		if format == "qcow2" {
+			info["urls"] = []string{r.images.URLFrom(host, "root.qcow2")}
+		}
+		info["disk_format"] = format
+		record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
+		if e := record.Error; record.Status != conductor.Failed || e == nil || e.Type != "InvalidCommandParamsError" ||
+			e.Code != http.StatusBadRequest || !strings.Contains(e.Details, "32 MB, root_mb is 31") {
+			t.Errorf("%s: got %s %+v, want an InvalidCommandParamsError with both sizes", format, record.Status, e)
+		}
+	}
+	if sumAll(t, disk) != before {
+		t.Error("the disk has changed")
+	}
+}
+
+// checkUUIDs compares what the agent says of its partitions with what blkid does; esp is 0 where there is none.
+func (r *rig) checkUUIDs(t *testing.T, parts func(int) string, rootUUID string, esp, root int) {
+	t.Helper()
+	var got map[string]any
+	if err := json.Unmarshal([]byte(r.succeed(t, "standby.get_partition_uuids", nil)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if found := tags(t, parts(root), "UUID"); got["root uuid"] != rootUUID || found != rootUUID {
+		t.Errorf("root uuid: got %v, blkid %s, want %s", got["root uuid"], found, rootUUID)
+	}
+	want := any(nil)
+	if esp > 0 {
+		want = tags(t, parts(esp), "UUID")
+	}
+	if got["efi system partition uuid"] != want {
+		t.Errorf("efi system partition uuid: got %v, want %v", got["efi system partition uuid"], want)
+	}
+	paths, _ := got["partitions"].(map[string]any)
+	if path, _ := paths["root"].(string); !strings.HasSuffix(path, fmt.Sprint(root)) || len(paths) != root {
+		t.Errorf("partitions: got %v, want %d with root as the last", paths, root)
+	}
+}
+
+// partitions attaches a disk's file to this machine; the function returns the device of partition n.
+func partitions(t *testing.T, disk string) func(n int) string {
+	t.Helper()
+	device := testenv.Loop(t, disk, 512)
+	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
+		t.Fatal(err)
+	}
+	return func(n int) string { return block.PartitionPath(device, n) }
+}
+
+// tags returns what blkid finds on a device, values separated by spaces.
+func tags(t *testing.T, device string, names ...string) string {
+	t.Helper()
+	out := []byte(testenv.Run(t, "blkid", "-p", "-o", "export", device))
+	var values []string
+	for _, name := range names {
+		for _, line := range bytes.Split(out, []byte("\n")) {
+			if value, ok := bytes.CutPrefix(line, []byte(name+"=")); ok {
+				values = append(values, string(value))
+			}
+		}
+	}
+	return strings.Join(values, " ")
+}

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ironroot/lab/conductor"
+)
+
+const protectedSerial = "protected"
+
+// protectedDisk is a disk of the node's skip list: as large as a root disk has to be, and with content at both ends and in
+// between.
+type protectedDisk struct {
+	path   string
+	blocks int64 // of the file system it lies in: zeros written to it or its blocks taken away would show
+}
+
+var protectedAt = []int64{0, 1 << 30, 4<<30 - mib}
+
+func newProtected(t *testing.T) protectedDisk {
+	t.Helper()
+	path := file(t, protectedSerial, 4<<30, nil)
+	for _, at := range protectedAt {
+		patch(t, path, at, bytes.Repeat(secret, mib/len(secret)))
+	}
+	return protectedDisk{path, blocksOf(t, path)}
+}
+
+func (d protectedDisk) check(t *testing.T) {
+	t.Helper()
+	for _, at := range protectedAt {
+		if !bytes.Equal(read(t, d.path, at, mib), bytes.Repeat(secret, mib/len(secret))) {
+			t.Errorf("the protected disk has other content at %d", at)
+		}
+	}
+	if got := blocksOf(t, d.path); got != d.blocks {
+		t.Errorf("the protected disk takes %d blocks, want %d as before", got, d.blocks)
+	}
+}
+
+func blocksOf(t *testing.T, path string) int64 {
+	t.Helper()
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return stat.Blocks
+}
+
+// protected: what was erased before, by metadata and in full, was not the disk of the skip list, and now it is not by the
+// express way either. Nor is it the root disk: not as the only one that is large enough, and not where hints fit it first.
+//
+// Parity: J4
+func (r *rig) protected(t *testing.T, kept protectedDisk, other string) {
+	kept.check(t)
+	if err := r.node.Clean(soon(t), "deploy.erase_devices_express"); err != nil {
+		t.Fatal(err)
+	}
+	kept.check(t)
+	image := mbrImage(t, "mbr", 24*mib)
+	r.images.File("mbr.raw", image)
+	prepare := map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))}
+	r.node.SetState(conductor.DeployWait) // without hints the node is looked up again, which no other state allows
+	r.aim(t, nil)
+	record := r.command(t, "standby.prepare_image", prepare)
+	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" || strings.Contains(record.Error.Details, "nvme2n1") {
+		t.Errorf("without hints: got %s (%v), want a DeviceNotFound that does not count the protected disk", record.Status, record.Error)
+	}
+	r.aim(t, map[string]any{"name": "<or> /dev/nvme2n1 <or> /dev/vda"})
+	got := r.succeed(t, "standby.prepare_image", prepare)
+	if want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`, mbrID); got != want {
+		t.Errorf("with hints that fit both: got %s, want %s", got, want)
+	}
+	if got, want := sum(t, other, 0, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("the other disk's SHA-256 is %s, want the image's, %s", got, want)
+	}
+	kept.check(t)
+}

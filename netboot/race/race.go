@@ -1,0 +1,63 @@
+// Package race tries several ways to the same end, each a little later than the one before, and takes the first that gets
+// there: the caller's order is kept where that costs nothing, as RFC 8305 does with addresses.
+package race
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// First calls try with the numbers from 0 to n-1, each gap after the one before or as soon as one fails; with no gap all at
+// once. It returns what the first one that succeeds brought, and its number. The context of the others ends then, which
+// must end them; what they still bring goes to drop, unless that is nil. The error is that of all n, of which there has to
+// be one.
+func First[T any](ctx context.Context, n int, gap time.Duration, try func(context.Context, int) (T, error), drop func(T)) (T, int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		value T
+		by    int
+		err   error
+	}
+	results := make(chan result, n) // so that losers end, too
+	started := 0
+	start := func() {
+		by := started
+		started++
+		go func() {
+			value, err := try(ctx, by)
+			results <- result{value, by, err}
+		}()
+	}
+	start()
+	var failed []error
+	for len(failed) < n {
+		var next <-chan time.Time
+		if started < n {
+			next = time.After(gap)
+		}
+		select {
+		case r := <-results:
+			if r.err == nil {
+				if left := started - len(failed) - 1; drop != nil {
+					go func() {
+						for range left {
+							if late := <-results; late.err == nil {
+								drop(late.value)
+							}
+						}
+					}()
+				}
+				return r.value, r.by, nil
+			}
+			if failed = append(failed, r.err); started < n {
+				start()
+			}
+		case <-next:
+			start()
+		}
+	}
+	var none T
+	return none, 0, errors.Join(failed...)
+}

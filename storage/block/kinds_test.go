@@ -1,0 +1,126 @@
+package block
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestWhatIsADisk has one row for every kind of device that might be taken for a disk, or overlooked. What counts is what
+// ironic-python-agent makes of lsblk's list: type disk, RAID arrays and multipath maps, but no floppies, no RAM disks and
+// nothing of size 0; whether a disk is removable, read-only, zoned or tiny keeps it out of nothing.
+func TestWhatIsADisk(t *testing.T) {
+	const scsi = "pci0000:00/0000:00:06.0/host8/target8:0:%d/8:0:%d:0"
+	for n, tt := range []struct {
+		what, name string
+		hardware   string // "scsi": a SCSI device; "": none, as of a virtual block device
+		size       int64
+		files      map[string]string
+		want       string // type and what is special; "" where it is no disk
+	}{
+		{"sectors of 4 KiB", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/logical_block_size": "4096"}, "disk 4096/4096"},
+		{"emulated sectors", "sda", "scsi", gib, map[string]string{"device/type": "0"}, "disk 512/4096"},
+		{"read-only", "sda", "scsi", gib, map[string]string{"ro": "1"}, "disk 512/4096 read-only"},
+		{"removable", "sda", "scsi", gib, map[string]string{"removable": "1"}, "disk 512/4096 removable"},
+		{"card reader without a card", "sda", "scsi", 0, map[string]string{"removable": "1"}, ""},
+		{"tiny", "sda", "scsi", 512, nil, "disk 512/4096"},
+		{"host-managed zones", "sda", "scsi", gib, map[string]string{"device/type": "20", "queue/zoned": "host-managed"}, "disk 512/4096 host-managed"},
+		{"host-aware zones", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/zoned": "host-aware"}, "disk 512/4096 host-aware"},
+		{"without zones", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/zoned": "none"}, "disk 512/4096"},
+		{"write-once", "sda", "scsi", gib, map[string]string{"device/type": "4"}, ""},
+		{"magneto-optical", "sda", "scsi", gib, map[string]string{"device/type": "7"}, ""},
+		{"reduced command set", "sda", "scsi", gib, map[string]string{"device/type": "14"}, ""},
+		{"optical drive", "sr0", "scsi", gib, map[string]string{"device/type": "5"}, ""},
+		{"card", "mmcblk0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", gib, nil, "disk 512/4096"},
+		{"boot area of a card", "mmcblk0boot0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, map[string]string{"ro": "1"}, "disk 512/4096 read-only"},
+		{"persistent memory", "pmem0", "", gib, nil, "disk 512/4096"},
+		{"path of a namespace", "nvme0c0n1", "pci0000:00/0000:00:01.0/nvme/nvme0", gib, map[string]string{"hidden": "1"}, ""},
+		{"floppy", "fd0", "", 1440 << 10, nil, ""},
+		{"RAM disk", "ram0", "", gib, nil, ""},
+		{"compressed RAM", "zram0", "", gib, nil, ""},
+		{"loop", "loop0", "", gib, nil, ""},
+		{"network block device without server", "nbd0", "", 0, nil, ""},
+		{"array", "md0", "", gib, map[string]string{"md/level": "raid10"}, "raid10 512/4096"},
+		{"array that does not run", "md127", "", 0, map[string]string{"md/level": ""}, ""},
+		{"container of arrays", "md127", "", 0, map[string]string{"md/level": "container"}, ""},
+		{"concatenation", "md0", "", gib, map[string]string{"md/level": "linear"}, ""},
+		{"firmware RAID", "dm-0", "", gib, map[string]string{"dm/uuid": "DMRAID-isw_a_b"}, "dmraid 512/4096"},
+		{"logical volume", "dm-0", "", gib, map[string]string{"dm/uuid": "LVM-abc"}, ""},
+		{"encrypted", "dm-0", "", gib, map[string]string{"dm/uuid": "CRYPT-LUKS2-abc"}, ""},
+		{"map of nobody", "dm-0", "", gib, map[string]string{"dm/uuid": ""}, ""},
+		{"partition of firmware RAID", "dm-1", "", gib, map[string]string{"dm/uuid": "part1-DMRAID-isw_a_b"}, ""},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			if tt.hardware == "scsi" {
+				tt.hardware = fmt.Sprintf(scsi, n, n)
+			}
+			tr := newTree(t)
+			tr.device(tt.name, tt.hardware, tt.size, tt.files)
+			list, err := tr.system().Disks(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, d := range list {
+				got += fmt.Sprintf("%s %d/%d", d.Type, d.LogicalSector, d.PhysicalSector)
+				for word, is := range map[string]bool{" read-only": d.ReadOnly, " removable": d.Removable, " " + d.Zoned: d.Zoned != ""} {
+					if is {
+						got += word
+					}
+				}
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// The paths of a multipath map are hidden behind it, the map's partitions and a disk beside it are as always. Two paths
+// that no map joins are two disks.
+func TestMultipath(t *testing.T) {
+	names := func(tr tree) map[string]string {
+		list, err := tr.system().Disks(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, d := range list {
+			got[d.Name] = d.Type + " " + d.WWN
+		}
+		return got
+	}
+	const wwn = "0x600c0ff000d1a2b3c4d5e6f708091011"
+	tr := newTree(t)
+	for n, name := range []string{"sda", "sdb", "sdc"} {
+		id := "\x60\x0c\x0f\xf0\x00\xd1\xa2\xb3\xc4\xd5\xe6\xf7\x08\x09\x10\x11"
+		if name == "sdc" {
+			id = "\x50\x00\xc5\x00\xa1\xb2\xc3\xd4"
+		}
+		tr.device(name, fmt.Sprintf("pci0000:00/0000:00:06.0/host%d/target%d:0:0/%d:0:0:0", n, n, n), gib, map[string]string{
+			"device/type": "0", "device/vpd_pg83": page(0x83, naa(id)),
+		})
+	}
+	paths := map[string]string{"sda": "disk " + wwn, "sdb": "disk " + wwn, "sdc": "disk 0x5000c500a1b2c3d4"}
+	if diff := cmp.Diff(paths, names(tr)); diff != "" {
+		t.Errorf("without a map (-want +got):\n%s", diff)
+	}
+	tr.device("dm-0", "", gib, map[string]string{"dm/uuid": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm/name": "mpatha"})
+	for _, path := range []string{"sda", "sdb"} {
+		tr.link("sys/class/block/"+path, "sys/devices/virtual/block/dm-0/slaves/"+path)
+	}
+	tr.device("dm-1", "", gib/2, map[string]string{"dm/uuid": "part1-mpath-3600c0ff000d1a2b3c4d5e6f708091011"})
+	want := maps.Clone(paths)
+	delete(want, "sda")
+	delete(want, "sdb")
+	want["dm-0"] = "mpath " + wwn
+	if diff := cmp.Diff(want, names(tr)); diff != "" {
+		t.Errorf("with a map (-want +got):\n%s", diff)
+	}
+	components, err := tr.system().Components("/dev/dm-0")
+	if diff := cmp.Diff([]string{"/dev/sda", "/dev/sdb"}, components); err != nil || diff != "" {
+		t.Errorf("components: %v, -want +got:\n%s", err, diff)
+	}
+}

@@ -1,0 +1,64 @@
+package bootloader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"ironroot/storage/mounted"
+)
+
+const (
+	fstabName = "etc/fstab"
+	maxFstab  = 1 << 20 // bytes
+)
+
+// addToFstab adds the line that mounts the ESP to the root's fstab, once. A root without an fstab is left without one.
+// It reports whether the file was changed.
+func addToFstab(root *mounted.FS, esp string) (changed bool, err error) {
+	f, err := root.OpenFile(fstabName, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFstab {
+		return false, fmt.Errorf("%s: %s of %d bytes, want a file of at most %d", f.Name(), info.Mode(), info.Size(), maxFstab)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFstab))
+	if err != nil {
+		return false, err
+	}
+	line := fstabLine(string(text), esp)
+	if line == "" {
+		return false, nil
+	}
+	// Added at the end: what stands there is not written again, so that it cannot be lost.
+	if _, err := f.WriteAt([]byte(line), int64(len(text))); err != nil {
+		return false, err
+	}
+	return true, f.Sync()
+}
+
+// fstabLine returns what is to be added to an fstab so that it mounts the ESP, which esp names as "UUID=1234-ABCD" or
+// "PARTUUID=…"; "" where a line does so already.
+func fstabLine(fstab, esp string) string {
+	for line := range strings.Lines(fstab) {
+		if fields := strings.Fields(line); len(fields) > 0 && strings.EqualFold(strings.ReplaceAll(fields[0], `"`, ""), esp) {
+			return ""
+		}
+	}
+	line := esp + "\t/boot/efi\tvfat\tumask=0077\t0\t1\n"
+	if fstab != "" && !strings.HasSuffix(fstab, "\n") {
+		line = "\n" + line
+	}
+	return line
+}

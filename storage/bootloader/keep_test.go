@@ -1,0 +1,273 @@
+package bootloader
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/mounted"
+	"ironroot/storage/partition"
+)
+
+// write makes a file and the folders above it.
+func write(t *testing.T, top, name, content string) {
+	t.Helper()
+	file := filepath.Join(top, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files returns every file below a folder with its content.
+func files(t *testing.T, top string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(top, func(file string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(file)
+		found[strings.TrimPrefix(file, top+"/")] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func folder(t *testing.T, name string) *mounted.FS {
+	t.Helper()
+	f, err := mounted.Folder(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// The ESP is an ordinary folder here: kernels without FAT run this test, too.
+func TestCopyAssets(t *testing.T) {
+	root, esp := t.TempDir(), t.TempDir()
+	outside := t.TempDir()
+	write(t, outside, "secret", "of the ramdisk")
+	write(t, root, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
+	write(t, root, "boot/efi/EFI/debian/grubx64.efi", strings.Repeat("grub", 600<<10))
+	write(t, root, "boot/efi/EFI/debian/fw/fwupd.efi", "fw")
+	write(t, root, "boot/efi/EFI/fedora/grub.cfg", "its own")
+	write(t, root, "boot/grub2/grub.cfg", "menu")
+	write(t, root, "boot/grub/grub.cfg", "the other menu")
+	write(t, root, "boot/grub/grubenv", "saved_entry=0")
+	write(t, root, "usr/lib/shim.efi", "shim by a link")
+	write(t, esp, "EFI/BOOT/BOOTX64.EFI", "what an attempt before left behind")
+	for link, target := range map[string]string{
+		"boot/efi/EFI/debian/shimx64.efi": "/usr/lib/shim.efi",         // absolute, inside the image
+		"boot/efi/EFI/debian/outside.efi": outside + "/secret",         // absolute, outside
+		"boot/efi/EFI/debian/up.efi":      "../../../../../../../etc/", // stays at the image's root
+		"boot/efi/EFI/debian/gone.efi":    "nowhere",
+	} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(root, "boot/efi/EFI/debian/pipe.efi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := copier{from: folder(t, root), to: folder(t, esp)}
+	if err := c.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"EFI/BOOT/BOOTX64.EFI":   "shim",
+		"EFI/BOOT/grub.cfg":      "menu",
+		"EFI/BOOT/grubenv":       "saved_entry=0",
+		"EFI/debian/grubx64.efi": strings.Repeat("grub", 600<<10), "EFI/debian/fw/fwupd.efi": "fw",
+		"EFI/debian/shimx64.efi": "shim by a link",
+		"EFI/debian/grub.cfg":    "menu",
+		"EFI/debian/grubenv":     "saved_entry=0",
+		"EFI/fedora/grub.cfg":    "its own",
+		"EFI/fedora/grubenv":     "saved_entry=0",
+	}
+	if diff := cmp.Diff(want, files(t, esp)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if c.kept.Files != len(want) || c.kept.Bytes < 2400<<10 {
+		t.Errorf("got %+v, want %d files", c.kept, len(want))
+	}
+}
+
+func TestCopyAssetsHasBounds(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
+	if err := os.Symlink(".", filepath.Join(root, "boot/efi/EFI/BOOT/loop")); err != nil {
+		t.Fatal(err)
+	}
+	c := copier{from: folder(t, root), to: folder(t, t.TempDir())}
+	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "folders deep") {
+		t.Errorf("a folder in itself: got %v, want an error that tells the depth", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	c = copier{from: folder(t, root), to: folder(t, t.TempDir())}
+	if err := c.run(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestFstabLine(t *testing.T) {
+	const line = "UUID=1234-ABCD\t/boot/efi\tvfat\tumask=0077\t0\t1\n"
+	for _, tt := range []struct{ name, fstab, want string }{
+		{"empty", "", line},
+		{"others", "UUID=6f1d / ext4 rw 0 0\n", line},
+		{"no end of line", "UUID=6f1d / ext4 rw 0 0", "\n" + line},
+		{"there already", "# x\n" + line, ""},
+		{"there in another form", " uuid=\"1234-abcd\"  /efi auto defaults", ""},
+		{"in a comment", "#UUID=1234-ABCD /boot/efi vfat\n", line},
+		{"longer", "UUID=1234-ABCD-01 / ext4\n", line},
+		{"by its partition", "PARTUUID=1234-ABCD / ext4\n", line},
+	} {
+		got := fstabLine(tt.fstab, "UUID=1234-ABCD")
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+		if again := fstabLine(tt.fstab+got, "UUID=1234-ABCD"); again != "" {
+			t.Errorf("%s: the second time: got %q, want nothing", tt.name, again)
+		}
+	}
+}
+
+// rootDisk is a loop device with an ESP, whose file system has the serial 1234-ABCD, and a root made by mkfs.
+func rootDisk(t *testing.T, tree string, mkfs ...string) string {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "sgdisk", "mkfs.vfat", mkfs[0])
+	image := testenv.SparseFile(t, 400<<20)
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+40M", "-t", "1:ef00", "-u", "1:"+espGUID, "-n", "2:41M:0", "-u", "2:"+rootPart, image)
+	testenv.Run(t, "mkfs.vfat", "-F", "16", "-i", "1234abcd", "--offset", "2048", image, "40960")
+	root := testenv.SparseFile(t, 350<<20)
+	for i, word := range mkfs {
+		mkfs[i] = strings.ReplaceAll(word, "TREE", tree)
+	}
+	testenv.Run(t, mkfs[0], append(mkfs[1:], root)...)
+	testenv.Run(t, "dd", "if="+root, "of="+image, "bs=1M", "seek=41", "conv=notrunc,sparse", "status=none")
+	device := testenv.Loop(t, image, 512)
+	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
+		t.Fatal(err)
+	}
+	return device
+}
+
+func espOf(t *testing.T, device string) partition.Partition {
+	t.Helper()
+	table, err := partition.Read(t.Context(), device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table.Partitions[0]
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+const (
+	rootFS   = "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11"
+	rootPart = "6f1d3c1e-7a35-4a29-9d3a-000000000002"
+)
+
+func TestFstab(t *testing.T) {
+	ext4 := []string{"mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE"}
+	btrfs := []string{"mkfs.btrfs", "-q", "-U", rootFS, "--rootdir", "TREE"}
+	for _, tt := range []struct {
+		name, root, esp, want string
+		mkfs                  []string
+	}{
+		{"file system", rootFS, "1234-ABCD", "UUID=1234-ABCD", btrfs},
+		{"partition", strings.ToUpper(rootFS), strings.ToUpper(espGUID), "PARTUUID=" + espGUID, ext4},
+		{"label, and no UUID of the ESP's", "cloudroot", "4321-4321", "UUID=1234-ABCD", ext4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := t.TempDir()
+			const before = "UUID=" + rootFS + " / auto rw 0 0\n"
+			write(t, tree, "etc/fstab", before)
+			device := rootDisk(t, tree, slices.Clone(tt.mkfs)...)
+			for range 2 {
+				// There are no loaders to be kept: nothing may change.
+				if kept, err := KeepEFI(t.Context(), device, tt.root, tt.esp, quiet); err != nil || kept != (Kept{}) {
+					t.Fatalf("got %+v and %v, want nothing done", kept, err)
+				}
+			}
+			esp, err := nameInFstab(device, espOf(t, device), tt.esp)
+			if err != nil || esp != tt.want {
+				t.Fatalf("got %q and %v, want %q", esp, err, tt.want)
+			}
+			for _, changes := range []bool{true, false} {
+				if changed, err := changeFstab(t.Context(), device+"p2", esp); err != nil || changed != changes {
+					t.Errorf("got changed %t and %v, want %t", changed, err, changes)
+				}
+			}
+			root, err := mounted.Open(t.Context(), device+"p2", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := root.Regular("etc/fstab")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(f)
+			if want := before + tt.want + "\t/boot/efi\tvfat\tumask=0077\t0\t1\n"; string(got) != want {
+				t.Errorf("got fstab %q and %v, want %q", got, err, want)
+			}
+			if err := errors.Join(f.Close(), root.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestKeepEFIFails(t *testing.T) {
+	tree := t.TempDir()
+	write(t, tree, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
+	device := rootDisk(t, tree, "mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE")
+	for _, tt := range []struct {
+		name, disk, root, esp string
+		want                  error
+	}{
+		{"no such root", device, "6f1d3c1e-0000-0000-0000-000000000000", "1234-ABCD", ErrNoRoot},
+		{"no table", device + "p2", rootFS, "1234-ABCD", ErrNoRoot},
+		{"the root is no file system that is known", device, rootPart, "1234-ABCD", mounted.ErrNoFilesystem},
+	} {
+		if errors.Is(tt.want, mounted.ErrNoFilesystem) {
+			testenv.Run(t, "wipefs", "-qaf", device+"p2")
+		}
+		if _, err := KeepEFI(t.Context(), tt.disk, tt.root, tt.esp, quiet); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+func FuzzFstab(f *testing.F) {
+	f.Add("UUID=6f1d / ext4 rw 0 0\n# x\n\"UUID=1234-abcd\" /boot/efi vfat")
+	f.Fuzz(func(t *testing.T, text string) {
+		line := fstabLine(text, "UUID=1234-ABCD")
+		if again := fstabLine(text+line, "UUID=1234-ABCD"); again != "" {
+			t.Errorf("after %q is %q added again", line, again)
+		}
+	})
+}

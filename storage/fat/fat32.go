@@ -1,0 +1,73 @@
+package fat
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+)
+
+const (
+	minFAT32    = 512 << 20  // bytes of a volume from which on it becomes FAT32, as mkfs.vfat has it
+	maxFAT32    = 0x0ffffff4 // clusters: what is above has a meaning
+	rootCluster = 2
+	// Sectors before the first FAT.
+	reserved32  = 32
+	infoSector  = 1
+	spareSector = 6 // a copy of the boot sector, and behind it one of the information sector
+)
+
+// layout32 chooses the size of a cluster by the table that Microsoft and mkfs.vfat follow. FATs and clusters begin at
+// multiples of it.
+func (v Volume) layout32() *writer {
+	f := &writer{sector: v.Sector, bits: 32, next: rootCluster, cluster: 4 << 10}
+	for size := int64(8 << 30); size < v.Size && f.cluster < maxCluster; size *= 2 {
+		f.cluster *= 2
+	}
+	up := func(n int64) int64 { return (n + f.cluster - 1) / f.cluster * f.cluster }
+	size := min(v.Size, math.MaxUint32*v.Sector)
+	f.reserved = up(reserved32 * v.Sector)
+	f.length = up((min(size/f.cluster, maxFAT32) + 2) * 4)
+	f.data = f.reserved + copies*f.length
+	f.clusters = uint32(min((size-f.data)/f.cluster, maxFAT32))
+	f.set(0, 0x0ffffff8)
+	f.set(1, endOfChain)
+	return f
+}
+
+// spare writes the information sector and the copies of it and of the boot sector.
+func (f *writer) spare(v Volume) error {
+	info := make([]byte, f.sector)
+	le := binary.LittleEndian
+	copy(info, "RRaA")
+	copy(info[484:], "rrAa")
+	le.PutUint32(info[488:], f.clusters+2-f.next) // free clusters
+	le.PutUint32(info[492:], f.next-1)            // allocated last
+	info[510], info[511] = 0x55, 0xaa
+	for sector, content := range map[int64][]byte{infoSector: info, spareSector: f.boot(v), spareSector + infoSector: info} {
+		if _, err := f.w.WriteAt(content, sector*f.sector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zero has a range read as zeros.
+func (f *writer) zero(ctx context.Context, off, length int64) error {
+	if z, ok := f.w.(interface {
+		Zero(ctx context.Context, off, length int64) error
+	}); ok {
+		return z.Zero(ctx, off, length)
+	}
+	zeros := make([]byte, min(length, blankHead))
+	for length > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(length, int64(len(zeros)))
+		if _, err := f.w.WriteAt(zeros[:n], off); err != nil {
+			return err
+		}
+		off, length = off+n, length-n
+	}
+	return nil
+}

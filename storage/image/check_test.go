@@ -1,0 +1,64 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestCheck(t *testing.T) {
+	raw := randomBytes(1, 3*mib)
+	qcow := simpleImage(t) // of 8 MiB
+	backed := bytes.Clone(qcow)
+	backed[15] = 16 // the length of a backing file's name at an offset
+	for name, c := range map[string]struct {
+		format  string
+		data    []byte
+		answer  func([]byte) http.HandlerFunc
+		size    int64
+		need    int64 // of a TooSmallError
+		refused bool  // by a FormatError
+	}{
+		"raw that fits":               {"raw", raw, content, 3 * mib, 0, false},
+		"raw that does not":           {"raw", raw, content, 3*mib - 1, 3 * mib, false},
+		"raw without ranges":          {"raw", raw, whole, 3*mib - 1, 3 * mib, false},
+		"raw, detected":               {"", raw, content, 3 * mib, 0, false},
+		"qcow2 that fits":             {"qcow2", qcow, content, 8 * mib, 0, false},
+		"qcow2 that does not":         {"qcow2", qcow, content, 8*mib - 1, 8 * mib, false},
+		"not the format it says":      {"qcow2", raw, content, 3 * mib, 0, true},
+		"qcow2 with a backing file":   {"qcow2", backed, content, 8 * mib, 0, true},
+		"a server that cannot now":    {"raw", raw, func([]byte) http.HandlerFunc { return status(503) }, 1, 0, false},
+		"qcow2 on a server that died": {"qcow2", qcow, func([]byte) http.HandlerFunc { return status(503) }, 1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, c.answer(c.data))
+			src := Source{URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.data), Fetch: Fetch{Retries: 3, RetryInterval: time.Hour}}
+			err := Check(t.Context(), "/dev/root", c.size, src, Options{})
+			var small *TooSmallError
+			var format *FormatError
+			switch {
+			case c.need > 0:
+				if !errors.As(err, &small) || small.Need != c.need || small.Size != c.size || small.Device != "/dev/root" {
+					t.Errorf("got %v, want a TooSmallError for %d bytes", err, c.need)
+				}
+			case c.refused:
+				if !errors.As(err, &format) {
+					t.Errorf("got %v, want a FormatError", err)
+				}
+			case err != nil:
+				t.Errorf("got %v, want nil", err)
+			}
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		server := serve(t, content(raw))
+		if err := Check(ctx, "", 1, rawSource(raw, server.URL), Options{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+	})
+}

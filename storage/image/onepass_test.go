@@ -1,0 +1,252 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+// way is one of those that a qcow2 image can come by.
+type way struct {
+	name    string
+	handler func(data []byte) http.HandlerFunc
+	spooled int // bytes of a spool in memory
+	room    int // of the disk behind the image's end
+	// once: the server sends every byte of the file once. Else the image may need to be fetched again.
+	once bool
+}
+
+var ways = []way{
+	{name: "ranges", handler: content, spooled: spoolMemory, room: 3 * mib},
+	{name: "no ranges", handler: whole, spooled: spoolMemory, room: 24 * mib, once: true},
+	{name: "no ranges, spool on the disk", handler: whole, spooled: 1000, room: 24 * mib, once: true},
+	{name: "no ranges, no room for a spool", handler: whole, spooled: 1000, room: mib},
+}
+
+// try writes an image, which is to make the disk that is wanted.
+func (way way) try(t *testing.T, what string, image, want []byte) {
+	t.Helper()
+	disk := usedDisk(t, len(want)+way.room)
+	var sent atomic.Int64
+	server := serve(t, counting(&sent, way.handler(image)))
+	report, err := writeSpooled(t, disk, qcowSource(image, server.URL), way.spooled)
+	if err != nil {
+		t.Fatalf("%s, %s: %v", what, way.name, err)
+	}
+	if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
+		t.Errorf("%s, %s: the disk differs from what qemu-img makes of the image at byte %d of %d", what, way.name, at, len(want))
+	}
+	if report.Size != int64(len(want)) || report.Bytes != int64(len(image)) || report.Format != "qcow2" {
+		t.Errorf("%s, %s: got report %+v, want size %d, bytes %d", what, way.name, report, len(want), len(image))
+	}
+	if n := server.requests.Load(); way.once && (n != 1 || sent.Load() != int64(len(image))) {
+		t.Errorf("%s, %s: got %d requests and %d bytes served, want one of %d", what, way.name, n, sent.Load(), len(image))
+	}
+	mustNotHold(t, disk, len(want))
+}
+
+// mustNotHold fails unless all bytes behind an image are zero or what they were on a used disk.
+func mustNotHold(t *testing.T, disk string, image int) {
+	t.Helper()
+	rest := mustRead(t, disk)[image:]
+	if at := slices.IndexFunc(rest, func(b byte) bool { return b != 0 && b != 0xa5 }); at >= 0 {
+		t.Errorf("%s has content %d bytes behind the image's end", disk, at)
+	}
+}
+
+// writeSpooled is Write with another share of memory in a spool.
+func writeSpooled(t *testing.T, disk string, src Source, spooled int) (Report, error) {
+	t.Helper()
+	w, err := newWriter(disk, src, Options{Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.spooled = spooled
+	return w.write(t.Context())
+}
+
+// counting adds up the bytes of a handler's answers.
+func counting(sent *atomic.Int64, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { h(&countingWriter{w, sent}, r) }
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	sent *atomic.Int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	c.sent.Add(int64(len(p))) // before the client can have them all
+	return c.ResponseWriter.Write(p)
+}
+
+func (c *countingWriter) Flush() { c.ResponseWriter.(http.Flusher).Flush() }
+
+// tablesMoved returns an image whose L1 table, or whose L2 tables, or both lie at its end.
+func tablesMoved(image []byte, first, second, secondBefore bool) []byte {
+	b := bytes.Clone(image)
+	cluster := 1 << binary.BigEndian.Uint32(b[20:])
+	move := func(off, n int) int {
+		to := (len(b) + cluster - 1) / cluster * cluster
+		b = append(append(b, make([]byte, to-len(b))...), b[off:off+n]...)
+		b = append(b, make([]byte, -len(b)&(cluster-1))...)
+		clear(b[off : off+n]) // nobody reads it there any more
+		return to
+	}
+	entries := int(binary.BigEndian.Uint32(b[36:]))
+	moveSecond := func() {
+		for i := range entries {
+			if entry := binary.BigEndian.Uint64(l1(b)[8*i:]); entry != 0 {
+				to := move(int(entry&0x00fffffffffffe00), cluster)
+				put64(l1(b)[8*i:], 1<<63|uint64(to))
+			}
+		}
+	}
+	if second && secondBefore {
+		moveSecond()
+	}
+	if first {
+		to := move(int(binary.BigEndian.Uint64(b[40:])), 8*entries)
+		put64(b[40:], uint64(to))
+	}
+	if second && !secondBefore {
+		moveSecond()
+	}
+	return b
+}
+
+// Tables may lie anywhere in a file; the more content passes before them, the more is spooled.
+func TestTablesMoved(t *testing.T) {
+	for _, options := range []string{
+		"-o cluster_size=512", "-o cluster_size=2M", "-o extended_l2=on,cluster_size=16k",
+		"-c", "-c -o compression_type=zstd,cluster_size=4k",
+	} {
+		image := simpleImage(t, strings.Fields(options)...)
+		want := converted(t, image)
+		for name, moved := range map[string][]byte{
+			"L1 last":         tablesMoved(image, true, false, false),
+			"L2 last":         tablesMoved(image, false, true, false),
+			"L1 and then L2":  tablesMoved(image, true, true, false),
+			"L2 and then L1":  tablesMoved(image, true, true, true),
+			"L1 last, a tail": append(tablesMoved(image, true, false, false), randomBytes(50, 5*mib)...),
+		} {
+			for _, way := range ways {
+				way.try(t, options+" "+name, moved, want)
+			}
+		}
+	}
+}
+
+// An image of several L2 tables whose later ones name clusters between those of the earlier ones.
+func TestTablesLate(t *testing.T) {
+	testenv.Programs(t, "qemu-img", "qemu-io")
+	for _, options := range []string{"cluster_size=512", "cluster_size=4k,compression_type=zstd", "cluster_size=4k,compat=0.10"} {
+		for _, packed := range []string{"", "-c"} {
+			dir := shm(t)
+			raw, name := filepath.Join(dir, "raw"), filepath.Join(dir, "image.qcow2")
+			data := randomBytes(51, 9*mib) // of which several clusters fit into one when they are compressed
+			for i := range data {
+				data[i] &= 7
+			}
+			if err := os.WriteFile(raw, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 -o "+options+" "+packed), raw, name)...)
+			testenv.Run(t, "qemu-img", "snapshot", "-c", "one", name)
+			// New tables at the end that name what was written before them, and what is written now.
+			for i := range 4 {
+				at := []string{"0", "2100k", "5M", "8M"}[i]
+				exec.Command("qemu-io", "-f", "qcow2", "-c", "write -P 5 "+at+" 12k", "-c", "write -c -P 6 "+at+" 4k", name).Run() //nolint:errcheck // not all can be written compressed
+			}
+			image := mustRead(t, name)
+			want := converted(t, image)
+			for _, way := range ways {
+				way.try(t, options+" "+packed, image, want)
+			}
+		}
+	}
+}
+
+// What two tables name is gone when the second one comes: then the image is fetched once more.
+func TestClusterOfTwoTables(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	for _, options := range []string{"-o cluster_size=4k", "-c -o cluster_size=4k"} {
+		name := filepath.Join(shm(t), "image.qcow2")
+		testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 "+options), guestDisk(t, 53, 24*mib), name)...)
+		image := mustRead(t, name)
+		table := func(i int) []byte { return image[binary.BigEndian.Uint64(l1(image)[8*i:])&0x00fffffffffffe00:][:4096] }
+		copy(table(11), table(0))
+		want := converted(t, image)
+		server := serve(t, whole(image))
+		disk := usedDisk(t, len(want)+24*mib)
+		report, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
+			t.Errorf("%s: the disk differs from what qemu-img makes of the image at byte %d of %d", options, at, len(want))
+		}
+		mustNotHold(t, disk, len(want))
+		if n := server.requests.Load(); n < 3 || report.Written > int64(len(want)) {
+			t.Errorf("%s: got %d requests and report %+v, want the image fetched again", options, n, report)
+		}
+	}
+}
+
+// Raw and packed images from a server without ranges are looked at and written in one answer, too.
+func TestOneAnswer(t *testing.T) {
+	data := guestContent(52, 6*mib, 300<<10)
+	for name, file := range map[string][]byte{"raw": data, "gzip": pack(t, data, "gzip -1 -c"), "short": data[:5000]} {
+		var sent atomic.Int64
+		server := serve(t, counting(&sent, whole(file)))
+		disk := usedDisk(t, 8*mib)
+		if _, err := Write(t.Context(), disk, packedSource(file, server.URL), Options{}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := data[:min(len(data), max(len(file), 5000))]; name != "gzip" && !bytes.Equal(readAt(t, disk, 0, len(file)), file) || name == "gzip" && !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+			t.Errorf("%s: the disk does not hold the image of %d bytes", name, len(want))
+		}
+		if server.requests.Load() != 1 || sent.Load() != int64(len(file)) {
+			t.Errorf("%s: got %d requests and %d bytes served, want one of %d", name, server.requests.Load(), sent.Load(), len(file))
+		}
+	}
+}
+
+// What a machine would boot from while an image passes has neither the old system's beginning nor the new one's.
+func TestFirstMiBLastInOnePass(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	dir := shm(t)
+	raw, qcow := filepath.Join(dir, "raw"), filepath.Join(dir, "image.qcow2")
+	data := randomBytes(54, 56*mib)
+	if err := os.WriteFile(raw, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow)
+	image := mustRead(t, qcow)
+	disk := usedDisk(t, 64*mib)
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
+		for at := 0; at < len(image); at += 8 * mib {
+			if at >= 40*mib { // more than sockets hold: the node has taken what comes after the first look
+				mustNotBoot(t, disk)
+			}
+			w.Write(image[at:min(at+8*mib, len(image))]) //nolint:errcheck // the client may go
+		}
+	})
+	if _, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if at, same := difference(readAt(t, disk, 0, len(data)), data); !same {
+		t.Errorf("the disk differs from the image at byte %d", at)
+	}
+}

@@ -1,0 +1,99 @@
+package mkfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+)
+
+const (
+	// ends is how much of both ends of a device is zeroed beforehand: other file systems, arrays and volumes are
+	// recognised by what is there.
+	ends = 1 << 20
+	// zeroStep is how much the kernel is asked to zero in one call, which cannot be interrupted.
+	zeroStep = 256 << 20
+)
+
+// device is where a file system is made.
+type device struct {
+	file   *os.File
+	size   int64 // bytes
+	sector int64 // bytes
+}
+
+// openDevice takes exclusive hold of a device; a file counts as one of 512-byte sectors.
+func openDevice(path string) (*device, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("the device is in use (mounted, or part of an array or a volume): %w", unix.EBUSY)
+	} else if err != nil {
+		return nil, err
+	}
+	d := &device{file: f}
+	if d.size, d.sector, err = block.Geometry(f); err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, err
+	}
+	d.sector = max(d.sector, 512)
+	return d, nil
+}
+
+func (d *device) close() error { return d.file.Close() }
+
+// WriteAt writes all of p.
+func (d *device) WriteAt(p []byte, off int64) (int, error) {
+	if off < 0 || off+int64(len(p)) > d.size {
+		return 0, fmt.Errorf("write %d bytes at byte %d of a device of %d", len(p), off, d.size)
+	}
+	return d.file.WriteAt(p, off)
+}
+
+func (d *device) write(p []byte, off int64) error {
+	_, err := d.WriteAt(p, off)
+	return err
+}
+
+// sync waits until everything written has reached the medium.
+func (d *device) sync() error { return d.file.Sync() }
+
+// finish writes the part by which the file system is recognised, after all else has reached the medium.
+func (d *device) finish(p []byte, off int64) error {
+	if err := d.sync(); err != nil {
+		return err
+	}
+	if err := d.write(p, off); err != nil {
+		return err
+	}
+	return d.sync()
+}
+
+// clear removes what was there before.
+func (d *device) clear(ctx context.Context) error {
+	head := min(ends, d.size)
+	return errors.Join(d.Zero(ctx, 0, head), d.Zero(ctx, max(head, d.size-ends), min(ends, d.size-head)), d.sync())
+}
+
+// Zero has a range of the device read as zeros: by the device's own means where it has them, by writing where not.
+func (d *device) Zero(ctx context.Context, off, length int64) error {
+	for length > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n := min(length, zeroStep)
+		err := block.Zero(d.file, off, n)
+		if errors.Is(err, block.ErrNoZero) {
+			n = min(n, ends)
+			err = d.write(make([]byte, n), off)
+		}
+		if err != nil {
+			return fmt.Errorf("zero %d bytes at byte %d: %w", n, off, err)
+		}
+		off, length = off+n, length-n
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package mkfs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// e2fsck fails the test unless there is nothing to repair.
+func e2fsck(t *testing.T, path string) {
+	t.Helper()
+	if out := testenv.Run(t, "e2fsck", "-fn", path); strings.Contains(out, "WARNING") {
+		t.Errorf("e2fsck says %s", out)
+	}
+}
+
+func TestExt(t *testing.T) {
+	testenv.Programs(t, "e2fsck", "blkid")
+	dir := tmpfs(t) // which has larger files than the file systems of most machines
+	for _, c := range []struct {
+		kind  string
+		size  int64
+		bytes int64 // that may be written at most
+	}{
+		{"ext4", mib, mib},
+		{"ext4", 2*mib - 512, mib},
+		{"ext4", 3 * mib, mib},
+		{"ext4", 8*mib + 1024, mib}, // a last group too small for itself
+		{"ext4", 100 * mib, mib},
+		{"ext4", 512*mib - 512, mib},
+		{"ext4", 512 * mib, mib},
+		{"ext4", 4*gib + 12345*512, mib},
+		{"ext4", 100 * gib, 4 * mib},
+		{"ext4", tib, 32 * mib},
+		{"ext4", 17 * tib, 300 * mib},
+		{"ext3", mib, mib},
+		{"ext3", 200 * mib, 2 * mib},
+		{"ext3", 100 * gib, 20 * mib},
+		{"ext2", mib, mib},
+		{"ext2", 10 * gib, 8 * mib},
+	} {
+		t.Run(fmt.Sprintf("%s of %d MiB", c.kind, c.size/mib), func(t *testing.T) {
+			path := filepath.Join(dir, "disk")
+			sparse(t, path, c.size)
+			if err := Make(t.Context(), path, c.kind, Options{Label: "ephemeral0", UUID: someUUID}); err != nil {
+				t.Fatal(err)
+			}
+			if got := used(t, path); got > c.bytes {
+				t.Errorf("got %d bytes written, want %d at most", got, c.bytes)
+			}
+			if c.size <= tib { // beyond, e2fsck takes too long for every run
+				e2fsck(t, path)
+			}
+			out := testenv.Run(t, "blkid", "-p", path)
+			mustContain(t, out, `LABEL="ephemeral0"`, ` UUID="`+someUUID+`"`)
+			if kind := c.kind; c.size > 3*mib && !strings.Contains(out, fmt.Sprintf(` TYPE="%s"`, kind)) {
+				t.Errorf("got %s, want %s", out, kind)
+			}
+		})
+	}
+}
+
+// The kernel mounts what was made, keeps files in it and leaves a file system that e2fsck finds nothing in.
+func TestExtMounted(t *testing.T) {
+	testenv.Programs(t, "e2fsck")
+	for _, c := range []struct {
+		kind   string
+		size   int64
+		sector int
+	}{
+		{"ext4", mib, 512},
+		{"ext4", 64 * mib, 512},
+		{"ext4", 64 * mib, 4096},
+		{"ext4", 3 * gib, 512},
+		{"ext4", 200 * gib, 4096},
+		{"ext3", 64 * mib, 512},
+		{"ext3", 9 * gib, 512},
+		{"ext2", 64 * mib, 4096},
+	} {
+		t.Run(fmt.Sprintf("%s of %d MiB in sectors of %d", c.kind, c.size/mib, c.sector), func(t *testing.T) {
+			loop := testenv.Loop(t, testenv.SparseFile(t, c.size), c.sector)
+			if err := Make(t.Context(), loop, c.kind, Options{Label: "ephemeral0"}); err != nil {
+				t.Fatal(err)
+			}
+			keepFiles(t, loop, c.kind, c.size/4)
+			e2fsck(t, loop)
+		})
+	}
+}
+
+// What can be told of a file system is as mke2fs makes it, but for the blocks reserved for growing.
+func TestExtAsMke2fs(t *testing.T) {
+	testenv.Programs(t, "mke2fs", "dumpe2fs")
+	same := []string{
+		"Filesystem features:", "Filesystem flags:", "Default mount options:", "Filesystem state:", "Errors behavior:", "Block count:",
+		"Inode count:", "First block:", "Block size:", "Group descriptor size:", "Blocks per group:",
+		"Inodes per group:", "Maximum mount count:", "First inode:", "Inode size:", "Required extra isize:", "Journal inode:",
+		"Journal backup:", "Checksum type:", "Total journal blocks:", "Filesystem UUID:",
+	}
+	facts := func(t *testing.T, path string) map[string]string {
+		found := map[string]string{}
+		for line := range strings.Lines(testenv.Run(t, "dumpe2fs", "-h", path)) {
+			for _, key := range same {
+				if value, ok := strings.CutPrefix(line, key); ok {
+					found[key] = strings.TrimSpace(strings.ReplaceAll(value, " resize_inode", ""))
+				}
+			}
+		}
+		return found
+	}
+	for _, kind := range []string{"ext4", "ext3", "ext2"} {
+		for _, size := range []int64{mib, 2 * mib, 5 * mib, 100 * mib, 128*mib + 4096, 600 * mib, 1000 * mib, 9 * gib, 20*gib - 4096} {
+			path, judge := testenv.SparseFile(t, size), testenv.SparseFile(t, size)
+			if err := Make(t.Context(), path, kind, Options{UUID: someUUID}); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Run(t, "mke2fs", "-q", "-t", kind, "-U", someUUID, "-E", "lazy_itable_init,lazy_journal_init,nodiscard", judge)
+			if diff := cmp.Diff(facts(t, judge), facts(t, path)); diff != "" {
+				t.Errorf("%s of %d bytes is not as mke2fs makes it (-want +got):\n%s", kind, size, diff)
+			}
+		}
+	}
+}
+
+// Any size and any label give a file system without fault. The numbers are the same in every run.
+func TestExtAnySize(t *testing.T) {
+	testenv.Programs(t, "e2fsck")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		kind := []string{"ext4", "ext4", "ext3", "ext2"}[random.IntN(4)]
+		size := int64(mib) << random.IntN(15)
+		size += random.Int64N(size/512) * 512
+		label := strings.Repeat("é", random.IntN(9))
+		path := testenv.SparseFile(t, size)
+		if err := Make(t.Context(), path, kind, Options{Label: label}); err != nil {
+			t.Errorf("%s of %d bytes: %v", kind, size, err)
+			continue
+		}
+		t.Logf("%s of %d bytes, label %q", kind, size, label)
+		e2fsck(t, path)
+	}
+}

@@ -1,0 +1,149 @@
+package mkfs
+
+import "math"
+
+// extGeometry says where what lies. Offsets and lengths are blocks where nothing else is said.
+type extGeometry struct {
+	modern      bool  // ext4, not ext2 or ext3
+	block       int64 // bytes
+	blocks      int64 // all blocks; numbers go from 0 to blocks-1
+	first       int64 // block of group 0
+	perGroup    int64
+	groups      int64
+	inodesGroup int64 // inodes of a group
+	tableBlocks int64 // inode table of a group
+	descSize    int64 // bytes
+	descBlocks  int64 // all group descriptors
+	flex        int64 // groups whose bitmaps and inode tables lie side by side in the first of them
+	journal     int64
+}
+
+// geometry chooses as mke2fs and its mke2fs.conf do.
+func geometry(size, sector int64, kind string) extGeometry {
+	const mib, tib = 1 << 20, 1 << 40
+	g := extGeometry{modern: kind == "ext4", block: 4096, descSize: 32, flex: 1}
+	if g.modern {
+		g.descSize = 64
+	}
+	if size < 512*mib && sector <= 1024 {
+		g.block, g.first = 1024, 1
+	}
+	ratio := int64(16384) // bytes of the device for one inode
+	switch {
+	case size < 3*mib:
+		ratio = 8192
+	case size < 512*mib:
+		ratio = 4096
+	case size >= 16*tib:
+		ratio = 65536
+	case size >= 4*tib:
+		ratio = 32768
+	}
+	g.blocks, g.perGroup = size/g.block, 8*g.block
+	if !g.modern {
+		g.blocks = min(g.blocks, math.MaxUint32)
+	}
+	for {
+		g.divide(ratio)
+		// A last group that would hold little but its own tables is left away.
+		last := (g.blocks - g.first) % g.perGroup
+		if g.groups == 1 || last == 0 || last >= 1+g.descBlocks+2+g.tableBlocks+50 {
+			break
+		}
+		g.blocks -= last
+	}
+	for g.modern && g.flex < 16 && 1+g.descBlocks+2*g.flex*(2+g.tableBlocks) <= g.perGroup/2 {
+		g.flex *= 2
+	}
+	if kind != "ext2" {
+		g.journal = journalBlocks(g.blocks)
+	}
+	return g
+}
+
+// divide makes groups of the blocks and spreads the inodes over them.
+func (g *extGeometry) divide(ratio int64) {
+	g.groups = (g.blocks - g.first + g.perGroup - 1) / g.perGroup
+	g.descBlocks = (g.groups*g.descSize + g.block - 1) / g.block
+	inodes := max(firstFree+1, min(g.blocks*g.block/ratio, math.MaxUint32-g.groups*16))
+	perBlock := g.block / inodeSize
+	g.tableBlocks = ((inodes+g.groups-1)/g.groups + perBlock - 1) / perBlock
+	if perBlock < 8 {
+		g.tableBlocks &^= 1 // the bitmap of inodes ends with a whole byte
+	}
+	g.inodesGroup = g.tableBlocks * perBlock
+}
+
+// journalBlocks is the length of the journal; 0 where there is no room for one.
+func journalBlocks(blocks int64) int64 {
+	for _, c := range []struct{ below, journal int64 }{
+		{2048, 0},
+		{32 << 10, 1024},
+		{256 << 10, 4096},
+		{512 << 10, 8192},
+		{4 << 20, 16 << 10},
+		{8 << 20, 32 << 10},
+		{16 << 20, 64 << 10},
+		{32 << 20, 128 << 10},
+	} {
+		if blocks < c.below {
+			return c.journal
+		}
+	}
+	return 256 << 10
+}
+
+// start is the first block of a group.
+func (g *extGeometry) start(group int64) int64 { return g.first + group*g.perGroup }
+
+// end is the first block behind a group.
+func (g *extGeometry) end(group int64) int64 { return min(g.start(group+1), g.blocks) }
+
+// hasSuper tells whether a group begins with the superblock and the descriptors: 0, 1 and the powers of 3, 5 and 7
+// (sparse_super).
+func (g *extGeometry) hasSuper(group int64) bool {
+	if group <= 1 {
+		return true
+	}
+	for _, base := range []int64{3, 5, 7} {
+		power := base
+		for power < group {
+			power *= base
+		}
+		if power == group {
+			return true
+		}
+	}
+	return false
+}
+
+// superBlocks is how many blocks the superblock and the descriptors take at the start of a group.
+func (g *extGeometry) superBlocks(group int64) int64 {
+	if g.hasSuper(group) {
+		return 1 + g.descBlocks
+	}
+	return 0
+}
+
+// leader is the group in which the bitmaps and inode tables of a group lie.
+func (g *extGeometry) leader(group int64) int64 { return group / g.flex * g.flex }
+
+// together is how many groups have their bitmaps and inode tables in a leader.
+func (g *extGeometry) together(leader int64) int64 { return min(g.flex, g.groups-leader) }
+
+// blockBitmap is the block of a group's bitmap of blocks.
+func (g *extGeometry) blockBitmap(group int64) int64 {
+	leader := g.leader(group)
+	return g.start(leader) + g.superBlocks(leader) + group - leader
+}
+
+// inodeBitmap is the block of a group's bitmap of inodes.
+func (g *extGeometry) inodeBitmap(group int64) int64 {
+	return g.blockBitmap(group) + g.together(g.leader(group))
+}
+
+// table is the first block of a group's inode table.
+func (g *extGeometry) table(group int64) int64 {
+	leader := g.leader(group)
+	return g.start(leader) + g.superBlocks(leader) + 2*g.together(leader) + (group-leader)*g.tableBlocks
+}

@@ -1,0 +1,113 @@
+package mkfs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+func TestVfat(t *testing.T) {
+	testenv.Programs(t, "fsck.vfat", "blkid")
+	dir := tmpfs(t)
+	for _, c := range []struct {
+		size    int64
+		version string
+		bytes   int64 // that may be written at most
+	}{
+		{256 << 10, "FAT12", mib},
+		{mib, "FAT12", 2 * mib},
+		{32 * mib, "FAT16", 2 * mib},
+		{512*mib - 512, "FAT16", 2 * mib},
+		{512 * mib, "FAT32", 3 * mib},
+		{550 * mib, "FAT32", 3 * mib},
+		{100 * gib, "FAT32", 3 * mib},
+		{2 * tib, "FAT32", 3 * mib},
+	} {
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			path := filepath.Join(dir, "disk")
+			sparse(t, path, c.size)
+			if err := Make(t.Context(), path, "vfat", Options{Label: "efi-part", UUID: "1234-abcd"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := used(t, path); got > c.bytes {
+				t.Errorf("got %d bytes written, want %d at most", got, c.bytes)
+			}
+			testenv.Run(t, "fsck.vfat", "-n", path)
+			mustContain(t, testenv.Run(t, "blkid", "-p", path), ` LABEL="efi-part"`, ` LABEL_FATBOOT="efi-part"`,
+				` UUID="1234-ABCD"`, ` VERSION="`+c.version+`"`)
+		})
+	}
+}
+
+// Others keep files in what was made, also on disks with large sectors.
+func TestVfatUsed(t *testing.T) {
+	testenv.Programs(t, "fsck.vfat", "mcopy")
+	file := filepath.Join(t.TempDir(), "file")
+	content := strings.Repeat("0123456789abcdef", 10000)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		size   int64
+		sector int
+	}{{8 * mib, 512}, {550 * mib, 512}, {550 * mib, 4096}, {100 * gib, 4096}} {
+		t.Run(fmt.Sprintf("%d MiB in sectors of %d", c.size/mib, c.sector), func(t *testing.T) {
+			loop := testenv.Loop(t, testenv.SparseFile(t, c.size), c.sector)
+			if err := Make(t.Context(), loop, "vfat", Options{}); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Run(t, "fsck.vfat", "-n", loop)
+			if out := testenv.Run(t, "blkid", "-p", loop); strings.Contains(out, "LABEL") {
+				t.Errorf("blkid sees a label: %s", out)
+			}
+			testenv.Run(t, "mcopy", "-i", loop, file, "::/copy")
+			testenv.Run(t, "mcopy", "-n", "-i", loop, "::/copy", file+".back")
+			if got, err := os.ReadFile(file + ".back"); err != nil || string(got) != content {
+				t.Errorf("got %d bytes back, %v, want %d", len(got), err, len(content))
+			}
+			testenv.Run(t, "fsck.vfat", "-n", loop)
+		})
+	}
+}
+
+// Labels are taken and refused as mkfs.vfat does it.
+func TestVfatLabels(t *testing.T) {
+	testenv.Programs(t, "mkfs.vfat")
+	path := testenv.SparseFile(t, mib)
+	labels := []string{" A", "A ", "eleven char", "twelve chars"}
+	for c := rune(0x20); c < 0xa0; c++ {
+		labels = append(labels, "A"+string(c)+"b")
+	}
+	for _, label := range labels {
+		err := Check("vfat", Options{Label: label})
+		out, judge := exec.CommandContext(t.Context(), "/usr/sbin/mkfs.vfat", "-n", label, path).CombinedOutput()
+		if (err == nil) != (judge == nil) {
+			t.Errorf("label %q: got %v, mkfs.vfat: %v %s", label, err, judge, out)
+		}
+	}
+}
+
+// Any size and any label give a file system without fault. The numbers are the same in every run.
+func TestVfatAnySize(t *testing.T) {
+	testenv.Programs(t, "fsck.vfat")
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 60 {
+		size := int64(256<<10) << random.IntN(18)
+		size += random.Int64N(size/512) * 512
+		label := strings.Repeat("x", random.IntN(12))
+		path := testenv.SparseFile(t, size)
+		if err := Make(t.Context(), path, "vfat", Options{Label: label}); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+			continue
+		}
+		t.Logf("%d bytes, label %q", size, label)
+		testenv.Run(t, "fsck.vfat", "-n", path)
+		_ = os.Remove(path)
+	}
+}

@@ -1,0 +1,193 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// parted lays a disk out as ironic-python-agent has parted do it.
+func parted(t *testing.T, device string, l Layout) {
+	t.Helper()
+	testenv.Programs(t, "parted")
+	label := map[string]string{GPT: "gpt", MBR: "msdos"}[l.Scheme]
+	args := []string{"-a", "optimal", "-s", device, "--", "unit", "MiB", "mklabel", label}
+	for _, p := range l.Partitions {
+		kind := map[Role]string{RoleESP: "fat32", RoleSwap: "linux-swap"}[p.Role]
+		args = append(args, "mkpart", "primary", kind, strconv.FormatInt(p.Start/mib, 10), strconv.FormatInt((p.Start+p.Size)/mib, 10))
+		number := strconv.Itoa(p.Number)
+		if p.Boot || p.Role == RoleESP {
+			args = append(args, "set", number, "boot", "on")
+		}
+		if flag := map[Role]string{RoleBIOSBoot: "bios_grub", RolePReP: "prep"}[p.Role]; flag != "" {
+			args = append(args, "set", number, flag, "on")
+		}
+	}
+	testenv.Run(t, "parted", args...)
+}
+
+// small are needs that fit on a disk of 128 MiB.
+func small(scheme string, uefi, power bool) Needs {
+	return Needs{
+		Scheme: scheme, UEFI: uefi, POWER: power, ESP: 40 * mib, BIOSBoot: mib, Ephemeral: 20 * mib, Swap: 3 * mib,
+		ConfigDrive: 1000, Root: 30 * mib,
+	}
+}
+
+// What parted makes of the same needs, read by the same reader and by parted, is the same table, but for what is drawn.
+func TestCreateAsParted(t *testing.T) {
+	for name, needs := range map[string]Needs{
+		"uefi": small(GPT, true, false), "bios gpt": small(GPT, false, false), "bios msdos": small(MBR, false, false),
+		"ppc gpt":   small(GPT, false, true),
+		"ppc msdos": {Scheme: MBR, POWER: true, Swap: 3 * mib, Root: 30 * mib},
+	} {
+		for _, sector := range []int{512, 4096} {
+			t.Run(fmt.Sprint(name, " ", sector), func(t *testing.T) {
+				layout := plan(t, needs)
+				theirs, ours := testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector), testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector)
+				parted(t, theirs, layout)
+				table, err := Create(t.Context(), ours, layout)
+				if err != nil {
+					t.Fatal(err)
+				}
+				drawn := func(tables ...*Table) {
+					for _, table := range tables {
+						table.GUID, table.DiskID = "", 0
+						for i := range table.Partitions {
+							table.Partitions[i].UUID = ""
+						}
+					}
+				}
+				if table.Scheme == MBR && table.DiskID == 0 {
+					t.Error("the disk has no id, so that its partitions have no PARTUUID")
+				}
+				want := read(t, theirs)
+				drawn(want, table)
+				if diff := cmp.Diff(want, table); diff != "" {
+					t.Errorf("-parted +created:\n%s", diff)
+				}
+				say := func(device string) string {
+					out := testenv.Run(t, "parted", "-m", "-s", device, "unit", "B", "print")
+					return strings.ReplaceAll(out, device, "disk")
+				}
+				if diff := cmp.Diff(say(theirs), say(ours)); diff != "" {
+					t.Errorf("parted prints: -parted +created:\n%s", diff)
+				}
+				if layout.Scheme == GPT {
+					verify(t, ours)
+				} else {
+					testenv.Run(t, "sfdisk", "-V", ours)
+				}
+				if err := Sync(t.Context(), block.System{}, ours); err != nil {
+					t.Fatal(err)
+				}
+				last := layout.Partitions[len(layout.Partitions)-1]
+				path := block.PartitionPath(ours, last.Number)
+				if out := strings.TrimSpace(testenv.Run(t, "blockdev", "--getsize64", path)); out != strconv.FormatInt(last.Size, 10) {
+					t.Errorf("the kernel gives %s %s bytes, want %d", path, out, last.Size)
+				}
+				if _, err := layout.Adopt(read(t, ours)); err != nil {
+					t.Errorf("the layout is not found again: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Nothing of what lay on the disk before is found in the new partitions, wherever they begin.
+func TestCreateClears(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4", "wipefs", "sgdisk", "mkswap", "blkid")
+	for name, prepare := range map[string]func(device string, layout Layout){
+		"whole disk": func(device string, _ Layout) { testenv.Run(t, "mkfs.ext4", "-q", "-F", device) },
+		"an old gpt": func(device string, _ Layout) { testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", "-n", "2:0:0", device) },
+		"file systems where partitions will be": func(device string, layout Layout) {
+			for _, p := range layout.Partitions {
+				old := testenv.SparseFile(t, p.Size)
+				testenv.Run(t, "mkswap", old)
+				data, err := os.ReadFile(old)
+				if err != nil {
+					t.Fatal(err)
+				}
+				poke(t, device, p.Start, data)
+			}
+		},
+		"random bytes": func(device string, _ Layout) {
+			testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=128", "oflag=direct")
+		},
+	} {
+		for _, scheme := range []string{GPT, MBR} {
+			t.Run(name+" "+scheme, func(t *testing.T) {
+				device := testenv.Loop(t, testenv.SparseFile(t, 128*mib), 512)
+				layout := plan(t, small(scheme, false, false))
+				prepare(device, layout)
+				if _, err := Create(t.Context(), device, layout); err != nil {
+					t.Fatal(err)
+				}
+				if err := Sync(t.Context(), block.System{}, device); err != nil {
+					t.Fatal(err)
+				}
+				if scheme == GPT {
+					verify(t, device)
+				}
+				kind := map[string]string{GPT: "gpt", MBR: "dos"}[scheme]
+				for _, line := range strings.Split(strings.TrimSpace(testenv.Run(t, "wipefs", "-n", "-p", device)), "\n")[1:] {
+					if !strings.Contains(line, kind) && !strings.Contains(line, "PMBR") {
+						t.Errorf("the disk still has a signature: %s", line)
+					}
+				}
+				for _, p := range layout.Partitions {
+					if out := testenv.Run(t, "wipefs", "-n", block.PartitionPath(device, p.Number)); out != "" {
+						t.Errorf("partition %d still has a signature:\n%s", p.Number, out)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	layout := plan(t, small(GPT, true, false))
+	t.Run("too small", func(t *testing.T) {
+		device := testenv.Loop(t, mbrImage(t, 90*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n"), 512)
+		if _, err := Create(t.Context(), device, layout); err == nil || !strings.Contains(err.Error(), "room to byte") {
+			t.Errorf("got %v", err)
+		}
+		if table := read(t, device); table.DiskID != 0x12345678 {
+			t.Errorf("the disk has the table %+v, want the old one", table)
+		}
+	})
+	t.Run("in use", func(t *testing.T) {
+		testenv.Programs(t, "mkfs.ext4")
+		device := testenv.Loop(t, gptImage(t, 128*mib), 512)
+		if err := Sync(t.Context(), block.System{}, device); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(device, 1))
+		dir := t.TempDir()
+		if err := unix.Mount(block.PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Unmount(dir, 0) //nolint:errcheck // a test's mount
+		if _, err := Create(t.Context(), device, layout); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("got %v, want EBUSY", err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Create(ctx, filepath.Join(t.TempDir(), "none"), layout); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+	})
+}

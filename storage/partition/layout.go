@@ -1,0 +1,171 @@
+package partition
+
+import (
+	"fmt"
+)
+
+// Role says what a partition of a Layout is for.
+type Role string
+
+// Roles, in the order in which a layout has them.
+const (
+	RoleESP         Role = "EFI system"
+	RoleBIOSBoot    Role = "BIOS boot"
+	RolePReP        Role = "PReP boot"
+	RoleEphemeral   Role = "ephemeral"
+	RoleSwap        Role = "swap"
+	RoleConfigDrive Role = "config drive"
+	RoleRoot        Role = "root"
+)
+
+// Needs says what a disk is to hold. Sizes are bytes, rounded up to whole MiB.
+type Needs struct {
+	Scheme string // GPT or MBR
+	UEFI   bool   // an EFI system partition comes first; the scheme is GPT whatever Scheme says
+	// POWER says that the machine has a processor of the 64-bit POWER family: without UEFI it starts from a PReP partition.
+	POWER bool
+
+	ESP, BIOSBoot                      int64 // of these partitions, where they are made
+	Ephemeral, Swap, ConfigDrive, Root int64 // 0 leaves all but root out
+}
+
+// prepSize is how large the PReP partition is, in bytes.
+const prepSize = 8 << 20
+
+// Layout is the partitions of a disk that boots an image of a root file system: partition n is the n-th. Each begins
+// where the one before it ends, the first at one MiB, and root is the last, so that it can grow.
+type Layout struct {
+	Scheme     string
+	Partitions []Planned
+}
+
+// Planned is a partition of a Layout. Start and Size are set, UUID is not.
+type Planned struct {
+	Role Role
+	Partition
+}
+
+// types are the partition types of each role on a GPT and on an MBR.
+var types = map[Role][2]string{
+	RoleESP:         {TypeESP},
+	RoleBIOSBoot:    {TypeBIOSBoot},
+	RolePReP:        {TypePReP, "0x41"},
+	RoleEphemeral:   {TypeLinux, TypeMBRLinux},
+	RoleSwap:        {TypeSwap, "0x82"},
+	RoleConfigDrive: {TypeLinux, TypeMBRLinux},
+	RoleRoot:        {TypeLinux, TypeMBRLinux},
+}
+
+// partitionName is the name of every partition of a layout on a GPT: what parted gives to one it is not told a name for.
+const partitionName = "primary"
+
+// Plan lays a disk out. Errors are needs that no disk meets: negative sizes, no root, more partitions than an MBR has.
+func Plan(n Needs) (Layout, error) {
+	l := Layout{Scheme: n.Scheme}
+	if n.UEFI {
+		l.Scheme = GPT
+	}
+	if l.Scheme != GPT && l.Scheme != MBR {
+		return Layout{}, fmt.Errorf("partition scheme %q is neither %s nor %s", n.Scheme, GPT, MBR)
+	}
+	if n.Root <= 0 {
+		return Layout{}, fmt.Errorf("the root partition cannot have %d bytes", n.Root)
+	}
+	prep := !n.UEFI && n.POWER
+	for _, p := range []struct {
+		role   Role
+		wanted bool
+		size   int64
+		boot   bool // on an MBR
+	}{
+		{RoleESP, n.UEFI, n.ESP, false},
+		{RoleBIOSBoot, !n.UEFI && !n.POWER && l.Scheme == GPT, n.BIOSBoot, false},
+		{RolePReP, prep, prepSize, true},
+		{RoleEphemeral, n.Ephemeral != 0, n.Ephemeral, false},
+		{RoleSwap, n.Swap != 0, n.Swap, false},
+		{RoleConfigDrive, n.ConfigDrive != 0, n.ConfigDrive, false},
+		{RoleRoot, true, n.Root, !prep},
+	} {
+		if !p.wanted {
+			continue
+		}
+		if p.size <= 0 || p.size > maxPlanned {
+			return Layout{}, fmt.Errorf("the %s partition cannot have %d bytes", p.role, p.size)
+		}
+		l.add(p.role, p.size, p.boot)
+	}
+	if l.Scheme == MBR && len(l.Partitions) > 4 {
+		return Layout{}, fmt.Errorf("an MBR has 4 primary partitions, %d are needed", len(l.Partitions))
+	}
+	return l, nil
+}
+
+// maxPlanned bounds a partition's size so that no sum of sizes overflows.
+const maxPlanned = 1 << 58
+
+func (l *Layout) add(role Role, size int64, boot bool) {
+	p := Planned{Role: role, Partition: Partition{
+		Number: len(l.Partitions) + 1, Start: l.end(), Size: (size + alignment - 1) / alignment * alignment,
+	}}
+	if l.Scheme == GPT {
+		p.Type, p.Name = types[role][0], partitionName
+	} else {
+		p.Type, p.Boot = types[role][1], boot
+	}
+	l.Partitions = append(l.Partitions, p)
+}
+
+// end is where the next partition begins.
+func (l *Layout) end() int64 {
+	if len(l.Partitions) == 0 {
+		return alignment
+	}
+	last := l.Partitions[len(l.Partitions)-1]
+	return last.Start + last.Size
+}
+
+// Find returns the partition with a role, nil where there is none.
+func (l *Layout) Find(role Role) *Planned {
+	for i := range l.Partitions {
+		if l.Partitions[i].Role == role {
+			return &l.Partitions[i]
+		}
+	}
+	return nil
+}
+
+// Adopt returns the layout as it lies on a disk that was laid out this way before, so that it need not be written again.
+// The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root grow. The
+// EFI system and BIOS boot partitions may have any size: what was configured may have changed since. Everything else has
+// to be the same; partitions with higher numbers do not matter.
+func (l Layout) Adopt(t *Table) (Layout, error) {
+	if t.Scheme != l.Scheme {
+		return Layout{}, fmt.Errorf("the disk has a table of scheme %s, the layout needs %s", t.Scheme, l.Scheme)
+	}
+	if t.Damaged {
+		return Layout{}, fmt.Errorf("one copy of the disk's %s is broken", t.Scheme)
+	}
+	there := map[int]Partition{}
+	for _, p := range t.Partitions {
+		there[p.Number] = p
+	}
+	adopted := Layout{Scheme: l.Scheme}
+	for _, want := range l.Partitions {
+		got, ok := there[want.Number]
+		if !ok {
+			return Layout{}, fmt.Errorf("partition %d (%s) is missing", want.Number, want.Role)
+		}
+		larger := want.Role == RoleConfigDrive || want.Role == RoleRoot
+		anySize := want.Role == RoleESP || want.Role == RoleBIOSBoot
+		switch {
+		case got.Type != want.Type:
+			return Layout{}, fmt.Errorf("partition %d (%s) has the type %s, the layout needs %s", want.Number, want.Role, got.Type, want.Type)
+		case got.Start != adopted.end():
+			return Layout{}, fmt.Errorf("partition %d (%s) starts at byte %d, the layout needs %d", want.Number, want.Role, got.Start, adopted.end())
+		case !anySize && (got.Size < want.Size || got.Size > want.Size && !larger):
+			return Layout{}, fmt.Errorf("partition %d (%s) has %d bytes, the layout needs %d", want.Number, want.Role, got.Size, want.Size)
+		}
+		adopted.Partitions = append(adopted.Partitions, Planned{want.Role, got})
+	}
+	return adopted, nil
+}
