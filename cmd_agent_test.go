@@ -151,8 +151,6 @@ func TestAgentRecords(t *testing.T) {
 }
 
 // Without the address of an Ironic the agent serves its API and asks nobody anything.
-//
-// Parity: B19
 func TestAgentWithoutIronic(t *testing.T) {
 	p := startProcess(t, "--agent_token=")
 	p.await("no Ironic to talk to")
@@ -222,7 +220,6 @@ func TestAgentRefuses(t *testing.T) {
 	}
 }
 
-// Parity: E12
 func TestAgentLockdown(t *testing.T) {
 	p := startProcess(t, "--standalone", "--destructive")
 	p.await("API is served")

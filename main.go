@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"ironroot/storage/bootloader/chroot"
 )
 
 const description = `A deploy ramdisk for OpenStack Ironic and Metal3.
@@ -27,6 +29,9 @@ type cli struct {
 }
 
 func main() {
+	if os.Args[0] == chroot.Name {
+		chroot.Child(os.Args[1:])
+	}
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"--help"}

@@ -13,8 +13,6 @@ import (
 )
 
 // The conductor's answer decides what the listener speaks; a static certificate replaces the generated one.
-//
-// Parity: A15
 func TestTLSAfterLookup(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	speaks := func(r *running, version string, args ...string) bool {

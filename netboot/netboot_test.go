@@ -1,7 +1,6 @@
 package netboot
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"os"
@@ -410,24 +409,5 @@ func TestLyingServer(t *testing.T) {
 	}
 	if len(lease.Routes) != 0 || len(lease.DNS) != 0 || len(lease.Search) != 0 {
 		t.Errorf("values that cannot be: got routes %v, name servers %v, search %q, want none", lease.Routes, lease.DNS, lease.Search)
-	}
-}
-
-func TestReach(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := Reach(t.Context(), listener.Addr().String())
-	if want := addr("127.0.0.1"); err != nil || source != want {
-		t.Errorf("got %v, %v, want %v", source, err, want)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if source, err := Reach(ctx, listener.Addr().String()); err == nil {
-		t.Errorf("closed port: got %v, want an error", source)
 	}
 }

@@ -55,7 +55,6 @@ func reachable(host, port string) error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// Parity: A13
 func TestDualStack(t *testing.T) {
 	s, port := serve(t, "::", nil)
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -95,8 +94,6 @@ func write(t *testing.T, name, text string) string {
 }
 
 // openssl is the judge of what the certificate says.
-//
-// Parity: A14
 func TestCertificate(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	for _, c := range []struct{ host, curve, group, san string }{

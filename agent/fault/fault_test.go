@@ -96,7 +96,7 @@ func TestInternalTypes(t *testing.T) {
 		"HeartbeatConnectionError":     HeartbeatConnection("x"),
 		"LookupNodeError":              LookupNode("x"),
 		"LookupAgentIPError":           LookupAgentIP("x"),
-		"FileSystemNotSupported":       FileSystemNotSupported("x"),
+		"FileSystemNotSupported":       FileSystemNotSupported("x", io.EOF),
 		"IncompatibleNumaFormatError":  IncompatibleNUMAFormat("x"),
 		"InvalidMetricConfig":          InvalidMetricConfig("x"),
 		"MetricsNotSupported":          MetricsNotSupported("x"),

@@ -204,9 +204,9 @@ func InvalidImage(format string, args ...any) *Error {
 	return wrap("InvalidImage", internal, "The provided image is not valid for use", format, args)
 }
 
-// FileSystemNotSupported is a file system that cannot be made here.
-func FileSystemNotSupported(name string) *Error {
-	return wrap("FileSystemNotSupported", internal, "Failed to create a file system", "file system %s is not supported", []any{name})
+// FileSystemNotSupported is a file system that cannot be made here; err says which can.
+func FileSystemNotSupported(name string, err error) *Error {
+	return wrap("FileSystemNotSupported", internal, "Failed to create a file system", "file system %s is not supported: %w", []any{name, err})
 }
 
 // DeviceNotFound is a deploy without a disk or partition to go to.

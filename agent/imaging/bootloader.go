@@ -24,8 +24,9 @@ const wholeDiskUUID = "0x00000000"
 func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
 
 // InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the
-// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS brings its boot loader along: nothing is to be done.
-// Anything else would run the image's own code, which is refused.
+// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS
+// brings its boot loader along: nothing is to be done. Anything else runs the image's own code, which is refused unless
+// enable_bios_bootloader_install allows it.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
 	ignore := c.IgnoreBootloaderFailure
@@ -56,21 +57,35 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		i.o.Log.Info("whole-disk image: no boot loader to install", "device", disk.Path)
 		return nil
 	}
-	err = refuseBIOS(c.EnableBIOSBootloaderInstall)
-	if ignore {
+	if c.EnableBIOSBootloaderInstall {
+		err = i.installGRUB(ctx, disk, b, uefi)
+	} else {
+		err = fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
+			"use an image that boots by UEFI, or a whole-disk image")
+	}
+	if err != nil && ignore && ctx.Err() == nil {
 		i.o.Log.Error("boot loader not installed, going on as asked", "device", disk.Path, "err", err)
 		return nil
 	}
 	return err
 }
 
-func refuseBIOS(enabled bool) error {
-	if enabled {
-		return fault.InvalidImage("Install of legacy BIOS bootloaders is not supported by this version; " +
-			"use an image that boots by UEFI, or a whole-disk image")
+// installGRUB runs the image's own GRUB. What it puts onto an EFI system partition gets boot entries as everything there.
+func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloader, uefi bool) error {
+	err := bootloader.InstallGRUB(ctx, bootloader.GRUB{
+		Disk: disk.Path, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
+	})
+	if err != nil {
+		return bootFault(disk, err)
 	}
-	return fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
-		"use an image that boots by UEFI, or a whole-disk image")
+	if !uefi || b.EFISystemPartUUID == "" {
+		return nil
+	}
+	done, err := i.installEFI(ctx, disk, b)
+	if err == nil && !done {
+		err = bootFault(disk, bootloader.ErrNoLoader)
+	}
+	return err
 }
 
 // installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
@@ -108,7 +123,7 @@ func bootFault(disk block.Device, err error) error {
 	case errors.Is(err, bootloader.ErrNoESP):
 		return fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
 	case errors.Is(err, bootloader.ErrNoRoot):
-		return fault.DeviceNotFound("no root partition on %s: %w", disk.Path, err)
+		return fault.DeviceNotFound("%w", err)
 	}
 	return fault.CommandExecution(err)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,14 +31,36 @@ func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
 	if err != nil {
 		return image.Fetch{}, fault.ImageDownload(info.ID, err)
 	}
-	return image.Fetch{
+	fetch := image.Fetch{
 		Client:         client,
 		Header:         header,
 		ConnectTimeout: c.ImageDownloadConnectionTimeout,
 		Retries:        c.ImageDownloadConnectionRetries,
 		RetryInterval:  c.ImageDownloadConnectionRetryInterval,
 		MaxDuration:    c.ImageDownloadMaxDuration,
-	}, nil
+	}
+	if i.o.Journal != nil {
+		fetch.Secret = i.o.Journal.Redact
+	}
+	return fetch, nil
+}
+
+// lookInRegistry replaces the reference to an image in a registry by its URL and, where none came with it, by its digest as
+// the checksum. Of any other image it returns what it got.
+func (i *Imager) lookInRegistry(ctx context.Context, fetch image.Fetch, info ImageInfo) (ImageInfo, image.Fetch, error) {
+	if !info.fromRegistry() {
+		return info, fetch, nil
+	}
+	artifact, err := image.ResolveOCI(ctx, fetch, info.URLs[0], runtime.GOARCH)
+	if err != nil {
+		return info, fetch, err
+	}
+	i.o.Log.Info("image found in the registry", "image", info.ID, "url", artifact.URL)
+	info.URLs = []string{artifact.URL}
+	if info.Checksum == "" && info.OSHashAlgo == "" {
+		info.OSHashAlgo, info.OSHashValue = artifact.Checksum.Algorithm, artifact.Checksum.Value
+	}
+	return info, artifact.Fetch, nil
 }
 
 // hush registers the secrets that came with an image. Nothing here logs them; what a server answers might.

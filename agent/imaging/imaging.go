@@ -3,7 +3,7 @@
 // written, and finishes the disk with config drive and boot entry.
 //
 // For a partition image the disk is laid out anew and gets its file systems; with preserve_ephemeral it has to be laid out
-// that way already. A legacy BIOS boot loader is never installed.
+// that way already. A legacy BIOS boot loader is installed by the image's own programs, where that is allowed, or not at all.
 package imaging
 
 import (
@@ -93,6 +93,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 		return "", err
 	}
 	defer fetch.Client.CloseIdleConnections()
+	if info, fetch, err = i.lookInRegistry(ctx, fetch, info); err != nil {
+		return "", imageFault(info.ID, disk.Path, err)
+	}
 	sum, err := i.checksum(ctx, fetch, info)
 	if err != nil {
 		return "", imageFault(info.ID, disk.Path, err)

@@ -268,7 +268,8 @@ func TestInstallBootloaderBIOS(t *testing.T) {
 		{"no root uuid", Bootloader{}, false, false, ""},
 		{"partition image", Bootloader{RootUUID: "1d6e5e4c"}, false, false, "disabled"},
 		{"MBR of a whole disk", Bootloader{RootUUID: "0x1a2b3c4d"}, false, false, "disabled"},
-		{"enabled but not there", Bootloader{RootUUID: "1d6e5e4c"}, false, true, "not supported"},
+		{"enabled, and no such root", Bootloader{RootUUID: "1d6e5e4c"}, false, true, "no root partition"},
+		{"the same ignored", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &yes}, false, true, ""},
 		{"ignored by parameter", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &yes}, false, false, ""},
 		{"ignored by option", Bootloader{RootUUID: "1d6e5e4c"}, true, false, ""},
 		{"the parameter beats the option", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &no}, true, false, "disabled"},
@@ -285,8 +286,12 @@ func TestInstallBootloaderBIOS(t *testing.T) {
 				}
 				return
 			}
-			if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want InvalidImage saying %q", err, tt.want)
+			kind := "InvalidImage"
+			if tt.enabled {
+				kind = "DeviceNotFound"
+			}
+			if typeOf(err) != kind || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s saying %q", err, kind, tt.want)
 			}
 		})
 	}

@@ -87,6 +87,15 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 	return info, nil
 }
 
+// ociScheme is that of an image in an OCI registry, to be looked up by the agent. Ironic does that itself and hands out the
+// URL of a blob.
+const ociScheme = "oci"
+
+// fromRegistry tells whether the image's one URL is a reference to a registry.
+func (info ImageInfo) fromRegistry() bool {
+	return len(info.URLs) == 1 && strings.HasPrefix(strings.ToLower(info.URLs[0]), ociScheme+"://")
+}
+
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func required(field string, raw json.RawMessage) error {
@@ -120,9 +129,12 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 	}
 	for i, text := range *into {
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != ociScheme {
 			// Not even a part of the text is repeated: a temporary URL is a secret.
-			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http or https URL", i+1)
+			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http, https or oci URL", i+1)
+		}
+		if u.Scheme == ociScheme && len(*into) > 1 { // what a registry wants to see is not for other servers
+			return fault.InvalidCommandParams("image_info 'urls': entry %d, an oci URL, has to be the only one", i+1)
 		}
 	}
 	return nil
@@ -166,6 +178,8 @@ func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 		return fault.InvalidCommandParams("image_info has 'os_hash_value' without 'os_hash_algo'")
 	case info.OSHashAlgo != "":
 		return nil
+	case info.Checksum == "" && info.fromRegistry():
+		return nil // the blob's digest is one
 	case info.Checksum == "":
 		return fault.InvalidCommandParams("image_info needs 'checksum', or 'os_hash_algo' with 'os_hash_value'")
 	case !md5Enabled && len(info.Checksum) <= md5Digits && !isURL(info.Checksum):

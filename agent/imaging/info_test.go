@@ -91,6 +91,7 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"urls is empty", map[string]any{"urls": []string{}}, "'urls'"},
 		{"file URL", map[string]any{"urls": []string{"http://192.0.2.1/i", "file:///etc/shadow"}}, "'urls' entry 2"},
 		{"URL without host", map[string]any{"urls": []string{"http:///i"}}, "'urls' entry 1"},
+		{"reference to a registry among other URLs", map[string]any{"urls": []string{"http://192.0.2.1/i", "oci://192.0.2.1/i"}}, "'urls': entry 2"},
 		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
 		{"checksum is empty", map[string]any{"checksum": ""}, "'checksum'"},
 		{"checksum is a number", map[string]any{"checksum": 7}, "'checksum'"},
@@ -164,6 +165,21 @@ func TestParseImageInfoMD5(t *testing.T) {
 	if _, err := ParseImageInfo(wireImage(t, md5), false); err != nil {
 		t.Errorf("an MD5 sum beside a SHA-256 sum: %v", err)
 	}
+}
+
+// An image of a registry needs no checksum, its digest is one; what is given counts.
+func TestParseImageInfoOfRegistry(t *testing.T) {
+	reference := map[string]any{"urls": []string{"oci://192.0.2.1:5000/os/image:1"}}
+	if got, err := ParseImageInfo(wireImage(t, reference), false); err != nil || got.OSHashValue != sha256Digits {
+		t.Errorf("with a checksum: got %+v and %v", got, err)
+	}
+	reference["os_hash_algo"], reference["os_hash_value"] = nil, nil
+	if _, err := ParseImageInfo(wireImage(t, reference), false); err != nil {
+		t.Errorf("without: %v", err)
+	}
+	reference["os_hash_algo"] = "sha256"
+	_, err := ParseImageInfo(wireImage(t, reference), false)
+	wantInvalid(t, err, "'os_hash_value'")
 }
 
 func TestParseImageInfo(t *testing.T) {

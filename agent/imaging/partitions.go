@@ -92,8 +92,7 @@ func (i *Imager) plan(disk block.Device, p *PartitionInfo, drive []byte) (partit
 	}
 	for _, fs := range fileSystems(p, uefi) {
 		if err := mkfs.Check(fs.kind, mkfs.Options{Label: fs.label}); errors.Is(err, mkfs.ErrUnsupported) {
-			i.o.Log.Error("file system cannot be made", "device", disk.Path, "format", fs.kind, "err", err)
-			return partition.Layout{}, fault.FileSystemNotSupported(fs.kind)
+			return partition.Layout{}, fault.FileSystemNotSupported(fs.kind, err)
 		} else if err != nil {
 			return partition.Layout{}, fault.Deployment("%s partition: %w", fs.role, err)
 		}

@@ -78,6 +78,7 @@ func tag(t *testing.T, device, name string) string {
 
 // Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and what the conductor is told.
 func TestPreparePartitionImage(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted", "blkid", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -114,6 +115,12 @@ func TestPreparePartitionImage(t *testing.T) {
 		},
 		{
 			"uefi", "boot_mode:uefi", 512, "raw", true,
+			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
+			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
+			"boot, esp;;swap;;",
+		},
+		{
+			"uefi, 4K disk", "boot_mode:uefi", 4096, "qcow2", true,
 			func(p *PartitionInfo) { p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi" },
 			[]string{"efi system partition", "ephemeral", "swap", "configdrive", "root"},
 			"boot, esp;;swap;;",
@@ -187,6 +194,7 @@ func TestPreparePartitionImage(t *testing.T) {
 // A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
 // anything.
 func TestPartitionImageRefusals(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img")
 	raw := rootImage(t, rootUUID)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
@@ -200,7 +208,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
 		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
 		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has room to byte"},
-		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "minix"},
+		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "file system minix is not supported: make minix: file system cannot be made, ask for one of "},
 		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -225,6 +233,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 // A rebuild that preserves the ephemeral partition writes nothing of it, also after root has grown and with a new image;
 // one whose layout differs writes nothing at all.
 func TestPreserveEphemeral(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted")
 	for _, capabilities := range []string{"boot_mode:bios", "boot_mode:bios,disk_label:gpt"} {
 		t.Run(capabilities, func(t *testing.T) {

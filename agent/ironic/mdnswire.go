@@ -156,8 +156,9 @@ func openMDNS(ctx context.Context, link net.Interface, network string) (net.Pack
 		}
 	}
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		return errors.Join(raw.Control(func(fd uintptr) { err = set(int(fd)) }), err)
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = set(int(fd)) })
+		return errors.Join(err, failed)
 	}}
 	conn, err := lc.ListenPacket(ctx, network, ":0")
 	return conn, group, err

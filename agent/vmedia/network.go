@@ -77,20 +77,19 @@ func (m *Media) visitNetwork(volumes []*removable.Volume) (bool, error) {
 	return s.done, nil
 }
 
-// glance looks for the data among media that are open.
+// glance looks for the data among media that are open. Drives that are passed over are named, whichever comes first.
 func (s *networkSearch) glance(m *Media, volumes []*removable.Volume) {
 	s.err = nil
 	for _, v := range volumes {
+		drive, ours := v.Label == "config-2", strings.EqualFold(v.Publisher, s.id)
 		switch {
-		case s.done:
-			return
-		case v.Label == "config-2" && strings.EqualFold(v.Publisher, s.id):
-			s.read(m, v)
-			return
-		case v.Label == "config-2" && !s.passed[v.Device.Path]:
+		case drive && !ours && !s.passed[v.Device.Path]:
 			s.passed[v.Device.Path] = true
 			m.Log.Warn("a config drive of another boot is not looked at", "device", v.Device.Path, "publisher", v.Publisher, "want", s.id)
-		case strings.EqualFold(v.Label, "vmedia_boot_iso") && strings.EqualFold(v.Publisher, s.id):
+		case s.done || s.err != nil:
+		case drive && ours:
+			s.read(m, v)
+		case strings.EqualFold(v.Label, "vmedia_boot_iso") && ours:
 			m.Log.Info("the boot ISO comes without network data", "device", v.Device.Path)
 			s.done = true // else it had the other label
 		}

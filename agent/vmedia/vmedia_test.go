@@ -400,6 +400,35 @@ func TestNetworkData(t *testing.T) {
 	}
 }
 
+// A config drive of another boot is named, whether it is seen before the node's own or after it.
+func TestConfigDriveOfAnotherBoot(t *testing.T) {
+	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
+	drives := []string{iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`}), iso(t, "config-2", "somebody", nil)}
+	for _, foreign := range []string{"sr0", "sr1"} {
+		m := newMachine(t)
+		for i, name := range []string{"sr0", "sr1"} {
+			drive := drives[0]
+			if name == foreign {
+				drive = drives[1]
+			}
+			m.attach(name, fmt.Sprintf("pci/ata%d/host%d", i+1, i+1), "5", "D", drive, mib)
+		}
+		var log bytes.Buffer
+		o := m.options("boot_method=vmedia ir_pub_id=" + id)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		media := New(o)
+		if _, err := media.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := media.NetworkData(t.Context(), func() {}); err != nil || data == nil {
+			t.Errorf("foreign drive %s: got %q, %v, want the data of the other one", foreign, data, err)
+		}
+		if got := strings.Count(log.String(), "a config drive of another boot is not looked at"); got != 1 || !strings.Contains(log.String(), "publisher=SOMEBODY") && !strings.Contains(log.String(), "publisher=somebody") {
+			t.Errorf("foreign drive %s: it is named %d times, want once:\n%s", foreign, got, log.String())
+		}
+	}
+}
+
 // Nobody waits for a drive that does not show itself, but it is taken when it comes. The boot ISO that has no network data
 // ends the search at once.
 func TestNetworkDataLate(t *testing.T) {

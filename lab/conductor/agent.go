@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -163,7 +164,7 @@ func (n *Node) request(ctx context.Context, method string, query url.Values, bod
 	if callback == "" {
 		return errors.New("no heartbeat yet, so no agent to talk to")
 	}
-	client, err := n.client(ca)
+	client, err := n.client(cmp.Or(ca, n.conductor.options.AgentCA))
 	if err != nil {
 		return err
 	}

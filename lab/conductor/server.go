@@ -61,8 +61,10 @@ func (c *Conductor) root(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// requestVersion returns the microversion a request asks for; without a header it is the oldest.
+// requestVersion returns the microversion a request asks for; without a header it is the oldest. The answer will name the
+// newest one.
 func (c *Conductor) requestVersion(w http.ResponseWriter, r *http.Request) (version, bool) {
+	w.Header().Set("X-OpenStack-Ironic-API-Maximum-Version", c.options.APIVersion)
 	text := r.Header.Get(versionHeader)
 	if text == "" {
 		return version{1, 1}, true

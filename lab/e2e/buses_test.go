@@ -37,10 +37,11 @@ func (marker) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic is not reachable yet. Virtual
-// media are attached, but the kernel's command line does not say that they count.
+// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic cannot be reached for longer
+// than a lookup is tried: the agent starts over. Virtual media are attached, but the kernel's command line does not say
+// that they count.
 //
-// Parity: D3
+// Parity: D3, B3 (Ironic down)
 func TestBuses(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
@@ -62,7 +63,7 @@ func TestBuses(t *testing.T) {
 	token := conductor.NewToken()
 	r := start(t, setup{
 		properties: map[string]any{"skip_block_devices": []any{map[string]any{"serial": protectedSerial}}},
-		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-lookup-timeout=1",
 		machine: qemu.Config{Memory: 512 * mib, Extra: dump.arguments(0), Disks: []qemu.Disk{
 			{File: virtio, Serial: "on-virtio"},
 			{File: sata, Serial: "on-sata", Bus: qemu.SATA, WWN: 0x5000c500a1b2c3d4},
@@ -73,7 +74,7 @@ func TestBuses(t *testing.T) {
 			{File: kept.path, Serial: protectedSerial, Bus: qemu.NVMe},
 		}, CDROM: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})},
 	})
-	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`lookup failed`)); err != nil {
+	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`will start over.*lookup of this node failed`)); err != nil {
 		t.Fatal(err)
 	}
 	r.startConductor()

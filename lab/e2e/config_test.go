@@ -82,7 +82,9 @@ func TestJoinedConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := file(t, "late", 5<<30, nil)
+	certificate, key := issue(t)
 	r := start(t, setup{
+		config: map[string]any{"tls_min_version": nil}, agentCA: certificate,
 		noIronic: true, append: "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{
 			Memory: 512 * mib, Disks: []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},
@@ -91,15 +93,18 @@ func TestJoinedConfiguration(t *testing.T) {
 		},
 		prepare: func(r *rig, c *qemu.Config) {
 			c.Disks = append(c.Disks, qemu.Disk{Bus: qemu.USB, File: fatImage(t, mib, "IR-VFD-DEV", r.parameter())})
-			const conf = "[DEFAULT]\ncafile = /etc/site.pem\ncollect_lldp = true\nlldp_timeout = 1\n"
+			const conf = "[DEFAULT]\ncafile = /etc/site.pem\ncollect_lldp = true\nlldp_timeout = 1\n" +
+				"listen_tls = true\ntls_cert_file = /etc/agent.crt\ntls_key_file = /etc/agent.key\nadvertise_protocol = https\n"
 			c.Initrd = joined(t, c.Initrd, [3][]byte{
 				archive(t, cpio.StaticFile("etc/ironic-python-agent.d/50-site.conf", conf, 0o600)),
 				archive(t, cpio.StaticFile("premount", string(program), 0o755)),
-				archive(t, cpio.StaticFile("etc/site.pem", string(r.conductor.CertificatePEM()), 0o644)),
+				archive(t, cpio.StaticFile("etc/site.pem", string(r.conductor.CertificatePEM()), 0o644),
+					cpio.StaticFile("etc/agent.crt", certificate, 0o644), cpio.StaticFile("etc/agent.key", key, 0o600)),
 			})
 		},
 	})
 	r.waitAgent(t)
+	t.Run("certificate", func(t *testing.T) { r.staticCertificate(t, certificate) })
 	t.Run("options", r.collectsLLDP)
 	t.Run("mounts", r.noConfigDrive)
 	t.Run("hot-plug", r.hotPlug)

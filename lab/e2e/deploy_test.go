@@ -47,6 +47,7 @@ func TestDeploy(t *testing.T) {
 		}},
 	})
 	r.waitAgent(t)
+	t.Run("certificate", r.generatedCertificate)
 	image := mbrImage(t, "mbr", 24*mib)
 	r.images.File("mbr.raw", image)
 	t.Run("whole disk", func(t *testing.T) { r.mbr(t, image, large) })

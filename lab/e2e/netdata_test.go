@@ -61,13 +61,7 @@ func TestStaticNetwork(t *testing.T) {
 		t.Errorf("callback URL: got %s, want the static address of the node's own drive", url)
 	}
 	s.answers(t)
-	conn, err := s.ns.Dial(soon(t), "tcp", net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
+	s.connects(t, net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
 	console := s.machine.Console().String()
 	for _, expression := range []string{
 		`a config drive of another boot is not looked at.*publisher=.?SOMEBODY`, `part of the network data is not used.*twin.*port0.*same MAC address`,

@@ -39,6 +39,10 @@ type setup struct {
 	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
 	append  string      // further kernel parameters
 	token   string      // pre-generated token of the node
+	// config overrides keys of Ironic's answer to the lookup.
+	config map[string]any
+	// agentCA is the certificate by which Ironic knows an agent that brings none.
+	agentCA string
 	// properties are those of the node.
 	properties map[string]any
 	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
@@ -58,6 +62,8 @@ type rig struct {
 	forward   int    // port of this machine that leads to the agent
 	apiPort   int    // port of the conductor
 	token     string // the node's pre-generated one
+	config    map[string]any
+	agentCA   string
 	namespace *netns.Namespace
 	// properties are those of the node.
 	properties map[string]any
@@ -74,7 +80,7 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties}
+	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties, config: s.config, agentCA: s.agentCA}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +132,7 @@ func (r *rig) finish() {
 func (r *rig) startConductor() {
 	r.t.Helper()
 	ironic, err := conductor.New(conductor.Options{
-		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial,
+		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial, Config: r.config, AgentCA: r.agentCA,
 		OnEvent: func(n *conductor.Node, e conductor.Event) {
 			if e.Name == conductor.EventFirstHeartbeat {
 				r.secrets = append(r.secrets, n.Token())

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -148,5 +149,23 @@ func (s *site) answers(t *testing.T) {
 	if err != nil || record.Status != conductor.Succeeded {
 		url, _ := s.node.Callback()
 		t.Errorf("a command through %s: got %+v, %v, want success", url, record, err)
+	}
+}
+
+// connects waits until an address of the machine takes connections: a new one is not usable at once.
+func (s *site) connects(t *testing.T, address string) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		conn, err := s.ns.Dial(ctx, "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%s: %v: %v", address, context.Cause(ctx), err)
+		}
 	}
 }

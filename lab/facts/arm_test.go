@@ -83,7 +83,7 @@ func examineARM(t *testing.T, extra ...string) found {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs, Append: "console=ttyAMA0 quiet", Extra: extra,
@@ -92,13 +92,7 @@ func examineARM(t *testing.T, extra ...string) found {
 		t.Fatal(err)
 	}
 	defer machine.Stop() //nolint:errcheck // it has told all it knows
-	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, machine.Console().Tail(60))
-	}
-	if text := match.Groups[0]; text != "FACTS-DONE" {
-		t.Fatalf("%s\n%s", text, machine.Console().Tail(60))
-	}
+	waitFacts(ctx, t, machine)
 	f := found{}
 	for _, m := range regexp.MustCompile(`FACT (\S+) (\S+)`).FindAllStringSubmatch(machine.Console().String(), -1) {
 		if f[m[1]], err = base64.StdEncoding.DecodeString(m[2]); err != nil {

@@ -50,6 +50,13 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 		t.Fatal(err)
 	}
 	defer machine.Stop() //nolint:errcheck // it has told all it knows
+	waitFacts(ctx, t, machine)
+	return unpack(t, results)
+}
+
+// waitFacts waits until the guest has told all it knows.
+func waitFacts(ctx context.Context, t *testing.T, machine *qemu.Machine) {
+	t.Helper()
 	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, machine.Console().Tail(60))
@@ -57,7 +64,6 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 	if text := match.Groups[0]; text != "FACTS-DONE" {
 		t.Fatalf("%s\n%s", text, machine.Console().Tail(60))
 	}
-	return unpack(t, results)
 }
 
 // unpack reads the archive that the guest wrote onto a disk.

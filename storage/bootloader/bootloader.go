@@ -3,8 +3,8 @@
 //
 // The ESP is read by a FAT reader of this module's own, so that neither a kernel module nor a mount is needed and the
 // kernel parses nothing that came with a whole-disk image. A partition image keeps its loaders on its root file system;
-// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run. Boot
-// loaders of BIOS machines are not installed here.
+// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run but by
+// InstallGRUB, in the subpackage chroot.
 package bootloader
 
 import (
@@ -77,7 +77,7 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 		return Result{}, err
 	}
 	result := Result{ESP: block.PartitionPath(disk, esp.Number)}
-	loaders, err := readLoaders(disk, esp)
+	loaders, fallback, err := readLoaders(disk, esp)
 	if err != nil {
 		return result, err
 	}
@@ -90,7 +90,11 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 		number, removed, err := vars.install(option)
 		result.Removed = append(result.Removed, removed...)
 		if err != nil {
-			return result, fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, loader.label, loader.path, err)
+			err = fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, loader.label, loader.path, err)
+			if fallback != "" {
+				err = fmt.Errorf("%w (without an entry the firmware may still start %s)", err, fallback)
+			}
+			return result, err
 		}
 		result.Entries = append(result.Entries, Entry{Number: number, Label: loader.label, Loader: loader.path})
 		log.Info("wrote UEFI boot entry", "device", disk, "entry", fmt.Sprintf("Boot%04X", number), "label", loader.label,

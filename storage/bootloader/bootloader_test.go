@@ -292,8 +292,21 @@ func TestFirmwareRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: dir})
-	if !errors.Is(err, ErrFirmware) || !strings.Contains(err.Error(), "BootOrder") {
-		t.Errorf("got %v, want ErrFirmware naming BootOrder", err)
+	if !errors.Is(err, ErrFirmware) || !strings.Contains(err.Error(), "BootOrder") ||
+		!strings.Contains(err.Error(), `may still start \EFI\BOOT\BOOTX64.EFI`) {
+		t.Errorf("got %v, want ErrFirmware naming BootOrder and the loader that needs no entry", err)
+	}
+}
+
+// Firmware that takes a variable and does not keep it is not believed.
+func TestFirmwareForgets(t *testing.T) {
+	vars := variables{dir: t.TempDir()}
+	if err := os.Symlink(os.DevNull, vars.path("Boot0000")); err != nil {
+		t.Fatal(err)
+	}
+	err := vars.write("Boot0000", []byte{1, 2, 3})
+	if err == nil || !strings.Contains(err.Error(), "read variable Boot0000 back") {
+		t.Errorf("got %v, want an error that the variable could not be read back", err)
 	}
 }
 
@@ -364,7 +377,7 @@ func FuzzFAT(f *testing.F) {
 	f.Add(sector)
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if tree, err := fat.Open(bytes.NewReader(data)); err == nil {
-			_, _ = search(tree)
+			_, _ = (&searcher{tree: tree}).search()
 		}
 	})
 }

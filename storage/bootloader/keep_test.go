@@ -186,12 +186,20 @@ func espOf(t *testing.T, device string) partition.Partition {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-const (
-	rootFS   = "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11"
-	rootPart = "6f1d3c1e-7a35-4a29-9d3a-000000000002"
-)
+const rootPart = "6f1d3c1e-7a35-4a29-9d3a-000000000002"
+
+// newUUID returns one that no other test has: there may be no two file systems of btrfs with the same.
+func newUUID(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/kernel/random/uuid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
 
 func TestFstab(t *testing.T) {
+	rootFS := newUUID(t)
 	ext4 := []string{"mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE"}
 	btrfs := []string{"mkfs.btrfs", "-q", "-U", rootFS, "--rootdir", "TREE"}
 	for _, tt := range []struct {
@@ -204,7 +212,7 @@ func TestFstab(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree := t.TempDir()
-			const before = "UUID=" + rootFS + " / auto rw 0 0\n"
+			before := "UUID=" + rootFS + " / auto rw 0 0\n"
 			write(t, tree, "etc/fstab", before)
 			device := rootDisk(t, tree, slices.Clone(tt.mkfs)...)
 			for range 2 {
@@ -242,6 +250,7 @@ func TestFstab(t *testing.T) {
 }
 
 func TestKeepEFIFails(t *testing.T) {
+	rootFS := newUUID(t)
 	tree := t.TempDir()
 	write(t, tree, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
 	device := rootDisk(t, tree, "mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE")

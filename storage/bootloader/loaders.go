@@ -33,29 +33,31 @@ const (
 	maxLabel = 128     // characters of a boot entry's label
 )
 
-// readLoaders looks for loaders on the ESP, which lies on the disk in the given range of bytes.
-func readLoaders(disk string, esp partition.Partition) ([]loader, error) {
+// fallbackFolder is where firmware looks for a loader by itself (UEFI 2.10, 3.5.1.1).
+const fallbackFolder = `\efi\boot\`
+
+// readLoaders looks for loaders on the ESP, which lies on the disk in the given range of bytes. fallback is the one that
+// firmware finds without a boot entry, "" where there is none or where the search did not come that far.
+func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallback string, err error) {
 	f, err := os.Open(disk)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	tree, err := fat.Open(io.NewSectionReader(f, esp.Start, esp.Size))
-	if err != nil {
-		return nil, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
+	if err == nil {
+		s := searcher{tree: tree}
+		if loaders, err = s.search(); err == nil {
+			return loaders, s.fallback(), nil
+		}
 	}
-	loaders, err := search(tree)
-	if err != nil {
-		return nil, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
-	}
-	return loaders, nil
+	return nil, "", fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
 }
 
 // search walks the ESP: the files of a folder before its subfolders, both in the order of their names. A CSV file that
 // names a loader which is there wins over everything.
-func search(tree *fat.FS) ([]loader, error) {
-	s := searcher{tree: tree}
-	if err := s.walk(tree.Root(), `\`, 0); err != nil {
+func (s *searcher) search() ([]loader, error) {
+	if err := s.walk(s.tree.Root(), `\`, 0); err != nil {
 		return nil, err
 	}
 	if s.fromCSV != nil {
@@ -75,6 +77,16 @@ type searcher struct {
 	files   int
 	found   []loader
 	fromCSV *loader
+}
+
+// fallback returns what was found where firmware looks by itself.
+func (s *searcher) fallback() string {
+	for _, l := range s.found {
+		if strings.HasPrefix(strings.ToLower(l.path), fallbackFolder) {
+			return l.path
+		}
+	}
+	return ""
 }
 
 // walk searches a folder; prefix is its path with a backslash at the end.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -91,17 +92,34 @@ func decode(text io.Reader) ([]byte, error) {
 	return drive, unzip.Close()
 }
 
+// piece is how much of a drive is read at once, in bytes.
+const piece = 1 << 20
+
+// bounded reads a drive in pieces that are joined at the end: growing one buffer would leave behind several times as much
+// garbage.
 func bounded(r io.Reader) ([]byte, error) {
-	drive, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(drive) > MaxSize:
-		return nil, ErrTooLarge
-	case len(drive) == 0:
-		return nil, errors.New("is empty")
+	r = io.LimitReader(r, MaxSize+1)
+	var pieces [][]byte
+	size, room := 0, []byte(nil)
+	for {
+		if len(room) == 0 {
+			room = make([]byte, piece)
+			pieces = append(pieces, room)
+		}
+		n, err := r.Read(room)
+		size, room = size+n, room[n:]
+		switch {
+		case size > MaxSize:
+			return nil, ErrTooLarge
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return nil, err
+		case size == 0:
+			return nil, errors.New("is empty")
+		default:
+			return slices.Concat(pieces...)[:size], nil
+		}
 	}
-	return drive, nil
 }
 
 // noSpace drops white space, which may stand anywhere in base64 text; the decoder itself knows line ends only.

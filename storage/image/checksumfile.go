@@ -62,16 +62,12 @@ func fetchChecksum(ctx context.Context, f Fetch, fileURL, imageURL string) (stri
 	if err != nil {
 		return "", err
 	}
-	limited := ctx
-	if f.MaxDuration > 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, f.MaxDuration, errMaxDuration)
-		defer cancel()
-	}
-	text, err := newFetcher(f, nil, nil).readAll(limited, fileURL, maxChecksumFile)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errMaxDuration) {
-		return "", &TimeoutError{URL: redactURL(fileURL), Max: f.MaxDuration}
-	} else if err != nil {
+	var text []byte
+	err = f.within(ctx, fileURL, func(ctx context.Context) (err error) {
+		text, err = newFetcher(f, nil, nil).readAll(ctx, fileURL, maxChecksumFile)
+		return err
+	})
+	if err != nil {
 		return "", fmt.Errorf("checksum of image %s: %w", name, err)
 	}
 	value, err := findChecksum(text, name)
@@ -79,6 +75,21 @@ func fetchChecksum(ctx context.Context, f Fetch, fileURL, imageURL string) (stri
 		return "", fmt.Errorf("checksum file %s: %w", redactURL(fileURL), err)
 	}
 	return value, nil
+}
+
+// within calls do with a context that ends after MaxDuration, and then returns a TimeoutError on what was fetched.
+func (f Fetch) within(ctx context.Context, rawURL string, do func(context.Context) error) error {
+	limited := ctx
+	if f.MaxDuration > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, f.MaxDuration, errMaxDuration)
+		defer cancel()
+	}
+	err := do(limited)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errMaxDuration) {
+		return &TimeoutError{URL: redactURL(rawURL), Max: f.MaxDuration}
+	}
+	return err
 }
 
 // readAll fetches a small file; one of more than limit bytes is an error.

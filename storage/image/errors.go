@@ -11,6 +11,8 @@ type DownloadError struct {
 	Status int    // HTTP status, 0 when there was no answer
 	Err    error  // nil when Status says it all
 	Fatal  bool   // neither a repetition nor another URL would have helped
+
+	challenges []string // WWW-Authenticate of a 401
 }
 
 func (e *DownloadError) Error() string {

@@ -157,7 +157,7 @@ type span struct {
 // server may ignore: see body.partial.
 func (f *fetcher) open(ctx context.Context, rawURL string, part *span) (*body, error) {
 	for attempt := 0; ; attempt++ {
-		b, err := f.get(ctx, rawURL, part)
+		b, err := f.admitted(ctx, rawURL, part)
 		if err == nil {
 			return b, nil
 		}
@@ -173,6 +173,25 @@ func (f *fetcher) open(ctx context.Context, rawURL string, part *span) (*body, e
 	}
 }
 
+// admitted sends a request, and once more where a registry refuses the first for want of a token, or of a new one.
+func (f *fetcher) admitted(ctx context.Context, rawURL string, part *span) (*body, error) {
+	if f.registry == nil {
+		return f.get(ctx, rawURL, part, "")
+	}
+	sent := f.registry.authorization()
+	b, err := f.get(ctx, rawURL, part, sent)
+	var down *DownloadError
+	if !errors.As(err, &down) || down.Status != http.StatusUnauthorized {
+		return b, err
+	}
+	if again, failure := f.registry.answer(ctx, down.challenges, sent); failure != nil {
+		return nil, fmt.Errorf("token for %s: %w", down.URL, failure)
+	} else if !again {
+		return nil, err
+	}
+	return f.get(ctx, rawURL, part, f.registry.authorization())
+}
+
 // pause waits, or returns ctx's error.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -185,8 +204,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// get sends one request. The body must be closed.
-func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, error) {
+// get sends one request, with an Authorization beside the caller's headers where there is one. The body must be closed.
+func (f *fetcher) get(ctx context.Context, rawURL string, part *span, authorization string) (*body, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
@@ -199,6 +218,9 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, er
 	}
 	for name, values := range f.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
 	}
 	req.Header.Set("Accept-Encoding", "identity") // else net/http would unpack what the checksum is of
 	if part != nil {
@@ -217,6 +239,10 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span) (*body, er
 	}
 	b.stream, b.validator = resp.Body, validatorOf(resp.Header)
 	if err := b.accept(resp, part); err != nil {
+		var down *DownloadError
+		if errors.As(err, &down) && sameOrigin(u, resp.Request.URL) { // no other host may say who gets the credentials
+			down.challenges = resp.Header.Values("WWW-Authenticate")
+		}
 		b.Close() //nolint:errcheck // the answer is of no use
 		return nil, err
 	}

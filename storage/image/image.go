@@ -41,6 +41,10 @@ type Fetch struct {
 	RetryInterval time.Duration
 	// MaxDuration limits all attempts together; 0 means no limit.
 	MaxDuration time.Duration
+	// Secret, when set, is told of a token that a registry gave, before it is used.
+	Secret func(token string)
+
+	registry *registrySession // of an Artifact
 }
 
 // Options are the caller's wishes for one Write.

@@ -1,9 +1,9 @@
-// Package mkfs makes empty file systems and swap areas, as util-linux's mkswap, dosfstools' mkfs.vfat and e2fsprogs'
-// mke2fs make them with Debian's settings. Little is written however large the device is: what a file system lets its
-// driver initialise later is left to it.
+// Package mkfs makes empty file systems and swap areas, as mke2fs, mkfs.xfs, mkfs.vfat and mkswap make them with the
+// settings of Debian 12. Little is written however large the device is: what a file system lets its driver initialise
+// later is left to it, and what must be zero is zeroed by the device where it can.
 //
-// Left out of ext4 are the blocks reserved for growing (resize_inode): Linux grows such a file system all the same, by
-// meta_bg.
+// Left out of ext4 are the blocks reserved for growing (resize_inode): resize2fs grows such a file system all the same.
+// XFS has a log of 512 MiB at most, and no geometry of RAID stripes. Swap areas have pages of 4096 bytes.
 package mkfs
 
 import (
@@ -50,15 +50,17 @@ func kinds() []kind {
 		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
 		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
+		{name: "xfs", maxLabel: 12, uuid: 16, min: minXFS, max: maxXFS, make: makeXFS},
 		{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel},
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "vfat" or "swap") on a block device or in a file, which is
-// held exclusively meanwhile. What was there before is not recognised any more, also after an error: the part by which a
-// file system is recognised is written last, after all else has reached the medium. An unknown kind gives an error that
-// wraps [ErrUnsupported], and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "xfs", "vfat" or "swap") on a block device or in a
+// file, which is held exclusively meanwhile. The first thing written removes what the device was recognised by, and the
+// part by which the new file system is recognised follows after all else has reached the medium: an error or the end of
+// ctx in between leaves a device that is nothing. An unknown kind gives an error that wraps [ErrUnsupported], and the
+// device is not touched; nor is it for a label, a UUID or a size that does not fit.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {

@@ -2,7 +2,6 @@ package mkfs
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -46,7 +45,7 @@ func mustContain(t *testing.T, output string, want ...string) {
 }
 
 func TestSwap(t *testing.T) {
-	testenv.Programs(t, "blkid", "swaplabel", "file", "wipefs", "mkswap")
+	testenv.Programs(t, "blkid", "swaplabel", "mkswap")
 	for _, c := range []struct {
 		size  int64
 		label string
@@ -146,23 +145,14 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A cancelled Make leaves nothing that is recognised, neither the old nor the new.
-func TestCancelled(t *testing.T) {
-	testenv.Programs(t, "blkid", "mkswap")
-	path := testenv.SparseFile(t, 8*mib)
-	testenv.Run(t, "mkswap", path)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := Make(ctx, path, "swap", Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-}
-
 // Of what was on a device before, nothing is recognised beside the new file system.
 func TestRemains(t *testing.T) {
 	testenv.Programs(t, "wipefs", "mke2fs", "mkfs.vfat", "mkfs.xfs", "sgdisk")
 	for _, k := range kinds() {
-		path := testenv.SparseFile(t, 400*mib)
+		if k.name == "ext2" || k.name == "ext3" { // as ext4
+			continue
+		}
+		path := testenv.SparseFile(t, 301*mib)
 		testenv.Run(t, "mkfs.xfs", "-q", "-f", path)
 		testenv.Run(t, "mkfs.vfat", "-I", "-F", "16", path)
 		testenv.Run(t, "mke2fs", "-q", "-F", "-E", "nodiscard", path)

@@ -27,7 +27,7 @@ func TestVfat(t *testing.T) {
 		{512 * mib, "FAT32", 3 * mib},
 		{550 * mib, "FAT32", 3 * mib},
 		{100 * gib, "FAT32", 3 * mib},
-		{2 * tib, "FAT32", 3 * mib},
+		{3 * tib, "FAT32", 3 * mib}, // the first 2 TiB of it,
 	} {
 		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
 			path := filepath.Join(dir, "disk")

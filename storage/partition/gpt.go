@@ -218,7 +218,8 @@ func (d *disk) addGPT(p Partition) (Partition, error) {
 			return Partition{}, err
 		}
 	}
-	var taken []Partition
+	// The entries may lie in the usable area, where they do not belong.
+	taken := []Partition{{Start: g.entries * d.sector, Size: int64(len(g.array))}}
 	slot := p.Number - 1
 	for n := range int(g.count) {
 		if old, used := g.partition(n, d.sector); used {

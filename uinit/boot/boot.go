@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
+	"ironroot/storage/bootloader/chroot"
 	"ironroot/uinit/kmod"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,9 @@ func Run(f Func, o Options) {
 	if filepath.Base(os.Args[0]) == witnessName {
 		witness(os.Stdin, os.Args[1:], witnessPatience)
 		os.Exit(0)
+	}
+	if os.Args[0] == chroot.Name { // before process 1: it is that in namespaces of its own
+		chroot.Child(os.Args[1:])
 	}
 	if os.Getpid() != 1 {
 		_, _ = os.Stderr.WriteString("init: runs as process 1 of the ramdisk only\n")
@@ -124,6 +128,7 @@ func (b *boot) up() {
 		b.log.Error("the root file system is not complete", "err", err)
 	}
 	b.checkArchive()
+	b.limitMemory()
 	if err := errors.Join(unix.Sethostname([]byte(hostname)), loopbackUp()); err != nil {
 		b.log.Warn("host name and loopback", "err", err)
 	}

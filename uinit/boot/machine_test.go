@@ -62,7 +62,7 @@ func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
 // restarts waits until the machine asks for a restart, which here ends QEMU.
 func restarts(t *testing.T, m *qemu.Machine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := m.Wait(ctx); err != nil {
 		t.Fatalf("no restart: %v; the console ends with\n%s", err, m.Console().Tail(30))

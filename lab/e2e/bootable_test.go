@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/initramfs/debian"
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// systemRoot returns the root file system of the small Debian as an image of its own, after change had it as a folder.
+// esp holds what the same system has on its EFI system partition.
+func systemRoot(t *testing.T, change func(root, esp string)) string {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "mmdebstrap", "mke2fs", "mformat", "mcopy", "debugfs", "dd")
+	system, err := osimage.Build(t.Context(), osimage.Options{Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := partition.Read(t.Context(), system.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	esp, root := table.Partitions[1], table.Partitions[2]
+	image := filepath.Join(t.TempDir(), "root.ext4")
+	testenv.Run(t, "dd", "if="+system.Raw, "of="+image, "bs=1M", "conv=sparse", "status=none",
+		fmt.Sprintf("skip=%d", root.Start/mib), fmt.Sprintf("count=%d", root.Size/mib))
+	files, mount := t.TempDir(), t.TempDir()
+	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
+	if err := unix.Mount(testenv.Loop(t, image, 512), mount, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(mount, 0); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	change(mount, files)
+	return image
+}
+
+// deployRoot deploys the image as a partition image with a config drive, has it made bootable twice, and ends the ramdisk.
+func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
+	t.Helper()
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.images.File("root.raw", image)
+	source := conductor.Image{
+		URL: r.images.URLFrom(host, "root.raw"), Format: "raw", Checksum: sumAll(t, image),
+		Info: map[string]any{
+			"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": nil,
+			"preserve_ephemeral": false, "boot_option": "local", "deploy_boot_mode": bootMode,
+		},
+	}
+	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
+		t.Fatal(err)
+	}
+	var uuids map[string]any
+	if err := json.Unmarshal([]byte(r.succeed(t, "standby.get_partition_uuids", nil)), &uuids); err != nil {
+		t.Fatal(err)
+	}
+	params := map[string]any{
+		"root_uuid": uuids["root uuid"], "efi_system_part_uuid": uuids["efi system partition uuid"],
+		"prep_boot_part_uuid": uuids["PReP Boot partition uuid"], "target_boot_mode": bootMode,
+	}
+	for range 2 {
+		if got := r.succeed(t, "image.install_bootloader", params); got != "null" {
+			t.Errorf("install_bootloader: got %s, want null", got)
+		}
+	}
+	if err := r.node.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.machine.Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onRoot returns a file of the root file system that a disk has on its last partition, which e2fsck finds no fault in.
+func onRoot(t *testing.T, disk, name string) string {
+	t.Helper()
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("%s?offset=%d", disk, table.Partitions[len(table.Partitions)-1].Start)
+	testenv.Run(t, "e2fsck", "-fn", at)
+	return testenv.Run(t, "debugfs", "-R", "cat "+name, at)
+}
+
+// TestPartitionBootsUEFI deploys a root file system that keeps its loaders below /boot/efi, as partition images do, and
+// GRUB's menu on the root alone.
+//
+// Parity: M7
+func TestPartitionBootsUEFI(t *testing.T) {
+	before := ""
+	image := systemRoot(t, func(root, esp string) {
+		testenv.Run(t, "mkdir", "-p", root+"/boot/efi", root+"/boot/grub2")
+		testenv.Run(t, "cp", "-r", esp+"/EFI", root+"/boot/efi/")
+		testenv.Run(t, "mv", root+"/boot/efi/EFI/debian/grub.cfg", root+"/boot/grub2/")
+		text, err := os.ReadFile(root + "/etc/fstab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = string(text)
+	})
+	disk := file(t, "disk", 5<<30, nil)
+	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
+	r := start(t, setup{machine: machine})
+	r.waitAgent(t)
+	const instance = "7f6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a22"
+	r.deployRoot(t, image, "uefi", instance)
+
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("%s@@%d", disk, table.Partitions[0].Start)
+	serial := regexp.MustCompile(`Volume Serial Number is (\S+)`).FindStringSubmatch(testenv.Run(t, "mdir", "-i", at, "::"))
+	if serial == nil {
+		t.Fatal("mdir tells no serial number of the ESP")
+	}
+	want := before + "UUID=" + serial[1] + "\t/boot/efi\tvfat\tumask=0077\t0\t1\n"
+	if got := onRoot(t, disk, "/etc/fstab"); !strings.HasSuffix(got, want) || strings.Count(got, "/boot/efi") != 1 {
+		t.Errorf("got fstab %q, want %q", got, want)
+	}
+	list := testenv.Run(t, "mdir", "-b", "-/", "-i", at, "::EFI")
+	for _, name := range []string{"BOOT/BOOTX64.EFI", "debian/shimx64.efi", "debian/grubx64.efi", "debian/BOOTX64.CSV", "debian/grub.cfg"} {
+		if !strings.Contains(list, "::/EFI/"+name) {
+			t.Errorf("the ESP has no EFI/%s but\n%s", name, list)
+		}
+	}
+	bootInstance(t, machine, instance, debianEntry)
+}
+
+// TestPartitionBootsBIOS deploys a root file system with Debian's GRUB in it, which is allowed to install itself.
+//
+// Parity: M6
+func TestPartitionBootsBIOS(t *testing.T) {
+	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-pc-bin") })
+	disk := file(t, "disk", 5<<30, nil)
+	machine := qemu.Config{Dir: t.TempDir(), Memory: 640 * mib, Disks: []qemu.Disk{{File: disk}}}
+	r := start(t, setup{
+		machine: machine, properties: map[string]any{"capabilities": "boot_mode:bios"},
+		config: map[string]any{"enable_bios_bootloader_install": true},
+	})
+	r.waitAgent(t)
+	const instance = "8c6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a23"
+	r.deployRoot(t, image, "bios", instance)
+	if got := onRoot(t, disk, "/etc/fstab"); strings.Contains(got, "/boot/efi") {
+		t.Errorf("got fstab %q, want none of an ESP", got)
+	}
+	if menu := onRoot(t, disk, "/boot/grub/grub.cfg"); !strings.Contains(menu, "root=UUID=") || strings.Contains(menu, "root=/dev/") {
+		t.Errorf("GRUB's menu does not name the root by its UUID:\n%s", menu)
+	}
+	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
+}
+
+// TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP: what GRUB
+// puts there gets a boot entry and a line in fstab.
+func TestPartitionInstallsOnESP(t *testing.T) {
+	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-efi-amd64-bin") })
+	disk := file(t, "disk", 5<<30, nil)
+	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
+	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
+	r.waitAgent(t)
+	const instance = "9d6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a24"
+	r.deployRoot(t, image, "uefi", instance)
+	if got := onRoot(t, disk, "/etc/fstab"); strings.Count(got, "\t/boot/efi\tvfat\t") != 1 {
+		t.Errorf("got fstab %q, want one line of the ESP", got)
+	}
+	bootInstance(t, machine, instance, regexp.MustCompile(`BdsDxe: starting Boot\w+ "ironic1" from HD\(`))
+}
+
+// addGRUB unpacks GRUB for one kind of firmware, and configures it for the serial console.
+func addGRUB(t *testing.T, root, platform string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		platform, "grub-common", "grub2-common", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
+	} {
+		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tar := filepath.Join(t.TempDir(), "data.tar")
+		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
+		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)
+	}
+	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 tsc=reliable\"\n"
+	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/selfsigned"
+)
+
+// agentAddress is the agent's own on QEMU's network, as its certificate and its callback URL name it.
+const agentAddress = "10.0.2.15"
+
+// handshake has openssl connect to the agent, and returns what it says of the session, or why there is none.
+func (r *rig) handshake(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	testenv.Programs(t, "openssl")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "openssl", append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", r.forward)}, args...)...)
+	out, err := cmd.CombinedOutput() // no standard input: it ends after the handshake
+	return string(out), err
+}
+
+// speaks compares the versions of TLS that the agent takes with those that it should.
+func (r *rig) speaks(t *testing.T, want map[string]bool) {
+	t.Helper()
+	for version, ok := range want {
+		out, err := r.handshake(t, "-"+version, "-cipher", "ALL:@SECLEVEL=0")
+		if (err == nil) != ok || !ok && !strings.Contains(out, "alert protocol version") {
+			t.Errorf("%s: got error %v, want success %v:\n%s", version, err, ok, out)
+		}
+	}
+}
+
+// generatedCertificate has openssl read the certificate that the agent made, which is the one that Ironic was told, once
+// the lookup said TLS 1.3.
+//
+// Parity: A14, A15 (lookup with 1.3)
+func (r *rig) generatedCertificate(t *testing.T) {
+	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": false, "tls1_3": true})
+	out, err := r.handshake(t, "-showcerts")
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	shown := regexp.MustCompile(`(?s)-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n`).FindString(out)
+	if _, told := r.node.Callback(); shown == "" || shown != told {
+		t.Errorf("the agent shows the certificate\n%s\nand told Ironic\n%s", shown, told)
+	}
+	file := writeFile(t, filepath.Join(t.TempDir(), "agent.crt"), shown)
+	text := testenv.Run(t, "openssl", "x509", "-in", file, "-noout", "-text")
+	for _, want := range []string{"ASN1 OID: secp384r1", "Signature Algorithm: ecdsa-with-SHA512"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in the certificate:\n%s", want, text)
+		}
+	}
+	if !regexp.MustCompile(`Subject Alternative Name: critical\s+IP Address:` + agentAddress + `\n`).MatchString(text) {
+		t.Errorf("no critical subjectAltName with %s alone in the certificate:\n%s", agentAddress, text)
+	}
+	block, _ := pem.Decode([]byte(shown))
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := certificate.NotBefore.Add(time.Hour)
+	if age := time.Since(made); age < -near || age > patience+near {
+		t.Errorf("not before: %v, want an hour before it was made, which is less than %v ago", certificate.NotBefore, patience)
+	}
+	if valid := certificate.NotAfter.Sub(made); valid != 30*24*time.Hour {
+		t.Errorf("valid for %v, want 30 days", valid)
+	}
+}
+
+// issue makes a certificate for the agent's address, and returns it and its key in PEM form.
+func issue(t *testing.T) (certificate, key string) {
+	t.Helper()
+	made, text, err := selfsigned.Issue(agentAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// staticCertificate: the API has the operator's certificate, of which Ironic knows, so heartbeats do without; and where the
+// lookup says nothing of TLS, 1.2 is taken.
+//
+// Parity: A15 (static certificate, lookup without a version)
+func (r *rig) staticCertificate(t *testing.T, certificate string) {
+	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": true, "tls1_3": true})
+	file := writeFile(t, filepath.Join(t.TempDir(), "static.crt"), certificate)
+	if out, err := r.handshake(t, "-CAfile", file, "-verify_ip", agentAddress, "-verify_return_error"); err != nil {
+		t.Errorf("the agent does not show the static certificate: %v\n%s", err, out)
+	}
+	if url, told := r.node.Callback(); told != "" || url != fmt.Sprintf("https://%s:%d", agentAddress, agentPort) {
+		t.Errorf("got callback URL %s and certificate %q, want https and none", url, told)
+	}
+}

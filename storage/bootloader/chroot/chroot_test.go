@@ -1,0 +1,139 @@
+package chroot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/mounted"
+)
+
+// TestMain lets this very program be the child that enters the root.
+func TestMain(m *testing.M) {
+	if os.Args[0] == Name {
+		Child(os.Args[1:])
+	}
+	os.Exit(m.Run())
+}
+
+// system is a loop device with a root file system that has the installer in it.
+func system(t *testing.T) System {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "mkfs.ext4")
+	tree := t.TempDir()
+	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc", "usr/sbin"} {
+		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin/installer"), "./testdata/installer")
+	image := testenv.SparseFile(t, 64<<20)
+	testenv.Run(t, "mkfs.ext4", "-q", "-d", tree, image)
+	return System{Root: testenv.Loop(t, image, 512)}
+}
+
+// left fails the test when the device is still in use, or a mount of it can be seen.
+func left(t *testing.T, s System) {
+	t.Helper()
+	fd, err := unix.Open(s.Root, unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Errorf("the root is still in use: %v", err)
+		return
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRun(t *testing.T) {
+	s := system(t)
+	if err := Run(t.Context(), s, []string{"VARIABLE=value"}, "other|installer", "argument"); err != nil {
+		t.Fatal(err)
+	}
+	left(t, s)
+	root, err := mounted.Open(t.Context(), s.Root, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	f, err := root.Regular("etc/installer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := io.ReadAll(f)
+	const want = "pid 1, 1 processes, 1 interfaces, argument argument, variable value, outside false, null true, sys true, 1 names by UUID"
+	if err != nil || string(got) != want {
+		t.Errorf("the program reports\n%s (%v), want\n%s", got, err, want)
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	s := system(t)
+	var failed *Error
+	err := Run(t.Context(), s, nil, "installer", "fail")
+	if !errors.As(err, &failed) || !strings.HasSuffix(failed.Output, "\ndisk is on fire") || len(failed.Output) > maxOutput ||
+		!strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "installer") {
+		t.Errorf("got %.200v, want the exit status and the end of the output", err)
+	}
+	left(t, s)
+	if err := Run(t.Context(), s, nil, "one|two"); !errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), "one|two") {
+		t.Errorf("no such program: got %v, want %v", err, ErrNoProgram)
+	}
+	left(t, s)
+	testenv.Run(t, "wipefs", "-qaf", s.Root)
+	if err := Run(t.Context(), s, nil, "installer", "argument"); err == nil || errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), s.Root) {
+		t.Errorf("no file system: got %v, want an error that names %s", err, s.Root)
+	}
+}
+
+// A command that is cancelled leaves neither a process nor a mount.
+func TestRunCancelled(t *testing.T) {
+	s := system(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	go func() {
+		for ctx.Err() == nil {
+			if len(children(t)) > 0 {
+				cancel(given)
+			}
+		}
+	}()
+	if err := Run(ctx, s, nil, "installer", "hang"); !errors.Is(err, given) {
+		t.Errorf("got %v, want %v", err, given)
+	}
+	left(t, s)
+	if c := children(t); len(c) > 0 {
+		t.Errorf("processes %v are left", c)
+	}
+}
+
+// children returns the processes that run the installer.
+func children(t *testing.T) []int {
+	var found []int
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, name := range names {
+		line, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(line), "/usr/sbin/installer\x00hang") {
+			continue // ended meanwhile, or another's
+		}
+		pid, err := strconv.Atoi(strings.Split(name, "/")[2])
+		if err != nil {
+			t.Error(err)
+		}
+		found = append(found, pid)
+	}
+	return found
+}

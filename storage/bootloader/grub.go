@@ -1,0 +1,130 @@
+package bootloader
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"ironroot/storage/block"
+	"ironroot/storage/bootloader/chroot"
+	"ironroot/storage/partition"
+)
+
+// GRUB says what InstallGRUB works on.
+type GRUB struct {
+	Disk     string
+	RootUUID string // of the root's file system or partition
+	ESPUUID  string // "" where there is none
+	PRePUUID string // of the partition that takes the boot loader on POWER, "" elsewhere
+	UEFI     bool   // the machine was booted by UEFI
+	Log      *slog.Logger
+}
+
+// InstallGRUB has the GRUB of a partition image install itself and write its configuration, which runs programs of the
+// image as root: see package chroot. Without an ESP it goes to the start of the disk or into the PReP partition; a disk that
+// has a boot sector already is then left alone. On an ESP it goes to the place where firmware looks by itself, and InstallEFI
+// finds it there; fstab then gets the ESP. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
+func InstallGRUB(ctx context.Context, g GRUB) error {
+	if err := g.install(ctx); err != nil {
+		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
+	}
+	return nil
+}
+
+func (g GRUB) install(ctx context.Context) error {
+	table, err := partition.Read(ctx, g.Disk)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoRoot, err)
+	}
+	var system chroot.System
+	if system.Root, err = findRoot(ctx, g.Disk, table, g.RootUUID); err != nil {
+		return err
+	}
+	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
+		if boots, err := hasBootSector(g.Disk, table); err != nil || boots {
+			g.Log.Info("the disk has a boot sector already, no boot loader is installed", "device", g.Disk, "err", err)
+			return err
+		}
+	}
+	if g.ESPUUID != "" {
+		if err := g.installOnESP(ctx, table, &system); err != nil {
+			return err
+		}
+	} else if err := g.installOnDisk(ctx, table, system); err != nil {
+		return err
+	}
+	return g.configure(ctx, system)
+}
+
+func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {
+	target := g.Disk
+	if g.PRePUUID != "" {
+		var err error
+		if target, err = findRoot(ctx, g.Disk, table, g.PRePUUID); err != nil {
+			return fmt.Errorf("PReP partition: %w", err)
+		}
+	}
+	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", target)
+	return chroot.Run(ctx, system, nil, "grub2-install|grub-install", target)
+}
+
+// installOnESP mounts the ESP in the system and installs for the firmware's own place. Boot entries are not left to the
+// image.
+func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *chroot.System) error {
+	esp, err := findESP(g.Disk, table, g.ESPUUID)
+	if err != nil {
+		return err
+	}
+	name, err := nameInFstab(g.Disk, esp, g.ESPUUID)
+	if err != nil {
+		return err
+	}
+	system.ESP = block.PartitionPath(g.Disk, esp.Number)
+	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", system.ESP)
+	if err := chroot.Run(ctx, *system, nil, "grub2-install|grub-install", "--no-nvram", "--removable"); err != nil {
+		return err
+	}
+	_, err = changeFstab(ctx, system.Root, name)
+	return err
+}
+
+// configure writes GRUB's menu into the folder of whichever GRUB the image has.
+func (g GRUB) configure(ctx context.Context, system chroot.System) error {
+	env := []string{"GRUB_DISABLE_OS_PROBER=true", "GRUB_SAVEDEFAULT=true"}
+	err := chroot.Run(ctx, system, env, "grub2-mkconfig", "-o", "/boot/grub2/grub.cfg")
+	if errors.Is(err, chroot.ErrNoProgram) {
+		err = chroot.Run(ctx, system, env, "grub-mkconfig", "-o", "/boot/grub/grub.cfg")
+	}
+	return err
+}
+
+// hasBootSector tells whether a disk with a partition that is marked bootable has code in its first sector, or that
+// partition has.
+func hasBootSector(disk string, table *partition.Table) (bool, error) {
+	f, err := os.Open(disk)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	const codeSize = 218
+	for _, p := range table.Partitions {
+		if !p.Boot && p.Type != partition.TypeESP {
+			continue
+		}
+		for _, at := range []int64{0, p.Start} {
+			sector := make([]byte, 512)
+			if _, err := f.ReadAt(sector, at); err != nil {
+				return false, err
+			}
+			code := slices.ContainsFunc(sector[:codeSize], func(b byte) bool { return b != 0 })
+			if code && binary.LittleEndian.Uint16(sector[510:]) == 0xaa55 {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,139 @@
+package partition
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+// The disks are 4 MiB, of which only both ends are foreign: that is where tables lie.
+const (
+	fuzzDisk = 4 << 20
+	fuzzHead = 32 << 10
+	fuzzTail = 17 << 10
+)
+
+// resealed makes the checksums of both copies of a GPT fit, or nothing that was changed would get past them.
+func resealed(disk []byte) {
+	const sector = 512
+	for _, at := range []int{sector, len(disk) - sector} {
+		h := disk[at:][:sector]
+		le := binary.LittleEndian
+		size, entries := le.Uint32(h[12:]), le.Uint64(h[72:])
+		length := uint64(le.Uint32(h[80:])) * uint64(le.Uint32(h[84:]))
+		if entries < uint64(len(disk)/sector) && length <= uint64(len(disk)) && entries*sector+length <= uint64(len(disk)) {
+			le.PutUint32(h[88:], crc32.ChecksumIEEE(disk[entries*sector:][:length]))
+		}
+		if size >= gptHeaderSize && size <= sector {
+			le.PutUint32(h[16:], headerCRC(h[:size]))
+		}
+	}
+}
+
+// FuzzDisk reads, repairs and adds to whatever lies on a disk: what was there stays, and what is added lies on the disk and
+// over nothing, the table included.
+func FuzzDisk(f *testing.F) {
+	testenv.Programs(f, "sgdisk", "sfdisk")
+	dir, err := os.MkdirTemp("/dev/shm", "ironroot-partition") // in memory: every table is flushed
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = os.RemoveAll(dir) })
+	image := filepath.Join(dir, "image")
+	disk := make([]byte, fuzzDisk)
+	write := func(t testing.TB) {
+		t.Helper()
+		if err := os.WriteFile(image, disk, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := func(command string, args ...string) {
+		clear(disk)
+		write(f)
+		testenv.Run(f, command, append(args, image)...)
+		data, err := os.ReadFile(image)
+		if err != nil {
+			f.Fatal(err)
+		}
+		copy(disk, data)
+		f.Add(data[:fuzzHead], data[fuzzDisk-fuzzTail:], int64(4096))
+		f.Add(data[:fuzzHead], []byte{}, int64(mib)) // a table that was made for a smaller disk
+	}
+	seed("sgdisk", "-a", "1", "-n", "1:34:40", "-n", "2:2048:4000")
+	seed("sgdisk", "-a", "1", "-n", "1:34:0")
+	seed("sgdisk", "-S", "4", "-n", "1:2048:2050")
+	seed("sh", "-c", `printf 'label: dos\n1,8,83\n9,3000,5\n11,5,83\n20,5,83\n' | sfdisk --force -q "$0"`)
+	// Entries that lie where partitions should.
+	seed("sgdisk", "-n", "1:2048:+1M")
+	binary.LittleEndian.PutUint64(disk[512+72:], 6000)
+	f.Add(slices.Clone(disk[:fuzzHead]), slices.Clone(disk[fuzzDisk-fuzzTail:]), int64(3*mib/2))
+	f.Fuzz(func(t *testing.T, head, tail []byte, size int64) {
+		clear(disk)
+		copy(disk[:fuzzHead], head)
+		copy(disk[fuzzDisk-fuzzTail:], tail)
+		resealed(disk)
+		write(t)
+		before, err := Read(t.Context(), image)
+		if err != nil {
+			if _, err := Add(t.Context(), image, Partition{Size: size}); err == nil {
+				t.Errorf("a partition was added to a table that cannot be read")
+			}
+			return
+		}
+		for _, p := range before.Partitions {
+			if p.Start < 0 || p.Size <= 0 {
+				t.Errorf("read %+v", p)
+			}
+		}
+		if _, err := RepairBackup(t.Context(), image); err == nil {
+			check(t, image, before.Partitions)
+		}
+		added, err := Add(t.Context(), image, Partition{Size: size})
+		if err != nil {
+			check(t, image, before.Partitions)
+			return
+		}
+		if added.Start <= 0 || added.Size < size || added.Start+added.Size > fuzzDisk {
+			t.Fatalf("added %+v to a disk of %d bytes, want %d bytes", added, fuzzDisk, size)
+		}
+		for _, p := range before.Partitions {
+			if p.Start < added.Start+added.Size && added.Start < p.Start+p.Size {
+				t.Errorf("added %+v over %+v", added, p)
+			}
+		}
+		content, err := os.OpenFile(image, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.Close()
+		if _, err := content.WriteAt(make([]byte, added.Size), added.Start); err != nil {
+			t.Fatal(err)
+		}
+		check(t, image, append(slices.Clone(before.Partitions), added))
+		if after, err := Read(t.Context(), image); err == nil && after.Damaged {
+			t.Errorf("what was written to %+v has damaged the table", added)
+		}
+	})
+}
+
+// check reads the table again: it has these partitions where they are.
+func check(t *testing.T, image string, want []Partition) {
+	t.Helper()
+	table, err := Read(t.Context(), image)
+	if err != nil {
+		t.Fatalf("the table cannot be read any more: %v", err)
+	}
+	for _, p := range want {
+		found := slices.ContainsFunc(table.Partitions, func(q Partition) bool {
+			return q.Number == p.Number && q.Start == p.Start && q.Size == p.Size && q.UUID == p.UUID
+		})
+		if !found {
+			t.Errorf("%+v is gone, the table has %+v", p, table.Partitions)
+		}
+	}
+}
