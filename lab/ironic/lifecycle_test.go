@@ -38,11 +38,7 @@ func TestRealIronicLifecycle(t *testing.T) {
 	raw := publish(t, i, image.Raw, "os.raw")
 	qcow2 := publish(t, i, largeImage(t, image.Raw), "os.qcow2")
 
-	file, err := image.Root(ctx, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := publish(t, i, file, "root.raw")
+	root := publish(t, i, partitionImage(t, image), "root.raw")
 
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Cables: 1,

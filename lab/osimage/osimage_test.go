@@ -71,15 +71,3 @@ func TestImageIsSmallAndItsTableIsSound(t *testing.T) {
 		t.Errorf("got %v, %v, want a file of %d bytes", info, err, i.Size)
 	}
 }
-
-func TestRootIsSound(t *testing.T) {
-	testenv.Programs(t, "debugfs", "e2fsck")
-	root, err := image(t).Root(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, "e2fsck", "-fn", root)
-	if list := testenv.Run(t, "debugfs", "-R", "ls -p boot/efi/EFI/debian", root); !regexp.MustCompile(`/shimx64\.efi/`).MatchString(list) {
-		t.Errorf("boot/efi/EFI/debian: got %q, want shimx64.efi in it", list)
-	}
-}
