@@ -95,7 +95,10 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
 	}
 	if b.isPartitionImage() && b.EFISystemPartUUID != "" {
-		if _, err := bootloader.KeepEFI(ctx, disk.Path, b.RootUUID, b.EFISystemPartUUID, i.o.Log); err != nil {
+		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
+			Disk: disk.Path, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
+			Configure: i.o.Config.Get().EnableBIOSBootloaderInstall, Log: i.o.Log,
+		}); err != nil {
 			return false, bootFault(disk, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ import (
 
 // BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn by what is usual and by the
 // image writer, with its checksum. ratio is their time by ours, median of pairs: above 1 we are faster; cpu-ratio is the
-// same of processor time, which a busy machine changes less. Against raw images stands `curl | dd oflag=direct bs=4M`,
+// same of processor time, which a busy machine changes less; the server is a process of its own. Against raw images stands `curl | dd oflag=direct bs=4M`,
 // which checks nothing; against qcow2 images what ironic-python-agent does one
 // after another: download into memory, sha256sum, `qemu-img convert -t none`.
 //
@@ -106,17 +108,50 @@ func qcow2Of(b *testing.B, raw string, options ...string) string {
 	return path
 }
 
-// race has both write the same image to a new target in turn, and compares the results.
-func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
-	const rounds = 3
-	server := &http.Server{Handler: http.FileServer(http.Dir(filepath.Dir(file))), ReadHeaderTimeout: time.Minute}
-	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+// servedFolder makes this program a server of the folder it names: what others have to share processors with.
+const servedFolder = "IRONROOT_BENCH_SERVE"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(servedFolder)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // until it is killed
+	if err == nil {
+		fmt.Println("http://" + listener.Addr().String())
+		err = http.Serve(listener, http.FileServer(http.Dir(dir))) //nolint:gosec // on this machine only
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// serve has another process serve a folder, and returns its URL.
+func serve(b *testing.B, dir string) string {
+	program, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	go server.Serve(listener) //nolint:errcheck // ends with Close
-	defer server.Close()
-	url := "http://" + listener.Addr().String() + "/" + filepath.Base(file)
+	server := exec.CommandContext(b.Context(), program)
+	server.Env, server.Stderr = append(os.Environ(), servedFolder+"="+dir), os.Stderr
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Wait() }) // killed when the benchmark's context ends
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// race has both write the same image to a new target in turn, and compares the results.
+func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
+	const rounds = 3
+	url := serve(b, filepath.Dir(file)) + "/" + filepath.Base(file)
 	src := image.Source{URLs: []string{url}, Format: format, Checksum: image.Checksum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)}}
 
 	var ours, their, ratios, cpu []float64
@@ -144,8 +179,7 @@ func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B
 	b.ReportMetric(median(cpu), "cpu-ratio")
 }
 
-// cost is what something took, in seconds. cpu is that of all processors, for this process and its children: the server
-// is in it on both sides.
+// cost is what something took, in seconds. cpu is that of all processors, for this process and its children that ended.
 type cost struct{ wall, cpu float64 }
 
 func measure(work func()) cost {

@@ -57,7 +57,7 @@ func (g GRUB) install(ctx context.Context) error {
 	} else if err := g.installOnDisk(ctx, table, system); err != nil {
 		return err
 	}
-	return g.configure(ctx, system)
+	return configureGRUB(ctx, system)
 }
 
 func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {
@@ -92,8 +92,8 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	return err
 }
 
-// configure writes GRUB's menu into the folder of whichever GRUB the image has.
-func (g GRUB) configure(ctx context.Context, system chroot.System) error {
+// configureGRUB writes GRUB's menu into the folder of whichever GRUB the image has.
+func configureGRUB(ctx context.Context, system chroot.System) error {
 	env := []string{"GRUB_DISABLE_OS_PROBER=true", "GRUB_SAVEDEFAULT=true"}
 	err := chroot.Run(ctx, system, env, "grub2-mkconfig", "-o", "/boot/grub2/grub.cfg")
 	if errors.Is(err, chroot.ErrNoProgram) {

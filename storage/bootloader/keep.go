@@ -7,13 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/fat"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
@@ -32,40 +31,58 @@ type Kept struct {
 	Fstab bool // the root's fstab got a line
 }
 
+// Keep says what KeepEFI works on.
+type Keep struct {
+	Disk      string
+	RootUUID  string // of the root's file system or partition
+	ESPUUID   string
+	Configure bool // have the image's own GRUB, if it has one, write its menu first: that runs a program of the image
+	Log       *slog.Logger
+}
+
 // KeepEFI copies the loaders that a partition image carries below /boot/efi/EFI of its root onto the disk's ESP, gives
 // each loader's folder GRUB's configuration where it has none, and adds the ESP to the image's fstab. It can be run
 // again. Root and ESP are found by the UUIDs of their file systems or partitions. Where the root has no such folder
 // nothing is done. Errors wrap ErrNoRoot, ErrNoESP, and what the kernel says of the file systems.
-func KeepEFI(ctx context.Context, disk, rootUUID, espUUID string, log *slog.Logger) (Kept, error) {
-	kept, err := keepEFI(ctx, disk, rootUUID, espUUID)
+func KeepEFI(ctx context.Context, k Keep) (Kept, error) {
+	kept, err := k.keep(ctx)
 	if err != nil {
-		return kept, fmt.Errorf("keep the boot loaders of the root file system on %s: %w", disk, err)
+		return kept, fmt.Errorf("keep the boot loaders of the root file system on %s: %w", k.Disk, err)
 	}
 	if kept.Files > 0 {
-		log.Info("boot loaders of the root file system are on the ESP", "device", disk, "files", kept.Files, "bytes", kept.Bytes,
+		k.Log.Info("boot loaders of the root file system are on the ESP", "device", k.Disk, "files", kept.Files, "bytes", kept.Bytes,
 			"fstab", kept.Fstab)
 	}
 	return kept, nil
 }
 
-func keepEFI(ctx context.Context, disk, rootUUID, espUUID string) (Kept, error) {
-	table, err := partition.Read(ctx, disk)
+func (k Keep) keep(ctx context.Context) (Kept, error) {
+	table, err := partition.Read(ctx, k.Disk)
 	if err != nil {
 		return Kept{}, fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
-	rootPath, err := findRoot(ctx, disk, table, rootUUID)
+	rootPath, err := findRoot(ctx, k.Disk, table, k.RootUUID)
 	if err != nil {
 		return Kept{}, err
 	}
-	esp, err := findESP(disk, table, espUUID)
+	esp, err := findESP(k.Disk, table, k.ESPUUID)
 	if err != nil {
 		return Kept{}, err
 	}
-	name, err := nameInFstab(disk, esp, espUUID)
+	name, err := nameInFstab(k.Disk, esp, k.ESPUUID)
 	if err != nil {
 		return Kept{}, err
 	}
-	kept, err := copyAssets(ctx, rootPath, block.PartitionPath(disk, esp.Number))
+	if there, err := hasAssets(ctx, rootPath); err != nil || !there {
+		return Kept{}, err
+	}
+	if k.Configure {
+		k.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", rootPath)
+		if err := configureGRUB(ctx, chroot.System{Root: rootPath}); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
+			return Kept{}, err
+		}
+	}
+	kept, err := copyAssets(ctx, rootPath, block.PartitionPath(k.Disk, esp.Number))
 	if err != nil || kept.Files == 0 {
 		return kept, err
 	}
@@ -117,6 +134,20 @@ func nameInFstab(disk string, esp partition.Partition, asked string) (string, er
 	return "UUID=" + tree.Serial(), nil
 }
 
+// hasAssets tells whether the root has loaders for the ESP.
+func hasAssets(ctx context.Context, rootPath string) (there bool, err error) {
+	root, err := mounted.Open(ctx, rootPath, false)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	folder, err := root.OpenFile(assets, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return false, absent(err)
+	}
+	return true, folder.Close()
+}
+
 // copyAssets copies from the root's device to the ESP's.
 func copyAssets(ctx context.Context, rootPath, espPath string) (kept Kept, err error) {
 	root, err := mounted.Open(ctx, rootPath, false)
@@ -124,11 +155,6 @@ func copyAssets(ctx context.Context, rootPath, espPath string) (kept Kept, err e
 		return Kept{}, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if folder, err := root.OpenFile(assets, os.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
-		return Kept{}, absent(err)
-	} else if err := folder.Close(); err != nil {
-		return Kept{}, err
-	}
 	esp, err := mounted.Open(ctx, espPath, true)
 	if err != nil {
 		return Kept{}, err
@@ -158,126 +184,4 @@ func changeFstab(ctx context.Context, rootPath, esp string) (changed bool, err e
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	return addToFstab(root, esp)
-}
-
-// copier copies the assets of one file system to another.
-type copier struct {
-	from, to *mounted.FS
-	looked   int // names seen
-	kept     Kept
-}
-
-func (c *copier) run(ctx context.Context) error {
-	folders, err := c.folder(ctx, assets, path.Base(assets), 0)
-	if err != nil {
-		return err
-	}
-	// GRUB looks for its configuration beside itself; images often have it on their root only.
-	for _, folder := range folders {
-		for _, name := range []string{"grub.cfg", "grubenv"} {
-			if err := c.grubFile(ctx, path.Join(assets, folder, name), path.Join(path.Base(assets), folder, name), name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// folder copies what is below a folder and returns the names of its own folders. Other things than files and folders are
-// passed over; symbolic links are followed inside the file system, as FAT knows none.
-func (c *copier) folder(ctx context.Context, from, to string, depth int) (folders []string, err error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("%s: more than %d folders deep", from, maxDepth)
-	}
-	f, err := c.from.Open(from)
-	if err != nil {
-		return nil, err
-	}
-	names, err := f.Readdirnames(maxFiles + 1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if c.looked += len(names); c.looked > maxFiles {
-		return nil, fmt.Errorf("%s: more than %d files", from, maxFiles)
-	}
-	if err := c.to.Mkdir(to, 0o755); err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		isFolder, err := c.entry(ctx, path.Join(from, name), path.Join(to, name), depth)
-		if err != nil {
-			return nil, err
-		}
-		if isFolder {
-			folders = append(folders, name)
-		}
-	}
-	return folders, nil
-}
-
-func (c *copier) entry(ctx context.Context, from, to string, depth int) (isFolder bool, err error) {
-	f, err := c.from.Open(from)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EACCES) {
-		return false, nil // a link to nowhere, a socket, a device
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return false, err
-	case info.IsDir():
-		_, err = c.folder(ctx, from, to, depth+1)
-		return true, err
-	case info.Mode().IsRegular():
-		return false, c.file(ctx, f, to)
-	}
-	return false, nil
-}
-
-// grubFile copies one of GRUB's files from the root's own folder, unless the image has it where it belongs.
-func (c *copier) grubFile(ctx context.Context, place, to, name string) error {
-	if f, err := c.from.Regular(place); err == nil {
-		return f.Close()
-	}
-	for _, folder := range []string{"boot/grub2", "boot/grub"} {
-		f, err := c.from.Regular(path.Join(folder, name))
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(c.file(ctx, f, to), f.Close())
-	}
-	return nil
-}
-
-// file writes one file.
-func (c *copier) file(ctx context.Context, from *os.File, to string) (err error) {
-	f, err := c.to.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := io.CopyN(f, from, 1<<20)
-		c.kept.Bytes += n
-		if errors.Is(err, io.EOF) {
-			c.kept.Files++
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("copy %s: %w", from.Name(), err)
-		}
-	}
 }

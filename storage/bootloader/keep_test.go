@@ -217,7 +217,7 @@ func TestFstab(t *testing.T) {
 			device := rootDisk(t, tree, slices.Clone(tt.mkfs)...)
 			for range 2 {
 				// There are no loaders to be kept: nothing may change.
-				if kept, err := KeepEFI(t.Context(), device, tt.root, tt.esp, quiet); err != nil || kept != (Kept{}) {
+				if kept, err := KeepEFI(t.Context(), Keep{Disk: device, RootUUID: tt.root, ESPUUID: tt.esp, Configure: true, Log: quiet}); err != nil || kept != (Kept{}) {
 					t.Fatalf("got %+v and %v, want nothing done", kept, err)
 				}
 			}
@@ -265,8 +265,32 @@ func TestKeepEFIFails(t *testing.T) {
 		if errors.Is(tt.want, mounted.ErrNoFilesystem) {
 			testenv.Run(t, "wipefs", "-qaf", device+"p2")
 		}
-		if _, err := KeepEFI(t.Context(), tt.disk, tt.root, tt.esp, quiet); !errors.Is(err, tt.want) {
+		if _, err := KeepEFI(t.Context(), Keep{Disk: tt.disk, RootUUID: tt.root, ESPUUID: tt.esp, Log: quiet}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+// The image's GRUB writes its menu only where it is allowed to.
+func TestKeepEFIConfigures(t *testing.T) {
+	tree, rootFS := t.TempDir(), newUUID(t)
+	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc"} {
+		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, tree, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
+	const menu = "grub2-mkconfig"
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin", menu), "./chroot/testdata/installer")
+	device := rootDisk(t, tree, "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
+	for _, configure := range []bool{false, true} {
+		kept, err := KeepEFI(t.Context(), Keep{Disk: device, RootUUID: rootFS, ESPUUID: "1234-ABCD", Configure: configure, Log: quiet})
+		// This machine's kernel may have no FAT; the ESP comes last.
+		if err == nil && kept.Files != 1 || err != nil && !errors.Is(err, unix.ENODEV) {
+			t.Errorf("got %+v and %v, want one file", kept, err)
+		}
+		if got := report(t, device+"p2", menu); strings.Contains(got, "argument -o,") != configure {
+			t.Errorf("allowed %t: %s reports %q", configure, menu, got)
 		}
 	}
 }

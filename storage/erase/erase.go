@@ -34,6 +34,7 @@ var (
 	ErrReadOnly    = errors.New("device is read-only")
 	ErrProtected   = errors.New("device holds a shared file system")
 	ErrUnsupported = errors.New("method not supported by the device")
+	ErrZoned       = errors.New("a zoned disk (host-managed) cannot be overwritten: it takes writes only one after another within a zone")
 )
 
 // Options of Full.
@@ -48,7 +49,7 @@ type Options struct {
 
 // Full erases all data of a device and tells how. A secure erase that the device does not support is followed by
 // overwriting; one that was tried and failed only where the options say so. Errors wrap ErrReadOnly for a device
-// that cannot be written.
+// that cannot be written, and ErrZoned for one that cannot be overwritten.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
@@ -73,7 +74,11 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
 		return "", secureErr
 	}
-	if err := overwrite(ctx, device.Path, o); err != nil {
+	err := ErrZoned
+	if device.Zoned != "host-managed" {
+		err = overwrite(ctx, device.Path, o)
+	}
+	if err != nil {
 		if errors.Is(secureErr, ErrUnsupported) {
 			return "", err
 		}

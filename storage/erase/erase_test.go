@@ -238,6 +238,22 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// A zoned disk is not written to at all: its first zones might take what the others refuse.
+func TestZoned(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	if err := os.WriteFile(path, []byte("content"), 0); err != nil {
+		t.Fatal(err)
+	}
+	d := device(t, path)
+	d.Zoned = "host-managed"
+	if _, err := Full(t.Context(), block.System{}, d, Options{Zeroize: true}); !errors.Is(err, ErrZoned) || errors.Is(err, ErrUnsupported) {
+		t.Errorf("got %v, want ErrZoned", err)
+	}
+	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), "content") {
+		t.Errorf("the disk holds %.10q, want what it held (%v)", data, err)
+	}
+}
+
 func TestRAIDMember(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	for name, offset := range map[string]int64{

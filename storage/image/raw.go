@@ -10,9 +10,9 @@ import (
 
 const (
 	// zeroTogether is how long a stretch of zeros has become when the device is asked for it, and zeroWaiting how many
-	// shorter ones may wait to become longer. While a file system makes zeros, writes to the same file wait.
+	// shorter ones may wait to become longer: each is asked for once while the image arrives.
 	zeroTogether = 64 << 20
-	zeroWaiting  = 64
+	zeroWaiting  = 4
 )
 
 // pipeRaw writes a raw image from its second MiB on and returns where it ended.
@@ -86,9 +86,9 @@ func (r *rawPlacer) join(e extent) []extent {
 	if r.waiting = slices.Insert(r.waiting, i, e); len(r.waiting) <= zeroWaiting {
 		return nil
 	}
-	now := r.waiting
-	r.waiting = nil
-	return now
+	first := r.waiting[0] // it has grown for the longest time
+	r.waiting = slices.Delete(r.waiting, 0, 1)
+	return []extent{first}
 }
 
 func (r *rawPlacer) zero(list []extent) error {

@@ -53,9 +53,9 @@ func TestZerosTogether(t *testing.T) {
 				}
 			}
 			r := rand.New(rand.NewPCG(seed, 1))
-			for i := range pieces { // as several writers bring them: a little out of order
-				j := min(len(pieces)-1, i+r.IntN(4))
-				pieces[i], pieces[j] = pieces[j], pieces[i]
+			for i := 0; i < len(pieces); i += writers { // as they bring them: a little out of order
+				some := pieces[i:min(i+writers, len(pieces))]
+				r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 			}
 			p := &rawPlacer{}
 			for _, e := range pieces {

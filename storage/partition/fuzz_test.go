@@ -75,6 +75,12 @@ func FuzzDisk(f *testing.F) {
 	binary.LittleEndian.PutUint64(disk[512+72:], 2)
 	binary.LittleEndian.PutUint32(disk[512+80:], 2) // no free entry
 	seed(4096)
+	binary.LittleEndian.PutUint64(disk[512+40:], 16418) // a first usable sector behind the end of the disk
+	binary.LittleEndian.PutUint64(disk[512+48:], 20000)
+	seed(4096)
+	binary.LittleEndian.PutUint64(disk[512+40:], 34) // entries where the backup's belong
+	binary.LittleEndian.PutUint64(disk[512+72:], 8180)
+	seed(4096)
 	f.Fuzz(func(t *testing.T, head, tail []byte, size int64) {
 		clear(disk)
 		copy(disk[:fuzzHead], head)

@@ -170,6 +170,9 @@ func (d *disk) lastUsable(g *gpt) int64 {
 // so that a table is whole at every moment.
 func (d *disk) relocate(g *gpt) error {
 	last, usable := d.lastLBA(), d.lastUsable(g)
+	if behind := g.entries + (int64(len(g.array))+d.sector-1)/d.sector; usable < g.first || behind > usable+1 {
+		return fmt.Errorf("usable sectors from %d on and entries up to sector %d leave no room in %d bytes", g.first, behind-1, d.size)
+	}
 	for n := range int(g.count) {
 		p, used := g.partition(n, d.sector)
 		if used && p.Start+p.Size > (usable+1)*d.sector {
