@@ -1,10 +1,12 @@
 package ironic
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,14 +15,16 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
 )
 
 // TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, a manual and
 // an automated cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
 // the ramdisk booted from virtual media, tear-down. The network of the second half has no DHCP: the ramdisk's address is
-// what Ironic was told to put on the medium.
+// what Ironic was told to put on the medium. The machine has 384 MiB of memory, the qcow2 image 4 GiB and more content than
+// the machine has memory. Before the second tear-down the machine is rebuilt with a partition image.
 //
-// Parity: S1, S3, S4, R12, H11
+// Parity: S1, S2, S3, S4, R12, H11
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -32,12 +36,12 @@ func TestRealIronicLifecycle(t *testing.T) {
 	}
 	i := start(t, Options{Config: everyHook})
 	raw := publish(t, i, image.Raw, "os.raw")
-	small := filepath.Join(t.TempDir(), "os.qcow2")
-	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", image.Raw, small)
-	qcow2 := publish(t, i, small, "os.qcow2")
+	qcow2 := publish(t, i, largeImage(t, image.Raw), "os.qcow2")
+
+	root := publish(t, i, partitionImage(t, image), "root.raw")
 
 	n, err := i.Enroll(ctx, NodeOptions{
-		Kernel: kernel, Ramdisk: ramdisk, Memory: 1 << 30, Cables: 1,
+		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Cables: 1,
 		Disks: []qemu.Disk{{Size: 6 << 30, Serial: "DISK0"}, {Size: 7 << 30, Serial: "DISK1"}},
 	})
 	if err != nil {
@@ -51,6 +55,10 @@ func TestRealIronicLifecycle(t *testing.T) {
 	step(t, "inspect", n.Inspect(ctx))
 	checkInventory(t, ctx, n)
 	checkHooks(t, ctx, n)
+	// Ironic refuses an image that is not raw and larger than the memory it knows of, as its own ramdisk has to hold it.
+	step(t, "unknown memory", n.Set(ctx, "/properties", map[string]any{
+		"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi", "root_device": map[string]any{"serial": "DISK1"},
+	}))
 	mark := n.Mark()
 	step(t, "manual cleaning", n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices_metadata"}))
 	if n.Mark() == mark {
@@ -59,15 +67,86 @@ func TestRealIronicLifecycle(t *testing.T) {
 	step(t, "provide", n.Provide(ctx))
 
 	n.UseFirmware(true)
-	deploy(t, ctx, n, Image{URL: raw.URL, Format: "raw", SHA256: raw.SHA256})
+	deploy(t, ctx, n.Deploy, n, Image{URL: raw.URL, Format: "raw", SHA256: raw.SHA256})
 	n.UseFirmware(false)
 	step(t, "undeploy", n.Undeploy(ctx))
 
 	step(t, "virtual media", n.UseBoot(ctx, VirtualMedia))
 	step(t, "static network", n.Set(ctx, "/network_data", static(n.MAC)))
 	step(t, "no DHCP", i.StopDHCP())
-	deploy(t, ctx, n, Image{URL: qcow2.URL, Format: "qcow2", SHA256: qcow2.SHA256})
+	deploy(t, ctx, n.Deploy, n, Image{URL: qcow2.URL, Format: "qcow2", SHA256: qcow2.SHA256})
+	disk := filepath.Join(i.path("vm/"+n.Name), "disk1.raw")
+	checkLarge(t, disk)
+	deploy(t, ctx, n.Rebuild, n, Image{URL: root.URL, Format: "raw", SHA256: root.SHA256, RootGB: 1})
+	checkPartitions(t, ctx, disk)
 	step(t, "undeploy", n.Undeploy(ctx))
+}
+
+// memory is the machine's, and largeSize the size of the larger image's disk.
+const (
+	memory    = 384 << 20
+	largeSize = 4 << 30
+)
+
+// fillings are the places of the large image's disk that hold noise, 64 MiB each, one of them its end.
+var fillings = []int64{1 << 30, 5 << 29, largeSize - 64<<20}
+
+func filling(at int64) []byte {
+	noise := make([]byte, 64<<20)
+	_, _ = rand.NewChaCha8([32]byte{byte(at >> 24)}).Read(noise) // never fails
+	return noise
+}
+
+// largeImage makes a qcow2 image with a disk of 4 GiB out of a raw one.
+func largeImage(t *testing.T, small string) string {
+	t.Helper()
+	raw, qcow2 := filepath.Join(t.TempDir(), "os.raw"), filepath.Join(t.TempDir(), "os.qcow2")
+	testenv.Run(t, "cp", "--sparse=always", "--reflink=auto", small, raw)
+	f, err := os.OpenFile(raw, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, at := range fillings {
+		if _, err := f.WriteAt(filling(at), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2)
+	if info, err := os.Stat(qcow2); err != nil || info.Size() < memory {
+		t.Fatalf("the image has %v and %v, want more bytes than the machine's memory, %d", info, err, memory)
+	}
+	return qcow2
+}
+
+// checkLarge finds the noise of the large image on a disk.
+func checkLarge(t *testing.T, disk string) {
+	t.Helper()
+	f, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, at := range fillings {
+		want := filling(at)
+		got := make([]byte, len(want))
+		if _, err := f.ReadAt(got, at); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the disk does not hold at byte %d what the image does: %v", at, err)
+		}
+	}
+}
+
+// checkPartitions looks at what a partition image was deployed to: an EFI system partition, the config drive, and the root
+// last.
+func checkPartitions(t *testing.T, ctx context.Context, disk string) {
+	t.Helper()
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Partitions) != 3 || table.Partitions[2].Size != 1<<30 {
+		t.Errorf("got partitions %+v, want three, the last one of 1 GiB", table.Partitions)
+	}
 }
 
 // static is a network configuration in Ironic's, which is OpenStack's, form.
@@ -109,13 +188,15 @@ func publish(t *testing.T, i *Ironic, file, name string) Image {
 	return Image{URL: url, SHA256: fmt.Sprintf("%x", hash.Sum(nil))}
 }
 
-// deploy deploys an image with a config drive, and reads from the instance's console that it runs and saw the drive.
-func deploy(t *testing.T, ctx context.Context, n *Node, image Image) {
+// deploy deploys an image with a config drive by Node.Deploy or Node.Rebuild, and reads from the instance's console that it runs and saw the drive.
+func deploy(
+	t *testing.T, ctx context.Context, verb func(context.Context, Image, map[string]any) error, n *Node, image Image,
+) {
 	t.Helper()
 	uuid := newUUID()
 	mark := n.Mark()
 	drive := map[string]any{"meta_data": map[string]any{"uuid": uuid, "hostname": "instance", "name": "instance"}}
-	step(t, "deploy "+image.Format, n.Deploy(ctx, image, drive))
+	step(t, "deploy "+image.URL, verb(ctx, image, drive))
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {

@@ -142,14 +142,28 @@ type Image struct {
 	URL    string
 	Format string // "raw" or "qcow2"
 	SHA256 string // hex
+	// RootGB makes it a partition image, which becomes a root file system of so many GiB; 0 is a whole disk.
+	RootGB int
 }
 
-// Deploy deploys a whole-disk image onto an available node. The config drive is an object as Ironic takes it
-// (meta_data, user_data ...), nil for none.
+// Deploy deploys an image onto an available node. The config drive is an object as Ironic takes it (meta_data,
+// user_data ...), nil for none.
 func (n *Node) Deploy(ctx context.Context, image Image, configDrive map[string]any) error {
+	return n.deploy(ctx, "active", image, configDrive)
+}
+
+// Rebuild deploys another image onto an active node.
+func (n *Node) Rebuild(ctx context.Context, image Image, configDrive map[string]any) error {
+	return n.deploy(ctx, "rebuild", image, configDrive)
+}
+
+func (n *Node) deploy(ctx context.Context, verb string, image Image, configDrive map[string]any) error {
 	info := map[string]any{
 		"image_source": image.URL, "image_disk_format": image.Format, "image_type": "whole-disk",
 		"image_os_hash_algo": "sha256", "image_os_hash_value": image.SHA256,
+	}
+	if image.RootGB > 0 {
+		info["image_type"], info["root_gb"] = "partition", image.RootGB
 	}
 	if err := n.Set(ctx, "/instance_info", info); err != nil {
 		return err
@@ -158,7 +172,7 @@ func (n *Node) Deploy(ctx context.Context, image Image, configDrive map[string]a
 	if configDrive != nil {
 		extra["configdrive"] = configDrive
 	}
-	return n.provision(ctx, slowly, "active", "active", extra)
+	return n.provision(ctx, slowly, verb, "active", extra)
 }
 
 // Set replaces a field of the node, "/instance_info" for example.

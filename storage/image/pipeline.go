@@ -12,7 +12,7 @@ import (
 
 const (
 	chunkSize = 2 << 20 // what is read, hashed and written at once
-	chunks    = 11      // in flight; one is being filled, one hashed, the others wait or are written
+	chunks    = 10      // in flight; one is being filled, one hashed, the others wait or are written
 	writers   = 3       // writes in flight
 )
 
