@@ -10,7 +10,7 @@ func configuration(o Options) string {
 	return text + "\n" + o.Config
 }
 
-// base is a standalone Ironic in one process. tsc=reliable keeps an emulated machine's clock fast on a busy host.
+// base is a standalone Ironic in one process. tsc=reliable and no_timer_check are qemu.KernelHints.
 const base = `
 [DEFAULT]
 auth_strategy = noauth
@@ -87,11 +87,11 @@ tftp_master_path = @DIR@/tftp-master
 tftp_server = @IP@
 images_path = @DIR@/images
 instance_master_path = @DIR@/master
-kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable @PARAMS@
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable no_timer_check @PARAMS@
 
 [redfish]
 use_swift = false
-kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable @PARAMS@
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable no_timer_check @PARAMS@
 
 [inventory]
 data_backend = database

@@ -57,7 +57,7 @@ cp "$OUT/unpacked/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" "$OUT/grubx
 # The same menu for both firmwares. GRUB for BIOS gets it built in.
 cat > "$OUT/grub.cfg" <<'END'
 search --no-floppy --fs-uuid --set=root @UUID@
-linux /vmlinuz root=UUID=@UUID@ rw quiet console=ttyS0,115200n8 tsc=reliable
+linux /vmlinuz root=UUID=@UUID@ rw quiet console=ttyS0,115200n8 tsc=reliable no_timer_check
 initrd /initrd.img
 boot
 END

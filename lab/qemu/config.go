@@ -124,8 +124,9 @@ type Config struct {
 }
 
 // KernelHints are kernel parameters that a guest wants where there is no hardware virtualisation: on a busy host the
-// kernel would distrust the time-stamp counter and fall back to slow clocks.
-const KernelHints = "tsc=reliable"
+// kernel would distrust the time-stamp counter and fall back to slow clocks, or give up because too few of the timer's
+// interrupts arrived in the moment it counts them.
+const KernelHints = "tsc=reliable no_timer_check"
 
 // FirmwareARM is the UEFI firmware of arm64 machines; Debian's package is qemu-efi-aarch64.
 const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
