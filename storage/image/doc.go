@@ -14,7 +14,7 @@
 // server says what state its file is in and has ranges.
 //
 // The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
-// of its backup GPT are zeroed before the image is fetched; the image's own first MiB is held back in memory and written
+// of its backup GPT are zeroed before the image is fetched; what the image has there is held back in memory and written
 // last, after the length and the checksum of the source have held and everything else has reached the disk. An image that
 // is refused at the first look, for its format, its tables or its size, costs the disk nothing.
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,8 @@ const (
 	// headSize is how much of an image is held back until everything else is known to be right. It covers every place
 	// that firmware boots a disk from: MBR, GPT and its entries, BIOS boot loaders behind them.
 	headSize = 1 << 20
-	// endSize is how much of the end of the device is zeroed beforehand: more than a backup GPT and the superblocks of md
-	// arrays need.
+	// endSize is how much of the end of the device is zeroed beforehand, and held back where an image is that long: more
+	// than a backup GPT and the superblocks of md arrays need.
 	endSize = 1 << 20
 	// wipeStep is how much of these two is zeroed at once, and left as it was where a sector of it fails.
 	wipeStep = 256 << 10
@@ -38,6 +39,10 @@ type target struct {
 	unpunched atomic.Bool
 	written   *atomic.Int64
 	touched   atomic.Bool // something has been written since wipe
+
+	mu     sync.Mutex
+	end    []byte // content of the last endSize bytes that is held back; nil as long as there is none
+	within extent // of the device: what of it there is, with the gaps between
 }
 
 // openTarget takes exclusive hold of a device.
@@ -90,12 +95,52 @@ func (t *target) fail(op string, off int64, err error) error {
 	return &WriteError{Device: t.path, Op: op, Offset: off, Err: err}
 }
 
-// writeAt writes the whole of p at off: what is aligned past the page cache, the rest through it.
+// writeAt writes the whole of p at off, but for what belongs to the end of the device: that is held back.
 func (t *target) writeAt(p []byte, off int64) error {
 	if off+int64(len(p)) > t.size {
 		return &TooSmallError{Device: t.path, Size: t.size, Need: off + int64(len(p))}
 	}
 	t.touched.Store(true)
+	if n := max(0, t.endStart()-off); n < int64(len(p)) {
+		t.hold(p[n:], off+n)
+		p = p[:n]
+	}
+	return t.put(p, off)
+}
+
+// endStart is where the end of the device begins that is held back. A device of two MiB or less has a shorter one.
+func (t *target) endStart() int64 { return max(headSize, t.size-endSize) }
+
+// hold keeps content of the end of the device in memory: firmware would look there for a backup GPT. The device has
+// zeros there meanwhile.
+func (t *target) hold(p []byte, off int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	start := t.endStart()
+	if t.end == nil {
+		t.end = alignedBuffer(int(t.size - start))
+		t.within = extent{off, 0}
+	}
+	copy(t.end[off-start:], p)
+	from, to := min(off, t.within.off), max(off+int64(len(p)), t.within.end())
+	t.within = extent{from, to - from}
+}
+
+// release writes what was held back.
+func (t *target) release() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.end == nil {
+		return nil
+	}
+	start := t.endStart()
+	err := t.put(t.end[t.within.off-start:t.within.end()-start], t.within.off)
+	t.end = nil
+	return err
+}
+
+// put writes the whole of p at off: what is aligned past the page cache, the rest through it.
+func (t *target) put(p []byte, off int64) error {
 	if whole := len(p) &^ (directAlign - 1); whole > 0 && off%directAlign == 0 && isAligned(p) && !t.buffered.Load() {
 		_, err := t.direct.WriteAt(p[:whole], off)
 		switch {
@@ -130,6 +175,9 @@ func (t *target) cache(p []byte, off int64) error {
 // wipe zeroes the places of the partition tables and makes sure the zeros have reached the device. Where one place
 // cannot be written, the others are all the same.
 func (t *target) wipe() error {
+	t.mu.Lock()
+	t.end = nil
+	t.mu.Unlock()
 	zeros := alignedBuffer(wipeStep)
 	var failed []error
 	for _, e := range []extent{{0, min(headSize, t.size)}, {max(0, t.size-endSize), min(endSize, t.size)}} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -327,5 +328,37 @@ func TestFirstMiBLast(t *testing.T) {
 	}
 	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
 		t.Error("the disk does not hold the image")
+	}
+}
+
+// TestEndLast writes images as long as the device in pieces: what lies in the end of the device is not there before it is
+// released, and all of it then.
+func TestEndLast(t *testing.T) {
+	for _, size := range []int{8 * mib, 8*mib + 512, 2*mib - 512, 3 * mib / 2, mib, mib / 2} {
+		device, err := openTarget(usedDisk(t, size), new(atomic.Int64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.close() //nolint:errcheck // of a test
+		data := randomBytes(55, size)
+		for range 2 { // the first try is given up
+			if err := device.wipe(); err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < size; at += 700_001 {
+				if err := device.writeAt(data[at:min(at+700_001, size)], int64(at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if at := max(mib, size-mib); at < size && !isZero(readAt(t, device.path, int64(at), size-at)) {
+				t.Errorf("%d bytes: the end was written before it was released", size)
+			}
+		}
+		if err := device.release(); err != nil {
+			t.Fatal(err)
+		}
+		if at, same := difference(readAt(t, device.path, 0, size), data); !same {
+			t.Errorf("%d bytes: the disk differs from the image at byte %d", size, at)
+		}
 	}
 }

@@ -237,15 +237,15 @@ func (w *writer) complete(ctx context.Context, b *stream, n int64, sum hash.Hash
 	return nil
 }
 
-// finish makes the device bootable: everything else first, then the first MiB, of that the first sector last, without
-// which no firmware takes the device for one to boot from; each has reached the medium before the next.
+// finish makes the device bootable: everything else first, then the first MiB and the end of the device, the first sector
+// last, without which no firmware takes the device for one to boot from; each has reached the medium before the next.
 func (w *writer) finish(head []byte) error {
 	if err := w.target.sync(); err != nil {
 		return err
 	}
 	first := min(len(head), directAlign)
 	if first < len(head) {
-		if err := w.target.writeAt(head[first:], int64(first)); err != nil {
+		if err := errors.Join(w.target.writeAt(head[first:], int64(first)), w.target.release()); err != nil {
 			return err
 		}
 		if err := w.target.sync(); err != nil {
