@@ -8,7 +8,7 @@ GO    = PATH="$(dir $(GOCMD)):$$PATH" go
 BUILD   ?= build
 BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-# Packages whose tests boot machines; they run one after another, after all others.
+# Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits.
 MACHINES = ./uinit/... ./iso/... ./lab/...
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
@@ -39,7 +39,7 @@ test-unit: prepare-test
 
 .PHONY: test-machines
 test-machines: build
-	$(GO) test $(TEST_FLAGS) -count=1 -p 1 -timeout 35m $(MACHINES)
+	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 35m $(MACHINES)
 
 .PHONY: lint
 lint: prepare-build

@@ -2,7 +2,9 @@ package initramfs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -104,5 +106,8 @@ func unpack(ctx context.Context, debs []string, dir string) error {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	return os.Rename(work, dir)
+	if err := os.Rename(work, dir); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // somebody else was as fast
 }
