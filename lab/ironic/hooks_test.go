@@ -91,7 +91,7 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	delete(node.Properties, "capabilities")
 	want := map[string]any{
 		"cpu_arch":    "x86_64",
-		"memory_mb":   float64(1024),
+		"memory_mb":   float64(memory >> 20),
 		"local_gb":    "6", // of the second disk, which the hints name; Ironic leaves 1 GiB for other partitions
 		"root_device": map[string]any{"serial": "DISK1"},
 	}
