@@ -84,6 +84,8 @@ func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 	}
 	vlan := named(parent.Attrs().Name + ".5")
 	vlan.ParentIndex = parent.Attrs().Index
+	// The kernel would make up MAC addresses, some of which begin with fa:, as those do that are not told.
+	bonds := map[string]net.HardwareAddr{"bond0": {2, 0, 0, 0xb0, 0, 0}, "team-a": {2, 0, 0, 0xb0, 0, 1}}
 	for _, link := range []netlink.Link{
 		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("bond0")), netlink.NewLinkBond(named("team-a")),
 		&netlink.Bridge{LinkAttrs: named("br0")}, &netlink.Dummy{LinkAttrs: named("dummy5")},
@@ -91,6 +93,11 @@ func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 	} {
 		if err := netlink.LinkAdd(link); err != nil && !errors.Is(err, unix.EEXIST) { // some modules make one themselves
 			return fmt.Errorf("make interface %s: %w", link.Attrs().Name, err)
+		}
+		if mac := bonds[link.Attrs().Name]; mac != nil {
+			if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
+				return fmt.Errorf("give interface %s a MAC address: %w", link.Attrs().Name, err)
+			}
 		}
 		if err := netlink.LinkSetUp(link); err != nil {
 			return fmt.Errorf("raise interface %s: %w", link.Attrs().Name, err)
