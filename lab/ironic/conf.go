@@ -77,6 +77,8 @@ deploy_logs_local_path = @DIR@/deploylogs
 certificates_path = @DIR@/certs
 require_tls = true
 image_download_source = http
+# The default of later releases.
+enable_bios_bootloader_install = false
 
 [dhcp]
 dhcp_provider = none
