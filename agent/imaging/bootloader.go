@@ -72,6 +72,9 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 
 // installGRUB runs the image's own GRUB. What it puts onto an EFI system partition gets boot entries as everything there.
 func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloader, uefi bool) error {
+	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
+		return bootFault(disk, err)
+	}
 	err := bootloader.InstallGRUB(ctx, bootloader.GRUB{
 		Disk: disk.Path, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
 	})
@@ -91,6 +94,9 @@ func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloade
 // installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
 // nor an error: the image may boot another way.
 func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
+	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
+		return false, bootFault(disk, err)
+	}
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
 		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
 	}
