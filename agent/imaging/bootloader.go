@@ -60,14 +60,25 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	if c.EnableBIOSBootloaderInstall {
 		err = i.installGRUB(ctx, disk, b, uefi)
 	} else {
-		err = fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
-			"use an image that boots by UEFI, or a whole-disk image")
+		err = errDisabled(uefi)
 	}
 	if err != nil && ignore && ctx.Err() == nil {
 		i.o.Log.Error("boot loader not installed, going on as asked", "device", disk.Path, "err", err)
 		return nil
 	}
 	return err
+}
+
+// errDisabled says in the protocol's words that the image's own code is not run, and why a machine that was booted by UEFI
+// would need that.
+func errDisabled(uefi bool) error {
+	why := ""
+	if uefi {
+		why = "; the EFI system partition has no boot loader, a partition image brings it below /boot/efi/EFI of its root file system " +
+			"(of Btrfs the default subvolume is looked at)"
+	}
+	return fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; "+
+		"use an image that boots by UEFI, or a whole-disk image%s", why)
 }
 
 // installGRUB runs the image's own GRUB. What it puts onto an EFI system partition gets boot entries as everything there.
