@@ -2,7 +2,6 @@ package mkfs
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,24 +89,5 @@ func TestVfatLabels(t *testing.T) {
 		if (err == nil) != (judge == nil) {
 			t.Errorf("label %q: got %v, mkfs.vfat: %v %s", label, err, judge, out)
 		}
-	}
-}
-
-// Any size and any label give a file system without fault. The numbers are the same in every run.
-func TestVfatAnySize(t *testing.T) {
-	testenv.Programs(t, "fsck.vfat")
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 60 {
-		size := int64(256<<10) << random.IntN(18)
-		size += random.Int64N(size/512) * 512
-		label := strings.Repeat("x", random.IntN(12))
-		path := testenv.SparseFile(t, size)
-		if err := Make(t.Context(), path, "vfat", Options{Label: label}); err != nil {
-			t.Errorf("%d bytes: %v", size, err)
-			continue
-		}
-		t.Logf("%d bytes, label %q", size, label)
-		testenv.Run(t, "fsck.vfat", "-n", path)
-		_ = os.Remove(path)
 	}
 }
