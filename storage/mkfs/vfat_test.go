@@ -91,3 +91,16 @@ func TestVfatLabels(t *testing.T) {
 		}
 	}
 }
+
+// "msdos" is another name, as it is for mkfs.
+func TestVfatMsdos(t *testing.T) {
+	var made [][]byte
+	for _, name := range []string{"vfat", "msdos"} {
+		path := testenv.SparseFile(t, 8*mib)
+		if err := Make(t.Context(), path, name, Options{Label: "ephemeral0", UUID: "1234-abcd"}); err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, at(t, path, 0, 8*mib))
+	}
+	differ(t, "msdos", made[1], made[0])
+}
