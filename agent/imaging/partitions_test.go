@@ -287,31 +287,3 @@ func fillNoise(t *testing.T, device string) {
 	t.Helper()
 	testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=30", "oflag=direct", "status=none")
 }
-
-// What goes wrong with the image leaves a laid out disk whose root does not boot, and tells the same as for a whole disk.
-func TestPartitionImageFails(t *testing.T) {
-	raw := rootImage(t, rootUUID)
-	for _, tt := range []struct {
-		name   string
-		change func(*ImageInfo)
-		want   string
-	}{
-		{"wrong checksum", func(i *ImageInfo) { i.OSHashValue = strings.Repeat("0", 64) }, "ImageChecksumError"},
-		{"nothing there", func(i *ImageInfo) { i.URLs[0] += ".missing" }, "ImageDownloadFatalError"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			disk, i := layoutDisk(t, 512, "boot_mode:bios")
-			info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
-			tt.change(&info)
-			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
-				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
-			}
-			if kind := tag(t, block.PartitionPath(disk, 1), "TYPE"); kind != "" {
-				t.Errorf("root holds a file system of type %s, want none", kind)
-			}
-			if got := i.PartitionUUIDs(); len(got) != 0 {
-				t.Errorf("partition uuids: got %v, want none", got)
-			}
-		})
-	}
-}
