@@ -287,3 +287,36 @@ func fillNoise(t *testing.T, device string) {
 	t.Helper()
 	testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=30", "oflag=direct", "status=none")
 }
+
+// linkedSystem is the running machine, but booted by UEFI.
+func linkedSystem(t *testing.T) block.System {
+	t.Helper()
+	sys := block.System{Root: t.TempDir()}
+	if err := os.MkdirAll(sys.Sys("firmware/efi/efivars"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sys/block", "sys/class", "dev", "proc"} {
+		if err := os.Symlink("/"+name, filepath.Join(sys.Root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+// A partition image without loaders does not boot by UEFI: the fault says where they are looked for.
+func TestPartitionImageWithoutLoaders(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := rootImage(t, rootUUID)
+	disk, i := layoutDisk(t, 512, "boot_mode:uefi")
+	i.o.System = linkedSystem(t)
+	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
+		t.Fatal(err)
+	}
+	uuids := i.PartitionUUIDs()
+	err := i.InstallBootloader(t.Context(), Bootloader{
+		RootUUID: uuids["root uuid"].(string), EFISystemPartUUID: uuids["efi system partition uuid"].(string), TargetBootMode: "uefi",
+	})
+	if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), "below /boot/efi/EFI of its root") {
+		t.Errorf("%s: got %v, want an InvalidImage that says where loaders are looked for", disk, err)
+	}
+}
