@@ -140,7 +140,7 @@ func TestPreparePartitionImage(t *testing.T) {
 			}
 			paths := map[string]string{}
 			for n, name := range tt.want {
-				paths[name] = block.PartitionPath(disk, n+1)
+				paths[name] = block.System{}.PartitionPath(disk, n+1)
 			}
 			uuids := map[string]any{"root uuid": rootUUID, "efi system partition uuid": nil, "partitions": paths}
 			want := "image (root.img) written to device " + disk + " root_uuid=" + rootUUID
@@ -306,7 +306,7 @@ func TestPartitionImageFails(t *testing.T) {
 			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
 				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
 			}
-			if kind := tag(t, block.PartitionPath(disk, 1), "TYPE"); kind != "" {
+			if kind := tag(t, (block.System{}).PartitionPath(disk, 1), "TYPE"); kind != "" {
 				t.Errorf("root holds a file system of type %s, want none", kind)
 			}
 			if got := i.PartitionUUIDs(); len(got) != 0 {

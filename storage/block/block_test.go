@@ -242,7 +242,7 @@ func TestPartitionPath(t *testing.T) {
 	for disk, want := range map[string]string{
 		"/dev/sda": "/dev/sda3", "/dev/nvme0n1": "/dev/nvme0n1p3", "/dev/md127": "/dev/md127p3", "": "3",
 	} {
-		if got := PartitionPath(disk, 3); got != want {
+		if got := (System{}).PartitionPath(disk, 3); got != want {
 			t.Errorf("%s: got %s, want %s", disk, got, want)
 		}
 	}
