@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/block"
 )
 
 // The disks are 4 MiB, of which only both ends are foreign: that is where tables lie.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/block"
 )
 
 const mib = 1 << 20
