@@ -35,7 +35,9 @@ type Joiner struct {
 
 	mu     sync.Mutex
 	warned map[string]bool
-	open   func() (mapper, error) // tests replace it; nil is the kernel's device mapper
+	// Tests replace these; nil is the kernel's device mapper, and what package partition makes of the table on a map.
+	open func() (mapper, error)
+	sync func(ctx context.Context, sys block.System, device string) error
 }
 
 // mapper makes maps; devmapper.Control is one.
@@ -178,7 +180,11 @@ func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 			j.Log.Warn("partitions of a path stay", "device", d.Path, "err", err)
 		}
 	}
-	if err := partition.Sync(ctx, j.System, path); err != nil {
+	sync := j.sync
+	if sync == nil {
+		sync = partition.Sync
+	}
+	if err := sync(ctx, j.System, path); err != nil {
 		j.Log.Warn("partitions of a map are not there", "device", path, "err", err)
 	}
 }

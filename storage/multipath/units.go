@@ -1,7 +1,6 @@
 package multipath
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -38,7 +37,6 @@ func units(disks []block.Device) []unit {
 	var found []unit
 	for _, wwid := range slices.Sorted(maps.Keys(byWWID)) {
 		if u := byWWID[wwid]; len(u.paths) > 1 || u.made != nil && len(u.paths) > 0 {
-			slices.SortFunc(u.paths, func(a, b block.Device) int { return cmp.Compare(a.Name, b.Name) })
 			found = append(found, *u)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -69,9 +70,8 @@ func (d *mappedDisk) partitions(ctx context.Context) (map[int]extent, error) {
 			return nil, fmt.Errorf("partitions of %s: %w", d.device, err)
 		}
 		if len(targets) == 1 && targets[0].Kind == "linear" {
-			var below string
-			var sector int64
-			if _, err := fmt.Sscanf(targets[0].Parameters, "%s %d", &below, &sector); err == nil && below == d.majorMinor {
+			below, first, _ := strings.Cut(targets[0].Parameters, " ")
+			if sector, err := strconv.ParseInt(first, 10, 64); err == nil && below == d.majorMinor {
 				e.start = sector * devmapper.Sector
 			}
 		}
