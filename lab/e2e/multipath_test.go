@@ -69,6 +69,9 @@ func (r *rig) oneDisk(t *testing.T) {
 	if diff := cmp.Diff(want, inventory.Disks); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
 	}
+	if console := says(t, r.machine, `paths to one disk are joined device=/dev/dm-0`); strings.Contains(console, "partitions of a ") {
+		t.Error("the paths still have their partitions, or the map has none")
+	}
 }
 
 // overPaths deploys a whole-disk image with a config drive, for which a partition is added.

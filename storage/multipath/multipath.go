@@ -90,7 +90,7 @@ func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) 
 	return changed
 }
 
-var errDiffer = errors.New("disks with the same identifier differ in size or sectors")
+var errDiffer = errors.New("disks with the same identifier differ in size, sectors, model or serial number")
 
 func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err error) {
 	if !u.alike() {

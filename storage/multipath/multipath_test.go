@@ -87,7 +87,9 @@ func (m *machine) disk(name string, sectors int, designators []byte, files map[s
 	for file, content := range files {
 		m.write(strings.ReplaceAll(file, "HOST", fmt.Sprintf("host%d", m.hosts)), content)
 	}
-	m.write(hardware+"/inquiry", files["inquiry"])
+	for _, name := range []string{"inquiry", "vpd_pg80"} {
+		m.write(hardware+"/"+name, files[name])
+	}
 	m.link(hardware, dir+"/device")
 	m.link(dir, "sys/block/"+name)
 	m.link(dir, "sys/class/block/"+name)
@@ -230,7 +232,22 @@ func TestJoin(t *testing.T) {
 		},
 		"other sizes": {
 			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil); m.disk("sdb", 8192, naa, nil) },
-			names:   "sda sdb", warning: "differ in size or sectors: " + id,
+			names:   "sda sdb", warning: "differ in size, sectors, model or serial number: " + id,
+		},
+		"other serial numbers": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+				m.disk("sdb", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S2"})
+			},
+			names: "sda sdb", warning: "differ in size",
+		},
+		"the same serial number": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+				m.disk("sdb", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+			},
+			want:  []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "dm-0",
 		},
 		"SATA": {
 			prepare: func(m *machine) {
@@ -302,7 +319,7 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 8192, naa, nil)
 				m.addMap("mpath-"+id, 4096, "sda")
 			},
-			names: "dm-0 sdb", warning: "differ in size or sectors",
+			names: "dm-0 sdb", warning: "differ in size",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

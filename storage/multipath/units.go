@@ -53,14 +53,15 @@ func isPath(d block.Device) bool {
 	return d.Type == "disk" && d.WWID != ""
 }
 
-// alike tells whether disks can be the same: what claims to be and has another size or other sectors is not.
+// alike tells whether disks can be the same: what claims to be and has another size or serial number is not. There is
+// firmware that gives all its disks one identifier.
 func (u unit) alike() bool {
 	first := u.paths[0]
 	if u.made != nil {
 		first = *u.made
 	}
 	return !slices.ContainsFunc(u.paths, func(d block.Device) bool {
-		return d.Size != first.Size || d.LogicalSector != first.LogicalSector
+		return d.Size != first.Size || d.LogicalSector != first.LogicalSector || d.Serial != first.Serial || d.Model != first.Model
 	})
 }
 
