@@ -60,8 +60,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	if c.EnableBIOSBootloaderInstall {
 		err = i.installGRUB(ctx, disk, b, uefi)
 	} else {
-		err = fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
-			"use an image that boots by UEFI, or a whole-disk image")
+		err = errDisabled(uefi)
 	}
 	if err != nil && ignore && ctx.Err() == nil {
 		i.o.Log.Error("boot loader not installed, going on as asked", "device", disk.Path, "err", err)
@@ -70,8 +69,23 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	return err
 }
 
+// errDisabled says in the protocol's words that the image's own code is not run, and why a machine that was booted by UEFI
+// would need that.
+func errDisabled(uefi bool) error {
+	why := ""
+	if uefi {
+		why = "; the EFI system partition has no boot loader, a partition image brings it below /boot/efi/EFI of its root file system " +
+			"(of Btrfs the default subvolume is looked at)"
+	}
+	return fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; "+
+		"use an image that boots by UEFI, or a whole-disk image%s", why)
+}
+
 // installGRUB runs the image's own GRUB. What it puts onto an EFI system partition gets boot entries as everything there.
 func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloader, uefi bool) error {
+	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
+		return bootFault(disk, err)
+	}
 	err := bootloader.InstallGRUB(ctx, bootloader.GRUB{
 		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID,
 		UEFI: uefi, Log: i.o.Log,
@@ -92,6 +106,9 @@ func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloade
 // installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
 // nor an error: the image may boot another way.
 func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
+	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
+		return false, bootFault(disk, err)
+	}
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
 		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
 	}

@@ -295,11 +295,12 @@ func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	}
 }
 
-// A failure is the protocol's own, and leaves a disk without a first MiB.
+// A failure is the protocol's own. It leaves a disk without a first MiB, and of a partition image a disk whose root does not
+// boot.
 func TestPrepareFails(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
-	path := osImage(t)
+	whole, root := osImage(t), rootImage(t, rootUUID)
 	for _, tt := range []struct {
 		name   string
 		change func(*ImageInfo)
@@ -311,17 +312,29 @@ func TestPrepareFails(t *testing.T) {
 		{"not the format it says", func(i *ImageInfo) { i.DiskFormat = "qcow2" }, "InvalidImage"},
 		{"broken config drive", func(i *ImageInfo) { i.ConfigDrive = "no base64" }, "DeploymentError"},
 	} {
+		fails := func(t *testing.T, i *Imager, info ImageInfo) {
+			t.Helper()
+			tt.change(&info)
+			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
+				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
+			}
+			if got := i.PartitionUUIDs(); len(got) != 0 {
+				t.Errorf("partition uuids: got %v, want none", got)
+			}
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := loopDisk(t)
-			info := rawImage(t, serve(t, path).URL, path)
-			tt.change(&info)
-			_, err := i.Prepare(t.Context(), info, "")
-			if got := typeOf(err); got != tt.want {
-				t.Errorf("got %s (%v), want %s", got, err, tt.want)
-			}
+			fails(t, i, rawImage(t, serve(t, whole).URL, whole))
 			zeros := sha256.Sum256(make([]byte, mib))
 			if got, want := sumOf(t, disk, 0, mib), hex.EncodeToString(zeros[:]); got != want {
 				t.Error("the disk has a first MiB, want zeros")
+			}
+		})
+		t.Run(tt.name+", partition image", func(t *testing.T) {
+			disk, i := layoutDisk(t, 512, "boot_mode:bios")
+			fails(t, i, partitionImage(t, root, serve(t, root).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })))
+			if kind := tag(t, (block.System{}).PartitionPath(disk, 1), "TYPE"); kind != "" {
+				t.Errorf("root holds a file system of type %s, want none", kind)
 			}
 		})
 	}

@@ -316,6 +316,46 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	}
 }
 
+// What lies in an array that no firmware reads cannot be started, whatever is written beside it.
+func TestInstallBootloaderArray(t *testing.T) {
+	yes := true
+	for _, tt := range []struct {
+		name  string
+		uefi  bool
+		b     Bootloader
+		fails bool
+	}{
+		{"UEFI", true, Bootloader{}, true},
+		{"UEFI, ignored", true, Bootloader{IgnoreFailure: &yes}, false},
+		{"UEFI, partition image", true, Bootloader{RootUUID: "1d6e5e4c", EFISystemPartUUID: "1234-ABCD"}, true},
+		{"BIOS, whole disk", false, Bootloader{}, false}, // nothing is done
+		{"BIOS, partition image", false, Bootloader{RootUUID: "1d6e5e4c"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			array := disk("md1", 6*gib)
+			array.Type = "raid1"
+			i := newImager(t, nil, array)
+			i.o.Config.Update(func(c *config.Config) { c.EnableBIOSBootloaderInstall = true })
+			raidTree(t, i.o.System, map[string][]string{"md1": {"sda1", "sdb1"}})
+			if err := os.WriteFile(i.o.System.Sys("class/block/md1/md/metadata_version"), []byte("1.2\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.uefi {
+				if err := os.MkdirAll(i.o.System.Sys("firmware/efi"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := i.InstallBootloader(t.Context(), tt.b)
+			if !tt.fails && err != nil {
+				t.Errorf("got %v, want success", err)
+			}
+			if tt.fails && (typeOf(err) != "CommandExecutionError" || !strings.Contains(err.Error(), "/dev/md1 is a raid1 array with metadata 1.2 of /dev/sda1, ")) {
+				t.Errorf("got %v, want a CommandExecutionError that names the array", err)
+			}
+		})
+	}
+}
+
 // A disk that takes no image is the root disk by the protocol's rules; that it takes none is said before anybody is asked
 // for the image.
 func TestPrepareRefusesDisks(t *testing.T) {

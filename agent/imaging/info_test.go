@@ -208,9 +208,11 @@ func FuzzParseImageInfo(f *testing.F) {
 	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `", "image_type": "partition", "root_mb": 5,
 		"swap_mb": "6", "ephemeral_mb": 7, "ephemeral_format": "xfs", "preserve_ephemeral": null}`))
 	f.Add([]byte(`{"id": null, "urls": [null], "os_hash_algo": {}}`))
+	f.Add([]byte(`{"id": "i", "urls": ["oci://h/i"]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		info, err := ParseImageInfo(raw, true)
-		if err == nil && (info.ID == "" || len(info.URLs) == 0 || info.Checksum == "" && info.OSHashValue == "") {
+		sum := info.Checksum != "" || info.OSHashValue != "" || info.fromRegistry() // whose digest is one
+		if err == nil && (info.ID == "" || len(info.URLs) == 0 || !sum) {
 			t.Errorf("%q was taken for a whole image: %+v", raw, info)
 		}
 		if p := info.Partition; p != nil && (p.Root <= 0 || p.Swap < 0 || p.Ephemeral < 0 || p.Root+p.Swap+p.Ephemeral < 0) {

@@ -140,7 +140,7 @@ func TestPreparePartitionImage(t *testing.T) {
 			}
 			paths := map[string]string{}
 			for n, name := range tt.want {
-				paths[name] = block.System{}.PartitionPath(disk, n+1)
+				paths[name] = (block.System{}).PartitionPath(disk, n+1)
 			}
 			uuids := map[string]any{"root uuid": rootUUID, "efi system partition uuid": nil, "partitions": paths}
 			want := "image (root.img) written to device " + disk + " root_uuid=" + rootUUID
@@ -288,30 +288,35 @@ func fillNoise(t *testing.T, device string) {
 	testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=30", "oflag=direct", "status=none")
 }
 
-// What goes wrong with the image leaves a laid out disk whose root does not boot, and tells the same as for a whole disk.
-func TestPartitionImageFails(t *testing.T) {
+// linkedSystem is the running machine, but booted by UEFI.
+func linkedSystem(t *testing.T) block.System {
+	t.Helper()
+	sys := block.System{Root: t.TempDir()}
+	if err := os.MkdirAll(sys.Sys("firmware/efi/efivars"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sys/block", "sys/class", "dev", "proc"} {
+		if err := os.Symlink("/"+name, filepath.Join(sys.Root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+// A partition image without loaders does not boot by UEFI: the fault says where they are looked for.
+func TestPartitionImageWithoutLoaders(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
-	for _, tt := range []struct {
-		name   string
-		change func(*ImageInfo)
-		want   string
-	}{
-		{"wrong checksum", func(i *ImageInfo) { i.OSHashValue = strings.Repeat("0", 64) }, "ImageChecksumError"},
-		{"nothing there", func(i *ImageInfo) { i.URLs[0] += ".missing" }, "ImageDownloadFatalError"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			disk, i := layoutDisk(t, 512, "boot_mode:bios")
-			info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
-			tt.change(&info)
-			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
-				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
-			}
-			if kind := tag(t, (block.System{}).PartitionPath(disk, 1), "TYPE"); kind != "" {
-				t.Errorf("root holds a file system of type %s, want none", kind)
-			}
-			if got := i.PartitionUUIDs(); len(got) != 0 {
-				t.Errorf("partition uuids: got %v, want none", got)
-			}
-		})
+	disk, i := layoutDisk(t, 512, "boot_mode:uefi")
+	i.o.System = linkedSystem(t)
+	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
+		t.Fatal(err)
+	}
+	uuids := i.PartitionUUIDs()
+	err := i.InstallBootloader(t.Context(), Bootloader{
+		RootUUID: uuids["root uuid"].(string), EFISystemPartUUID: uuids["efi system partition uuid"].(string), TargetBootMode: "uefi",
+	})
+	if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), "below /boot/efi/EFI of its root") {
+		t.Errorf("%s: got %v, want an InvalidImage that says where loaders are looked for", disk, err)
 	}
 }

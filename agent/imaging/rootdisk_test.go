@@ -1,7 +1,6 @@
 package imaging
 
 import (
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,23 +10,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
-
-// raidSuperblock is a superblock of version 1.2 (struct mdp_superblock_1 of Linux), which lies 4 KiB behind a member's start.
-func raidSuperblock(name string) []byte {
-	b := make([]byte, 256)
-	le := binary.LittleEndian
-	le.PutUint32(b, 0xa92b4efc)
-	le.PutUint32(b[4:], 1)
-	copy(b[16:], "0123456789abcdef") // the array's UUID
-	copy(b[32:64], name)
-	le.PutUint64(b[144:], 8) // its own place in sectors
-	var sum uint64
-	for i := 0; i < len(b); i += 4 {
-		sum += uint64(le.Uint32(b[i:]))
-	}
-	le.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
-	return b
-}
 
 // memberDisk makes a disk with a member of an array on its one partition.
 func memberDisk(t *testing.T, size int64, array string) block.Device {
@@ -39,7 +21,7 @@ func memberDisk(t *testing.T, size int64, array string) block.Device {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(raidSuperblock(array), mib+4096); err != nil {
+	if _, err := f.WriteAt(testenv.RAIDSuperblock(array, 4096), mib+4096); err != nil {
 		t.Fatal(err)
 	}
 	path := testenv.Loop(t, file, 512)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,11 +79,12 @@ func TestBuses(t *testing.T) {
 	r.startConductor()
 	r.waitAgent(t)
 	t.Run("token", func(t *testing.T) { r.keptToken(t, token) })
-	t.Run("inventory", r.disks)
+	var names map[string]string
+	t.Run("inventory", func(t *testing.T) { names = r.disks(t) })
 	t.Run("metadata", func(t *testing.T) { r.eraseMetadata(t, disks) })
-	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks) })
-	t.Run("floppy", func(t *testing.T) { r.keptFloppy(t, floppy, content) })
-	t.Run("protected disk", func(t *testing.T) { r.protected(t, kept, virtio) })
+	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks, names) })
+	t.Run("floppy", func(t *testing.T) { r.keptFloppy(t, floppy, content, names["floppy"]) })
+	t.Run("protected disk", func(t *testing.T) { r.protected(t, kept, names[protectedSerial], virtio) })
 	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
 }
 
@@ -103,8 +103,9 @@ func (r *rig) keptToken(t *testing.T, token string) {
 	}
 }
 
-// disks compares the inventory with the machine.
-func (r *rig) disks(t *testing.T) {
+// disks compares the inventory with the machine, and returns the disks' names by their serial numbers. In which order SATA
+// and USB, or several NVMe controllers, find their disks is not settled.
+func (r *rig) disks(t *testing.T) (names map[string]string) {
 	var inventory struct {
 		Disks []struct {
 			Name, Serial string
@@ -116,28 +117,26 @@ func (r *rig) disks(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]string{}
+	got, unsettled := map[string]string{}, regexp.MustCompile(`^(/dev/sd)[ab]$|^(/dev/nvme)[0-2](n1)$`)
+	names = map[string]string{}
 	for _, d := range inventory.Disks {
-		got[d.Serial] = fmt.Sprintf("%s %d %d/%d", d.Name, d.Size, d.Logical, d.Physical)
-	}
-	// Whether the driver of SATA or that of USB finds its disk first is not settled.
-	sata, usb := "/dev/sda", "/dev/sdb"
-	if strings.HasPrefix(got["floppy"], sata) {
-		sata, usb = usb, sata
+		names[d.Serial] = d.Name
+		got[d.Serial] = fmt.Sprintf("%s %d %d/%d", unsettled.ReplaceAllString(d.Name, "$1$2?$3"), d.Size, d.Logical, d.Physical)
 	}
 	want := map[string]string{
 		"on-virtio": "/dev/vda 50331648 512/512",
-		"on-sata":   sata + " 50331648 512/512",
-		"on-nvme":   "/dev/nvme0n1 50331648 512/512",
-		"on-nvme4k": "/dev/nvme1n1 50331648 4096/4096",
+		"on-sata":   "/dev/sd? 50331648 512/512",
+		"on-nvme":   "/dev/nvme?n1 50331648 512/512",
+		"on-nvme4k": "/dev/nvme?n1 50331648 4096/4096",
 		"shared":    "/dev/vdb 50331648 512/512",
-		"floppy":    usb + " 4194304 512/512",
+		"floppy":    "/dev/sd? 4194304 512/512",
 		// The skip list is not for the inventory.
-		protectedSerial: "/dev/nvme2n1 4294967296 512/512",
+		protectedSerial: "/dev/nvme?n1 4294967296 512/512",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("disks differ (-want +got):\n%s", diff)
 	}
+	return names
 }
 
 // eraseMetadata removes all tables and signatures, and does not touch what lies between them.
@@ -164,7 +163,7 @@ func (r *rig) eraseMetadata(t *testing.T, disks []string) {
 }
 
 // eraseDevices destroys everything, and says by which method.
-func (r *rig) eraseDevices(t *testing.T, disks []string) {
+func (r *rig) eraseDevices(t *testing.T, disks []string, names map[string]string) {
 	if err := r.node.Clean(soon(t), "deploy.erase_devices"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,21 +176,21 @@ func (r *rig) eraseDevices(t *testing.T, disks []string) {
 			t.Errorf("%s: byte %d is not zero", filepath.Base(path), at)
 		}
 	}
-	for device, method := range map[string]string{
-		"/dev/vda": "overwrite", "/dev/sd[ab]": "overwrite", "/dev/nvme0n1": "nvme-format-user", "/dev/nvme1n1": "nvme-format-user",
+	for serial, method := range map[string]string{
+		"on-virtio": "overwrite", "on-sata": "overwrite", "on-nvme": "nvme-format-user", "on-nvme4k": "nvme-format-user",
 	} {
-		says(t, r.machine, "disk erased.*"+device+".*"+method)
+		says(t, r.machine, "disk erased.*"+names[serial]+".*"+method)
 	}
 }
 
 // keptFloppy: the conductor's floppy is left as it is by whatever erases disks, and the others were erased.
 //
 // Parity: D6
-func (r *rig) keptFloppy(t *testing.T, path, content string) {
+func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
 	}
-	const line = `virtual floppy not erased.*device=/dev/sd[ab]`
+	line := `virtual floppy not erased.*device=` + device
 	console := says(t, r.machine, "(?s)"+line+".*"+line)
 	if lines := regexp.MustCompile(line).FindAllString(console, -1); len(lines) != 2 {
 		t.Errorf("the console says %d times that the floppy was not erased, want once for metadata and once for all data", len(lines))

@@ -125,10 +125,7 @@ func (r *rig) collectsLLDP(t *testing.T) {
 
 // noConfigDrive reads the mounts from the archive of logs.
 func (r *rig) noConfigDrive(t *testing.T) {
-	if err := r.node.CollectLogs(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	mounts := testenv.Untar(t, r.node.Logs())["mount"]
+	mounts := r.logs(t)["mount"]
 	if !strings.Contains(mounts, " on /run type tmpfs") || strings.Contains(mounts, "/mnt/config") {
 		t.Errorf("got mounts\n%swant /run among them and /mnt/config not", mounts)
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ironroot/internal/testenv"
@@ -131,6 +132,14 @@ func sizeOf(t *testing.T, path string) int64 {
 func sumAll(t *testing.T, path string) string {
 	t.Helper()
 	return sum(t, path, 0, sizeOf(t, path))
+}
+
+// soundGPT has sgdisk look for faults in the GPT of a disk.
+func soundGPT(t *testing.T, disk string) {
+	t.Helper()
+	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
 }
 
 // zero reports whether the first MiB of a file is zeros.

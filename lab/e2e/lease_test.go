@@ -38,12 +38,12 @@ func TestLeases(t *testing.T) {
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], 5*time.Second)
 	s.boot("", nics...)
 	s.waitAgent(t)
+	t.Run("two families", s.twoFamilies)
 	mac, err := net.ParseMAC(macs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	dhcp.SetHost(mac, server.Host{Address: netip.MustParseAddr("192.0.2.11")})
-	t.Run("two families", s.twoFamilies)
 	t.Run("another address", s.anotherAddress)
 }
 

@@ -102,8 +102,8 @@ func (r *rig) overPaths(t *testing.T, image, url, disk string) {
 // flushPath: what is flushed reaches the disk behind the map.
 func (r *rig) flushPath(t *testing.T) {
 	flushes := func() (n int64) {
-		for _, counts := range r.writes(t) {
-			n += counts[2]
+		for _, counts := range r.diskStats(t) {
+			n += counts.Flushes
 		}
 		return n
 	}
@@ -134,9 +134,9 @@ func (r *rig) erasePartitions(t *testing.T, disk string) {
 
 // losePath pulls the disk off the controller in use when half of the image has been sent.
 func (r *rig) losePath(t *testing.T, image, disk string) {
-	before := r.writes(t)
+	before := r.diskStats(t)
 	used, spare := "disk0", "disk0path1"
-	if before[used][0] < before[spare][0] {
+	if before[used].Writes < before[spare].Writes {
 		used, spare = spare, used
 	}
 	var once sync.Once
@@ -165,8 +165,8 @@ func (r *rig) losePath(t *testing.T, image, disk string) {
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	r.overPaths(t, image, fmt.Sprintf("http://%s:%d/gpt.raw", host, port), disk)
-	after := r.writes(t)
-	if _, there := after[used]; there || after[spare][0] <= before[spare][0] {
+	after := r.diskStats(t)
+	if _, there := after[used]; there || after[spare].Writes <= before[spare].Writes {
 		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)
 	}
 }

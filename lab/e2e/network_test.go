@@ -89,10 +89,10 @@ func describe(frame []byte) string {
 }
 
 func transport(family string, protocol byte, body []byte) string {
-	const ack = 0x10
+	const syn, ack = 0x02, 0x10
 	switch {
 	case protocol == unix.IPPROTO_TCP && len(body) >= 20:
-		if body[13]&ack == 0 {
+		if body[13]&(syn|ack) == syn { // a reset has neither
 			return fmt.Sprintf("%s tcp connect to port %d", family, binary.BigEndian.Uint16(body[2:]))
 		}
 		return fmt.Sprintf("%s tcp from port %d", family, binary.BigEndian.Uint16(body))

@@ -1,17 +1,12 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+
+	"ironroot/internal/testenv"
 )
 
 // hush are secrets that an operator may have put on the kernel's command line, where the kernel's log repeats them.
@@ -30,12 +25,12 @@ func (r *rig) unheard(t *testing.T) {
 		r.call(t, http.MethodPost, r.node.Token(), `{"name": "`+name+`", "params": {"rescue_password": "hush-of-a-rescue", "hashed": true}}`)
 	}
 	members := r.logs(t)
-	if !bytes.Contains(members["dmesg"], []byte("mirror=http://user:***@192.0.2.1/")) || !bytes.Contains(members["journal"], []byte("request")) {
+	if !strings.Contains(members["dmesg"], "mirror=http://user:***@192.0.2.1/") || !strings.Contains(members["journal"], "request") {
 		t.Error("the archive lacks the kernel's command line or the agent's lines: nothing was shown")
 	}
 	for _, secret := range append([]string{r.node.Token()}, r.secrets...) {
 		for name, data := range members {
-			if at := bytes.Index(data, []byte(secret)); at >= 0 {
+			if at := strings.Index(data, secret); at >= 0 {
 				t.Errorf("member %s of the archive shows a secret: ...%s", name, data[max(0, at-60):at+len(secret)])
 			}
 		}
@@ -44,35 +39,12 @@ func (r *rig) unheard(t *testing.T) {
 }
 
 // logs returns the members of the archive of logs.
-func (r *rig) logs(t *testing.T) map[string][]byte {
+func (r *rig) logs(t *testing.T) map[string]string {
 	t.Helper()
-	var result struct {
-		Logs string `json:"system_logs"`
-	}
-	if err := json.Unmarshal([]byte(r.succeed(t, "log.collect_system_logs", nil)), &result); err != nil {
+	if err := r.node.CollectLogs(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	packed, err := base64.StdEncoding.DecodeString(result.Logs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := map[string][]byte{}
-	for archive := tar.NewReader(unpacked); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return members
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if members[header.Name], err = io.ReadAll(archive); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return testenv.Untar(t, r.node.Logs())
 }
 
 // searchGuest looks for secrets in the guest's own files, and in environment and arguments of process 1, by the shell on

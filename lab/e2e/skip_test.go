@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,7 +56,7 @@ func blocksOf(t *testing.T, path string) int64 {
 // express way either. Nor is it the root disk: not as the only one that is large enough, and not where hints fit it first.
 //
 // Parity: J4
-func (r *rig) protected(t *testing.T, kept protectedDisk, other string) {
+func (r *rig) protected(t *testing.T, kept protectedDisk, device, other string) {
 	kept.check(t)
 	if err := r.node.Clean(soon(t), "deploy.erase_devices_express"); err != nil {
 		t.Fatal(err)
@@ -67,10 +68,10 @@ func (r *rig) protected(t *testing.T, kept protectedDisk, other string) {
 	r.node.SetState(conductor.DeployWait) // without hints the node is looked up again, which no other state allows
 	r.aim(t, nil)
 	record := r.command(t, "standby.prepare_image", prepare)
-	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" || strings.Contains(record.Error.Details, "nvme2n1") {
+	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" || strings.Contains(record.Error.Details, filepath.Base(device)) {
 		t.Errorf("without hints: got %s (%v), want a DeviceNotFound that does not count the protected disk", record.Status, record.Error)
 	}
-	r.aim(t, map[string]any{"name": "<or> /dev/nvme2n1 <or> /dev/vda"})
+	r.aim(t, map[string]any{"name": "<or> " + device + " <or> /dev/vda"})
 	got := r.succeed(t, "standby.prepare_image", prepare)
 	if want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`, mbrID); got != want {
 		t.Errorf("with hints that fit both: got %s, want %s", got, want)

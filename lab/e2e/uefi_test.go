@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -107,27 +106,6 @@ func (r *rig) writeTwice(t *testing.T, image, drive string) {
 	if second > first/10 {
 		t.Errorf("the second call wrote %d bytes, the first %d, want the config drive alone", second, first)
 	}
-}
-
-// written is how many bytes the machine has written to its disks.
-func (r *rig) written(t *testing.T) (bytes int64) {
-	t.Helper()
-	answer, err := r.machine.QMP(soon(t), "query-blockstats", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var disks []struct {
-		Stats struct {
-			Written int64 `json:"wr_bytes"`
-		}
-	}
-	if err := json.Unmarshal(answer, &disks); err != nil {
-		t.Fatal(err)
-	}
-	for _, disk := range disks {
-		bytes += disk.Stats.Written
-	}
-	return bytes
 }
 
 func (r *rig) installBootloader(t *testing.T) {

@@ -284,6 +284,9 @@ func (m *Machine) explain(err error) error {
 	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text[max(0, len(text)-2000):])))
 }
 
+// sendBuffer, in bytes, is what QEMU may have written while nobody reads. It is taken only then.
+const sendBuffer = 16 << 20
+
 // socketPair returns a connected pair: one end for this process, one for QEMU. Unlike a named socket it is there
 // before QEMU is and has no length limit on its name.
 func socketPair(name string) (net.Conn, *os.File, error) {
@@ -292,6 +295,11 @@ func socketPair(name string) (net.Conn, *os.File, error) {
 		return nil, nil, fmt.Errorf("socket pair for %s: %w", name, err)
 	}
 	here, there := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	// A serial port sends byte by byte, and each byte takes most of a KiB of the buffer: by default 277 fit. Firmware and
+	// kernel do not wait where no more do, and what they say is lost. Only root may have more than the system's limit.
+	if unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
+		_ = unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // is cut to that limit
+	}
 	defer here.Close() //nolint:errcheck // conn is its duplicate
 	conn, err := net.FileConn(here)
 	if err != nil {

@@ -82,8 +82,9 @@ func start(t *testing.T, c qemu.Config) *qemu.Machine {
 	return m
 }
 
+// limited is a context for what takes seconds on an idle machine.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -258,7 +259,7 @@ func TestLinesArriveWithoutControls(t *testing.T) {
 		Line:  func(line string) { lines <- line },
 	})
 	_ = m
-	deadline := time.After(time.Minute)
+	deadline := time.After(3 * time.Minute)
 	for {
 		select {
 		case line := <-lines:

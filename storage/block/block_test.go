@@ -385,9 +385,8 @@ func TestProbe(t *testing.T) {
 	cases := map[string][]string{
 		"ext4": {"mkfs.ext4", "-q", "-F", "-L", "root"}, "vfat": {"mkfs.vfat", "-n", "EFI-PART"}, "xfs": {"mkfs.xfs", "-q", "-L", "data"},
 	}
-	for kind, command := range cases {
-		image := testenv.SparseFile(t, 320<<20)
-		testenv.Run(t, command[0], append(command[1:], image)...)
+	judged := func(kind, image string) {
+		t.Helper()
 		got, err := Probe(context.Background(), image)
 		if err != nil {
 			t.Fatal(err)
@@ -399,6 +398,21 @@ func TestProbe(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-blkid +ours:\n%s", diff)
 		}
+	}
+	for kind, command := range cases {
+		image := testenv.SparseFile(t, 320<<20)
+		testenv.Run(t, command[0], append(command[1:], image)...)
+		judged(kind, image)
+	}
+	// Members of arrays with the superblocks 1.1, 1.2 and 1.0.
+	const size = 2 << 20 // blkid looks for no arrays on what might be a floppy
+	for at, name := range map[int64]string{0: "root", 4096: "host:root", size - 8192: "host:a name that fills its field"} {
+		image, data := testenv.SparseFile(t, size), make([]byte, size)
+		copy(data[at:], testenv.RAIDSuperblock(name, at))
+		if err := os.WriteFile(image, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		judged("linux_raid_member", image)
 	}
 	for _, size := range []int64{0, 3, 1024, 1 << 20} {
 		if got, err := Probe(context.Background(), testenv.SparseFile(t, size)); err != nil || got != (Filesystem{}) {

@@ -249,6 +249,26 @@ func TestFstab(t *testing.T) {
 	}
 }
 
+// A root in a subvolume of Btrfs is found where that is the default one, as it is by whoever mounts it without a word.
+func TestSubvolume(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "mkfs.btrfs", "btrfs", "unshare")
+	device := testenv.Loop(t, testenv.SparseFile(t, 128<<20), 512)
+	testenv.Run(t, "mkfs.btrfs", "-q", "-U", newUUID(t), device)
+	for _, tt := range []struct {
+		does string
+		want bool
+	}{
+		{`btrfs subvolume create "$1/@" && mkdir -p "$1/@/boot/efi/EFI"`, false},
+		{`btrfs subvolume set-default "$1/@"`, true},
+	} {
+		testenv.Run(t, "unshare", "-m", "sh", "-ec", `mount "$0" "$1"; `+tt.does, device, t.TempDir())
+		if there, err := hasAssets(t.Context(), device); err != nil || there != tt.want {
+			t.Errorf("after %s: got %t and %v, want %t", tt.does, there, err, tt.want)
+		}
+	}
+}
+
 func TestKeepEFIFails(t *testing.T) {
 	rootFS := newUUID(t)
 	tree := t.TempDir()

@@ -243,6 +243,9 @@ func (f *writer) node(ctx context.Context, node Node, number int, folder uint32)
 		return nil, err
 	}
 	if !node.Folder {
+		if node.Size > math.MaxUint32 {
+			return nil, fmt.Errorf("%w: it has %d bytes, FAT allows %d", ErrFull, node.Size, int64(math.MaxUint32))
+		}
 		first, err := f.allocate(node.Size)
 		if err != nil {
 			return nil, err

@@ -150,6 +150,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"too much", small, []Node{file("f", strings.Repeat("x", 2*mib))}, ErrFull.Error()},
 		{"too much in all", small, []Node{file("f", strings.Repeat("x", mib)), file("g", strings.Repeat("x", mib))}, `"g"`},
 		{"topmost folder", small, many, "topmost folder"},
+		{"too large for FAT", Volume{Size: 8 << 30, Sector: 512}, []Node{{Name: "f", Size: 1 << 32}}, "FAT allows 4294967295"},
 		{"no room", Volume{Size: 16 << 10, Sector: 512}, nil, ErrFull.Error()},
 		{"sectors", Volume{Size: mib, Sector: 8192}, nil, "8192"},
 		{"case", small, []Node{file("Name", ""), file("name", "")}, "case"},

@@ -20,8 +20,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// MinRootSize is the size in bytes from which on a disk is chosen as root disk without hints.
-const MinRootSize = 4 << 30
+// minRootSize is the size in bytes from which on a disk is chosen as root disk without hints.
+const minRootSize = 4 << 30
 
 // ErrNoDisk is what RootDisk's error wraps when no disk fits.
 var ErrNoDisk = errors.New("no suitable disk")
@@ -204,11 +204,11 @@ func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 		return sorted[i].Name < sorted[j].Name
 	})
 	for _, device := range sorted {
-		if device.Size >= MinRootSize {
+		if device.Size >= minRootSize {
 			return device, nil
 		}
 	}
-	return block.Device{}, fmt.Errorf("%w: none of %s has %s or more", ErrNoDisk, list(devices), sizeText(MinRootSize))
+	return block.Device{}, fmt.Errorf("%w: none of %s has %s or more", ErrNoDisk, list(devices), sizeText(minRootSize))
 }
 
 // String writes the hints in the order of their names.

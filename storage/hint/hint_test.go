@@ -110,8 +110,8 @@ func TestRootDisk(t *testing.T) {
 	disk := func(name string, size int64) block.Device {
 		return block.Device{Name: name, Path: "/dev/" + name, Size: size}
 	}
-	small, edge := disk("sda", MinRootSize-1), disk("sdd", MinRootSize)
-	twin, big := disk("sdc", MinRootSize), disk("sdb", 1<<40)
+	small, edge := disk("sda", minRootSize-1), disk("sdd", minRootSize)
+	twin, big := disk("sdc", minRootSize), disk("sdb", 1<<40)
 	cases := []struct {
 		name    string
 		hints   map[string]any
@@ -149,7 +149,7 @@ func TestRootDisk(t *testing.T) {
 
 // What people read has neither percent signs nor long numbers in it.
 func TestErrorTexts(t *testing.T) {
-	edge := block.Device{Name: "sdc", Path: "/dev/sdc", Size: MinRootSize - 1}
+	edge := block.Device{Name: "sdc", Path: "/dev/sdc", Size: minRootSize - 1}
 	cases := []struct {
 		hints   map[string]any
 		devices []block.Device

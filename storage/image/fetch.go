@@ -184,12 +184,17 @@ func (f *fetcher) admitted(ctx context.Context, rawURL string, part *span) (*bod
 	if !errors.As(err, &down) || down.Status != http.StatusUnauthorized {
 		return b, err
 	}
-	if again, failure := f.registry.answer(ctx, down.challenges, sent); failure != nil {
-		return nil, fmt.Errorf("token for %s: %w", down.URL, failure)
-	} else if !again {
+	again, failure := f.registry.answer(ctx, down.challenges, sent)
+	var token *DownloadError
+	switch {
+	case failure == nil && again:
+		return f.get(ctx, rawURL, part, f.registry.authorization())
+	case failure == nil:
 		return nil, err
+	case ctx.Err() != nil || errors.As(failure, &token):
+		return nil, fmt.Errorf("token for %s: %w", down.URL, failure)
 	}
-	return f.get(ctx, rawURL, part, f.registry.authorization())
+	return nil, &DownloadError{URL: down.URL, Status: down.Status, Err: failure, Fatal: true}
 }
 
 // pause waits, or returns ctx's error.

@@ -1,16 +1,19 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/distribution/reference"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Artifact is the disk image behind an oci:// reference.
@@ -26,9 +29,9 @@ type Artifact struct {
 const maxManifest = 4 << 20
 
 const (
-	mediaIndex    = "application/vnd.oci.image.index.v1+json"
-	mediaManifest = "application/vnd.oci.image.manifest.v1+json"
-	mediaEmpty    = "application/vnd.oci.empty.v1+json" // the config of an artifact that is no container
+	mediaIndex    = string(types.OCIImageIndex)
+	mediaManifest = string(types.OCIManifestSchema1)
+	mediaEmpty    = types.OCIEmptyJSON // the config of an artifact that is no container
 )
 
 // diskTypes are the values of the annotation "disktype", those that can be written as they arrive first. An artifact
@@ -42,8 +45,8 @@ var diskTypes = []string{"raw", "applehv", "qcow2", "qemu", ""}
 // basic credentials are exchanged for a token where the registry wants one.
 //
 // The errors of the registry are *DownloadError and *TimeoutError; all others mean a bad request.
-func ResolveOCI(ctx context.Context, f Fetch, reference, architecture string) (Artifact, error) {
-	ref, err := parseReference(reference)
+func ResolveOCI(ctx context.Context, f Fetch, image, architecture string) (Artifact, error) {
+	ref, err := parseReference(image)
 	if err != nil {
 		return Artifact{}, err
 	}
@@ -53,43 +56,45 @@ func ResolveOCI(ctx context.Context, f Fetch, reference, architecture string) (A
 	accepting := f
 	accepting.Header = http.Header{"Accept": {mediaIndex + ", " + mediaManifest}}
 	fetcher := newFetcher(accepting, nil, nil)
-	var digest string
+	var digest v1.Hash
 	err = f.within(ctx, ref.url("manifests", ref.what()), func(ctx context.Context) (err error) {
 		digest, err = fetcher.findBlob(ctx, ref, architecture)
 		return err
 	})
 	if err != nil {
-		return Artifact{}, fmt.Errorf("%s: %w", redactURL(reference), err)
+		return Artifact{}, fmt.Errorf("%s: %w", redactURL(image), err)
 	}
-	algorithm, value, _ := strings.Cut(digest, ":")
-	return Artifact{URL: ref.url("blobs", digest), Checksum: Checksum{Algorithm: algorithm, Value: value}, Fetch: f}, nil
+	return Artifact{URL: ref.url("blobs", digest.String()), Checksum: Checksum{digest.Algorithm, digest.Hex}, Fetch: f}, nil
 }
 
 // ociReference is a reference in its parts.
 type ociReference struct{ host, repository, tag, digest string }
 
-var (
-	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-	tagPattern        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-	digestPattern     = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
-)
-
-// parseReference takes a reference apart. Its errors do not repeat what might be a secret.
+// parseReference takes a reference apart, by the grammar of the distribution project; a host must be named. Its errors do not
+// repeat what might be a secret.
 func parseReference(text string) (ociReference, error) {
+	bad := errors.New("the image reference is not of the form oci://HOST/REPOSITORY[:TAG][@DIGEST]")
 	u, err := url.Parse(text)
 	if err != nil || !strings.EqualFold(u.Scheme, "oci") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return ociReference{}, errors.New("the image reference is not of the form oci://HOST/REPOSITORY[:TAG][@DIGEST]")
+		return ociReference{}, bad
 	}
-	path, digest, pinned := strings.Cut(strings.TrimPrefix(u.Path, "/"), "@")
-	repository, tag, tagged := strings.Cut(path, ":")
-	ref := ociReference{u.Host, repository, tag, digest}
-	switch {
-	case !repositoryPattern.MatchString(repository):
-		return ociReference{}, fmt.Errorf("image reference: %q is no name of a repository", clip(repository))
-	case tagged && !tagPattern.MatchString(tag):
-		return ociReference{}, fmt.Errorf("image reference: %q is no tag", clip(tag))
-	case pinned && !digestPattern.MatchString(digest):
-		return ociReference{}, fmt.Errorf("image reference: %q is no sha256 or sha512 digest", clip(digest))
+	parsed, err := reference.Parse(u.Host + u.Path)
+	if err != nil {
+		return ociReference{}, fmt.Errorf("%w: %w", bad, err)
+	}
+	named, ok := parsed.(reference.Named)
+	if !ok || reference.Domain(named) != u.Host { // what the grammar does not take for a host it takes for a part of the repository
+		return ociReference{}, bad
+	}
+	ref := ociReference{host: u.Host, repository: reference.Path(named)}
+	if tagged, ok := named.(reference.Tagged); ok {
+		ref.tag = tagged.Tag()
+	}
+	if digested, ok := named.(reference.Digested); ok {
+		ref.digest = digested.Digest().String()
+		if _, err := v1.NewHash(ref.digest); err != nil { // there are more algorithms in the grammar
+			return ociReference{}, fmt.Errorf("image reference: %q is no sha256 or sha512 digest", clip(ref.digest))
+		}
 	}
 	return ref, nil
 }
@@ -101,59 +106,37 @@ func (r ociReference) url(kind, what string) string {
 	return "https://" + r.host + "/v2/" + r.repository + "/" + kind + "/" + what
 }
 
-// ociManifest is what is used of a manifest or of an index.
-type ociManifest struct {
-	ArtifactType string            `json:"artifactType"`
-	Annotations  map[string]string `json:"annotations"`
-	Config       ociDescriptor     `json:"config"`
-	Layers       []ociDescriptor   `json:"layers"`
-	Manifests    []ociDescriptor   `json:"manifests"` // of an index
-}
-
-type ociDescriptor struct {
-	MediaType    string            `json:"mediaType"`
-	Digest       string            `json:"digest"`
-	ArtifactType string            `json:"artifactType"`
-	Annotations  map[string]string `json:"annotations"`
-	Platform     struct {
-		Architecture string `json:"architecture"`
-	} `json:"platform"`
-}
-
 // findBlob goes from a reference to the digest of the disk image.
-func (f *fetcher) findBlob(ctx context.Context, ref ociReference, architecture string) (string, error) {
-	top, err := f.manifest(ctx, ref, ref.what())
+func (f *fetcher) findBlob(ctx context.Context, ref ociReference, architecture string) (v1.Hash, error) {
+	top, list, err := f.manifest(ctx, ref, ref.what())
 	if err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
-	if len(top.Manifests) == 0 {
-		return top.blob(top.Annotations["disktype"])
+	if len(list) == 0 {
+		return blobOf(top, top.Annotations["disktype"])
 	}
 	refusal := fmt.Errorf("the index has no disk image for %s", architecture)
-	for _, candidate := range top.candidates(architecture) {
-		if !digestPattern.MatchString(candidate.Digest) {
-			return "", fmt.Errorf("index: %q is no sha256 or sha512 digest", clip(candidate.Digest))
-		}
-		m, err := f.manifest(ctx, ref, candidate.Digest)
+	for _, candidate := range candidates(list, architecture) {
+		m, _, err := f.manifest(ctx, ref, candidate.Digest.String())
 		if err != nil {
-			return "", err
+			return v1.Hash{}, err
 		}
-		digest, err := m.blob(cmp.Or(candidate.Annotations["disktype"], candidate.ArtifactType))
+		digest, err := blobOf(m, cmp.Or(candidate.Annotations["disktype"], candidate.ArtifactType))
 		if err == nil {
 			return digest, nil
 		}
 		refusal = fmt.Errorf("manifest %s: %w", candidate.Digest, err)
 	}
-	return "", refusal
+	return v1.Hash{}, refusal
 }
 
 // candidates are the manifests of an index that fit the machine, the best first.
-func (m ociManifest) candidates(architecture string) []ociDescriptor {
-	fits := slices.DeleteFunc(slices.Clone(m.Manifests), func(d ociDescriptor) bool {
-		other := d.Platform.Architecture != "" && goArchitecture(d.Platform.Architecture) != architecture
-		return other || !slices.Contains(diskTypes, d.Annotations["disktype"])
+func candidates(list []v1.Descriptor, architecture string) []v1.Descriptor {
+	fits := slices.DeleteFunc(slices.Clone(list), func(d v1.Descriptor) bool {
+		other := d.Platform != nil && d.Platform.Architecture != "" && goArchitecture(d.Platform.Architecture) != architecture
+		return other || d.Digest == v1.Hash{} || !slices.Contains(diskTypes, d.Annotations["disktype"])
 	})
-	slices.SortStableFunc(fits, func(a, b ociDescriptor) int {
+	slices.SortStableFunc(fits, func(a, b v1.Descriptor) int {
 		return slices.Index(diskTypes, a.Annotations["disktype"]) - slices.Index(diskTypes, b.Annotations["disktype"])
 	})
 	return fits
@@ -170,42 +153,64 @@ func goArchitecture(name string) string {
 	return name
 }
 
-// blob returns the digest of the one layer of an artifact; kind is what else says that it is one.
-func (m ociManifest) blob(kind string) (string, error) {
+// blobOf returns the digest of the one layer of an artifact; kind is what else says that it is one.
+func blobOf(m *v1.Manifest, kind string) (v1.Hash, error) {
 	switch {
 	case cmp.Or(kind, m.ArtifactType) == "" && m.Config.MediaType != mediaEmpty:
-		return "", errors.New("it is a container image, and no artifact with a disk image")
+		return v1.Hash{}, errors.New("it is a container image, and no artifact with a disk image")
 	case len(m.Layers) != 1:
-		return "", fmt.Errorf("it has %d layers, a disk image is one", len(m.Layers))
-	case !digestPattern.MatchString(m.Layers[0].Digest):
-		return "", fmt.Errorf("layer: %q is no sha256 or sha512 digest", clip(m.Layers[0].Digest))
+		return v1.Hash{}, fmt.Errorf("it has %d layers, a disk image is one", len(m.Layers))
+	case m.Layers[0].Digest == v1.Hash{}: // any other has been checked
+		return v1.Hash{}, errors.New("its layer has no digest")
 	}
 	return m.Layers[0].Digest, nil
 }
 
-// manifest fetches a manifest by tag or by digest, which it must have then.
-func (f *fetcher) manifest(ctx context.Context, ref ociReference, what string) (ociManifest, error) {
+// manifest fetches a manifest, or an index and what it lists, by tag or by digest, which it must have then.
+func (f *fetcher) manifest(ctx context.Context, ref ociReference, what string) (*v1.Manifest, []v1.Descriptor, error) {
 	address := ref.url("manifests", what)
 	text, err := f.readAll(ctx, address, maxManifest)
 	if err != nil {
-		return ociManifest{}, err
+		return nil, nil, err
 	}
-	bad := func(err error) (ociManifest, error) {
-		return ociManifest{}, &DownloadError{URL: address, Status: http.StatusOK, Err: err, Fatal: true}
+	m, list, err := parseManifest(text, what)
+	if err != nil {
+		return nil, nil, &DownloadError{URL: address, Status: http.StatusOK, Err: err, Fatal: true}
 	}
-	if algorithm, want, pinned := strings.Cut(what, ":"); pinned {
-		h, err := Checksum{Algorithm: algorithm, Value: want}.hash()
-		if err != nil {
-			return bad(err)
+	return m, list, nil
+}
+
+// parseManifest reads a manifest, or an index and what it lists. Where what is a digest it must have that.
+func parseManifest(text []byte, what string) (*v1.Manifest, []v1.Descriptor, error) {
+	if strings.Contains(what, ":") {
+		if err := checkDigest(text, what); err != nil {
+			return nil, nil, err
 		}
-		h.Write(text) //nolint:errcheck // never fails
-		if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
-			return bad(fmt.Errorf("the manifest has the digest %s:%s, want %s", algorithm, got, what))
-		}
 	}
-	var m ociManifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return bad(fmt.Errorf("the manifest cannot be read: %w", err))
+	index, err := v1.ParseIndexManifest(bytes.NewReader(text))
+	if err != nil { // which may repeat as much as was read
+		return nil, nil, fmt.Errorf("the index cannot be read, or a digest in it is no sha256 or sha512 digest: %s", clip(err.Error()))
 	}
-	return m, nil
+	m, err := v1.ParseManifest(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, fmt.Errorf("the manifest cannot be read, or a digest in it is no sha256 or sha512 digest: %s", clip(err.Error()))
+	}
+	return m, index.Manifests, nil
+}
+
+// checkDigest compares a manifest with the digest that it was asked for by.
+func checkDigest(text []byte, digest string) error {
+	want, err := v1.NewHash(digest)
+	if err != nil {
+		return fmt.Errorf("%q is no sha256 or sha512 digest", clip(digest))
+	}
+	h, err := v1.Hasher(want.Algorithm)
+	if err != nil {
+		return err
+	}
+	h.Write(text) //nolint:errcheck // never fails
+	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want.Hex {
+		return fmt.Errorf("the manifest has the digest %s:%s, want %s", want.Algorithm, got, digest)
+	}
+	return nil
 }

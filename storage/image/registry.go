@@ -1,20 +1,24 @@
 package image
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // registrySession is what one registry wants to see with each request: nothing, credentials, or a token that it has told
-// where to get (RFC 6750, and "Token Authentication" of the distribution project).
+// where to get ("Token Authentication" of the distribution project). The library reads challenges and fetches tokens.
 type registrySession struct {
-	login      Fetch  // how a token is fetched
-	basic      string // the caller's credentials, as a header; may be empty
+	login      *fetcher // fetches tokens
+	basic      string   // the caller's credentials, as a header; may be empty
 	repository string
 
 	mu     sync.Mutex
@@ -22,19 +26,26 @@ type registrySession struct {
 }
 
 func newRegistrySession(f Fetch, repository string) *registrySession {
-	s := &registrySession{login: f, repository: repository}
-	s.login.Header, s.login.registry = nil, nil
-	if given := f.Header.Get("Authorization"); isScheme(given, "basic") {
+	s := &registrySession{repository: repository}
+	if given := f.Header.Get("Authorization"); isBasic(given) {
 		s.basic = given
 	} else {
 		s.header = given
 	}
+	f.Header, f.registry = nil, nil
+	s.login = newFetcher(f, nil, nil)
+	s.login.client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if req.URL.Scheme != "https" {
+			return &redirectError{errors.New("a token is fetched by https only")}
+		}
+		return f.checkRedirect(req, via)
+	}
 	return s
 }
 
-func isScheme(header, scheme string) bool {
-	got, _, _ := strings.Cut(header, " ")
-	return strings.EqualFold(got, scheme)
+func isBasic(header string) bool {
+	scheme, _, _ := strings.Cut(header, " ")
+	return strings.EqualFold(scheme, "basic")
 }
 
 // authorization is the value of the header to send, "" for none.
@@ -52,9 +63,12 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 	if s.header != sent {
 		return true, nil // somebody else was here first
 	}
-	for _, c := range parseChallenges(challenges) {
+	for _, text := range challenges {
+		c, err := parseChallenge(ctx, text)
 		switch {
-		case c.scheme == "bearer" && c.params["realm"] != "":
+		case err != nil:
+			return false, err
+		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "":
 			token, err := s.token(ctx, c)
 			if err != nil {
 				return false, err
@@ -64,7 +78,7 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 			}
 			s.header = "Bearer " + token
 			return true, nil
-		case c.scheme == "basic" && s.basic != "" && sent != s.basic:
+		case strings.EqualFold(c.Scheme, "basic") && s.basic != "" && sent != s.basic:
 			s.header = s.basic
 			return true, nil
 		}
@@ -72,104 +86,63 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 	return false, nil
 }
 
-// token fetches a token from where the challenge says.
-func (s *registrySession) token(ctx context.Context, c challenge) (string, error) {
-	realm, err := url.Parse(c.params["realm"])
-	if err != nil || realm.Scheme != "https" || realm.Host == "" || realm.User != nil {
-		return "", errors.New("the registry names no https URL to get a token from")
-	}
-	query := realm.Query()
-	if service := c.params["service"]; service != "" {
-		query.Set("service", service)
-	}
-	scope := c.params["scope"]
-	if scope == "" {
-		scope = "repository:" + s.repository + ":pull"
-	}
-	query.Set("scope", scope)
-	realm.RawQuery = query.Encode()
-	f := s.login
-	if s.basic != "" {
-		f.Header = http.Header{"Authorization": {s.basic}}
-	}
-	const maxAnswer = 1 << 20
-	text, err := newFetcher(f, nil, nil).readAll(ctx, realm.String(), maxAnswer)
+// parseChallenge reads one value of WWW-Authenticate. The library reads them out of what a registry answers to its ping, and
+// this is the answer that it gets: what counts is what the registry asks of this request, and some ask nothing of a ping.
+func parseChallenge(ctx context.Context, text string) (*transport.Challenge, error) {
+	nowhere, err := name.NewRegistry("registry.invalid")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var answer struct {
-		Token       string `json:"token"`
-		AccessToken string `json:"access_token"`
+	return transport.Ping(ctx, nowhere, roundTripper(func(req *http.Request) (*http.Response, error) {
+		header := http.Header{"Www-Authenticate": {text}}
+		return &http.Response{StatusCode: http.StatusUnauthorized, Header: header, Body: http.NoBody, Request: req}, nil
+	}))
+}
+
+// token fetches a token from where the challenge says.
+func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (string, error) {
+	refusal := errors.New("the registry names no https URL to get a token from")
+	realm, err := url.Parse(c.Parameters["realm"])
+	if err != nil || realm.Scheme != "https" || realm.Host == "" || realm.User != nil {
+		return "", refusal
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return "", errors.New("the answer with the token cannot be read") // json's error might quote it
+	// The library takes a private address for a trap unless it is the registry's own. Where nodes are deployed it is a usual one.
+	server, err := name.NewRegistry(realm.Host)
+	if err != nil {
+		return "", refusal
 	}
-	token := answer.Token
-	if token == "" {
-		token = answer.AccessToken
+	credentials := authn.Anonymous
+	if _, text, _ := strings.Cut(s.basic, " "); text != "" {
+		credentials = authn.FromConfig(authn.AuthConfig{Auth: text})
 	}
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", errors.New("the answer to the request for a token has none")
+	scope := cmp.Or(c.Parameters["scope"], "repository:"+s.repository+":pull")
+	answer, err := transport.Exchange(ctx, server, credentials, roundTripper(s.fetchToken), []string{scope}, c)
+	var down *DownloadError
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case errors.As(err, &down):
+		return "", down
+	case err != nil: // which might quote a token
+		return "", errors.New("the answer to the request for a token has none that can be read")
+	}
+	token := cmp.Or(answer.Token, answer.AccessToken)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", errors.New("the answer to the request for a token has none that can be sent")
 	}
 	return token, nil
 }
 
-// challenge is one of WWW-Authenticate (RFC 9110, 11.6.1); scheme and names are in lower case.
-type challenge struct {
-	scheme string
-	params map[string]string
+// fetchToken sends the library's request as others are sent: with their limits, redirects and errors. What fails is tried
+// again with the request that wants the token.
+func (s *registrySession) fetchToken(req *http.Request) (*http.Response, error) {
+	b, err := s.login.get(req.Context(), req.URL.String(), nil, req.Header.Get("Authorization"))
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: b, Request: req}, nil
 }
 
-// parseChallenges reads the values of WWW-Authenticate. What it cannot read it leaves out.
-func parseChallenges(values []string) []challenge {
-	var list []challenge
-	for _, text := range values {
-		for {
-			var word string
-			text = strings.TrimLeft(text, " \t,")
-			if word, text = cutToken(text); word == "" {
-				break
-			}
-			rest, isParam := strings.CutPrefix(strings.TrimLeft(text, " \t"), "=")
-			if !isParam || len(list) == 0 {
-				list = append(list, challenge{strings.ToLower(word), map[string]string{}})
-				continue
-			}
-			var value string
-			value, text = cutValue(strings.TrimLeft(rest, " \t"))
-			list[len(list)-1].params[strings.ToLower(word)] = value
-		}
-	}
-	return list
-}
+type roundTripper func(*http.Request) (*http.Response, error)
 
-// cutToken cuts a token (RFC 9110, 5.6.2) off the front; "" where there is none.
-func cutToken(text string) (token, rest string) {
-	end := strings.IndexFunc(text, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-	if end < 0 {
-		end = len(text)
-	}
-	return text[:end], text[end:]
-}
-
-// cutValue cuts a token or a quoted string off the front.
-func cutValue(text string) (value, rest string) {
-	if !strings.HasPrefix(text, `"`) {
-		return cutToken(text)
-	}
-	var b strings.Builder
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return b.String(), text[i+1:]
-		case '\\':
-			if i++; i == len(text) {
-				return "", ""
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return "", "" // not closed
-}
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -55,7 +55,7 @@ func makeExt(ctx context.Context, d *device, v volume) error {
 		return err
 	}
 	if e.journal > 0 {
-		if err := e.makeJournal(ctx); err != nil {
+		if err := e.makeJournal(); err != nil {
 			return err
 		}
 	}

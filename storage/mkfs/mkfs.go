@@ -46,21 +46,25 @@ type volume struct {
 }
 
 func kinds() []kind {
+	vfat := kind{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel}
+	msdos := vfat
+	msdos.name = "msdos" // mkfs.msdos and mkfs.vfat are one program
 	return []kind{
 		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
 		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "ext2", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
 		{name: "xfs", maxLabel: 12, uuid: 16, min: minXFS, max: maxXFS, make: makeXFS},
-		{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel},
+		vfat,
+		msdos,
 		{name: "swap", maxLabel: 15, uuid: 16, min: minSwap, max: math.MaxInt64, make: makeSwap},
 	}
 }
 
-// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "xfs", "vfat" or "swap") on a block device or in a
-// file, which is held exclusively meanwhile. The first thing written removes what the device was recognised by, and the
-// part by which the new file system is recognised follows after all else has reached the medium: an error or the end of
-// ctx in between leaves a device that is nothing. An unknown kind gives an error that wraps [ErrUnsupported], and the
-// device is not touched; nor is it for a label, a UUID or a size that does not fit.
+// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "xfs", "vfat", also as "msdos", or "swap") on a block
+// device or in a file, which is held exclusively meanwhile. The first thing written removes what the device was recognised
+// by, and the part by which the new file system is recognised follows after all else has reached the medium: an error or
+// the end of ctx in between leaves a device that is nothing. An unknown kind gives an error that wraps [ErrUnsupported],
+// and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {

@@ -3,7 +3,6 @@ package mkfs
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,20 +87,6 @@ func TestXFSAsMkfs(t *testing.T) {
 	}
 }
 
-func at(t *testing.T, path string, off, n int64) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	b := make([]byte, n)
-	if _, err := f.ReadAt(b, off); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // differ fails the test with the first place where two ranges differ.
 func differ(t *testing.T, what string, got, want []byte) {
 	t.Helper()
@@ -136,23 +121,5 @@ func TestXFSMounted(t *testing.T) {
 			keepFiles(t, loop, "xfs", c.size/4)
 			xfsRepair(t, loop)
 		})
-	}
-}
-
-// Any size and any label give a file system without fault. The numbers are the same in every run.
-func TestXFSAnySize(t *testing.T) {
-	testenv.Programs(t, "xfs_repair")
-	random := rand.New(rand.NewPCG(5, 6))
-	for range 12 {
-		size := int64(minXFS) << random.IntN(14)
-		size += random.Int64N(size/512) * 512
-		label := strings.Repeat("é", random.IntN(7))
-		path := testenv.SparseFile(t, size)
-		if err := Make(t.Context(), path, "xfs", Options{Label: label}); err != nil {
-			t.Errorf("%d bytes: %v", size, err)
-			continue
-		}
-		t.Logf("%d bytes, label %q", size, label)
-		xfsRepair(t, path)
 	}
 }

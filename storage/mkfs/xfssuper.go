@@ -1,6 +1,9 @@
 package mkfs
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // rootInode is the number of the topmost folder.
 func (x *xfs) rootInode() int64 { return x.chunk * xfsPerBlock }
@@ -54,12 +57,8 @@ func (x *xfs) super(free int64) []byte {
 	return b
 }
 
-func log2(n int64) (log byte) {
-	for ; n > 1; n /= 2 {
-		log++
-	}
-	return log
-}
+// log2 is the exponent of a power of two.
+func log2(n int64) byte { return byte(bits.TrailingZeros64(uint64(n))) }
 
 // inodes is the chunk with the topmost folder, which is empty.
 func (x *xfs) inodes() []byte {

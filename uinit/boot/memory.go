@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"math"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +15,17 @@ func (b *boot) limitMemory() {
 		b.log.Warn("the free memory is unknown, the process takes what it likes", "err", err)
 		return
 	}
-	limit := heapLimit(int64(info.Freeram) * int64(info.Unit))
+	limit := heapLimit(info)
 	debug.SetMemoryLimit(limit)
 	b.log.Debug("memory of the process is limited", "bytes", limit)
 }
 
-// heapLimit returns how much of the memory that is free at the start the process should stay below, both in bytes.
-func heapLimit(free int64) int64 { return free / 3 * 2 }
+// heapLimit returns how many bytes the process should stay below: two thirds of the memory that is free at the start. Where
+// that is not known, or nothing is free, there is no limit: the collector would never rest below it.
+func heapLimit(info unix.Sysinfo_t) int64 {
+	third := info.Freeram / 3 // units are at least bytes: multiplied last, nothing overflows
+	if third == 0 || info.Unit == 0 || third > math.MaxInt64/2/uint64(info.Unit) {
+		return math.MaxInt64
+	}
+	return int64(third * 2 * uint64(info.Unit))
+}

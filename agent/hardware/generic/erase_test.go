@@ -2,7 +2,6 @@ package generic
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -199,14 +198,8 @@ func TestEraseLeavesRAIDMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// superblock of version 1.2: magic and major version, and its own place in sectors
-	superblock := make([]byte, 256)
-	binary.LittleEndian.PutUint32(superblock, 0xa92b4efc)
-	binary.LittleEndian.PutUint32(superblock[4:], 1)
-	binary.LittleEndian.PutUint64(superblock[144:], 8)
-	binary.LittleEndian.PutUint32(superblock[216:], raidChecksum(superblock))
 	const start = (2048 + 16384) * 512
-	if _, err := f.WriteAt(superblock, start+4096); err != nil {
+	if _, err := f.WriteAt(testenv.RAIDSuperblock("", 4096), start+4096); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -240,13 +233,4 @@ func TestEraseLeavesRAIDMembers(t *testing.T) {
 	if bytes.Contains(after[:start], []byte("mkfs.fat")) {
 		t.Error("the file system beside the RAID member is still there")
 	}
-}
-
-// raidChecksum is the sum over a version 1 superblock without role table.
-func raidChecksum(superblock []byte) uint32 {
-	var sum uint64
-	for i := 0; i < len(superblock); i += 4 {
-		sum += uint64(binary.LittleEndian.Uint32(superblock[i:]))
-	}
-	return uint32(sum) + uint32(sum>>32)
 }

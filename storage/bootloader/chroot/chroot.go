@@ -62,7 +62,8 @@ var ErrNoProgram = errors.New("no such program")
 var errNotRun = errors.New("not run")
 
 // Run runs a program inside the system; env is added to a short environment. Of the names in argv[0], separated by "|",
-// the first that is there is run. A program that runs for more than ten minutes is killed. Errors are of type *Error.
+// the first that is there is run. A program that runs for more than ten minutes is killed. From the start of the program on errors
+// are of type *Error.
 func Run(ctx context.Context, s System, env []string, argv ...string) error {
 	found, err := block.Probe(ctx, s.Root)
 	if err != nil {
@@ -166,7 +167,10 @@ func enter(root, kind, uuid, esp string) error {
 		return fmt.Errorf("enter %s: %w", root, err)
 	}
 	if err := unix.MoveMount(devices, "", unix.AT_FDCWD, "/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount /dev: %w", err)
+		if kind == "btrfs" {
+			kind += ", in its default subvolume"
+		}
+		return fmt.Errorf("mount /dev in %s, %s: %w", root, kind, err)
 	}
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct {

@@ -90,6 +90,13 @@ func TestRunFails(t *testing.T) {
 		t.Errorf("no such program: got %v, want %v", err, ErrNoProgram)
 	}
 	left(t, s)
+	testenv.Programs(t, "mkfs.btrfs")
+	other := System{Root: testenv.Loop(t, testenv.SparseFile(t, 128<<20), 512)}
+	testenv.Run(t, "mkfs.btrfs", "-q", other.Root)
+	if err := Run(t.Context(), other, nil, "installer", "argument"); err == nil || !strings.Contains(err.Error(), "/dev in "+other.Root+", btrfs, in its default subvolume") {
+		t.Errorf("no root there: got %v, want an error that says where it was looked for", err)
+	}
+	left(t, other)
 	testenv.Run(t, "wipefs", "-qaf", s.Root)
 	if err := Run(t.Context(), s, nil, "installer", "argument"); err == nil || errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), s.Root) {
 		t.Errorf("no file system: got %v, want an error that names %s", err, s.Root)

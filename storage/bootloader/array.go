@@ -1,0 +1,44 @@
+package bootloader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"ironroot/storage/block"
+)
+
+// ErrArray says that firmware cannot read a disk, because it is an array of Linux' own.
+var ErrArray = errors.New("no firmware reads this RAID array, and a boot loader for its members is not installed")
+
+// CheckArray returns an error that wraps ErrArray for a Linux RAID array (md(4)) that firmware does not see as a disk: then
+// neither a boot entry for what is in it nor a boot sector of it has an effect. Any other disk is fine, and so are arrays of
+// the firmware's own format, and mirrors of whole disks whose superblock, if any, lies at the end: there each member looks
+// like the array itself.
+func CheckArray(sys block.System, disk block.Device) error {
+	text, err := sys.Files.Read(sys.Sys("class/block", disk.Name, "md/metadata_version"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	format := strings.TrimSpace(string(text))
+	if strings.HasPrefix(format, "external:") {
+		return nil
+	}
+	members, err := sys.Components(disk.Path)
+	if err != nil {
+		return err
+	}
+	parts := slices.ContainsFunc(members, func(member string) bool {
+		d, err := sys.Device(member)
+		return err != nil || d.Type != "disk"
+	})
+	if disk.Type == "raid1" && slices.Contains([]string{"none", "0.90", "1.0"}, format) && !parts {
+		return nil
+	}
+	return fmt.Errorf("%s is a %s array with metadata %s of %s: %w", disk.Path, disk.Type, format, strings.Join(members, ", "), ErrArray)
+}

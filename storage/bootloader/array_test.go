@@ -1,0 +1,66 @@
+package bootloader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/storage/block"
+)
+
+// Which arrays firmware can read depends on where Linux keeps what it knows of them, on the level, and on the members.
+func TestCheckArray(t *testing.T) {
+	for _, tt := range []struct {
+		level, format string
+		members       []string
+		refused       bool
+	}{
+		{"", "", nil, false}, // a disk
+		{"raid1", "1.2", []string{"sda", "sdb"}, true},
+		{"raid1", "1.1", []string{"sda", "sdb"}, true},
+		{"raid1", "1.0", []string{"sda", "sdb"}, false},
+		{"raid1", "0.90", []string{"sda", "sdb"}, false},
+		{"raid1", "1.0", []string{"sda1", "sdb1"}, true},
+		{"raid1", "1.0", []string{"sda", "sdc"}, true}, // sdc is not known
+		{"raid0", "1.0", []string{"sda", "sdb"}, true},
+		{"raid1", "none", []string{"sda", "sdb"}, false},
+		{"raid0", "external:/md127/0", []string{"sda", "sdb"}, false},
+	} {
+		t.Run(fmt.Sprint(tt.level, tt.format, tt.members), func(t *testing.T) {
+			sys := block.System{Root: t.TempDir()}
+			for name, content := range map[string]string{
+				"devices/sda/size": "1\n", "devices/sda/sda1/size": "1\n", "devices/sda/sda1/partition": "1\n",
+				"devices/sdb/size": "1\n", "devices/sdb/sdb1/size": "1\n", "devices/sdb/sdb1/partition": "1\n",
+			} {
+				write(t, sys.Sys(), name, content)
+			}
+			write(t, sys.Sys("class/block"), "md5/size", "1\n")
+			for name, real := range map[string]string{"sda": "sda", "sda1": "sda/sda1", "sdb": "sdb", "sdb1": "sdb/sdb1"} {
+				if err := os.Symlink(sys.Sys("devices", real), sys.Sys("class/block", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.level != "" {
+				write(t, sys.Sys("class/block/md5"), "md/level", tt.level+"\n")
+				write(t, sys.Sys("class/block/md5"), "md/metadata_version", tt.format+"\n")
+			}
+			for _, member := range tt.members {
+				write(t, sys.Sys("class/block/md5"), filepath.Join("slaves", member), "") // a link in the kernel's; only its name counts
+			}
+			device, err := sys.Device("md5")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = CheckArray(sys, device)
+			if errors.Is(err, ErrArray) != tt.refused || !tt.refused && err != nil {
+				t.Fatalf("got %v, want it refused: %t", err, tt.refused)
+			}
+			if tt.refused && !strings.Contains(err.Error(), "/dev/md5") {
+				t.Errorf("got %v, want it to name the array", err)
+			}
+		})
+	}
+}
