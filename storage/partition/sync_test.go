@@ -36,6 +36,20 @@ func TestSync(t *testing.T) {
 	}
 	testenv.Run(t, "sgdisk", "-d", "1", "-n", "2:26624:+2M", device)
 	check(map[int]extent{2: {13 * mib, 2 * mib}, 3: {9 * mib, 4 * mib}})
+	known := func() int {
+		parts, err := sys.Partitions(ctx, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(parts)
+	}
+	// Only of a map are partitions in the way of who wants the disk for himself.
+	if err := Release(ctx, sys, device); err != nil || known() != 2 {
+		t.Errorf("release: got %v and %d partitions, want the two that there were", err, known())
+	}
+	if err := Forget(ctx, sys, device); err != nil || known() != 0 {
+		t.Errorf("forget: got %v and %d partitions, want none", err, known())
+	}
 	testenv.Run(t, "sgdisk", "-Z", device)
 	check(map[int]extent{})
 }
