@@ -160,7 +160,7 @@ func (r *rig) losePath(t *testing.T, image, disk string) {
 			return
 		}
 		defer f.Close()
-		http.ServeContent(w, q, "", time.Time{}, &watched{File: f, at: 12 * mib, reached: func() { once.Do(pull) }})
+		http.ServeContent(w, q, "", time.Time{}, &watched{ReadSeeker: f, at: 12 * mib, reached: func() { once.Do(pull) }})
 	}))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
@@ -171,20 +171,17 @@ func (r *rig) losePath(t *testing.T, image, disk string) {
 	}
 }
 
-// watched calls a function when so many bytes of a file have been read.
+// watched calls a function when so many bytes have been read.
 type watched struct {
-	*os.File
+	io.ReadSeeker
 	at, done int64
 	reached  func()
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.File.Read(p)
+	n, err := w.ReadSeeker.Read(p)
 	if w.done += int64(n); w.done >= w.at {
 		w.reached()
 	}
 	return n, err
 }
-
-// WriteTo would go past Read.
-func (w *watched) WriteTo(to io.Writer) (int64, error) { return io.Copy(to, struct{ io.Reader }{w}) }
