@@ -153,7 +153,6 @@ func configDrive(t *testing.T) (text string, drive []byte) {
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), drive
 }
 
-// Parity: L5
 func TestPrepareWritesTheConfigDrive(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -210,8 +209,6 @@ func TestPrepareWritesTheConfigDrive(t *testing.T) {
 
 // Disk in, prepare_image, disk out: the partition's bytes are the image's, the backup GPT lies at the end of the larger
 // disk, the config drive behind it all, and the result has the protocol's words.
-//
-// Parity: E1
 func TestPrepareWritesTheDisk(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat")
@@ -251,7 +248,6 @@ func TestPrepareWritesTheDisk(t *testing.T) {
 	}
 }
 
-// Parity: E2
 func TestPrepareSkipsWhatIsWritten(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")

@@ -52,6 +52,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("boot loader", r.noBootloader)
 	t.Run("sync", r.sync)
 	t.Run("qcow2", func(t *testing.T) { r.qcow2(t, image, small) })
+	t.Run("checksums", func(t *testing.T) { r.checksums(t, small) })
 	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
 	t.Run("bad input", func(t *testing.T) { r.badInput(t, image, small, failing) })
 	t.Run("secrets", r.unheard)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -40,6 +41,8 @@ func TestConfigDrives(t *testing.T) {
 	r.waitAgent(t)
 	t.Run("sectors of 4096 bytes", func(t *testing.T) { r.nativeSectors(t, native, drive) })
 	t.Run("limits", func(t *testing.T) { r.driveLimits(t, plain, sums, drive) })
+	t.Run("sources", func(t *testing.T) { r.driveSources(t, plain, sums) })
+	t.Run("present partitions", func(t *testing.T) { r.drivePartitions(t, plain, drive) })
 	t.Run("3 TiB", func(t *testing.T) { r.largeDisk(t, large, sums, drive) })
 }
 
@@ -178,6 +181,87 @@ func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive
 			}
 		})
 	}
+}
+
+// driveSources: a drive comes as a text, or from a URL as such a text or as it is; its files are on the disk.
+//
+// Parity: L5
+func (r *rig) driveSources(t *testing.T, disk string, sums map[string]string) {
+	testenv.Programs(t, "isoinfo")
+	for n, source := range []string{"text", "URL of the text", "URL of the drive"} {
+		t.Run(source, func(t *testing.T) {
+			meta := fmt.Sprintf(`{"uuid":"1b0c7c1e-77f5-4f8e-9f0e-%012d"}`, n)
+			text, err := conductor.ConfigDrive(map[string]any{"uuid": meta[9:45]}, []byte(source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			content := unpacked(t, text)
+			r.images.Bytes("drive.text", []byte(text))
+			r.images.Bytes("drive", content)
+			given := []string{text, r.images.URLFrom(host, "drive.text"), r.images.URLFrom(host, "drive")}[n]
+			if record := r.put(t, "plain", "gpt.raw", sums["gpt.raw"], given); record.Status != conductor.Succeeded {
+				t.Fatal(record.Error)
+			}
+			p := lastPartition(t, disk, 3)
+			mounted := file(t, "mounted", p.Size, bytes.NewReader(read(t, disk, p.Start, p.Size)))
+			for name, want := range map[string]string{"meta_data.json": meta, "user_data": source} {
+				if got := testenv.Run(t, "isoinfo", "-R", "-i", mounted, "-x", "/openstack/latest/"+name); got != want {
+					t.Errorf("%s: got %q, want %q", name, got, want)
+				}
+			}
+			if got := read(t, disk, p.Start, int64(len(content))); !bytes.Equal(got, content) {
+				t.Error("the partition does not hold the drive byte for byte")
+			}
+		})
+	}
+}
+
+// drivePartitions: a partition of the image that is labelled for the drive gets it, and nothing else of the disk changes;
+// where there are two nobody knows which.
+//
+// Parity: L6
+func (r *rig) drivePartitions(t *testing.T, disk, drive string) {
+	content := unpacked(t, drive)
+	image := file(t, "labelled.raw", 24*mib, noise())
+	patch(t, image, 0, make([]byte, mib))
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+6M", "-n", "2:8M:+6M", "-n", "3:16M:+6M", image)
+	fs := file(t, "fs", 6*mib, nil)
+	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", fs)
+	patch(t, image, 8*mib, read(t, fs, 0, 6*mib))
+	r.images.File("one.raw", image)
+	if record := r.put(t, "plain", "one.raw", sumAll(t, image), drive); record.Status != conductor.Succeeded {
+		t.Fatal(record.Error)
+	}
+	lastPartition(t, disk, 3)
+	if got := read(t, disk, 8*mib, int64(len(content))); !bytes.Equal(got, content) {
+		t.Error("the second partition does not hold the drive")
+	}
+	for _, at := range []int64{mib, 16 * mib} {
+		if got, want := sum(t, disk, at, 6*mib), sum(t, image, at, 6*mib); got != want {
+			t.Errorf("partition at %d: got SHA-256 %s, want the image's, %s", at, got, want)
+		}
+	}
+	patch(t, image, 16*mib, content) // has that label, in small letters
+	r.images.File("two.raw", image)
+	record := r.put(t, "plain", "two.raw", sumAll(t, image), drive)
+	if record.Status != conductor.Failed || record.Error.Type != "DeploymentError" ||
+		!strings.Contains(record.Error.Details, "more than one partition is labelled config-2: /dev/vdc2, /dev/vdc3") {
+		t.Errorf("two: got %s (%v), want a DeploymentError that names both", record.Status, record.Error)
+	}
+}
+
+// unpacked is the config drive in what Ironic hands over.
+func unpacked(t *testing.T, text string) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drive, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drive
 }
 
 // packed is a config drive as Ironic hands it over.

@@ -17,13 +17,15 @@ import (
 // TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no loader
 // at the place where firmware looks by itself, so only the boot entry that the agent writes can start it.
 //
-// Parity: E6, M4, K6
+// Parity: E6, M2, M4, K6
 func TestBootEntry(t *testing.T) {
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)
-	disk := file(t, "disk", 4<<30, nil)
+	disk, small := file(t, "disk", 4<<30, nil), file(t, "small", 64*mib, nil)
 	variables := formerFlash(t, dir)
-	machine := qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk, Serial: "root"}}}
+	machine := qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{
+		{Bus: qemu.NVMe, File: disk, Serial: "root"}, {File: small, Serial: "small"},
+	}}
 	r := start(t, setup{machine: machine})
 	r.images.File("system.qcow2", image)
 	const instance = "0f6f9d0e-52a3-4f0e-9d0f-3c1d4b1f7a21"
@@ -32,6 +34,8 @@ func TestBootEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.waitAgent(t)
+	t.Run("EFI system partitions", func(t *testing.T) { r.systemPartitions(t, "small", variables) })
+	r.aim(t, map[string]any{"serial": "root"})
 	written := t.Run("write", func(t *testing.T) { r.writeTwice(t, image, drive) }) &&
 		t.Run("disk", func(t *testing.T) { checkGPT(t, raw, disk) }) &&
 		t.Run("boot entry", r.installBootloader) &&

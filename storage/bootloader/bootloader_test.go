@@ -134,7 +134,6 @@ func utf16CSV(text string) string {
 	return b.String()
 }
 
-// Parity: M1
 func TestFindESP(t *testing.T) {
 	files := map[string]string{"EFI/BOOT/BOOTX64.EFI": "x"}
 	cases := []struct {
@@ -165,7 +164,6 @@ func TestFindESP(t *testing.T) {
 	}
 }
 
-// Parity: M2
 func TestCSV(t *testing.T) {
 	files := map[string]string{
 		"EFI/BOOT/BOOTX64.EFI":   "fallback",
@@ -209,7 +207,6 @@ func efibootmgr(t *testing.T, dir string) string {
 	return testenv.Run(t, "env", "EFIVARFS_PATH="+dir+"/", "/bin/efibootmgr", "-v")
 }
 
-// Parity: M3
 func TestInstallTwice(t *testing.T) {
 	files := map[string]string{
 		"EFI/BOOT/BOOTIA32.EFI": "x", "EFI/BOOT/bootx64.efi": "y", "EFI/BOOT/mmx64.efi": "z",

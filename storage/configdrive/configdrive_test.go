@@ -173,7 +173,6 @@ func TestWriteCreates(t *testing.T) {
 	}
 }
 
-// Parity: L5
 func TestFromSourceToDisk(t *testing.T) {
 	drive := iso(t)
 	testenv.Programs(t, "isoinfo")
@@ -201,7 +200,6 @@ func TestFromSourceToDisk(t *testing.T) {
 	}
 }
 
-// Parity: L6
 func TestWriteReuses(t *testing.T) {
 	drive := iso(t)
 	device := loop(t, 64*mib, 512, `sgdisk -n 1:0:+8M -n 2:0:+8M -n 3:0:+8M "$0"`)

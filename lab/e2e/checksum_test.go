@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/md5" //nolint:gosec // one of the protocol's checksums
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ironroot/lab/conductor"
+)
+
+// checksums deploys by each algorithm, which is named or told by its length; a wrong sum leaves a disk that does not start.
+//
+// Parity: K2
+func (r *rig) checksums(t *testing.T, disk string) {
+	for n, tt := range []struct {
+		algorithm string
+		sum       func(image []byte) []byte
+	}{
+		{"md5", func(b []byte) []byte { s := md5.Sum(b); return s[:] }}, //nolint:gosec // as above
+		{"sha256", func(b []byte) []byte { s := sha256.Sum256(b); return s[:] }},
+		{"sha512", func(b []byte) []byte { s := sha512.Sum512(b); return s[:] }},
+	} {
+		for _, named := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, named %t", tt.algorithm, named), func(t *testing.T) {
+				path := mbrImage(t, "sum.raw", 2*mib)
+				patch(t, path, mib, []byte{byte(n), byte(len(t.Name()))}) // no two are the same
+				r.images.File("sum.raw", path)
+				image := read(t, path, 0, 2*mib)
+				right := hex.EncodeToString(tt.sum(image))
+				for _, sum := range []string{strings.Repeat("0", len(right)), right} {
+					info := r.rawInfo("sum.raw", sum)
+					info["os_hash_algo"] = tt.algorithm
+					if !named {
+						delete(info, "os_hash_algo")
+						delete(info, "os_hash_value")
+						info["checksum"] = sum
+					}
+					r.aim(t, map[string]any{"serial": "small"})
+					record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
+					got := read(t, disk, 0, 2*mib)
+					switch {
+					case sum == right && (record.Status != conductor.Succeeded || !bytes.Equal(got, image)):
+						t.Errorf("got %s (%v), want the image on the disk", record.Status, record.Error)
+					case sum != right && (record.Status != conductor.Failed || record.Error.Type != "ImageChecksumError" || !bytes.Equal(got[:mib], make([]byte, mib))):
+						t.Errorf("wrong sum: got %s (%v), want an ImageChecksumError and nothing that starts", record.Status, record.Error)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,303 @@
+// Package inflate unpacks raw deflate streams (RFC 1951) that lie in memory in whole, into memory of the size that they
+// unpack to. A stream of unknown length or one that arrives in pieces is for compress/flate.
+//
+// It accepts what zlib accepts that is told to fill that memory, and no more. What is corrupt behind the last byte that
+// there is room for is an error too, up to where the stream says the next one.
+package inflate
+
+import "errors"
+
+// errShort is why decoding cannot go on: the stream has no more bytes, or there is no more room.
+var errShort = errors.New("the stream ends early")
+
+// corrupt is what is wrong with a stream.
+type corrupt string
+
+func (c corrupt) Error() string { return "corrupt deflate stream: " + string(c) }
+
+// Inflater unpacks one stream after another. It has 50 KiB of tables and is not safe for concurrent use. The zero value
+// is ready.
+type Inflater struct {
+	in, out []byte
+	pos, n  int    // how much of in has been taken, and of out filled
+	bits    uint64 // taken and not used yet, the next one lowest
+	count   uint   // of them; above them are zeros, or bits that will be taken again
+
+	fixed   bool // the codes are the fixed ones
+	lit     [litSize]entry
+	dist    [distSize]entry
+	lengths [maxLit + maxDist]uint8
+}
+
+// Fill unpacks a stream until out is full, and returns how many bytes it unpacked: all of out if there is no error. What
+// follows the end of the stream is not looked at.
+func (d *Inflater) Fill(out, stream []byte) (int, error) {
+	d.in, d.out, d.pos, d.n, d.bits, d.count = stream, out, 0, 0, 0, 0
+	defer func() { d.in, d.out = nil, nil }()
+	err := d.blocks()
+	short := err == nil || errors.Is(err, errShort)
+	switch {
+	case short && d.n < len(out):
+		err = errShort
+	case short: // there is more of the stream, or would be, than room
+		err = nil
+	}
+	return d.n, err
+}
+
+func (d *Inflater) blocks() error {
+	for {
+		header, err := d.take(3)
+		if err != nil {
+			return err
+		}
+		switch header >> 1 {
+		case 0:
+			err = d.stored()
+		case 1:
+			d.fixedCodes()
+			err = d.symbols()
+		case 2:
+			if err = d.dynamicCodes(); err == nil {
+				err = d.symbols()
+			}
+		default:
+			err = corrupt("block of an unknown type")
+		}
+		if err != nil || header&1 != 0 {
+			return err
+		}
+	}
+}
+
+// refill takes as much of the stream as there is room for: 56 to 63 bits but at its end.
+func (d *Inflater) refill() {
+	for d.count < 56 && d.pos < len(d.in) {
+		d.bits |= uint64(d.in[d.pos]) << d.count
+		d.pos++
+		d.count += 8
+	}
+}
+
+// take returns the next n bits, 32 at most.
+func (d *Inflater) take(n uint) (uint, error) {
+	d.refill()
+	if n > d.count {
+		return 0, errShort
+	}
+	v := uint(d.bits & (1<<n - 1))
+	d.bits >>= n
+	d.count -= n
+	return v, nil
+}
+
+// stored copies a block that is not compressed.
+func (d *Inflater) stored() error {
+	d.bits >>= d.count % 8
+	d.count -= d.count % 8
+	v, err := d.take(32)
+	if err != nil {
+		return err
+	}
+	length := int(v & 0xffff)
+	if length != int(^v>>16&0xffff) {
+		return corrupt("length of a stored block")
+	}
+	d.pos -= int(d.count / 8)
+	d.bits, d.count = 0, 0
+	copied := copy(d.out[d.n:], d.in[d.pos:min(d.pos+length, len(d.in))])
+	d.pos += copied
+	d.n += copied
+	if copied < length {
+		return errShort
+	}
+	return nil
+}
+
+const (
+	// fastLiterals of litBits each are known by the 56 bits of one refill.
+	fastLiterals = 5
+	// As long as so many bytes are left of the stream and of the room, fast needs no checks: it refills twice a round, by
+	// loads of 8 bytes, and writes some literals and the longest match, with what copyMatch writes behind it.
+	fastIn  = 16
+	fastOut = fastLiterals + 258 + 16
+)
+
+// symbols unpacks a block by the present codes.
+func (d *Inflater) symbols() error {
+	for {
+		if end, err := d.fast(); end || err != nil {
+			return err
+		}
+		if end, err := d.symbol(); end || err != nil {
+			return err
+		}
+	}
+}
+
+// fast is symbol again and again as long as enough is left of the stream and of the room.
+func (d *Inflater) fast() (end bool, err error) {
+	in, out, pos, n := d.in, d.out, d.pos, d.n
+	b, count := d.bits, d.count
+round:
+	for pos <= len(in)-fastIn && n <= len(out)-fastOut {
+		b |= load64(in, pos) << (count & 63)
+		pos += int(63-count) >> 3
+		count |= 56
+		e := d.lit[b&(1<<litBits-1)]
+		if e&literal != 0 {
+			for i := 1; ; i++ {
+				b >>= e & 63
+				count -= uint(e & 63)
+				out[n] = byte(e >> valueShift)
+				n++
+				if i == fastLiterals {
+					continue round
+				}
+				if e = d.lit[b&(1<<litBits-1)]; e&literal == 0 {
+					break
+				}
+			}
+			b |= load64(in, pos) << (count & 63)
+			pos += int(63-count) >> 3
+			count |= 56
+		}
+		if e&special != 0 {
+			if e&link != 0 {
+				e = d.lit[e.at(b>>litBits)&(litSize-1)]
+			}
+			if e&(literal|special) != 0 {
+				b >>= e & 63
+				count -= uint(e & 63)
+				if e&literal != 0 {
+					out[n] = byte(e >> valueShift)
+					n++
+					continue
+				}
+				if end = e&stop != 0; !end {
+					err = corrupt("unknown length")
+				}
+				break
+			}
+		}
+		length := e.value(b)
+		b >>= e & 63
+		count -= uint(e & 63)
+		e = d.dist[b&(1<<distBits-1)]
+		if e&special != 0 {
+			if e&link != 0 {
+				e = d.dist[e.at(b>>distBits)&(distSize-1)]
+			}
+			if e&special != 0 {
+				err = corrupt("unknown distance")
+				break
+			}
+		}
+		distance := e.value(b)
+		b >>= e & 63
+		count -= uint(e & 63)
+		if distance > n {
+			err = corrupt("distance to before the start")
+			break
+		}
+		copyMatch(out, n, distance, length)
+		n += length
+	}
+	d.pos, d.n, d.bits, d.count = pos, n, b, count
+	return end, err
+}
+
+// symbol unpacks one literal or match, with every check.
+func (d *Inflater) symbol() (end bool, err error) {
+	d.refill()
+	e := d.lit[d.bits&(1<<litBits-1)]
+	if e&link != 0 {
+		e = d.lit[e.at(d.bits>>litBits)&(litSize-1)]
+	}
+	length, err := d.use(e)
+	switch {
+	case err != nil:
+		return false, err
+	case e&stop != 0:
+		return true, nil
+	case e&special != 0:
+		return false, corrupt("unknown length")
+	case e&literal != 0:
+		if d.n == len(d.out) {
+			return false, errShort
+		}
+		d.out[d.n] = byte(length)
+		d.n++
+		return false, nil
+	}
+	d.refill()
+	e = d.dist[d.bits&(1<<distBits-1)]
+	if e&link != 0 {
+		e = d.dist[e.at(d.bits>>distBits)&(distSize-1)]
+	}
+	distance, err := d.use(e)
+	switch {
+	case err != nil:
+		return false, err
+	case e&special != 0:
+		return false, corrupt("unknown distance")
+	case d.n == len(d.out):
+		return false, errShort
+	case distance > d.n:
+		return false, corrupt("distance to before the start")
+	}
+	room := len(d.out) - d.n
+	overlapping(d.out, d.n, distance, min(length, room))
+	d.n += min(length, room)
+	if length > room {
+		return false, errShort
+	}
+	return false, nil
+}
+
+// use takes the bits of a code and of what belongs to it, and returns its value.
+func (d *Inflater) use(e entry) (int, error) {
+	if uint(e&63) > d.count {
+		return 0, errShort
+	}
+	v := e.value(d.bits)
+	d.bits >>= e & 63
+	d.count -= uint(e & 63)
+	return v, nil
+}
+
+// copyMatch copies length bytes, 258 at most, from distance bytes before n to n, and up to 16 more that are of no value.
+func copyMatch(out []byte, n, distance, length int) {
+	if distance < 16 || length > 64 {
+		overlapping(out, n, distance, length)
+		return
+	}
+	from, to := out[n-distance:], out[n:]
+	for i := 0; i < length; i += 16 {
+		a, b := load64(from, i), load64(from, i+8)
+		store64(to, i, a)
+		store64(to, i+8, b)
+	}
+}
+
+// overlapping copies length bytes from distance bytes before n to n, where what it copies may be its own copy.
+func overlapping(out []byte, n, distance, length int) {
+	start, end := n-distance, n+length
+	for n < end {
+		n += copy(out[n:end], out[start:n])
+	}
+}
+
+// load64 and store64 are as in encoding/binary, which the ramdisk has without inlining; the compiler makes one
+// instruction of each.
+func load64(p []byte, i int) uint64 {
+	p = p[i : i+8]
+	return uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 |
+		uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+}
+
+func store64(p []byte, i int, v uint64) {
+	p = p[i : i+8]
+	p[0], p[1], p[2], p[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+	p[4], p[5], p[6], p[7] = byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56)
+}
