@@ -156,7 +156,8 @@ func (n *Node) Commands(ctx context.Context) ([]Record, error) {
 	return *list.Commands, nil
 }
 
-// request talks to the agent, which is trusted by the certificate of its heartbeat and by nothing else.
+// request talks to the agent, which is trusted by the certificate of its heartbeat, by Options.AgentCA where that brings
+// none, and by nothing else.
 func (n *Node) request(ctx context.Context, method string, query url.Values, body []byte, answer any) error {
 	n.mu.Lock()
 	callback, ca, token := n.callback, n.ca, n.token

@@ -4,52 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"ironroot/initramfs/debian"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
-	"ironroot/lab/osimage"
+	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"
 )
-
-// systemRoot returns the root file system of the small Debian as an image of its own, after change had it as a folder.
-// esp holds what the same system has on its EFI system partition.
-func systemRoot(t *testing.T, change func(root, esp string)) string {
-	t.Helper()
-	testenv.Root(t)
-	testenv.Programs(t, "mmdebstrap", "mke2fs", "mformat", "mcopy", "debugfs", "dd")
-	system, err := osimage.Build(t.Context(), osimage.Options{Progress: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := partition.Read(t.Context(), system.Raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	esp, root := table.Partitions[1], table.Partitions[2]
-	image := filepath.Join(t.TempDir(), "root.ext4")
-	testenv.Run(t, "dd", "if="+system.Raw, "of="+image, "bs=1M", "conv=sparse", "status=none",
-		fmt.Sprintf("skip=%d", root.Start/mib), fmt.Sprintf("count=%d", root.Size/mib))
-	files, mount := t.TempDir(), t.TempDir()
-	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
-	if err := unix.Mount(testenv.Loop(t, image, 512), mount, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Unmount(mount, 0); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	change(mount, files)
-	return image
-}
 
 // deployRoot deploys the image as a partition image with a config drive, has it made bootable twice, and ends the ramdisk.
 func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
@@ -93,6 +57,7 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 // onRoot returns a file of the root file system that a disk has on its last partition, which e2fsck finds no fault in.
 func onRoot(t *testing.T, disk, name string) string {
 	t.Helper()
+	testenv.Programs(t, "e2fsck", "debugfs")
 	table, err := partition.Read(t.Context(), disk)
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +73,9 @@ func onRoot(t *testing.T, disk, name string) string {
 // Parity: M7
 func TestPartitionBootsUEFI(t *testing.T) {
 	before := ""
-	image := systemRoot(t, func(root, esp string) {
-		testenv.Run(t, "mkdir", "-p", root+"/boot/efi", root+"/boot/grub2")
-		testenv.Run(t, "cp", "-r", esp+"/EFI", root+"/boot/efi/")
+	image := osimagetest.Root(t, func(root, esp string) {
+		osimagetest.AddLoaders(t, root, esp)
+		testenv.Run(t, "mkdir", root+"/boot/grub2")
 		testenv.Run(t, "mv", root+"/boot/efi/EFI/debian/grub.cfg", root+"/boot/grub2/")
 		text, err := os.ReadFile(root + "/etc/fstab")
 		if err != nil {
@@ -151,7 +116,7 @@ func TestPartitionBootsUEFI(t *testing.T) {
 //
 // Parity: M6
 func TestPartitionBootsBIOS(t *testing.T) {
-	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-pc-bin") })
+	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Memory: 640 * mib, Disks: []qemu.Disk{{File: disk}}}
 	r := start(t, setup{
@@ -173,7 +138,7 @@ func TestPartitionBootsBIOS(t *testing.T) {
 // TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP: what GRUB
 // puts there gets a boot entry and a line in fstab.
 func TestPartitionInstallsOnESP(t *testing.T) {
-	image := systemRoot(t, func(root, _ string) { addGRUB(t, root, "grub-efi-amd64-bin") })
+	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin") })
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
 	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
@@ -184,28 +149,4 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		t.Errorf("got fstab %q, want one line of the ESP", got)
 	}
 	bootInstance(t, machine, instance, regexp.MustCompile(`BdsDxe: starting Boot\w+ "ironic1" from HD\(`))
-}
-
-// addGRUB unpacks GRUB for one kind of firmware, and configures it for the serial console.
-func addGRUB(t *testing.T, root, platform string) {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{
-		platform, "grub-common", "grub2-common", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
-	} {
-		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tar := filepath.Join(t.TempDir(), "data.tar")
-		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
-		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)
-	}
-	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 " + qemu.KernelHints + "\"\n"
-	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

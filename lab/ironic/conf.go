@@ -1,16 +1,20 @@
 package ironic
 
-import "strings"
+import (
+	"strings"
+
+	"ironroot/lab/qemu"
+)
 
 // configuration returns ironic.conf. Paths are those within the chroot.
 func configuration(o Options) string {
 	text := strings.NewReplacer(
-		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@PARAMS@", o.KernelParams,
+		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@HINTS@", qemu.KernelHints, "@PARAMS@", o.KernelParams,
 	).Replace(base)
 	return text + "\n" + o.Config
 }
 
-// base is a standalone Ironic in one process. tsc=reliable and no_timer_check are qemu.KernelHints.
+// base is a standalone Ironic in one process.
 const base = `
 [DEFAULT]
 auth_strategy = noauth
@@ -77,6 +81,8 @@ deploy_logs_local_path = @DIR@/deploylogs
 certificates_path = @DIR@/certs
 require_tls = true
 image_download_source = http
+# The default of later releases.
+enable_bios_bootloader_install = false
 
 [dhcp]
 dhcp_provider = none
@@ -87,11 +93,11 @@ tftp_master_path = @DIR@/tftp-master
 tftp_server = @IP@
 images_path = @DIR@/images
 instance_master_path = @DIR@/master
-kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable no_timer_check @PARAMS@
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 @HINTS@ @PARAMS@
 
 [redfish]
 use_swift = false
-kernel_append_params = nofb nomodeset console=ttyS0,115200n8 tsc=reliable no_timer_check @PARAMS@
+kernel_append_params = nofb nomodeset console=ttyS0,115200n8 @HINTS@ @PARAMS@
 
 [inventory]
 data_backend = database

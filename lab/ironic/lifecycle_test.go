@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"ironroot/internal/testenv"
 	"ironroot/lab/osimage"
+	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"
 )
@@ -37,8 +40,7 @@ func TestRealIronicLifecycle(t *testing.T) {
 	i := start(t, Options{Config: everyHook})
 	raw := publish(t, i, image.Raw, "os.raw")
 	qcow2 := publish(t, i, largeImage(t, image.Raw), "os.qcow2")
-
-	root := publish(t, i, partitionImage(t, image), "root.raw")
+	root := publish(t, i, osimagetest.Root(t, func(root, esp string) { osimagetest.AddLoaders(t, root, esp) }), "root.raw")
 
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Cables: 1,
@@ -78,7 +80,7 @@ func TestRealIronicLifecycle(t *testing.T) {
 	disk := filepath.Join(i.path("vm/"+n.Name), "disk1.raw")
 	checkLarge(t, disk)
 	deploy(t, ctx, n.Rebuild, n, Image{URL: root.URL, Format: "raw", SHA256: root.SHA256, RootGB: 1})
-	checkPartitions(t, ctx, disk)
+	checkPartitions(t, ctx, disk, partition.GPT, partition.TypeESP+" 550", partition.TypeLinux+" 1", partition.TypeLinux+" 1024")
 	step(t, "undeploy", n.Undeploy(ctx))
 }
 
@@ -136,16 +138,20 @@ func checkLarge(t *testing.T, disk string) {
 	}
 }
 
-// checkPartitions looks at what a partition image was deployed to: an EFI system partition, the config drive, and the root
-// last.
-func checkPartitions(t *testing.T, ctx context.Context, disk string) {
+// checkPartitions compares the disk that a partition image was deployed to: the scheme, and of each partition its type, its
+// size in MiB and a star where it is active.
+func checkPartitions(t *testing.T, ctx context.Context, disk string, want ...string) {
 	t.Helper()
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(table.Partitions) != 3 || table.Partitions[2].Size != 1<<30 {
-		t.Errorf("got partitions %+v, want three, the last one of 1 GiB", table.Partitions)
+	got := []string{table.Scheme}
+	for _, p := range table.Partitions {
+		got = append(got, fmt.Sprint(p.Type, " ", p.Size>>20, map[bool]string{true: "*"}[p.Boot]))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("partitions differ (-want +got):\n%s", diff)
 	}
 }
 

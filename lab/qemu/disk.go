@@ -19,7 +19,7 @@ func diskArguments(c Config) ([]string, error) {
 	var scsi, usb bool
 	sata := 0
 	for i, d := range c.Disks {
-		backend, err := backendArguments(i, d)
+		backend, top, err := backendArguments(i, d)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +36,7 @@ func diskArguments(c Config) ([]string, error) {
 			}
 			usb = true
 		}
-		device, err := deviceArgument(i, d, sata)
+		device, err := deviceArgument(i, d, top, sata)
 		if err != nil {
 			return nil, err
 		}
@@ -65,17 +65,16 @@ func cdDevice(port, boot int) string {
 	return device
 }
 
-// backendArguments stacks file, format, faults, log and limit. Flushes of the guest do not reach the file: no disk of a
-// lab has to survive a failure of its host.
-func backendArguments(i int, d Disk) ([]string, error) {
+// backendArguments stacks file, format, faults, log and limit, and returns the name of what is on top. Flushes of the guest
+// do not reach the file: no disk of a lab has to survive a failure of its host.
+func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	n := strconv.Itoa(i)
 	cache := map[string]any{"direct": d.Direct, "no-flush": true}
-	top := "file" + n
+	top = "file" + n
 	layers := []map[string]any{{
 		"driver": "file", "node-name": top, "filename": d.File, "read-only": d.ReadOnly, "cache": cache,
 		"discard": "unmap", "aio": "threads",
 	}}
-	var args []string
 	if d.BytesPerSecond > 0 {
 		args = append(args, "-object", fmt.Sprintf("throttle-group,id=limit%s,x-bps-total=%d", n, d.BytesPerSecond))
 	}
@@ -100,7 +99,7 @@ func backendArguments(i int, d Disk) ([]string, error) {
 		layers = append(layers, layer)
 		top = "faults" + n
 	}
-	if counted(d) {
+	if slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.After > 0 }) {
 		// What counts flushes is told of them by the layer above.
 		layers = append(layers, map[string]any{
 			"driver": "raw", "node-name": "counted" + n, "file": top, "cache": flushes, "discard": "unmap",
@@ -120,36 +119,16 @@ func backendArguments(i int, d Disk) ([]string, error) {
 			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": flushes,
 			"discard": "unmap",
 		})
+		top = "throttle" + n
 	}
 	for _, layer := range layers {
 		text, err := jsonArgument(layer)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		args = append(args, "-blockdev", text)
 	}
-	return args, nil
-}
-
-func topNode(i int, d Disk) string {
-	n := strconv.Itoa(i)
-	switch {
-	case d.BytesPerSecond > 0:
-		return "throttle" + n
-	case d.Log != "":
-		return "log" + n
-	case counted(d):
-		return "counted" + n
-	case len(d.Faults) > 0:
-		return "faults" + n
-	default:
-		return "image" + n
-	}
-}
-
-// counted tells whether a fault of the disk waits for flushes.
-func counted(d Disk) bool {
-	return slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.After > 0 })
+	return args, top, nil
 }
 
 // injections returns blkdebug's rules. Its state is 1 at first and counts flushes from there.
@@ -173,8 +152,8 @@ func injections(faults []Fault) (errors, states []map[string]any) {
 	return errors, states
 }
 
-func deviceArgument(i int, d Disk, sataPort int) (string, error) {
-	id, drive := fmt.Sprintf("disk%d", i), topNode(i, d)
+func deviceArgument(i int, d Disk, drive string, sataPort int) (string, error) {
+	id := fmt.Sprintf("disk%d", i)
 	var device string
 	switch d.Bus {
 	case Virtio, "":

@@ -108,7 +108,7 @@ func TestBootsFromEveryBus(t *testing.T) {
 	}
 }
 
-func TestSectorsFaultsAndLimitAreAccepted(t *testing.T) {
+func TestSectorsFaultsLogAndLimitAreAccepted(t *testing.T) {
 	dir := t.TempDir()
 	m := start(t, qemu.Config{
 		CDROM: bootDisk(t, "cd"),
@@ -117,13 +117,15 @@ func TestSectorsFaultsAndLimitAreAccepted(t *testing.T) {
 			{Bus: qemu.NVMe, File: filepath.Join(dir, "b"), Size: 1 << 20, Sector: 4096, Faults: []qemu.Fault{{Type: "write", Offset: -1}}},
 			{Bus: qemu.SCSI, File: filepath.Join(dir, "c"), Size: 1 << 20, Sector: 4096, WWN: 0x5000c500a0000001, Serial: "S,1"},
 			{Bus: qemu.SATA, File: filepath.Join(dir, "d"), Size: 1 << 20, WWN: 0x5000c500a0000002, Faults: []qemu.Fault{{Type: "read", Offset: 4096}}},
+			{File: filepath.Join(dir, "e"), Size: 1 << 20, Faults: []qemu.Fault{{Type: "write", Offset: -1, After: 2}}},
+			{File: filepath.Join(dir, "f"), Size: 1 << 20, Log: filepath.Join(dir, "f.log")},
 		},
 	})
 	reply, err := m.QMP(t.Context(), "query-block", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"throttle0", "faults1", "image2", "faults3", "cdimage"} {
+	for _, want := range []string{"throttle0", "faults1", "image2", "faults3", "counted4", "log5", "cdimage"} {
 		if !strings.Contains(string(reply), `"`+want+`"`) {
 			t.Errorf("query-block names no node %q: %s", want, reply)
 		}

@@ -84,7 +84,7 @@ func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 	}
 	vlan := named(parent.Attrs().Name + ".5")
 	vlan.ParentIndex = parent.Attrs().Index
-	// The kernel would make up MAC addresses, some of which begin with fa:, as those do that are not told.
+	// The kernel would make up MAC addresses. Some of those begin with fa:, and then the inventory leaves the bond out.
 	bonds := map[string]net.HardwareAddr{"bond0": {2, 0, 0, 0xb0, 0, 0}, "team-a": {2, 0, 0, 0xb0, 0, 1}}
 	for _, link := range []netlink.Link{
 		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("bond0")), netlink.NewLinkBond(named("team-a")),

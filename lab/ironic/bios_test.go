@@ -1,0 +1,49 @@
+package ironic
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/osimage/osimagetest"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// TestRealIronicBIOS deploys a partition image with GRUB in it to a machine without UEFI, by an Ironic that allows the
+// image's own GRUB to be run. SeaBIOS boots the instance.
+//
+// Parity: S2
+func TestRealIronicBIOS(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	root := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
+	qcow2 := filepath.Join(t.TempDir(), "root.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", root, qcow2)
+
+	i := start(t, Options{Config: "[agent]\nenable_bios_bootloader_install = true\n[conductor]\nautomated_clean = false\n"})
+	image := publish(t, i, qcow2, "root.qcow2")
+	image.Format, image.RootGB = "qcow2", 1
+	n, err := i.Enroll(ctx, NodeOptions{
+		BIOS: true, Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Disks: []qemu.Disk{{Size: 4 << 30}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, "manage", n.Manage(ctx))
+	step(t, "provide", n.Provide(ctx))
+	mark := n.Mark()
+	deploy(t, ctx, n.Deploy, n, image)
+	for _, want := range []string{`Booting from Hard Disk`, `Welcome to GRUB!`} {
+		if _, err := n.Follow(ctx, mark, regexp.MustCompile(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	disk := filepath.Join(i.path("vm/"+n.Name), "disk0.raw")
+	checkPartitions(t, ctx, disk, partition.MBR, partition.TypeMBRLinux+" 1", partition.TypeMBRLinux+" 1024*")
+}

@@ -1,0 +1,86 @@
+// Package osimagetest makes partition images for tests out of the system of package osimage: its root file system alone,
+// as an ext4 image without a boot loader, changed as the test wants.
+//
+// Limits: amd64; needs root, a loop device, and what package osimage needs.
+package osimagetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/initramfs/debian"
+	"ironroot/internal/testenv"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// Root returns the path of the root file system as a raw image, after change had it as a folder. esp holds what the same
+// system has on its EFI system partition.
+func Root(t testing.TB, change func(root, esp string)) string {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "mmdebstrap", "mke2fs", "mformat", "mcopy", "dd")
+	system, err := osimage.Build(t.Context(), osimage.Options{Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := partition.Read(t.Context(), system.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mib = 1 << 20
+	esp, root := table.Partitions[1], table.Partitions[2]
+	image := filepath.Join(t.TempDir(), "root.ext4")
+	testenv.Run(t, "dd", "if="+system.Raw, "of="+image, "bs=1M", "conv=sparse", "status=none",
+		fmt.Sprintf("skip=%d", root.Start/mib), fmt.Sprintf("count=%d", root.Size/mib))
+	files, mount := t.TempDir(), t.TempDir()
+	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
+	if err := unix.Mount(testenv.Loop(t, image, 512), mount, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(mount, 0); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	change(mount, files)
+	return image
+}
+
+// AddLoaders puts the loaders of the EFI system partition where partition images keep them and installers of boot loaders
+// look for them.
+func AddLoaders(t testing.TB, root, esp string) {
+	t.Helper()
+	testenv.Run(t, "mkdir", "-p", root+"/boot/efi")
+	testenv.Run(t, "cp", "-r", esp+"/EFI", root+"/boot/efi/")
+}
+
+// AddGRUB unpacks Debian's GRUB into root, not installed, and configures it for the serial console. The platform is the
+// package with GRUB for one kind of firmware.
+func AddGRUB(t testing.TB, root, platform string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		platform, "grub-common", "grub2-common", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
+	} {
+		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tar := filepath.Join(t.TempDir(), "data.tar")
+		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
+		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)
+	}
+	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 " + qemu.KernelHints + "\"\n"
+	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
