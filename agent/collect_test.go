@@ -12,6 +12,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/internal/testenv"
 )
 
 // inspector takes inspection data at one URL. Every post is answered by the next status; the last one stays.
@@ -50,23 +51,38 @@ func collecting(t *testing.T, url string, more func(*config.Config)) Options {
 	return Options{Config: c, System: machinetest.System(t, "dell-r640")}
 }
 
-// Parity: H10, H12
+// Parity: H5, H6, H10, H12
 func TestCollectOnce(t *testing.T) {
 	url, posts := inspector(t, http.StatusAccepted)
-	if err := Collect(t.Context(), collecting(t, url, nil)); err != nil {
+	collectors := func(c *config.Config) { c.InspectionCollectors = "logs,default,dmi-decode" }
+	if err := Collect(t.Context(), collecting(t, url, collectors)); err != nil {
 		t.Fatal(err)
 	}
 	if len(posts) != 1 {
 		t.Fatalf("got %d posts, want 1", len(posts))
 	}
 	data := <-posts
-	for _, key := range []string{"inventory", "root_disk", "dmi"} {
+	for _, key := range []string{"inventory", "root_disk", "boot_interface", "configuration", "dmi"} {
 		if len(data[key]) == 0 {
 			t.Errorf("posted no %s", key)
 		}
 	}
 	if got := string(data["error"]); got != "null" {
 		t.Errorf("posted the error %s", got)
+	}
+	var archive []byte
+	if err := json.Unmarshal(data["logs"], &archive); err != nil {
+		t.Fatal(err)
+	}
+	// The logs are taken last of all, so the other collectors' lines are in them.
+	if got := testenv.Untar(t, archive)["journal"]; !strings.Contains(got, "collector=dmi-decode") {
+		t.Errorf("got journal %q, want the line of the collector dmi-decode", got)
+	}
+	bare := collecting(t, url, collectors)
+	bare.System = bareMachine(t)
+	_ = Collect(t.Context(), bare) // such a machine lacks more than disks
+	if root, ok := (<-posts)["root_disk"]; ok {
+		t.Errorf("without a disk: got root_disk %s, want no such key", root)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"ironroot/agent/token"
 	"ironroot/netboot"
 	"ironroot/storage/block"
+	"ironroot/storage/multipath"
 	"ironroot/storage/sysfile"
 )
 
@@ -154,10 +155,14 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
 		Board: a.o.Board, Journal: a.o.Journal,
 	})
+	var join func(context.Context, []block.Device) bool
+	if a.o.Destructive {
+		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
+	}
 	managers, err := hardware.Load(ctx, []hardware.Manager{
 		generic.New(generic.Options{
 			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
-			Board: a.o.Board,
+			Board: a.o.Board, Join: join,
 		}),
 	}, a.log)
 	if err != nil {

@@ -113,7 +113,7 @@ func listen(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// Parity: K10
+// Parity: K10 (time)
 func TestDownloadTimeLimits(t *testing.T) {
 	r := newImageRig(t)
 	silent := listen(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

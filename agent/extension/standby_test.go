@@ -13,7 +13,7 @@ import (
 	"ironroot/agent/power"
 )
 
-// Parity: K1, K2
+// Parity: K1, K2 (MD5 disabled)
 func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 	const sum = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
 	for _, tt := range []struct {

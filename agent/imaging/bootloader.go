@@ -87,7 +87,8 @@ func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloade
 		return bootFault(disk, err)
 	}
 	err := bootloader.InstallGRUB(ctx, bootloader.GRUB{
-		Disk: disk.Path, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
+		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID,
+		UEFI: uefi, Log: i.o.Log,
 	})
 	if err != nil {
 		return bootFault(disk, err)
@@ -113,7 +114,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 	}
 	if b.isPartitionImage() && b.EFISystemPartUUID != "" {
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
-			Disk: disk.Path, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
+			Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
 			Configure: i.o.Config.Get().EnableBIOSBootloaderInstall, Log: i.o.Log,
 		}); err != nil {
 			return false, bootFault(disk, err)

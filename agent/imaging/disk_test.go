@@ -329,7 +329,7 @@ func TestPrepareFails(t *testing.T) {
 		t.Run(tt.name+", partition image", func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, "boot_mode:bios")
 			fails(t, i, partitionImage(t, root, serve(t, root).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })))
-			if kind := tag(t, block.PartitionPath(disk, 1), "TYPE"); kind != "" {
+			if kind := tag(t, (block.System{}).PartitionPath(disk, 1), "TYPE"); kind != "" {
 				t.Errorf("root holds a file system of type %s, want none", kind)
 			}
 		})

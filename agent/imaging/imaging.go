@@ -132,6 +132,9 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 // write puts the image onto the disk and has the kernel look at the new partitions.
 func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src image.Source) error {
 	i.forget()
+	if err := partition.Release(ctx, i.o.System, disk); err != nil {
+		return fault.ImageWrite(disk, err)
+	}
 	if err := i.stream(ctx, disk, info, src); err != nil {
 		return imageFault(info.ID, disk, err)
 	}

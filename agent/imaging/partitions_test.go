@@ -140,7 +140,7 @@ func TestPreparePartitionImage(t *testing.T) {
 			}
 			paths := map[string]string{}
 			for n, name := range tt.want {
-				paths[name] = block.PartitionPath(disk, n+1)
+				paths[name] = (block.System{}).PartitionPath(disk, n+1)
 			}
 			uuids := map[string]any{"root uuid": rootUUID, "efi system partition uuid": nil, "partitions": paths}
 			want := "image (root.img) written to device " + disk + " root_uuid=" + rootUUID

@@ -36,7 +36,7 @@ func TestRootDiskSparesProtectedArrays(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "blkid")
 	small, large := memberDisk(t, 4*gib, "here:data"), memberDisk(t, 5*gib, "scratch")
-	part := block.PartitionPath(small.Path, 1)
+	part := block.System{}.PartitionPath(small.Path, 1)
 	found, err := block.Probe(t.Context(), part)
 	if err != nil {
 		t.Fatal(err)

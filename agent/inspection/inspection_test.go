@@ -103,7 +103,6 @@ func keys(m map[string]json.RawMessage) string {
 	return strings.Join(list, " ")
 }
 
-// Parity: H5
 func TestDefaultCollector(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default", Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
 	m.disk = &block.Device{Name: "sda", Path: "/dev/sda", Size: 8 << 30}
@@ -140,7 +139,6 @@ func TestDefaultCollector(t *testing.T) {
 	}
 }
 
-// Parity: H6
 func TestLogsCollector(t *testing.T) {
 	m := newMachine(t, &config.Config{})
 	m.Journal.Logger().Info("a line of the journal")

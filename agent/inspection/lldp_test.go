@@ -98,8 +98,6 @@ func talk(t *testing.T, port string, frame []byte) {
 
 // Frames on the wire come out as the protocol's pairs: in the collector's data of every interface but loopback, and in
 // the inventory only where collect_lldp asks for it. Silence is an empty list.
-//
-// Parity: H9
 func TestLLDP(t *testing.T) {
 	ownNetwork(t, "nic0", "silent")
 	frame, err := hex.DecodeString(golden)

@@ -30,7 +30,7 @@ func apply(t *testing.T, object string, tok *token.Token, args ...string) (*conf
 	return live.Get(), &cache, outcome, log.String()
 }
 
-// Parity: B15
+// Parity: B15, K7 (permitted formats)
 func TestApplyEveryKey(t *testing.T) {
 	for _, tt := range []struct {
 		object string

@@ -21,7 +21,7 @@ import (
 // TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
 // a cable without any server (IPv6 link-local addresses).
 //
-// Parity: B19, A13, J3
+// Parity: B19, A13
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)

@@ -258,7 +258,7 @@ func partitions(t *testing.T, disk string) func(n int) string {
 	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
 		t.Fatal(err)
 	}
-	return func(n int) string { return block.PartitionPath(device, n) }
+	return func(n int) string { return block.System{}.PartitionPath(device, n) }
 }
 
 // tags returns what blkid finds on a device, values separated by spaces.

@@ -52,7 +52,7 @@ func (r *rig) qcow2(t *testing.T, image, disk string) {
 // badInput: every failure is the protocol's own and names the thing, leaves a disk that does not boot, and the agent goes
 // on serving.
 //
-// Parity: K14
+// Parity: K10 (no space), K14
 func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	r.images.File("large.raw", file(t, "large", 65*mib, nil))
 	junk := file(t, "junk.raw", 2*mib, old{})
@@ -153,9 +153,14 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 				r.refused(t, info)
 				return
 			}
+			before := r.images.Stats(tt.image).Requests
 			record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
 			if record.Status != conductor.Failed || record.Error.Type != tt.want {
 				t.Fatalf("got %s (%v), want a %s", record.Status, record.Error, tt.want)
+			}
+			// A disk that is too small or fails would do so again.
+			if got := r.images.Stats(tt.image).Requests - before; tt.want == "ImageWriteError" && got != 1 {
+				t.Errorf("got %d requests for the image, want one", got)
 			}
 			for _, name := range tt.names {
 				if !strings.Contains(record.Error.Details, name) {

@@ -17,7 +17,7 @@ import (
 // TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no loader
 // at the place where firmware looks by itself, so only the boot entry that the agent writes can start it.
 //
-// Parity: E6, M2, M4, K6
+// Parity: E6, M2, M4
 func TestBootEntry(t *testing.T) {
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)

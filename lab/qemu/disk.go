@@ -13,7 +13,7 @@ const sectorSize = 512
 const flushEvent = "flush_to_os"
 
 // diskArguments returns the back end and the device of every disk. Disk i is called disk<i>, its controller, where it
-// has one of its own, bus<i>; the CD-ROM is called cdrom.
+// has one of its own, bus<i>; the CD-ROM is called cdrom. Further paths to disk i are disk<i>path1 and so on.
 func diskArguments(c Config) ([]string, error) {
 	var args []string
 	var scsi, usb bool
@@ -36,14 +36,19 @@ func diskArguments(c Config) ([]string, error) {
 			}
 			usb = true
 		}
-		device, err := deviceArgument(i, d, top, sata)
-		if err != nil {
-			return nil, err
+		for path := range max(1, d.Paths) {
+			if path > 0 {
+				args = append(args, "-device", "virtio-scsi-pci,id="+scsiBus(i, path))
+			}
+			device, err := deviceArgument(i, path, d, top, sata)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, "-device", device)
 		}
 		if d.Bus == SATA {
 			sata++
 		}
-		args = append(args, "-device", device)
 	}
 	if c.CDROM != "" {
 		args = append(args, "-blockdev", fileNode("cdimage", c.CDROM, true), "-device", cdDevice(sata, c.CDBoot))
@@ -152,8 +157,22 @@ func injections(faults []Fault) (errors, states []map[string]any) {
 	return errors, states
 }
 
-func deviceArgument(i int, d Disk, drive string, sataPort int) (string, error) {
+// scsiBus is the controller by which a path leads to disk i. The first is common to all disks.
+func scsiBus(i, path int) string {
+	if path == 0 {
+		return "scsi"
+	}
+	return fmt.Sprintf("scsi%dpath%d", i, path)
+}
+
+func deviceArgument(i, path int, d Disk, drive string, sataPort int) (string, error) {
 	id := fmt.Sprintf("disk%d", i)
+	if path > 0 {
+		id += fmt.Sprintf("path%d", path)
+	}
+	if d.Paths > 1 && d.Bus != SCSI {
+		return "", fmt.Errorf("disk %s: several paths lead to SCSI disks only", d.File)
+	}
 	var device string
 	switch d.Bus {
 	case Virtio, "":
@@ -161,7 +180,10 @@ func deviceArgument(i int, d Disk, drive string, sataPort int) (string, error) {
 	case SATA:
 		device = fmt.Sprintf("ide-hd,bus=ide.%d", sataPort)
 	case SCSI:
-		device = fmt.Sprintf("scsi-hd,bus=scsi.0,scsi-id=%d", i)
+		device = fmt.Sprintf("scsi-hd,bus=%s.0,scsi-id=%d", scsiBus(i, path), i)
+		if d.Paths > 1 {
+			device += ",share-rw=on"
+		}
 	case USB:
 		device = "usb-storage,bus=xhci.0,removable=on"
 	case NVMe:

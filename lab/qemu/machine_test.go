@@ -115,7 +115,7 @@ func TestSectorsFaultsLogAndLimitAreAccepted(t *testing.T) {
 		Disks: []qemu.Disk{
 			{Bus: qemu.Virtio, File: filepath.Join(dir, "a"), Size: 1 << 20, Sector: 4096, BytesPerSecond: 1 << 20},
 			{Bus: qemu.NVMe, File: filepath.Join(dir, "b"), Size: 1 << 20, Sector: 4096, Faults: []qemu.Fault{{Type: "write", Offset: -1}}},
-			{Bus: qemu.SCSI, File: filepath.Join(dir, "c"), Size: 1 << 20, Sector: 4096, WWN: 0x5000c500a0000001, Serial: "S,1"},
+			{Bus: qemu.SCSI, File: filepath.Join(dir, "c"), Size: 1 << 20, Sector: 4096, WWN: 0x5000c500a0000001, Serial: "S,1", Paths: 2},
 			{Bus: qemu.SATA, File: filepath.Join(dir, "d"), Size: 1 << 20, WWN: 0x5000c500a0000002, Faults: []qemu.Fault{{Type: "read", Offset: 4096}}},
 			{File: filepath.Join(dir, "e"), Size: 1 << 20, Faults: []qemu.Fault{{Type: "write", Offset: -1, After: 2}}},
 			{File: filepath.Join(dir, "f"), Size: 1 << 20, Log: filepath.Join(dir, "f.log")},

@@ -178,6 +178,8 @@ func TestDisks(t *testing.T) {
 	mpath, array, nvme, sda := disk("dm-0", gib), disk("md0", gib), disk("nvme0n1", 960*gib), disk("sda", 480*gib)
 	mpath.Type, mpath.Serials = "mpath", []string{"3600c0ff000d1"}
 	mpath.WWN, mpath.WWNWithExtension, mpath.WWNs = "0x600c0ff000d1", "0x600c0ff000d1", []string{"0x600c0ff000d1"}
+	mpath.WWID, mpath.ByPath = "3600c0ff000d1", "/dev/disk/by-path/pci-0000:00:07.0-scsi-0:0:0:0"
+	mpath.ByPaths = []string{mpath.ByPath}
 	array.Type = "raid1"
 	nvme.Model, nvme.Serial, nvme.WWN, nvme.Transport = "FAST NVMe", "NV1", "eui.0025385b71b00001", "nvme"
 	nvme.Serials, nvme.WWNs = []string{"NV1", "FAST_NVMe_NV1"}, []string{"eui.0025385b71b00001"}
@@ -186,6 +188,7 @@ func TestDisks(t *testing.T) {
 	nvme.ByPaths = []string{nvme.ByPath}
 	sda.Model, sda.Vendor, sda.Serial, sda.HCTL, sda.Transport = "SuperFast SSD 480GB Model", "ATA", "S123", "2:0:0:0", "sata"
 	sda.WWN, sda.WWNWithExtension, sda.WWNs = "0x5000c500a1b2c3d4", "0x5000c500a1b2c3d4", []string{"0x5000c500a1b2c3d4"}
+	sda.WWID = "35000c500a1b2c3d4"
 	sda.Serials, sda.Rotational = []string{"S123", "SuperFast_SSD_480GB_Model_S123"}, false
 	sda.ByPath = "/dev/disk/by-path/pci-0000:00:1f.2-ata-3"
 	sda.ByPaths = []string{sda.ByPath, sda.ByPath + ".0"}
@@ -193,6 +196,7 @@ func TestDisks(t *testing.T) {
 	sdb.Model, sdb.Vendor, sdb.Serial, sdb.HCTL, sdb.Transport = "BIG SAS", "ACME", "SERIAL 80", "0:0:1:0", "sas"
 	sdb.WWN = "0x6000c500a1b2c3d41122334455667788"
 	sdb.WWNWithExtension, sdb.WWNVendorExtension = sdb.WWN, "0x1122334455667788"
+	sdb.WWID = "36000c500a1b2c3d41122334455667788"
 	sdb.WWNs = []string{sdb.WWN, "0x6000c500a1b2c3d4"}
 	sdb.Serials = []string{"SERIAL 80", "6000c500a1b2c3d41122334455667788", "36000c500a1b2c3d41122334455667788"}
 	sdb.ByPath = "/dev/disk/by-path/pci-0000:03:00.0-sas-phy2-lun-0"
@@ -203,6 +207,7 @@ func TestDisks(t *testing.T) {
 	sdd.Model, sdd.HCTL, sdd.Serial = "Virtual", "7:0:3:1", "5000000000000001"
 	sdd.Serials = []string{"5000000000000001", "35000000000000001"}
 	sdd.WWN, sdd.WWNWithExtension, sdd.WWNs = "0x5000000000000001", "0x5000000000000001", []string{"0x5000000000000001"}
+	sdd.WWID = "35000000000000001"
 	sdd.ByPath = "/dev/disk/by-path/pci-0000:00:05.0-scsi-1:0:3:1"
 	sdd.ByPaths = []string{sdd.ByPath}
 	vda.Serial, vda.Serials, vda.Vendor, vda.Transport = "disk-one", []string{"disk-one"}, "0x1af4", "virtio"
@@ -219,7 +224,7 @@ func TestPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Device{{Name: "sda2", Path: "/dev/sda2", Type: "part", Size: 2048 * 512, LogicalSector: 512, PhysicalSector: 4096}}
+	want := []Device{{Name: "sda2", Path: "/dev/sda2", Type: "part", Number: 2, Size: 2048 * 512, LogicalSector: 512, PhysicalSector: 4096}}
 	if diff := cmp.Diff(want, parts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -242,7 +247,7 @@ func TestPartitionPath(t *testing.T) {
 	for disk, want := range map[string]string{
 		"/dev/sda": "/dev/sda3", "/dev/nvme0n1": "/dev/nvme0n1p3", "/dev/md127": "/dev/md127p3", "": "3",
 	} {
-		if got := PartitionPath(disk, 3); got != want {
+		if got := (System{}).PartitionPath(disk, 3); got != want {
 			t.Errorf("%s: got %s, want %s", disk, got, want)
 		}
 	}
@@ -501,6 +506,9 @@ func FuzzVPD(f *testing.F) {
 	f.Add([]byte(identifyPage("model", "serial", [4]uint16{1, 2, 3, 4})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if id := vpdNAA(data); id != "" && len(id) != 16 && len(id) != 32 {
+			t.Errorf("got %q", id)
+		}
+		if id := vpdEUI64(data); id != "" && len(id) != 16 && len(id) != 24 && len(id) != 32 {
 			t.Errorf("got %q", id)
 		}
 		_, _ = vpdSerial(data), vpdVendorSpecific(data)

@@ -1,22 +1,20 @@
 package block
 
-import (
-	"strconv"
-	"strings"
-)
-
 // Device describes one block device as the kernel shows it. Text fields are "" where the machine does not say.
 type Device struct {
 	Name string // kernel name, "sda"
 	Path string // device node, "/dev/sda"
 	Type string // as lsblk names it: "disk", "part", "raid1", "mpath", "lvm", "crypt", "rom", "loop"
 	Size int64  // bytes
+	// Number is that of a partition in its table, as Partitions lists it; 0 for others.
+	Number int
 
 	Model  string
 	Vendor string
 	Serial string // the short serial number
 	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
 
+	WWID               string   // of a SCSI disk or multipath map, as scsi_id prints it: "3" and NAA, "2" and EUI-64 identifier
 	WWNWithExtension   string   // NAA identifier together with its vendor extension
 	WWNVendorExtension string   // "0x…", the vendor extension alone
 	HCTL               string   // SCSI host:channel:target:lun, "0:0:0:0"
@@ -34,13 +32,4 @@ type Device struct {
 
 	LogicalSector  int64 // bytes
 	PhysicalSector int64 // bytes
-}
-
-// PartitionPath returns the device node of partition n of disk: a "p" stands between them where the disk's name ends
-// in a digit (sda1, nvme0n1p1).
-func PartitionPath(disk string, n int) string {
-	if last := len(disk) - 1; last >= 0 && strings.ContainsRune("0123456789", rune(disk[last])) {
-		disk += "p"
-	}
-	return disk + strconv.Itoa(n)
 }

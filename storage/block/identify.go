@@ -105,6 +105,22 @@ func (s System) identifySCSI(d *Device, device, real string) {
 	}
 	d.Serial = cmp.Or(d.Serial, naa, vendorID)
 	d.setNAA(naa)
+	if naa != "" {
+		d.WWID = "3" + naa
+	} else if eui := s.eui64(device); eui != "" {
+		d.WWID = "2" + eui
+	}
+}
+
+// eui64 returns the EUI-64 based identifier of a SCSI disk in hex digits.
+func (s System) eui64(device string) string {
+	if id := vpdEUI64(s.contents(filepath.Join(device, "vpd_pg83"))); id != "" {
+		return id
+	}
+	if id, ok := strings.CutPrefix(s.text(filepath.Join(device, "wwid")), "eui."); ok && isHex(id) {
+		return id
+	}
+	return ""
 }
 
 // setNAA derives the four world wide names from an NAA identifier in hex: 16 digits, or 32 whose second half is the
@@ -125,21 +141,27 @@ func (d *Device) setNAA(naa string) {
 }
 
 // identifyMultipath takes the identity from the map's UUID, which is "mpath-3" and the NAA identifier, and the rest
-// from the first path below the map.
+// from the first path below the map. By the places of all its paths it is known too.
 func (s System) identifyMultipath(d *Device) {
-	wwid := strings.TrimPrefix(s.text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
-	addUnique(&d.Serials, wwid)
-	if naa, ok := strings.CutPrefix(wwid, "3"); ok && isHex(naa) {
+	d.WWID = strings.TrimPrefix(s.text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
+	addUnique(&d.Serials, d.WWID)
+	if naa, ok := strings.CutPrefix(d.WWID, "3"); ok && isHex(naa) {
 		d.setNAA(naa)
 	}
+	first := true
 	for _, member := range names(s.Sys("class/block", d.Name, "slaves")) {
 		path, err := s.Device(member)
 		if err != nil {
 			continue
 		}
-		d.Model, d.Vendor, d.Serial = path.Model, path.Vendor, path.Serial
-		addUnique(&d.Serials, path.Serial)
-		break
+		for _, name := range path.ByPaths {
+			addUnique(&d.ByPaths, name)
+		}
+		if first {
+			d.Model, d.Vendor, d.Serial, d.ByPath = path.Model, path.Vendor, path.Serial, path.ByPath
+			addUnique(&d.Serials, path.Serial)
+		}
+		first = false
 	}
 }
 

@@ -40,19 +40,26 @@ func Rescan(ctx context.Context, path string) error {
 		return fmt.Errorf("rescan: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written through it
+	err = WhileBusy(ctx, func() error { return unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0) })
+	if err != nil {
+		return fmt.Errorf("rescan %s: BLKRRPART: %w", path, err)
+	}
+	return nil
+}
+
+// WhileBusy calls a function again as long as its error wraps unix.EBUSY, two seconds at most: the time a short-lived opener
+// takes.
+func WhileBusy(ctx context.Context, do func() error) error {
 	const tries = 10
 	for try := 1; ; try++ {
-		err = unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0)
-		if err == nil {
-			return nil
-		}
+		err := do()
 		if !errors.Is(err, unix.EBUSY) || try == tries {
-			return fmt.Errorf("rescan %s: BLKRRPART: %w", path, err)
+			return err
 		}
-		// The kernel has no event for "nobody holds a partition any more".
+		// The kernel has no event for "nobody holds it any more".
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("rescan %s: %w", path, ctx.Err())
+			return ctx.Err()
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -111,16 +111,48 @@ func TestMultipath(t *testing.T) {
 	for _, path := range []string{"sda", "sdb"} {
 		tr.link("sys/class/block/"+path, "sys/devices/virtual/block/dm-0/slaves/"+path)
 	}
-	tr.device("dm-1", "", gib/2, map[string]string{"dm/uuid": "part1-mpath-3600c0ff000d1a2b3c4d5e6f708091011"})
+	const id = "-mpath-3600c0ff000d1a2b3c4d5e6f708091011"
+	for name, uuid := range map[string]string{"dm-7": "part1" + id, "dm-3": "part12" + id, "dm-4": "part2-mpath-other", "dm-5": "LVM-abc", "dm-6": "part0" + id} {
+		tr.device(name, "", gib/2, map[string]string{"dm/uuid": uuid, "queue/logical_block_size": "4096"})
+		tr.link("sys/class/block/"+name, "sys/devices/virtual/block/dm-0/holders/"+name)
+		tr.link("sys/class/block/dm-0", "sys/devices/virtual/block/"+name+"/slaves/dm-0")
+	}
+	tr.device("md5", "", gib/2, map[string]string{"md/level": "raid1"})
+	tr.link("sys/class/block/dm-7", "sys/devices/virtual/block/md5/slaves/dm-7")
 	want := maps.Clone(paths)
 	delete(want, "sda")
 	delete(want, "sdb")
-	want["dm-0"] = "mpath " + wwn
+	want["dm-0"], want["md5"] = "mpath "+wwn, "raid1 "
 	if diff := cmp.Diff(want, names(tr)); diff != "" {
 		t.Errorf("with a map (-want +got):\n%s", diff)
 	}
 	components, err := tr.system().Components("/dev/dm-0")
 	if diff := cmp.Diff([]string{"/dev/sda", "/dev/sdb"}, components); err != nil || diff != "" {
 		t.Errorf("components: %v, -want +got:\n%s", err, diff)
+	}
+	components, err = tr.system().Components("md5")
+	if diff := cmp.Diff([]string{"/dev/dm-7", "/dev/dm-0"}, components); err != nil || diff != "" {
+		t.Errorf("components of an array on the map: %v, -want +got:\n%s", err, diff)
+	}
+	parts, err := tr.system().Partitions(t.Context(), "/dev/dm-0")
+	if err != nil || len(parts) != 2 {
+		t.Fatalf("partitions: got %v and %v, want two", parts, err)
+	}
+	for i, want := range []Device{{Path: "/dev/dm-7", Number: 1}, {Path: "/dev/dm-3", Number: 12}} {
+		got := parts[i]
+		if got.Path != want.Path || got.Number != want.Number || got.Type != "part" || got.LogicalSector != 4096 {
+			t.Errorf("partition: got %+v, want %s, of the map's own sectors", got, want.Path)
+		}
+		if path := tr.system().PartitionPath("/dev/dm-0", want.Number); path != want.Path {
+			t.Errorf("path of partition %d: got %s, want %s", want.Number, path, want.Path)
+		}
+	}
+	for disk, want := range map[string]string{"dm-0": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm-7": "", "sda": "", "md5": "", "none": ""} {
+		if got := tr.system().MapUUID(disk); got != want {
+			t.Errorf("map UUID of %s: got %q, want %q", disk, got, want)
+		}
+	}
+	if disk, err := tr.system().Device("dm-0"); err != nil || len(disk.ByPaths) != 2 || disk.WWID != "3600c0ff000d1a2b3c4d5e6f708091011" {
+		t.Errorf("got %+v and %v, want the map to be known by the places of its paths", disk, err)
 	}
 }

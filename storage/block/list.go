@@ -136,7 +136,7 @@ func (s System) Device(name string) (Device, error) {
 		Removable: s.text(filepath.Join(dir, "removable")) == "1",
 	}
 	queue := filepath.Join(dir, "queue")
-	if d.Type == "part" {
+	if d.Type == "part" && !exists(queue) { // a map that is a partition has one of its own
 		queue = filepath.Join(dir, "..", "queue")
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			queue = filepath.Join(filepath.Dir(real), "queue")
@@ -154,39 +154,6 @@ func (s System) Device(name string) (Device, error) {
 	return d, nil
 }
 
-// Partitions lists the partitions the kernel knows of disk (a kernel name or device path), in the order of their
-// numbers.
-func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	disk = kernelName(disk)
-	entries, err := os.ReadDir(s.Sys("class/block", disk))
-	if err != nil {
-		return nil, fmt.Errorf("partitions of %s: %w", disk, err)
-	}
-	numbers := map[string]int64{}
-	var parts []Device
-	for _, entry := range entries {
-		file := s.Sys("class/block", disk, entry.Name(), "partition")
-		n := s.number(file, 0)
-		if n == 0 {
-			continue
-		}
-		part, err := s.Device(entry.Name())
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		numbers[part.Name] = n
-		parts = append(parts, part)
-	}
-	sort.Slice(parts, func(i, j int) bool { return numbers[parts[i].Name] < numbers[parts[j].Name] })
-	return parts, nil
-}
-
 // Components returns the device paths of what an array or map (a kernel name or device path) is made of: disks and
 // partitions, and the disks of these partitions.
 func (s System) Components(name string) ([]string, error) {
@@ -201,12 +168,11 @@ func (s System) Components(name string) ([]string, error) {
 		if s.kind(entry.Name()) != "part" {
 			continue
 		}
-		// A partition's folder lies below its disk's.
-		real, err := filepath.EvalSymlinks(s.Sys("class/block", entry.Name()))
+		disk, err := s.diskOf(entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("components of %s: %w", name, err)
 		}
-		addUnique(&paths, nodePath(filepath.Base(filepath.Dir(real))))
+		addUnique(&paths, nodePath(disk))
 	}
 	return paths, nil
 }

@@ -3,7 +3,8 @@
 //
 // Identity (serial, WWN, path) is computed from sysfs alone, by the rules udev's scsi_id, ata_id and path_id follow:
 // SCSI vital product data pages 0x80 and 0x83 (SPC-4, 7.8), NVMe serial and wwid, the virtio serial attribute.
-// Device nodes are expected from devtmpfs. Multipath maps and md arrays are listed, never assembled.
+// Device nodes are expected from devtmpfs. Multipath maps and md arrays are listed, never assembled here: see package
+// multipath.
 package block
 
 import (

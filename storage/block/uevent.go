@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,19 +102,6 @@ func (s System) WaitPartition(ctx context.Context, disk string, n int) (string, 
 			return "", fmt.Errorf("wait for partition %d of %s: %w", n, disk, err)
 		}
 	}
-}
-
-func (s System) partitionNode(disk string, n int) string {
-	dir := s.Sys("class/block", kernelName(disk))
-	for _, name := range names(dir) {
-		if s.text(s.Sys("class/block", kernelName(disk), name, "partition")) != strconv.Itoa(n) {
-			continue
-		}
-		if path := nodePath(name); exists(s.Dev(path[len("/dev/"):])) {
-			return path
-		}
-	}
-	return ""
 }
 
 // Await calls look, and calls it again after every change the kernel reports, until it returns true or an error, or

@@ -34,6 +34,21 @@ func vpdNAA(page []byte) string {
 	return best
 }
 
+// vpdEUI64 returns the logical unit's identifier based on an EUI-64 (SPC-4, 7.8.6.5) in hex digits, the longest one where
+// there are several.
+func vpdEUI64(page []byte) string {
+	best := ""
+	for _, d := range lunDesignators(page) {
+		length := len(d.identifier)
+		if d.codeSet == codeSetBinary && d.kind == typeEUI64 && (length == 8 || length == 12 || length == 16) {
+			if text := hex.EncodeToString(d.identifier); len(text) > len(best) {
+				best = text
+			}
+		}
+	}
+	return best
+}
+
 // vpdVendorSpecific returns the logical unit's identifier of the vendor's own form, in ASCII, from a device
 // identification page without any better one: QEMU's name of a disk.
 func vpdVendorSpecific(page []byte) string {

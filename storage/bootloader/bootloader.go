@@ -76,7 +76,7 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{ESP: block.PartitionPath(disk, esp.Number)}
+	result := Result{ESP: sys.PartitionPath(disk, esp.Number)}
 	loaders, fallback, err := readLoaders(disk, esp)
 	if err != nil {
 		return result, err

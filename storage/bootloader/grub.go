@@ -17,6 +17,7 @@ import (
 // GRUB says what InstallGRUB works on.
 type GRUB struct {
 	Disk     string
+	System   block.System
 	RootUUID string // of the root's file system or partition
 	ESPUUID  string // "" where there is none
 	PRePUUID string // of the partition that takes the boot loader on POWER, "" elsewhere
@@ -41,7 +42,7 @@ func (g GRUB) install(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
 	var system chroot.System
-	if system.Root, err = findRoot(ctx, g.Disk, table, g.RootUUID); err != nil {
+	if system.Root, err = findRoot(ctx, g.System, g.Disk, table, g.RootUUID); err != nil {
 		return err
 	}
 	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
@@ -64,7 +65,7 @@ func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system 
 	target := g.Disk
 	if g.PRePUUID != "" {
 		var err error
-		if target, err = findRoot(ctx, g.Disk, table, g.PRePUUID); err != nil {
+		if target, err = findRoot(ctx, g.System, g.Disk, table, g.PRePUUID); err != nil {
 			return fmt.Errorf("PReP partition: %w", err)
 		}
 	}
@@ -83,7 +84,7 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	if err != nil {
 		return err
 	}
-	system.ESP = block.PartitionPath(g.Disk, esp.Number)
+	system.ESP = g.System.PartitionPath(g.Disk, esp.Number)
 	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", system.ESP)
 	if err := chroot.Run(ctx, *system, nil, "grub2-install|grub-install", "--no-nvram", "--removable"); err != nil {
 		return err

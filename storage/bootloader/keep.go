@@ -34,6 +34,7 @@ type Kept struct {
 // Keep says what KeepEFI works on.
 type Keep struct {
 	Disk      string
+	System    block.System
 	RootUUID  string // of the root's file system or partition
 	ESPUUID   string
 	Configure bool // have the image's own GRUB, if it has one, write its menu first: that runs a program of the image
@@ -61,7 +62,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	if err != nil {
 		return Kept{}, fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
-	rootPath, err := findRoot(ctx, k.Disk, table, k.RootUUID)
+	rootPath, err := findRoot(ctx, k.System, k.Disk, table, k.RootUUID)
 	if err != nil {
 		return Kept{}, err
 	}
@@ -82,7 +83,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 			return Kept{}, err
 		}
 	}
-	kept, err := copyAssets(ctx, rootPath, block.PartitionPath(k.Disk, esp.Number))
+	kept, err := copyAssets(ctx, rootPath, k.System.PartitionPath(k.Disk, esp.Number))
 	if err != nil || kept.Files == 0 {
 		return kept, err
 	}
@@ -91,11 +92,11 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 }
 
 // findRoot returns the device of the partition that has the UUID, or the label where none has it.
-func findRoot(ctx context.Context, disk string, table *partition.Table, uuid string) (string, error) {
+func findRoot(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (string, error) {
 	var unread error
 	labelled := ""
 	for _, p := range table.Partitions {
-		device := block.PartitionPath(disk, p.Number)
+		device := sys.PartitionPath(disk, p.Number)
 		if strings.EqualFold(p.UUID, uuid) {
 			return device, nil
 		}

@@ -166,7 +166,7 @@ func create(ctx context.Context, sys block.System, disk string) (string, error) 
 	if table.Scheme == partition.MBR {
 		want.Type = partition.TypeMBRFAT32
 	}
-	added, err := partition.Add(ctx, disk, want)
+	added, err := partition.Add(ctx, sys, disk, want)
 	if err != nil {
 		return "", err
 	}

@@ -76,7 +76,9 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	}
 	err := ErrZoned
 	if device.Zoned != "host-managed" {
-		err = overwrite(ctx, device.Path, o)
+		if err = partition.Release(ctx, sys, device.Path); err == nil {
+			err = overwrite(ctx, device.Path, o)
+		}
 	}
 	if err != nil {
 		if errors.Is(secureErr, ErrUnsupported) {

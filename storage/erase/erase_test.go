@@ -83,8 +83,8 @@ func TestMetadata(t *testing.T) {
 		}
 		table()
 		for i, maker := range makers {
-			testenv.Run(t, maker[0], append(maker[1:], block.PartitionPath(path, i+1))...)
-			if wipefs(t, block.PartitionPath(path, i+1)) == "" {
+			testenv.Run(t, maker[0], append(maker[1:], block.System{}.PartitionPath(path, i+1))...)
+			if wipefs(t, (block.System{}).PartitionPath(path, i+1)) == "" {
 				t.Fatalf("%s left no signature", maker[0])
 			}
 		}
@@ -99,7 +99,7 @@ func TestMetadata(t *testing.T) {
 		}
 		table() // the same once more: nothing may show through
 		for i, maker := range makers {
-			if out := wipefs(t, block.PartitionPath(path, i+1)); out != "" {
+			if out := wipefs(t, (block.System{}).PartitionPath(path, i+1)); out != "" {
 				t.Errorf("%s, sectors of %d bytes: still there:\n%s", maker[0], sector, out)
 			}
 		}

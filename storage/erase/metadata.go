@@ -28,6 +28,9 @@ func Metadata(ctx context.Context, sys block.System, device string) error {
 }
 
 func metadata(ctx context.Context, sys block.System, device string) error {
+	if err := partition.Release(ctx, sys, device); err != nil {
+		return err
+	}
 	f, size, err := openExclusive(device)
 	if err != nil {
 		return err

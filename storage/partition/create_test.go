@@ -93,7 +93,7 @@ func TestCreateAsParted(t *testing.T) {
 					t.Fatal(err)
 				}
 				last := layout.Partitions[len(layout.Partitions)-1]
-				path := block.PartitionPath(ours, last.Number)
+				path := block.System{}.PartitionPath(ours, last.Number)
 				if out := strings.TrimSpace(testenv.Run(t, "blockdev", "--getsize64", path)); out != strconv.FormatInt(last.Size, 10) {
 					t.Errorf("the kernel gives %s %s bytes, want %d", path, out, last.Size)
 				}
@@ -147,7 +147,7 @@ func TestCreateClears(t *testing.T) {
 					}
 				}
 				for _, p := range layout.Partitions {
-					if out := testenv.Run(t, "wipefs", "-n", block.PartitionPath(device, p.Number)); out != "" {
+					if out := testenv.Run(t, "wipefs", "-n", (block.System{}).PartitionPath(device, p.Number)); out != "" {
 						t.Errorf("partition %d still has a signature:\n%s", p.Number, out)
 					}
 				}
@@ -173,9 +173,9 @@ func TestCreateRefuses(t *testing.T) {
 		if err := Sync(t.Context(), block.System{}, device); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(device, 1))
+		testenv.Run(t, "mkfs.ext4", "-q", block.System{}.PartitionPath(device, 1))
 		dir := t.TempDir()
-		if err := unix.Mount(block.PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
+		if err := unix.Mount((block.System{}).PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		defer unix.Unmount(dir, 0) //nolint:errcheck // a test's mount

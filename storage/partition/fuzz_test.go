@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/block"
 )
 
 // The disks are 4 MiB, of which only both ends are foreign: that is where tables lie.
@@ -89,7 +90,7 @@ func FuzzDisk(f *testing.F) {
 		write(t)
 		before, err := Read(t.Context(), image)
 		if err != nil {
-			if _, err := Add(t.Context(), image, Partition{Size: size}); err == nil {
+			if _, err := Add(t.Context(), block.System{}, image, Partition{Size: size}); err == nil {
 				t.Errorf("a partition was added to a table that cannot be read")
 			}
 			return
@@ -102,7 +103,7 @@ func FuzzDisk(f *testing.F) {
 		if _, err := RepairBackup(t.Context(), image); err == nil {
 			check(t, image, before.Partitions)
 		}
-		added, err := Add(t.Context(), image, Partition{Size: size})
+		added, err := Add(t.Context(), block.System{}, image, Partition{Size: size})
 		if err != nil {
 			check(t, image, before.Partitions)
 			return

@@ -110,7 +110,7 @@ func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 // on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free one. An empty Type is
 // a Linux file system, an empty UUID on a GPT becomes a random one. A misplaced backup GPT is moved first. The entry
 // is returned as it was written.
-func Add(ctx context.Context, device string, p Partition) (added Partition, err error) {
+func Add(ctx context.Context, sys block.System, device string, p Partition) (added Partition, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {
 		return Partition{}, err
@@ -121,6 +121,9 @@ func Add(ctx context.Context, device string, p Partition) (added Partition, err 
 	}
 	if !d.isDevice {
 		return added, nil
+	}
+	if sys.MapUUID(device) != "" {
+		return added, Sync(ctx, sys, device)
 	}
 	// Telling of the one partition leaves the others alone, which may be in use.
 	if err := block.AddPartition(device, added.Number, added.Start, added.Size); err != nil {

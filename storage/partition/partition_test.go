@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/block"
 )
 
 const mib = 1 << 20
@@ -188,7 +189,7 @@ func TestRepairBackup4K(t *testing.T) {
 		t.Fatalf("got %v, %v", moved, err)
 	}
 	verify(t, device)
-	added, err := Add(context.Background(), device, Partition{Size: 64 * mib})
+	added, err := Add(context.Background(), block.System{}, device, Partition{Size: 64 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestWrongSectorSize(t *testing.T) {
 func TestAddGPT(t *testing.T) {
 	image := gptImage(t, 32*mib)
 	grow(t, image, 200*mib)
-	added, err := Add(context.Background(), image, Partition{Size: 64 * mib, Name: "config"})
+	added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Name: "config"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func TestAddGPT(t *testing.T) {
 	if end := added.Start + added.Size; end != 200*mib-33*512 {
 		t.Errorf("ends at byte %d, want the last usable sector", end)
 	}
-	if _, err := Add(context.Background(), image, Partition{Size: 64 * mib}); err == nil {
+	if _, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib}); err == nil {
 		t.Error("a second one found room where the first lies")
 	}
 }
@@ -256,7 +257,7 @@ func TestAddGPTWithWrongUsableArea(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			image := gptImage(t, 32*mib)
 			rewritePrimary(t, image, func(g *gpt) { g.last = last })
-			added, err := Add(context.Background(), image, Partition{Size: 2 * mib})
+			added, err := Add(context.Background(), block.System{}, image, Partition{Size: 2 * mib})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +308,7 @@ func TestAddMBR(t *testing.T) {
 	three := "label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\n"
 	t.Run("last 64 MiB", func(t *testing.T) {
 		image := mbrImage(t, 200*mib, three)
-		added, err := Add(context.Background(), image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
+		added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,13 +319,13 @@ func TestAddMBR(t *testing.T) {
 		if !strings.Contains(out, "start=      278528, size=      131072, type=c") {
 			t.Errorf("sfdisk sees\n%s", out)
 		}
-		if _, err := Add(context.Background(), image, Partition{Size: mib}); err == nil {
+		if _, err := Add(context.Background(), block.System{}, image, Partition{Size: mib}); err == nil {
 			t.Error("a fifth primary partition was accepted")
 		}
 	})
 	t.Run("above 2 TiB", func(t *testing.T) {
 		image := mbrImage(t, 3<<40, three)
-		added, err := Add(context.Background(), image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
+		added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +336,7 @@ func TestAddMBR(t *testing.T) {
 	})
 	t.Run("room taken", func(t *testing.T) {
 		image := mbrImage(t, 200*mib, "label: dos\nstart=2048, size=400000\n")
-		if _, err := Add(context.Background(), image, Partition{Size: 64 * mib}); err == nil {
+		if _, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib}); err == nil {
 			t.Error("a partition was laid over another")
 		}
 	})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	blockdev "github.com/siderolabs/go-blockdevice/v2/block"
@@ -17,57 +19,106 @@ import (
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
 // where it can (BLKRRPART), and what it finds then counts: it knows more kinds of tables. While a partition is in use
 // it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed and
-// added one by one (BLKPG). A partition that is in use and differs is an error. Of multipath maps the kernel makes no
-// partitions at all, and there is nothing to do.
+// added one by one (BLKPG). A partition that is in use and differs is an error. Of a multipath map the kernel makes no
+// partitions at all: they are maps of their own, that this package makes.
 func Sync(ctx context.Context, sys block.System, device string) error {
+	if sys.MapUUID(device) != "" {
+		return withMaps(ctx, sys, device, syncTable)
+	}
 	rescanErr := block.Rescan(ctx, device)
 	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) && !errors.Is(rescanErr, unix.EINVAL) {
 		return rescanErr
 	}
-	known, err := kernelPartitions(ctx, sys, device)
+	d := &plainDisk{sys: sys, device: device}
+	known, err := d.partitions(ctx)
 	if err != nil {
 		return err
 	}
 	if errors.Is(rescanErr, unix.EINVAL) && len(known) == 0 {
-		return nil // a device of which the kernel makes no partitions: a multipath map, a loop device without the flag
+		return nil // a device of which the kernel makes no partitions, such as a loop device without the flag
 	}
 	if rescanErr == nil && len(known) > 0 {
 		return nil
 	}
+	return syncTable(ctx, device, d)
+}
+
+// Forget makes the kernel drop all partitions it knows of a disk. The table on the disk stays. A partition that is in use is
+// an error.
+func Forget(ctx context.Context, sys block.System, device string) error {
+	if sys.MapUUID(device) != "" {
+		return withMaps(ctx, sys, device, forgetAll)
+	}
+	return forgetAll(ctx, device, &plainDisk{sys: sys, device: device})
+}
+
+// Release makes a disk free to be opened exclusively, which the partitions of a multipath map prevent, unlike those of
+// others: they are dropped, until the next Sync. Other disks are left alone.
+func Release(ctx context.Context, sys block.System, device string) error {
+	if sys.MapUUID(device) == "" {
+		return nil
+	}
+	return Forget(ctx, sys, device)
+}
+
+// syncTable brings the kernel's view up to date one partition at a time.
+func syncTable(ctx context.Context, device string, k kernelView) error {
 	table, err := Read(ctx, device)
 	if errors.Is(err, ErrNoTable) {
 		table = &Table{}
 	} else if err != nil {
 		return err
 	}
-	if err := apply(device, table, known); err != nil {
-		return fmt.Errorf("partitions of %s: %w", device, err)
-	}
-	return nil
+	return apply(ctx, device, table, k)
+}
+
+func forgetAll(ctx context.Context, device string, k kernelView) error {
+	return apply(ctx, device, &Table{}, k)
 }
 
 // extent is where a partition lies, in bytes.
 type extent struct{ start, size int64 }
 
-func kernelPartitions(ctx context.Context, sys block.System, device string) (map[int]extent, error) {
-	parts, err := sys.Partitions(ctx, device)
+// kernelView is what the kernel knows of a disk's partitions.
+type kernelView interface {
+	partitions(ctx context.Context) (map[int]extent, error)
+	add(n int, e extent) error
+	remove(ctx context.Context, n int) error
+}
+
+// plainDisk is a disk whose partitions the kernel makes (BLKPG).
+type plainDisk struct {
+	sys    block.System
+	device string
+}
+
+func (d *plainDisk) partitions(ctx context.Context) (map[int]extent, error) {
+	parts, err := d.sys.Partitions(ctx, d.device)
 	if err != nil {
 		return nil, err
 	}
 	known := map[int]extent{}
 	for _, part := range parts {
-		dir := sys.Sys("class/block", part.Name)
-		number, err := attribute(dir, "partition")
+		start, err := attribute(d.sys.Sys("class/block", part.Name), "start")
 		if err != nil {
 			return nil, err
 		}
-		start, err := attribute(dir, "start")
-		if err != nil {
-			return nil, err
-		}
-		known[int(number)] = extent{start * 512, part.Size}
+		known[part.Number] = extent{start * 512, part.Size}
 	}
 	return known, nil
+}
+
+func (d *plainDisk) add(n int, e extent) error {
+	return block.AddPartition(d.device, n, e.start, e.size)
+}
+
+func (d *plainDisk) remove(_ context.Context, n int) error {
+	disk, err := blockdev.NewFromPath(d.device)
+	if err != nil {
+		return err
+	}
+	defer disk.Close() //nolint:errcheck // nothing is written through it
+	return disk.KernelPartitionDelete(n)
 }
 
 func attribute(dir, name string) (int64, error) {
@@ -78,7 +129,12 @@ func attribute(dir, name string) (int64, error) {
 	return strconv.ParseInt(string(data[:max(0, len(data)-1)]), 10, 64)
 }
 
-func apply(device string, table *Table, known map[int]extent) error {
+// apply makes the kernel's view that of a table. What is the same already is left alone.
+func apply(ctx context.Context, device string, table *Table, k kernelView) error {
+	known, err := k.partitions(ctx)
+	if err != nil {
+		return err
+	}
 	wanted := map[int]extent{}
 	for _, p := range table.Partitions {
 		e := extent{p.Start, p.Size}
@@ -95,23 +151,18 @@ func apply(device string, table *Table, known map[int]extent) error {
 		}
 		wanted[p.Number] = e
 	}
-	disk, err := blockdev.NewFromPath(device)
-	if err != nil {
-		return err
-	}
-	defer disk.Close() //nolint:errcheck // nothing is written through it
 	for n, have := range known {
 		if want, ok := wanted[n]; ok && want == have {
 			delete(wanted, n)
 			continue
 		}
-		if err := disk.KernelPartitionDelete(n); err != nil {
-			return fmt.Errorf("remove partition %d: %w", n, err)
+		if err := k.remove(ctx, n); err != nil {
+			return fmt.Errorf("partitions of %s: remove partition %d: %w", device, n, err)
 		}
 	}
-	for n, want := range wanted {
-		if err := block.AddPartition(device, n, want.start, want.size); err != nil {
-			return err
+	for _, n := range slices.Sorted(maps.Keys(wanted)) {
+		if err := k.add(n, wanted[n]); err != nil {
+			return fmt.Errorf("partitions of %s: %w", device, err)
 		}
 	}
 	return nil

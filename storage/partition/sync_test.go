@@ -21,7 +21,7 @@ func TestSync(t *testing.T) {
 		if err := Sync(ctx, sys, device); err != nil {
 			t.Fatal(err)
 		}
-		got, err := kernelPartitions(ctx, sys, device)
+		got, err := (&plainDisk{sys, device}).partitions(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,11 +31,25 @@ func TestSync(t *testing.T) {
 	}
 	check(map[int]extent{1: {mib, 8 * mib}, 3: {9 * mib, 4 * mib}})
 	path, err := sys.WaitPartition(ctx, device, 3)
-	if err != nil || path != block.PartitionPath(device, 3) {
+	if err != nil || path != (block.System{}).PartitionPath(device, 3) {
 		t.Errorf("got %q, %v", path, err)
 	}
 	testenv.Run(t, "sgdisk", "-d", "1", "-n", "2:26624:+2M", device)
 	check(map[int]extent{2: {13 * mib, 2 * mib}, 3: {9 * mib, 4 * mib}})
+	known := func() int {
+		parts, err := sys.Partitions(ctx, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(parts)
+	}
+	// Only of a map are partitions in the way of who wants the disk for himself.
+	if err := Release(ctx, sys, device); err != nil || known() != 2 {
+		t.Errorf("release: got %v and %d partitions, want the two that there were", err, known())
+	}
+	if err := Forget(ctx, sys, device); err != nil || known() != 0 {
+		t.Errorf("forget: got %v and %d partitions, want none", err, known())
+	}
 	testenv.Run(t, "sgdisk", "-Z", device)
 	check(map[int]extent{})
 }
@@ -48,9 +62,9 @@ func TestSyncInUse(t *testing.T) {
 	if err := Sync(ctx, sys, device); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(device, 1))
+	testenv.Run(t, "mkfs.ext4", "-q", block.System{}.PartitionPath(device, 1))
 	dir := t.TempDir()
-	if err := unix.Mount(block.PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
+	if err := unix.Mount((block.System{}).PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -58,19 +72,19 @@ func TestSyncInUse(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := Add(ctx, device, Partition{Size: 4 * mib}); err != nil {
+	if _, err := Add(ctx, sys, device, Partition{Size: 4 * mib}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Sync(ctx, sys, device); err != nil {
 		t.Fatal(err)
 	}
-	got, err := kernelPartitions(ctx, sys, device)
+	got, err := (&plainDisk{sys, device}).partitions(ctx)
 	if err != nil || len(got) != 3 {
 		t.Errorf("got %v, %v, want three partitions", got, err)
 	}
 }
 
-// Of some devices the kernel makes no partitions: a multipath map is one, a loop device without the flag another.
+// Of some devices the kernel makes no partitions: a loop device without the flag is one.
 func TestSyncWithoutPartitions(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "losetup")

@@ -33,6 +33,9 @@ type Options struct {
 	Log    *slog.Logger
 	// Board shows people how far the erasing is; may be nil.
 	Board *status.Board
+	// Join makes one disk of several paths to it, and tells whether the list of disks is another one now; nil leaves them
+	// as they are.
+	Join func(ctx context.Context, disks []block.Device) (changed bool)
 	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
 	Settled <-chan struct{}
 }
@@ -69,8 +72,15 @@ func (m *Manager) Version() string { return "1.2" }
 // Support implements [hardware.Manager].
 func (m *Manager) Support(context.Context) hardware.Level { return hardware.Generic }
 
-// Disks implements [hardware.DiskLister].
-func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) { return m.o.System.Disks(ctx) }
+// Disks implements [hardware.DiskLister]. The paths to a disk are joined first: whatever is done with a list of disks must not
+// be done with one disk twice.
+func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) {
+	disks, err := m.o.System.Disks(ctx)
+	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join(ctx, disks) {
+		return m.o.System.Disks(ctx)
+	}
+	return disks, err
+}
 
 // FilterDevice implements [hardware.DeviceFilter]: the generic manager keeps every device as it is.
 func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device, bool, error) {
@@ -121,14 +131,18 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		}
 		return nil // hints that are wrong do not get better by waiting
 	}
-	disks, err := m.o.System.Disks(ctx)
+	disks, err := m.Disks(ctx)
 	if err == nil {
 		lack := missing(disks)
 		if lack == nil {
 			return nil
 		}
 		m.o.Log.Info("waiting for the root disk", "limit", limit, "err", lack)
-		_, err = m.o.System.WaitDisks(waiting, func(disks []block.Device) bool { return missing(disks) == nil })
+		_, err = m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
+			// Where paths were joined the kernel tells of it, and there is a list anew.
+			joined := m.o.Join != nil && m.o.Join(waiting, disks)
+			return !joined && missing(disks) == nil
+		})
 	}
 	switch took := time.Since(started).Round(time.Millisecond); {
 	case err == nil:

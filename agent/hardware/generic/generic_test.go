@@ -242,6 +242,46 @@ func TestWaitDisksGivesUpOnceANode(t *testing.T) {
 	}
 }
 
+// Paths are joined before a list of disks is handed out, and while the root disk is waited for.
+func TestPathsAreJoined(t *testing.T) {
+	m := newManager(t)
+	disk := func(name, uuid string) {
+		for file, content := range map[string]string{"size": "16777216", "dm/uuid": uuid} {
+			for _, dir := range []string{"block", "class/block"} {
+				file := m.o.System.Sys(dir, name, file)
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	disk("sda", "")
+	joins := 0
+	m.o.Join = func(_ context.Context, disks []block.Device) bool {
+		joins++
+		if got := paths(disks); !slices.Equal(got, []string{"/dev/sda"}) {
+			return false
+		}
+		disk("dm-0", "mpath-3600")
+		return true
+	}
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Minute })
+	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"root_device": {"name": "/dev/dm-0"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WaitDisks(t.Context(), n); err != nil || joins != 1 {
+		t.Errorf("got %v after %d joins, want the map to be found at once", err, joins)
+	}
+	disks, err := m.Disks(t.Context())
+	if got := paths(disks); err != nil || joins != 2 || !slices.Contains(got, "/dev/dm-0") {
+		t.Errorf("got %v, %v and %d joins, want the list to have been joined", got, err, joins)
+	}
+}
+
 func TestWaitDisksWaitsForDrivers(t *testing.T) {
 	settled := make(chan struct{})
 	m := newManager(t)

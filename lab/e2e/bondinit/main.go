@@ -48,11 +48,9 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := reach(ctx, "REACHED", m.Params["node"]); err != nil {
 		return err
 	}
-	status, err := os.ReadFile("/proc/net/bonding/bond0")
-	if err != nil {
+	if err := aggregated(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("LACP %s %s\n", field(string(status), "Number of ports:"), field(string(status), "Partner Mac Address:"))
 	first, err := netlink.LinkByName("eth0")
 	if err != nil {
 		return err
@@ -105,6 +103,31 @@ func cable() error {
 		}
 	}
 	return nil
+}
+
+// aggregated waits until both cables are ports of one aggregator, which the second one may become when the node has been
+// reached through the first, and says who the partner is. The driver tells nobody but who asks.
+func aggregated(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, err := os.ReadFile("/proc/net/bonding/bond0")
+		if err != nil {
+			return err
+		}
+		ports := field(string(status), "Number of ports:")
+		if ports == "2" {
+			fmt.Printf("LACP %s %s\n", ports, field(string(status), "Partner Mac Address:"))
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("got %s ports in the aggregator, want 2: %w", ports, ctx.Err())
+		}
+	}
 }
 
 // field returns what stands behind a word of the bonding driver's report.

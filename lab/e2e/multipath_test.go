@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// TestMultipath deploys onto a disk that two controllers lead to, of which one goes in the end. A disk of its own is beside
+// it.
+func TestMultipath(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs")
+	disk, other := file(t, "twice", 5<<30, nil), file(t, "once", 64*mib, old{})
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+8M", "-n", "3:0:+8M", disk) // as somebody left it
+	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+		{Bus: qemu.SCSI, File: disk, Serial: "twice", WWN: 0x5000c500a1b2c3d4, Paths: 2},
+		{Bus: qemu.SCSI, File: other, Serial: "once", WWN: 0x5000c500a1b2c3d5},
+	}}})
+	r.waitAgent(t)
+	t.Run("inventory", r.oneDisk)
+	image := gptImage(t, "gpt.raw", 24*mib)
+	r.images.File("gpt.raw", image)
+	t.Run("whole disk", func(t *testing.T) { r.overPaths(t, image, r.images.URLFrom(host, "gpt.raw"), disk) })
+	const uuid = "11111111-aaaa-4bbb-8ccc-dddddddddddd"
+	root := rootImage(t, uuid)
+	r.images.File("root.raw", root)
+	t.Run("partition image", func(t *testing.T) { r.uefiLayout(t, root, disk, uuid) })
+	t.Run("sync", r.flushPath)
+	t.Run("metadata", func(t *testing.T) { r.erasePartitions(t, disk) })
+	t.Run("a path goes", func(t *testing.T) { r.losePath(t, image, disk) })
+}
+
+// oneDisk: the map is there instead of its paths, with what they say of themselves.
+//
+// Parity: F11
+func (r *rig) oneDisk(t *testing.T) {
+	type found struct {
+		Name, Serial, WWN, Model string
+		Size                     int64
+	}
+	var inventory struct{ Disks []found }
+	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
+		t.Fatal(err)
+	}
+	want := []found{
+		{"/dev/dm-0", "twice", "0x5000c500a1b2c3d4", "QEMU HARDDISK", 5 << 30},
+		{"", "once", "0x5000c500a1b2c3d5", "QEMU HARDDISK", 64 * mib},
+	}
+	for i := range inventory.Disks {
+		if strings.HasPrefix(inventory.Disks[i].Name, "/dev/sd") {
+			inventory.Disks[i].Name = "" // the order of controllers is the kernel's
+		}
+	}
+	if diff := cmp.Diff(want, inventory.Disks); diff != "" {
+		t.Errorf("disks (-want +got):\n%s", diff)
+	}
+	if console := says(t, r.machine, `paths to one disk are joined device=/dev/dm-0`); strings.Contains(console, "partitions of a ") {
+		t.Error("the paths still have their partitions, or the map has none")
+	}
+}
+
+// overPaths deploys a whole-disk image with a config drive, for which a partition is added.
+func (r *rig) overPaths(t *testing.T, image, url, disk string) {
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": driveUUID}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := r.rawInfo("gpt.raw", sumAll(t, image))
+	info["urls"] = []string{url}
+	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": info, "configdrive": drive})
+	if !strings.Contains(got, "written to device /dev/dm-0 ") {
+		t.Errorf("got %s, want the image to be on the map", got)
+	}
+	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
+		t.Errorf("sgdisk finds problems:\n%s", out)
+	}
+	if got, want := sum(t, disk, mib, 22*mib), sum(t, image, mib, 22*mib); got != want {
+		t.Errorf("partitions: got SHA-256 %s, want the image's, %s", got, want)
+	}
+	p := lastPartition(t, disk, 3)
+	parts := partitions(t, disk)
+	if got, want := tags(t, parts(p.Number), "TYPE", "LABEL"), "iso9660 config-2"; got != want {
+		t.Errorf("config drive: got %q, want %q", got, want)
+	}
+}
+
+// flushPath: what is flushed reaches the disk behind the map.
+func (r *rig) flushPath(t *testing.T) {
+	flushes := func() (n int64) {
+		for _, counts := range r.diskStats(t) {
+			n += counts.Flushes
+		}
+		return n
+	}
+	before := flushes()
+	r.succeed(t, "standby.sync", nil)
+	if after := flushes(); after <= before {
+		t.Errorf("got %d flushes after the command, %d before", after, before)
+	}
+}
+
+// erasePartitions: the map and its partitions, which hold it, lose all that can be recognised.
+func (r *rig) erasePartitions(t *testing.T, disk string) {
+	parts := partitions(t, disk)
+	if parts(5) == "" {
+		t.Fatal("no partitions")
+	}
+	record := r.command(t, "clean.execute_clean_step", map[string]any{
+		"step": map[string]any{"step": "erase_devices_metadata", "interface": "deploy"},
+		"node": map[string]any{"uuid": r.node.UUID(), "driver_internal_info": map[string]any{}}, "ports": []any{},
+	})
+	if record.Status != conductor.Succeeded {
+		t.Fatal(record.Error)
+	}
+	if out := testenv.Run(t, "wipefs", "-n", disk); out != "" {
+		t.Errorf("wipefs finds\n%s", out)
+	}
+}
+
+// losePath pulls the disk off the controller in use when half of the image has been sent.
+func (r *rig) losePath(t *testing.T, image, disk string) {
+	before := r.diskStats(t)
+	used, spare := "disk0", "disk0path1"
+	if before[used].Writes < before[spare].Writes {
+		used, spare = spare, used
+	}
+	var once sync.Once
+	pull := func() {
+		events := r.machine.Events(t.Context())
+		if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": used}); err != nil {
+			t.Error(err)
+			return
+		}
+		for e := range events {
+			if e.Name == "DEVICE_DELETED" {
+				return
+			}
+		}
+		t.Error("the machine has ended")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		f, err := os.Open(image)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		http.ServeContent(w, q, "", time.Time{}, &watched{ReadSeeker: f, at: 12 * mib, reached: func() { once.Do(pull) }})
+	}))
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	r.overPaths(t, image, fmt.Sprintf("http://%s:%d/gpt.raw", host, port), disk)
+	after := r.diskStats(t)
+	if _, there := after[used]; there || after[spare].Writes <= before[spare].Writes {
+		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)
+	}
+}
+
+// watched calls a function when so many bytes have been read.
+type watched struct {
+	io.ReadSeeker
+	at, done int64
+	reached  func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadSeeker.Read(p)
+	if w.done += int64(n); w.done >= w.at {
+		w.reached()
+	}
+	return n, err
+}

@@ -1,0 +1,203 @@
+// Package multipath makes one disk of the several paths that lead to a logical unit of a storage network or a SAS enclosure:
+// a map of the device mapper's target "multipath", as multipathd would (multipath-tools, with find_multipaths yes and the
+// defaults otherwise).
+//
+// Two SCSI disks are the same logical unit when page 0x83 of their vital product data (SPC-4, 7.8.6) has the same NAA or
+// EUI-64 designator, which are unique in the world; what only its vendor holds to be unique is not believed. The map is named
+// by that identifier and has the UUID mpath-ID. One path is used until it fails, then the next; what fails on all of them is
+// an error and is not waited with. Nobody tests failed paths: a map is to live as long as a deployment. Native NVMe
+// multipathing is the kernel's own and needs nothing.
+package multipath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/storage/block"
+	"ironroot/storage/devmapper"
+	"ironroot/storage/partition"
+)
+
+// nodeTimeout is how long a map's device node may take, which devtmpfs makes before the ioctl returns.
+const nodeTimeout = 10 * time.Second
+
+// Joiner joins paths. Its zero value, with Log set, works on the running machine.
+type Joiner struct {
+	System block.System
+	Log    *slog.Logger
+
+	mu     sync.Mutex
+	warned map[string]bool
+	// Tests replace these; nil is the kernel's device mapper, and what package partition makes of the table on a map.
+	open func() (mapper, error)
+	sync func(ctx context.Context, sys block.System, device string) error
+}
+
+// mapper makes maps; devmapper.Control is one.
+type mapper interface {
+	Create(m devmapper.Map) (string, error)
+	Reload(uuid string, targets []devmapper.Target) error
+	Close() error
+}
+
+// Join makes a map of the disks that lead to the same logical unit, and adds disks to the maps they belong to. disks are as
+// [block.System.Disks] lists them; it tells whether the list is another one now. What cannot be joined stays as it is,
+// paths that are in use among them, which is a warning once. The partitions of the table on a map are there afterwards, and
+// those that the kernel made on its paths are not.
+func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) {
+	if len(units(disks)) == 0 {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// Another caller may have joined them since they were listed.
+	disks, err := j.System.Disks(ctx)
+	if err != nil && !errors.Is(err, block.ErrUnreadable) {
+		j.warn("paths to one disk are not joined", nil, err)
+		return false
+	}
+	found := units(disks)
+	if len(found) == 0 {
+		return true
+	}
+	open := j.open
+	if open == nil {
+		open = func() (mapper, error) { return devmapper.Open() }
+	}
+	m, err := open()
+	if err != nil {
+		j.warn("paths to one disk are not joined", found[0].names(), err)
+		return false
+	}
+	defer m.Close() //nolint:errcheck // every call has told its own error
+	for _, u := range found {
+		path, err := j.join(ctx, m, u)
+		if err != nil {
+			j.warn("paths to one disk are not joined", u.names(), err)
+			continue
+		}
+		changed = true
+		j.Log.Info("paths to one disk are joined", "device", path, "wwid", u.wwid, "paths", u.names())
+		j.settle(ctx, path, u)
+	}
+	return changed
+}
+
+var errDiffer = errors.New("disks with the same identifier differ in size, sectors, model or serial number")
+
+func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err error) {
+	if !u.alike() {
+		return "", fmt.Errorf("%w: %s", errDiffer, u.wwid)
+	}
+	numbers, err := j.numbers(u)
+	if err != nil {
+		return "", err
+	}
+	// The handler first: without it a path of an array that has active and passive ones may not be switched to.
+	handlers := []string{""}
+	if j.asymmetric(u) {
+		handlers = []string{"alua", ""}
+	}
+	for _, handler := range handlers {
+		targets := []devmapper.Target{{Kind: "multipath", Size: u.paths[0].Size, Parameters: parameters(numbers, handler)}}
+		if u.made != nil {
+			path, err = u.made.Path, m.Reload(j.System.MapUUID(u.made.Name), targets)
+		} else {
+			path, err = m.Create(devmapper.Map{Name: u.wwid, UUID: "mpath-" + u.wwid, Targets: targets})
+		}
+		if err == nil {
+			return path, j.awaitNode(ctx, path)
+		}
+	}
+	return "", err
+}
+
+// numbers returns the device numbers of the unit's paths, those first that its map has already.
+func (j *Joiner) numbers(u unit) ([]string, error) {
+	var devices []string
+	if u.made != nil {
+		components, err := j.System.Components(u.made.Name)
+		if err != nil {
+			return nil, err
+		}
+		devices = components
+	}
+	devices = append(devices, u.names()...)
+	var numbers []string
+	for _, device := range devices {
+		text, err := j.System.Files.Read(j.System.Sys("class/block", strings.TrimPrefix(device, "/dev/"), "dev"))
+		if err != nil {
+			return nil, fmt.Errorf("device number of %s: %w", device, err)
+		}
+		numbers = append(numbers, strings.TrimSpace(string(text)))
+	}
+	return numbers, nil
+}
+
+// asymmetric tells whether the unit says in its INQUIRY data (SPC-4, 6.6.2, TPGS) that its paths are not all alike.
+func (j *Joiner) asymmetric(u unit) bool {
+	inquiry, err := j.System.Files.Read(j.System.Sys("class/block", u.paths[0].Name, "device/inquiry"))
+	return err == nil && len(inquiry) > 5 && inquiry[5]&0x30 != 0
+}
+
+// parameters is the table of the kernel's target (drivers/md/dm-mpath.c): features, the hardware handler, and a group of
+// each path, the first of which is used first.
+func parameters(numbers []string, handler string) string {
+	features, hardware := "1 retain_attached_hw_handler", "0"
+	if handler != "" {
+		hardware = "1 " + handler
+	}
+	text := fmt.Sprintf("%s %s %d 1", features, hardware, len(numbers))
+	for _, number := range numbers {
+		text += " service-time 0 1 1 " + number + " 1"
+	}
+	return text
+}
+
+func (j *Joiner) awaitNode(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, fmt.Errorf("no device node %s", path))
+	defer cancel()
+	return j.System.Await(ctx, func() (bool, error) {
+		_, err := os.Stat(j.System.Dev(strings.TrimPrefix(path, "/dev/")))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// settle drops the partitions of the paths, which nobody is to use any more, and makes those of the map.
+func (j *Joiner) settle(ctx context.Context, path string, u unit) {
+	for _, d := range u.paths {
+		if err := partition.Forget(ctx, j.System, d.Path); err != nil {
+			j.Log.Warn("partitions of a path stay", "device", d.Path, "err", err)
+		}
+	}
+	sync := j.sync
+	if sync == nil {
+		sync = partition.Sync
+	}
+	if err := sync(ctx, j.System, path); err != nil {
+		j.Log.Warn("partitions of a map are not there", "device", path, "err", err)
+	}
+}
+
+// warn logs a problem once.
+func (j *Joiner) warn(text string, paths []string, err error) {
+	key := fmt.Sprint(paths, err)
+	if j.warned[key] {
+		return
+	}
+	if j.warned == nil {
+		j.warned = map[string]bool{}
+	}
+	j.warned[key] = true
+	j.Log.Warn(text, "paths", paths, "err", err)
+}

@@ -1,0 +1,388 @@
+package multipath
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+	"ironroot/storage/devmapper"
+)
+
+const (
+	lun = "\x60\x0c\x0f\xf0\x00\xd1\xa2\xb3\xc4\xd5\xe6\xf7\x08\x09\x10\x11"
+	id  = "3600c0ff000d1a2b3c4d5e6f708091011"
+)
+
+// machine is a folder with disks as the kernel shows them, and a device mapper that makes maps there.
+type machine struct {
+	t      *testing.T
+	root   string
+	joiner *Joiner
+	log    bytes.Buffer
+	hosts  int
+	done   []string
+	synced []string
+	refuse func(parameters string) error
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, root: t.TempDir()}
+	for _, dir := range []string{"sys/block", "sys/class/block", "dev"} {
+		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.joiner = &Joiner{System: block.System{Root: m.root}, Log: slog.New(slog.NewTextHandler(&m.log, nil))}
+	m.joiner.open = func() (mapper, error) { return m, nil }
+	m.joiner.sync = func(_ context.Context, _ block.System, device string) error {
+		m.synced = append(m.synced, device)
+		return nil
+	}
+	return m
+}
+
+func (m *machine) write(file, content string) {
+	m.t.Helper()
+	file = filepath.Join(m.root, file)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) link(target, name string) {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(m.root, name)), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(m.root, target), filepath.Join(m.root, name)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// disk adds a SCSI disk on a host of its own. designators are those of page 0x83, nil for a disk without the page.
+func (m *machine) disk(name string, sectors int, designators []byte, files map[string]string) {
+	m.t.Helper()
+	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:0", m.hosts, m.hosts, m.hosts)
+	dir := hardware + "/block/" + name
+	m.write(dir+"/size", fmt.Sprint(sectors))
+	m.write(dir+"/dev", fmt.Sprintf("8:%d", 16*m.hosts))
+	m.write(dir+"/queue/logical_block_size", "512")
+	if designators != nil {
+		page := binary.BigEndian.AppendUint16([]byte{0, 0x83}, uint16(len(designators)))
+		m.write(hardware+"/vpd_pg83", string(append(page, designators...)))
+	}
+	for file, content := range files {
+		m.write(strings.ReplaceAll(file, "HOST", fmt.Sprintf("host%d", m.hosts)), content)
+	}
+	for _, name := range []string{"inquiry", "vpd_pg80"} {
+		m.write(hardware+"/"+name, files[name])
+	}
+	m.link(hardware, dir+"/device")
+	m.link(dir, "sys/block/"+name)
+	m.link(dir, "sys/class/block/"+name)
+	m.hosts++
+}
+
+// designator is one of the logical unit, in binary.
+func designator(kind byte, identifier string) []byte {
+	return append([]byte{0x01, kind, 0, byte(len(identifier))}, identifier...)
+}
+
+// addMap adds a map over disks.
+func (m *machine) addMap(uuid string, sectors int, paths ...string) {
+	const dir = "sys/devices/virtual/block/dm-0"
+	m.write(dir+"/dm/uuid", uuid)
+	m.write(dir+"/size", fmt.Sprint(sectors))
+	m.write(dir+"/queue/logical_block_size", "512")
+	for _, path := range paths {
+		m.link("sys/class/block/"+path, dir+"/slaves/"+path)
+	}
+	m.link(dir, "sys/block/dm-0")
+	m.link(dir, "sys/class/block/dm-0")
+	m.write("dev/dm-0", "")
+}
+
+func (m *machine) disks() []block.Device {
+	m.t.Helper()
+	disks, err := m.joiner.System.Disks(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return disks
+}
+
+func (m *machine) names() string {
+	var names []string
+	for _, d := range m.disks() {
+		names = append(names, d.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// Create implements mapper.
+func (m *machine) Create(of devmapper.Map) (string, error) {
+	parameters := of.Targets[0].Parameters
+	m.done = append(m.done, fmt.Sprintf("create %s %s %d: %s", of.Name, of.UUID, of.Targets[0].Size, parameters))
+	if m.refuse != nil {
+		if err := m.refuse(parameters); err != nil {
+			return "", err
+		}
+	}
+	m.addMap(of.UUID, int(of.Targets[0].Size/512), m.pathsIn(parameters)...)
+	return "/dev/dm-0", nil
+}
+
+// pathsIn returns the disks that a table names and no map has yet.
+func (m *machine) pathsIn(parameters string) []string {
+	var paths []string
+	for _, d := range m.disks() {
+		number, err := os.ReadFile(filepath.Join(m.root, "sys/class/block", d.Name, "dev"))
+		if err == nil && strings.Contains(parameters, " "+string(number)+" ") {
+			paths = append(paths, d.Name)
+		}
+	}
+	return paths
+}
+
+// Reload implements mapper.
+func (m *machine) Reload(uuid string, targets []devmapper.Target) error {
+	m.done = append(m.done, fmt.Sprintf("reload %s %d: %s", uuid, targets[0].Size, targets[0].Parameters))
+	for _, path := range m.pathsIn(targets[0].Parameters) {
+		m.link("sys/class/block/"+path, "sys/devices/virtual/block/dm-0/slaves/"+path)
+	}
+	return nil
+}
+
+// Close implements mapper.
+func (m *machine) Close() error { return nil }
+
+const (
+	head  = "1 retain_attached_hw_handler 0 "
+	group = " service-time 0 1 1 "
+)
+
+func TestJoin(t *testing.T) {
+	naa := designator(3, lun)
+	for name, tt := range map[string]struct {
+		prepare func(m *machine)
+		want    []string // what the device mapper is asked for
+		names   string   // of the disks afterwards
+		warning string
+	}{
+		"two paths": {
+			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil); m.disk("sdb", 4096, naa, nil) },
+			want:    []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names:   "dm-0",
+		},
+		"one path": {
+			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil) }, names: "sda",
+		},
+		"two disks": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 4096, designator(3, "\x50\x00\xc5\x00\xa1\xb2\xc3\xd4"), nil)
+			},
+			names: "sda sdb",
+		},
+		"by EUI-64": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, designator(2, "\x00\x25\x38\x5b\x71\xb0\x00\x01"), nil)
+				m.disk("sdb", 4096, designator(2, "\x00\x25\x38\x5b\x71\xb0\x00\x01"), nil)
+			},
+			want:  []string{"create 20025385b71b00001 mpath-20025385b71b00001 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "dm-0",
+		},
+		"names of the vendor's own": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, designator(0, "IET     00010001"), nil)
+				m.disk("sdb", 4096, designator(1, "IET     00010001"), nil)
+				m.disk("sdc", 4096, designator(0, "IET     00010001"), nil)
+				m.disk("sdd", 4096, designator(1, "IET     00010001"), nil)
+			},
+			names: "sda sdb sdc sdd",
+		},
+		"one without the page": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 4096, nil, nil)
+				m.disk("sdc", 4096, nil, nil)
+			},
+			names: "sda sdb sdc",
+		},
+		"the name of a port": {
+			prepare: func(m *machine) {
+				port := designator(3|1<<4, lun)
+				m.disk("sda", 4096, port, nil)
+				m.disk("sdb", 4096, port, nil)
+			},
+			names: "sda sdb",
+		},
+		"other sizes": {
+			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil); m.disk("sdb", 8192, naa, nil) },
+			names:   "sda sdb", warning: "differ in size, sectors, model or serial number: " + id,
+		},
+		"other serial numbers": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+				m.disk("sdb", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S2"})
+			},
+			names: "sda sdb", warning: "differ in size",
+		},
+		"the same serial number": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+				m.disk("sdb", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
+			},
+			want:  []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "dm-0",
+		},
+		"SATA": {
+			prepare: func(m *machine) {
+				sata := map[string]string{"sys/class/scsi_host/HOST/proc_name": "ahci"}
+				m.disk("sda", 4096, naa, sata)
+				m.disk("sdb", 4096, naa, sata)
+			},
+			names: "sda sdb",
+		},
+		"in use": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 4096, naa, nil)
+				m.refuse = func(string) error { return fmt.Errorf("load table: %w", unix.EBUSY) }
+			},
+			want:  []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "sda sdb", warning: "device or resource busy",
+		},
+		"active and passive paths": {
+			prepare: func(m *machine) {
+				asymmetric := map[string]string{"inquiry": "\x00\x00\x06\x02\x1f\x10"}
+				m.disk("sda", 4096, naa, asymmetric)
+				m.disk("sdb", 4096, naa, asymmetric)
+			},
+			want: []string{
+				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group + "8:0 1" + group + "8:16 1",
+			},
+			names: "dm-0",
+		},
+		"no handler for them": {
+			prepare: func(m *machine) {
+				asymmetric := map[string]string{"inquiry": "\x00\x00\x06\x02\x1f\x30"}
+				m.disk("sda", 4096, naa, asymmetric)
+				m.disk("sdb", 4096, naa, asymmetric)
+				m.refuse = func(parameters string) error {
+					if strings.Contains(parameters, "alua") {
+						return unix.EINVAL
+					}
+					return nil
+				}
+			},
+			want: []string{
+				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group + "8:0 1" + group + "8:16 1",
+				"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
+			names: "dm-0",
+		},
+		"a map that is there": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 4096, naa, nil)
+				m.addMap("mpath-"+id, 4096, "sda", "sdb")
+			},
+			names: "dm-0",
+		},
+		"a path that comes late": {
+			prepare: func(m *machine) {
+				m.disk("sdc", 4096, naa, nil)
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 4096, naa, nil)
+				m.addMap("mpath-"+id, 4096, "sdb", "sdc")
+			},
+			want:  []string{"reload mpath-" + id + " 2097152: " + head + "3 1" + group + "8:32 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "dm-0",
+		},
+		"a late path of another size": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.disk("sdb", 8192, naa, nil)
+				m.addMap("mpath-"+id, 4096, "sda")
+			},
+			names: "dm-0 sdb", warning: "differ in size",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			tt.prepare(m)
+			var asked []string
+			for range 2 { // what goes wrong is told of once
+				m.done = nil
+				changed := m.joiner.Join(t.Context(), m.disks())
+				if want := len(tt.want) > 0 && tt.warning == "" && m.done != nil; changed != want {
+					t.Errorf("got changed %v, want %v", changed, want)
+				}
+				if asked == nil {
+					asked = m.done
+				}
+			}
+			if diff := cmp.Diff(tt.want, asked); diff != "" {
+				t.Errorf("maps (-want +got):\n%s", diff)
+			}
+			if got := m.names(); got != tt.names {
+				t.Errorf("got disks %s, want %s", got, tt.names)
+			}
+			warnings := 0
+			for line := range strings.Lines(m.log.String()) {
+				if strings.Contains(line, "not joined") && strings.Contains(line, tt.warning) {
+					warnings++
+				}
+			}
+			if want := map[bool]int{true: 1}[tt.warning != ""]; warnings != want {
+				t.Errorf("got %d warnings with %q, want %d:\n%s", warnings, tt.warning, want, m.log.String())
+			}
+		})
+	}
+}
+
+// Who comes with an old list is told that there is a new one, and makes no second map.
+func TestJoinTwice(t *testing.T) {
+	m := newMachine(t)
+	m.disk("sda", 4096, designator(3, lun), nil)
+	m.disk("sdb", 4096, designator(3, lun), nil)
+	old := m.disks()
+	for range 2 {
+		if !m.joiner.Join(t.Context(), old) {
+			t.Error("got no change")
+		}
+	}
+	if len(m.done) != 1 || len(m.synced) != 1 || m.synced[0] != "/dev/dm-0" {
+		t.Errorf("the device mapper was asked for %q, and the partitions of %q; want one map with its partitions", m.done, m.synced)
+	}
+}
+
+// A kernel without device mapper leaves the disks as they are.
+func TestWithoutDeviceMapper(t *testing.T) {
+	m := newMachine(t)
+	m.disk("sda", 4096, designator(3, lun), nil)
+	m.disk("sdb", 4096, designator(3, lun), nil)
+	m.joiner.open = func() (mapper, error) { return nil, fmt.Errorf("device mapper: %w", unix.ENODEV) }
+	for range 2 {
+		if m.joiner.Join(context.Background(), m.disks()) {
+			t.Error("got changed")
+		}
+	}
+	if got := strings.Count(m.log.String(), "no such device"); got != 1 {
+		t.Errorf("got %d warnings, want one:\n%s", got, m.log.String())
+	}
+}

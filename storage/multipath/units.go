@@ -1,0 +1,74 @@
+package multipath
+
+import (
+	"maps"
+	"slices"
+
+	"ironroot/storage/block"
+)
+
+// unit is a logical unit and the disks that lead to it.
+type unit struct {
+	wwid  string
+	made  *block.Device // the map that there is, nil where there is none
+	paths []block.Device
+}
+
+// units finds the logical units that a map is to be made or changed for: those that more than one disk leads to, and those
+// with a map and a disk that does not belong to it yet. disks are as [block.System.Disks] lists them, without the paths that
+// a map has already.
+func units(disks []block.Device) []unit {
+	byWWID := map[string]*unit{}
+	for i, d := range disks {
+		if !isPath(d) && d.Type != "mpath" {
+			continue
+		}
+		u := byWWID[d.WWID]
+		if u == nil {
+			u = &unit{wwid: d.WWID}
+			byWWID[d.WWID] = u
+		}
+		if d.Type == "mpath" {
+			u.made = &disks[i]
+		} else {
+			u.paths = append(u.paths, d)
+		}
+	}
+	var found []unit
+	for _, wwid := range slices.Sorted(maps.Keys(byWWID)) {
+		if u := byWWID[wwid]; len(u.paths) > 1 || u.made != nil && len(u.paths) > 0 {
+			found = append(found, *u)
+		}
+	}
+	return found
+}
+
+// isPath tells whether a disk can be one of several paths: a SCSI disk with a name that is unique in the world, on a bus that
+// more than one way can lead to. A copy of a USB stick or of a virtual SATA disk often has the name of the first.
+func isPath(d block.Device) bool {
+	switch d.Transport {
+	case "usb", "sata", "ata":
+		return false
+	}
+	return d.Type == "disk" && d.WWID != ""
+}
+
+// alike tells whether disks can be the same: what claims to be and has another size or serial number is not. There is
+// firmware that gives all its disks one identifier.
+func (u unit) alike() bool {
+	first := u.paths[0]
+	if u.made != nil {
+		first = *u.made
+	}
+	return !slices.ContainsFunc(u.paths, func(d block.Device) bool {
+		return d.Size != first.Size || d.LogicalSector != first.LogicalSector || d.Serial != first.Serial || d.Model != first.Model
+	})
+}
+
+func (u unit) names() []string {
+	var names []string
+	for _, d := range u.paths {
+		names = append(names, d.Path)
+	}
+	return names
+}
