@@ -32,7 +32,8 @@ func TestMultipath(t *testing.T) {
 		{Bus: qemu.SCSI, File: other, Serial: "once", WWN: 0x5000c500a1b2c3d5},
 	}}})
 	r.waitAgent(t)
-	t.Run("inventory", r.oneDisk)
+	var place string
+	t.Run("inventory", func(t *testing.T) { place = r.oneDisk(t) })
 	image := gptImage(t, "gpt.raw", 24*mib)
 	r.images.File("gpt.raw", image)
 	t.Run("whole disk", func(t *testing.T) { r.overPaths(t, image, r.images.URLFrom(host, "gpt.raw"), disk) })
@@ -42,26 +43,36 @@ func TestMultipath(t *testing.T) {
 	t.Run("partition image", func(t *testing.T) { r.uefiLayout(t, root, disk, uuid) })
 	t.Run("sync", r.flushPath)
 	t.Run("metadata", func(t *testing.T) { r.erasePartitions(t, disk) })
-	t.Run("a path goes", func(t *testing.T) { r.losePath(t, image, disk) })
+	var gone string
+	t.Run("a path goes", func(t *testing.T) { gone = r.losePath(t, image, disk) })
+	t.Run("it comes back, the other goes", func(t *testing.T) {
+		r.regainPath(t, gone, place)
+		r.losePath(t, image, disk)
+	})
 }
 
-// oneDisk: the map is there instead of its paths, with what they say of themselves.
+// oneDisk: the map is there instead of its paths, with what they say of themselves. The place of the one in use is returned.
 //
 // Parity: F11
-func (r *rig) oneDisk(t *testing.T) {
+func (r *rig) oneDisk(t *testing.T) (place string) {
 	type found struct {
 		Name, Serial, WWN, Model string
 		Size                     int64
+		Place                    string `json:"by_path"`
 	}
 	var inventory struct{ Disks []found }
 	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
 		t.Fatal(err)
 	}
 	want := []found{
-		{"/dev/dm-0", "twice", "0x5000c500a1b2c3d4", "QEMU HARDDISK", 5 << 30},
-		{"", "once", "0x5000c500a1b2c3d5", "QEMU HARDDISK", 64 * mib},
+		{"/dev/dm-0", "twice", "0x5000c500a1b2c3d4", "QEMU HARDDISK", 5 << 30, ""},
+		{"", "once", "0x5000c500a1b2c3d5", "QEMU HARDDISK", 64 * mib, ""},
 	}
 	for i := range inventory.Disks {
+		if i == 0 {
+			place = inventory.Disks[i].Place
+		}
+		inventory.Disks[i].Place = ""
 		if strings.HasPrefix(inventory.Disks[i].Name, "/dev/sd") {
 			inventory.Disks[i].Name = "" // the order of controllers is the kernel's
 		}
@@ -72,6 +83,7 @@ func (r *rig) oneDisk(t *testing.T) {
 	if console := says(t, r.machine, `paths to one disk are joined device=/dev/dm-0`); strings.Contains(console, "partitions of a ") {
 		t.Error("the paths still have their partitions, or the map has none")
 	}
+	return place
 }
 
 // overPaths deploys a whole-disk image with a config drive, for which a partition is added.
@@ -116,10 +128,7 @@ func (r *rig) flushPath(t *testing.T) {
 
 // erasePartitions: the map and its partitions, which hold it, lose all that can be recognised.
 func (r *rig) erasePartitions(t *testing.T, disk string) {
-	parts := partitions(t, disk)
-	if parts(5) == "" {
-		t.Fatal("no partitions")
-	}
+	lastPartition(t, disk, 5)
 	record := r.command(t, "clean.execute_clean_step", map[string]any{
 		"step": map[string]any{"step": "erase_devices_metadata", "interface": "deploy"},
 		"node": map[string]any{"uuid": r.node.UUID(), "driver_internal_info": map[string]any{}}, "ports": []any{},
@@ -132,8 +141,8 @@ func (r *rig) erasePartitions(t *testing.T, disk string) {
 	}
 }
 
-// losePath pulls the disk off the controller in use when half of the image has been sent.
-func (r *rig) losePath(t *testing.T, image, disk string) {
+// losePath pulls the disk off the controller in use when half of the image has been sent, and returns what was pulled.
+func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 	before := r.diskStats(t)
 	used, spare := "disk0", "disk0path1"
 	if before[used].Writes < before[spare].Writes {
@@ -169,6 +178,19 @@ func (r *rig) losePath(t *testing.T, image, disk string) {
 	if _, there := after[used]; there || after[spare].Writes <= before[spare].Writes {
 		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)
 	}
+	return used
+}
+
+// regainPath plugs the disk in again where it was. As soon as that is a path of the map the map is known by its place.
+func (r *rig) regainPath(t *testing.T, gone, place string) {
+	bus := map[string]string{"disk0": "scsi.0", "disk0path1": "scsi0path1.0"}[gone]
+	if _, err := r.machine.QMP(t.Context(), "device_add", map[string]any{
+		"driver": "scsi-hd", "id": gone, "bus": bus, "scsi-id": 0, "drive": "image0", "share-rw": true,
+		"serial": "twice", "wwn": 0x5000c500a1b2c3d4,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.aim(t, map[string]any{"by_path": place})
 }
 
 // watched calls a function when so many bytes have been read.

@@ -19,6 +19,7 @@ func Check(ctx context.Context, name string, size int64, src Source, o Options) 
 	if w.declaredRaw() {
 		err = w.checkLength(ctx)
 	} else {
+		defer func() { w.examined.close() }()
 		err = w.examineFirst(ctx)
 	}
 	if err == nil {

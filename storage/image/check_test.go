@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -59,6 +60,25 @@ func TestCheck(t *testing.T) {
 		server := serve(t, content(raw))
 		if err := Check(ctx, "", 1, rawSource(raw, server.URL), Options{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+	})
+	// A server that sends the whole file is not left waiting until somebody takes it.
+	t.Run("hangs up", func(t *testing.T) {
+		gone := make(chan struct{})
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(qcow)+1))
+			w.Write(qcow) //nolint:errcheck // the client may go
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			close(gone)
+		})
+		if err := Check(t.Context(), "", 8*mib, qcowSource(qcow, server.URL), Options{}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-gone:
+		case <-time.After(time.Minute):
+			t.Error("the connection is still open")
 		}
 	})
 }

@@ -253,3 +253,24 @@ func TestFirstMiBLastInOnePass(t *testing.T) {
 		t.Errorf("the disk differs from the image at byte %d", at)
 	}
 }
+
+// Images as long as the disk leave no room for a spool, and their end is held back; also where the disk is no multiple of
+// what O_DIRECT wants.
+func TestImageAsLongAsTheDisk(t *testing.T) {
+	testenv.Programs(t, "qemu-img")
+	for _, size := range []int{7 * mib, 7*mib + 3*512, mib + 5*512, mib, 3 * 512} {
+		for _, options := range []string{"", "-c"} {
+			raw, name := guestDisk(t, uint64(size), size), filepath.Join(shm(t), "image.qcow2")
+			testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 "+options), raw, name)...)
+			image, want := mustRead(t, name), mustRead(t, raw)
+			for server, handler := range map[string]func([]byte) http.HandlerFunc{"ranges": content, "no ranges": whole} {
+				disk := usedDisk(t, size)
+				if _, err := Write(t.Context(), disk, qcowSource(image, serve(t, handler(image)).URL), Options{}); err != nil {
+					t.Errorf("%d bytes, %q, %s: %v", size, options, server, err)
+				} else if at, same := difference(mustRead(t, disk), want); !same {
+					t.Errorf("%d bytes, %q, %s: the disk differs from the image at byte %d", size, options, server, at)
+				}
+			}
+		}
+	}
+}

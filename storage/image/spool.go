@@ -86,6 +86,9 @@ func (s *spool) read(p []byte, off int64) (n int, err error) {
 // clear leaves nothing on the disk: the file can hold what the image's disk does not.
 func (s *spool) clear(ctx context.Context) error {
 	used := s.tail
+	if used.len == 0 {
+		return nil // and it may lie behind the disk's end
+	}
 	s.tail.len = 0
 	return s.target.zero(ctx, used)
 }

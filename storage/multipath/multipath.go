@@ -133,6 +133,9 @@ func (j *Joiner) numbers(u unit) ([]string, error) {
 	var numbers []string
 	for _, device := range devices {
 		text, err := j.System.Files.Read(j.System.Sys("class/block", strings.TrimPrefix(device, "/dev/"), "dev"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone, and only its map still has it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("device number of %s: %w", device, err)
 		}

@@ -313,6 +313,15 @@ func TestJoin(t *testing.T) {
 			want:  []string{"reload mpath-" + id + " 2097152: " + head + "3 1" + group + "8:32 1" + group + "8:0 1" + group + "8:16 1"},
 			names: "dm-0",
 		},
+		"a path that comes back under another name": {
+			prepare: func(m *machine) {
+				m.disk("sdb", 4096, naa, nil)
+				m.disk("sdc", 4096, naa, nil)
+				m.addMap("mpath-"+id, 4096, "sda", "sdb") // sda is gone
+			},
+			want:  []string{"reload mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			names: "dm-0",
+		},
 		"a late path of another size": {
 			prepare: func(m *machine) {
 				m.disk("sda", 4096, naa, nil)
