@@ -39,7 +39,7 @@ test-unit: prepare-test
 
 .PHONY: test-machines
 test-machines: build
-	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 35m $(MACHINES)
+	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 60m $(MACHINES)
 
 .PHONY: lint
 lint: prepare-build
