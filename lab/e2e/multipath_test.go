@@ -2,18 +2,21 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
@@ -24,10 +27,10 @@ import (
 // it.
 func TestMultipath(t *testing.T) {
 	testenv.Root(t)
-	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs")
+	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs", "mtype")
 	disk, other := file(t, "twice", 5<<30, nil), file(t, "once", 64*mib, old{})
 	testenv.Run(t, "sgdisk", "-n", "1:1M:+8M", "-n", "3:0:+8M", disk) // as somebody left it
-	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+	r := start(t, setup{machine: qemu.Config{Firmware: qemu.UEFI, Memory: memory, Disks: []qemu.Disk{
 		{Bus: qemu.SCSI, File: disk, Serial: "twice", WWN: 0x5000c500a1b2c3d4, Paths: 2},
 		{Bus: qemu.SCSI, File: other, Serial: "once", WWN: 0x5000c500a1b2c3d5},
 	}}})
@@ -39,8 +42,10 @@ func TestMultipath(t *testing.T) {
 	t.Run("whole disk", func(t *testing.T) { r.overPaths(t, image, r.images.URLFrom(host, "gpt.raw"), disk) })
 	const uuid = "11111111-aaaa-4bbb-8ccc-dddddddddddd"
 	root := rootImage(t, uuid)
+	addLoader(t, root)
 	r.images.File("root.raw", root)
 	t.Run("partition image", func(t *testing.T) { r.uefiLayout(t, root, disk, uuid) })
+	t.Run("boot loader", func(t *testing.T) { r.loaderOnMap(t, disk, uuid) })
 	t.Run("sync", r.flushPath)
 	t.Run("metadata", func(t *testing.T) { r.erasePartitions(t, disk) })
 	var gone string
@@ -108,6 +113,33 @@ func (r *rig) overPaths(t *testing.T, image, url, disk string) {
 	parts := partitions(t, disk)
 	if got, want := tags(t, parts(p.Number), "TYPE", "LABEL"), "iso9660 config-2"; got != want {
 		t.Errorf("config drive: got %q, want %q", got, want)
+	}
+}
+
+// addLoader puts a loader where a root file system has it.
+func addLoader(t *testing.T, image string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount(testenv.Loop(t, image, 512), dir, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	err := os.MkdirAll(filepath.Join(dir, "boot/efi/EFI/BOOT"), 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "boot/efi/EFI/BOOT/BOOTX64.EFI"), []byte("loader"), 0o600)
+	}
+	if err = errors.Join(err, unix.Unmount(dir, 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loaderOnMap: partitions of a map are mounted, and what the root has of loaders is on the ESP.
+func (r *rig) loaderOnMap(t *testing.T, disk, rootUUID string) {
+	parts := partitions(t, disk)
+	r.succeed(t, "image.install_bootloader", map[string]any{
+		"root_uuid": rootUUID, "efi_system_part_uuid": tags(t, parts(1), "UUID"), "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+	})
+	if got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, mib), "::EFI/BOOT/BOOTX64.EFI"); got != "loader" {
+		t.Errorf("got loader %q on the ESP", got)
 	}
 }
 
