@@ -21,6 +21,9 @@ import (
 	"ironroot/storage/partition"
 )
 
+// firstRoot is the UUID of the root file system that is deployed first.
+const firstRoot = "11111111-aaaa-4bbb-8ccc-dddddddddddd"
+
 // rootImage is a small root file system as an image, with that UUID.
 func rootImage(t *testing.T, uuid string) string {
 	t.Helper()
@@ -49,14 +52,14 @@ func TestPartitionImages(t *testing.T) {
 		{File: uefi, Serial: "uefi"}, {File: msdos, Serial: "msdos"}, {File: gpt, Serial: "gpt"},
 	}}})
 	r.waitAgent(t)
-	const first, second = "11111111-aaaa-4bbb-8ccc-dddddddddddd", "22222222-aaaa-4bbb-8ccc-dddddddddddd"
-	image, other := rootImage(t, first), rootImage(t, second)
+	const second = "22222222-aaaa-4bbb-8ccc-dddddddddddd"
+	image, other := rootImage(t, firstRoot), rootImage(t, second)
 	r.images.File("root.raw", image)
 	r.images.File("other.raw", other)
 	qcow := filepath.Join(t.TempDir(), "root.qcow2")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", image, qcow)
 	r.images.File("root.qcow2", qcow)
-	if t.Run("uefi", func(t *testing.T) { r.uefiLayout(t, image, uefi, first) }) {
+	if t.Run("uefi", func(t *testing.T) { r.uefiLayout(t, image, uefi, firstRoot) }) {
 		t.Run("preserve_ephemeral", func(t *testing.T) { r.preserve(t, other, uefi, second) })
 	}
 	t.Run("msdos", func(t *testing.T) {
@@ -179,7 +182,7 @@ func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, 
 	info := r.rawInfo("root.qcow2", sumAll(t, qcow))
 	maps.Copy(info, layout(map[string]any{"disk_format": "qcow2", "swap_mb": 7, "ephemeral_mb": 20}))
 	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": info, "configdrive": drive})
-	if !regexp.MustCompile(`written to device /dev/vd[bc] root_uuid=11111111-aaaa-4bbb-8ccc-dddddddddddd"`).MatchString(got) {
+	if !regexp.MustCompile(`written to device /dev/vd[bc] root_uuid=` + firstRoot + `"`).MatchString(got) {
 		t.Errorf("got %s, want a text with the device and root's UUID", got)
 	}
 	lines := strings.Split(strings.TrimSpace(testenv.Run(t, "parted", "-m", "-s", disk, "unit", "MiB", "print")), "\n")
@@ -202,7 +205,7 @@ func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, 
 	if got, want := sum(t, disk, root.Start, sizeOf(t, image)), sumAll(t, image); got != want {
 		t.Errorf("root: got SHA-256 %s, want %s", got, want)
 	}
-	r.checkUUIDs(t, partitions(t, disk), "11111111-aaaa-4bbb-8ccc-dddddddddddd", 0, root.Number)
+	r.checkUUIDs(t, partitions(t, disk), firstRoot, 0, root.Number)
 }
 
 // rootTooSmall asks for a root partition smaller than the image; the disk must not change.

@@ -29,8 +29,10 @@ import (
 const (
 	host      = "10.0.2.2" // this machine, as a guest of QEMU's own network sees it
 	agentPort = 9999
-	nodeMAC   = "52:54:00:e2:e0:01"
-	mib       = 1 << 20
+	// agentAddress is the agent's own there, as its certificate and its callback URL name it.
+	agentAddress = "10.0.2.15"
+	nodeMAC      = "52:54:00:e2:e0:01"
+	mib          = 1 << 20
 	// patience is for what takes seconds on an idle machine.
 	patience = 2 * time.Minute
 )
@@ -219,7 +221,7 @@ func (r *rig) call(t *testing.T, method, token, body string) (status int, answer
 	if token != "" {
 		query.Set("agent_token", token)
 	}
-	address := fmt.Sprintf("%s://10.0.2.15:%d/v1/commands/?%s", scheme, agentPort, query.Encode())
+	address := fmt.Sprintf("%s://%s:%d/v1/commands/?%s", scheme, agentAddress, agentPort, query.Encode())
 	request, err := http.NewRequestWithContext(soon(t), method, address, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

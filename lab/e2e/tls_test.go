@@ -16,9 +16,6 @@ import (
 	"ironroot/lab/selfsigned"
 )
 
-// agentAddress is the agent's own on QEMU's network, as its certificate and its callback URL name it.
-const agentAddress = "10.0.2.15"
-
 // handshake has openssl connect to the agent, and returns what it says of the session, or why there is none.
 func (r *rig) handshake(t *testing.T, args ...string) (string, error) {
 	t.Helper()

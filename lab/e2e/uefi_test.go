@@ -70,7 +70,7 @@ func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
 	}
 	esp := -1
 	for i, p := range table.Partitions {
-		if strings.EqualFold(p.Type, "c12a7328-f81f-11d2-ba4b-00a0c93ec93b") {
+		if strings.EqualFold(p.Type, partition.TypeESP) {
 			esp = i
 		}
 	}

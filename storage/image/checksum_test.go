@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Parity: K2
 func TestChecksumAlgorithms(t *testing.T) {
 	data := randomBytes(9, 2*mib)
 	server := serve(t, content(data))
@@ -49,7 +48,6 @@ func TestImageWithoutChecksumIsRefused(t *testing.T) {
 	}
 }
 
-// Parity: K2
 func TestResolveLiteral(t *testing.T) {
 	md5, sha256, sha512 := strings.Repeat("0a", 16), strings.Repeat("1B", 32), strings.Repeat("2c", 64)
 	for _, c := range []struct {

@@ -19,8 +19,6 @@ const differentialImages = 220
 // TestDifferential makes images by qemu-img and qemu-io with options, sizes, content and changes drawn from a seed, and
 // compares what we write with what `qemu-img convert` makes of them, from a server with ranges and from one without, which
 // serves the file once.
-//
-// Parity: K6
 func TestDifferential(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	images := uint64(differentialImages)

@@ -129,7 +129,6 @@ func qcowSource(image []byte, url string) Source {
 	return Source{URLs: []string{url}, Format: "qcow2", Checksum: sha256Of(image)}
 }
 
-// Parity: K6
 func TestUnpackLikeQemuImg(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	for i, c := range corpus {

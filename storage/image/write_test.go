@@ -207,7 +207,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Parity: K9
 func TestRecovery(t *testing.T) {
 	data := randomBytes(5, 6*mib+3)
 	bad := bytes.Clone(data)
@@ -236,7 +235,6 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// Parity: K9
 func TestSecondURL(t *testing.T) {
 	data := randomBytes(6, 3*mib)
 	good := serve(t, content(data))
