@@ -54,6 +54,7 @@ func TestMultipath(t *testing.T) {
 		r.regainPath(t, gone, place)
 		r.losePath(t, image, disk)
 	})
+	t.Run("both are gone", func(t *testing.T) { r.noPath(t, gone, image) })
 }
 
 // oneDisk: the map is there instead of its paths, with what they say of themselves. The place of the one in use is returned.
@@ -181,19 +182,7 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 		used, spare = spare, used
 	}
 	var once sync.Once
-	pull := func() {
-		events := r.machine.Events(t.Context())
-		if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": used}); err != nil {
-			t.Error(err)
-			return
-		}
-		for e := range events {
-			if e.Name == "DEVICE_DELETED" {
-				return
-			}
-		}
-		t.Error("the machine has ended")
-	}
+	pull := func() { r.unplug(t, used) }
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		f, err := os.Open(image)
 		if err != nil {
@@ -211,6 +200,31 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)
 	}
 	return used
+}
+
+// unplug takes a device away and waits until the guest has let go of it.
+func (r *rig) unplug(t *testing.T, device string) {
+	events := r.machine.Events(t.Context())
+	if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": device}); err != nil {
+		t.Error(err)
+		return
+	}
+	for e := range events {
+		if e.Name == "DEVICE_DELETED" {
+			return
+		}
+	}
+	t.Error("the machine has ended")
+}
+
+// noPath: what fails on the last path fails, and nobody waits for one to come back.
+func (r *rig) noPath(t *testing.T, last, image string) {
+	r.aim(t, map[string]any{"wwn": "0x5000c500a1b2c3d4"})
+	r.unplug(t, last)
+	record := r.command(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("gpt.raw", sumAll(t, image))})
+	if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" || !strings.Contains(record.Error.Details, "/dev/dm-0") {
+		t.Errorf("got %s (%v), want an ImageWriteError for the map", record.Status, record.Error)
+	}
 }
 
 // regainPath plugs the disk in again where it was. As soon as that is a path of the map the map is known by its place.
