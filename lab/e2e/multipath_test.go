@@ -2,18 +2,21 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
@@ -24,10 +27,10 @@ import (
 // it.
 func TestMultipath(t *testing.T) {
 	testenv.Root(t)
-	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs")
+	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs", "mtype")
 	disk, other := file(t, "twice", 5<<30, nil), file(t, "once", 64*mib, old{})
 	testenv.Run(t, "sgdisk", "-n", "1:1M:+8M", "-n", "3:0:+8M", disk) // as somebody left it
-	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
+	r := start(t, setup{machine: qemu.Config{Firmware: qemu.UEFI, Memory: memory, Disks: []qemu.Disk{
 		{Bus: qemu.SCSI, File: disk, Serial: "twice", WWN: 0x5000c500a1b2c3d4, Paths: 2},
 		{Bus: qemu.SCSI, File: other, Serial: "once", WWN: 0x5000c500a1b2c3d5},
 	}}})
@@ -39,8 +42,10 @@ func TestMultipath(t *testing.T) {
 	t.Run("whole disk", func(t *testing.T) { r.overPaths(t, image, r.images.URLFrom(host, "gpt.raw"), disk) })
 	const uuid = "11111111-aaaa-4bbb-8ccc-dddddddddddd"
 	root := rootImage(t, uuid)
+	addLoader(t, root)
 	r.images.File("root.raw", root)
 	t.Run("partition image", func(t *testing.T) { r.uefiLayout(t, root, disk, uuid) })
+	t.Run("boot loader", func(t *testing.T) { r.loaderOnMap(t, disk, uuid) })
 	t.Run("sync", r.flushPath)
 	t.Run("metadata", func(t *testing.T) { r.erasePartitions(t, disk) })
 	var gone string
@@ -49,6 +54,7 @@ func TestMultipath(t *testing.T) {
 		r.regainPath(t, gone, place)
 		r.losePath(t, image, disk)
 	})
+	t.Run("both are gone", func(t *testing.T) { r.noPath(t, gone, image) })
 }
 
 // oneDisk: the map is there instead of its paths, with what they say of themselves. The place of the one in use is returned.
@@ -111,6 +117,33 @@ func (r *rig) overPaths(t *testing.T, image, url, disk string) {
 	}
 }
 
+// addLoader puts a loader where a root file system has it.
+func addLoader(t *testing.T, image string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount(testenv.Loop(t, image, 512), dir, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	err := os.MkdirAll(filepath.Join(dir, "boot/efi/EFI/BOOT"), 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "boot/efi/EFI/BOOT/BOOTX64.EFI"), []byte("loader"), 0o600)
+	}
+	if err = errors.Join(err, unix.Unmount(dir, 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loaderOnMap: partitions of a map are mounted, and what the root has of loaders is on the ESP.
+func (r *rig) loaderOnMap(t *testing.T, disk, rootUUID string) {
+	parts := partitions(t, disk)
+	r.succeed(t, "image.install_bootloader", map[string]any{
+		"root_uuid": rootUUID, "efi_system_part_uuid": tags(t, parts(1), "UUID"), "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+	})
+	if got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, mib), "::EFI/BOOT/BOOTX64.EFI"); got != "loader" {
+		t.Errorf("got loader %q on the ESP", got)
+	}
+}
+
 // flushPath: what is flushed reaches the disk behind the map.
 func (r *rig) flushPath(t *testing.T) {
 	flushes := func() (n int64) {
@@ -149,19 +182,7 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 		used, spare = spare, used
 	}
 	var once sync.Once
-	pull := func() {
-		events := r.machine.Events(t.Context())
-		if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": used}); err != nil {
-			t.Error(err)
-			return
-		}
-		for e := range events {
-			if e.Name == "DEVICE_DELETED" {
-				return
-			}
-		}
-		t.Error("the machine has ended")
-	}
+	pull := func() { r.unplug(t, used) }
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		f, err := os.Open(image)
 		if err != nil {
@@ -179,6 +200,31 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)
 	}
 	return used
+}
+
+// unplug takes a device away and waits until the guest has let go of it.
+func (r *rig) unplug(t *testing.T, device string) {
+	events := r.machine.Events(t.Context())
+	if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": device}); err != nil {
+		t.Error(err)
+		return
+	}
+	for e := range events {
+		if e.Name == "DEVICE_DELETED" {
+			return
+		}
+	}
+	t.Error("the machine has ended")
+}
+
+// noPath: what fails on the last path fails, and nobody waits for one to come back.
+func (r *rig) noPath(t *testing.T, last, image string) {
+	r.aim(t, map[string]any{"wwn": "0x5000c500a1b2c3d4"})
+	r.unplug(t, last)
+	record := r.command(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("gpt.raw", sumAll(t, image))})
+	if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" || !strings.Contains(record.Error.Details, "/dev/dm-0") {
+		t.Errorf("got %s (%v), want an ImageWriteError for the map", record.Status, record.Error)
+	}
 }
 
 // regainPath plugs the disk in again where it was. As soon as that is a path of the map the map is known by its place.

@@ -176,12 +176,16 @@ func (j *Joiner) awaitNode(ctx context.Context, path string) error {
 	})
 }
 
-// settle drops the partitions of the paths, which nobody is to use any more, and makes those of the map.
+// settle drops the partitions of the paths, which nobody is to use any more, and makes those of a new map. A map that was
+// there may be just about to be written to.
 func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 	for _, d := range u.paths {
 		if err := partition.Forget(ctx, j.System, d.Path); err != nil {
 			j.Log.Warn("partitions of a path stay", "device", d.Path, "err", err)
 		}
+	}
+	if u.made != nil {
+		return
 	}
 	sync := j.sync
 	if sync == nil {

@@ -348,6 +348,9 @@ func TestJoin(t *testing.T) {
 			if diff := cmp.Diff(tt.want, asked); diff != "" {
 				t.Errorf("maps (-want +got):\n%s", diff)
 			}
+			if want := strings.HasPrefix(strings.Join(tt.want, ""), "create") && tt.warning == ""; want != (len(m.synced) == 1) {
+				t.Errorf("got partitions made of %q, want them to be made of a new map only", m.synced)
+			}
 			if got := m.names(); got != tt.names {
 				t.Errorf("got disks %s, want %s", got, tt.names)
 			}
