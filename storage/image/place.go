@@ -114,22 +114,29 @@ func (u *unpacker) unpackBatch(batch []packed) error {
 	if t.buffer == nil {
 		t.buffer = alignedBuffer(int(max(batchSize, size)))
 	}
-	for i, p := range batch {
-		cluster := t.buffer[int64(i)*size:][:size]
-		if err := t.Cluster(cluster, p.data); err != nil {
-			u.spoilt(fmt.Errorf("the compressed cluster at byte %d of the disk: %w", p.guest, err))
+	cluster := func(i int) []byte { return t.buffer[int64(i)*size:][:size] }
+	for i := 0; i < len(batch); i += 2 {
+		if i+1 == len(batch) {
+			u.spoilt(batch[i], t.Cluster(cluster(i), batch[i].data))
+			break
 		}
+		errs := t.Two([2][]byte{cluster(i), cluster(i + 1)}, [2][]byte{batch[i].data, batch[i+1].data})
+		u.spoilt(batch[i], errs[0])
+		u.spoilt(batch[i+1], errs[1])
 	}
 	return u.write(batch[0].guest, t.buffer[:int64(len(batch))*size])
 }
 
-// spoilt remembers a cluster that makes no sense. Whether the image is at fault or the transfer is for the checksum to
-// say, so the transfer goes on.
-func (u *unpacker) spoilt(err error) {
+// spoilt remembers a cluster that makes no sense, if there is an error. Whether the image is at fault or the transfer is
+// for the checksum to say, so the transfer goes on.
+func (u *unpacker) spoilt(p packed, err error) {
+	if err == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.corrupt == nil {
-		u.corrupt = err
+		u.corrupt = fmt.Errorf("the compressed cluster at byte %d of the disk: %w", p.guest, err)
 	}
 }
 

@@ -23,6 +23,8 @@ type Inflater struct {
 	bits    uint64 // taken and not used yet, the next one lowest
 	count   uint   // of them; above them are zeros, or bits that will be taken again
 
+	inside, final bool // whether a block has begun that is not at its end, and whether it is or was the last
+
 	fixed   bool // the codes are the fixed ones
 	lit     [litSize]entry
 	dist    [distSize]entry
@@ -32,42 +34,69 @@ type Inflater struct {
 // Fill unpacks a stream until out is full, and returns how many bytes it unpacked: all of out if there is no error. What
 // follows the end of the stream is not looked at.
 func (d *Inflater) Fill(out, stream []byte) (int, error) {
-	d.in, d.out, d.pos, d.n, d.bits, d.count = stream, out, 0, 0, 0, 0
-	defer func() { d.in, d.out = nil, nil }()
-	err := d.blocks()
+	d.begin(out, stream)
+	_, err := d.run(false)
+	return d.finish(err)
+}
+
+func (d *Inflater) begin(out, stream []byte) {
+	d.in, d.out, d.pos, d.n, d.bits, d.count, d.inside, d.final = stream, out, 0, 0, 0, 0, false, false
+}
+
+// finish judges a run that is over.
+func (d *Inflater) finish(err error) (int, error) {
 	short := err == nil || errors.Is(err, errShort)
 	switch {
-	case short && d.n < len(out):
+	case short && d.n < len(d.out):
 		err = errShort
 	case short: // there is more of the stream, or would be, than room
 		err = nil
 	}
+	d.in, d.out = nil, nil
 	return d.n, err
 }
 
-func (d *Inflater) blocks() error {
+// run unpacks the stream to its end, or where it may pause, to where many literals follow each other.
+func (d *Inflater) run(pause bool) (paused bool, err error) {
 	for {
-		header, err := d.take(3)
-		if err != nil {
-			return err
-		}
-		switch header >> 1 {
-		case 0:
-			err = d.stored()
-		case 1:
-			d.fixedCodes()
-			err = d.symbols()
-		case 2:
-			if err = d.dynamicCodes(); err == nil {
-				err = d.symbols()
+		for !d.inside {
+			if d.final {
+				return false, nil
 			}
-		default:
-			err = corrupt("block of an unknown type")
+			if err := d.block(); err != nil {
+				return false, err
+			}
 		}
-		if err != nil || header&1 != 0 {
-			return err
+		if paused, err := d.fast(pause); paused || err != nil {
+			return paused, err
+		}
+		if d.inside {
+			if err := d.symbol(); err != nil {
+				return false, err
+			}
 		}
 	}
+}
+
+// block begins a block, or copies one that is not compressed.
+func (d *Inflater) block() error {
+	header, err := d.take(3)
+	if err != nil {
+		return err
+	}
+	d.final = header&1 != 0
+	switch header >> 1 {
+	case 0:
+		return d.stored()
+	case 1:
+		d.fixedCodes()
+	case 2:
+		err = d.dynamicCodes()
+	default:
+		err = corrupt("block of an unknown type")
+	}
+	d.inside = err == nil
+	return err
 }
 
 // refill takes as much of the stream as there is room for: 56 to 63 bits but at its end.
@@ -123,21 +152,10 @@ const (
 	fastOut = fastLiterals + 258 + 16
 )
 
-// symbols unpacks a block by the present codes.
-func (d *Inflater) symbols() error {
-	for {
-		if end, err := d.fast(); end || err != nil {
-			return err
-		}
-		if end, err := d.symbol(); end || err != nil {
-			return err
-		}
-	}
-}
-
-// fast is symbol again and again as long as enough is left of the stream and of the room.
-func (d *Inflater) fast() (end bool, err error) {
+// fast is symbol again and again as long as enough is left of the stream and of the room, or until it may pause.
+func (d *Inflater) fast(pause bool) (paused bool, err error) {
 	in, out, pos, n := d.in, d.out, d.pos, d.n
+	literals := n // where those behind the last match began
 	b, count := d.bits, d.count
 round:
 	for pos <= len(in)-fastIn && n <= len(out)-fastOut {
@@ -152,6 +170,10 @@ round:
 				out[n] = byte(e >> valueShift)
 				n++
 				if i == fastLiterals {
+					if pause && n-literals >= manyLiterals {
+						paused = true
+						break round
+					}
 					continue round
 				}
 				if e = d.lit[b&(1<<litBits-1)]; e&literal == 0 {
@@ -174,7 +196,7 @@ round:
 					n++
 					continue
 				}
-				if end = e&stop != 0; !end {
+				if d.inside = e&stop == 0; d.inside {
 					err = corrupt("unknown length")
 				}
 				break
@@ -202,13 +224,14 @@ round:
 		}
 		copyMatch(out, n, distance, length)
 		n += length
+		literals = n
 	}
 	d.pos, d.n, d.bits, d.count = pos, n, b, count
-	return end, err
+	return paused, err
 }
 
 // symbol unpacks one literal or match, with every check.
-func (d *Inflater) symbol() (end bool, err error) {
+func (d *Inflater) symbol() error {
 	d.refill()
 	e := d.lit[d.bits&(1<<litBits-1)]
 	if e&link != 0 {
@@ -217,18 +240,19 @@ func (d *Inflater) symbol() (end bool, err error) {
 	length, err := d.use(e)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case e&stop != 0:
-		return true, nil
+		d.inside = false
+		return nil
 	case e&special != 0:
-		return false, corrupt("unknown length")
+		return corrupt("unknown length")
 	case e&literal != 0:
 		if d.n == len(d.out) {
-			return false, errShort
+			return errShort
 		}
 		d.out[d.n] = byte(length)
 		d.n++
-		return false, nil
+		return nil
 	}
 	d.refill()
 	e = d.dist[d.bits&(1<<distBits-1)]
@@ -238,21 +262,21 @@ func (d *Inflater) symbol() (end bool, err error) {
 	distance, err := d.use(e)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case e&special != 0:
-		return false, corrupt("unknown distance")
+		return corrupt("unknown distance")
 	case d.n == len(d.out):
-		return false, errShort
+		return errShort
 	case distance > d.n:
-		return false, corrupt("distance to before the start")
+		return corrupt("distance to before the start")
 	}
 	room := len(d.out) - d.n
 	overlapping(d.out, d.n, distance, min(length, room))
 	d.n += min(length, room)
 	if length > room {
-		return false, errShort
+		return errShort
 	}
-	return false, nil
+	return nil
 }
 
 // use takes the bits of a code and of what belongs to it, and returns its value.

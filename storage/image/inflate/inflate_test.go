@@ -66,6 +66,54 @@ func TestLikeZlib(t *testing.T) {
 	}
 }
 
+// Two streams at once give what each gives alone: those of zlib, and larger ones that have runs of literals.
+func TestPair(t *testing.T) {
+	list := references(t)
+	for level := flate.HuffmanOnly; level <= flate.BestCompression; level++ {
+		for seed := range uint64(12) {
+			data := content(seed, 5000+5000*int(seed))
+			if seed%3 == 0 {
+				data = append(data, noise(seed, 20000)...)
+			}
+			stream := deflate(t, level, data)
+			list = append(list, reference{size: len(data), stream: stream}, reference{size: len(data) + 1, stream: stream})
+			stream = bytes.Clone(stream)
+			stream[len(stream)/3] ^= 4
+			list = append(list, reference{size: len(data), stream: stream}, reference{size: len(data), stream: stream[:len(stream)/2]})
+		}
+	}
+	var p Pair
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 3000 {
+		var room, alone, streams [2][]byte
+		var wantN [2]int
+		var want [2]error
+		i := [2]int{r.IntN(len(list)), r.IntN(len(list))}
+		if r.IntN(2) == 0 { // both large
+			i[0], i[1] = len(list)-1-i[0]%500, len(list)-1-i[1]%500
+		}
+		for k := range 2 {
+			room[k], alone[k] = make([]byte, list[i[k]].size), make([]byte, list[i[k]].size)
+			streams[k] = list[i[k]].stream
+			wantN[k], want[k] = p.Fill(alone[k], streams[k])
+		}
+		n, errs := p.FillTwo(room, streams)
+		for k := range 2 {
+			if n[k] != wantN[k] || !errors.Is(errs[k], want[k]) || !bytes.Equal(room[k][:n[k]], alone[k][:n[k]]) {
+				t.Fatalf("stream %d with %d: got %d bytes and error %v, alone %d and %v", i[k], i[1-k], n[k], errs[k], wantN[k], want[k])
+			}
+		}
+	}
+}
+
+func noise(seed uint64, size int) []byte {
+	data, r := make([]byte, size), rand.New(rand.NewPCG(seed, 6))
+	for i := range data {
+		data[i] = byte(r.Uint64())
+	}
+	return data
+}
+
 // content is random bytes, text and zeros in stretches.
 func content(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 5))
@@ -78,9 +126,7 @@ func content(seed uint64, size int) []byte {
 		case 1:
 			data = append(data, bytes.Repeat([]byte("a file of an operating system "), n/30+1)[:n]...)
 		case 2:
-			for range n {
-				data = append(data, byte(r.Uint64()))
-			}
+			data = append(data, noise(r.Uint64(), n)...)
 		case 3:
 			for range n {
 				data = append(data, "etaoin shrdlu"[min(r.IntN(13), r.IntN(13))])
@@ -226,7 +272,7 @@ func FuzzFill(f *testing.F) {
 		data := content(uint64(level+2), 9000)
 		f.Add(deflate(f, level, data), uint16(len(data)))
 	}
-	var d Inflater
+	var d Pair
 	f.Fuzz(func(t *testing.T, stream []byte, room uint16) {
 		memory := bytes.Repeat([]byte{0xa5}, int(room)+300)
 		out := memory[:room:room]
@@ -236,6 +282,13 @@ func FuzzFill(f *testing.F) {
 		}
 		if !bytes.Equal(memory[room:], bytes.Repeat([]byte{0xa5}, 300)) {
 			t.Error("something was written behind the room")
+		}
+		twice := [2][]byte{make([]byte, room), make([]byte, room)}
+		counts, errs := d.FillTwo(twice, [2][]byte{stream, stream})
+		for i := range twice {
+			if counts[i] != n || !errors.Is(errs[i], err) || !bytes.Equal(twice[i][:n], out[:n]) {
+				t.Errorf("with itself: got %d bytes, error %v, alone %d, %v", counts[i], errs[i], n, err)
+			}
 		}
 		for name, reader := range map[string]io.Reader{"compress/flate": flate.NewReader(bytes.NewReader(stream)), "klauspost": klauspost.NewReader(bytes.NewReader(stream))} {
 			theirs, theirErr := io.ReadAll(io.LimitReader(reader, int64(room)+1))
@@ -272,6 +325,16 @@ func BenchmarkFill(b *testing.B) {
 			for b.Loop() {
 				if _, err := d.Fill(out, stream); err != nil {
 					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"-two", func(b *testing.B) {
+			var p Pair
+			outs := [2][]byte{out, make([]byte, len(out))}
+			b.SetBytes(2 * int64(len(out)))
+			for b.Loop() {
+				if _, errs := p.FillTwo(outs, [2][]byte{stream, stream}); errs[0] != nil || errs[1] != nil {
+					b.Fatal(errs)
 				}
 			}
 		})
