@@ -136,7 +136,7 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	l.cable("nic0", "192.0.2.1/24")
 	id := mac(t, "nic0")
 	d := l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 3 * time.Second, Router: addr("192.0.2.1"),
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 8 * time.Second, Router: addr("192.0.2.1"),
 		Fixed: map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
