@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/ironic"
 	"ironroot/agent/pause"
 	"ironroot/agent/power"
+	"ironroot/netboot/listing"
 	"ironroot/storage/block"
 )
 
@@ -129,9 +130,9 @@ func (a *agent) networkDown(ctx context.Context) error {
 
 // linksDown takes down the links of a machine whose network somebody else configured.
 func linksDown() error {
-	links, err := netlink.LinkList()
+	links, err := listing.Links()
 	if err != nil {
-		return fmt.Errorf("list links: %w", err)
+		return err
 	}
 	var failed []error
 	for _, link := range links {

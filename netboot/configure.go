@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
 
@@ -82,7 +83,7 @@ func (n *Network) without(id string) *networkdata.Data {
 
 // reassign looks at all links again: their roles may have changed.
 func (n *Network) reassign(ctx context.Context, running *sync.WaitGroup) {
-	links, err := listLinks()
+	links, err := listing.Links()
 	if err != nil {
 		n.log.Error("links cannot be listed", "err", err)
 		return

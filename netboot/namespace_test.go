@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
 
@@ -295,7 +296,7 @@ func (l *lab) routes(name string) []string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	list, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	list, err := listing.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(link, netlink.FAMILY_V4) })
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/netboot/listing"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/networkdata"
 )
@@ -266,7 +267,7 @@ func (n *Network) Down(ctx context.Context) error {
 		clear(n.links)
 		clear(n.addresses)
 	})
-	links, err := listLinks()
+	links, err := listing.Links()
 	if err != nil {
 		return err
 	}

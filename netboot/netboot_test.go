@@ -13,6 +13,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 	"github.com/vishvananda/netlink"
 
+	"ironroot/netboot/listing"
 	"ironroot/netboot/server"
 )
 
@@ -340,7 +341,7 @@ func TestDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.cable("late", "198.51.100.1/24")
-	links, err := netlink.LinkList()
+	links, err := listing.Links()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
 
 // data reads network data in which MAC(name) stands for the MAC address of a link.
 func (l *lab) data(document string) *networkdata.Data {
 	l.t.Helper()
-	links, err := netlink.LinkList()
+	links, err := listing.Links()
 	if err != nil {
 		l.t.Fatal(err)
 	}

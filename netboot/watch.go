@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
 
@@ -149,7 +150,7 @@ func (n *Network) resubscribe(ctx context.Context) *watcher {
 // reconcile brings the state in line with the kernel's present links and addresses: at the start, and after events
 // were lost.
 func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
-	links, err := listLinks()
+	links, err := listing.Links()
 	if err != nil {
 		n.log.Error("links cannot be listed", "err", err)
 		return
@@ -177,7 +178,7 @@ func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
 	for _, a := range advertisements {
 		n.advertise(a)
 	}
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	addresses, err := listing.Addresses()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		n.log.Error("addresses cannot be listed", "err", err)
 		return
@@ -188,26 +189,6 @@ func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
 			n.note(a.LinkIndex, *a.IPNet, a.Flags&unusableFlags == 0)
 		}
 	})
-}
-
-// listLinks lists all links; a dump that the kernel changed meanwhile is taken again.
-func listLinks() ([]netlink.Link, error) {
-	const attempts = 5
-	for range attempts - 1 {
-		links, err := netlink.LinkList()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return links, wrapList(err)
-		}
-	}
-	links, err := netlink.LinkList()
-	return links, wrapList(err)
-}
-
-func wrapList(err error) error {
-	if err != nil {
-		return fmt.Errorf("list links: %w", err)
-	}
-	return nil
 }
 
 // seen takes in what the kernel says of a link, and starts to use it when it is new.

@@ -3,26 +3,28 @@ package inventory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"regexp"
 	"strconv"
 
 	"github.com/mdlayher/ethtool"
 	"github.com/vishvananda/netlink"
+
+	"ironroot/netboot/listing"
 )
 
 // kernelNetwork asks the running kernel by rtnetlink and by the ethtool family of generic netlink.
 type kernelNetwork struct{}
 
 func (kernelNetwork) facts(context.Context) (map[string]linkFacts, error) {
-	links, err := dump(netlink.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+	// What changes all the time is complete enough for us.
+	links, err := listing.Links()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
 	}
-	addresses, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+	addresses, err := listing.Addresses()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
 	}
 	speeds := linkSpeeds()
 	result := make(map[string]linkFacts, len(links))
@@ -52,19 +54,6 @@ func (f *linkFacts) add(ip net.IP, link string) {
 			f.ipv6 += "%" + link
 		}
 	}
-}
-
-// dumpTries is how often a listing is asked for that changes while the kernel writes it, as at boot. The last one is
-// taken as it is: complete save for what changed.
-const dumpTries = 5
-
-func dump[T any](list func() ([]T, error)) (items []T, err error) {
-	for range dumpTries {
-		if items, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return items, err
-		}
-	}
-	return items, nil
 }
 
 // linkSpeeds returns the fastest mode of every interface in Mbit/s. Old kernels without ethtool over netlink know none;

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot/listing"
 )
 
 // OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
@@ -21,7 +23,7 @@ type OnDemand struct {
 // WaitLLDP listens on the Ethernet links that the machine has at this moment until [Listener.Wait] is content with
 // them. Links without a carrier are not waited for. An error means that nothing could be listened to, or is that of ctx.
 func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
-	links, err := netlink.LinkList()
+	links, err := listing.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links to hear LLDP on: %w", err)
 	}

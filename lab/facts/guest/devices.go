@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"ironroot/netboot/listing"
 	"ironroot/uinit/boot"
 )
 
@@ -57,7 +58,7 @@ func makeInterfaces(ctx context.Context, m *boot.Machine) error {
 			return err
 		}
 	}
-	links, err := netlink.LinkList()
+	links, err := listing.Links()
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func steady(ctx context.Context) error {
 
 // expected names an interface whose addresses are not complete.
 func expected() (missing string, err error) {
-	links, err := netlink.LinkList()
+	links, err := listing.Links()
 	if err != nil {
 		return "", err
 	}
@@ -143,7 +144,7 @@ func expected() (missing string, err error) {
 		if !hardware && a.Flags&net.FlagRunning == 0 || a.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		addresses, err := listing.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 		if err != nil {
 			return "", err
 		}
