@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
 )
 
 // hush are secrets that an operator may have put on the kernel's command line, where the kernel's log repeats them.
@@ -62,24 +65,42 @@ func (r *rig) searchGuest(t *testing.T, secrets ...string) {
 	}
 }
 
+// searched is what the shell's answer ends with, its next prompt included: what is typed before that may be lost.
+var searched = regexp.MustCompile(`(?s)^(.*?)SEARCHED.*?\$ `)
+
 // grep returns the files that contain a text. What is typed for that does not.
 func (r *rig) grep(t *testing.T, text, places string) []string {
 	t.Helper()
 	quoted := "'" + text[:len(text)/2] + "''" + text[len(text)/2:] + "'"
-	console := r.machine.Console()
-	mark := console.Mark()
-	if err := console.Send("grep -rlF " + quoted + " " + places + "; echo 'SEAR''CHED'\r"); err != nil {
-		t.Fatal(err)
-	}
-	match, err := console.FollowFrom(soon(t), mark, regexp.MustCompile(`(?s)^.*?SEARCHED\s`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := r.typed(t, "grep -rlF "+quoted+" "+places+"; echo 'SEAR''CHED'\r")
 	var found []string
-	for line := range strings.Lines(match.Groups[0]) {
+	for line := range strings.Lines(qemu.Plain(answer)) {
 		if name := strings.TrimSpace(line); regexp.MustCompile(`^/\S+$`).MatchString(name) {
 			found = append(found, name)
 		}
 	}
 	return found
+}
+
+// typed returns the shell's answer to a line. A line editor that begins to listen may lose one, which is typed again then.
+func (r *rig) typed(t *testing.T, line string) string {
+	t.Helper()
+	const tries, patience = 4, 30 * time.Second
+	console := r.machine.Console()
+	var err error
+	for range tries {
+		mark := console.Mark()
+		if err := console.Send(line); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		match, failed := console.FollowFrom(ctx, mark, searched)
+		cancel()
+		if failed == nil {
+			return match.Groups[1]
+		}
+		err = failed
+	}
+	t.Fatal(err)
+	return ""
 }
