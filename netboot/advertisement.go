@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot/listing"
 )
 
 // advertisement is what the kernel passes on of one router advertisement: either which services of DHCPv6 there are,
@@ -74,9 +76,11 @@ func subscribeAdvertisements(events chan<- advertisement, done <-chan struct{}) 
 
 // listAdvertisements returns the flags of all links, as far as routers have set any.
 func listAdvertisements() ([]advertisement, error) {
-	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfInfomsg(unix.AF_INET6))
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	messages, err := listing.Whole(func() ([][]byte, error) {
+		request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		request.AddData(nl.NewIfInfomsg(unix.AF_INET6))
+		return request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	})
 	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list IPv6 links: %w", err)
 	}

@@ -15,8 +15,6 @@ import (
 
 // TestRealIronicBIOS deploys a partition image with GRUB in it to a machine without UEFI, by an Ironic that allows the
 // image's own GRUB to be run. SeaBIOS boots the instance.
-//
-// Parity: S2
 func TestRealIronicBIOS(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
