@@ -234,12 +234,20 @@ func (t *target) flush() error {
 func isAligned(p []byte) bool { return addressOf(p)%directAlign == 0 }
 
 // alignedBuffer returns n bytes that O_DIRECT takes.
-func alignedBuffer(n int) []byte {
-	b := make([]byte, n+directAlign)
-	skip := 0
-	if rest := int(addressOf(b) % directAlign); rest != 0 {
-		skip = directAlign - rest
-	}
+func alignedBuffer(n int) []byte { return alignedTo(directAlign, n) }
+
+// hugeBuffer returns n bytes that O_DIRECT takes, on huge pages where there are some: they are filled, hashed and handed
+// to the device with less walking of page tables.
+func hugeBuffer(n int) []byte {
+	const hugePage = 2 << 20
+	b := alignedTo(hugePage, n)
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // small pages do as well
+	return b
+}
+
+func alignedTo(align, n int) []byte {
+	b := make([]byte, n+align)
+	skip := int(-addressOf(b) % uintptr(align))
 	return b[skip : skip+n : skip+n]
 }
 

@@ -1,0 +1,32 @@
+package image
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The thread that hashes is preferred for as long as it does, where that is allowed.
+func TestPreferThread(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	nice := func() int {
+		raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 20 - raw
+	}
+	before := nice()
+	undo := preferThread()
+	during := nice()
+	undo()
+	if want := -10; os.Geteuid() == 0 && during != want {
+		t.Errorf("got a nice value of %d, want %d", during, want)
+	}
+	if after := nice(); after != before {
+		t.Errorf("got a nice value of %d afterwards, want %d as before", after, before)
+	}
+}
