@@ -90,7 +90,9 @@ func (p *pipeline) run(ctx context.Context) (int64, error) {
 		return err
 	})
 	group.Go(func() error {
-		defer preferThread()()
+		if p.sum != nil {
+			defer preferThread()()
+		}
 		for c := range hashed {
 			if p.sum != nil && ctx.Err() == nil {
 				p.sum.Write(c.data) //nolint:errcheck // a hash never fails
@@ -123,13 +125,14 @@ func (p *pipeline) run(ctx context.Context) (int64, error) {
 func preferThread() func() {
 	const nice = -10
 	runtime.LockOSThread()
-	had, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of this thread, see setpriority(2)
-	if err == nil {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of this thread, as 20 less its nice value, see getpriority(2)
+	had := 20 - raw
+	if err == nil && had > nice {
 		err = unix.Setpriority(unix.PRIO_PROCESS, 0, nice)
 	}
 	return func() {
-		if err == nil && unix.Setpriority(unix.PRIO_PROCESS, 0, 20-had) != nil {
-			return // still locked, the thread ends with its goroutine
+		if err == nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, had) // giving way is never refused
 		}
 		runtime.UnlockOSThread()
 	}

@@ -30,3 +30,13 @@ func TestPreferThread(t *testing.T) {
 		t.Errorf("got a nice value of %d afterwards, want %d as before", after, before)
 	}
 }
+
+// What is not aligned would be written through the page cache, and nobody would see but the time it takes.
+func TestChunksAreAligned(t *testing.T) {
+	for i, c := range newChunks() {
+		if !isAligned(c.buffer) || len(c.buffer) != chunkSize || cap(c.buffer) != chunkSize {
+			t.Errorf("chunk %d: got %d bytes of %d at %#x, want %d at a multiple of %d",
+				i, len(c.buffer), cap(c.buffer), addressOf(c.buffer), chunkSize, directAlign)
+		}
+	}
+}
