@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -55,24 +56,24 @@ func (r *rig) logs(t *testing.T) map[string]string {
 func (r *rig) searchGuest(t *testing.T, secrets ...string) {
 	t.Helper()
 	const places = "/etc /root /run /tmp /var /mnt /proc/1/environ /proc/1/cmdline /proc/1/comm"
-	if got := r.grep(t, "localhost", "/etc"); len(got) == 0 {
+	if got := r.grep(t, 0, "localhost", "/etc"); len(got) == 0 {
 		t.Fatal("a search that must find something finds nothing")
 	}
 	for i, secret := range secrets {
-		if got := r.grep(t, secret, places); len(got) > 0 {
+		if got := r.grep(t, i+1, secret, places); len(got) > 0 {
 			t.Errorf("secret %d is in %q of the guest", i, got)
 		}
 	}
 }
 
-// searched is what the shell's answer ends with, its next prompt included: what is typed before that may be lost.
-var searched = regexp.MustCompile(`(?s)^(.*?)SEARCHED.*?\$ `)
-
-// grep returns the files that contain a text. What is typed for that does not.
-func (r *rig) grep(t *testing.T, text, places string) []string {
+// grep returns the files that contain a text. What is typed for that does not. The answer tells the question's number and
+// how long the text was that arrived: it is none to an earlier question, or to one that lost something on its way.
+func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 	t.Helper()
 	quoted := "'" + text[:len(text)/2] + "''" + text[len(text)/2:] + "'"
-	answer := r.typed(t, "grep -rlF "+quoted+" "+places+"; echo 'SEAR''CHED'\r")
+	line := fmt.Sprintf("s=%s; grep -rlF \"$s\" %s; echo 'SEAR''CHED' %d ${#s}\r", quoted, places, question)
+	// The next line is typed behind the prompt that follows.
+	answer := r.typed(t, line, regexp.MustCompile(fmt.Sprintf(`(?s)^(.*?)SEARCHED %d %d\s.*?\$ `, question, len(text))))
 	var found []string
 	for line := range strings.Lines(qemu.Plain(answer)) {
 		if name := strings.TrimSpace(line); regexp.MustCompile(`^/\S+$`).MatchString(name) {
@@ -82,8 +83,9 @@ func (r *rig) grep(t *testing.T, text, places string) []string {
 	return found
 }
 
-// typed returns the shell's answer to a line. A line editor that begins to listen may lose one, which is typed again then.
-func (r *rig) typed(t *testing.T, line string) string {
+// typed returns the shell's answer to a line. On its way through an emulated serial port a line was lost once; it is typed
+// again then, for what is asked here is what the guest's files hold.
+func (r *rig) typed(t *testing.T, line string, want *regexp.Regexp) string {
 	t.Helper()
 	const tries, patience = 4, 30 * time.Second
 	console := r.machine.Console()
@@ -94,7 +96,7 @@ func (r *rig) typed(t *testing.T, line string) string {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		match, failed := console.FollowFrom(ctx, mark, searched)
+		match, failed := console.FollowFrom(ctx, mark, want)
 		cancel()
 		if failed == nil {
 			return match.Groups[1]
