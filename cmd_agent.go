@@ -84,5 +84,7 @@ func asProcess(args []string, usage string, f func(context.Context, *config.Conf
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return f(ctx, options, journal.New(os.Stderr, &slog.LevelVar{}, agentJournal))
+	log := journal.New(os.Stderr, &slog.LevelVar{}, agentJournal)
+	slog.SetDefault(log.Logger()) // contained panics are logged there, and secrets are redacted
+	return f(ctx, options, log)
 }

@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 )
 
@@ -74,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 		go status.Reporter{Board: o.Board, Log: a.log}.Run(reporting)
 	}
 	for {
-		err := guarded(func() error { return a.life(ctx) })
+		err := goroutine.Catch(func() error { return a.life(ctx) })
 		if ctx.Err() != nil {
 			return nil
 		}

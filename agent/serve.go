@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/ironic"
 	"ironroot/agent/pause"
 	"ironroot/agent/power"
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/listing"
 	"ironroot/storage/block"
 )
@@ -27,7 +28,7 @@ const (
 // keep runs a part of the agent until ctx ends, and again whenever it ends before that.
 func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) {
 	for {
-		err := guarded(func() error { return run(ctx) })
+		err := goroutine.Catch(func() error { return run(ctx) })
 		if ctx.Err() != nil {
 			return
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,14 +215,4 @@ func (a *agent) setNode(data json.RawMessage) error {
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil
-}
-
-// guarded makes a panic of f its error.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("internal error: panic: %v\n%s", value, debug.Stack())
-		}
-	}()
-	return f()
 }

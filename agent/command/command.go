@@ -9,12 +9,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
 
 	"ironroot/agent/fault"
+	"ironroot/internal/goroutine"
 )
 
 // Params are the parameters of one call, still as JSON.
@@ -150,16 +150,16 @@ func (c Command) run(ctx context.Context, p Params) (result any, err error) {
 	return c.Run(ctx, p)
 }
 
-// PanicError is a command that panicked: a defect of the agent, which fails that command and nothing else.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
+// PanicError is the error of a command that panicked. It fails that command and nothing else.
+type PanicError = goroutine.PanicError
 
-func (e *PanicError) Error() string { return fmt.Sprintf("internal error: panic: %v", e.Value) }
-
+// recovered stores a panic in err. That of a goroutine the command started keeps the stack of that goroutine.
 func recovered(err *error) {
-	if value := recover(); value != nil {
+	switch value := recover().(type) {
+	case nil:
+	case *PanicError:
+		*err = value
+	default:
 		*err = &PanicError{Value: value, Stack: debug.Stack()}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-	"ironroot/agent/parallel"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -24,7 +24,7 @@ type configuration struct {
 // collectDefault adds the inventory, the root disk and how they were found.
 func collectDefault(ctx context.Context, i *inspection) error {
 	var disks, addresses error
-	parallel.Do(
+	goroutine.Do(
 		func() { disks = i.Managers.WaitDisks(ctx, nil) },
 		func() { addresses = i.waitDHCP(ctx) },
 	)

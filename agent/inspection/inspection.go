@@ -18,7 +18,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-	"ironroot/agent/parallel"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 )
 
@@ -140,7 +140,7 @@ func (i *inspection) collect(ctx context.Context, chosen []collector) (failures 
 				side = append(side, func() { errs[n] = i.runOne(ctx, c) })
 			}
 		}
-		parallel.Do(side...)
+		goroutine.Do(side...)
 	}
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }

@@ -13,7 +13,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/smbios"
-	"ironroot/agent/parallel"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfile"
 )
@@ -164,7 +164,7 @@ func New(o Options) *Source {
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	var unlisted error
-	parallel.Do(
+	goroutine.Do(
 		func() {
 			if inv.Interfaces, unlisted = s.Interfaces(ctx); unlisted == nil {
 				s.hearNeighbours(ctx, inv.Interfaces)

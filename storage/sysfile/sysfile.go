@@ -10,11 +10,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -73,10 +74,11 @@ func (r *Reader) Read(path string) ([]byte, error) {
 // read waits for a file, though not for long.
 func read(path string, limit time.Duration) ([]byte, error) {
 	answer := make(chan content, 1)
-	go func() {
-		data, err := readAll(path)
-		answer <- content{data, err}
-	}()
+	var data []byte
+	goroutine.Go(func() (err error) {
+		data, err = readAll(path)
+		return err
+	}, func(err error) { answer <- content{data, err} })
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -145,29 +147,20 @@ func readFD(fd int, path string) ([]byte, error) {
 }
 
 // Each calls f for every item, up to 64 at a time, and returns the results in the items' order: where f reads files, each of
-// them may have to be waited for. A panic of f is the caller's.
+// them may have to be waited for. If f panics, so does Each, with a *goroutine.PanicError.
 func Each[T, R any](items []T, f func(T) R) []R {
 	const most = 64
 	results := make([]R, len(items))
-	var wg sync.WaitGroup
-	places, panics := make(chan struct{}, most), make(chan string, len(items))
+	group := goroutine.NewGroup()
+	group.SetLimit(most)
 	for i, item := range items {
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() {
-				if value := recover(); value != nil {
-					panics <- fmt.Sprintf("%v\n%s", value, debug.Stack())
-				}
-				<-places
-			}()
+		group.Go(func() error {
 			results[i] = f(item)
+			return nil
 		})
 	}
-	wg.Wait()
-	select {
-	case text := <-panics:
-		panic(text)
-	default:
-		return results
+	if err := group.Wait(); err != nil {
+		panic(err)
 	}
+	return results
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 func TestRead(t *testing.T) {
@@ -86,8 +88,9 @@ func TestEach(t *testing.T) {
 
 func TestEachPanics(t *testing.T) {
 	defer func() {
-		if text, _ := recover().(string); !strings.HasPrefix(text, "oops\n") {
-			t.Errorf("got panic %q, want that of the function", text)
+		err, _ := recover().(*goroutine.PanicError)
+		if err == nil || err.Value != "oops" {
+			t.Errorf("got panic %v, want that of the function", err)
 		}
 	}()
 	Each([]int{1, 2}, func(i int) int {
