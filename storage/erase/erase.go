@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -34,6 +33,7 @@ var (
 	ErrReadOnly    = errors.New("device is read-only")
 	ErrProtected   = errors.New("device holds a shared file system")
 	ErrUnsupported = errors.New("method not supported by the device")
+	ErrRemains     = errors.New("data remain out of reach")
 	ErrZoned       = errors.New("a zoned disk (host-managed) cannot be overwritten: it takes writes only one after another within a zone")
 )
 
@@ -47,9 +47,11 @@ type Options struct {
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
-// Full erases all data of a device and tells how. A secure erase that the device does not support is followed by
-// overwriting; one that was tried and failed only where the options say so. Errors wrap ErrReadOnly for a device
-// that cannot be written, and ErrZoned for one that cannot be overwritten.
+// Full erases all data of a device and returns the method, followed by what was not erased and why: namespaces of a shared
+// NVMe subsystem that this host cannot see. A secure erase that the device does not support is followed by overwriting; one
+// that was tried and failed only where the options say so. Errors wrap ErrReadOnly for a device that cannot be written,
+// ErrZoned for one that cannot be overwritten, and ErrRemains where the device was erased but its private NVMe subsystem
+// has namespaces that are not attached.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
@@ -67,26 +69,34 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	} else if readOnly {
 		return "", ErrReadOnly
 	}
-	method, secureErr := secure(ctx, sys, device, o, open)
-	if secureErr == nil {
-		return method, forget(ctx, sys, device)
-	}
-	if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
-		return "", secureErr
-	}
-	err := ErrZoned
-	if device.Zoned != "host-managed" {
-		if err = partition.Release(ctx, sys, device.Path); err == nil {
-			err = overwrite(ctx, device.Path, o)
+	method, scope, secureErr := secure(ctx, device, o, open)
+	if secureErr != nil {
+		if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
+			return "", secureErr
 		}
-	}
-	if err != nil {
-		if errors.Is(secureErr, ErrUnsupported) {
-			return "", err
+		if err := overwriteReleased(ctx, sys, device, o); err != nil {
+			if secureErr == ErrUnsupported { //nolint:errorlint // without a reason that the caller must see
+				return "", err
+			}
+			return "", errors.Join(secureErr, err)
 		}
-		return "", errors.Join(secureErr, err)
+		method = Overwrite
 	}
-	return Overwrite, forget(ctx, sys, device)
+	if err := forget(ctx, sys, device); err != nil {
+		return "", err
+	}
+	return scope.finish(method)
+}
+
+// overwriteReleased overwrites a device after the kernel has let go of its partitions.
+func overwriteReleased(ctx context.Context, sys block.System, device block.Device, o Options) error {
+	if device.Zoned == "host-managed" {
+		return ErrZoned
+	}
+	if err := partition.Release(ctx, sys, device.Path); err != nil {
+		return err
+	}
+	return overwrite(ctx, device.Path, o)
 }
 
 // forget makes the kernel drop the partitions of a device that has no table any more.
@@ -97,10 +107,11 @@ func forget(ctx context.Context, sys block.System, device block.Device) error {
 	return partition.Sync(ctx, sys, device.Path)
 }
 
-// secure erases by the device's own means. The error wraps ErrUnsupported where it has none.
-func secure(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
-	if !o.NVMe || !strings.HasPrefix(device.Name, "nvme") {
-		return "", ErrUnsupported // ATA secure erase is not offered yet
+// secure erases by the device's own means. The error wraps ErrUnsupported where it has none. The scope is that of an NVMe
+// namespace, with an error too.
+func secure(ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, nvmeScope, error) {
+	if !nvmeName.MatchString(device.Name) {
+		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not offered yet
 	}
-	return formatNVMe(ctx, sys, device, open)
+	return eraseNVMe(ctx, device.Path, o.NVMe, open)
 }

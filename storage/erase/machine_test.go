@@ -20,7 +20,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// guest boots a machine with a disk on every bus; the guest says what it sees and erases all of them.
+// guest boots a machine with a disk on every bus, and an NVMe subsystem with two controllers, a shared namespace and an
+// unattached one. The guest prints the disks that it sees and erases all of them.
 func guest(t *testing.T, dir string) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
@@ -42,6 +43,18 @@ func guest(t *testing.T, dir string) string {
 	if err := os.WriteFile(stick, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	subsystem := []string{
+		"-device", "nvme-subsys,id=subsystem,nqn=shared",
+		"-device", "nvme,id=first,serial=serial-shared,subsys=subsystem", "-device", "nvme,serial=serial-shared,subsys=subsystem",
+	}
+	for i, name := range []string{"visible", "unattached"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		subsystem = append(subsystem, "-drive", "if=none,id="+name+",format=raw,discard=ignore,file="+file, "-device",
+			fmt.Sprintf("nvme-ns,drive=%s,bus=first,nsid=%d,detached=%t", name, i+1, name == "unattached"))
+	}
 	m, err := qemu.Start(t.Context(), qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 512 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyS0 " + qemu.KernelHints,
@@ -49,10 +62,10 @@ func guest(t *testing.T, dir string) string {
 			disk(qemu.Virtio, 0, 0), disk(qemu.SATA, 0, 0x5000c500a1b2c3d4), disk(qemu.SCSI, 4096, 0x5000c500a1b2c3d5),
 			disk(qemu.NVMe, 4096, 0),
 		},
-		Extra: []string{
+		Extra: append([]string{
 			"-device", "qemu-xhci", "-drive", "if=none,id=stick,format=raw,file=" + stick,
 			"-device", "usb-storage,drive=stick,serial=serial-usb",
-		},
+		}, subsystem...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +83,7 @@ func guest(t *testing.T, dir string) string {
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	console := guest(t, dir)
-	got := map[string]string{}
+	got, paths := map[string]string{}, map[string]string{}
 	for _, line := range strings.Split(console, "\n") {
 		text, ok := strings.CutPrefix(strings.TrimSpace(line), "DISK ")
 		if !ok {
@@ -81,6 +94,7 @@ func TestMachine(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		got[d.Serial] = fmt.Sprintf("%s %q %q %d/%d", d.Transport, d.Model, d.WWN, d.Size, d.LogicalSector)
+		paths[d.Serial] = d.Path
 		t.Logf("%+v", d)
 	}
 	want := map[string]string{
@@ -88,20 +102,22 @@ func TestMachine(t *testing.T) {
 		"serial-sata":   `sata "QEMU HARDDISK" "0x5000c500a1b2c3d4" 8388608/512`,
 		"serial-scsi":   ` "QEMU HARDDISK" "0x5000c500a1b2c3d5" 8388608/4096`,
 		// The kernel makes this name of the vendor's id, serial number and model, where a drive has no EUI or GUID.
-		"serial-nvme": `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
-		"serial-usb":  `usb "QEMU HARDDISK" "" 8388608/512`,
+		"serial-nvme":   `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
+		"serial-shared": `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d736861726564-51454d55204e564d65204374726c-00000001" 8388608/512`,
+		"serial-usb":    `usb "QEMU HARDDISK" "" 8388608/512`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, line := range []string{
-		"ERASED /dev/nvme0n1 nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
+		"ERASED " + paths["serial-shared"] + " overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
+		"ERASED " + paths["serial-nvme"] + " nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
 	} {
 		if !strings.Contains(console, line) {
 			t.Errorf("the console does not show %q", line)
 		}
 	}
-	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb"} {
+	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb", "visible"} {
 		data, err := os.ReadFile(filepath.Join(dir, bus))
 		if err != nil {
 			t.Fatal(err)
@@ -109,5 +125,8 @@ func TestMachine(t *testing.T) {
 		if bytes.Contains(data, []byte("secret")) {
 			t.Errorf("%s: data are left", bus)
 		}
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "unattached")); err != nil || len(bytes.ReplaceAll(data, []byte("secret  "), nil)) > 0 {
+		t.Errorf("unattached namespace of the shared subsystem: got an erase (%v), want none", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"time"
 	"unsafe"
@@ -39,8 +38,10 @@ const (
 	opIdentify = 0x06
 	opFormat   = 0x80
 
-	identifyNamespace  = 0
-	identifyController = 1
+	identifyNamespace  = 0x00
+	identifyController = 0x01
+	identifyActive     = 0x02 // list of the namespaces attached to the controller
+	identifyAllocated  = 0x10 // list of the namespaces of the subsystem
 
 	eraseUserData = 1
 	eraseCrypto   = 2
@@ -56,51 +57,46 @@ type adminDevice interface {
 	close() error
 }
 
-// formatNVMe erases a namespace by Format NVM, keeping its block format. It is not used where the controller would
-// format other namespaces with it.
-func formatNVMe(ctx context.Context, sys block.System, device block.Device, open func(string) (adminDevice, error)) (_ Method, err error) {
-	d, err := open(device.Path)
+// eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported where Format is
+// switched off, where the controller does not offer it, and where it could reach other namespaces. The scope is returned
+// with an error too.
+func eraseNVMe(ctx context.Context, path string, format bool, open func(string) (adminDevice, error)) (_ Method, scope nvmeScope, err error) {
+	d, err := open(path)
 	if err != nil {
-		return "", err
+		return "", nvmeScope{unknown: err}, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	nsid, err := d.namespace()
-	if err != nil {
-		return "", fmt.Errorf("NVMe namespace id: %w", err)
+	controller, namespace, scope := identifyAll(d)
+	if scope.unknown != nil {
+		return "", scope, scope.unknown
 	}
-	controller, err := identify(d, identifyController, 0)
-	if err != nil {
-		return "", err
+	if !format {
+		return "", scope, fmt.Errorf("%w: NVMe Format is switched off", ErrUnsupported)
 	}
-	method, setting, err := formatSetting(controller, countNamespaces(ctx, sys, device.Name))
+	method, setting, err := formatSetting(controller, scope)
 	if err != nil {
-		return "", err
-	}
-	namespace, err := identify(d, identifyNamespace, nsid)
-	if err != nil {
-		return "", err
+		return "", scope, err
 	}
 	command := adminCommand{
-		opcode: opFormat, nsid: nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
+		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
 	}
 	if err := d.admin(&command, nil); err != nil {
-		return "", fmt.Errorf("NVMe format: %w", err)
+		return "", scope, fmt.Errorf("NVMe format: %w", err)
 	}
-	if err := block.Flush(ctx, device.Path); err != nil {
-		return "", err
-	}
-	return method, nil
+	return method, scope, block.Flush(ctx, path)
 }
 
-// formatSetting reads the controller's abilities: OACS bit 1 (Format), and of FNA bit 0 and 1 (format and erase
-// concern all namespaces) and bit 2 (cryptographic erase).
-func formatSetting(controller []byte, namespaces int) (Method, uint32, error) {
+// formatSetting chooses how to format: OACS bit 1 offers the command, FNA bit 2 a cryptographic erase. FNA bit 0 and 1
+// extend a format, or its erase, to all namespaces of the subsystem.
+func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
 	oacs, fna := binary.LittleEndian.Uint16(controller[256:]), controller[524]
 	switch {
 	case oacs&2 == 0:
 		return "", 0, fmt.Errorf("%w: the NVMe controller has no Format command", ErrUnsupported)
-	case fna&3 != 0 && namespaces > 1:
-		return "", 0, fmt.Errorf("%w: NVMe Format would erase all %d namespaces of the controller", ErrUnsupported, namespaces)
+	case scope.shared:
+		return "", 0, fmt.Errorf("%w: NVMe Format could erase namespaces of other hosts: the subsystem is shared", ErrUnsupported)
+	case fna&3 != 0 && len(scope.others) > 0:
+		return "", 0, fmt.Errorf("%w: NVMe Format would also erase %s", ErrUnsupported, namespaceList(scope.others))
 	case fna&4 != 0:
 		return NVMeCrypto, eraseCrypto, nil
 	}
@@ -123,27 +119,9 @@ func identify(d adminDevice, structure, nsid uint32) ([]byte, error) {
 	data := make([]byte, 4096)
 	command := adminCommand{opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds())}
 	if err := d.admin(&command, data); err != nil {
-		return nil, fmt.Errorf("NVMe identify (structure %d): %w", structure, err)
+		return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): %w", structure, err)
 	}
 	return data, nil
-}
-
-var nvmeName = regexp.MustCompile(`^(nvme\d+)n\d+$`)
-
-// countNamespaces counts the namespaces with a block device on the same controller or subsystem.
-func countNamespaces(ctx context.Context, sys block.System, name string) int {
-	m := nvmeName.FindStringSubmatch(name)
-	disks, err := sys.Disks(ctx)
-	if m == nil || err != nil {
-		return 2 // not known: more than one must be assumed
-	}
-	count := 0
-	for _, disk := range disks {
-		if other := nvmeName.FindStringSubmatch(disk.Name); other != nil && other[1] == m[1] {
-			count++
-		}
-	}
-	return count
 }
 
 // nvmeFile is the namespace's own block device, which passes admin commands on to its controller.

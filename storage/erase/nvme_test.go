@@ -1,10 +1,13 @@
 package erase
 
 import (
-	"context"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -14,9 +17,13 @@ import (
 	"ironroot/storage/block"
 )
 
-// fakeNVMe answers admin commands like a drive with the given identify data.
+// fakeNVMe answers admin commands like a controller with the given identify data; namespace 7 is the device.
 type fakeNVMe struct {
 	oacs, fna, flbas, dps byte
+	cmic, nmic            byte
+	old                   bool     // NVMe 1.1: no version in the identify data, no lists
+	active, allocated     []uint32 // nil stands for namespace 7 alone
+	identifyError         error    // of the lists
 	formatError           error
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
@@ -26,11 +33,26 @@ func (f *fakeNVMe) namespace() (uint32, error) { return 7, nil }
 func (f *fakeNVMe) close() error               { f.closed = true; return nil }
 
 func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
+	active := f.active
+	if active == nil {
+		active = []uint32{7}
+	}
 	switch {
 	case c.opcode == opIdentify && c.cdw10 == identifyController:
-		data[256], data[524] = f.oacs, f.fna
-	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && c.nsid == 7:
-		data[26], data[29] = f.flbas, f.dps
+		data[256], data[524], data[76] = f.oacs, f.fna, f.cmic
+		binary.LittleEndian.PutUint32(data[516:], 32)
+		if !f.old {
+			binary.LittleEndian.PutUint32(data[80:], 0x00010400)
+		}
+	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && slices.Contains(active, c.nsid):
+		data[0], data[26], data[29], data[30] = 1, f.flbas, f.dps, f.nmic
+	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && c.nsid >= 1 && c.nsid <= 32: // inactive: all zeros
+	case c.opcode == opIdentify && c.cdw10 == identifyActive && !f.old:
+		fillList(data, active, c.nsid)
+		return f.identifyError
+	case c.opcode == opIdentify && c.cdw10 == identifyAllocated && f.oacs&oacsNamespaceManagement != 0:
+		fillList(data, append(slices.Clone(f.allocated), 7), c.nsid)
+		return f.identifyError
 	case c.opcode == opFormat && c.nsid == 7 && data == nil:
 		f.formats = append(f.formats, c.cdw10)
 		return f.formatError
@@ -40,18 +62,28 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	return nil
 }
 
+// fillList writes the ids after the given one, as many as a page has space for.
+func fillList(page []byte, ids []uint32, after uint32) {
+	for _, id := range ids {
+		if id > after && len(page) > 0 {
+			binary.LittleEndian.PutUint32(page, id)
+			page = page[4:]
+		}
+	}
+}
+
 // nvmeTree is a machine with NVMe namespaces only.
 func nvmeTree(t *testing.T, names ...string) block.System {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range names {
-		for _, folder := range []string{"sys/block", "sys/class/block"} {
-			dir := filepath.Join(root, folder, name)
-			if err := os.MkdirAll(dir, 0o755); err != nil {
+		for _, dir := range []string{"sys/block", "sys/class/block"} {
+			path := filepath.Join(root, dir, name)
+			if err := os.MkdirAll(path, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			for file, text := range map[string]string{"size": "20480\n", "ro": "0\n"} {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(path, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -70,17 +102,27 @@ func TestCommandSize(t *testing.T) {
 	}
 }
 
+const sharedUnknown = "overwrite; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
+
 // Parity: P2
 func TestNVMe(t *testing.T) {
 	failure := errors.New("format failed")
+	unreadable := errors.New("no list")
+	const management = 2 | oacsNamespaceManagement
+	all := make([]uint32, 3000) // lists of three pages
+	for i := range all {
+		all[i] = uint32(i + 8)
+	}
 	cases := []struct {
-		name       string
-		drive      fakeNVMe
-		namespaces []string
-		o          Options
-		method     Method
-		word       uint32
-		err        error
+		name   string
+		drive  fakeNVMe
+		o      Options
+		off    bool // Format is switched off
+		method Method
+		word   uint32
+		err    error
+		text   string // part of the error
+		zeros  bool   // the namespace was overwritten, with or without an error
 	}{
 		{name: "crypto", drive: fakeNVMe{oacs: 2, fna: 4}, method: NVMeCrypto, word: 2 << 9},
 		{name: "user data", drive: fakeNVMe{oacs: 2}, method: NVMeUser, word: 1 << 9},
@@ -88,25 +130,67 @@ func TestNVMe(t *testing.T) {
 			name: "format is kept", drive: fakeNVMe{oacs: 2, flbas: 0x53, dps: 0x09}, method: NVMeUser,
 			word: 3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 2<<12,
 		},
-		{name: "no format command", drive: fakeNVMe{oacs: 1}, o: Options{Zeroize: true}, method: Overwrite},
-		{name: "all namespaces, one there", drive: fakeNVMe{oacs: 2, fna: 7}, method: NVMeCrypto, word: 2 << 9},
-		{
-			name: "all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 7}, namespaces: []string{"nvme0n1", "nvme0n2"},
-			o: Options{Zeroize: true}, method: Overwrite,
-		},
+		{name: "no format command", drive: fakeNVMe{oacs: 1}, method: Overwrite, zeros: true},
 		{name: "failed", drive: fakeNVMe{oacs: 2, formatError: failure}, word: 1 << 9, err: failure},
 		{
-			name: "failed, overwritten", drive: fakeNVMe{oacs: 2, formatError: failure}, o: Options{Zeroize: true, ContinueOnFailure: true},
-			word: 1 << 9, method: Overwrite,
+			name: "failed, overwritten", drive: fakeNVMe{oacs: 2, formatError: failure}, o: Options{ContinueOnFailure: true},
+			word: 1 << 9, method: Overwrite, zeros: true,
+		},
+		{name: "switched off", drive: fakeNVMe{oacs: 2}, off: true, method: Overwrite, zeros: true},
+
+		{name: "all namespaces, one there", drive: fakeNVMe{oacs: 2, fna: 7}, method: NVMeCrypto, word: 2 << 9},
+		{name: "all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 7, active: []uint32{7, 9}}, method: Overwrite, zeros: true},
+		{name: "format of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 1, active: []uint32{3, 7}}, method: Overwrite, zeros: true},
+		{name: "erase of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 2, active: []uint32{3, 7}}, method: Overwrite, zeros: true},
+		{name: "each namespace, two there", drive: fakeNVMe{oacs: 2, fna: 4, active: []uint32{7, 9}}, method: NVMeCrypto, word: 2 << 9},
+		{name: "NVMe 1.1, one there", drive: fakeNVMe{oacs: 2, fna: 7, old: true}, method: NVMeCrypto, word: 2 << 9},
+		{
+			name: "NVMe 1.1, two there", drive: fakeNVMe{oacs: 2, fna: 7, old: true, active: []uint32{7, 32}},
+			method: Overwrite, zeros: true,
+		},
+		{name: "nothing unattached", drive: fakeNVMe{oacs: management, fna: 7}, method: NVMeCrypto, word: 2 << 9},
+
+		{
+			name: "unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2, 5}},
+			word: 1 << 9, err: ErrRemains, text: "namespaces 2, 5, not attached to the NVMe controller (this namespace: nvme-format-user)",
+		},
+		{
+			name: "unattached, of all namespaces", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2}},
+			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: overwrite)", zeros: true,
+		},
+		{
+			name: "unattached, switched off", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, off: true,
+			err: ErrRemains, text: "namespace 2,", zeros: true,
+		},
+		{
+			name: "unattached, many", drive: fakeNVMe{oacs: management, active: append([]uint32{7}, all[:2000]...), allocated: all},
+			word: 1 << 9, err: ErrRemains, text: "namespaces 2008, 2009, 2010, 2011, 2012, 2013, 2014, 2015, 2016, 2017, 2018, 2019, " +
+				"2020, 2021, 2022, 2023, and 984 more,",
+		},
+
+		{name: "several ports", drive: fakeNVMe{oacs: 2, cmic: 1}, method: sharedUnknown, zeros: true},
+		{name: "several controllers", drive: fakeNVMe{oacs: 2, cmic: 2}, method: sharedUnknown, zeros: true},
+		{name: "virtual function", drive: fakeNVMe{oacs: 2, cmic: 4}, method: sharedUnknown, zeros: true},
+		{name: "asymmetric access", drive: fakeNVMe{oacs: 2, cmic: 8}, method: sharedUnknown, zeros: true},
+		{name: "shared namespace", drive: fakeNVMe{oacs: 2, nmic: 1}, method: sharedUnknown, zeros: true},
+		{name: "shared, all are visible", drive: fakeNVMe{oacs: management, cmic: 2}, method: Overwrite, zeros: true},
+		{
+			name: "shared, others' namespaces", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2, 5}},
+			method: "overwrite; the NVMe subsystem is shared, not erased: namespaces 2, 5, not attached to this controller", zeros: true,
+		},
+
+		{name: "no list", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, err: unreadable},
+		{name: "no list, switched off", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, off: true, err: unreadable},
+		{
+			name: "no list, overwritten", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, o: Options{ContinueOnFailure: true},
+			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list", zeros: true,
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
-			if c.namespaces == nil {
-				c.namespaces = []string{"nvme0n1", "nvme1n1"}
-			}
-			c.o.NVMe = true
+			poke(t, loop, 5<<20, []byte("secret"))
+			c.o.NVMe, c.o.Zeroize = !c.off, true
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			drive := c.drive
 			open := func(path string) (adminDevice, error) {
@@ -115,16 +199,59 @@ func TestNVMe(t *testing.T) {
 				}
 				return &drive, nil
 			}
-			method, err := full(context.Background(), nvmeTree(t, c.namespaces...), disk, c.o, open)
-			if !errors.Is(err, c.err) || method != c.method {
-				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)
+			method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, c.o, open)
+			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
 			if c.word == 0 && len(drive.formats) > 0 || c.word != 0 && (len(drive.formats) != 1 || drive.formats[0] != c.word) {
 				t.Errorf("format commands %x, want %x", drive.formats, c.word)
+			}
+			if got := !bytes.Contains(content(t, loop), []byte("secret")); got != c.zeros {
+				t.Errorf("got overwritten %v, want %v", got, c.zeros)
 			}
 			if !drive.closed {
 				t.Error("the device was not closed")
 			}
 		})
 	}
+}
+
+// A partition is overwritten: a Format sent through its node would erase the whole namespace.
+func TestNVMePartition(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
+	drive := fakeNVMe{oacs: 2}
+	method, err := full(t.Context(), nvmeTree(t, "nvme0n1p1"), block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
+		Options{NVMe: true, Zeroize: true}, func(string) (adminDevice, error) { return &drive, nil })
+	if err != nil || method != Overwrite || len(drive.formats) > 0 {
+		t.Errorf("got %q, %v and formats %x, want %q and no format", method, err, drive.formats, Overwrite)
+	}
+}
+
+// Lists that are not in ascending order, and lists without an end, are errors.
+func TestNVMeLists(t *testing.T) {
+	for name, list := range map[string]func(page []byte, after uint32){
+		"the same again": func(page []byte, _ uint32) { fillList(page, []uint32{1, 1}, 0) },
+		"no end": func(page []byte, after uint32) {
+			for i := range uint32(len(page) / 4) {
+				binary.LittleEndian.PutUint32(page[4*i:], after+i+1)
+			}
+		},
+	} {
+		if got, err := listNamespaces(listNVMe{list: list}, identifyActive); err == nil {
+			t.Errorf("%s: got %d namespaces, want an error", name, len(got))
+		}
+	}
+}
+
+// listNVMe answers with a list only.
+type listNVMe struct {
+	list func(page []byte, after uint32)
+}
+
+func (l listNVMe) namespace() (uint32, error) { return 7, nil }
+func (l listNVMe) close() error               { return nil }
+
+func (l listNVMe) admin(c *adminCommand, data []byte) error {
+	l.list(data, c.nsid)
+	return nil
 }

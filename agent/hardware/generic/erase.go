@@ -115,8 +115,8 @@ func (m *Manager) expressErase(ctx context.Context, d block.Device) error {
 		m.o.Log.Info("disk erased", "device", d.Path, "method", string(method))
 		return nil
 	}
-	if errors.Is(err, erase.ErrReadOnly) {
-		return err // its metadata cannot go either
+	if errors.Is(err, erase.ErrReadOnly) || errors.Is(err, erase.ErrRemains) {
+		return err // its metadata cannot go either; the disk was formatted, and others remain
 	}
 	m.o.Log.Warn("disk cannot be formatted, its metadata goes", "device", d.Path, "err", err)
 	return m.wipeMetadata(ctx, d)

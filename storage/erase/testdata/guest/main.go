@@ -12,7 +12,7 @@ import (
 	"ironroot/uinit/boot"
 )
 
-const disks = 5
+const disks = 6
 
 func main() {
 	boot.Main(func(ctx context.Context, m *boot.Machine) error {

@@ -1,0 +1,159 @@
+package erase
+
+import (
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// nvmeName matches a namespace and not its partitions: a Format sent through a partition erases the whole namespace.
+var nvmeName = regexp.MustCompile(`^nvme\d+n\d+$`)
+
+// nvmeScope describes which namespaces belong to the NVM subsystem of a namespace (NVM Express base specification 2.0,
+// 5.17 and 8.11). Block devices do not tell: they show neither unattached namespaces nor those of other controllers.
+type nvmeScope struct {
+	nsid       uint32   // of the namespace to erase
+	unknown    error    // why the rest is not known
+	shared     bool     // other controllers may reach the subsystem or the namespace
+	listed     bool     // unattached is what the controller lists; it cannot list them without namespace management
+	others     []uint32 // all known namespaces except the one to erase
+	unattached []uint32 // those of others that are not attached to the controller
+}
+
+const (
+	oacsNamespaceManagement = 1 << 3
+	version12               = 0x00010200
+	maxSequential           = 4096    // namespaces that are identified one by one
+	maxListed               = 1 << 16 // namespaces of a list
+)
+
+// identifyAll reads the data of the controller and of the device's namespace, and the scope.
+func identifyAll(d adminDevice) (controller, namespace []byte, scope nvmeScope) {
+	nsid, err := d.namespace()
+	if err != nil {
+		return nil, nil, nvmeScope{unknown: fmt.Errorf("NVMe namespace id: %w", err)}
+	}
+	if controller, err = identify(d, identifyController, 0); err == nil {
+		namespace, err = identify(d, identifyNamespace, nsid)
+	}
+	if err == nil {
+		scope, err = readScope(d, nsid, controller, namespace)
+	}
+	if err != nil {
+		return nil, nil, nvmeScope{nsid: nsid, unknown: err}
+	}
+	return controller, namespace, scope
+}
+
+// readScope asks the controller. CMIC tells of further ports and controllers, SR-IOV and asymmetric access; NMIC bit 0
+// tells that the namespace can be attached to several controllers.
+func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
+	scope := nvmeScope{nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0}
+	active, err := activeNamespaces(d, controller)
+	if err != nil {
+		return nvmeScope{}, err
+	}
+	all := active
+	if binary.LittleEndian.Uint16(controller[256:])&oacsNamespaceManagement != 0 {
+		allocated, err := listNamespaces(d, identifyAllocated)
+		if err != nil {
+			return nvmeScope{}, err
+		}
+		all = append(all, allocated...)
+		scope.listed = true
+	}
+	slices.Sort(all)
+	for _, id := range slices.Compact(all) {
+		if id == nsid {
+			continue
+		}
+		scope.others = append(scope.others, id)
+		if !slices.Contains(active, id) {
+			scope.unattached = append(scope.unattached, id)
+		}
+	}
+	return scope, nil
+}
+
+// activeNamespaces lists the namespaces attached to the controller. The list (CNS 02h) came with NVMe 1.1, and the version
+// field (VER) with 1.2; of older controllers every namespace up to the highest number (NN) is identified, and a capacity
+// of zero means that there is none.
+func activeNamespaces(d adminDevice, controller []byte) ([]uint32, error) {
+	if binary.LittleEndian.Uint32(controller[80:]) >= version12 {
+		return listNamespaces(d, identifyActive)
+	}
+	highest := binary.LittleEndian.Uint32(controller[516:])
+	if highest > maxSequential {
+		return nil, fmt.Errorf("NVMe controller without a list of namespaces: got %d namespaces, want at most %d", highest, maxSequential)
+	}
+	var active []uint32
+	for id := uint32(1); id <= highest; id++ {
+		namespace, err := identify(d, identifyNamespace, id)
+		if err != nil {
+			return nil, fmt.Errorf("namespace %d: %w", id, err)
+		}
+		if binary.LittleEndian.Uint64(namespace) != 0 {
+			active = append(active, id)
+		}
+	}
+	return active, nil
+}
+
+// listNamespaces reads a list of namespace ids, 1,024 with each command, in ascending order and ended by a zero.
+func listNamespaces(d adminDevice, structure uint32) ([]uint32, error) {
+	var list []uint32
+	for last := uint32(0); ; {
+		page, err := identify(d, structure, last)
+		if err != nil {
+			return nil, err
+		}
+		for ; len(page) > 0; page = page[4:] {
+			id := binary.LittleEndian.Uint32(page)
+			if id == 0 {
+				return list, nil
+			}
+			if id <= last {
+				return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): namespace %d listed after %d", structure, id, last)
+			}
+			list, last = append(list, id), id
+		}
+		if len(list) >= maxListed {
+			return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): got %d namespaces, want fewer than %d", structure, len(list), maxListed)
+		}
+	}
+}
+
+// finish completes the result of an erase with the namespaces that were not reached. On a private subsystem they are an
+// error that wraps ErrRemains. On a shared one they can belong to other hosts and are named with the method.
+func (s nvmeScope) finish(method Method) (Method, error) {
+	switch {
+	case s.unknown != nil:
+		return method + Method(fmt.Sprintf("; other namespaces of the NVMe subsystem are not known: %v", s.unknown)), nil //nolint:nilerr // the options allow it
+	case s.shared && len(s.unattached) > 0:
+		return method + Method("; the NVMe subsystem is shared, not erased: "+namespaceList(s.unattached)+", not attached to this controller"), nil
+	case s.shared && !s.listed:
+		return method + "; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any", nil
+	case len(s.unattached) > 0:
+		return "", fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains,
+			namespaceList(s.unattached), method)
+	}
+	return method, nil
+}
+
+// namespaceList names namespaces by their ids, up to 16 of them.
+func namespaceList(ids []uint32) string {
+	var words []string
+	for _, id := range ids[:min(len(ids), 16)] {
+		words = append(words, strconv.FormatUint(uint64(id), 10))
+	}
+	if more := len(ids) - len(words); more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	if len(ids) == 1 {
+		return "namespace " + words[0]
+	}
+	return "namespaces " + strings.Join(words, ", ")
+}
