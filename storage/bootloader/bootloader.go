@@ -81,7 +81,7 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	if err != nil {
 		return result, err
 	}
-	vars := variables{dir: o.Efivars}
+	vars := variables{dir: o.Efivars, log: log}
 	for _, loader := range loaders {
 		if err := ctx.Err(); err != nil {
 			return result, err

@@ -3,9 +3,11 @@ package bootloader
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,7 +216,7 @@ func TestInstallTwice(t *testing.T) {
 	}
 	image := disk(t, files, 32, gptTable(t, "ef00"))
 	dir := t.TempDir()
-	vars := variables{dir: dir}
+	vars := variables{dir: dir, log: quiet}
 	network := loadOption{Attributes: 1, Description: "PXE", File: `\pxe`}
 	if err := vars.write(bootName(0), network.encode()); err != nil {
 		t.Fatal(err)
@@ -256,7 +258,7 @@ func TestInstallTwice(t *testing.T) {
 
 // A variable that cannot be read is left alone, and its number is not used.
 func TestInstallBesideUnreadableEntry(t *testing.T) {
-	vars := variables{dir: t.TempDir()}
+	vars := variables{dir: t.TempDir(), log: quiet}
 	broken := vars.path(bootName(0))
 	if err := os.WriteFile(broken, []byte{7, 0}, 0o600); err != nil { // not even its attributes are whole
 		t.Fatal(err)
@@ -297,13 +299,62 @@ func TestFirmwareRefuses(t *testing.T) {
 
 // Firmware that takes a variable and does not keep it is not believed.
 func TestFirmwareForgets(t *testing.T) {
-	vars := variables{dir: t.TempDir()}
+	vars := variables{dir: t.TempDir(), log: quiet}
 	if err := os.Symlink(os.DevNull, vars.path("Boot0000")); err != nil {
 		t.Fatal(err)
 	}
 	err := vars.write("Boot0000", []byte{1, 2, 3})
 	if err == nil || !strings.Contains(err.Error(), "read variable Boot0000 back") {
 		t.Errorf("got %v, want an error that the variable could not be read back", err)
+	}
+}
+
+// Firmware that changes BootOrder is a warning with both values, as long as the new entry is in it.
+func TestFirmwareChangesBootOrder(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		made    []uint16 // of 0001,0000,0007
+		warning string
+		err     string
+	}{
+		{name: "kept", made: []uint16{1, 0, 7}},
+		{name: "an entry that does not exist dropped", made: []uint16{1, 0}, warning: "got=0001,0000 want=0001,0000,0007"},
+		{name: "sorted", made: []uint16{0, 1, 7}, warning: "got=0000,0001,0007 want=0001,0000,0007"},
+		{name: "an entry of its own added", made: []uint16{3, 1, 0, 7}, warning: "got=0003,0001,0000,0007 want=0001,0000,0007"},
+		{
+			name: "the new entry dropped", made: []uint16{0, 7}, warning: "got=0000,0007 want=0001,0000,0007",
+			err: "got 0000,0007, want 0001,0000,0007, which starts with the new entry",
+		},
+		{name: "empty", warning: `got="" want=0001,0000,0007`, err: "got nothing, want 0001,0000,0007"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			vars := variables{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&log, nil))}
+			if err := vars.write(bootName(0), option("PXE", nil)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := vars.writeOrder([]uint16{0, 7}); err != nil || log.Len() > 0 {
+				t.Fatalf("%v, log %s", err, &log)
+			}
+			vars.written = func(name string) {
+				if name == "BootOrder" {
+					content := []byte{attributes, 0, 0, 0}
+					for _, n := range tt.made {
+						content = binary.LittleEndian.AppendUint16(content, n)
+					}
+					if err := os.WriteFile(vars.path(name), content, 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			number, _, err := vars.install(loadOption{Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`})
+			if number != 1 || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got entry %d, error %v, want entry 1, error %q", number, err, tt.err)
+			}
+			if got := log.String(); (got != "") != (tt.warning != "") || !strings.Contains(got, tt.warning) {
+				t.Errorf("got log %q, want a warning with %q", got, tt.warning)
+			}
+		})
 	}
 }
 

@@ -22,7 +22,7 @@ func RemoveEntries(ctx context.Context, sys block.System, patterns []*regexp.Reg
 	if !FirmwareIsUEFI(sys) {
 		return ErrNotUEFI
 	}
-	vars := variables{dir: sys.Sys("firmware/efi/efivars")}
+	vars := variables{dir: sys.Sys("firmware/efi/efivars"), log: log}
 	entries, err := vars.bootEntries()
 	if err != nil {
 		return fmt.Errorf("UEFI boot entries: %w", err)
@@ -74,5 +74,6 @@ func (v variables) unorder(numbers []uint16) error {
 	case 0:
 		return v.remove("BootOrder") // a variable without data does not exist
 	}
-	return v.writeOrder(kept)
+	_, err = v.writeOrder(kept) // firmware that adds them again knows their entries, which go next
+	return err
 }

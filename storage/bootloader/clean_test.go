@@ -50,8 +50,8 @@ var pathTexts = map[string]string{ // bytes to text
 
 // efibootmgr is the judge of the text.
 func TestPathText(t *testing.T) {
-	vars := variables{dir: t.TempDir()}
-	if err := vars.writeOrder([]uint16{0}); err != nil {
+	vars := variables{dir: t.TempDir(), log: quiet}
+	if _, err := vars.writeOrder([]uint16{0}); err != nil {
 		t.Fatal(err)
 	}
 	for raw, want := range pathTexts {
@@ -94,7 +94,7 @@ func TestPathText(t *testing.T) {
 func uefi(t *testing.T) (block.System, variables) {
 	t.Helper()
 	sys := block.System{Root: t.TempDir()}
-	vars := variables{dir: sys.Sys("firmware/efi/efivars")}
+	vars := variables{dir: sys.Sys("firmware/efi/efivars"), log: quiet}
 	if err := os.MkdirAll(vars.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestRemoveEntries(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := vars.writeOrder([]uint16{3, 9, 2, 1, 0}); err != nil { // there is no Boot0009
+			if _, err := vars.writeOrder([]uint16{3, 9, 2, 1, 0}); err != nil { // there is no Boot0009
 				t.Fatal(err)
 			}
 			var patterns []*regexp.Regexp
@@ -184,7 +184,7 @@ func TestRemoveEntriesFails(t *testing.T) {
 	if err := os.Remove(vars.path("BootOrder")); err != nil {
 		t.Fatal(err)
 	}
-	if err := vars.writeOrder([]uint16{0}); err != nil {
+	if _, err := vars.writeOrder([]uint16{0}); err != nil {
 		t.Fatal(err)
 	}
 	if err := RemoveEntries(t.Context(), sys, all, log); err != nil {

@@ -2,16 +2,19 @@ package bootloader
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,10 +28,15 @@ const (
 var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`)
 
 // variables are the firmware's variables as files of efivarfs: four bytes of attributes, then the data.
-type variables struct{ dir string }
+type variables struct {
+	dir string
+	log *slog.Logger
+	// written runs after a variable was written; tests put their firmware here. nil does nothing.
+	written func(name string)
+}
 
 // install removes the entries that have the option's label, writes the option under the first free number, puts that
-// number first in BootOrder, and reads both back.
+// number first in BootOrder, and reads both back. A BootOrder without the number is an error.
 func (v variables) install(o loadOption) (number uint16, removed []uint16, err error) {
 	entries, err := v.bootEntries()
 	if err != nil {
@@ -57,7 +65,11 @@ func (v variables) install(o loadOption) (number uint16, removed []uint16, err e
 	}
 	order = slices.DeleteFunc(order, func(n uint16) bool { return n == number || slices.Contains(removed, n) })
 	order = append([]uint16{number}, order...)
-	return number, removed, v.writeOrder(order)
+	got, err := v.writeOrder(order)
+	if err == nil && !slices.Contains(got, number) {
+		err = fmt.Errorf("variable BootOrder: got %s, want %s, which starts with the new entry", cmp.Or(orderText(got), "nothing"), orderText(order))
+	}
+	return number, removed, err
 }
 
 func bootName(n uint16) string { return fmt.Sprintf("Boot%04X", n) }
@@ -120,12 +132,33 @@ func (v variables) bootOrder() ([]uint16, error) {
 	return order, nil
 }
 
-func (v variables) writeOrder(order []uint16) error {
+// writeOrder writes BootOrder and returns what the firmware made of it. Firmware may sort the numbers, add entries of its
+// own and drop numbers without an entry; a difference is logged as a warning.
+func (v variables) writeOrder(order []uint16) ([]uint16, error) {
 	var data []byte
 	for _, n := range order {
 		data = binary.LittleEndian.AppendUint16(data, n)
 	}
-	return v.write("BootOrder", data)
+	if err := v.set("BootOrder", data); err != nil {
+		return nil, err
+	}
+	got, err := v.bootOrder()
+	if err != nil {
+		return nil, fmt.Errorf("read variable BootOrder back: %w", err)
+	}
+	if !slices.Equal(got, order) {
+		v.log.Warn("firmware changed the boot order", "got", orderText(got), "want", orderText(order))
+	}
+	return got, nil
+}
+
+// orderText writes a boot order as efibootmgr does: "0001,0000".
+func orderText(order []uint16) string {
+	var words []string
+	for _, n := range order {
+		words = append(words, fmt.Sprintf("%04X", n))
+	}
+	return strings.Join(words, ",")
 }
 
 func (v variables) path(name string) string { return filepath.Join(v.dir, name+"-"+globalGUID) }
@@ -146,9 +179,23 @@ func (v variables) read(name string) ([]byte, error) {
 	return data[4:], nil
 }
 
-// write sets a variable by one write call, as efivarfs asks for, and reads it back: firmware has been seen to accept
-// a variable and not to keep it.
+// write sets a variable and reads it back: some firmware accepts a variable and does not keep it.
 func (v variables) write(name string, data []byte) error {
+	if err := v.set(name, data); err != nil {
+		return err
+	}
+	got, err := v.read(name)
+	if err != nil {
+		return fmt.Errorf("read variable %s back: %w", name, err)
+	}
+	if !bytes.Equal(got, data) {
+		return fmt.Errorf("variable %s holds other %d bytes than the %d written", name, len(got), len(data))
+	}
+	return nil
+}
+
+// set sets a variable by one write call, as efivarfs requires.
+func (v variables) set(name string, data []byte) error {
 	path := v.path(name)
 	if err := makeMutable(path); err != nil {
 		return err
@@ -165,12 +212,8 @@ func (v variables) write(name string, data []byte) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write variable %s: %w", name, err)
 	}
-	got, err := v.read(name)
-	if err != nil {
-		return fmt.Errorf("read variable %s back: %w", name, err)
-	}
-	if !bytes.Equal(got, data) {
-		return fmt.Errorf("variable %s holds other %d bytes than the %d written", name, len(got), len(data))
+	if v.written != nil {
+		v.written(name)
 	}
 	return nil
 }
