@@ -38,6 +38,16 @@ type Frame struct {
 	leaving bool // the neighbour said that it goes away
 }
 
+// memory returns how many bytes of memory a frame takes, its many small TLVs included.
+func (f Frame) memory() int {
+	const header = 32 // bytes of a TLV without its value
+	size := cap(f.TLVs) * header
+	for _, t := range f.TLVs {
+		size += cap(t.Value)
+	}
+	return size
+}
+
 // Neighbour is who sent a frame, in words for people: control characters are taken out, and bytes that are no text are
 // shown in hexadecimal. "" stands for what the frame does not say.
 type Neighbour struct {

@@ -5,9 +5,9 @@
 // The kernel ends the membership with the socket, so that nothing has to be restored. A socket may be opened while its
 // link is still down and then hears the link from its very first frame.
 //
-// Limits: nothing is ever sent; at most 64 links, and of each one frame of at most 9216 bytes; a frame is not forgotten
-// when its time to live runs out, because what is asked for is where the cable leads, only when the neighbour says that
-// it goes away.
+// Limits: nothing is ever sent; at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
+// all links; a frame is not forgotten when its time to live runs out, because what is asked for is where the cable leads,
+// only when the neighbour says that it goes away.
 package lldp
 
 import (
@@ -16,9 +16,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mdlayher/lldp"
@@ -26,8 +28,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks bounds sockets and memory on machines with hundreds of virtual functions.
-const maxLinks = 64
+// Bounds of all links together. A machine with hundreds of virtual functions has hundreds of links.
+const (
+	maxLinks      = 1024     // a quarter of the file descriptors that the kernel allows PID 1
+	maxStored     = 4 << 20  // bytes of memory for the frames of all links
+	receiveBuffer = 32 << 10 // bytes of frames that the kernel queues per link
+)
 
 // ErrClosed says that the listener was closed while it was waited for.
 var ErrClosed = errors.New("lldp: listener closed")
@@ -46,12 +52,15 @@ func groups() []net.HardwareAddr {
 type Listener struct {
 	log     *slog.Logger
 	running sync.WaitGroup
+	buffers sync.Pool // of frames being received: links share them, a silent link holds none
 
 	mu      sync.Mutex
 	ports   map[int]*port // by the link's kernel index
 	heard   time.Time     // when a link was last heard for the first time
 	failed  error         // the first link that cannot be listened to
 	full    bool          // there was one link too many
+	stored  int           // bytes of memory of all ports' frames, at most maxStored
+	dropped bool          // a frame was dropped because of maxStored, and logged
 	closed  bool
 	changed chan struct{} // closed and replaced when Wait has to look again
 }
@@ -74,7 +83,9 @@ func New(log *slog.Logger) *Listener {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Listener{log: log, ports: map[int]*port{}, changed: make(chan struct{})}
+	l := &Listener{log: log, ports: map[int]*port{}, changed: make(chan struct{})}
+	l.buffers.New = func() any { return new([maxFrame]byte) }
+	return l
 }
 
 // Open begins to listen on the Ethernet link with this kernel index, be it up or down. A link that is open already gets
@@ -97,7 +108,7 @@ func (l *Listener) Open(index int, name string) {
 		l.full = true
 		return
 	}
-	conn, err := open(index)
+	conn, raw, err := open(index)
 	if err != nil {
 		err = fmt.Errorf("listen for LLDP on %s: %w", name, err)
 		if errors.Is(err, unix.EPERM) {
@@ -111,20 +122,31 @@ func (l *Listener) Open(index int, name string) {
 	}
 	p := &port{conn: conn, name: name}
 	l.ports[index] = p
-	l.running.Go(func() { l.read(p) })
+	l.running.Go(func() { l.read(p, raw) })
 }
 
-func open(index int) (*packet.Conn, error) {
+func open(index int) (*packet.Conn, syscall.RawConn, error) {
 	conn, err := packet.Listen(&net.Interface{Index: index}, packet.Raw, int(lldp.EtherType), nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, group := range groups() {
 		if err := conn.JoinGroup(group); err != nil {
-			return nil, errors.Join(fmt.Errorf("join group %v: %w", group, err), conn.Close())
+			return nil, nil, errors.Join(fmt.Errorf("join group %v: %w", group, err), conn.Close())
 		}
 	}
-	return conn, nil
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("set receive buffer to %d bytes: %w", receiveBuffer, err), conn.Close())
+	}
+	return conn, raw, nil
 }
 
 // Expect says whether frames may come on a link, as they do once it has a carrier. Only such links are waited for.
@@ -157,6 +179,7 @@ func (l *Listener) Forget(index int) {
 		return
 	}
 	delete(l.ports, index)
+	l.stored -= p.frame.memory()
 	l.shut(p)
 	l.wake()
 }
@@ -286,19 +309,39 @@ func names(ports []*port) string {
 }
 
 // read receives the frames of a link until its socket is closed.
-func (l *Listener) read(p *port) {
-	buffer := make([]byte, maxFrame)
+func (l *Listener) read(p *port, raw syscall.RawConn) {
 	for {
-		n, _, err := p.conn.ReadFrom(buffer)
-		switch {
-		case err == nil:
-			l.take(p, buffer[:n])
-		case errors.Is(err, unix.ENETDOWN):
-			// The link is down, and told so once. The kernel goes on to deliver when it comes up.
-		default:
+		var buffer *[maxFrame]byte
+		var n int
+		var failed error
+		err := raw.Read(func(fd uintptr) (received bool) { // without mu: closing the socket waits for it with mu held
+			buffer = l.buffers.Get().(*[maxFrame]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+			if n, failed = receive(int(fd), buffer[:]); errors.Is(failed, unix.EAGAIN) {
+				l.buffers.Put(buffer)
+				return false
+			}
+			return true
+		})
+		if err == nil {
+			err = failed
+		}
+		if err != nil {
 			l.end(p, err)
 			return
 		}
+		l.take(p, buffer[:n])
+		l.buffers.Put(buffer)
+	}
+}
+
+// receive returns the next frame that is queued on a socket.
+func receive(fd int, buffer []byte) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
+			continue // ENETDOWN is reported once when the link goes down; the kernel delivers again when it comes up
+		}
+		return n, os.NewSyscallError("recvfrom", err)
 	}
 }
 
@@ -325,14 +368,15 @@ func (l *Listener) take(p *port, data []byte) {
 		l.log.Debug("malformed LLDP frame", "interface", p.name, "tlvs", len(frame.TLVs), "err", err)
 	}
 	switch {
+	case p.closed:
+		return
 	case frame.leaving:
-		p.frame = Frame{}
+		l.keep(p, Frame{})
 		l.wake()
 		return
-	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete:
+	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete, !l.keep(p, frame):
 		return
 	}
-	p.frame = frame
 	if !p.told {
 		p.told = true
 		l.heard = time.Now()
@@ -340,4 +384,18 @@ func (l *Listener) take(p *port, data []byte) {
 		l.log.Info("lldp neighbour", "interface", p.name, "system", n.System, "port", n.Port)
 	}
 	l.wake()
+}
+
+// keep replaces the frame of a link and reports whether the memory for frames allows it; mu is held.
+func (l *Listener) keep(p *port, frame Frame) bool {
+	stored := l.stored - p.frame.memory() + frame.memory()
+	if stored > maxStored {
+		if !l.dropped {
+			l.dropped = true
+			l.log.Warn("LLDP frame dropped: memory for frames is used up", "interface", p.name, "limit", maxStored)
+		}
+		return false
+	}
+	l.stored, p.frame = stored, frame
+	return true
 }

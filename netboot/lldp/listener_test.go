@@ -345,15 +345,58 @@ func TestListenerCutsHugeFrames(t *testing.T) {
 	}
 }
 
-// There is a limit of links, and it is said once.
+// Many more links than a usual machine has are heard, each with its own neighbour.
+func TestListenerHearsManyLinks(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	const links = 150
+	l, log := newListener(t)
+	want := map[string]string{}
+	for i := range links {
+		name := fmt.Sprintf("nic%d", i)
+		index := cable(t, name, true)
+		l.Open(index, name)
+		l.Expect(index, true)
+		want[name] = "leaf-" + name
+		send(t, name, from(want[name]))
+	}
+	frames, err := l.Wait(t.Context(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, systems(frames)); diff != "" {
+		t.Errorf("frames differ (-want +got):\n%s", diff)
+	}
+	if log.count("level=WARN") != 0 {
+		t.Error("want no warning in the log")
+	}
+	for name := range want {
+		l.Forget(byName(t, name).Attrs().Index)
+	}
+	if l.stored != 0 {
+		t.Errorf("without links: got %d bytes of frames, want 0", l.stored)
+	}
+}
+
+// The number of links has a limit, which is logged once. A link that goes makes place for another.
 func TestListenerBoundsLinks(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
 	l, log := newListener(t)
-	for i := range maxLinks + 6 {
-		name := fmt.Sprintf("nic%d", i)
-		l.Open(cable(t, name, false), name)
+	for i := range maxLinks - 1 {
+		l.ports[-1-i] = &port{name: fmt.Sprintf("other%d", i), closed: true}
+	}
+	t.Cleanup(func() { // before the listener is closed: these links have no socket
+		for i := range maxLinks - 1 {
+			delete(l.ports, -1-i)
+		}
+	})
+	indexes := map[string]int{}
+	for _, name := range []string{"nic0", "nic1", "nic2"} {
+		indexes[name] = cable(t, name, true)
+		l.Open(indexes[name], name)
 	}
 	if got := len(l.Frames()); got != maxLinks {
 		t.Errorf("got %d links, want %d", got, maxLinks)
@@ -361,11 +404,41 @@ func TestListenerBoundsLinks(t *testing.T) {
 	if got := log.count("too many links"); got != 1 {
 		t.Errorf("got %d warnings of too many links, want 1", got)
 	}
-	// Where a link goes, there is room for another.
-	l.Forget(byName(t, "nic0").Attrs().Index)
-	l.Open(byName(t, "nic69").Attrs().Index, "nic69")
-	if _, ok := l.Frames()["nic69"]; !ok {
-		t.Error("nic69 is not listened to, want it in place of nic0")
+	l.Forget(indexes["nic0"])
+	l.Open(indexes["nic2"], "nic2")
+	send(t, "nic2", from("leaf2"))
+	until(t, l, "nic2", "leaf2")
+}
+
+// The memory for frames has a limit, which is logged once. A dropped frame does not displace what is known, and a frame
+// that takes less memory makes place for others.
+func TestListenerBoundsFrames(t *testing.T) {
+	l, log := newListener(t)
+	many := from("leaf0", strings.Repeat(tlv(127, ""), (maxFrame-100)/2)) // the worst case: TLVs without a value
+	f, err := Parse(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := make([]*port, maxStored/f.memory()+3)
+	for i := range ports {
+		ports[i] = &port{name: fmt.Sprintf("nic%d", i)}
+		l.take(ports[i], many)
+		if l.stored > maxStored {
+			t.Fatalf("after %d frames: got %d bytes of frames, want at most %d", i+1, l.stored, maxStored)
+		}
+	}
+	full, next := ports[0], ports[len(ports)-1]
+	if next.frame.TLVs != nil || log.count("frame dropped") != 1 {
+		t.Errorf("got %d TLVs of the last link, want none and one warning", len(next.frame.TLVs))
+	}
+	l.take(full, from("leaf1"))
+	l.take(next, many)
+	if got := full.frame.Neighbour().System; got != "leaf1" || next.frame.TLVs == nil {
+		t.Errorf("after a smaller frame: got system %q and %d TLVs of the last link, want leaf1 and a frame", got, len(next.frame.TLVs))
+	}
+	l.take(full, many)
+	if got := full.frame.Neighbour().System; got != "leaf1" {
+		t.Errorf("after a dropped frame: got system %q, want leaf1", got)
 	}
 }
 
