@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/u-root/u-root/pkg/ipmi"
@@ -38,32 +40,46 @@ type BMC interface {
 // bmcAddresses are what the inventory says of the BMC; nil is unknown.
 type bmcAddresses struct{ v4, v6, mac *string }
 
-// bmc asks the BMC once in the process's life: the answers do not change, and they are slow.
+// bmc asks the BMC once in the process's life: the answers do not change, and they are slow. When the time limit is
+// reached it returns what the BMC has answered so far.
 func (s *Source) bmc(ctx context.Context) bmcAddresses {
-	s.bmcOnce.Do(func() {
-		if s.ipmi == nil || !s.hasIPMI() {
+	if s.ipmi == nil || !s.hasIPMI() {
+		return bmcAddresses{}
+	}
+	s.bmcOnce.Do(func() { go s.askBMC(context.WithoutCancel(ctx)) })
+	select {
+	case <-s.bmcEnded:
+	case <-ctx.Done():
+	}
+	result, _ := s.bmcAnswers.addresses()
+	return result
+}
+
+// askBMC asks the BMC everything and closes bmcEnded at the end, or when the time limit is reached.
+func (s *Source) askBMC(ctx context.Context) {
+	ctx, cancel := s.bmcLimit(ctx)
+	defer cancel()
+	defer close(s.bmcEnded)
+	connected := make(chan error, 1)
+	go func() { // not in this goroutine, because a request cannot be cancelled
+		device, err := s.ipmi()
+		if err == nil {
+			defer device.Close() //nolint:errcheck // nothing was written
+			s.bmcAnswers.ask(ctx, device)
+		}
+		connected <- err
+	}()
+	select {
+	case err := <-connected:
+		if err != nil {
+			s.o.Log.Warn("BMC not reachable", "err", err)
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, bmcTimeout)
-		defer cancel()
-		answer := make(chan bmcAddresses, 1)
-		go func() { // not in this goroutine, because a request cannot be cancelled
-			device, err := s.ipmi()
-			if err != nil {
-				s.o.Log.Warn("BMC not reachable", "err", err)
-				answer <- bmcAddresses{}
-				return
-			}
-			defer device.Close() //nolint:errcheck // nothing was written
-			answer <- askBMC(ctx, device)
-		}()
-		select {
-		case s.bmcData = <-answer:
-		case <-ctx.Done():
-			s.o.Log.Warn("BMC did not answer in time", "device", "/dev/ipmi0", "err", ctx.Err())
-		}
-	})
-	return s.bmcData
+	case <-ctx.Done():
+	}
+	if _, missing := s.bmcAnswers.addresses(); missing != "" {
+		s.o.Log.Warn("BMC did not answer in time", "device", "/dev/ipmi0", "timeout", bmcTimeout, "missing", missing)
+	}
 }
 
 // hasIPMI tells whether there is a character device of the IPMI driver.
@@ -76,34 +92,95 @@ func (s *Source) hasIPMI() bool {
 	return false
 }
 
-// askBMC goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC of the
-// first channel with either.
-func askBMC(ctx context.Context, device BMC) bmcAddresses {
-	v4, v6 := netip.IPv4Unspecified(), netip.Addr{}
-	var mac net.HardwareAddr
-	for channel := byte(firstChannel); channel <= lastChannel && ctx.Err() == nil; channel++ {
-		address := channelIPv4(device, channel)
-		address6 := channelIPv6(device, channel)
-		if v4.IsUnspecified() && address.IsValid() {
-			v4 = address
+// bmcAnswers are what a BMC has answered so far. It may be read while the BMC is being asked.
+type bmcAnswers struct {
+	mu       sync.Mutex
+	v4, v6   netip.Addr
+	mac      net.HardwareAddr
+	channel  byte // being asked
+	complete bool // every channel was asked
+}
+
+// ask goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC address
+// of the first channel with either. It returns early when ctx ends.
+func (a *bmcAnswers) ask(ctx context.Context, device BMC) {
+	for channel := byte(firstChannel); channel <= lastChannel; channel++ {
+		a.note(func() { a.channel = channel })
+		v4 := channelIPv4(device, channel)
+		if v4.IsValid() {
+			a.note(func() {
+				if !a.v4.IsValid() {
+					a.v4 = v4
+				}
+			})
+			a.askMAC(device, channel) // before IPv6, which takes up to 33 requests
 		}
-		if !v6.IsValid() && address6.IsValid() {
-			v6 = address6
-		}
-		configured := address.IsValid() || address6.IsValid() && !address6.IsLinkLocalUnicast()
-		if mac == nil && configured {
-			if data, err := device.LAN(channel, lanMAC, 0); err == nil && len(data) >= 6 && !allZero(data[:6]) {
-				mac = net.HardwareAddr(data[:6])
+		v6 := channelIPv6(ctx, device, channel)
+		if v6.IsValid() {
+			a.note(func() {
+				if !a.v6.IsValid() {
+					a.v6 = v6
+				}
+			})
+			if !v6.IsLinkLocalUnicast() {
+				a.askMAC(device, channel)
 			}
 		}
+		if ctx.Err() != nil {
+			return
+		}
 	}
-	result := bmcAddresses{v4: orNull(v4.String()), mac: orNull(mac.String())}
-	// The protocol's word for "no IPv6 address" is the unspecified prefix.
-	result.v6 = orNull("::/0")
-	if v6.IsValid() {
-		result.v6 = orNull(v6.String())
+	a.note(func() { a.complete = true })
+}
+
+// askMAC asks for the MAC address of a channel unless one is known.
+func (a *bmcAnswers) askMAC(device BMC, channel byte) {
+	if a.mac != nil { // only this goroutine writes it
+		return
 	}
-	return result
+	if data, err := device.LAN(channel, lanMAC, 0); err == nil && len(data) >= 6 && !allZero(data[:6]) {
+		a.note(func() { a.mac = net.HardwareAddr(data[:6]) })
+	}
+}
+
+// note changes the answers under the lock.
+func (a *bmcAnswers) note(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+// addresses returns the answers in the inventory's form. An address that no channel has is reported by the protocol's
+// word for none. When the BMC was not asked everything, it is unknown, and missing names what is.
+func (a *bmcAnswers) addresses() (result bmcAddresses, missing string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var unknown []string
+	if a.v4.IsValid() {
+		result.v4 = orNull(a.v4.String())
+	} else if a.complete {
+		result.v4 = orNull("0.0.0.0")
+	} else {
+		unknown = append(unknown, "IPv4 address")
+	}
+	if a.v6.IsValid() {
+		result.v6 = orNull(a.v6.String())
+	} else if a.complete {
+		result.v6 = orNull("::/0")
+	} else {
+		unknown = append(unknown, "IPv6 address")
+	}
+	if result.mac = orNull(a.mac.String()); a.mac == nil && !a.complete {
+		unknown = append(unknown, "MAC address")
+	}
+	if len(unknown) == 0 {
+		return result, ""
+	}
+	missing = strings.Join(unknown, ", ")
+	if a.channel != 0 {
+		missing += fmt.Sprintf(" of channels %d to %d", a.channel, lastChannel)
+	}
+	return result, missing
 }
 
 func channelIPv4(device BMC, channel byte) netip.Addr {
@@ -119,13 +196,13 @@ func channelIPv4(device BMC, channel byte) netip.Addr {
 }
 
 // channelIPv6 returns the channel's first active address, those by DHCPv6 and SLAAC before static ones.
-func channelIPv6(device BMC, channel byte) netip.Addr {
+func channelIPv6(ctx context.Context, device BMC, channel byte) netip.Addr {
 	enables, err := device.LAN(channel, lanIPv6Enables, 0)
 	if err != nil || len(enables) < 1 || enables[0] != 1 && enables[0] != 2 {
 		return netip.Addr{} // neither "IPv6 only" nor "both"
 	}
 	for _, parameter := range []byte{lanIPv6Dynamic, lanIPv6Static} {
-		for set := byte(0); set < lanIPv6Sets; set++ {
+		for set := byte(0); set < lanIPv6Sets && ctx.Err() == nil; set++ {
 			data, err := device.LAN(channel, parameter, set)
 			if err != nil {
 				break

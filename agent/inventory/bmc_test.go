@@ -1,10 +1,13 @@
 package inventory
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +24,18 @@ func (b fakeBMC) LAN(channel, parameter, set byte) ([]byte, error) {
 }
 
 func (fakeBMC) Close() error { return nil }
+
+// ask returns all answers of a BMC.
+func ask(t *testing.T, device BMC) bmcAddresses {
+	t.Helper()
+	var answers bmcAnswers
+	answers.ask(t.Context(), device)
+	result, missing := answers.addresses()
+	if missing != "" {
+		t.Errorf("got %q missing, want nothing", missing)
+	}
+	return result
+}
 
 func v6Entry(set byte, address string, status byte) []byte {
 	a := netip.MustParseAddr(address).As16()
@@ -67,7 +82,7 @@ func TestAskBMC(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := askBMC(t.Context(), tt.bmc)
+			got := ask(t, tt.bmc)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
 				t.Errorf("addresses differ (-want +got):\n%s", diff)
 			}
@@ -99,6 +114,63 @@ func TestSkipBMC(t *testing.T) {
 	}
 }
 
+// stalled calls reached when it is asked for one thing, and does not answer before release is closed.
+type stalled struct {
+	fakeBMC
+	at      string
+	reached func()
+	release chan struct{}
+}
+
+func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
+	if fmt.Sprintf("%d %d %d", channel, parameter, set) == b.at {
+		b.reached()
+		<-b.release
+	}
+	return b.fakeBMC.LAN(channel, parameter, set)
+}
+
+// A BMC that stops answering before the time limit: what it answered is in the inventory, the rest is unknown, and the log
+// names it.
+//
+// Parity: G10
+func TestPartialBMC(t *testing.T) {
+	answers := fakeBMC{
+		"3 3 0": {192, 0, 2, 9}, "3 5 0": {0x3c, 0xec, 0xef, 0, 0, 1}, "3 51 0": {2}, "3 59 0": v6Entry(0, "2001:db8::2", 0),
+	}
+	text := func(s string) *string { return &s }
+	v4, v6, mac := text("192.0.2.9"), text("2001:db8::2"), text("3c:ec:ef:00:00:01")
+	for _, tt := range []struct {
+		at   string // channel, parameter, set
+		want bmcAddresses
+		log  string
+	}{
+		{"1 3 0", bmcAddresses{}, `missing="IPv4 address, IPv6 address, MAC address of channels 1 to 11"`},
+		{"3 5 0", bmcAddresses{v4: v4}, `missing="IPv6 address, MAC address of channels 3 to 11"`},
+		{"3 51 0", bmcAddresses{v4: v4, mac: mac}, `missing="IPv6 address of channels 3 to 11"`},
+		{"4 3 0", bmcAddresses{v4: v4, v6: v6, mac: mac}, ""},
+	} {
+		t.Run(tt.at, func(t *testing.T) {
+			sys := tree(t, "testdata/qemu.tree")
+			put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+			var log strings.Builder
+			s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			limited, limitReached := context.WithCancel(t.Context())
+			release := make(chan struct{})
+			defer close(release)
+			s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, limitReached }
+			s.ipmi = func() (BMC, error) { return stalled{answers, tt.at, limitReached, release}, nil }
+			got := s.bmc(t.Context())
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
+				t.Errorf("addresses differ (-want +got):\n%s", diff)
+			}
+			if got := log.String(); tt.log == "" && got != "" || !strings.Contains(got, tt.log) {
+				t.Errorf("got log %q, want %s", got, tt.log)
+			}
+		})
+	}
+}
+
 // recorded are answers as a BMC sends them: completion code, parameter revision, data. Whatever is not there is answered
 // by 0x80, "parameter not supported".
 type recorded map[string][]byte
@@ -116,7 +188,7 @@ func (recorded) Close() error { return nil }
 //
 // Parity: G10
 func TestRecordedBMC(t *testing.T) {
-	got := askBMC(t.Context(), recorded{
+	got := ask(t, recorded{
 		"1 3 0":  {0, 0x11, 0, 0, 0, 0},
 		"1 5 0":  {0, 0x11, 0x3c, 0xec, 0xef, 0x7a, 0, 1},
 		"2 3 0":  {0xcc},
@@ -145,7 +217,7 @@ func FuzzAskBMC(f *testing.F) {
 	f.Add([]byte{0, 0x11, 2})
 	f.Add([]byte{0, 0x11, 0, 0x82, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 64, 0})
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if got := askBMC(t.Context(), chatter(answer)); got.v4 == nil || got.v6 == nil {
+		if got := ask(t, chatter(answer)); got.v4 == nil || got.v6 == nil {
 			t.Errorf("got %+v, want an address or the word for none", got)
 		}
 	})

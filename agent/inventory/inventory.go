@@ -132,8 +132,10 @@ type Source struct {
 	mu     sync.Mutex // serialises Cached
 	cached *Inventory
 
-	bmcOnce sync.Once
-	bmcData bmcAddresses
+	bmcOnce    sync.Once
+	bmcLimit   func(context.Context) (context.Context, context.CancelFunc) // tests replace it
+	bmcAnswers bmcAnswers
+	bmcEnded   chan struct{} // closed when the BMC is not waited for any more
 }
 
 // New returns a Source. Where Options.System has another root than the machine's, the kernel is not asked for anything
@@ -148,7 +150,10 @@ func New(o Options) *Source {
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
-	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI}
+	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI, bmcEnded: make(chan struct{})}
+	s.bmcLimit = func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, bmcTimeout)
+	}
 	s.tables = sync.OnceValues(s.readSMBIOS)
 	if o.System.Root != "" && o.System.Root != "/" {
 		s.net, s.ipmi = noNetwork{}, nil
