@@ -51,32 +51,32 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	if !r.Time.IsZero() {
 		line.WriteString(r.Time.Format("15:04:05.000 "))
 	}
-	fmt.Fprintf(&line, "%-5s %s", r.Level, printable(r.Message))
+	fmt.Fprintf(&line, "%-5s %s", r.Level, printable(h.journal.Clean(r.Message)))
 	for _, a := range h.attrs {
-		write(&line, &below, "", a)
+		h.write(&line, &below, "", a)
 	}
 	r.Attrs(func(a slog.Attr) bool {
-		write(&line, &below, h.prefix, a)
+		h.write(&line, &below, h.prefix, a)
 		return true
 	})
 	return h.journal.write(line.String() + "\n" + below.String())
 }
 
-func write(line, below *strings.Builder, prefix string, a slog.Attr) {
+func (h *handler) write(line, below *strings.Builder, prefix string, a slog.Attr) {
 	value := a.Value.Resolve()
 	if value.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			prefix += a.Key + "."
 		}
 		for _, member := range value.Group() {
-			write(line, below, prefix, member)
+			h.write(line, below, prefix, member)
 		}
 		return
 	}
 	if a.Key == "" {
 		return
 	}
-	text := valueText(value)
+	text := h.valueText(value)
 	if strings.Contains(text, "\n") {
 		fmt.Fprintf(below, "    %s%s:\n", prefix, a.Key)
 		for part := range strings.Lines(text) {
@@ -87,11 +87,30 @@ func write(line, below *strings.Builder, prefix string, a slog.Attr) {
 	fmt.Fprintf(line, " %s%s=%s", prefix, a.Key, quoted(text))
 }
 
-func valueText(v slog.Value) string {
+// valueText returns a value without secrets. They are masked before anything is clipped, quoted or escaped, which could
+// change them beyond recognition.
+func (h *handler) valueText(v slog.Value) string {
 	if v.Kind() == slog.KindTime {
 		return v.Time().Format(time.RFC3339)
 	}
-	return v.String()
+	if c, ok := v.Any().(Clipped); ok {
+		return Clipped{h.journal.Clean(c.Text), c.Limit}.String()
+	}
+	return h.journal.Clean(v.String())
+}
+
+// Clipped is a text of foreign origin as the value of an attribute. The log shows its first Limit bytes.
+type Clipped struct {
+	Text  string
+	Limit int
+}
+
+// String returns the clipped text.
+func (c Clipped) String() string {
+	if len(c.Text) <= c.Limit {
+		return c.Text
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Text[:c.Limit], ""), len(c.Text))
 }
 
 // quoted leaves plain words as they are, so that a person can read and copy them.

@@ -39,7 +39,7 @@ func (j *Journal) Logger() *slog.Logger { return slog.New(&handler{journal: j}) 
 // Level gives the variable that says which lines are taken.
 func (j *Journal) Level() *slog.LevelVar { return j.level }
 
-// Redact replaces the secret, plain and as part of a URL, by *** in everything that is logged from now on and in
+// Redact replaces the secret, in every form that forms returns, by *** in everything that is logged from now on and in
 // everything that is still kept. The empty string is ignored.
 func (j *Journal) Redact(secret string) {
 	if secret == "" {
@@ -47,7 +47,7 @@ func (j *Journal) Redact(secret string) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
+	for _, form := range forms(secret) {
 		if !slices.Contains(j.secrets, form) {
 			j.secrets = append(j.secrets, form)
 		}

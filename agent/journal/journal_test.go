@@ -3,10 +3,13 @@ package journal
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,6 +60,39 @@ func TestRedact(t *testing.T) {
 	archive := unpack(t, j, block.System{Root: t.TempDir()}, Member{"cmdline", []byte("ipa-agent-token=s3cret/+word x")})
 	if got := archive["cmdline"]; got != "ipa-agent-token=*** x" {
 		t.Errorf("member of the archive: got %q, want the secret gone", got)
+	}
+}
+
+// Secrets are masked before quoting and clipping change them, and in the forms that JSON, URLs and base64 give them.
+func TestRedactEncodedForms(t *testing.T) {
+	var console bytes.Buffer
+	j := New(&console, nil, 1<<20)
+	const password = "p\"a\\ss <w\u00f6rd>&\n\tend/+"
+	j.Redact(password)
+	document, err := json.Marshal(map[string]string{"password": password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{
+		"attribute": password, "with a space": "x " + password, "quoted twice": fmt.Sprintf("%q", password),
+		"JSON": string(document), "query": url.QueryEscape(password), "path": strings.ToLower(url.PathEscape(password)),
+	}
+	for i := range 4 {
+		user := strings.Repeat("u", i)
+		texts[fmt.Sprintf("basic authentication %d", i)] = base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		texts[fmt.Sprintf("base64 for URLs %d", i)] = base64.RawURLEncoding.EncodeToString([]byte(user + password + user))
+	}
+	for name, text := range texts {
+		console.Reset()
+		j.Logger().Info("line "+text, "value", text, "err", errors.New("refused "+text))
+		if got := strings.Count(console.String(), "***"); got != 3 {
+			t.Errorf("%s: got %q with %d masks, want 3", name, console.String(), got)
+		}
+	}
+	console.Reset()
+	j.Logger().Info("clipped", "path", Clipped{strings.Repeat("x", 10) + password + strings.Repeat("y", 100), 16})
+	if got, want := console.String(), `path="xxxxxxxxxx***yyy... (113 bytes)"`; !strings.Contains(got, want) {
+		t.Errorf("clipped: got %q, want %s", got, want)
 	}
 }
 

@@ -1,0 +1,49 @@
+package journal
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// minEncoded is the length, in bytes, from which on a secret is also masked within base64 data. The encoded form of a
+// shorter one would match other data by chance.
+const minEncoded = 8
+
+// forms returns the secret as it may appear in a text: plain, as part of a URL with upper and lower case digits, escaped
+// by JSON and by Go, and within base64 data.
+func forms(secret string) []string {
+	list := []string{secret}
+	for _, escaped := range []string{url.QueryEscape(secret), url.PathEscape(secret)} {
+		list = append(list, escaped, regexp.MustCompile("%[0-9A-F]{2}").ReplaceAllStringFunc(escaped, strings.ToLower))
+	}
+	list = append(list, inner(strconv.Quote(secret)), inner(strconv.QuoteToASCII(secret)))
+	if escaped, err := json.Marshal(secret); err == nil { // it never fails for a string
+		list = append(list, inner(string(escaped)))
+	}
+	var plain strings.Builder
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(secret) == nil { // likewise
+		list = append(list, inner(strings.TrimSpace(plain.String())))
+	}
+	if len(secret) >= minEncoded {
+		for offset := range 3 {
+			list = append(list, encoded(base64.RawStdEncoding, secret, offset), encoded(base64.RawURLEncoding, secret, offset))
+		}
+	}
+	return list
+}
+
+// inner returns a quoted text without its quotes.
+func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// encoded returns the characters of base64 data that depend on the secret alone, when the secret begins offset bytes
+// after a multiple of three.
+func encoded(encoding *base64.Encoding, secret string, offset int) string {
+	text := encoding.EncodeToString(append(make([]byte, offset), secret...))
+	return text[(offset*8+5)/6 : (offset+len(secret))*8/6]
+}
