@@ -3,9 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"net"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -54,63 +52,31 @@ func (a *API) recovered(w *statusWriter, r *http.Request) {
 	if value == nil {
 		return
 	}
-	a.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", value, "stack", string(debug.Stack()))
+	a.Log.Error("request panicked", "method", clipped(r.Method), "path", clipped(r.URL.Path), "panic", value,
+		"stack", string(debug.Stack()))
 	if w.code == 0 {
 		a.writeFault(w, httpError(http.StatusInternalServerError, "The server encountered an internal error."))
 	}
 }
 
-// statusWriter remembers the status for the log.
+// statusWriter records the status for the log.
 type statusWriter struct {
 	http.ResponseWriter
-	code int
+	code       int
+	authorized bool // the request presented the token
 }
 
 // Unwrap lets an [http.ResponseController] find the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements [http.ResponseWriter]. From now on the client has answerTime.
+// WriteHeader implements [http.ResponseWriter]. It starts the time that the client has to take the answer.
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
+	limit := strangerAnswerTime
+	if w.authorized {
+		limit = answerTime
+	}
 	// Where it fails the connection is broken, which shows in what is written next.
-	_ = setDeadline(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, time.Now().Add(answerTime))
+	_ = setDeadline(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, time.Now().Add(limit))
 	w.ResponseWriter.WriteHeader(code)
-}
-
-func (a *API) logRequest(r *http.Request, w *statusWriter, started time.Time) {
-	path := r.URL.Path
-	if r.URL.RawQuery != "" {
-		path += "?" + hideToken(r.URL.RawQuery)
-	}
-	a.Log.Info("request", "client", client(r), "method", r.Method, "path", path, "status", w.code,
-		"ms", time.Since(started).Milliseconds())
-}
-
-// hideToken takes the value of agent_token out of a query, right or wrong.
-func hideToken(query string) string {
-	parts := strings.Split(query, "&")
-	for i, part := range parts {
-		key, _, _ := strings.Cut(part, "=")
-		plain, err := url.QueryUnescape(key)
-		if err != nil || strings.Contains(plain, "token") {
-			parts[i] = key + "=***"
-		}
-	}
-	return strings.Join(parts, "&")
-}
-
-// client names who asked: the first proxy that says so, else the other end of the connection.
-func client(r *http.Request) string {
-	if forwarded := r.Header.Get("X-Forwarded-For"); forwarded != "" {
-		first, _, _ := strings.Cut(forwarded, ",")
-		return strings.TrimSpace(first)
-	}
-	if real := r.Header.Get("X-Real-IP"); real != "" {
-		return real
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

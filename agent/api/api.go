@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"ironroot/agent/api/admission"
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
+	"ironroot/agent/pause"
 	"ironroot/agent/token"
 )
 
@@ -34,7 +36,11 @@ type Options struct {
 // API answers requests. It is an [http.Handler].
 type API struct {
 	Options
-	running requests
+	running  requests
+	pace     pace
+	requests quota // of lines about requests without the token
+	errors   quota // of lines about broken connections
+	drops    quota // of lines about connections over a limit
 }
 
 // New makes an API.
@@ -42,7 +48,11 @@ func New(o Options) *API {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &API{Options: o}
+	a := &API{Options: o}
+	a.requests = quota{log: o.Log, lines: requestLines, summary: "requests without a valid token not logged"}
+	a.errors = quota{log: o.Log, lines: requestLines, summary: "connection errors not logged"}
+	a.drops = quota{log: o.Log, summary: "connections closed: over the limit"}
+	return a
 }
 
 // route is one resource with its methods; nil is a method that the resource does not have.
@@ -69,7 +79,7 @@ func (a *API) find(path string) (r route, ok bool) {
 // ServeHTTP implements [http.Handler].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.running.enter()()
-	seen := &statusWriter{ResponseWriter: w}
+	seen := &statusWriter{ResponseWriter: w, authorized: a.Token.Matches(r.URL.Query().Get("agent_token"))}
 	started := time.Now()
 	defer a.logRequest(r, seen, started)
 	defer a.recovered(seen, r)
@@ -82,8 +92,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
-	if err := limitBody(w, r); err != nil {
+func (a *API) serve(w *statusWriter, r *http.Request) error {
+	limit := strangerBodyTime
+	if w.authorized {
+		admission.Authenticate(r.Context())
+		limit = stallTime
+	} else if err := pause.For(r.Context(), a.pace.delay(time.Now())); err != nil {
+		return err
+	}
+	if err := limitBody(w, r, limit); err != nil {
 		return err
 	}
 	switch r.URL.Path {

@@ -10,20 +10,24 @@ import (
 // How slow a client may be. Nothing limits the time between the end of a request and the beginning of its answer: that is
 // the command's own.
 const (
-	headerTime = 30 * time.Second // for a request's header, and the TLS handshake before it
+	headerTime = 10 * time.Second // for a request's header, and as much for the TLS handshake before it
 	stallTime  = 30 * time.Second // without a byte of a body
 	bodyTime   = 10 * time.Minute // for a whole body; a large config drive on a slow line takes minutes
 	answerTime = 10 * time.Minute // to take the answer, which may be a large archive of logs
 	idleTime   = 2 * time.Minute  // between two requests
+
+	// Of requests without the token. The answer follows the body, so it has more time.
+	strangerBodyTime   = 5 * time.Second
+	strangerAnswerTime = 10 * time.Second
 )
 
 // limitBody bounds the time that net/http spends on a body that no handler reads, such as that of a request without the
-// token.
-func limitBody(w http.ResponseWriter, r *http.Request) error {
+// token. net/http reads at most 256 KiB of it.
+func limitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) error {
 	if r.Body == http.NoBody {
 		return nil // a deadline would end the watch for the client's going away
 	}
-	return setDeadline(http.NewResponseController(w).SetReadDeadline, time.Now().Add(stallTime))
+	return setDeadline(http.NewResponseController(w).SetReadDeadline, time.Now().Add(limit))
 }
 
 // patientBody reads a body as long as bytes keep coming. At its end there is no deadline any more.

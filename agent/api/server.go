@@ -5,13 +5,25 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"sync"
+
+	"ironroot/agent/api/admission"
+	"ironroot/internal/goroutine"
 )
+
+// maxHeaderBytes bounds the header of a request. net/http adds 4 KiB.
+const maxHeaderBytes = 16 << 10
+
+// connectionLimits are well above what a conductor opens, which is one connection for each request and few requests at
+// once, and low enough for the memory of a small machine: an unfinished request costs up to 60 KiB.
+func connectionLimits() admission.Limits {
+	return admission.Limits{Strangers: 256, StrangerPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
+}
 
 // Listen opens the API's port. The host "::" takes IPv4 as well, an IPv4 address nothing but IPv4.
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
@@ -35,26 +47,37 @@ type Server struct {
 	err  error // why it ended, valid once done is closed; nil after Shutdown
 }
 
-// Serve starts to answer on l, with TLS when settings is not nil.
+// Serve starts to answer on l, with TLS when settings is not nil, and limits its connections.
 func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	s := &Server{api: a, done: make(chan struct{}), http: &http.Server{
 		Handler:           a,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(errorLog{a}, "", 0),
+		ConnContext:       admission.WithConn,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			admission.SetBusy(c, state == http.StateActive)
+		},
 		// Ironic speaks HTTP/1.1; nothing else needs to be exposed.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}}
-	if settings != nil {
-		l = tls.NewListener(l, settings)
+	limits := connectionLimits()
+	if descriptors, err := admission.Descriptors(); err != nil {
+		a.Log.Warn("connection limits not adapted", "err", err)
+	} else {
+		limits = limits.Fit(descriptors)
 	}
-	go func() {
-		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	l = admission.New(l, limits, a.connectionDropped)
+	if settings != nil {
+		l = tls.NewListener(l, admission.Handshakes(settings))
+	}
+	goroutine.Go(func() error { return s.http.Serve(l) }, func(err error) {
+		if !errors.Is(err, http.ErrServerClosed) {
 			s.err = fmt.Errorf("api: %w", err)
 		}
-	}()
+		close(s.done)
+	})
 	return s
 }
 

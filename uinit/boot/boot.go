@@ -129,6 +129,9 @@ func (b *boot) up() {
 	}
 	b.checkArchive()
 	b.limitMemory()
+	if err := raiseDescriptors(); err != nil {
+		b.log.Warn("limit of open files not raised", "err", err)
+	}
 	if err := errors.Join(unix.Sethostname([]byte(hostname)), loopbackUp()); err != nil {
 		b.log.Warn("host name and loopback", "err", err)
 	}

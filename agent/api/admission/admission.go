@@ -1,0 +1,249 @@
+// Package admission limits the connections of a listener that anyone on the network can reach.
+//
+// Connections are kept in two pools. The pool of strangers holds those of peers that have not presented a valid token.
+// The pool of trusted peers holds those of the addresses that presented one last, so that a flood of strangers takes
+// nothing from them. No address is known in advance: a peer becomes trusted by its first request with a valid token.
+//
+// Both pools limit the connections in total and for each peer. A full pool admits a new connection by closing the oldest
+// unauthenticated one of the peer that has most, so that a trusted peer's first connection always gets in. Connections
+// that presented a token are closed only while they are idle and nothing else is left to close.
+package admission
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Limits of a listener. All of them are numbers of connections, but for TrustedPeers.
+type Limits struct {
+	Strangers       int // of all peers that are not trusted
+	StrangerPerPeer int
+	Trusted         int // of all trusted peers, in addition to Strangers
+	TrustedPerPeer  int
+	TrustedPeers    int // addresses that are remembered
+}
+
+// overlap is the number of closed connections whose owners may still hold their memory.
+const overlap = 64
+
+// Listener is a net.Listener with limits. It is safe for concurrent use.
+type Listener struct {
+	net.Listener
+	dropped func(netip.Addr)
+	peers   int // trusted addresses that are remembered
+
+	once   sync.Once
+	closed chan struct{}
+	slots  chan struct{} // one element for each connection whose owner has not closed it
+
+	mu        sync.Mutex
+	strangers pool
+	trusted   pool
+	known     []netip.Addr // trusted peers, the latest last
+}
+
+// New returns a listener that admits the connections of l within the limits. dropped, when not nil, is called with the
+// peer of each connection that was closed or not admitted because of a limit; it must not block.
+func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener {
+	if dropped == nil {
+		dropped = func(netip.Addr) {}
+	}
+	return &Listener{
+		Listener: l, dropped: dropped, peers: limits.TrustedPeers,
+		closed:    make(chan struct{}),
+		slots:     make(chan struct{}, limits.Strangers+limits.Trusted+overlap),
+		strangers: pool{limit: limits.Strangers, perPeer: limits.StrangerPerPeer},
+		trusted:   pool{limit: limits.Trusted, perPeer: limits.TrustedPerPeer},
+	}
+}
+
+// Accept implements [net.Listener]. It returns connections that were admitted and closes all others.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		if c := l.admit(raw); c != nil {
+			return c, nil
+		}
+		reset(raw)
+		l.dropped(peerOf(raw))
+		<-l.slots
+	}
+}
+
+// Close implements [net.Listener]. Admitted connections stay open.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// admit puts a connection into its pool, nil where the pool has no space that could be made.
+func (l *Listener) admit(raw net.Conn) *conn {
+	c := &conn{Conn: raw, listener: l, peer: peerOf(raw), gone: make(chan struct{})}
+	l.mu.Lock()
+	p := &l.strangers
+	if slices.Contains(l.known, c.peer) {
+		p = &l.trusted
+	}
+	victim, ok := p.makeSpace(c.peer)
+	if ok {
+		p.add(c)
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		victim.evict()
+	}
+	if !ok {
+		return nil
+	}
+	return c
+}
+
+// authenticate moves all connections of c's peer to the trusted ones, as far as there is space.
+func (l *Listener) authenticate(c *conn) {
+	l.mu.Lock()
+	var victims []*conn
+	if c.pool != nil {
+		c.authenticated = true
+		l.remember(c.peer)
+		for _, other := range slices.Clone(l.strangers.conns) {
+			if other.peer != c.peer {
+				continue
+			}
+			victim, ok := l.trusted.makeSpace(c.peer)
+			if victim != nil {
+				victims = append(victims, victim)
+			}
+			if ok {
+				l.strangers.remove(other)
+				l.trusted.add(other)
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, victim := range victims {
+		victim.evict()
+	}
+}
+
+// remember makes a peer the latest of the trusted ones. The one that was silent for longest is forgotten.
+func (l *Listener) remember(peer netip.Addr) {
+	l.known = slices.DeleteFunc(l.known, func(other netip.Addr) bool { return other == peer })
+	l.known = append(l.known, peer)
+	if len(l.known) > l.peers {
+		l.known = slices.Delete(l.known, 0, len(l.known)-l.peers)
+	}
+}
+
+// trusts reports whether the connection is one of a trusted peer.
+func (l *Listener) trusts(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return c.pool == &l.trusted
+}
+
+// leave takes a connection out of its pool.
+func (l *Listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.pool != nil {
+		c.pool.remove(c)
+	}
+}
+
+// conn is an admitted connection.
+type conn struct {
+	net.Conn
+	listener *Listener
+	peer     netip.Addr
+	closing  sync.Once
+	leaving  sync.Once
+	gone     chan struct{} // closed when the connection was closed
+
+	// Guarded by Listener.mu.
+	pool          *pool // nil once it left
+	authenticated bool
+	busy          bool // a request is being read or answered
+}
+
+// Close implements [net.Conn]. It is called by the connection's owner.
+func (c *conn) Close() error {
+	c.listener.leave(c)
+	c.leaving.Do(func() { close(c.gone) })
+	err := c.Conn.Close()
+	c.closing.Do(func() { <-c.listener.slots })
+	return err
+}
+
+// evict closes a connection that left its pool because of a limit. Its owner notices by the next error.
+func (c *conn) evict() {
+	c.leaving.Do(func() { close(c.gone) })
+	reset(c.Conn)
+	c.listener.dropped(c.peer)
+}
+
+// reset closes a connection without leaving anything of it in the kernel.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // it is being given up
+	}
+	_ = c.Close() // likewise
+}
+
+// peerOf returns the address at the other end, the zero Addr where it has none.
+func peerOf(c net.Conn) netip.Addr {
+	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// unwrap returns the admitted connection below others such as TLS, nil where there is none.
+func unwrap(c net.Conn) *conn {
+	for c != nil {
+		if admitted, ok := c.(*conn); ok {
+			return admitted
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = wrapper.NetConn()
+	}
+	return nil
+}
+
+// SetBusy records whether a request is being read or answered on a connection. c may be wrapped by TLS.
+func SetBusy(c net.Conn, busy bool) {
+	if admitted := unwrap(c); admitted != nil {
+		admitted.listener.mu.Lock()
+		defer admitted.listener.mu.Unlock()
+		admitted.busy = busy
+	}
+}
+
+type contextKey struct{}
+
+// WithConn returns a context for the requests of a connection, for http.Server.ConnContext.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, contextKey{}, unwrap(c))
+}
+
+// Authenticate records that a request presented a valid token. ctx is that of the request; one of a connection that no
+// Listener accepted is ignored.
+func Authenticate(ctx context.Context) {
+	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
+		c.listener.authenticate(c)
+	}
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/agent/journal"
+)
+
+const (
+	// requestLines is the number of lines in each quotaWindow that everyone without the token can cause together.
+	requestLines = 20
+	quotaWindow  = time.Minute
+	// maxPeers bounds the peers that a quota counts.
+	maxPeers = 4096
+	// maxLogged bounds, in bytes, each text of a request within a log line.
+	maxLogged = 200
+)
+
+// logRequest logs a request. Lines about requests without the token are limited, so that they do not displace the rest
+// of the log.
+func (a *API) logRequest(r *http.Request, w *statusWriter, started time.Time) {
+	if !w.authorized && !a.requests.take(peer(r)) {
+		return
+	}
+	path := r.URL.Path
+	if r.URL.RawQuery != "" {
+		path += "?" + hideToken(r.URL.RawQuery)
+	}
+	a.Log.Info("request", "client", clipped(client(r)), "method", clipped(r.Method), "path", clipped(path), "status", w.code,
+		"ms", time.Since(started).Milliseconds())
+}
+
+func clipped(text string) journal.Clipped { return journal.Clipped{Text: text, Limit: maxLogged} }
+
+// hideToken takes the value of agent_token out of a query, right or wrong.
+func hideToken(query string) string {
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		key, _, _ := strings.Cut(part, "=")
+		plain, err := url.QueryUnescape(key)
+		if err != nil || strings.Contains(plain, "token") {
+			parts[i] = key + "=***"
+		}
+	}
+	return strings.Join(parts, "&")
+}
+
+// client names who asked: the first proxy that says so, otherwise the other end of the connection.
+func client(r *http.Request) string {
+	if forwarded := r.Header.Get("X-Forwarded-For"); forwarded != "" {
+		first, _, _ := strings.Cut(forwarded, ",")
+		return strings.TrimSpace(first)
+	}
+	if real := r.Header.Get("X-Real-IP"); real != "" {
+		return real
+	}
+	return peer(r)
+}
+
+// peer returns the address of the other end of the connection.
+func peer(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// errorLog takes the lines of net/http about broken connections.
+type errorLog struct{ api *API }
+
+// Write implements [io.Writer].
+func (e errorLog) Write(line []byte) (int, error) {
+	if e.api.errors.take("") {
+		e.api.Log.Debug("connection error", "err", clipped(strings.TrimSpace(string(line))))
+	}
+	return len(line), nil
+}
+
+// connectionDropped records a connection that was closed because of a limit.
+func (a *API) connectionDropped(peer netip.Addr) { a.drops.take(peer.String()) }
+
+// quota limits the lines of one kind. What exceeds it is counted, and logged as one line at the end of the window.
+type quota struct {
+	log     *slog.Logger
+	lines   int    // in each window
+	summary string // message of the line about all others
+
+	mu    sync.Mutex
+	open  bool // a window is
+	taken int
+	count int
+	peers map[string]struct{} // of those that were counted
+}
+
+// take reports whether a line may be logged, and otherwise counts it.
+func (q *quota) take(peer string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.open {
+		q.open = true
+		q.peers = map[string]struct{}{}
+		time.AfterFunc(quotaWindow, q.close)
+	}
+	if q.taken < q.lines {
+		q.taken++
+		return true
+	}
+	q.count++
+	if peer != "" && len(q.peers) < maxPeers {
+		q.peers[peer] = struct{}{}
+	}
+	return false
+}
+
+// close ends a window.
+func (q *quota) close() {
+	q.mu.Lock()
+	count, peers := q.count, len(q.peers)
+	q.open, q.taken, q.count, q.peers = false, 0, 0, nil
+	q.mu.Unlock()
+	if count > 0 {
+		q.log.Warn(q.summary, "count", count, "peers", peers, "window", quotaWindow)
+	}
+}
+
+const (
+	// freePace is the number of requests without the token that are answered at once in each second.
+	freePace = 50
+	// paceDelay is how long all others of that second wait for their answer.
+	paceDelay = time.Second
+)
+
+// pace slows down a flood of requests without the token.
+type pace struct {
+	mu     sync.Mutex
+	second time.Time // when the present second began
+	count  int
+}
+
+// delay counts a request and returns how long it must wait.
+func (p *pace) delay(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if since := now.Sub(p.second); since < 0 || since >= time.Second {
+		p.second, p.count = now, 0
+	}
+	if p.count++; p.count <= freePace {
+		return 0
+	}
+	return paceDelay
+}
