@@ -45,6 +45,7 @@ test-machines: build
 lint: prepare-build
 	$(GO) vet ./...
 	$(GO) run $(LINT) run
+	$(GO) run ./internal/lint agent storage netboot uinit
 	@if grep -rn --include='*.go' -E '"(os/exec|C)"' agent storage netboot uinit | grep -v _test.go; then echo 'the ramdisk starts no programs and has no C'; exit 1; fi
 
 .PHONY: bench

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +71,12 @@ func Run(ctx context.Context, o Options) error {
 	if o.Board != nil {
 		reporting, stop := context.WithCancel(ctx)
 		defer stop()
-		go status.Reporter{Board: o.Board, Log: a.log}.Run(reporting)
+		goroutine.Go(func() error {
+			return a.keep(reporting, "report", func(ctx context.Context) error {
+				status.Reporter{Board: o.Board, Log: a.log}.Run(ctx)
+				return ctx.Err()
+			})
+		}, func(error) {}) // it ended with its context
 	}
 	for {
 		err := goroutine.Catch(func() error { return a.life(ctx) })
@@ -119,15 +123,15 @@ func (a *agent) serve(ctx context.Context) error {
 	a.status("ready")
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	var parts sync.WaitGroup
-	parts.Go(func() { a.keep(serving, "api", a.serveAPI) })
-	parts.Go(func() { a.keep(serving, "heartbeats", a.sendHeartbeats) })
+	parts := goroutine.NewGroup()
+	parts.Go(func() error { return a.keep(serving, "api", a.serveAPI) })
+	parts.Go(func() error { return a.keep(serving, "heartbeats", a.sendHeartbeats) })
 	select {
 	case <-ctx.Done():
 	case <-a.stopped:
 	}
 	stop()
-	parts.Wait()
+	_ = parts.Wait() // the parts end with their context
 	if a.locked.Load() {
 		return a.lockdown(ctx)
 	}

@@ -25,17 +25,17 @@ const (
 	linger = time.Second
 )
 
-// keep runs a part of the agent until ctx ends, and again whenever it ends before that.
-func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) {
+// keep runs a part of the agent until ctx ends, whose error it returns, and again whenever it ends before that.
+func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) error {
 	for {
 		err := goroutine.Catch(func() error { return run(ctx) })
 		if ctx.Err() != nil {
-			return
+			return ctx.Err()
 		}
 		wait := min(restartPause, a.o.Pause)
 		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", wait)
-		if pause.For(ctx, wait) != nil {
-			return
+		if err := pause.For(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

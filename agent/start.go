@@ -13,6 +13,7 @@ import (
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
 	"ironroot/agent/token"
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -90,10 +91,10 @@ func (a *agent) settleAndConnect(ctx context.Context) {
 	}
 	connecting, stop := context.WithCancel(ctx)
 	connected := make(chan struct{})
-	go func() {
-		defer close(connected)
+	goroutine.Go(func() error {
 		a.ironic.APIVersion(connecting)
-	}()
+		return nil
+	}, func(error) { close(connected) }) // the lookup asks again
 	a.settle(ctx, lookupSettle)
 	stop()
 	<-connected

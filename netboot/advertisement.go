@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/listing"
 )
 
@@ -50,27 +51,33 @@ func subscribeAdvertisements(events chan<- advertisement, done <-chan struct{}) 
 		close(events)
 		return fmt.Errorf("watch router advertisements: %w", err)
 	}
-	go func() {
+	goroutine.Go(func() error {
 		<-done
 		socket.Close()
-	}()
-	go func() {
-		defer close(events)
+		return nil
+	}, nil)
+	goroutine.Go(func() error {
 		for {
 			messages, from, err := socket.Receive()
 			if err != nil {
-				return
+				return err
 			}
 			if from.Pid != nl.PidKernel {
 				continue
 			}
 			for _, m := range messages {
-				if a, ok := parseAdvertisement(m.Header.Type, m.Data); ok {
+				var a advertisement
+				ok := false
+				err := goroutine.Catch(func() error { // an advertisement that panics is dropped
+					a, ok = parseAdvertisement(m.Header.Type, m.Data)
+					return nil
+				})
+				if err == nil && ok {
 					events <- a
 				}
 			}
 		}
-	}()
+	}, func(error) { close(events) }) // the subscriber subscribes again
 	return nil
 }
 

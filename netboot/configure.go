@@ -3,10 +3,10 @@ package netboot
 import (
 	"context"
 	"reflect"
-	"sync"
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
@@ -23,7 +23,7 @@ func (n *Network) Configure(data *networkdata.Data) {
 }
 
 // adopt takes a plan over from static data.
-func (n *Network) adopt(ctx context.Context, data *networkdata.Data, running *sync.WaitGroup) {
+func (n *Network) adopt(ctx context.Context, data *networkdata.Data, running *goroutine.Group) {
 	old := n.plan
 	n.waiting = nil
 	n.mu.Lock()
@@ -37,7 +37,10 @@ func (n *Network) adopt(ctx context.Context, data *networkdata.Data, running *sy
 	if n.plan != nil {
 		for _, l := range data.Links {
 			if name, isBond := n.plan.bonds[l.ID]; isBond && !old.has(l) {
-				running.Go(func() { n.makeBond(ctx, l, name) })
+				running.Go(func() error {
+					n.makeBond(ctx, l, name)
+					return nil
+				})
 			}
 		}
 	}
@@ -82,7 +85,7 @@ func (n *Network) without(id string) *networkdata.Data {
 }
 
 // reassign looks at all links again: their roles may have changed.
-func (n *Network) reassign(ctx context.Context, running *sync.WaitGroup) {
+func (n *Network) reassign(ctx context.Context, running *goroutine.Group) {
 	links, err := listing.Links()
 	if err != nil {
 		n.log.Error("links cannot be listed", "err", err)
@@ -103,7 +106,7 @@ func (n *Network) giveUp(ctx context.Context, id string, err error) {
 }
 
 // launch runs a link in a role, once it has left the one before.
-func (n *Network) launch(ctx context.Context, l *link, id string, r role, running *sync.WaitGroup) {
+func (n *Network) launch(ctx context.Context, l *link, id string, r role, running *goroutine.Group) {
 	previous, before := l.ended, l.role
 	if l.cancel != nil {
 		l.cancel()
@@ -115,17 +118,18 @@ func (n *Network) launch(ctx context.Context, l *link, id string, r role, runnin
 		l.id, l.role = id, r
 		l.state.Bond, l.state.Static = r.bond, len(r.static.addresses) > 0
 	})
-	running.Go(func() {
+	running.Go(func() error {
 		defer close(ended)
 		defer cancel()
 		if previous != nil {
 			<-previous
 			if ctx.Err() != nil {
-				return
+				return nil
 			}
 			l.leave(before)
 		}
-		l.run(ctx, r)
+		l.persist(ctx, func() { l.run(ctx, r) })
+		return nil
 	})
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // conflictError says that another machine has the address of a lease.
@@ -45,8 +47,7 @@ func (l *link) detectConflict(ctx context.Context, address netip.Addr) <-chan er
 	if len(state.MAC) != macLen {
 		return found
 	}
-	go func() {
-		err := probe(ctx, state, address, l.network.timing.first)
+	goroutine.Go(func() error { return probe(ctx, state, address, l.network.timing.first) }, func(err error) {
 		var conflict *conflictError
 		switch {
 		case ctx.Err() != nil:
@@ -55,7 +56,7 @@ func (l *link) detectConflict(ctx context.Context, address netip.Addr) <-chan er
 		default:
 			l.network.log.Debug("no other owner of the address was heard", "interface", state.Name, "address", address, "err", err)
 		}
-	}()
+	})
 	return found
 }
 
@@ -73,7 +74,7 @@ func probe(ctx context.Context, on Link, address netip.Addr, interval time.Durat
 		return fmt.Errorf("open ARP socket: %w", err)
 	}
 	defer conn.Close() //nolint:errcheck // a socket that is thrown away
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer goroutine.AfterContext(ctx, func() { _ = conn.Close() })()
 	everybody := &packet.Addr{HardwareAddr: net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
 	frame := make([]byte, 1<<11)
 	for range probes {

@@ -1,6 +1,7 @@
 package netboot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // vendorClass is how servers can tell this client from firmware and from an installed system (option 60).
@@ -289,48 +292,65 @@ func (l *link) exchange(ctx context.Context, e exchange) (*dhcpv4.DHCPv4, error)
 func (l *link) attempt(ctx context.Context, e exchange, wait time.Duration) (*dhcpv4.DHCPv4, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, errNoAnswer)
 	defer cancel()
-	client, err := l.client(e.open)
+	conn, err := e.open()
 	if err != nil {
 		<-ctx.Done() // the link may come back
 		return nil, fmt.Errorf("open DHCP socket: %w", err)
 	}
-	defer client.Close() //nolint:errcheck // a socket that is thrown away
+	defer conn.Close() //nolint:errcheck // a socket that is thrown away
 	attempt, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	go func() {
+	goroutine.Go(func() error {
 		select {
 		case <-l.carrier:
 			end(errCarrier)
 		case <-attempt.Done():
 		}
-	}()
+		return nil
+	}, nil)
+	defer goroutine.AfterContext(attempt, func() { _ = conn.Close() })()
 	destination := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ServerPort}
 	if e.destination.IsValid() {
 		destination.IP = e.destination.AsSlice()
 	}
-	answer, err := client.SendAndRead(attempt, destination, e.message, e.accept)
-	if err == nil {
+	if _, err := conn.WriteTo(e.message.ToBytes(), destination); err != nil {
+		if cause := context.Cause(attempt); cause != nil {
+			return nil, cause
+		}
+		<-ctx.Done() // not sooner again than without an answer
+		return nil, fmt.Errorf("send DHCP message: %w", err)
+	}
+	if answer := l.receive(conn, e); answer != nil {
 		return answer, nil
 	}
-	if cause := context.Cause(attempt); cause != nil {
-		return nil, cause
-	}
-	<-ctx.Done() // sending failed at once: not sooner again than without an answer
-	return nil, err
+	<-attempt.Done() // a socket that fails, as when the link goes down, gets no answer any more
+	return nil, context.Cause(attempt)
 }
 
-// client makes the library's client; retransmission is ours, its own has no upper bound.
-func (l *link) client(open func() (net.PacketConn, error)) (*nclient4.Client, error) {
-	conn, err := open()
-	if err != nil {
-		return nil, err
+// receive returns the first answer to a message that is accepted, or nil once the socket is closed or fails. The library's
+// client does the same in a goroutine of its own, where nothing contains a panic of its parser.
+func (l *link) receive(conn net.PacketConn, e exchange) *dhcpv4.DHCPv4 {
+	mac := answeredTo(l.snapshot().MAC)
+	buffer := make([]byte, nclient4.MaxMessageSize)
+	for {
+		var answer *dhcpv4.DHCPv4
+		err := goroutine.Catch(func() error {
+			size, _, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return err
+			}
+			m, err := dhcpv4.FromBytes(buffer[:size])
+			if err == nil && m.OpCode == dhcpv4.OpcodeBootReply && bytes.Equal(m.ClientHWAddr, mac) &&
+				m.TransactionID == e.message.TransactionID && e.accept(m) {
+				answer = m
+			}
+			return nil //nolint:nilerr // what is no DHCP message is dropped
+		})
+		var caught *goroutine.PanicError // a message that panics is dropped: another server may answer
+		if answer != nil || err != nil && !errors.As(err, &caught) {
+			return answer
+		}
 	}
-	const longerThanAnyAttempt = time.Hour
-	client, err := nclient4.NewWithConn(conn, answeredTo(l.snapshot().MAC), nclient4.WithTimeout(longerThanAnyAttempt), nclient4.WithRetry(1))
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return client, nil
 }
 
 // broadcast opens a packet socket, which works on a link without an address.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 var errNoAnswer6 = errors.New("no answer from a DHCPv6 server")
@@ -240,7 +242,7 @@ func (c *client6) attempt(ctx context.Context, e exchange6, message *message6, l
 		<-ctx.Done() // the link may come back; and not sooner again than without an answer
 		return nil, fmt.Errorf("send DHCPv6 message: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer goroutine.AfterContext(ctx, func() { _ = conn.Close() })()
 	binding := e.kind != solicit && e.kind != informationRequest
 	passed := errNoAnswer6
 	buffer := make([]byte, 1<<16)
@@ -253,7 +255,12 @@ func (c *client6) attempt(ctx context.Context, e exchange6, message *message6, l
 			}
 			return nil, context.Cause(ctx)
 		}
-		lease, warnings, err := c.read(e, message, buffer[:size], asked)
+		var lease *Lease6
+		var warnings []string
+		err = goroutine.Catch(func() (err error) { // an answer that panics is dropped: another server may answer
+			lease, warnings, err = c.read(e, message, buffer[:size], asked)
+			return err
+		})
 		var refused *refusal6
 		switch {
 		case err == nil:

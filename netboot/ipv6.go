@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // mode6 is how much of IPv6 is asked for by DHCPv6, from less to more.
@@ -65,14 +67,16 @@ func (l *link) run6(ctx context.Context) {
 func (l *link) ask6(ctx context.Context, mode mode6) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if mode == stateful {
-			newClient6(l).lease(ctx)
-		} else {
-			newClient6(l).inform(ctx)
-		}
-	}()
+	goroutine.Go(func() error {
+		l.persist(ctx, func() {
+			if mode == stateful {
+				newClient6(l).lease(ctx)
+			} else {
+				newClient6(l).inform(ctx)
+			}
+		})
+		return nil
+	}, func(error) { close(done) })
 	for l.mode() <= mode && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -141,7 +145,7 @@ func (l *link) learnDNS(o *dnsOption) {
 	n.mu.Unlock()
 	n.writeResolver()
 	if o.lifetime > 0 && o.lifetime != Forever {
-		time.AfterFunc(o.lifetime+time.Second, func() { // n.names leaves out what has run out by then
+		goroutine.AfterTime(o.lifetime+time.Second, func() { // n.names leaves out what has run out by then
 			if n.running() {
 				n.writeResolver()
 			}

@@ -8,10 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"ironroot/internal/goroutine"
 )
 
 // timing holds the delays of the client, so that tests need not wait for them.
@@ -113,21 +114,32 @@ func (l *link) run(ctx context.Context, r role) {
 	if !l.raise(ctx) {
 		return
 	}
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	beside.Go(func() { l.run6(ctx) })
-	beside.Go(func() { l.makeTagged(ctx, r.tagged) })
-	beside.Go(func() { l.useStatic(ctx, r) })
+	parts := goroutine.NewGroup()
+	defer parts.Wait() //nolint:errcheck // the parts start over after a panic, and have no other errors
+	start := func(part func()) {
+		parts.Go(func() error {
+			l.persist(ctx, part)
+			return nil
+		})
+	}
+	start(func() { l.run6(ctx) })
+	start(func() { l.makeTagged(ctx, r.tagged) })
+	start(func() { l.useStatic(ctx, r) })
 	if !l.virtual && !r.wait && ethernet {
-		beside.Go(func() { l.runVLANs(ctx) })
+		start(func() { l.runVLANs(ctx) })
 	}
 	if !l.awaitCarrier(ctx) {
 		return
 	}
 	l.network.settle(l)
 	if r.dhcp {
-		l.runDHCP(ctx)
+		l.persist(ctx, func() { l.runDHCP(ctx) })
 	}
+}
+
+// persist calls f, and calls it again if it panics, until ctx ends: one malformed message must not end the use of a link.
+func (l *link) persist(ctx context.Context, f func()) {
+	goroutine.Persist(ctx, l.network.timing.first, f)
 }
 
 // prepare makes the link ready to be raised.
@@ -218,8 +230,10 @@ func (l *link) drainCarrier() {
 	}
 }
 
-// pause waits, but not longer than ctx allows; it returns whether to go on.
-func (l *link) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d and reports whether ctx has not ended by then.
+func (l *link) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d) }
+
+func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

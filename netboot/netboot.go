@@ -13,6 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/networkdata"
@@ -128,11 +129,11 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		stop()
 		return nil, err
 	}
-	go func() {
-		defer close(n.watching)
+	goroutine.Go(func() error {
 		defer n.lldp.Close()
 		n.watch(ctx, w, config.Data)
-	}()
+		return nil
+	}, func(error) { close(n.watching) })
 	return n, nil
 }
 

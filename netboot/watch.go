@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
 )
@@ -54,31 +54,38 @@ func subscribe() (*watcher, error) {
 // close ends the subscription; the library's readers need their channels emptied to notice.
 func (w *watcher) close() {
 	close(w.done)
-	go func() {
-		for range w.links { //nolint:revive // emptied on purpose
+	empty(w.links)
+	empty(w.addresses)
+	empty(w.routers)
+}
+
+// empty drops what comes from a channel until it is closed.
+func empty[T any](events <-chan T) {
+	goroutine.Go(func() error {
+		for range events { //nolint:revive // dropped on purpose
 		}
-	}()
-	go func() {
-		for range w.addresses { //nolint:revive // emptied on purpose
-		}
-	}()
-	go func() {
-		for range w.routers { //nolint:revive // emptied on purpose
-		}
-	}()
+		return nil
+	}, nil)
 }
 
 // watch runs the network until ctx ends and every link's goroutine with it.
 func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data) {
-	var running sync.WaitGroup
-	defer running.Wait()
+	running := goroutine.NewGroup()
+	defer running.Wait() //nolint:errcheck // links start over after a panic, and have no other errors
 	if data != nil {
-		n.adopt(ctx, data, &running)
+		n.adopt(ctx, data, running)
 	}
 	for {
-		n.reconcile(ctx, &running)
-		again := n.follow(ctx, w, &running)
+		again := false
+		err := goroutine.Catch(func() error {
+			n.reconcile(ctx, running)
+			again = n.follow(ctx, w, running)
+			return nil
+		})
 		w.close()
+		if err != nil { // a panic: the kernel's state is read anew
+			again = pause(ctx, n.timing.first)
+		}
 		if !again {
 			return
 		}
@@ -89,7 +96,7 @@ func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data)
 }
 
 // follow handles events until ctx ends (false) or the kernel dropped some (true).
-func (n *Network) follow(ctx context.Context, w *watcher, running *sync.WaitGroup) bool {
+func (n *Network) follow(ctx context.Context, w *watcher, running *goroutine.Group) bool {
 	for {
 		heard := n.lldp.Changed()
 		n.hear()
@@ -149,7 +156,7 @@ func (n *Network) resubscribe(ctx context.Context) *watcher {
 
 // reconcile brings the state in line with the kernel's present links and addresses: at the start, and after events
 // were lost.
-func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
+func (n *Network) reconcile(ctx context.Context, running *goroutine.Group) {
 	links, err := listing.Links()
 	if err != nil {
 		n.log.Error("links cannot be listed", "err", err)
@@ -192,7 +199,7 @@ func (n *Network) reconcile(ctx context.Context, running *sync.WaitGroup) {
 }
 
 // seen takes in what the kernel says of a link, and starts to use it when it is new.
-func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *sync.WaitGroup) {
+func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *goroutine.Group) {
 	attrs := kernel.Attrs()
 	if attrs.Flags&net.FlagLoopback != 0 {
 		n.raiseLoopback(kernel)

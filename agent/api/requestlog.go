@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/journal"
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -107,7 +108,7 @@ func (q *quota) take(peer string) bool {
 	if !q.open {
 		q.open = true
 		q.peers = map[string]struct{}{}
-		time.AfterFunc(quotaWindow, q.close)
+		goroutine.AfterTime(quotaWindow, q.close)
 	}
 	if q.taken < q.lines {
 		q.taken++

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/race"
 	"ironroot/netboot/sntp"
 )
@@ -39,10 +40,11 @@ func Ask(ctx context.Context, servers func() []string, changed func() <-chan str
 			}
 			asked[server] = true
 			pending++
-			go func() {
-				answer, err := askServer(ctx, server)
-				results <- result{answer, server, err}
-			}()
+			var answer sntp.Answer
+			goroutine.Go(func() (err error) {
+				answer, err = askServer(ctx, server)
+				return err
+			}, func(err error) { results <- result{answer, server, err} })
 		}
 		if pending == 0 {
 			return sntp.Answer{}, "", errors.Join(append(failed, errors.New("no time server is followed"))...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ironroot/agent/fault"
+	"ironroot/internal/goroutine"
 )
 
 // Options of a Registry.
@@ -131,7 +132,12 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	}
 	record := Record{ID: newID(), Name: c.Name, Status: Running}
 	e := r.add(record)
-	go r.work(e, c, name, p, mistake)
+	goroutine.Go(func() error {
+		defer r.finished()
+		defer close(e.done)
+		r.work(e, c, name, p, mistake)
+		return nil
+	}, nil)
 	return &record, nil
 }
 
@@ -146,15 +152,25 @@ func (r *Registry) work(e *entry, c Command, name string, p Params, mistake erro
 	} else {
 		result, err = c.run(r.ctx, p)
 	}
+	var record Record
+	if caught := goroutine.Catch(func() error {
+		record = r.end(e, c, result, err)
+		return nil
+	}); caught != nil {
+		err = caught
+		record = r.end(e, c, nil, err)
+	}
+	r.report(name, started, record, err)
+}
+
+// end makes the record of an asynchronous command final. It panics if the JSON encoder of the result does.
+func (r *Registry) end(e *entry, c Command, result any, err error) Record {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	e.record.finish(result, func(text string) any {
 		return map[string]string{"result": c.Name + ": " + text}
 	}, err)
-	record := e.record
-	r.mu.Unlock()
-	r.report(name, started, record, err)
-	close(e.done)
-	r.finished()
+	return e.record
 }
 
 func wrapSync(text string) any { return map[string]string{"result": text} }

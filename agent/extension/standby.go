@@ -7,6 +7,7 @@ import (
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
+	"ironroot/internal/goroutine"
 )
 
 // standby waits for work: it writes the image, and ends the agent's life by starting what was written or switching the
@@ -59,7 +60,7 @@ func endWith(d Deps, what string, end func(context.Context) error) func(context.
 			}
 		}
 		synced := make(chan error, 1)
-		go func() { synced <- d.Managers.Sync(ctx) }()
+		goroutine.Go(func() error { return d.Managers.Sync(ctx) }, func(err error) { synced <- err })
 		timeout := time.NewTimer(syncTime)
 		defer timeout.Stop()
 		select {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/image"
 )
 
@@ -19,21 +20,20 @@ func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	tracker := i.o.Board.Track(i.o.Log, "writing image", disk)
-	go func() {
-		defer close(done)
+	goroutine.Go(func() error {
 		defer tracker.End()
 		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-ticker.C:
 				s := progress.Snapshot()
 				tracker.SetPhase(string(s.Phase), s.Attempt, s.Read, s.Total)
 			}
 		}
-	}()
+	}, func(error) { close(done) }) // the write does not depend on its display
 	return func() {
 		cancel()
 		<-done

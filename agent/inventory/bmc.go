@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/u-root/u-root/pkg/ipmi"
+
+	"ironroot/internal/goroutine"
 )
 
 // bmcTimeout bounds the whole conversation with a BMC: some answer none of the requests.
@@ -46,7 +48,12 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 	if s.ipmi == nil || !s.hasIPMI() {
 		return bmcAddresses{}
 	}
-	s.bmcOnce.Do(func() { go s.askBMC(context.WithoutCancel(ctx)) })
+	s.bmcOnce.Do(func() {
+		goroutine.Go(func() error {
+			s.askBMC(context.WithoutCancel(ctx))
+			return nil
+		}, nil)
+	})
 	select {
 	case <-s.bmcEnded:
 	case <-ctx.Done():
@@ -61,14 +68,14 @@ func (s *Source) askBMC(ctx context.Context) {
 	defer cancel()
 	defer close(s.bmcEnded)
 	connected := make(chan error, 1)
-	go func() { // not in this goroutine, because a request cannot be cancelled
+	goroutine.Go(func() error { // not in this goroutine, because a request cannot be cancelled
 		device, err := s.ipmi()
 		if err == nil {
 			defer device.Close() //nolint:errcheck // nothing was written
 			s.bmcAnswers.ask(ctx, device)
 		}
-		connected <- err
-	}()
+		return err
+	}, func(err error) { connected <- err })
 	select {
 	case err := <-connected:
 		if err != nil {

@@ -9,8 +9,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // Endpoint is where Ironic reaches the agent.
@@ -138,17 +139,21 @@ func (c *Client) reachable(ctx context.Context, urls []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	answers := make([]bool, len(urls))
-	var all sync.WaitGroup
+	all := goroutine.NewGroup()
 	for i, target := range urls {
-		all.Go(func() {
-			_, err := c.ask(ctx, target)
+		all.Go(func() error {
+			err := goroutine.Catch(func() error {
+				_, err := c.ask(ctx, target)
+				return err
+			})
 			answers[i] = err == nil
 			if err != nil {
 				c.log.Warn("Ironic cannot be reached", "url", target, "err", err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // the functions return no errors: each URL has its own answer
 	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool { return !answers[slices.Index(urls, u)] })
 }
 

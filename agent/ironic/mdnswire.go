@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -90,7 +92,10 @@ func (a *asking) everywhere(ctx context.Context, interfaces []string) error {
 				continue
 			}
 			a.open[key] = q
-			go q.listen(ctx, a.answers)
+			goroutine.Go(func() error {
+				q.listen(ctx, a.answers)
+				return nil
+			}, nil)
 		}
 	}
 	return nil
@@ -193,14 +198,19 @@ func (q *question) send(name dnsmessage.Name, kinds ...dnsmessage.Type) error {
 
 // listen reads answers until one is complete or the context ends.
 func (q *question) listen(ctx context.Context, answers chan<- service) {
-	defer context.AfterFunc(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })()
+	defer goroutine.AfterContext(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	buffer := make([]byte, mdnsMaxPacket)
 	for ctx.Err() == nil {
 		n, _, err := q.conn.ReadFrom(buffer)
 		if err != nil {
 			return
 		}
-		if !q.take(buffer[:n]) {
+		complete := false
+		err = goroutine.Catch(func() error { // a packet that panics is dropped: a later one may be the answer
+			complete = q.take(buffer[:n])
+			return nil
+		})
+		if err != nil || !complete {
 			continue
 		}
 		select {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ironroot/agent/clock"
+	"ironroot/internal/goroutine"
 	"ironroot/netboot/race"
 )
 
@@ -140,8 +141,11 @@ func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 			change := changed()
 			if started < maxDials {
 				started++
-				go func() {
-					conn, err := dial(ctx, network, address)
+				var conn net.Conn
+				goroutine.Go(func() (err error) {
+					conn, err = dial(ctx, network, address)
+					return err
+				}, func(err error) {
 					select {
 					case results <- result{conn, err}:
 					case <-ctx.Done():
@@ -149,7 +153,7 @@ func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 							_ = conn.Close() // another attempt won
 						}
 					}
-				}()
+				})
 			}
 			for waiting := true; waiting; {
 				select {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -56,12 +57,12 @@ func (m *Metrics) send(name string, took time.Duration) {
 	milliseconds := strconv.FormatFloat(float64(took)/float64(time.Millisecond), 'f', 3, 64)
 	line := fullName(c.Metrics, name) + ":" + milliseconds + "|ms"
 	server := net.JoinHostPort(c.MetricsStatsd.StatsdHost, strconv.Itoa(c.MetricsStatsd.StatsdPort))
-	go func() {
-		defer func() { <-m.slots }()
-		if err := transmit(server, line); err != nil {
+	goroutine.Go(func() error { return transmit(server, line) }, func(err error) {
+		<-m.slots
+		if err != nil {
 			m.log.Debug("metric not sent", "server", server, "err", err)
 		}
-	}()
+	})
 }
 
 func transmit(server, line string) error {

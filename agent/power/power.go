@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // syncTime is how long writing out may take before the machine stops all the same: a dying disk must not keep a
@@ -71,10 +73,10 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 // writeOut flushes all file systems, for at most syncTime.
 func writeOut(ctx context.Context, log *slog.Logger) {
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	goroutine.Go(func() error {
 		unix.Sync()
-	}()
+		return nil
+	}, func(error) { close(done) })
 	select {
 	case <-done:
 	case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/removable"
 )
 
@@ -93,7 +94,7 @@ func (m *Media) settle(ctx context.Context, v visit) error {
 func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error {
 	quiet, stop := context.WithCancel(ctx)
 	defer stop()
-	timer := time.AfterFunc(m.grace, stop)
+	timer := goroutine.AfterTime(m.grace, stop)
 	defer timer.Stop()
 	return m.System.Await(quiet, func() (bool, error) {
 		if time.Since(loaded) < m.scan { // a device that never stops reporting does not hold the machine up
@@ -121,11 +122,14 @@ func (m *Media) look(ctx context.Context, v visit) (bool, error) {
 		err      error
 	}
 	answers := make(chan answer, 1)
-	go func() {
-		var a answer
-		a.volumes, a.problems, a.err = removable.Volumes(ctx, m.System)
-		answers <- a
-	}()
+	var read answer
+	goroutine.Go(func() (err error) {
+		read.volumes, read.problems, err = removable.Volumes(ctx, m.System)
+		return err
+	}, func(err error) {
+		read.err = err
+		answers <- read
+	})
 	var a answer
 	select {
 	case a = <-answers:

@@ -1,7 +1,8 @@
 // Package goroutine starts the goroutines of the ramdisk. A panic in a goroutine ends the whole process, and the process is
 // PID 1: the kernel panics with it. Here a panic becomes an error for whoever waits for the goroutine.
 //
-// Every contained panic is logged with its value and stack to [slog.Default], once. Concurrent map access, exhausted stacks
+// A contained panic is logged with its value and stack to [slog.Default]. Of those that come from the same place, each
+// doubling of their number is logged. Concurrent map access, exhausted stacks
 // and other fatal errors of the runtime cannot be contained.
 //
 // The ramdisk has no other go statement.
@@ -12,7 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -41,11 +45,34 @@ func Catch(f func() error) (err error) {
 			err = value
 		default:
 			caught := &PanicError{Value: value, Stack: debug.Stack()}
-			slog.Default().Error("panic contained", "err", caught, "stack", string(caught.Stack))
+			caught.log()
 			err = caught
 		}
 	}()
 	return f()
+}
+
+// origin identifies where a panic came from, by the program counters of its callers.
+type origin [16]uintptr
+
+// seen counts the panics of each origin. The code bounds the number of origins.
+var seen = struct {
+	sync.Mutex
+	count map[origin]int
+}{count: map[origin]int{}}
+
+// log logs the 1st, 2nd, 4th, 8th ... panic of one origin: a peer that sends many malformed messages must not fill the log.
+func (e *PanicError) log() {
+	const callers = 4 // runtime.Callers, log, Catch's deferred function, panic
+	var from origin
+	runtime.Callers(callers, from[:])
+	seen.Lock()
+	seen.count[from]++
+	count := seen.count[from]
+	seen.Unlock()
+	if count&(count-1) == 0 {
+		slog.Default().Error("panic contained", "err", e, "count", count, "stack", string(e.Stack))
+	}
 }
 
 // errExited is the result of a function that ended its goroutine by runtime.Goexit.
@@ -67,6 +94,44 @@ func Go(f func() error, done func(error)) {
 		defer func() { done(err) }()
 		err = Catch(f)
 	}()
+}
+
+// Persist calls f until it returns. After a panic, which is logged, it waits for pause and calls f again, unless ctx has
+// ended.
+func Persist(ctx context.Context, pause time.Duration, f func()) {
+	for {
+		err := Catch(func() error {
+			f()
+			return nil
+		})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// AfterTime is [time.AfterFunc] with a function whose panic is contained.
+func AfterTime(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { contained(f) })
+}
+
+// AfterContext is [context.AfterFunc] with a function whose panic is contained.
+func AfterContext(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { contained(f) })
+}
+
+func contained(f func()) {
+	_ = Catch(func() error { // a panic was logged
+		f()
+		return nil
+	})
 }
 
 // Group is an [errgroup.Group] that contains panics.

@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // captureLog returns what is logged to slog.Default until the test ends.
 func captureLog(t *testing.T) *bytes.Buffer {
 	t.Helper()
+	clear(seen.count)
 	var text bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
@@ -22,6 +25,7 @@ func captureLog(t *testing.T) *bytes.Buffer {
 	return &text
 }
 
+//go:noinline
 func explode() error { panic("oops") }
 
 // isPanic checks that err is the panic of explode.
@@ -121,4 +125,78 @@ func TestDoPanics(t *testing.T) {
 		}
 	}()
 	Do(func() { _ = explode() }, func() { ended = true })
+}
+
+func TestPersist(t *testing.T) {
+	captureLog(t)
+	calls := 0
+	Persist(context.Background(), time.Millisecond, func() {
+		if calls++; calls < 3 {
+			panic("oops")
+		}
+	})
+	if calls != 3 {
+		t.Errorf("got %d calls, want 3: two panics and a return", calls)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	calls = 0
+	Persist(ctx, time.Hour, func() {
+		calls++
+		cancel()
+		panic("oops")
+	})
+	if calls != 1 {
+		t.Errorf("got %d calls, want 1: the context has ended", calls)
+	}
+}
+
+// signalHandler is a handler that sends each record.
+type signalHandler struct {
+	slog.Handler
+	records chan slog.Record
+}
+
+func (h signalHandler) Handle(_ context.Context, r slog.Record) error {
+	h.records <- r
+	return nil
+}
+
+func TestAfterFunctions(t *testing.T) {
+	captureLog(t)
+	records := make(chan slog.Record)
+	slog.SetDefault(slog.New(signalHandler{slog.NewTextHandler(io.Discard, nil), records}))
+	oops := func() { _ = explode() }
+	AfterTime(0, oops)
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := AfterContext(ctx, oops)
+	if r := <-records; r.Message != "panic contained" {
+		t.Errorf("got log %q, want the panic of AfterTime", r.Message)
+	}
+	cancel()
+	if r := <-records; r.Message != "panic contained" {
+		t.Errorf("got log %q, want the panic of AfterContext", r.Message)
+	}
+	if stop() {
+		t.Error("a function that was called could be stopped")
+	}
+	if stop := AfterContext(context.Background(), oops); !stop() {
+		t.Error("a function that was not called could not be stopped")
+	}
+}
+
+// A peer that sends malformed messages again and again does not fill the log.
+func TestLogIsBounded(t *testing.T) {
+	text := captureLog(t)
+	for range 1000 {
+		_ = Catch(explode)
+	}
+	if lines := strings.Count(text.String(), "panic contained"); lines != 10 {
+		t.Errorf("got %d lines for 1000 panics, want 10", lines)
+	}
+	if err := Catch(func() error { return explode() }); err == nil {
+		t.Error("got no error")
+	}
+	if lines := strings.Count(text.String(), "panic contained"); lines != 11 {
+		t.Errorf("got %d lines after a panic from elsewhere, want 11", lines)
+	}
 }

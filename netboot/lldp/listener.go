@@ -26,6 +26,8 @@ import (
 	"github.com/mdlayher/lldp"
 	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // Bounds of all links together. A machine with hundreds of virtual functions has hundreds of links.
@@ -51,7 +53,7 @@ func groups() []net.HardwareAddr {
 // Listener listens on links until it is closed. Its methods may be called from any goroutine.
 type Listener struct {
 	log     *slog.Logger
-	running sync.WaitGroup
+	running *goroutine.Group
 	buffers sync.Pool // of frames being received: links share them, a silent link holds none
 
 	mu      sync.Mutex
@@ -83,7 +85,7 @@ func New(log *slog.Logger) *Listener {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l := &Listener{log: log, ports: map[int]*port{}, changed: make(chan struct{})}
+	l := &Listener{log: log, running: goroutine.NewGroup(), ports: map[int]*port{}, changed: make(chan struct{})}
 	l.buffers.New = func() any { return new([maxFrame]byte) }
 	return l
 }
@@ -122,7 +124,10 @@ func (l *Listener) Open(index int, name string) {
 	}
 	p := &port{conn: conn, name: name}
 	l.ports[index] = p
-	l.running.Go(func() { l.read(p, raw) })
+	l.running.Go(func() error {
+		l.read(p, raw)
+		return nil
+	})
 }
 
 func open(index int) (*packet.Conn, syscall.RawConn, error) {
@@ -195,7 +200,7 @@ func (l *Listener) Close() {
 		l.wake()
 	}
 	l.mu.Unlock()
-	l.running.Wait()
+	_ = l.running.Wait() // a panic was logged
 }
 
 // shut closes a socket, which ends its reader.
@@ -329,7 +334,10 @@ func (l *Listener) read(p *port, raw syscall.RawConn) {
 			l.end(p, err)
 			return
 		}
-		l.take(p, buffer[:n])
+		_ = goroutine.Catch(func() error { // a frame that panics is dropped
+			l.take(p, buffer[:n])
+			return nil
+		})
 		l.buffers.Put(buffer)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // First calls try with the numbers from 0 to n-1, each gap after the one before or as soon as one fails; with no gap all at
@@ -25,10 +27,11 @@ func First[T any](ctx context.Context, n int, gap time.Duration, try func(contex
 	start := func() {
 		by := started
 		started++
-		go func() {
-			value, err := try(ctx, by)
-			results <- result{value, by, err}
-		}()
+		var value T
+		goroutine.Go(func() (err error) {
+			value, err = try(ctx, by)
+			return err
+		}, func(err error) { results <- result{value, by, err} })
 	}
 	start()
 	var failed []error
@@ -41,13 +44,14 @@ func First[T any](ctx context.Context, n int, gap time.Duration, try func(contex
 		case r := <-results:
 			if r.err == nil {
 				if left := started - len(failed) - 1; drop != nil {
-					go func() {
+					goroutine.Go(func() error {
 						for range left {
 							if late := <-results; late.err == nil {
 								drop(late.value)
 							}
 						}
-					}()
+						return nil
+					}, nil)
 				}
 				return r.value, r.by, nil
 			}

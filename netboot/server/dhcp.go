@@ -14,6 +14,8 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+
+	"ironroot/internal/goroutine"
 )
 
 // DHCPConfig describes one subnet and what its machines are told.
@@ -98,17 +100,17 @@ func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 		return nil, fmt.Errorf("dhcp server: %s: %w", config.Interface, err)
 	}
 	d.server = server
-	d.stop = context.AfterFunc(ctx, func() {
+	d.stop = goroutine.AfterContext(ctx, func() {
 		if err := server.Close(); err != nil {
 			d.log.Debug("dhcp server closed", "interface", config.Interface, "err", err)
 		}
 	})
-	go func() {
-		defer close(d.ended)
-		if err := server.Serve(); err != nil && !errors.Is(err, net.ErrClosed) {
+	goroutine.Go(server.Serve, func(err error) {
+		if err != nil && !errors.Is(err, net.ErrClosed) {
 			d.log.Error("dhcp server ended", "interface", config.Interface, "err", err)
 		}
-	}()
+		close(d.ended)
+	})
 	return d, nil
 }
 

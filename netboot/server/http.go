@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // HTTP is a running HTTP file server.
@@ -36,13 +38,13 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	}
 	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	h.stop = context.AfterFunc(ctx, func() { _ = h.server.Close() })
-	go func() {
-		defer close(h.ended)
-		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })
+	goroutine.Go(func() error { return h.server.Serve(listener) }, func(err error) {
+		if !errors.Is(err, http.ErrServerClosed) {
 			files.log.Error("http server ended", "err", err)
 		}
-	}()
+		close(h.ended)
+	})
 	return h, nil
 }
 

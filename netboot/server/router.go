@@ -8,6 +8,8 @@ import (
 	"net"
 
 	"golang.org/x/net/ipv6"
+
+	"ironroot/internal/goroutine"
 )
 
 // Advertiser answers router solicitations with "there is no router here, and no addresses by IPv6" (RFC 4861, section
@@ -39,11 +41,11 @@ func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Adve
 	if err := a.prepare(); err != nil {
 		return nil, fmt.Errorf("router advertisements: %s: %w", name, errors.Join(err, raw.Close()))
 	}
-	a.stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
-	go func() {
-		defer close(a.ended)
+	a.stop = goroutine.AfterContext(ctx, func() { _ = raw.Close() })
+	goroutine.Go(func() error {
 		a.serve()
-	}()
+		return nil
+	}, func(error) { close(a.ended) })
 	return a, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pin/tftp/v3"
+
+	"ironroot/internal/goroutine"
 )
 
 // TFTP is a running TFTP server (RFC 1350 with the options of RFC 2348 and 2349).
@@ -42,13 +44,13 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	t.server = tftp.NewServer(t.read, nil)
 	t.server.SetTimeout(tftpTimeout)
 	t.server.SetRetries(tftpRetries)
-	t.stop = context.AfterFunc(ctx, t.server.Shutdown)
-	go func() {
-		defer close(t.ended)
-		if err := t.server.Serve(conn); err != nil {
+	t.stop = goroutine.AfterContext(ctx, t.server.Shutdown)
+	goroutine.Go(func() error { return t.server.Serve(conn) }, func(err error) {
+		if err != nil {
 			files.log.Error("tftp server ended", "err", err)
 		}
-	}()
+		close(t.ended)
+	})
 	return t, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/beevik/ntp"
+
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -75,7 +77,7 @@ func once(ctx context.Context, address string, wait time.Duration) (Answer, erro
 		Dialer: func(_, remote string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(over, "udp", remote)
 			if err == nil {
-				context.AfterFunc(over, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+				goroutine.AfterContext(over, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 			}
 			return conn, err
 		},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // watcher receives the kernel's uevents (NETLINK_KOBJECT_UEVENT, group 1). What an event says is not looked at: the
@@ -31,7 +33,7 @@ func watch() (*watcher, error) {
 
 // next waits for an event or the end of the context.
 func (w *watcher) next(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
+	stop := goroutine.AfterContext(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, err := w.file.Read(w.buffer[:])
 	switch {

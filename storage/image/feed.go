@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"runtime"
+
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -34,10 +36,10 @@ func newFeed(source *stream, limit int64, sum hash.Hash) *feed {
 	for range feeds {
 		f.empty <- make([]byte, feedSize)
 	}
-	go func() {
-		defer close(f.full)
-		f.err = f.fill(sum)
-	}()
+	goroutine.Go(func() error { return f.fill(sum) }, func(err error) {
+		f.err = err
+		close(f.full)
+	})
 	return f
 }
 

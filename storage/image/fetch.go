@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 const defaultConnectTimeout = 60 * time.Second
@@ -235,7 +237,7 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span, authorizat
 		}
 	}
 	b := &body{ctx: ctx, cancel: cancel, url: redactURL(rawURL), stall: f.ConnectTimeout}
-	b.timer = time.AfterFunc(b.stall, func() { cancel(errStalled) })
+	b.timer = goroutine.AfterTime(b.stall, func() { cancel(errStalled) })
 	resp, err := f.client.Do(req) //nolint:bodyclose // body.Close does
 	b.timer.Stop()
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -71,14 +72,14 @@ func newChunks() []*chunk {
 
 // run returns the offset of the source's end after all jobs are done.
 func (p *pipeline) run(ctx context.Context) (int64, error) {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := goroutine.WithContext(ctx)
 	pool := make(chan *chunk, chunks)
 	for _, c := range p.memory {
 		c.pool = pool
 		pool <- c
 	}
 	hashed, jobs := make(chan *chunk, chunks), make(chan job, chunks)
-	stop := context.AfterFunc(ctx, func() { p.source.abort(context.Cause(ctx)) }) // when a job fails, no read needs to come to its end
+	stop := goroutine.AfterContext(ctx, func() { p.source.abort(context.Cause(ctx)) }) // when a job fails, no read needs to come to its end
 	defer stop()
 
 	var end int64

@@ -9,6 +9,7 @@ import (
 	"ironroot/agent/power"
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
+	"ironroot/internal/goroutine"
 	"ironroot/netboot"
 	"ironroot/storage/block"
 )
@@ -50,8 +51,8 @@ func Agent() Func {
 				return err
 			}
 			network = started
-			go board.Follow(ctx, started)
-			go followHostname(ctx, started, setHostname, m.Log)
+			keep(ctx, func() { board.Follow(ctx, started) })
+			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
 		}
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,
@@ -67,6 +68,14 @@ func Agent() Func {
 			Settled:     m.Settled,
 		})
 	}
+}
+
+// keep runs f in a goroutine, and again after a panic, until ctx ends.
+func keep(ctx context.Context, f func()) {
+	goroutine.Go(func() error {
+		goroutine.Persist(ctx, panicPause, f)
+		return nil
+	}, nil)
 }
 
 // configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second

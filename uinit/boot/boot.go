@@ -21,6 +21,9 @@ import (
 // restartDelay is how long the work rests after an error before it is run again.
 const restartDelay = 30 * time.Second
 
+// panicPause is how long a goroutine rests after a panic before its function is called again.
+const panicPause = time.Second
+
 // journalSize bounds the log kept in memory, in bytes.
 const journalSize = 15 << 20
 
@@ -147,13 +150,13 @@ func (b *boot) start(ctx context.Context, f Func) {
 	m.Settled, m.Probe = settled, loader.Load
 	b.spawn(func() { b.watchRandom() })
 	b.spawn(func() { b.late(ctx, settled) })
-	b.spawn(func() { b.work(ctx, m, f) })
+	b.spawnGuarded(func() { b.work(ctx, m, f) })
 }
 
 // show draws the board on the machine's screens.
 func (b *boot) show(ctx context.Context, board *status.Board) {
 	b.console.Show(ctx, board)
-	b.spawn(func() { watchKernel(ctx, b.console) })
+	keep(ctx, func() { watchKernel(ctx, b.console) })
 }
 
 // modules starts loading modules.
@@ -164,7 +167,7 @@ func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
 		loader = kmod.None(b.log)
 	}
 	plug := kmod.NewColdplug(loader, "/sys", b.log)
-	b.spawn(func() {
+	keep(ctx, func() {
 		if err := plug.Run(ctx); err != nil && ctx.Err() == nil {
 			b.log.Error("devices that are plugged in from now on get no driver", "err", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // consoleQueue bounds what waits for one slow console, in bytes.
@@ -139,7 +141,10 @@ type sink struct {
 func newSink(f *os.File) *sink {
 	s := &sink{path: f.Name(), file: f}
 	s.cond = sync.NewCond(&s.mu)
-	go s.run()
+	goroutine.Go(func() error {
+		s.run()
+		return nil
+	}, nil)
 	return s
 }
 
@@ -208,7 +213,7 @@ func (s *sink) run() {
 		p := s.buf
 		s.buf, s.busy = nil, true
 		s.mu.Unlock()
-		err := s.write(p)
+		err := goroutine.Catch(func() error { return s.write(p) })
 		s.mu.Lock()
 		s.busy, s.dead = false, err != nil
 		s.cond.Broadcast()
@@ -236,13 +241,13 @@ func (s *sink) write(p []byte) error {
 // idle returns a channel that is closed when nothing waits any more.
 func (s *sink) idle() <-chan struct{} {
 	done := make(chan struct{})
-	go func() {
+	goroutine.Go(func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for !s.dead && (len(s.buf) > 0 || s.busy) {
 			s.cond.Wait()
 		}
-		close(done)
-	}()
+		return nil
+	}, func(error) { close(done) })
 	return done
 }

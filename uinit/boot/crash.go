@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent"
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -39,12 +40,21 @@ func panicTime(value string) (delay time.Duration, restart bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// spawn runs f in a goroutine whose panic is told and restarts the machine.
+// spawn runs f in a goroutine. A panic is logged, and ends f alone.
 func (b *boot) spawn(f func()) {
-	go func() {
+	goroutine.Go(func() error {
+		f()
+		return nil
+	}, nil)
+}
+
+// spawnGuarded runs f in a goroutine whose panic is shown on every console and restarts the machine.
+func (b *boot) spawnGuarded(f func()) {
+	goroutine.Go(func() error {
 		defer b.guard("goroutine")
 		f()
-	}()
+		return nil
+	}, nil)
 }
 
 // guard is deferred where a panic would end the process, and with it the kernel.
@@ -79,10 +89,10 @@ func (b *boot) die(reason string) {
 // writeOut flushes the file systems, but a disk that hangs must not hang the restart.
 func writeOut() {
 	done := make(chan struct{})
-	go func() {
+	goroutine.Go(func() error {
 		unix.Sync()
-		close(done)
-	}()
+		return nil
+	}, func(error) { close(done) })
 	select {
 	case <-done:
 	case <-time.After(crashSync):

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/vmedia"
+	"ironroot/internal/goroutine"
 	"ironroot/netboot"
 	"ironroot/netboot/networkdata"
 )
@@ -52,16 +53,18 @@ func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboo
 		return nil, err
 	}
 	overdue := sync.OnceFunc(func() { close(found) })
-	go func() {
-		defer overdue()
+	goroutine.Go(func() error {
 		document, err := media.NetworkData(ctx, overdue)
-		if err != nil && ctx.Err() == nil {
-			m.Log.Warn("network data cannot be read, addresses are asked for by DHCP", "err", err)
-		}
 		if data := staticData(document, m.Log); data != nil {
 			network.Configure(data)
 		}
-	}()
+		return err
+	}, func(err error) {
+		if err != nil && ctx.Err() == nil {
+			m.Log.Warn("network data cannot be read, addresses are asked for by DHCP", "err", err)
+		}
+		overdue()
+	})
 	return network, nil
 }
 

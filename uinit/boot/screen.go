@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/screen"
 	"ironroot/agent/status"
+	"ironroot/internal/goroutine"
 )
 
 const (
@@ -35,7 +36,9 @@ func isVirtualTerminal(name string) bool {
 func (c *Console) Show(ctx context.Context, board *status.Board) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paint = func(s *sink) { go c.draw(ctx, s, board) }
+	c.paint = func(s *sink) {
+		keep(ctx, func() { c.draw(ctx, s, board) })
+	}
 	for _, s := range c.sinks {
 		c.startPainting(s)
 	}
@@ -179,7 +182,7 @@ func watchKernel(ctx context.Context, c *Console) {
 		return
 	}
 	defer f.Close() //nolint:errcheck // only read
-	context.AfterFunc(ctx, func() { _ = f.Close() })
+	goroutine.AfterContext(ctx, func() { _ = f.Close() })
 	if _, err := f.Seek(0, io.SeekEnd); err != nil {
 		return
 	}

@@ -26,7 +26,7 @@ func (b *boot) signals(ctx context.Context) context.Context {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGINT, unix.SIGTERM, unix.SIGUSR2)
 	ctx, cancel := context.WithCancel(ctx)
-	b.spawn(func() {
+	b.spawnGuarded(func() {
 		which := <-asked
 		b.console.Plain()
 		b.log.Info("asked to stop", "signal", which.String())

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // witnessName is what this program is called in the process that shows what the Go runtime says of a panic.
@@ -105,7 +107,10 @@ func openStand(path string) *stand {
 		s.behind = true
 		return s
 	}
-	go s.run(fd, isVirtualTerminal(filepath.Base(path)))
+	goroutine.Go(func() error {
+		s.run(fd, isVirtualTerminal(filepath.Base(path)))
+		return nil
+	}, nil) // a terminal that shows nothing is left out
 	return s
 }
 

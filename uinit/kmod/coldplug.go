@@ -16,6 +16,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // Coldplug loads what the machine's devices ask for: those that are there when it starts, and those that appear later,
@@ -135,19 +137,20 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	c.pending += len(first) + len(rest)
 	c.mu.Unlock()
 	for _, m := range first {
-		go c.load(ctx, m)
+		c.load(ctx, m)
 	}
 	if len(rest) == 0 {
 		return
 	}
-	go func() {
+	goroutine.Go(func() error {
 		for _, m := range first {
 			<-c.loader.Begun(m)
 		}
 		for _, m := range rest {
-			go c.load(ctx, m)
+			c.load(ctx, m)
 		}
-	}()
+		return nil
+	}, nil)
 }
 
 // modules returns the modules of new aliases, each once, in a stable order.
@@ -166,15 +169,18 @@ func (c *Coldplug) modules(aliases []string) []*Module {
 	return slices.Compact(found)
 }
 
+// load loads a module in a goroutine.
 func (c *Coldplug) load(ctx context.Context, m *Module) {
-	if err := c.loader.LoadModule(ctx, m); err != nil && !errors.Is(err, unix.ENODEV) {
-		// "No such device" is a driver's way to say that this machine has none of its kind after all.
-		c.log.Warn("module not loaded", "module", m.Name, "err", err)
-	}
-	c.mu.Lock()
-	c.pending--
-	c.mu.Unlock()
-	c.check()
+	goroutine.Go(func() error { return c.loader.LoadModule(ctx, m) }, func(err error) {
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			// "No such device" is a driver's way to say that this machine has none of its kind after all.
+			c.log.Warn("module not loaded", "module", m.Name, "err", err)
+		}
+		c.mu.Lock()
+		c.pending--
+		c.mu.Unlock()
+		c.check()
+	})
 }
 
 // check closes settled when there is nothing left to do.
@@ -254,7 +260,7 @@ func listen(ctx context.Context) (*stream, error) {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	s := &stream{file: os.NewFile(uintptr(fd), "uevents"), buffer: make([]byte, ueventSize)}
-	context.AfterFunc(ctx, func() { _ = s.file.Close() })
+	goroutine.AfterContext(ctx, func() { _ = s.file.Close() })
 	return s, nil
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // Suffix is the end of a stored module's file name.
@@ -159,7 +161,9 @@ func (l *Loader) insert(ctx context.Context, m *Module, path []string) error {
 		return err
 	}
 	one := l.load(m.Name)
-	one.once.Do(func() { one.err = l.insertOne(m, one.begin) })
+	one.once.Do(func() {
+		one.err = goroutine.Catch(func() error { return l.insertOne(m, one.begin) })
+	})
 	return one.err
 }
 

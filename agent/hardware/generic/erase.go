@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -24,12 +23,12 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 	}
 	result := map[string]any{}
 	var failures collected
-	group := errgroup.Group{}
+	group := goroutine.NewGroup()
 	group.SetLimit(flags.concurrency)
 	for _, d := range disks {
 		result[d.Path] = nil
 		group.Go(func() error {
-			if err := m.eraseDisk(ctx, d, flags); err != nil {
+			if err := goroutine.Catch(func() error { return m.eraseDisk(ctx, d, flags) }); err != nil {
 				m.o.Log.Error("disk not erased", "device", d.Path, "err", err)
 				failures.add(fmt.Errorf("%s: %w", d.Path, err))
 			}

@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -89,13 +90,14 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 
 // Initialize implements [hardware.Initializer]: the time for disks to appear runs from when their drivers are there.
 func (m *Manager) Initialize(ctx context.Context) error {
-	go func() {
+	goroutine.Go(func() error {
 		if m.settled(ctx) {
 			m.mu.Lock()
 			m.driven = time.Now()
 			m.mu.Unlock()
 		}
-	}()
+		return nil
+	}, nil)
 	return nil
 }
 

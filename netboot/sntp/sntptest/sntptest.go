@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // Reply says how a server answers. The zero value answers with this machine's time.
@@ -43,7 +45,10 @@ func Start(t testing.TB, address string, reply Reply) *Server {
 func Serve(t testing.TB, conn net.PacketConn, reply Reply) *Server {
 	s := &Server{conn: conn, reply: reply}
 	t.Cleanup(func() { _ = conn.Close() })
-	go s.run()
+	goroutine.Go(func() error {
+		s.run()
+		return nil
+	}, nil)
 	return s
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 )
 
@@ -98,7 +99,7 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = process.Kill() }) // it may have ended by itself
+	stop := goroutine.AfterContext(ctx, func() { _ = process.Kill() }) // it may have ended by itself
 	defer stop()
 	output = tail(in) // up to the end of all that could write there
 	state, err := process.Wait()
