@@ -30,6 +30,9 @@ type Network interface {
 	WaitAddress(ctx context.Context) error // until another machine can be reached
 	Down(ctx context.Context) error        // every link
 	Changed() <-chan struct{}              // closed at the next change
+	// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off; with persistent, only
+	// those that would stay off over a power cycle.
+	RestoreFirmwareLLDP(persistent bool) error
 }
 
 // Options say where the agent runs and what it may do there.

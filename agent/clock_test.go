@@ -55,6 +55,7 @@ func (s timeServers) TimeServers() []netip.Addr       { return s }
 func (timeServers) WaitAddress(context.Context) error { return nil }
 func (timeServers) Down(context.Context) error        { return nil }
 func (timeServers) Changed() <-chan struct{}          { return nil }
+func (timeServers) RestoreFirmwareLLDP(bool) error    { return nil }
 
 func TestTimeServersOfTheNetwork(t *testing.T) {
 	network := timeServers{}

@@ -172,10 +172,18 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-type fakeNetwork struct{ down chan struct{} }
+type fakeNetwork struct {
+	down     chan struct{}
+	restored chan bool // receives whether only persistent settings were restored
+}
 
 func (*fakeNetwork) WaitAddress(context.Context) error { return nil }
 func (*fakeNetwork) Changed() <-chan struct{}          { return nil }
+func (n *fakeNetwork) RestoreFirmwareLLDP(persistent bool) error {
+	n.restored <- persistent
+	return errors.New("locked down")
+}
+
 func (n *fakeNetwork) Down(context.Context) error {
 	close(n.down)
 	return nil
@@ -190,7 +198,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	}
 	r := &running{
 		t: t, console: &lockedBuffer{}, client: http.DefaultClient, token: given,
-		done: make(chan error, 1), network: &fakeNetwork{make(chan struct{})}, phases: make(chan string, 100),
+		done: make(chan error, 1), network: &fakeNetwork{make(chan struct{}), make(chan bool, 100)}, phases: make(chan string, 100),
 	}
 	r.port = l.Addr().(*net.TCPAddr).Port
 	r.base = "http://127.0.0.1:" + strconv.Itoa(r.port)

@@ -162,14 +162,27 @@ func (p afterAnswers) idle(ctx context.Context) {
 	p.agent.api.Idle(ctx)
 }
 
+// restoreCards switches on the LLDP agents in network cards again, for the operating system that runs next. A card that
+// fails must not keep the machine running.
+func (a *agent) restoreCards(persistent bool) {
+	if a.o.Network == nil {
+		return
+	}
+	if err := a.o.Network.RestoreFirmwareLLDP(persistent); err != nil {
+		a.log.Warn("LLDP agent of a card stays off", "err", err)
+	}
+}
+
 // Reboot implements [power.Power].
 func (p afterAnswers) Reboot(ctx context.Context) error {
 	p.idle(ctx)
+	p.agent.restoreCards(false)
 	return p.Power.Reboot(ctx)
 }
 
 // PowerOff implements [power.Power].
 func (p afterAnswers) PowerOff(ctx context.Context) error {
 	p.idle(ctx)
+	p.agent.restoreCards(false)
 	return p.Power.PowerOff(ctx)
 }

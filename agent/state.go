@@ -183,6 +183,7 @@ func (a *agent) deps() extension.Deps {
 		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
 		Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
 		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClock, AllowDestructive: a.o.Destructive,
+		PoweringOff: func() { a.restoreCards(true) },
 	}
 }
 

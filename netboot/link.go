@@ -104,7 +104,7 @@ func (l *link) name() string { return l.snapshot().Name }
 func (l *link) run(ctx context.Context, r role) {
 	ethernet := !isInfiniBand(l.snapshot().MAC)
 	if !l.virtual && ethernet {
-		l.claimLLDP()
+		l.stopFirmwareLLDP()
 	}
 	if r.bond != "" {
 		l.join(ctx, r)

@@ -60,13 +60,33 @@ func (n *Network) expectLLDP(l *link) {
 	n.lldp.Expect(l.state.Index, l.state.Carrier || !l.settled)
 }
 
-// claimLLDP makes a card that keeps LLDP frames to itself give them to the host. That it does not is no reason to do
-// without its link.
-func (l *link) claimLLDP() {
-	if l.network.stopLLDP == nil {
+// firmwareLLDP switches the LLDP agents inside network cards off and on: see [lldp.Firmware].
+type firmwareLLDP interface {
+	Stop(link string) error
+	Restore() error
+	RestorePersistent() error
+}
+
+// stopFirmwareLLDP switches off the LLDP agent in the link's card, where that is asked for. The link is used all the same
+// when it fails.
+func (l *link) stopFirmwareLLDP() {
+	if l.network.firmware == nil {
 		return
 	}
-	if err := l.network.stopLLDP(l.name()); err != nil {
+	if err := l.network.firmware.Stop(l.name()); err != nil {
 		l.network.log.Warn("the card may keep LLDP frames to itself", "interface", l.name(), "err", err)
 	}
+}
+
+// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off, for the operating system that
+// runs next. With persistent, it does so only for cards that would stay without one over a power cycle; it interrupts no
+// link then.
+func (n *Network) RestoreFirmwareLLDP(persistent bool) error {
+	switch {
+	case n.firmware == nil:
+		return nil
+	case persistent:
+		return n.firmware.RestorePersistent()
+	}
+	return n.firmware.Restore()
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
@@ -103,8 +105,35 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	}
 }
 
-// Agents in the firmware of cards are stopped only when that is asked for, before the link is raised; that one cannot be
-// stopped is a warning, and the link is used.
+// fakeFirmware records what is asked of it, with the state of the link.
+type fakeFirmware struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (f *fakeFirmware) note(call string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, call)
+}
+
+func (f *fakeFirmware) Stop(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	f.note(fmt.Sprintf("stop %s up=%v", name, link.Attrs().Flags&net.FlagUp != 0))
+	return errors.New("locked down")
+}
+
+func (f *fakeFirmware) Restore() error { f.note("restore"); return nil }
+
+func (f *fakeFirmware) RestorePersistent() error { f.note("restore persistent"); return nil }
+
+// LLDP agents in the firmware of cards are stopped only when that is asked for, before the link is raised, and started
+// again when the network ends. One that cannot be stopped is a warning, and the link is used.
+//
+// Parity: F6
 func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {
@@ -113,32 +142,28 @@ func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 	l.cable("nic0", "")
 	for _, wanted := range []bool{false, true} {
 		var log strings.Builder
-		var stopped []string
+		firmware := &fakeFirmware{}
 		ctx, cancel := context.WithCancel(l.ctx)
 		n, err := Start(ctx, Config{
 			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true }, ResolvConf: l.resolv,
-			timing: quick, StopFirmwareLLDP: wanted,
-			stopLLDP: func(name string) error {
-				link, err := netlink.LinkByName(name)
-				if err != nil {
-					return err
-				}
-				stopped = append(stopped, fmt.Sprintf("%s %v", name, link.Attrs().Flags&net.FlagUp != 0))
-				return errors.New("locked down")
-			},
+			timing: quick, StopFirmwareLLDP: wanted, firmware: firmware,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.until(n, "the link is up", isUp("nic0"))
+		if err := n.RestoreFirmwareLLDP(true); err != nil {
+			t.Error(err)
+		}
 		cancel()
 		<-n.watching
-		want, warnings := "", 0
+		var want []string
+		warnings := 0
 		if wanted {
-			want, warnings = "nic0 false", 1
+			want, warnings = []string{"stop nic0 up=false", "restore persistent", "restore"}, 1
 		}
-		if got := strings.Join(stopped, ","); got != want {
-			t.Errorf("wanted %v: got %q stopped, want %q", wanted, got, want)
+		if diff := cmp.Diff(want, firmware.calls); diff != "" {
+			t.Errorf("wanted %v: calls differ (-want +got):\n%s", wanted, diff)
 		}
 		if got := strings.Count(log.String(), "locked down"); got != warnings {
 			t.Errorf("wanted %v: got %d warnings, want %d: %s", wanted, got, warnings, log.String())

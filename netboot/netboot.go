@@ -28,8 +28,8 @@ type Config struct {
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
 
-	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which else keep the frames to themselves, before
-	// the links are raised. Some cards remember that: see [lldp.Firmware].
+	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which otherwise keep the frames to themselves,
+	// before the links are raised. They are switched on again when the network ends, and by RestoreFirmwareLLDP.
 	StopFirmwareLLDP bool
 	// Data is the static configuration that is known at the start, nil where there is none: see Configure.
 	Data *networkdata.Data
@@ -39,8 +39,8 @@ type Config struct {
 	// VLANs are to be made, and are then used like physical links.
 	VLANs []VLAN
 
-	timing   timing                  // tests shorten it; the zero value is made defaultTiming
-	stopLLDP func(link string) error // tests replace it; nil is that of lldp.Firmware
+	timing   timing       // tests shorten it; the zero value is made defaultTiming
+	firmware firmwareLLDP // tests replace it; nil is lldp.Firmware
 }
 
 // Link is what is known of one link at one moment.
@@ -67,7 +67,7 @@ type Network struct {
 	resolver *resolver
 	timing   timing
 	lldp     *lldp.Listener
-	stopLLDP func(link string) error // nil leaves agents in the cards' firmware alone
+	firmware firmwareLLDP // nil leaves agents in the cards' firmware alone
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
 	vlans    []VLAN
@@ -119,9 +119,9 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		changed:   make(chan struct{}),
 	}
 	if config.StopFirmwareLLDP {
-		n.stopLLDP = config.stopLLDP
-		if n.stopLLDP == nil {
-			n.stopLLDP = lldp.Firmware{Log: config.Log}.Stop
+		n.firmware = config.firmware
+		if n.firmware == nil {
+			n.firmware = &lldp.Firmware{Log: config.Log}
 		}
 	}
 	w, err := subscribe()
@@ -131,6 +131,11 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	}
 	goroutine.Go(func() error {
 		defer n.lldp.Close()
+		defer func() {
+			if err := n.RestoreFirmwareLLDP(false); err != nil {
+				n.log.Warn("LLDP agent of a card stays off", "err", err)
+			}
+		}()
 		n.watch(ctx, w, config.Data)
 		return nil
 	}, func(error) { close(n.watching) })

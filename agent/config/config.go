@@ -46,7 +46,7 @@ type Config struct {
 	LookupInterval time.Duration `file:"lookup_interval" kernel:"ipa-lookup-interval" unit:"s" min:"0" default:"1" help:"shortest pause between two tries of a lookup"`
 
 	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" heading:"Inspection and hardware" help:"how long LLDP frames are waited for"`
-	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory; the LLDP agent inside Intel network cards is switched off for it, which an E810 remembers"`
+	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory; the LLDP agents inside Intel network cards are off until the instance starts"`
 	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns looks for it by multicast DNS"`
 	InspectionCollectors        string        `file:"inspection_collectors" kernel:"ipa-inspection-collectors" help:"names of the collectors to run, with commas between; default,logs when inspection runs without it"`
 	InspectionDHCPWaitTimeout   time.Duration `file:"inspection_dhcp_wait_timeout" kernel:"ipa-inspection-dhcp-wait-timeout" unit:"s" min:"0" default:"60" help:"how long inspection waits for addresses; 0 does not wait"`

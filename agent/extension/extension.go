@@ -38,6 +38,8 @@ type Deps struct {
 	SetNode func(answer json.RawMessage) error
 	// SetClock, when set, sets the clocks before the machine stops. Its error says that they have to be right.
 	SetClock func(ctx context.Context) error
+	// PoweringOff, when set, is called when the machine may soon be switched off from outside.
+	PoweringOff func()
 	// AllowDestructive says that commands that change the machine may run.
 	AllowDestructive bool
 }

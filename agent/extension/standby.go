@@ -32,6 +32,9 @@ func standby(d Deps) command.Extension {
 		{Name: "run_image", Async: true, Destructive: true, Run: endWith(d, "reboot", d.Power.Reboot)},
 		{Name: "power_off", Async: true, Destructive: true, Run: endWith(d, "power off", d.Power.PowerOff)},
 		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
+			if d.PoweringOff != nil { // Ironic syncs before it switches the machine off by its BMC
+				d.PoweringOff()
+			}
 			return nil, d.Managers.Sync(ctx)
 		}},
 		{Name: "get_partition_uuids", Run: func(context.Context, command.Params) (any, error) {

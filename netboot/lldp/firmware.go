@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/mdlayher/ethtool"
 	"golang.org/x/sys/unix"
@@ -13,24 +14,48 @@ import (
 	"ironroot/storage/block"
 )
 
+// Private flags of drivers, described in the kernel's Documentation/networking/device_drivers/ethernet/intel, i40e.rst
+// and ice.rst.
+const (
+	i40eFlag = "disable-fw-lldp" // true switches the agent off; the card forgets it over a power cycle
+	iceFlag  = "fw-lldp-agent"   // false switches the agent off; the card keeps it over a power cycle
+)
+
 // Firmware switches off the LLDP agents that run inside some network cards of Intel and take every frame before the
-// host sees it.
+// host sees it, and switches them on again. It is safe for concurrent use.
 //
-// Cards of the X710 family (driver i40e) are told so through the driver's debugfs file, and where that is not to be had,
-// as under the lockdown that comes with Secure Boot, by the private flag disable-fw-lldp. Cards of the E810 family
-// (driver ice) have the private flag fw-lldp-agent, which the card remembers over reboots. The flags are described in the
-// kernel's Documentation/networking/device_drivers/ethernet/intel, i40e.rst and ice.rst.
+// Cards of the X710 family (driver i40e) and of the E810 family (driver ice) have a private flag for it. Where an X710
+// refuses the flag, the agent is switched off through the driver's debugfs file, which the lockdown that comes with
+// Secure Boot forbids.
 type Firmware struct {
 	System block.System
 	Log    *slog.Logger // nil discards
 
-	mount   func(dir string) error                    // nil mounts debugfs there
-	setFlag func(link, flag string, value bool) error // nil asks the kernel's ethtool
+	mount func(dir string) error // nil mounts debugfs there
+	flags privateFlags           // nil asks the kernel
+
+	mu    sync.Mutex
+	off   []agentOff // agents that Stop has switched off
+	early bool       // RestorePersistent was called: Stop leaves cards that keep the setting alone
+	ended bool       // Restore was called: Stop does nothing
 }
 
-// Stop switches off the agent of the card behind a link. A link whose card is not known to have one is left alone. It
-// needs CAP_NET_ADMIN, and CAP_SYS_ADMIN where debugfs is not mounted yet.
-func (f Firmware) Stop(link string) error {
+// privateFlags reads and writes flags of a link's driver.
+type privateFlags interface {
+	get(link string) (map[string]bool, error)
+	set(link, flag string, value bool) error
+}
+
+// agentOff is an agent that was switched off.
+type agentOff struct {
+	link, driver string
+	persistent   bool         // the card keeps the setting over a power cycle
+	start        func() error // switches it on again
+}
+
+// Stop switches off the agent of the card behind a link. A link whose card is not known to have one is left alone, and so
+// is an agent that is off already. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN where debugfs is not mounted yet.
+func (f *Firmware) Stop(link string) error {
 	target, err := os.Readlink(f.System.Sys("class/net", link, "device/driver"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a link without hardware
@@ -38,51 +63,131 @@ func (f Firmware) Stop(link string) error {
 	if err != nil {
 		return fmt.Errorf("driver of %s: %w", link, err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var start func() error
 	driver := filepath.Base(target)
-	switch driver {
-	case "i40e":
-		if err = f.stopI40e(link); err != nil {
-			if second := f.set(link, "disable-fw-lldp", true); second != nil {
-				err = errors.Join(err, second)
-			} else {
+	switch {
+	case f.ended:
+	case driver == "i40e":
+		if start, err = f.change(link, i40eFlag, true); err != nil {
+			var second error
+			if start, second = f.stopByDebugfs(link); second == nil {
 				err = nil
+			} else {
+				err = errors.Join(err, second)
 			}
 		}
-	case "ice":
-		err = f.set(link, "fw-lldp-agent", false)
-	default:
-		return nil
+	case driver == "ice" && !f.early:
+		start, err = f.change(link, iceFlag, false)
 	}
 	if err != nil {
 		return fmt.Errorf("stop the LLDP agent in the firmware of %s (driver %s): %w", link, driver, err)
 	}
-	if f.Log != nil {
-		f.Log.Info("the card's own LLDP agent is off", "interface", link, "driver", driver)
+	if start != nil {
+		f.off = append(f.off, agentOff{link: link, driver: driver, persistent: driver == "ice", start: start})
+		f.logger().Info("LLDP agent of the card switched off", "interface", link, "driver", driver)
 	}
 	return nil
 }
 
-func (f Firmware) stopI40e(link string) error {
+// Restore switches on every agent that Stop has switched off. Links of X710 cards lose their carrier for a moment. Later
+// calls of Stop do nothing.
+func (f *Firmware) Restore() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	return f.restore(func(agentOff) bool { return true })
+}
+
+// RestorePersistent switches on the agents of those cards that keep them off over a power cycle. It interrupts no link.
+// Later calls of Stop leave such cards alone.
+func (f *Firmware) RestorePersistent() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.early = true
+	return f.restore(func(a agentOff) bool { return a.persistent })
+}
+
+// restore switches on the chosen agents; mu is held. One that fails is tried again by the next call.
+func (f *Firmware) restore(chosen func(agentOff) bool) error {
+	var failed []error
+	var left []agentOff
+	for _, a := range f.off {
+		if !chosen(a) {
+			left = append(left, a)
+			continue
+		}
+		if err := a.start(); err != nil {
+			left = append(left, a)
+			failed = append(failed, fmt.Errorf("start the LLDP agent in the firmware of %s (driver %s): %w", a.link, a.driver, err))
+			continue
+		}
+		f.logger().Info("LLDP agent of the card switched on again", "interface", a.link, "driver", a.driver)
+	}
+	f.off = left
+	return errors.Join(failed...)
+}
+
+func (f *Firmware) logger() *slog.Logger {
+	if f.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return f.Log
+}
+
+// change sets a private flag and returns the function that undoes it, nil where the flag has this value already.
+func (f *Firmware) change(link, flag string, value bool) (undo func() error, err error) {
+	flags := f.flags
+	if flags == nil {
+		flags = kernelFlags{}
+	}
+	all, err := flags.get(link)
+	if err != nil {
+		return nil, fmt.Errorf("read private flag %s: %w", flag, err)
+	}
+	was, known := all[flag]
+	if !known {
+		return nil, fmt.Errorf("driver has no private flag %s", flag)
+	}
+	if was == value {
+		return nil, nil //nolint:nilnil // nothing was changed, nothing is to be undone
+	}
+	set := func(value bool) error {
+		if err := flags.set(link, flag, value); err != nil {
+			return fmt.Errorf("set private flag %s to %v: %w", flag, value, err)
+		}
+		return nil
+	}
+	return func() error { return set(was) }, set(value)
+}
+
+// stopByDebugfs switches off the agent of an X710 by the command file of its driver.
+func (f *Firmware) stopByDebugfs(link string) (start func() error, err error) {
 	device, err := os.Readlink(f.System.Sys("class/net", link, "device"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	command := f.System.Sys("kernel/debug/i40e", filepath.Base(device), "command")
 	if _, err := os.Stat(command); errors.Is(err, os.ErrNotExist) {
 		if err := f.mountDebug(f.System.Sys("kernel/debug")); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	file, err := os.OpenFile(command, os.O_WRONLY, 0)
+	return func() error { return write(command, "lldp start") }, write(command, "lldp stop")
+}
+
+func write(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString("lldp stop")
+	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())
 }
 
 // mountDebug mounts debugfs unless it is. It stays mounted, and may be mounted by two links at once, which does no harm.
-func (f Firmware) mountDebug(dir string) error {
+func (f *Firmware) mountDebug(dir string) error {
 	if f.mount != nil {
 		return f.mount(dir)
 	}
@@ -96,21 +201,30 @@ func (f Firmware) mountDebug(dir string) error {
 	return nil
 }
 
-func (f Firmware) set(link, flag string, value bool) error {
-	if f.setFlag != nil {
-		return f.setFlag(link, flag, value)
+// kernelFlags are the private flags of the machine's links, by the kernel's ethtool over netlink.
+type kernelFlags struct{}
+
+func (kernelFlags) get(link string) (map[string]bool, error) {
+	client, err := ethtool.New()
+	if err != nil {
+		return nil, fmt.Errorf("ethtool: %w", err)
 	}
+	defer client.Close() //nolint:errcheck // nothing is written by it
+	flags, err := client.PrivateFlags(ethtool.Interface{Name: link})
+	if err != nil {
+		return nil, err
+	}
+	return flags.Flags, nil
+}
+
+func (kernelFlags) set(link, flag string, value bool) error {
 	client, err := ethtool.New()
 	if err != nil {
 		return fmt.Errorf("ethtool: %w", err)
 	}
 	defer client.Close() //nolint:errcheck // nothing is written by it
-	err = client.SetPrivateFlags(ethtool.PrivateFlags{
+	return client.SetPrivateFlags(ethtool.PrivateFlags{
 		Interface: ethtool.Interface{Name: link},
 		Flags:     map[string]bool{flag: value},
 	})
-	if err != nil {
-		return fmt.Errorf("private flag %s: %w", flag, err)
-	}
-	return nil
 }

@@ -3,12 +3,14 @@ package lldp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
 )
@@ -54,65 +56,161 @@ func content(t *testing.T, file string) string {
 	return string(text)
 }
 
-// Each X710 port gets its command and nobody else one; debugfs is mounted when it is missing, and only then.
+// fakeFlags are the private flags of links by "link flag", and what was set of them.
+type fakeFlags struct {
+	flags map[string]bool
+	fails error // of set
+	calls []string
+}
+
+func (f *fakeFlags) get(link string) (map[string]bool, error) {
+	flags := map[string]bool{}
+	for name, value := range f.flags {
+		if flag, ok := strings.CutPrefix(name, link+" "); ok {
+			flags[flag] = value
+		}
+	}
+	return flags, nil
+}
+
+func (f *fakeFlags) set(link, flag string, value bool) error {
+	if f.fails != nil {
+		return f.fails
+	}
+	f.flags[link+" "+flag] = value
+	f.calls = append(f.calls, fmt.Sprintf("%s %s=%v", link, flag, value))
+	return nil
+}
+
+// took returns what was set since the last call.
+func (f *fakeFlags) took() []string {
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+// The agents of X710 and E810 ports are switched off by private flags, without debugfs, and on again by the same. An agent
+// that was off before, and ports of other cards, are left alone. What an E810 keeps over a power cycle can be restored
+// before all others.
 //
 // Parity: F6
-func TestStopFirmwareOfI40e(t *testing.T) {
+func TestFirmwareByPrivateFlags(t *testing.T) {
+	sys := block.System{Root: t.TempDir()}
+	for link, driver := range map[string]string{"eno1": "i40e", "eno2": "i40e", "eno3": "igb", "ens1": "ice", "ens2": "ice", "late": "ice"} {
+		card(t, sys, link, driver, "0000:18:00."+link)
+	}
+	debugfs := debugFile(t, sys, "0000:18:00.eno1")
+	flags := &fakeFlags{flags: map[string]bool{
+		"eno1 disable-fw-lldp": false, "eno2 disable-fw-lldp": true, "eno3 disable-fw-lldp": false, "eno3 fw-lldp-agent": true,
+		"ens1 fw-lldp-agent": true, "ens1 link-down-on-close": true, "ens2 fw-lldp-agent": false, "late fw-lldp-agent": true,
+	}}
+	before := maps.Clone(flags.flags)
+	f := &Firmware{System: sys, flags: flags}
+	stop := func(links ...string) {
+		t.Helper()
+		for _, link := range links {
+			if err := f.Stop(link); err != nil {
+				t.Errorf("%s: %v", link, err)
+			}
+		}
+	}
+	expect := func(when string, err error, want ...string) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if diff := cmp.Diff(want, flags.took()); diff != "" {
+			t.Errorf("%s: flags differ (-want +got):\n%s", when, diff)
+		}
+	}
+	stop("eno1", "eno2", "eno3", "ens1", "ens2", "lo", "eno1", "ens1")
+	expect("stop", nil, "eno1 disable-fw-lldp=true", "ens1 fw-lldp-agent=false")
+	expect("restore what is persistent", f.RestorePersistent(), "ens1 fw-lldp-agent=true")
+	stop("late", "eno1")
+	expect("stop after that", nil)
+	expect("restore", f.Restore(), "eno1 disable-fw-lldp=false")
+	if diff := cmp.Diff(before, flags.flags); diff != "" {
+		t.Errorf("flags at the end differ from those before (-want +got):\n%s", diff)
+	}
+	stop("eno1", "late")
+	expect("stop after the end", nil)
+	expect("restore again", f.Restore())
+	if got := content(t, debugfs); got != "" {
+		t.Errorf("debugfs: got %q written, want nothing", got)
+	}
+}
+
+// Where the card or the kernel has no private flag for it, the agent of an X710 port is switched off and on by debugfs,
+// which is mounted when it is missing. An E810 port has nothing but its flag.
+func TestFirmwareByDebugfs(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "eno2", "i40e", "0000:18:00.1")
-	card(t, sys, "eno3", "igb", "0000:19:00.0")
-	first, other := debugFile(t, sys, "0000:18:00.0"), debugFile(t, sys, "0000:19:00.0")
-	var second string
+	card(t, sys, "ens1", "ice", "0000:3b:00.0")
 	var mounted []string
-	f := Firmware{
-		System: sys,
+	f := &Firmware{
+		System: sys, flags: &fakeFlags{flags: map[string]bool{"eno2 disable-fw-lldp": false}, fails: unix.EOPNOTSUPP},
 		mount: func(dir string) error {
 			mounted = append(mounted, dir)
-			second = debugFile(t, sys, "0000:18:00.1")
+			debugFile(t, sys, "0000:18:00.0")
+			debugFile(t, sys, "0000:18:00.1")
 			return nil
 		},
-		setFlag: func(link, flag string, _ bool) error { return fmt.Errorf("flag %s of %s", flag, link) },
 	}
-	for _, link := range []string{"eno1", "eno2", "eno3", "lo"} {
+	for _, link := range []string{"eno1", "eno2"} {
 		if err := f.Stop(link); err != nil {
 			t.Errorf("%s: %v", link, err)
 		}
 	}
-	for file, want := range map[string]string{first: "lldp stop", second: "lldp stop", other: ""} {
-		if got := content(t, file); got != want {
-			t.Errorf("%s: got %q, want %q", file, got, want)
+	if err := f.Stop("ens1"); err == nil || !strings.Contains(err.Error(), "ens1 (driver ice): driver has no private flag fw-lldp-agent") {
+		t.Errorf("ens1: got %v, want the link, its driver and the flag", err)
+	}
+	commands := []string{sys.Sys("kernel/debug/i40e/0000:18:00.0/command"), sys.Sys("kernel/debug/i40e/0000:18:00.1/command")}
+	for _, command := range commands {
+		if got := content(t, command); got != "lldp stop" {
+			t.Errorf("%s: got %q, want the agent stopped", command, got)
+		}
+		if err := os.Truncate(command, 0); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if diff := cmp.Diff([]string{sys.Sys("kernel/debug")}, mounted); diff != "" {
 		t.Errorf("mounts differ (-want +got):\n%s", diff)
 	}
+	if err := f.RestorePersistent(); err != nil || content(t, commands[0]) != "" {
+		t.Errorf("restore what is persistent: got %v and %q, want nothing done", err, content(t, commands[0]))
+	}
+	if err := f.Restore(); err != nil {
+		t.Error(err)
+	}
+	for _, command := range commands {
+		if got := content(t, command); got != "lldp start" {
+			t.Errorf("%s: got %q, want the agent started", command, got)
+		}
+	}
 }
 
-// Where debugfs is not to be had the private flag does it; an E810 port has nothing but its own flag.
-func TestStopFirmwareByFlag(t *testing.T) {
+// An agent that cannot be switched off or on is an error with every reason, and is tried again.
+func TestFirmwareErrors(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
 	locked, refused := errors.New("locked down"), errors.New("refused")
-	var flags []string
-	f := Firmware{System: sys, mount: func(string) error { return locked }, setFlag: func(link, flag string, value bool) error {
-		flags = append(flags, fmt.Sprintf("%s %s %v", link, flag, value))
-		return nil
-	}}
-	for _, link := range []string{"eno1", "ens1"} {
-		if err := f.Stop(link); err != nil {
-			t.Errorf("%s: %v", link, err)
-		}
-	}
-	if diff := cmp.Diff([]string{"eno1 disable-fw-lldp true", "ens1 fw-lldp-agent false"}, flags); diff != "" {
-		t.Errorf("flags differ (-want +got):\n%s", diff)
-	}
-	f.setFlag = func(string, string, bool) error { return refused }
+	flags := &fakeFlags{flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused}
+	f := &Firmware{System: sys, flags: flags, mount: func(string) error { return locked }}
 	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) || !strings.Contains(err.Error(), "eno1 (driver i40e)") {
 		t.Errorf("got %v, want both reasons and the link", err)
 	}
-	if err := f.Stop("ens1"); !errors.Is(err, refused) {
-		t.Errorf("got %v, want %v", err, refused)
+	flags.fails = nil
+	if err := f.Stop("ens1"); err != nil {
+		t.Fatal(err)
+	}
+	flags.fails = refused
+	if err := f.RestorePersistent(); !errors.Is(err, refused) || !strings.Contains(err.Error(), "ens1 (driver ice)") {
+		t.Errorf("got %v, want %v and the link", err, refused)
+	}
+	flags.fails = nil
+	if err := f.Restore(); err != nil || !flags.flags["ens1 fw-lldp-agent"] {
+		t.Errorf("second try: got %v and the agent on %v, want it on", err, flags.flags["ens1 fw-lldp-agent"])
 	}
 }

@@ -16,7 +16,7 @@ import (
 // OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
 type OnDemand struct {
 	Log *slog.Logger // nil discards
-	// StopFirmware switches off the LLDP agents of network cards first: see [Firmware]. It changes the machine.
+	// StopFirmware switches off the LLDP agents of network cards while frames are waited for: see [Firmware].
 	StopFirmware bool
 }
 
@@ -29,6 +29,12 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 	}
 	l := New(o.Log)
 	defer l.Close()
+	firmware := &Firmware{Log: l.log}
+	defer func() {
+		if err := firmware.Restore(); err != nil {
+			l.log.Warn("LLDP agent of a card stays off", "err", err)
+		}
+	}()
 	for _, link := range links {
 		attrs := link.Attrs()
 		if attrs.Flags&net.FlagLoopback != 0 || attrs.EncapType != "ether" {
@@ -36,7 +42,7 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 		}
 		l.Open(attrs.Index, attrs.Name)
 		if o.StopFirmware {
-			if err := (Firmware{Log: l.log}).Stop(attrs.Name); err != nil {
+			if err := firmware.Stop(attrs.Name); err != nil {
 				l.log.Warn("the card may keep LLDP frames to itself", "interface", attrs.Name, "err", err)
 			}
 		}

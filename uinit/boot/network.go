@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"ironroot/agent/config"
@@ -33,8 +32,7 @@ func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 	if err != nil {
 		log.Warn("part of enable_vlan_interfaces is not used", "err", err)
 	}
-	announced := slices.ContainsFunc(vlans, func(v netboot.VLAN) bool { return v.ID == 0 })
-	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: announced || inspection.WantsLLDP(settings)}
+	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: inspection.WantsLLDP(settings)}
 }
 
 // startNetwork starts the network with the static data of an archive, or of the config drive. Where the kernel's command

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ironroot/agent/config"
 )
 
 // Network data of a joined archive is found in both its places; what is wrong with it is said, and it is not used.
@@ -42,5 +44,25 @@ func TestArchivedData(t *testing.T) {
 				t.Errorf("got %d links, want %d; log %q, want %q in it", got, c.links, said.String(), c.says)
 			}
 		})
+	}
+}
+
+// LLDP agents in network cards are switched off for collect_lldp and for the collector lldp, and for nothing else.
+//
+// Parity: F6
+func TestNetworkConfigStopsFirmwareLLDP(t *testing.T) {
+	for name, tt := range map[string]struct {
+		settings config.Config
+		want     bool
+	}{
+		"default":                      {config.Config{}, false},
+		"other collectors":             {config.Config{InspectionCollectors: "default,logs"}, false},
+		"VLANs that switches announce": {config.Config{EnableVLANInterfaces: "all"}, false},
+		"LLDP in the inventory":        {config.Config{CollectLLDP: true}, true},
+		"the collector":                {config.Config{InspectionCollectors: "default,lldp"}, true},
+	} {
+		if got := networkConfig(&tt.settings, slog.New(slog.DiscardHandler)).StopFirmwareLLDP; got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
 }
