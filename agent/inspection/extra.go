@@ -14,11 +14,9 @@ import (
 type fact [4]string
 
 // collectExtraHardware adds the machine as a list of facts, under the names that hardware-detect gives them. It reads
-// what the other collectors read; benchmarks are not run. The kernel's command line, which may hold secrets, is not told.
+// what the other collectors read. The kernel's command line, which may hold secrets, is left out. Benchmarks do not exist:
+// asking for them is an error beside the facts, so that nobody takes missing figures for measured ones.
 func collectExtraHardware(ctx context.Context, i *inspection) error {
-	if asked := i.Config.Get().Params["ipa-inspection-benchmarks"]; asked != "" {
-		i.Log.Warn("inspection runs no benchmarks", "asked", asked)
-	}
 	inv := i.found
 	if inv == nil {
 		var err error
@@ -37,6 +35,9 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 		facts.add("numa", "nodes", "count", strconv.Itoa(len(nodes)))
 	}
 	i.set("data", facts.list)
+	if asked := i.Config.Get().Params["ipa-inspection-benchmarks"]; asked != "" {
+		return fmt.Errorf("ipa-inspection-benchmarks=%s: benchmarks are not supported", asked)
+	}
 	return nil
 }
 
