@@ -21,7 +21,7 @@ func memberDisk(t *testing.T, size int64, array string) block.Device {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(testenv.RAIDSuperblock(array, 4096), mib+4096); err != nil {
+	if _, err := f.WriteAt(testenv.RAID{Name: array, Level: 1, Size: 8 * mib}.Superblock(4096), mib+4096); err != nil {
 		t.Fatal(err)
 	}
 	path := testenv.Loop(t, file, 512)

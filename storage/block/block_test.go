@@ -408,7 +408,7 @@ func TestProbe(t *testing.T) {
 	const size = 2 << 20 // blkid looks for no arrays on what might be a floppy
 	for at, name := range map[int64]string{0: "root", 4096: "host:root", size - 8192: "host:a name that fills its field"} {
 		image, data := testenv.SparseFile(t, size), make([]byte, size)
-		copy(data[at:], testenv.RAIDSuperblock(name, at))
+		copy(data[at:], testenv.RAID{Name: name, Level: 1, Size: size}.Superblock(at))
 		if err := os.WriteFile(image, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,130 @@
+// Package md reads the superblocks that Linux software RAID (md) keeps on the members of an array: version 0.90
+// (struct mdp_superblock_s of Linux's md_p.h, in either byte order) and versions 1.0, 1.1 and 1.2 (struct
+// mdp_superblock_1). Nothing is assembled or written. External metadata (DDF, Intel's) is not read.
+package md
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"ironroot/storage/block"
+)
+
+// ErrInvalid says that a superblock has the magic number, but not the content of a member's superblock.
+var ErrInvalid = errors.New("invalid md superblock")
+
+// Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
+type Superblock struct {
+	Version string // "0.90", "1.0", "1.1", "1.2"
+	Offset  int64  // where the superblock lies on the member
+	// Problem is nil if checksum, place, level and sizes were verified. Otherwise it wraps [ErrInvalid], and the other
+	// fields are not reliable.
+	Problem error
+
+	UUID       string
+	Name       string // "host:name" or "name"; version 0.90 has none
+	Level      string // "raid0", "raid1", "raid4", "raid5", "raid6", "raid10", "linear", "multipath"
+	Devices    int    // number of members of a complete array
+	DataOffset int64  // where the array's data begin on the member
+	DataSize   int64  // how much of the member holds data
+	ArraySize  int64
+}
+
+// ShortName returns the name of the array without the host that created it.
+func (s Superblock) ShortName() string { return s.Name[strings.LastIndexByte(s.Name, ':')+1:] }
+
+// String names the array for a person.
+func (s Superblock) String() string {
+	name := s.Name
+	if name == "" {
+		name = s.UUID
+	}
+	return fmt.Sprintf("%s array %q", s.Level, name)
+}
+
+// Member is a device, a disk or a partition, with a verified superblock.
+type Member struct {
+	Device block.Device
+	Superblock
+}
+
+// Read returns the superblocks of a device or image file. More than one is possible: an old one at another place is not
+// removed by a new one.
+func Read(ctx context.Context, path string) ([]Superblock, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read md superblocks: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	size, _, err := block.Geometry(f)
+	if err != nil {
+		return nil, fmt.Errorf("read md superblocks of %s: %w", path, err)
+	}
+	found, err := Find(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("read md superblocks of %s: %w", path, err)
+	}
+	return found, nil
+}
+
+// Members returns the verified members of arrays among a disk and the partitions that the kernel knows of it.
+func Members(ctx context.Context, sys block.System, disk block.Device) ([]Member, error) {
+	parts, err := sys.Partitions(ctx, disk.Path)
+	if err != nil {
+		return nil, err
+	}
+	var members []Member
+	for _, device := range slices.Concat([]block.Device{disk}, parts) {
+		found, err := Read(ctx, device.Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			if s.Problem == nil {
+				members = append(members, Member{device, s})
+			}
+		}
+	}
+	return members, nil
+}
+
+// Offsets returns where a superblock of each version lies on a member of size bytes.
+func Offsets(size int64) map[string]int64 {
+	offsets := map[string]int64{"1.1": 0, "1.2": 4096}
+	if size >= 8192 {
+		offsets["1.0"] = (size/512 - 16) &^ 7 * 512 // at least 8 KiB before the end, at a multiple of 4 KiB
+	}
+	if size >= 65536 {
+		offsets["0.90"] = size&^65535 - 65536 // the last 64 KiB that are aligned to 64 KiB
+	}
+	return offsets
+}
+
+// Find returns the superblocks of a member of size bytes, ordered by version.
+func Find(r io.ReaderAt, size int64) ([]Superblock, error) {
+	var found []Superblock
+	offsets := Offsets(size)
+	for _, version := range []string{"0.90", "1.0", "1.1", "1.2"} {
+		offset, ok := offsets[version]
+		if !ok || offset < 0 || offset >= size {
+			continue
+		}
+		data := make([]byte, superblockSize)
+		n, err := r.ReadAt(data[:min(superblockSize, size-offset)], offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("md superblock at byte %d: %w", offset, err)
+		}
+		if s, ok := parse(version, data[:n], offset, size); ok {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
