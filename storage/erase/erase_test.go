@@ -367,38 +367,3 @@ func TestGuard(t *testing.T) {
 		}
 	}
 }
-
-func TestPstore(t *testing.T) {
-	root := t.TempDir()
-	dir := filepath.Join(root, "sys/fs/pstore")
-	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"dmesg-efi-1", "dmesg-efi-2"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("oops"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mounts := filepath.Join(root, "proc/mounts")
-	sys := block.System{Root: root}
-	for _, c := range []struct {
-		mounts string
-		want   int
-	}{
-		{"sysfs /sys sysfs rw 0 0\n", 2},
-		{"sysfs /sys sysfs rw 0 0\npstore /sys/fs/pstore pstore rw,nosuid 0 0\n", 0},
-	} {
-		if err := os.WriteFile(mounts, []byte(c.mounts), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := Pstore(context.Background(), sys); err != nil {
-			t.Fatal(err)
-		}
-		if entries, _ := os.ReadDir(dir); len(entries) != c.want {
-			t.Errorf("%d entries are left, want %d", len(entries), c.want)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"ironroot/storage/block"
@@ -114,37 +113,4 @@ func guard(ctx context.Context, sys block.System, device string) error {
 		}
 	}
 	return nil
-}
-
-// Pstore removes every entry of the mounted pstore file systems, which would tell the next owner of the machine of the
-// last one's crashes. It does nothing where none is mounted.
-func Pstore(_ context.Context, sys block.System) error {
-	mounts, err := os.ReadFile(sys.Proc("mounts"))
-	if err != nil {
-		return fmt.Errorf("erase pstore: %w", err)
-	}
-	var problems []error
-	for _, line := range strings.Split(string(mounts), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[2] != "pstore" {
-			continue
-		}
-		problems = append(problems, emptyFolder(sys, fields[1]))
-	}
-	return errors.Join(problems...)
-}
-
-func emptyFolder(sys block.System, folder string) error {
-	dir := strings.TrimSuffix(sys.Root, "/") + folder
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("erase pstore: %w", err)
-	}
-	var problems []error
-	for _, entry := range entries {
-		if err := os.RemoveAll(dir + "/" + entry.Name()); err != nil {
-			problems = append(problems, fmt.Errorf("erase pstore: %w", err))
-		}
-	}
-	return errors.Join(problems...)
 }

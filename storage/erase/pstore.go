@@ -1,0 +1,129 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+)
+
+// crashVariable begins and ends the names of the UEFI variables in which Linux keeps the log of a crash
+// (LINUX_EFI_CRASH_GUID of Linux's efi.h).
+const (
+	crashVariable = "dump-"
+	crashGUID     = "-cfc8fc79-be2e-4ddc-97f0-9f98bfe298a0"
+)
+
+// Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
+// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so is a
+// machine with UEFI variables that cannot be read. It does nothing on a machine that has neither.
+func Pstore(ctx context.Context, sys block.System) error {
+	if err := pstore(ctx, sys); err != nil {
+		return fmt.Errorf("erase pstore: %w", err)
+	}
+	return nil
+}
+
+func pstore(ctx context.Context, sys block.System) error {
+	mounts, err := mountPoints(sys, "pstore")
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, directory := range mounts {
+		problems = append(problems, emptyDirectory(ctx, directory, func(string) bool { return true }))
+	}
+	return errors.Join(append(problems, crashVariables(ctx, sys))...)
+}
+
+// crashVariables removes the crash logs among the UEFI variables.
+func crashVariables(ctx context.Context, sys block.System) error {
+	if _, err := os.Stat(sys.Sys("firmware/efi")); errors.Is(err, fs.ErrNotExist) {
+		return nil // booted by BIOS
+	} else if err != nil {
+		return err
+	}
+	mounts, err := mountPoints(sys, "efivarfs")
+	if err != nil {
+		return err
+	}
+	if len(mounts) == 0 {
+		return errors.New("UEFI variables cannot be read: efivarfs is not mounted")
+	}
+	return emptyDirectory(ctx, mounts[0], func(name string) bool {
+		return strings.HasPrefix(name, crashVariable) && strings.HasSuffix(strings.ToLower(name), crashGUID)
+	})
+}
+
+// mountPoints returns where file systems of a type are mounted, below the system's root.
+func mountPoints(sys block.System, kind string) ([]string, error) {
+	mounts, err := os.ReadFile(sys.Proc("mounts"))
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for line := range strings.SplitSeq(string(mounts), "\n") {
+		if fields := strings.Fields(line); len(fields) >= 3 && fields[2] == kind {
+			found = append(found, filepath.Join("/", sys.Root, fields[1]))
+		}
+	}
+	return found, nil
+}
+
+// emptyDirectory removes the entries that match, and returns an error that names those that are left.
+func emptyDirectory(ctx context.Context, directory string, match func(name string) bool) error {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if match(entry.Name()) {
+			path := filepath.Join(directory, entry.Name())
+			if err := errors.Join(makeMutable(path), os.RemoveAll(path)); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	left, err := os.ReadDir(directory)
+	if err != nil {
+		return errors.Join(append(problems, err)...)
+	}
+	for _, entry := range left {
+		if match(entry.Name()) {
+			problems = append(problems, fmt.Errorf("%s is left", filepath.Join(directory, entry.Name())))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// makeMutable clears the flag that efivarfs sets against accidental removal. Other file systems need not know flags.
+func makeMutable(path string) error {
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil || flags&immutable == 0 {
+		return nil //nolint:nilerr // a file system without flags; a removal that fails is an error anyway
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
+		return fmt.Errorf("clear the immutable flag of %s: %w", path, err)
+	}
+	return nil
+}
