@@ -96,7 +96,7 @@ type Config struct {
 	Destructive bool `file:"destructive" source:"flag" default:"false" help:"in an ordinary process: allow writing to disks, changing the network, stopping the machine"`
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
-	DiskPartitioner DiskPartitioner `group:"disk_partitioner" later:"true"`
+	DiskPartitioner DiskPartitioner `group:"disk_partitioner"`
 	Metrics         Metrics         `group:"metrics"`
 	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
 	MDNS            MDNS            `group:"mdns"`
@@ -119,8 +119,8 @@ type DiskUtils struct {
 
 // DiskPartitioner is the group disk_partitioner.
 type DiskPartitioner struct {
-	CheckDeviceInterval   time.Duration `file:"check_device_interval" unit:"s" default:"1" help:"pause between two checks whether a device is in use"`
-	CheckDeviceMaxRetries int           `file:"check_device_max_retries" default:"20" help:"how often that is checked"`
+	CheckDeviceInterval   time.Duration `file:"check_device_interval" unit:"s" default:"1" help:"seconds between two checks whether a disk is in use, before it is erased or laid out"`
+	CheckDeviceMaxRetries int           `file:"check_device_max_retries" default:"20" help:"number of further checks before a disk that is in use is an error"`
 }
 
 // Metrics is the group metrics.

@@ -113,7 +113,9 @@ func (i *Imager) driveOptions() configdrive.Options {
 
 // layOut puts a new table in place of all that the disk knew of partitions, RAID, volumes and file systems.
 func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
-	if err := erase.Metadata(ctx, i.o.System, disk); err != nil {
+	c := i.o.Config.Get().DiskPartitioner
+	wait := erase.Wait{Interval: c.CheckDeviceInterval, Retries: c.CheckDeviceMaxRetries}
+	if err := erase.Metadata(ctx, i.o.System, disk, wait); err != nil {
 		return nil, fault.Deployment("%w", err)
 	}
 	table, err := partition.Create(ctx, disk, layout)

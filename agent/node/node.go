@@ -90,6 +90,29 @@ func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
 	return out, nil
 }
 
+// LogicalDisks returns the entries of raid_config.logical_disks, the RAID arrays that Ironic created. Anything but a list
+// of objects is an error: an array that cannot be read must not count as unknown.
+func (n *Node) LogicalDisks() ([]map[string]any, error) {
+	value := n.raw["raid_config"]
+	raidConfig, ok := value.(map[string]any)
+	if value != nil && !ok {
+		return nil, errors.New("raid_config is no object")
+	}
+	list, ok := raidConfig["logical_disks"].([]any)
+	if raidConfig["logical_disks"] != nil && !ok {
+		return nil, errors.New("raid_config.logical_disks is no list")
+	}
+	var out []map[string]any
+	for i, item := range list {
+		disk, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("entry %d of raid_config.logical_disks is no object", i+1)
+		}
+		out = append(out, disk)
+	}
+	return out, nil
+}
+
 // Raw returns a copy of the whole node object's top level.
 func (n *Node) Raw() map[string]any { return maps.Clone(n.raw) }
 

@@ -61,8 +61,3 @@ func (r RAID) Superblock(at int64) []byte {
 	le.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
 	return b
 }
-
-// RAIDSuperblock is a superblock for byte at of a member of a mirror that has 8 MiB behind it.
-func RAIDSuperblock(name string, at int64) []byte {
-	return RAID{Name: name, Level: 1, Size: at + 8<<20}.Superblock(at)
-}

@@ -1,9 +1,9 @@
 // Package erase destroys the data of block devices: the metadata alone (partition tables and signatures), or
-// everything by the best method the device has. What it returns is the method that really ran.
+// everything by the best method the device has. It returns the method that was used.
 //
 // Methods: NVMe Format (NVM Express base specification 2.0, 5.14) and overwriting with direct I/O. ATA secure erase is
-// not here yet and counts as not supported by the device. NVMe sanitize is not used. A discard is never taken for an
-// erase: no kernel promises what a discarded block reads as.
+// not implemented and counts as not supported by the device. NVMe sanitize is not used. A discard does not count as an
+// erase: no kernel guarantees what a discarded block reads as.
 package erase
 
 import (
@@ -20,11 +20,11 @@ type Method string
 
 // The methods, from the strongest to the weakest.
 const (
-	NVMeCrypto   Method = "nvme-format-crypto" // the key of the data is gone
+	NVMeCrypto   Method = "nvme-format-crypto" // the drive deleted the key of the data
 	NVMeUser     Method = "nvme-format-user"   // the drive erased its data
 	ATAEnhanced  Method = "ata-secure-erase-enhanced"
 	ATAErase     Method = "ata-secure-erase"
-	Overwrite    Method = "overwrite" // every byte the device shows was written
+	Overwrite    Method = "overwrite" // every byte of the device was written
 	MetadataOnly Method = "metadata"
 )
 
@@ -34,7 +34,7 @@ var (
 	ErrProtected   = errors.New("device holds a shared file system")
 	ErrUnsupported = errors.New("method not supported by the device")
 	ErrRemains     = errors.New("data remain out of reach")
-	ErrZoned       = errors.New("a zoned disk (host-managed) cannot be overwritten: it takes writes only one after another within a zone")
+	ErrZoned       = errors.New("host-managed zoned disk cannot be overwritten: its zones must be written sequentially")
 )
 
 // Options of Full.
@@ -44,14 +44,15 @@ type Options struct {
 	NVMe              bool                    // use NVMe Format where the device has it
 	ATA               bool                    // use ATA secure erase where the device has it
 	ContinueOnFailure bool                    // overwrite where a secure erase was tried and failed
+	Wait              Wait                    // how long the device's holders are waited for
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
-// Full erases all data of a device and returns the method, followed by what was not erased and why: namespaces of a shared
-// NVMe subsystem that this host cannot see. A secure erase that the device does not support is followed by overwriting; one
-// that was tried and failed only where the options say so. Errors wrap ErrReadOnly for a device that cannot be written,
-// ErrZoned for one that cannot be overwritten, and ErrRemains where the device was erased but its private NVMe subsystem
-// has namespaces that are not attached.
+// Full erases all data of a device, a disk or a partition, and returns the method, followed by what was not erased and why:
+// namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure erase, it is
+// overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly for a device that cannot be
+// written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten, and ErrRemains for one that was
+// erased while its private NVMe subsystem has namespaces that are not attached.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
@@ -69,6 +70,9 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	} else if readOnly {
 		return "", ErrReadOnly
 	}
+	if err := o.Wait.free(ctx, sys, device.Path); err != nil {
+		return "", err
+	}
 	method, scope, secureErr := secure(ctx, device, o, open)
 	if secureErr != nil {
 		if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
@@ -82,13 +86,13 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 		}
 		method = Overwrite
 	}
-	if err := forget(ctx, sys, device); err != nil {
+	if err := forget(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
 	return scope.finish(method)
 }
 
-// overwriteReleased overwrites a device after the kernel has let go of its partitions.
+// overwriteReleased overwrites a device after the kernel has dropped its partitions.
 func overwriteReleased(ctx context.Context, sys block.System, device block.Device, o Options) error {
 	if device.Zoned == "host-managed" {
 		return ErrZoned
@@ -96,15 +100,15 @@ func overwriteReleased(ctx context.Context, sys block.System, device block.Devic
 	if err := partition.Release(ctx, sys, device.Path); err != nil {
 		return err
 	}
-	return overwrite(ctx, device.Path, o)
+	return o.Wait.until(ctx, sys, device.Path, func() error { return overwrite(ctx, device.Path, o) })
 }
 
-// forget makes the kernel drop the partitions of a device that has no table any more.
-func forget(ctx context.Context, sys block.System, device block.Device) error {
+// forget makes the kernel drop the partitions of a disk that has no table any more.
+func forget(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
 	if device.Type == "part" {
 		return nil
 	}
-	return partition.Sync(ctx, sys, device.Path)
+	return wait.until(ctx, sys, device.Path, func() error { return partition.Sync(ctx, sys, device.Path) })
 }
 
 // secure erases by the device's own means. The error wraps ErrUnsupported where it has none. The scope is that of an NVMe

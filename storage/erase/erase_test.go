@@ -15,6 +15,7 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/md"
 	"ironroot/storage/partition"
 )
 
@@ -88,7 +89,7 @@ func TestMetadata(t *testing.T) {
 				t.Fatalf("%s left no signature", maker[0])
 			}
 		}
-		if err := Metadata(context.Background(), block.System{}, path); err != nil {
+		if err := Metadata(context.Background(), block.System{}, path, Wait{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
 		if out := wipefs(t, path); out != "" {
@@ -115,7 +116,7 @@ func TestMetadataOfWholeDisk(t *testing.T) {
 	poke(t, path, size&^65535-65536, magic)        // md 0.90
 	poke(t, path, (size/512-16)&^7*512, magic)     // md 1.0
 	poke(t, path, 20*mib, []byte("in the middle")) // content stays
-	if err := Metadata(context.Background(), block.System{}, path); err != nil {
+	if err := Metadata(context.Background(), block.System{}, path, Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	if out := wipefs(t, path); out != "" {
@@ -143,11 +144,11 @@ func TestInUse(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := Metadata(context.Background(), block.System{}, path); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("Metadata: got %v, want EBUSY", err)
+	if err := Metadata(context.Background(), block.System{}, path, Wait{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Metadata: got %v, want an ErrBusy that names %s", err, dir)
 	}
-	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("Full: got %v, want EBUSY", err)
+	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Full: got %v, want an ErrBusy that names %s", err, dir)
 	}
 }
 
@@ -220,7 +221,7 @@ func TestWriteError(t *testing.T) {
 	if method, err := Full(context.Background(), block.System{}, device(t, path), Options{Iterations: 1, Zeroize: true}); err == nil {
 		t.Errorf("got %q without an error", method)
 	}
-	if err := Metadata(context.Background(), block.System{}, path); err == nil {
+	if err := Metadata(context.Background(), block.System{}, path, Wait{}); err == nil {
 		t.Error("metadata: no error")
 	}
 }
@@ -254,25 +255,63 @@ func TestZoned(t *testing.T) {
 	}
 }
 
-func TestRAIDMember(t *testing.T) {
-	testenv.Programs(t, "sgdisk")
-	for name, offset := range map[string]int64{
-		"1.0": 8*mib - 8192, "1.1": 0, "1.2": 4096, "0.90": 8*mib - 65536,
-	} {
-		path := testenv.Loop(t, testenv.SparseFile(t, 20*mib), 512)
-		testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", path)
-		if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+// No superblock of an array is left, at any place that one can have, on a disk or on its partition. The table inside
+// the array goes as well.
+func TestMetadataOfRAIDMembers(t *testing.T) {
+	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
+	const size, part = 40 * mib, 30 * mib
+	old, err := os.ReadFile("../md/testdata/raid1-0.90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"0.90", "1.0", "1.1", "1.2"} {
+		superblock := func(size int64) (int64, []byte) {
+			at := md.Offsets(size)[version]
+			if version == "0.90" {
+				return at, old
+			}
+			return at, testenv.RAID{Name: "tenant:data", Level: 1, Size: size}.Superblock(at)
+		}
+		onDisk, onPartition := testenv.Loop(t, testenv.SparseFile(t, size), 512), testenv.Loop(t, testenv.SparseFile(t, size), 512)
+		testenv.Run(t, "sgdisk", "-n", "1:2048:+30M", onPartition)
+		if err := partition.Sync(t.Context(), block.System{}, onPartition); err != nil {
 			t.Fatal(err)
 		}
-		check := func(want bool) {
-			t.Helper()
-			if got, err := RAIDMember(context.Background(), block.System{}, path); err != nil || got != want {
-				t.Errorf("metadata %s: got %v, %v, want %v", name, got, err, want)
+		for path, size := range map[string]int64{onDisk: size, onPartition + "p1": part} {
+			at, content := superblock(size)
+			poke(t, path, at, content)
+			if out := testenv.Run(t, "mdadm", "--examine", path); !strings.Contains(out, "- correct") {
+				t.Fatalf("version %s on %s: mdadm finds no superblock:\n%s", version, path, out)
 			}
 		}
-		check(false)
-		poke(t, path+"p1", offset, []byte{0xfc, 0x4e, 0x2b, 0xa9})
-		check(true)
+		for _, path := range []string{onDisk, onPartition} {
+			if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+				t.Errorf("version %s on %s: %v", version, path, err)
+			}
+			if out := wipefs(t, path); out != "" {
+				t.Errorf("version %s: on %s is left:\n%s", version, path, out)
+			}
+			if data := content(t, path); bytes.Contains(data, []byte{0xfc, 0x4e, 0x2b, 0xa9}) {
+				t.Errorf("version %s on %s: a superblock is left", version, path)
+			}
+		}
+	}
+}
+
+func TestMetadataInsideArray(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	const size, inside = 60 * mib, 24 * mib // the array's data begin behind the margin of the disk
+	superblock := testenv.RAID{Name: "data", Level: 1, Size: size, DataOffset: inside}.Superblock(4096)
+	array := testenv.SparseFile(t, size-inside)
+	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", array)
+	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	poke(t, path, inside, content(t, array))
+	poke(t, path, 4096, superblock)
+	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(content(t, path), []byte("EFI PART")) {
+		t.Error("the partition table inside the array is left")
 	}
 }
 
@@ -348,22 +387,15 @@ func TestGuard(t *testing.T) {
 		{"linux on mbr", mbr("83"), false},
 		{"empty", func(string) {}, false},
 	}
-	var all []string
 	for _, c := range cases {
 		path := testenv.Loop(t, testenv.SparseFile(t, 20*mib), 512)
 		c.prepare(path)
-		err := Guard(context.Background(), block.System{}, []string{path})
+		err := Guard(context.Background(), block.System{}, path)
 		if errors.Is(err, ErrProtected) != c.want || (err != nil) != c.want {
 			t.Errorf("%s: got %v, want an error: %v", c.name, err, c.want)
 		}
-		if c.want {
-			all = append(all, path)
-		}
-	}
-	err := Guard(context.Background(), block.System{}, all)
-	for _, path := range all {
-		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s is not named by %v", path, err)
+		if c.want && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error that names %s", c.name, err, path)
 		}
 	}
 }

@@ -4,48 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
 	"ironroot/storage/block"
+	"ironroot/storage/md"
 	"ironroot/storage/partition"
 )
 
-// margin is what is overwritten at both ends of a device and of each of its partitions, in bytes. In it lie: partition
-// tables and their backups with every sector size; the superblocks of all common file systems (btrfs' and gfs2's at
-// 64 KiB, VMFS' at 2 MiB); both headers of LUKS 2 (to 4 MiB); the labels of ZFS (512 KiB at both ends); and what md,
-// BIOS RAID and DDF keep in the last 128 KiB.
+// margin is the number of bytes that are overwritten at both ends of a device, of each of its partitions, and of the
+// data of each array that they are members of. They contain: partition tables and their backups with every sector
+// size; the superblocks of all common file systems (btrfs and gfs2 at 64 KiB, VMFS at 2 MiB); both headers of LUKS 2
+// (to 4 MiB); the labels of ZFS (512 KiB at both ends); the superblocks of every version of md; and what BIOS RAID and
+// DDF keep in the last 128 KiB.
 const margin = 8 << 20
 
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and
-// its partitions, so that nothing recognises them any more. The content between stays. The partitions that the kernel
-// knows of the device are gone afterwards. A device that is in use is refused (EBUSY).
-func Metadata(ctx context.Context, sys block.System, device string) error {
-	if err := metadata(ctx, sys, device); err != nil {
+// its partitions, and checks that none is left. The content between them stays. Afterwards the kernel knows no
+// partitions of the device. The error wraps ErrBusy for a device that is in use.
+func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
+	if err := metadata(ctx, sys, device, wait); err != nil {
 		return fmt.Errorf("erase the metadata of %s: %w", device, err)
 	}
 	return nil
 }
 
-func metadata(ctx context.Context, sys block.System, device string) error {
+func metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
+	if err := wait.free(ctx, sys, device); err != nil {
+		return err
+	}
 	if err := partition.Release(ctx, sys, device); err != nil {
 		return err
 	}
-	f, size, err := openExclusive(device)
-	if err != nil {
+	var f *os.File
+	var size int64
+	if err := wait.until(ctx, sys, device, func() (err error) {
+		f, size, err = openExclusive(device)
+		return err
+	}); err != nil {
 		return err
 	}
-	ranges := []span{{0, size}}
-	table, err := partition.Read(ctx, device)
-	switch {
-	case err == nil:
-		for _, p := range table.Partitions {
-			ranges = append(ranges, span{p.Start, min(p.Start+p.Size, size)})
-		}
-	case !errors.Is(err, partition.ErrNoTable):
+	ranges, err := ranges(ctx, device, size)
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	// The whole device comes last: its table says where the partitions are, should this be interrupted.
+	// The whole device comes last: if this is interrupted, its table still names the partitions.
 	slices.Reverse(ranges)
 	for _, r := range ranges {
 		if err := r.wipe(ctx, f); err != nil {
@@ -59,22 +63,78 @@ func metadata(ctx context.Context, sys block.System, device string) error {
 		return err
 	}
 	if info, err := sys.Device(device); err == nil && info.Type != "part" {
-		if err := partition.Sync(ctx, sys, device); err != nil {
+		if err := forget(ctx, sys, info, wait); err != nil {
 			return err
 		}
 	}
+	return checkWiped(ctx, device, ranges)
+}
+
+// ranges returns the device, its partitions, and the data of the arrays that they are members of.
+func ranges(ctx context.Context, device string, size int64) ([]span, error) {
+	spans := []span{{0, size}}
+	table, err := partition.Read(ctx, device)
+	switch {
+	case err == nil:
+		for _, p := range table.Partitions {
+			if end := min(p.Start+p.Size, size); p.Start < end {
+				spans = append(spans, span{p.Start, end})
+			}
+		}
+	case !errors.Is(err, partition.ErrNoTable):
+		return nil, err
+	}
+	f, err := os.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for _, r := range slices.Clone(spans) {
+		found, err := r.superblocks(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			if s.Problem == nil {
+				spans = append(spans, span{r.start + s.DataOffset, r.start + s.DataOffset + s.DataSize})
+			}
+		}
+	}
+	return spans, nil
+}
+
+// checkWiped returns an error if a signature is left on the device or a superblock of an array in one of the ranges.
+func checkWiped(ctx context.Context, device string, ranges []span) error {
 	found, err := block.Probe(ctx, device)
 	if err != nil {
 		return err
 	}
 	if found.Type != "" {
-		return fmt.Errorf("a signature of %s is still there", found.Type)
+		return fmt.Errorf("a signature of %s is left", found.Type)
+	}
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for _, r := range ranges {
+		left, err := r.superblocks(f)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("an md superblock %s is left at byte %d", left[0].Version, r.start+left[0].Offset)
+		}
 	}
 	return nil
 }
 
 // span is a range of bytes from start to end.
 type span struct{ start, end int64 }
+
+func (s span) superblocks(r io.ReaderAt) ([]md.Superblock, error) {
+	return md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
+}
 
 func (s span) wipe(ctx context.Context, f *os.File) error {
 	front := span{s.start, min(s.end, s.start+margin)}

@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// ReadOnly tells whether the kernel refuses writes to the device, named by its kernel name or path.
+// ReadOnly reports whether the kernel refuses writes to the device, named by its kernel name or path.
 func ReadOnly(sys block.System, name string) (bool, error) {
 	device, err := sys.Device(name)
 	if err != nil {
@@ -22,9 +22,8 @@ func ReadOnly(sys block.System, name string) (bool, error) {
 // floppyLabel is the label of the conductor's virtual floppy with the agent's parameters.
 const floppyLabel = "ir-vfd-dev"
 
-// ParametersFloppy tells whether the device is the conductor's virtual floppy: a virtual medium with the file system
-// label ir-vfd-dev. The label alone is not believed: whoever had the machine before could keep a disk from being erased
-// by labelling it.
+// ParametersFloppy reports whether the device is the conductor's virtual floppy: a virtual medium with the file system
+// label ir-vfd-dev. The label alone does not count: a former tenant could label a disk to keep it from being erased.
 func ParametersFloppy(ctx context.Context, sys block.System, device block.Device) (bool, error) {
 	if medium, err := sys.VirtualMedia(device.Name); err != nil || !medium {
 		return false, err
@@ -36,24 +35,7 @@ func ParametersFloppy(ctx context.Context, sys block.System, device block.Device
 	return strings.EqualFold(found.Label, floppyLabel), nil
 }
 
-// RAIDMember tells whether the device or one of its partitions belongs to a Linux software RAID.
-func RAIDMember(ctx context.Context, sys block.System, device string) (bool, error) {
-	paths, err := withPartitions(ctx, sys, device)
-	if err != nil {
-		return false, err
-	}
-	for _, path := range paths {
-		found, err := block.Probe(ctx, path)
-		if err != nil {
-			return false, err
-		}
-		if found.Type == "linux_raid_member" {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
+// withPartitions returns the paths of a disk and of the partitions that the kernel knows of it.
 func withPartitions(ctx context.Context, sys block.System, device string) ([]string, error) {
 	paths := []string{device}
 	parts, err := sys.Partitions(ctx, device)
@@ -66,23 +48,21 @@ func withPartitions(ctx context.Context, sys block.System, device string) ([]str
 	return paths, nil
 }
 
-// sharedTypes are the partition types of file systems that other machines may have mounted at this moment.
+// sharedTypes are the partition types of file systems that other machines can have mounted.
 var sharedTypes = map[string]string{
 	"37AFFC90-EF7D-4E96-91C3-2D7AE055B174": "GPFS",
 	"AA31E02A-400F-11DB-9590-000C2911D1B8": "VMFS",
 	"0xfb":                                 "VMFS",
 }
 
-// Guard returns an error wrapping ErrProtected that names every device holding a shared file system (GPFS, VMFS,
-// gfs2). It is called for all devices before the first is erased. A device that cannot be read is an error too.
-func Guard(ctx context.Context, sys block.System, devices []string) error {
-	var problems []error
-	for _, device := range devices {
-		if err := guard(ctx, sys, device); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", device, err))
-		}
+// Guard returns an error wrapping ErrProtected that names what makes a disk a holder of a shared file system (GPFS, VMFS,
+// gfs2). A disk that cannot be read is an error as well, of another kind. It is called for all disks before the first is
+// erased.
+func Guard(ctx context.Context, sys block.System, device string) error {
+	if err := guard(ctx, sys, device); err != nil {
+		return fmt.Errorf("%s: %w", device, err)
 	}
-	return errors.Join(problems...)
+	return nil
 }
 
 func guard(ctx context.Context, sys block.System, device string) error {

@@ -50,6 +50,9 @@ type Partition struct {
 	Size       int64  // bytes
 }
 
+// Extended reports whether this is the entry of an MBR that contains the logical partitions.
+func (p Partition) Extended() bool { return isExtended(p.Type) }
+
 // Table is a partition table.
 type Table struct {
 	Scheme          string // GPT or MBR

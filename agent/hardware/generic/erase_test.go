@@ -2,9 +2,13 @@ package generic
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +19,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 	"ironroot/storage/partition"
 )
 
@@ -57,15 +62,37 @@ func nodeWith(t *testing.T, fields string) *node.Node {
 	return n
 }
 
+// sameResult compares the result of a step, as it is sent to Ironic.
+func sameResult(t *testing.T, got any, want map[string]diskReport) {
+	t.Helper()
+	var texts [2]any
+	for i, value := range []any{want, got} {
+		data, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &texts[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
+		t.Errorf("result differs (-want +got):\n%s", diff)
+	}
+}
+
 func TestEraseMetadata(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	disk, protected := loopDisk(t, "8300"), loopDisk(t, "8300")
 	before := content(t, protected)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}]}`)
 	result, err := onThisMachine(t, disk, protected).eraseMetadata(t.Context(), hardware.Call{Node: n})
-	if result != nil || err != nil {
-		t.Fatalf("got %v and %v, want null", result, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	sameResult(t, result, map[string]diskReport{
+		disk.Path:      {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}},
+		protected.Path: {Untouched: map[string]string{protected.Path: "named by skip_block_devices"}},
+	})
 	found, err := block.Probe(t.Context(), disk.Path)
 	if err != nil || found.Type != "" {
 		t.Errorf("got signature %q and %v, want none", found.Type, err)
@@ -87,17 +114,10 @@ func TestEraseDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := json.Marshal(result)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := json.Marshal(map[string]any{disks[0].Path: nil, disks[1].Path: nil})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("result differs (-want +got):\n%s", diff)
-	}
+	sameResult(t, result, map[string]diskReport{
+		disks[0].Path: {Erased: map[string]erase.Method{disks[0].Path: erase.Overwrite}},
+		disks[1].Path: {Erased: map[string]erase.Method{disks[1].Path: erase.Overwrite}},
+	})
 	for _, d := range disks {
 		if !bytes.Equal(content(t, d), make([]byte, diskSize)) {
 			t.Errorf("%s still holds data", d.Path)
@@ -152,19 +172,42 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	}
 }
 
-// Every disk gets its turn, and the step fails with all that went wrong.
+// A disk that fails, by whatever it is, does not keep the others from being erased. The step fails and names those that
+// failed.
 func TestEraseCollectsErrors(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
-	disk := loopDisk(t, "8300")
-	gone := []block.Device{{Name: "gone1", Path: "/dev/gone1"}, {Name: "gone2", Path: "/dev/gone2"}}
-	m := onThisMachine(t, gone[0], disk, gone[1])
-	m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = false })
-	_, err := m.eraseMetadata(t.Context(), hardware.Call{})
-	if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "gone1") || !strings.Contains(err.Error(), "gone2") {
-		t.Errorf("got %v, want a BlockDeviceEraseError that names both", err)
+	disk, closed := loopDisk(t, "8300"), loopDisk(t, "8300")
+	holder, err := os.Open(closed.Path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if found, err := block.Probe(t.Context(), disk.Path); err != nil || found.Type != "" {
-		t.Errorf("the disk between them: got signature %q and %v, want none", found.Type, err)
+	defer holder.Close() //nolint:errcheck // only held
+	gone := block.Device{Name: "gone", Path: "/dev/gone"}
+	for name, step := range map[string]func(*Manager) hardware.StepFunc{
+		"erase_devices":          func(m *Manager) hardware.StepFunc { return m.eraseDevices },
+		"erase_devices_metadata": func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
+		"erase_devices_express":  func(m *Manager) hardware.StepFunc { return m.eraseExpress },
+	} {
+		for _, guard := range []bool{true, false} {
+			testenv.Run(t, "sgdisk", "-o", disk.Path)
+			m := onThisMachine(t)
+			m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = guard })
+			m.o.Disks = func(context.Context) ([]block.Device, error) {
+				return []block.Device{gone, disk, closed}, fmt.Errorf("%w: /dev/mute", block.ErrUnreadable)
+			}
+			_, err := step(m)(t.Context(), hardware.Call{})
+			if typeOf(err) != "BlockDeviceEraseError" {
+				t.Errorf("%s: got %v, want a BlockDeviceEraseError", name, err)
+			}
+			for _, want := range []string{gone.Path, closed.Path, "/dev/mute", "process " + strconv.Itoa(os.Getpid())} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want an error that names %s", name, err, want)
+				}
+			}
+			if table, err := partition.Read(t.Context(), disk.Path); !errors.Is(err, partition.ErrNoTable) {
+				t.Errorf("%s: the healthy disk has table %+v and %v, want none", name, table, err)
+			}
+		}
 	}
 }
 
@@ -186,51 +229,5 @@ func TestErasePstore(t *testing.T) {
 	}
 	if _, err := os.Stat(dump); !os.IsNotExist(err) {
 		t.Errorf("the dump is still there: %v", err)
-	}
-}
-
-// A RAID member is left alone, the partition beside it is not.
-func TestEraseLeavesRAIDMembers(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
-	disk := loopDisk(t, "8300")
-	testenv.Run(t, "sgdisk", "-n", "2:0:+8M", "-t", "2:FD00", disk.Path)
-	f, err := os.OpenFile(disk.Path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const start = (2048 + 16384) * 512
-	if _, err := f.WriteAt(testenv.RAIDSuperblock("", 4096), start+4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := partition.Sync(t.Context(), block.System{}, disk.Path); err != nil {
-		t.Fatal(err)
-	}
-	m := onThisMachine(t, disk)
-	parts, err := m.o.System.Partitions(t.Context(), disk.Path)
-	if err != nil || len(parts) != 2 {
-		t.Fatalf("got partitions %v and %v, want two", parts, err)
-	}
-	if found, err := block.Probe(t.Context(), parts[1].Path); err != nil || found.Type != "linux_raid_member" {
-		t.Fatalf("partition 2: got signature %q and %v, want linux_raid_member", found.Type, err)
-	}
-	before := content(t, disk)
-	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(content(t, disk), before) {
-		t.Error("erase_devices wrote to a disk with a RAID member")
-	}
-	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	after := content(t, disk)
-	if !bytes.Equal(after[start:start+8<<20], before[start:start+8<<20]) {
-		t.Error("erase_devices_metadata wrote to the RAID member")
-	}
-	if bytes.Contains(after[:start], []byte("mkfs.fat")) {
-		t.Error("the file system beside the RAID member is still there")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// eraseFlags are the settings of erasing that the conductor keeps in the node's driver_internal_info.
+// eraseFlags are the settings of erasing: what the conductor keeps in the node's driver_internal_info, and options.
 type eraseFlags struct {
 	concurrency       int
 	iterations        int
@@ -18,6 +18,7 @@ type eraseFlags struct {
 	continueOnFailure bool
 	skipReadOnly      bool
 	guard             bool
+	wait              erase.Wait // option group disk_partitioner
 }
 
 func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
@@ -43,7 +44,7 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 func (f eraseFlags) options(progress func(done, total int64)) erase.Options {
 	return erase.Options{
 		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, ATA: f.ata,
-		ContinueOnFailure: f.continueOnFailure, Progress: progress,
+		ContinueOnFailure: f.continueOnFailure, Wait: f.wait, Progress: progress,
 	}
 }
 

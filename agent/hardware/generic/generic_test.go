@@ -165,11 +165,11 @@ func TestHiddenDiskIsNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, toErase, err := m.toErase(t.Context(), hardware.Call{})
+	run, err := m.startErase(t.Context(), hardware.Call{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := paths(toErase); !slices.Equal(got, []string{"/dev/sdb"}) {
+	if got := paths(run.disks); !slices.Equal(got, []string{"/dev/sdb"}) {
 		t.Errorf("to erase: got %v, want /dev/sdb alone", got)
 	}
 	root, err := imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: disks}).RootDisk(t.Context(), false)
@@ -203,17 +203,17 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, disks, err := m.toErase(t.Context(), hardware.Call{Node: n})
+	run, err := m.startErase(t.Context(), hardware.Call{Node: n})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := paths(disks); !slices.Equal(got, []string{"/dev/sdb"}) {
+	if got := paths(run.disks); !slices.Equal(got, []string{"/dev/sdb"}) {
 		t.Errorf("got %v, want /dev/sdb alone", got)
 	}
 	if n, err = node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := m.toErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
+	if _, err := m.startErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
 		t.Errorf("skip list nobody understands: got %v, want the step to fail", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// readOnlyNVMe is a disk of a machine in a folder, write-protected.
+// readOnlyNVMe is a write-protected disk of a machine in a directory.
 func readOnlyNVMe(t *testing.T) (*Manager, *bytes.Buffer) {
 	t.Helper()
 	sys := block.System{Root: t.TempDir()}
@@ -50,8 +50,17 @@ func TestReadOnlyDisk(t *testing.T) {
 	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); !errors.Is(err, erase.ErrReadOnly) {
 		t.Errorf("full: got %v, want %v", err, erase.ErrReadOnly)
 	}
+	n := nodeWith(t, `"driver_internal_info": {"agent_erase_skip_read_only": true}`)
+	for name, step := range map[string]hardware.StepFunc{"express": m.eraseExpress, "full": m.eraseDevices} {
+		result, err := step(t.Context(), hardware.Call{Node: n})
+		if err != nil {
+			t.Errorf("%s, skipping read-only disks: %v", name, err)
+		}
+		disks, _ := m.o.Disks(t.Context())
+		sameResult(t, result, map[string]diskReport{disks[0].Path: {Untouched: map[string]string{disks[0].Path: "read-only"}}})
+	}
 	m, log := readOnlyNVMe(t)
-	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil || !strings.Contains(log.String(), "metadata of a read-only disk not erased") {
-		t.Errorf("metadata: got %v and log %q, want it left out as the protocol has it, and a warning", err, log)
+	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil || !strings.Contains(log.String(), "reason=read-only") {
+		t.Errorf("metadata: got %v and log %q, want the disk skipped, and the reason in the log", err, log)
 	}
 }

@@ -1,0 +1,178 @@
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+	"ironroot/storage/md"
+)
+
+// volumeName is the key of an entry of skip_block_devices or raid_config with the name of a RAID array.
+const volumeName = "volume_name"
+
+// Arrays are the software RAID arrays that a node object names: those that skip_block_devices protects, and those that
+// Ironic created (raid_config).
+type Arrays struct {
+	protected []string
+	created   []logicalDisk
+}
+
+// logicalDisk is a software RAID entry of raid_config.
+type logicalDisk struct {
+	number     int    // position in the list, from 1
+	volumeName string // "" if the entry has none
+	level      string // as [md.Superblock] names it; "" if it is not known
+	size       int64  // bytes; 0 if it is not known or "MAX"
+}
+
+// ArraysOf reads the arrays of a node; a nil node has none. An entry that cannot be read is an error, because it could
+// be the protection of an array.
+func ArraysOf(n *node.Node) (Arrays, error) {
+	var a Arrays
+	if n == nil {
+		return a, nil
+	}
+	skipped, err := n.SkipBlockDevices()
+	if err != nil {
+		return a, err
+	}
+	for i, entry := range skipped {
+		value, ok := entry[volumeName]
+		if !ok {
+			continue
+		}
+		name, ok := value.(string)
+		if !ok || name == "" {
+			return a, fmt.Errorf("entry %d of skip_block_devices: %s is no name", i+1, volumeName)
+		}
+		a.protected = append(a.protected, name)
+	}
+	disks, err := n.LogicalDisks()
+	if err != nil {
+		return a, err
+	}
+	for i, entry := range disks {
+		if controller, _ := entry["controller"].(string); !strings.EqualFold(controller, "software") {
+			continue
+		}
+		disk := logicalDisk{number: i + 1, level: raidLevel(entry["raid_level"])}
+		disk.volumeName, _ = entry[volumeName].(string)
+		if gigabytes, err := strconv.ParseFloat(fmt.Sprint(entry["size_gb"]), 64); err == nil {
+			disk.size = int64(gigabytes * (1 << 30))
+		}
+		a.created = append(a.created, disk)
+	}
+	return a, nil
+}
+
+// raidLevel returns the level of raid_config as a superblock has it.
+func raidLevel(value any) string {
+	text := strings.TrimSpace(fmt.Sprint(value))
+	switch text {
+	case "0", "1", "5", "6":
+		return "raid" + text
+	case "1+0", "10":
+		return "raid10"
+	}
+	return ""
+}
+
+// Protected reports whether skip_block_devices protects the array of a superblock by its name. The superblock must be
+// valid. If raid_config has an array of that name, its level and size must be the same.
+func (a Arrays) Protected(s md.Superblock) bool {
+	if s.Problem != nil || !slices.ContainsFunc(a.protected, func(name string) bool { return hasName(s, name) }) {
+		return false
+	}
+	for _, disk := range a.created {
+		if hasName(s, disk.volumeName) && !disk.fits(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// Created returns a description of the entry of raid_config that can be the array of a superblock, "" if there is none.
+// An entry with a volume_name is compared by the name, or by the level if the array has no name; an entry without one by
+// the level.
+func (a Arrays) Created(s md.Superblock) string {
+	if s.Problem != nil {
+		return ""
+	}
+	for _, disk := range a.created {
+		sameLevel := disk.level == "" || disk.level == s.Level
+		if hasName(s, disk.volumeName) || sameLevel && (disk.volumeName == "" || s.Name == "") {
+			if disk.volumeName == "" {
+				return fmt.Sprintf("logical disk %d of raid_config", disk.number)
+			}
+			return fmt.Sprintf("logical disk %d of raid_config, volume_name %q", disk.number, disk.volumeName)
+		}
+	}
+	return ""
+}
+
+// hasName reports whether an array has the name, with or without the host that created it.
+func hasName(s md.Superblock, name string) bool {
+	return name != "" && (s.Name == name || s.ShortName() == name)
+}
+
+// fits reports whether an array has the level and the size of an entry. Ironic rounds sizes to GiB on each member.
+func (d logicalDisk) fits(s md.Superblock) bool {
+	if d.level != "" && d.level != s.Level {
+		return false
+	}
+	difference := max(d.size-s.ArraySize, s.ArraySize-d.size)
+	return d.size == 0 || difference <= int64(s.Devices)<<30
+}
+
+// WithoutProtectedArrays returns the devices that hold nothing of a RAID array which the node's skip list protects by
+// its name: disks with a member on them or on one of their partitions, and the array itself. The devices are read only
+// if the list has such an entry, and then one that cannot be read is an error.
+func WithoutProtectedArrays(ctx context.Context, sys block.System, n *node.Node, devices []block.Device) ([]block.Device, error) {
+	arrays, err := ArraysOf(n)
+	if err != nil {
+		return nil, err
+	}
+	if len(arrays.protected) == 0 {
+		return devices, nil
+	}
+	kept := make([]block.Device, 0, len(devices))
+	for _, d := range devices {
+		members, err := Members(ctx, sys, d)
+		if err != nil {
+			return nil, fmt.Errorf("look for the RAID arrays of skip_block_devices: %w", err)
+		}
+		if !slices.ContainsFunc(members, func(m md.Member) bool { return arrays.Protected(m.Superblock) }) {
+			kept = append(kept, d)
+		}
+	}
+	return kept, nil
+}
+
+// Members returns the members of arrays among a device, its partitions and, if it is an assembled array, its components.
+func Members(ctx context.Context, sys block.System, d block.Device) ([]md.Member, error) {
+	members, err := md.Members(ctx, sys, d)
+	if err != nil || !strings.Contains(d.Type, "raid") {
+		return members, err
+	}
+	components, err := sys.Components(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range components {
+		found, err := md.Read(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			if s.Problem == nil {
+				members = append(members, md.Member{Device: d, Superblock: s}) // the whole device is this array
+			}
+		}
+	}
+	return members, nil
+}

@@ -1,0 +1,222 @@
+package generic
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/partition"
+)
+
+const mib = 1 << 20
+
+// erasing are the steps that erase disks.
+func erasing(m *Manager) map[string]hardware.StepFunc {
+	return map[string]hardware.StepFunc{
+		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata, "erase_devices_express": m.eraseExpress,
+	}
+}
+
+// write puts bytes on a device.
+func write(t *testing.T, path string, at int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // Sync told of errors
+	if _, err := f.WriteAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memberDisk makes a disk that is a member of an array with a superblock of version 1.2, full of bytes of a tenant.
+func memberDisk(t *testing.T, array testenv.RAID) block.Device {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
+	write(t, path, 0, bytes.Repeat([]byte("tenant! "), diskSize/8))
+	array.Size = diskSize
+	write(t, path, 4096, array.Superblock(4096))
+	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
+}
+
+// partsDisk makes a disk with a partition of 8 MiB for each array, full of bytes of a tenant. A nil array is none.
+func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
+	t.Helper()
+	testenv.Programs(t, "sgdisk")
+	size := int64(len(arrays)+1) * 8 * mib
+	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	for range arrays {
+		testenv.Run(t, "sgdisk", "-n", "0:0:+8M", path)
+	}
+	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
+	for i, array := range arrays {
+		part := block.System{}.PartitionPath(path, i+1)
+		write(t, part, 0, bytes.Repeat([]byte("tenant! "), 8*mib/8))
+		if array != nil {
+			array.Size = 8 * mib
+			write(t, part, at, array.Superblock(at))
+		}
+	}
+	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, Serial: path, Serials: []string{path}}
+}
+
+// Members of arrays that the node object does not name are erased like any disk, on partitions too.
+func TestEraseForeignMembers(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	foreign := testenv.RAID{Name: "tenant:data", Level: 1}
+	n := nodeWith(t, `"raid_config": {"logical_disks": [
+		{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 10},
+		{"controller": "PERC", "volume_name": "data", "raid_level": "1", "size_gb": 10}]},
+		"properties": {"skip_block_devices": [{"volume_name": "other"}]}`)
+	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+		whole, parts := memberDisk(t, foreign), partsDisk(t, 4096, &foreign, nil)
+		m := onThisMachine(t, whole, parts)
+		result, err := erasing(m)[name](t.Context(), hardware.Call{Node: n})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		method := erase.MetadataOnly
+		if name == "erase_devices" {
+			method = erase.Overwrite
+		}
+		sameResult(t, result, map[string]diskReport{
+			whole.Path: {Erased: map[string]erase.Method{whole.Path: method}},
+			parts.Path: {Erased: map[string]erase.Method{parts.Path: method}},
+		})
+		for _, d := range []block.Device{whole, parts} {
+			data := content(t, d)
+			if bytes.Contains(data, []byte{0xfc, 0x4e, 0x2b, 0xa9}) || bytes.Contains(data, []byte("EFI PART")) {
+				t.Errorf("%s: %s has a superblock or a table", name, d.Path)
+			}
+			if method == erase.Overwrite && len(bytes.Trim(data, "\x00")) > 0 {
+				t.Errorf("%s: %s holds data", name, d.Path)
+			}
+		}
+	}
+}
+
+// A member of an array that Ironic created fails the step, which names disk and array. The other disks are erased.
+func TestEraseKeepsCreatedArrays(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	created := testenv.RAID{Name: "host:root", Level: 1}
+	whole, parts := memberDisk(t, created), partsDisk(t, 0, nil, &created)
+	before := [][]byte{content(t, whole), content(t, parts)}
+	for _, list := range []string{
+		`[{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": "MAX"}]`,
+		`[{"controller": "software", "volume_name": "root", "raid_level": "5", "size_gb": 500}]`,
+		`[{"controller": "software", "raid_level": "1", "size_gb": 500}]`,
+		`[{"controller": "software"}]`,
+	} {
+		n := nodeWith(t, `"raid_config": {"logical_disks": `+list+`}`)
+		for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+			plain := loopDisk(t, "8300")
+			m := onThisMachine(t, whole, plain, parts)
+			_, err := erasing(m)[name](t.Context(), hardware.Call{Node: n})
+			part := m.o.System.PartitionPath(parts.Path, 2)
+			for _, want := range []string{whole.Path, part, `raid1 array "host:root"`, "logical disk 1 of raid_config"} {
+				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s with %s: got %v, want a BlockDeviceEraseError with %q", name, list, err, want)
+				}
+			}
+			if found, err := block.Probe(t.Context(), plain.Path); err != nil || bytes.Contains(content(t, plain), []byte("EFI PART")) {
+				t.Errorf("%s: the plain disk has signature %q and %v, or a table, want none", name, found.Type, err)
+			}
+		}
+	}
+	for i, d := range []block.Device{whole, parts} {
+		if !bytes.Equal(content(t, d), before[i]) {
+			t.Errorf("%s was written to", d.Path)
+		}
+	}
+}
+
+// The array that skip_block_devices names stays, and with it the table of its disk. The partitions beside it are erased.
+func TestEraseKeepsProtectedArrays(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 1}]}`)
+	at := int64(8*mib - 8192) // version 1.0
+	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+		whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
+			&testenv.RAID{Name: "scratch", Level: 1}, nil)
+		before, beforeParts := content(t, whole), content(t, parts)
+		m := onThisMachine(t, whole, parts)
+		result, err := erasing(m)[name](t.Context(), hardware.Call{Node: n})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		method := erase.MetadataOnly
+		if name == "erase_devices" {
+			method = erase.Overwrite
+		}
+		part := func(number int) string { return m.o.System.PartitionPath(parts.Path, number) }
+		sameResult(t, result, map[string]diskReport{
+			whole.Path: {Untouched: map[string]string{whole.Path: `member of raid1 array "root", protected by skip_block_devices`}},
+			parts.Path: {
+				Erased: map[string]erase.Method{part(3): method, part(4): method},
+				Untouched: map[string]string{
+					part(1):    `member of raid1 array "host:root", protected by skip_block_devices`,
+					part(2):    `member of raid1 array "esp", the EFI system partition of a protected array`,
+					parts.Path: "partition table of a disk with a protected array, and the space outside of its partitions",
+				},
+			},
+		})
+		if !bytes.Equal(content(t, whole), before) {
+			t.Errorf("%s wrote to a member of the protected array", name)
+		}
+		after := content(t, parts)
+		if end := 17 * mib; !bytes.Equal(after[:end], beforeParts[:end]) {
+			t.Errorf("%s wrote to the table or to a protected partition", name)
+		}
+		if bytes.Contains(after[17*mib:33*mib], []byte("tenant!")) && method == erase.Overwrite {
+			t.Errorf("%s: data are left beside the protected array", name)
+		}
+		if bytes.Contains(after[17*mib:33*mib], []byte{0xfc, 0x4e, 0x2b, 0xa9}) {
+			t.Errorf("%s: a superblock is left beside the protected array", name)
+		}
+	}
+}
+
+// A name alone protects nothing: not with an invalid superblock, and not if raid_config has another array of that name.
+func TestEraseProtectsByValidSuperblocks(t *testing.T) {
+	t.Parallel()
+	skip := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`
+	disk := memberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
+	write(t, disk.Path, 4096+100, []byte{1}) // the checksum is wrong now
+	if _, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, skip)}); err != nil {
+		t.Fatal(err)
+	}
+	if len(bytes.Trim(content(t, disk), "\x00")) > 0 {
+		t.Error("the disk with an invalid superblock holds data")
+	}
+	disk = memberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
+	for name, entry := range map[string]string{
+		"level": `"raid_level": "0", "size_gb": "MAX"`, "size": `"raid_level": "1", "size_gb": 100`,
+	} {
+		n := nodeWith(t, skip+`, "raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", `+entry+`}]}`)
+		if _, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
+			t.Errorf("other %s: got %v, want a BlockDeviceEraseError", name, err)
+		}
+	}
+	for _, fields := range []string{`"raid_config": []`, `"raid_config": {"logical_disks": {}}`, `"raid_config": {"logical_disks": ["root"]}`} {
+		if _, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)}); typeOf(err) != "BlockDeviceEraseError" {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError", fields, err)
+		}
+	}
+	if !bytes.Contains(content(t, disk), []byte("tenant!")) {
+		t.Error("the disk was erased")
+	}
+}

@@ -1,0 +1,221 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+	"ironroot/storage/partition"
+)
+
+// diskReport describes what an erase step did to a disk.
+type diskReport struct {
+	Erased    map[string]erase.Method `json:"erased,omitempty"`    // methods by device path
+	Untouched map[string]string       `json:"untouched,omitempty"` // reasons by device path
+}
+
+func untouched(d block.Device, reason string) diskReport {
+	return diskReport{Untouched: map[string]string{d.Path: reason}}
+}
+
+// eraseRun is one run of an erase step. It collects reports and errors, so that a disk that fails does not keep the
+// others from being erased.
+type eraseRun struct {
+	m      *Manager
+	flags  eraseFlags
+	arrays hardware.Arrays
+	disks  []block.Device // those to erase
+
+	mu       sync.Mutex
+	reports  map[string]diskReport
+	failures collected
+}
+
+// startErase lists the disks to erase. The guard looks at all of them before the first is erased: a shared file system
+// ends the step. A disk that cannot be described or read is an error of that disk alone.
+func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun, error) {
+	if err := noArguments(call); err != nil {
+		return nil, err
+	}
+	c := m.o.Config.Get()
+	r := &eraseRun{m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems), reports: map[string]diskReport{}}
+	r.flags.wait = erase.Wait{Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries}
+	var err error
+	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	all, err := m.o.Disks(ctx)
+	if errors.Is(err, block.ErrUnreadable) {
+		m.o.Log.Error("disk not erased", "err", err)
+		r.failures.add(err)
+	} else if err != nil {
+		return nil, fmt.Errorf("list disks to erase: %w", err)
+	}
+	disks, err := hardware.WithoutSkipped(call.Node, all)
+	if err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	for _, d := range all {
+		if !slices.ContainsFunc(disks, func(other block.Device) bool { return other.Path == d.Path }) {
+			r.record(d, untouched(d, "named by skip_block_devices"))
+		}
+	}
+	return r, r.guard(ctx, disks)
+}
+
+// guard keeps the disks that can be read and hold no shared file system.
+func (r *eraseRun) guard(ctx context.Context, disks []block.Device) error {
+	if !r.flags.guard {
+		r.disks = disks
+		return nil
+	}
+	var protected []error
+	for _, d := range disks {
+		switch err := goroutine.Catch(func() error { return erase.Guard(ctx, r.m.o.System, d.Path) }); {
+		case err == nil:
+			r.disks = append(r.disks, d)
+		case errors.Is(err, erase.ErrProtected):
+			protected = append(protected, err)
+		default:
+			r.fail(d, err)
+		}
+	}
+	if len(protected) > 0 {
+		return fault.ProtectedDevice("%w", errors.Join(protected...))
+	}
+	return nil
+}
+
+// lastFirst returns the disks in reverse order: arrays and maps come before the disks they are made of.
+func (r *eraseRun) lastFirst() []block.Device {
+	disks := slices.Clone(r.disks)
+	slices.Reverse(disks)
+	return disks
+}
+
+// do erases one disk by a function and records the result.
+func (r *eraseRun) do(d block.Device, eraseDisk func() (diskReport, error)) {
+	var report diskReport
+	err := goroutine.Catch(func() (err error) {
+		report, err = eraseDisk()
+		return err
+	})
+	if err != nil {
+		r.fail(d, err)
+		return
+	}
+	r.record(d, report)
+}
+
+func (r *eraseRun) fail(d block.Device, err error) {
+	r.m.o.Log.Error("disk not erased", "device", d.Path, "err", err)
+	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
+}
+
+func (r *eraseRun) record(d block.Device, report diskReport) {
+	for _, path := range slices.Sorted(maps.Keys(report.Untouched)) {
+		r.m.o.Log.Warn("device left untouched", "device", path, "reason", report.Untouched[path])
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports[d.Path] = report
+}
+
+// finish returns the reports by disk, or the errors of all disks that were not erased.
+func (r *eraseRun) finish() (any, error) {
+	if err := r.failures.fault(); err != nil {
+		return nil, err
+	}
+	result := map[string]any{}
+	for path, report := range r.reports {
+		result[path] = report
+	}
+	return result, nil
+}
+
+// keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an array
+// that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased through an
+// assembled array.
+func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
+	members, err := hardware.Members(ctx, r.m.o.System, d)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]string{}
+	for _, member := range members {
+		if r.arrays.Protected(member.Superblock) {
+			kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
+		}
+	}
+	var problems []error
+	for _, member := range members {
+		if kept[member.Device.Path] != "" {
+			continue
+		}
+		if entry := r.arrays.Created(member.Superblock); entry != "" {
+			problems = append(problems, fmt.Errorf("%s is a member of %s, which Ironic created (%s): erasing the content of such an array is not supported",
+				member.Device.Path, member.Superblock, entry))
+		} else if len(kept) > 0 && isESPArray(member.Superblock) {
+			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
+		}
+	}
+	return kept, errors.Join(problems...)
+}
+
+// isESPArray reports whether an array looks like the mirrored EFI system partition that is made beside an array with the
+// system: a small RAID 1 named esp with its superblock at the end.
+func isESPArray(s md.Superblock) bool {
+	return s.ShortName() == "esp" && s.Level == "raid1" && s.Version == "1.0" && s.ArraySize <= 1<<30
+}
+
+// neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
+func (r *eraseRun) neighbours(ctx context.Context, d block.Device, kept map[string]string) ([]block.Device, error) {
+	if kept[d.Path] != "" {
+		return nil, nil
+	}
+	parts, err := r.m.o.System.Partitions(ctx, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	table, err := partition.Read(ctx, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(parts, func(part block.Device) bool {
+		// An extended partition contains the table of the logical ones.
+		extended := slices.ContainsFunc(table.Partitions, func(p partition.Partition) bool {
+			return p.Number == part.Number && p.Extended()
+		})
+		return extended || kept[part.Path] != ""
+	}), nil
+}
+
+// collected gathers the errors of several disks into one fault.
+type collected struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *collected) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *collected) fault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.errs) == 0 {
+		return nil
+	}
+	return fault.BlockDeviceErase("%w", errors.Join(c.errs...))
+}

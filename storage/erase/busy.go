@@ -1,0 +1,176 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
+)
+
+// ErrBusy says that a device is still in use after the time to wait for its holders. Errors that wrap it name them.
+var ErrBusy = errors.New("device is in use")
+
+// Wait limits how long the holders of a device are waited for: processes that have it or one of its partitions open,
+// arrays and maps made of it, and mounts. The zero value does not wait.
+type Wait struct {
+	Interval time.Duration // between two checks
+	Retries  int           // number of checks after the first
+}
+
+// free waits until nothing holds the device.
+func (w Wait) free(ctx context.Context, sys block.System, device string) error {
+	return w.until(ctx, sys, device, func() error {
+		holders, err := holders(ctx, sys, device)
+		if err != nil {
+			return err
+		}
+		if len(holders) > 0 {
+			return fmt.Errorf("%w: held by %s", ErrBusy, strings.Join(holders, ", "))
+		}
+		return nil
+	})
+}
+
+// until calls do again as long as its error says that the device is busy. The last error names the holders.
+func (w Wait) until(ctx context.Context, sys block.System, device string, do func() error) error {
+	for retry := 0; ; retry++ {
+		err := do()
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, ErrBusy) {
+			return err
+		}
+		if retry >= w.Retries {
+			if errors.Is(err, ErrBusy) {
+				return err
+			}
+			names, holdersErr := holders(ctx, sys, device)
+			if len(names) == 0 {
+				names = []string{"an unknown holder"}
+			}
+			return errors.Join(fmt.Errorf("%w: held by %s: %w", ErrBusy, strings.Join(names, ", "), err), holdersErr)
+		}
+		// The kernel has no event for the end of every kind of holder.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(w.Interval):
+		}
+	}
+}
+
+// holders names what uses a device or one of its partitions.
+func holders(ctx context.Context, sys block.System, device string) ([]string, error) {
+	paths, err := withPartitions(ctx, sys, device)
+	if errors.Is(err, fs.ErrNotExist) {
+		paths = []string{device} // not a device that the kernel lists
+	} else if err != nil {
+		return nil, err
+	}
+	numbers := map[uint64]string{} // device paths by device numbers
+	var found []string
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if err := unix.Stat(path, &stat); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("holders of %s: %w", path, err)
+		}
+		if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+			continue // a file that plays a disk in a test
+		}
+		numbers[stat.Rdev] = path
+		upper, err := os.ReadDir(sys.Sys("class/block", strings.ReplaceAll(strings.TrimPrefix(path, "/dev/"), "/", "!"), "holders"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("holders of %s: %w", path, err)
+		}
+		for _, entry := range upper {
+			if !slices.Contains(paths, "/dev/"+entry.Name()) { // the partitions of a multipath map are maps on it
+				found = append(found, fmt.Sprintf("%s on %s", entry.Name(), path))
+			}
+		}
+	}
+	if len(numbers) == 0 {
+		return found, nil
+	}
+	mounts, err := mountsOf(sys, numbers)
+	if err != nil {
+		return nil, err
+	}
+	openers, err := openersOf(ctx, sys, numbers)
+	return slices.Concat(found, mounts, openers), err
+}
+
+// mountsOf lists where devices are mounted.
+func mountsOf(sys block.System, numbers map[uint64]string) ([]string, error) {
+	data, err := os.ReadFile(sys.Proc("self/mountinfo"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("mounts: %w", err)
+	}
+	var found []string
+	for line := range strings.SplitSeq(string(data), "\n") {
+		fields := strings.Fields(line) // proc(5): id, parent, major:minor, root, mount point …
+		if len(fields) < 5 {
+			continue
+		}
+		major, minor, _ := strings.Cut(fields[2], ":")
+		a, errA := strconv.ParseUint(major, 10, 32)
+		b, errB := strconv.ParseUint(minor, 10, 32)
+		if path, ok := numbers[unix.Mkdev(uint32(a), uint32(b))]; ok && errA == nil && errB == nil {
+			found = append(found, fmt.Sprintf("a mount of %s at %s", path, fields[4]))
+		}
+	}
+	return found, nil
+}
+
+// openersOf lists the processes that have devices open. A process that ends meanwhile holds nothing.
+func openersOf(ctx context.Context, sys block.System, numbers map[uint64]string) ([]string, error) {
+	processes, err := os.ReadDir(sys.Proc())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	var found []string
+	for _, process := range processes {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		pid := process.Name()
+		if strings.Trim(pid, "0123456789") != "" {
+			continue
+		}
+		dir := sys.Proc(pid, "fd")
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, file := range files {
+			link := filepath.Join(dir, file.Name())
+			// Only device nodes are looked at: asking for another file can hang.
+			if target, err := os.Readlink(link); err != nil || !strings.Contains(target, "/dev/") {
+				continue
+			}
+			var stat unix.Stat_t
+			if err := unix.Stat(link, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+				continue
+			}
+			if path, ok := numbers[stat.Rdev]; ok {
+				name, _ := os.ReadFile(sys.Proc(pid, "comm"))
+				found = append(found, fmt.Sprintf("process %s (%s) on %s", pid, strings.TrimSpace(string(name)), path))
+				break
+			}
+		}
+	}
+	return found, nil
+}
