@@ -3,6 +3,7 @@ package inventory
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,7 @@ func (s *Source) cpu() CPU {
 	}
 	c := CPU{
 		ModelName:    info.model(),
-		Frequency:    s.maxFrequency(),
+		Frequency:    cmp.Or(s.maxFrequency(), info.first["cpu MHz"]),
 		Count:        info.processors,
 		Architecture: s.architecture(),
 		Flags:        info.flags(),
@@ -47,8 +48,8 @@ func (s *Source) architecture() string {
 	return unix.ByteSliceToString(name.Machine[:])
 }
 
-// maxFrequency is the highest frequency of any processor in MHz with four decimals, as lscpu prints it; "" where the
-// kernel scales no frequency, as in most virtual machines.
+// maxFrequency returns the highest frequency of any processor in MHz with four decimals, as lscpu prints it, and "" where
+// the kernel does not scale frequencies, as in most virtual machines. There, /proc/cpuinfo of x86 names the present one.
 func (s *Source) maxFrequency() string {
 	var khz int64
 	for _, text := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq"), s.text) {

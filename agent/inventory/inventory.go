@@ -150,7 +150,7 @@ func New(o Options) *Source {
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
-	s := &Source{o: o, net: kernelNetwork{}, ipmi: openIPMI, bmcEnded: make(chan struct{})}
+	s := &Source{o: o, net: kernelNetwork{o.Log}, ipmi: openIPMI, bmcEnded: make(chan struct{})}
 	s.bmcLimit = func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, bmcTimeout)
 	}

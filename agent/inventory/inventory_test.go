@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -200,7 +201,7 @@ func TestModeSpeed(t *testing.T) {
 }
 
 func TestKernelNetwork(t *testing.T) {
-	facts, err := kernelNetwork{}.facts(t.Context())
+	facts, err := kernelNetwork{slog.New(slog.DiscardHandler)}.facts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +227,28 @@ func TestCPU(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("cpu differs (-want +got):\n%s", diff)
+	}
+}
+
+// Without frequency scaling, the frequency is that of /proc/cpuinfo, as text.
+// Parity: G5
+func TestFrequencyFallback(t *testing.T) {
+	for _, test := range []struct{ name, cpuinfo, max, want string }{
+		{"scaled", "cpu MHz\t\t: 2445.404\n", "3900001", "3900.0010"},
+		{"not scaled", "processor\t: 0\ncpu MHz\t\t: 2445.404\n\nprocessor\t: 1\ncpu MHz\t\t: 800.000\n", "", "2445.404"},
+		{"unreadable maximum", "cpu MHz\t\t: 2445.404\n", "unknown", "2445.404"},
+		{"neither, as on ARM", "processor\t: 0\nBogoMIPS\t: 50.00\n", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sys := block.System{Root: t.TempDir()}
+			write(t, sys.Root, "proc/cpuinfo", []byte(test.cpuinfo))
+			if test.max != "" {
+				write(t, sys.Root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", []byte(test.max+"\n"))
+			}
+			if got := New(Options{System: sys}).cpu().Frequency; got != test.want {
+				t.Errorf("got frequency %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

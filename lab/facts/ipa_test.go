@@ -82,6 +82,7 @@ func shape(description map[string]any) map[string][]string {
 // get in the order in which they find their devices, and which of a disk's paths comes first.
 func steady(o *ours) {
 	o.Inventory.Memory.Total = 0
+	o.Inventory.CPU.Frequency = "" // measured at each boot; its lscpu names none for a machine that does not scale it
 	for i := range o.NUMA.RAM {
 		o.NUMA.RAM[i].SizeKB = 0
 	}

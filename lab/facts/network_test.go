@@ -1,7 +1,10 @@
 package facts
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,7 +56,7 @@ func checkInterfaces(t *testing.T, f found) {
 		if l.LinkInfo.Kind == "" {
 			hardware(&i, l, ethtool[l.IfName], pci)
 		}
-		if speed := capacity[l.IfName]; speed > 0 {
+		if speed := cmp.Or(supported(ethtool[l.IfName]), capacity[l.IfName]); speed > 0 {
 			i.SpeedMbps = &speed
 		}
 		theirs[l.IfName] = i
@@ -63,6 +66,22 @@ func checkInterfaces(t *testing.T, f found) {
 		got[i.Name] = i
 	}
 	same(t, "interfaces", theirs, got)
+}
+
+// linkMode matches the speed in the name of a link mode.
+var linkMode = regexp.MustCompile(`\b([0-9]+)base`)
+
+// supported returns the highest speed that ethtool lists below "Supported link modes", and 0 without such modes.
+func supported(ethtool string) int {
+	_, modes, _ := strings.Cut(ethtool, "Supported link modes:")
+	modes, _, _ = strings.Cut(modes, "Supported pause frame use:")
+	best := 0
+	for _, m := range linkMode.FindAllStringSubmatch(modes, -1) {
+		if speed, err := strconv.Atoi(m[1]); err == nil {
+			best = max(best, speed)
+		}
+	}
+	return best
 }
 
 // listed says which interfaces Ironic hears of: hardware, VLANs and bonds, but nothing whose MAC address begins with fa:.
