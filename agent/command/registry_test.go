@@ -122,3 +122,27 @@ func TestAllowDestructive(t *testing.T) {
 		r.Close()
 	}
 }
+
+// broken panics when it is encoded.
+type broken struct{}
+
+func (broken) MarshalJSON() ([]byte, error) { panic("oops") }
+
+// A command that panics, or whose result panics, has failed: whoever waits for it gets to know, and the next one can run.
+func TestPanics(t *testing.T) {
+	r := NewRegistry(set(
+		Command{Name: "run", Async: true, Run: func(context.Context, Params) (any, error) { panic("oops") }},
+		Command{Name: "result", Async: true, Run: func(context.Context, Params) (any, error) { return broken{}, nil }},
+	), Options{})
+	defer r.Close()
+	for _, name := range []string{"x.run", "x.result"} {
+		record, err := r.Execute(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Wait(t.Context(), record.ID)
+		if err != nil || got.Status != Failed || got.Error == nil {
+			t.Errorf("%s: got %s, %v, %v, want FAILED", name, got.Status, got.Error, err)
+		}
+	}
+}

@@ -222,3 +222,14 @@ func FuzzAskBMC(f *testing.F) {
 		}
 	})
 }
+
+// A BMC whose answers panic is one that cannot be reached.
+func TestBMCContainsPanics(t *testing.T) {
+	sys := tree(t, "testdata/qemu.tree")
+	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	s := New(Options{System: sys})
+	s.ipmi = func() (BMC, error) { panic("oops") }
+	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
+		t.Errorf("got addresses %v, want none", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -530,5 +532,37 @@ func TestWithoutCapability(t *testing.T) {
 	_, err := OnDemand{}.WaitLLDP(t.Context(), time.Second)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_RAW") {
 		t.Errorf("got %v, want %v and the name of the capability", err, unix.EPERM)
+	}
+}
+
+// panicOnce is a log handler that panics at the first neighbour.
+type panicOnce struct {
+	slog.Handler
+	panicked *atomic.Bool
+}
+
+func (h panicOnce) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "lldp neighbour" && !h.panicked.Swap(true) {
+		panic("oops")
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// A frame that panics is dropped; the link is still heard.
+func TestListenerContainsPanics(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	var panicked atomic.Bool
+	l := New(slog.New(panicOnce{slog.NewTextHandler(io.Discard, nil), &panicked}))
+	defer l.Close()
+	index := cable(t, "nic0", true)
+	l.Open(index, "nic0")
+	send(t, "nic0", from("first"))
+	until(t, l, "nic0", "first")
+	send(t, "nic0", from("second"))
+	until(t, l, "nic0", "second")
+	if !panicked.Load() {
+		t.Error("nothing panicked")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/goroutine"
 )
 
 // attempt is what comes of one way, and when; without an end it lasts until its context ends.
@@ -105,4 +107,21 @@ func TestLosersAreDropped(t *testing.T) {
 			t.Errorf("got %d, %v and dropped %v, want 1 and 3 dropped", by, err, dropped)
 		}
 	})
+}
+
+// A way that panics is one that fails.
+func TestFirstContainsPanics(t *testing.T) {
+	got, by, err := First(t.Context(), 2, time.Hour, func(_ context.Context, i int) (string, error) {
+		if i == 0 {
+			panic("oops")
+		}
+		return "second", nil
+	}, nil)
+	if got != "second" || by != 1 || err != nil {
+		t.Errorf("got %q, %d, %v, want that of the second way", got, by, err)
+	}
+	var caught *goroutine.PanicError
+	if _, _, err = First(t.Context(), 1, 0, func(context.Context, int) (int, error) { panic("oops") }, nil); !errors.As(err, &caught) {
+		t.Errorf("got error %v, want the panic", err)
+	}
 }

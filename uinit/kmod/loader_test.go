@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
 // kernel stands for init_module(2): it notes what it is given. An image is the name of its module.
@@ -208,5 +210,24 @@ func TestDefaultParams(t *testing.T) {
 	}
 	if got := ParseParams("virtio_net.napi_tx=0").Of("virtio_net"); got != "napi_tx=0" {
 		t.Errorf("another module: got %q", got)
+	}
+}
+
+// A module whose load panics has failed, for everybody who waits for it.
+func TestLoadContainsPanics(t *testing.T) {
+	k := &kernel{hook: func(name string) {
+		if name == "broken" {
+			panic("oops")
+		}
+	}}
+	l := tree(t, k, "", &Module{Name: "broken"}, &Module{Name: "needs_broken", Depends: []string{"broken"}}, &Module{Name: "good"})
+	for _, name := range []string{"broken", "needs_broken", "broken"} {
+		var caught *goroutine.PanicError
+		if err := l.Load(t.Context(), name); !errors.As(err, &caught) {
+			t.Errorf("%s: got %v, want the panic", name, err)
+		}
+	}
+	if err := l.Load(t.Context(), "good"); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,55 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"ironroot/internal/goroutine"
+)
+
+// A connection attempt that panics is one that fails.
+func TestDialContainsPanics(t *testing.T) {
+	dial := patient(func(context.Context, string, string) (net.Conn, error) { panic("oops") }, func() <-chan struct{} { return nil })
+	_, err := dial(t.Context(), "tcp", "192.0.2.1:80")
+	var caught *goroutine.PanicError
+	if !errors.As(err, &caught) || caught.Value != "oops" {
+		t.Errorf("got error %v, want the panic", err)
+	}
+}
+
+// panicConn delivers packets, and panics when something is sent.
+type panicConn struct {
+	net.PacketConn
+	packets chan []byte
+	sent    int
+}
+
+func (c *panicConn) SetReadDeadline(time.Time) error { return nil }
+
+func (c *panicConn) ReadFrom(p []byte) (int, net.Addr, error) { return copy(p, <-c.packets), nil, nil }
+
+func (c *panicConn) WriteTo([]byte, net.Addr) (int, error) {
+	c.sent++
+	panic("oops")
+}
+
+// A packet of multicast DNS that panics is dropped; the next one completes the answer.
+func TestListenContainsPanics(t *testing.T) {
+	srv := record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")})
+	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})
+	a := record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
+	conn := &panicConn{packets: make(chan []byte, 2)}
+	conn.packets <- packet(t, 7, []dnsmessage.Resource{srv, txt}) // without an address: it is asked for
+	conn.packets <- packet(t, 7, []dnsmessage.Resource{srv, txt}, a)
+	q := &question{conn: conn, name: dnsmessage.MustNewName(instance), id: 7}
+	answers := make(chan service, 1)
+	q.listen(t.Context(), answers)
+	if s := <-answers; s.port != 6385 || len(s.addresses) != 1 || conn.sent != 1 {
+		t.Errorf("got %+v after %d panics, want the service after 1", s, conn.sent)
+	}
+}
