@@ -2,9 +2,11 @@ package block
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -500,6 +502,63 @@ func TestVendorSpecificName(t *testing.T) {
 	}
 }
 
+// The digit and the order are those of multipathd.
+func TestVPDUnitID(t *testing.T) {
+	d := func(codeSet, kind byte, identifier string) []byte {
+		return append([]byte{codeSet, kind, 0, byte(len(identifier))}, identifier...)
+	}
+	list := func(d ...[]byte) []byte { return slices.Concat(d...) }
+	const (
+		eight   = "\x50\x00\xc5\x00\xa1\xb2\xc3\xd4"
+		sixteen = "\x60\x0c\x0f\xf0\x00\xd1\xa2\xb3\xc4\xd5\xe6\xf7\x08\x09\x10\x11"
+		extend  = "\x20\x0c\x0f\xf0\x00\xd1\xa2\xb3"
+		local   = "\x30\x0c\x0f\xf0\x00\xd1\xa2\xb3"
+		eui     = "\x00\x25\x38\x5b\x71\xb0\x00\x01"
+		uuid    = "\x10\x00\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef"
+		t10     = "LIO-ORG disk:5e2a1b-77"
+		iqn     = "iqn.2003-01.org.example:Storage,L,0x0001000000000000\x00\x00\x00\x00"
+	)
+	long := "iqn.2003-01.org.example:" + strings.Repeat("x", 180)
+	for _, c := range []struct {
+		name        string
+		designators []byte
+		want        string
+	}{
+		{"NAA 6 before all others", list(d(2, 1, t10), d(3, 8, iqn), d(1, 2, eui), d(1, 3, eight), d(1, 3, sixteen)), "3600c0ff000d1a2b3c4d5e6f708091011"},
+		{"NAA 5", list(d(1, 3, extend), d(1, 3, eight)), "35000c500a1b2c3d4"},
+		{"NAA 2", list(d(3, 8, iqn), d(1, 3, extend)), "3200c0ff000d1a2b3"},
+		{"NAA locally assigned", d(1, 3, local), ""},
+		{"NAA locally assigned beside EUI-64", list(d(1, 3, local), d(1, 2, eui)), "20025385b71b00001"},
+		{"SCSI name of a target's unit", list(d(1, 2, eui), d(3, 8, iqn)), "8iqn.2003-01.org.example:storage,l,0x0001000000000000"},
+		{"SCSI name, long", d(3, 8, long), fmt.Sprintf("8%x", sha256.Sum256([]byte(long)))},
+		{"SCSI name with EUI-64", d(3, 8, "eui.0025385B71B00001"), "20025385b71b00001"},
+		{"SCSI name with NAA", d(3, 8, "naa.600C0FF000D1A2B3C4D5E6F708091011\x00"), "3600c0ff000d1a2b3c4d5e6f708091011"},
+		{"SCSI name with NAA, locally assigned", d(3, 8, "naa.300C0FF000D1A2B3"), ""},
+		{"SCSI name of no known kind", d(3, 8, "uuid.300C0FF000D1A2B3"), ""},
+		{"SCSI name with a space", d(3, 8, "iqn.2003-01.org example"), ""},
+		{"UUID", list(d(2, 1, t10), d(1, 10, uuid)), "a0123456789abcdef0123456789abcdef"},
+		{"UUID of another kind", d(1, 10, "\x20"+uuid[1:]), ""},
+		{"EUI-64", list(d(2, 1, t10), d(1, 2, eui)), "20025385b71b00001"},
+		{"EUI-64, the longest", list(d(1, 2, eui), d(1, 2, eui+eui)), "20025385b71b000010025385b71b00001"},
+		{"T10", d(2, 1, t10), "1LIO-ORG_disk:5e2a1b-77"},
+		{"T10 in binary, with a slash", d(1, 1, "ACME    a/b\x005e2a1b-77"), "1ACME_a_b_5e2a1b-77"},
+		{"T10 without the serial number", d(2, 1, "IET     00010001"), ""},
+		{"vendor specific", d(2, 0, "5e2a1b-77"), ""},
+		{"of a port", d(1, 0x13, eight), ""},
+		{"of a target", d(1, 0x23, eight), ""},
+		{"NAA of the wrong length", d(1, 3, eight+"x"), ""},
+		{"cut short", d(1, 3, eight)[:7], ""},
+		{"none", nil, ""},
+	} {
+		if got := vpdUnitID([]byte(page(0x83, c.designators)), "5e2a1b-77"); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := vpdUnitID([]byte(page(0x83, d(2, 1, "IET     00010001"))), "1"); got != "" {
+		t.Errorf("T10 with a short serial number: got %q, want none", got)
+	}
+}
+
 func FuzzVPD(f *testing.F) {
 	f.Add([]byte(page(0x80, []byte("serial"))))
 	f.Add([]byte(page(0x83, naa("12345678"))))
@@ -508,7 +567,8 @@ func FuzzVPD(f *testing.F) {
 		if id := vpdNAA(data); id != "" && len(id) != 16 && len(id) != 32 {
 			t.Errorf("got %q", id)
 		}
-		if id := vpdEUI64(data); id != "" && len(id) != 16 && len(id) != 24 && len(id) != 32 {
+		id := vpdUnitID(data, "serial")
+		if len(id) == 1 || len(id) > maxUnitID || strings.ContainsAny(id, "/ \x00") || id != "" && !strings.Contains("1238a", id[:1]) {
 			t.Errorf("got %q", id)
 		}
 		_, _ = vpdSerial(data), vpdVendorSpecific(data)

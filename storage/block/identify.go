@@ -67,6 +67,7 @@ func (s System) identifyNVMe(d *Device, dir, device string) {
 // identifySCSI covers SAS, SATA behind libata, and USB disks.
 func (s System) identifySCSI(d *Device, device, real string) {
 	serial := vpdSerial(s.contents(filepath.Join(device, "vpd_pg80")))
+	d.WWID = s.unitID(device, serial)
 	naa := vpdNAA(s.contents(filepath.Join(device, "vpd_pg83")))
 	if naa == "" {
 		// The kernel's own reading of page 0x83: "naa.5000c500a1b2c3d4", or "t10.…" and "eui.…", which are no NAA.
@@ -84,7 +85,7 @@ func (s System) identifySCSI(d *Device, device, real string) {
 			serial = ata.Serial
 		}
 		if ata.WWN != "" {
-			naa = ata.WWN
+			naa, d.WWID = ata.WWN, "3"+ata.WWN
 		}
 	}
 	if d.Transport == "usb" {
@@ -105,22 +106,16 @@ func (s System) identifySCSI(d *Device, device, real string) {
 	}
 	d.Serial = cmp.Or(d.Serial, naa, vendorID)
 	d.setNAA(naa)
-	if naa != "" {
-		d.WWID = "3" + naa
-	} else if eui := s.eui64(device); eui != "" {
-		d.WWID = "2" + eui
-	}
 }
 
-// eui64 returns the EUI-64 based identifier of a SCSI disk in hex digits.
-func (s System) eui64(device string) string {
-	if id := vpdEUI64(s.contents(filepath.Join(device, "vpd_pg83"))); id != "" {
-		return id
+// unitID returns the unique identifier of a SCSI disk, and of a kernel that does not show page 0x83 the one it took from there:
+// "naa.5000c500a1b2c3d4" or "eui.0025385b71b00001".
+func (s System) unitID(device, serial string) string {
+	if page := s.contents(filepath.Join(device, "vpd_pg83")); len(page) > 0 {
+		return vpdUnitID(page, serial)
 	}
-	if id, ok := strings.CutPrefix(s.text(filepath.Join(device, "wwid")), "eui."); ok && isHex(id) {
-		return id
-	}
-	return ""
+	id, _ := scsiName([]byte(s.text(filepath.Join(device, "wwid"))))
+	return id
 }
 
 // setNAA derives the four world wide names from an NAA identifier in hex: 16 digits, or 32 whose second half is the

@@ -1,8 +1,11 @@
 package block
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strings"
 )
 
@@ -16,8 +19,12 @@ func vpdSerial(page []byte) string {
 }
 
 const (
-	codeSetBinary, codeSetASCII                     = 1, 2
+	codeSetBinary, codeSetASCII, codeSetUTF8        = 1, 2, 3
 	typeVendorSpecific, typeT10, typeEUI64, typeNAA = 0, 1, 2, 3
+	typeSCSIName, typeUUID                          = 8, 10
+
+	minUnitSerial = 4 // characters of a serial number that makes a T10 designator unique
+	maxUnitID     = 96
 )
 
 // vpdNAA reads the device identification page (SPC-4, 7.8.6) and returns the logical unit's NAA identifier in hex
@@ -34,19 +41,59 @@ func vpdNAA(page []byte) string {
 	return best
 }
 
-// vpdEUI64 returns the logical unit's identifier based on an EUI-64 (SPC-4, 7.8.6.5) in hex digits, the longest one where
-// there are several.
-func vpdEUI64(page []byte) string {
-	best := ""
+// vpdUnitID returns the logical unit's designator that is unique in the world, in the form of scsi_id(8) and multipathd: the
+// digit of its type and the identifier. Of several it is the best in multipathd's order: NAA, SCSI name string, UUID, EUI-64,
+// T10 vendor ID. serial is the unit serial number. It returns "" where no designator is unique: a locally assigned NAA
+// identifier, or a T10 designator without the serial number, which SPC-4 recommends in it (7.8.6.4). Two iSCSI targets of the
+// same software can have the same ones.
+func vpdUnitID(page []byte, serial string) string {
+	best, bestRank := "", 0
 	for _, d := range lunDesignators(page) {
-		length := len(d.identifier)
-		if d.codeSet == codeSetBinary && d.kind == typeEUI64 && (length == 8 || length == 12 || length == 16) {
-			if text := hex.EncodeToString(d.identifier); len(text) > len(best) {
-				best = text
-			}
+		if id, rank := d.unitID(serial); rank > bestRank {
+			best, bestRank = id, rank
 		}
 	}
-	return best
+	if len(best) > maxUnitID { // the device mapper limits names and UUIDs to 127 bytes
+		best = fmt.Sprintf("%c%x", best[0], sha256.Sum256([]byte(best[1:])))
+	}
+	return strings.ReplaceAll(best, "/", "_") // a name in /dev/mapper
+}
+
+// unitID returns the designator in the form of vpdUnitID, and its rank; rank 0 is not unique, or not valid.
+func (d designator) unitID(serial string) (id string, rank int) {
+	length, text := len(d.identifier), strings.Join(strings.Fields(printable(d.identifier)), "_")
+	switch {
+	case d.kind == typeNAA && d.codeSet == codeSetBinary && (length == 8 || length == 16):
+		ranks := map[byte]int{6: 10, 5: 9, 2: 8}
+		return "3" + hex.EncodeToString(d.identifier), ranks[d.identifier[0]>>4]
+	case d.kind == typeSCSIName && d.codeSet == codeSetUTF8:
+		return scsiName(d.identifier)
+	case d.kind == typeUUID && d.codeSet == codeSetBinary && length == 18 && d.identifier[0]>>4 == 1:
+		return "a" + hex.EncodeToString(d.identifier[2:]), 6
+	case d.kind == typeEUI64 && d.codeSet == codeSetBinary && (length == 8 || length == 12 || length == 16):
+		return "2" + hex.EncodeToString(d.identifier), 1 + length/4 // 3 to 5, longer is better
+	case d.kind == typeT10 && len(serial) >= minUnitSerial && strings.Contains(text, strings.Join(strings.Fields(serial), "_")):
+		return "1" + text, 1
+	}
+	return "", 0
+}
+
+// scsiName returns a SCSI name string (SPC-4, 7.8.6.11), which is ended by a zero: an NAA or EUI-64 identifier in hex digits, or
+// the iSCSI name of the unit.
+func scsiName(identifier []byte) (id string, rank int) {
+	const rankOfNames = 7
+	raw, _, _ := bytes.Cut(identifier, []byte{0})
+	name := strings.ToLower(string(raw))
+	kind, rest, _ := strings.Cut(name, ".")
+	switch {
+	case kind == "naa" && isHex(rest) && rest[0] != '3' && (len(rest) == 16 || len(rest) == 32):
+		return "3" + rest, rankOfNames
+	case kind == "eui" && isHex(rest) && (len(rest) == 16 || len(rest) == 24 || len(rest) == 32):
+		return "2" + rest, rankOfNames
+	case kind == "iqn" && rest != "" && printable(raw) == string(raw) && !strings.Contains(name, " "):
+		return "8" + name, rankOfNames
+	}
+	return "", 0
 }
 
 // vpdVendorSpecific returns the logical unit's identifier of the vendor's own form, in ASCII, from a device

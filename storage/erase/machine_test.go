@@ -94,6 +94,9 @@ func TestMachine(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		got[d.Serial] = fmt.Sprintf("%s %q %q %d/%d", d.Transport, d.Model, d.WWN, d.Size, d.LogicalSector)
+		if paths[d.Serial] != "" {
+			t.Errorf("%s is %s and %s, want the paths of a namespace joined by the kernel", d.Serial, paths[d.Serial], d.Path)
+		}
 		paths[d.Serial] = d.Path
 		t.Logf("%+v", d)
 	}

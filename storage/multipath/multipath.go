@@ -2,11 +2,12 @@
 // a map of the device mapper's target "multipath", as multipathd would (multipath-tools, with find_multipaths yes and the
 // defaults otherwise).
 //
-// Two SCSI disks are the same logical unit when page 0x83 of their vital product data (SPC-4, 7.8.6) has the same NAA or
-// EUI-64 designator, which are unique in the world; what only its vendor holds to be unique is not believed. The map is named
+// Two SCSI disks are the same logical unit when page 0x83 of their vital product data (SPC-4, 7.8.6) has the same designator of
+// a kind that is unique in the world: NAA, SCSI name string, UUID, EUI-64, or T10 vendor ID with the serial number. The best one
+// of a disk is compared, in multipathd's order. Disks that are alike without such a designator are a warning. The map is named
 // by that identifier and has the UUID mpath-ID. One path is used until it fails, then the next; what fails on all of them is
-// an error and is not waited with. Nobody tests failed paths: a map is to live as long as a deployment. Native NVMe
-// multipathing is the kernel's own and needs nothing.
+// an error and is not waited with. Nobody tests failed paths: a map is to live as long as a deployment. The kernel joins
+// the paths of an NVMe namespace itself (nvme_core.multipath); where it was told not to, they are a warning too.
 package multipath
 
 import (
@@ -52,11 +53,18 @@ type mapper interface {
 // paths that are in use among them, which is a warning once. The partitions of the table on a map are there afterwards, and
 // those that the kernel made on its paths are not.
 func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) {
-	if len(units(disks)) == 0 {
+	suspected := suspects(disks)
+	if len(units(disks)) == 0 && len(suspected) == 0 {
 		return false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for _, s := range suspected {
+		j.warn("disks may be paths to one disk and are not joined", s.paths, s.err)
+	}
+	if len(units(disks)) == 0 {
+		return false
+	}
 	// Another caller may have joined them since they were listed.
 	disks, err := j.System.Disks(ctx)
 	if err != nil && !errors.Is(err, block.ErrUnreadable) {

@@ -214,6 +214,44 @@ func TestJoin(t *testing.T) {
 			},
 			names: "sda sdb sdc sdd",
 		},
+		"by the name of the target's unit": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, []byte("\x03\x08\x00\x14iqn.2003-01.org:a,L,0"[:24]), nil)
+				m.disk("sdb", 4096, []byte("\x03\x08\x00\x14iqn.2003-01.org:a,L,0"[:24]), nil)
+			},
+			want: []string{
+				"create 8iqn.2003-01.org:a,l, mpath-8iqn.2003-01.org:a,l, 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
+			names: "dm-0",
+		},
+		"by T10 vendor ID and serial number": {
+			prepare: func(m *machine) {
+				serial := map[string]string{"vpd_pg80": "\x00\x80\x00\x06SERIAL"}
+				m.disk("sda", 4096, designator(1, "ACME    DISK  SERIAL"), serial)
+				m.disk("sdb", 4096, designator(1, "ACME    DISK  SERIAL"), serial)
+			},
+			want: []string{
+				"create 1ACME_DISK_SERIAL mpath-1ACME_DISK_SERIAL 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
+			names: "dm-0",
+		},
+		"T10 vendor ID without the serial number": {
+			prepare: func(m *machine) {
+				serial := map[string]string{"vpd_pg80": "\x00\x80\x00\x06beaf11"}
+				m.disk("sda", 4096, designator(1, "IET     00010001"), serial)
+				m.disk("sdb", 4096, designator(1, "IET     00010001"), serial)
+			},
+			names: "sda sdb", warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, no unique designator"`,
+		},
+		"locally assigned NAA": {
+			prepare: func(m *machine) {
+				local := designator(3, "\x30\x00\x00\x00\x00\x00\x00\x01")
+				m.disk("sda", 4096, local, nil)
+				m.disk("sdb", 4096, local, nil)
+				m.disk("sdc", 8192, local, nil)
+			},
+			names: "sda sdb sdc", warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, no unique designator"`,
+		},
 		"one without the page": {
 			prepare: func(m *machine) {
 				m.disk("sda", 4096, naa, nil)
@@ -364,6 +402,45 @@ func TestJoin(t *testing.T) {
 				t.Errorf("got %d warnings with %q, want %d:\n%s", warnings, tt.warning, want, m.log.String())
 			}
 		})
+	}
+}
+
+func TestSuspects(t *testing.T) {
+	scsi := func(name, hctl, serial, wwid string) block.Device {
+		return block.Device{Path: name, Type: "disk", HCTL: hctl, Serial: serial, WWID: wwid, Transport: "fc", Size: 1}
+	}
+	nvme := func(name, wwn string) block.Device {
+		return block.Device{Path: name, Type: "disk", Serial: "S", WWN: wwn, Transport: "nvme", Size: 1}
+	}
+	usb, virtio := scsi("c", "2:0:0:0", "S", ""), scsi("d", "", "S", "")
+	usb.Transport, virtio.Transport = "usb", "virtio"
+	larger := scsi("e", "3:0:0:0", "S", "")
+	larger.Size = 2
+	for _, tt := range []struct {
+		name  string
+		disks []block.Device
+		want  []string
+	}{
+		{"two without a name", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "1:0:0:0", "S", "")}, []string{"a", "b"}},
+		{"one without a name", []block.Device{scsi("a", "0:0:0:0", "S", "3"), scsi("b", "1:0:0:0", "S", "")}, []string{"a", "b"}},
+		{"two names", []block.Device{scsi("a", "0:0:0:0", "S", "3"), scsi("b", "1:0:0:0", "S", "4")}, nil},
+		{"units of one target", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "0:0:0:1", "S", "")}, nil},
+		{"other serial numbers", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "1:0:0:0", "T", "")}, nil},
+		{"no serial numbers", []block.Device{scsi("a", "0:0:0:0", "", ""), scsi("b", "1:0:0:0", "", "")}, nil},
+		{"other buses and sizes", []block.Device{scsi("a", "0:0:0:0", "S", ""), usb, virtio, larger}, nil},
+		{"one namespace twice", []block.Device{nvme("a", "eui.1"), nvme("b", "eui.1")}, []string{"a", "b"}},
+		{"two namespaces", []block.Device{nvme("a", "eui.1"), nvme("b", "eui.2"), nvme("c", ""), nvme("d", "")}, nil},
+	} {
+		for i := range tt.disks {
+			tt.disks[i].Name = tt.disks[i].Path
+		}
+		var got []string
+		for _, s := range suspects(tt.disks) {
+			got = append(got, s.paths...)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", tt.name, diff)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package multipath
 
 import (
+	"cmp"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"ironroot/storage/block"
 )
@@ -43,14 +46,70 @@ func units(disks []block.Device) []unit {
 	return found
 }
 
-// isPath tells whether a disk can be one of several paths: a SCSI disk with a name that is unique in the world, on a bus that
+// isPath reports whether a disk can be one of several paths: a SCSI disk with a name that is unique in the world, on a bus that
 // more than one way can lead to. A copy of a USB stick or of a virtual SATA disk often has the name of the first.
-func isPath(d block.Device) bool {
+func isPath(d block.Device) bool { return isCandidate(d) && d.WWID != "" }
+
+func isCandidate(d block.Device) bool {
 	switch d.Transport {
 	case "usb", "sata", "ata":
 		return false
 	}
-	return d.Type == "disk" && d.WWID != ""
+	return d.Type == "disk"
+}
+
+// suspect are disks that may be paths to one logical unit.
+type suspect struct {
+	paths []string
+	err   error
+}
+
+var (
+	errUnnamed  = errors.New("same vendor, model, serial number and size, no unique designator")
+	errSeparate = errors.New("same namespace, not joined by the kernel")
+)
+
+// suspects finds disks that may be paths to one logical unit without a name that would prove it. Of SCSI disks these are those
+// with the same vendor, model, serial number and size of which one has no unique designator; disks of one target are its logical
+// units. Of NVMe namespaces these are those with the same identifier, which the kernel joins unless it was told not to.
+func suspects(disks []block.Device) []suspect {
+	type key struct {
+		vendor, model, serial string
+		size                  int64
+	}
+	groups := map[key][]block.Device{}
+	for _, d := range disks {
+		switch {
+		case d.Transport == "nvme" && d.WWN != "":
+			groups[key{serial: d.WWN}] = append(groups[key{serial: d.WWN}], d)
+		case isCandidate(d) && d.HCTL != "" && d.Serial != "":
+			k := key{d.Vendor, d.Model, d.Serial, d.Size}
+			groups[k] = append(groups[k], d)
+		}
+	}
+	var found []suspect
+	for _, group := range groups {
+		unnamed := slices.ContainsFunc(group, func(d block.Device) bool { return d.WWID == "" })
+		targets := map[string]bool{}
+		for _, d := range group {
+			targets[cmp.Or(target(d), d.Name)] = true
+		}
+		if unnamed && len(group) > 1 && len(targets) > 1 {
+			why := errUnnamed
+			if group[0].Transport == "nvme" {
+				why = errSeparate
+			}
+			found = append(found, suspect{unit{paths: group}.names(), why})
+		}
+	}
+	slices.SortFunc(found, func(a, b suspect) int { return slices.Compare(a.paths, b.paths) })
+	return found
+}
+
+// target returns the host, channel and target of a SCSI disk, "" of others.
+func target(d block.Device) string {
+	at := strings.LastIndex(d.HCTL, ":")
+	return d.HCTL[:max(0, at)]
 }
 
 // alike tells whether disks can be the same: what claims to be and has another size or serial number is not. There is
