@@ -64,7 +64,15 @@ type Imager struct {
 type written struct {
 	id, device string
 	checksum   image.Checksum
+	partition  PartitionInfo    // of a partition image
+	layout     partition.Layout // as it was planned, of a partition image
 	table      *partition.Table
+}
+
+// same reports whether both are the same image on the same disk, laid out in the same way.
+func (w written) same(other written) bool {
+	return w.id == other.id && w.device == other.device && w.checksum == other.checksum && w.partition == other.partition &&
+		reflect.DeepEqual(w.layout, other.layout)
 }
 
 // New returns an Imager.
@@ -235,13 +243,13 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (strin
 // cached by its id.
 func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
 
-// isWritten tells whether this very image was written to this disk and its partition table is still in place; an erase
-// in between makes it be written again.
+// isWritten reports whether this very image was written to this disk and its partition table is still in place. After an
+// erase the image is written again.
 func (i *Imager) isWritten(ctx context.Context, now written) bool {
 	i.mu.Lock()
 	last := i.written
 	i.mu.Unlock()
-	if last.table == nil || last.id != now.id || last.device != now.device || last.checksum != now.checksum {
+	if last.table == nil || !last.same(now) {
 		return false
 	}
 	table, err := partition.Read(ctx, now.device)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"time"
@@ -44,18 +45,30 @@ type partitioned struct {
 }
 
 // preparePartitions lays the disk out, makes its file systems, writes the config drive, and streams the image into the
-// root partition. What can be known to be wrong is known before the disk loses anything. Nothing of this is ever left out
-// because the image is there already: file systems and config drive belong to it.
+// root partition. What can be known to be wrong is known before the disk loses anything. Of an image that is on the disk
+// already, in the same layout and not streamed, only the config drive is written again.
 func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
 	if err != nil {
 		return "", err
 	}
+	now := written{id: info.ID, device: disk.Path, checksum: src.Checksum, partition: *info.Partition, layout: layout}
+	d, err := i.present(ctx, now)
+	if err != nil {
+		return "", err
+	}
+	if d != nil {
+		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
+		if err := i.fillConfigDrive(ctx, d, drive); err != nil {
+			i.forget()
+			return "", err
+		}
+		return i.finishPartitions(ctx, info, d, now)
+	}
 	if err := image.Check(ctx, "the root partition", info.Partition.Root, src, i.imageOptions()); err != nil {
 		return "", rootFault(disk.Path, info, err)
 	}
 	i.forget()
-	var d *partitioned
 	if info.Partition.PreserveEphemeral {
 		d, err = i.adopt(ctx, disk.Path, layout)
 	} else {
@@ -70,7 +83,36 @@ func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info 
 	if err := i.stream(ctx, d.paths[partition.RoleRoot], info, src); err != nil {
 		return "", rootFault(disk.Path, info, err)
 	}
-	return i.finishPartitions(ctx, info, d)
+	return i.finishPartitions(ctx, info, d, now)
+}
+
+// present finds the partitions of an image that is on the disk already; nil where it must be written: it is another one, or the
+// table or the file system of root or ESP is no longer the one that was left behind.
+func (i *Imager) present(ctx context.Context, now written) (*partitioned, error) {
+	if !i.isWritten(ctx, now) {
+		return nil, nil //nolint:nilnil // documented
+	}
+	table, err := partition.Read(ctx, now.device)
+	if err != nil {
+		return nil, fault.Deployment("%w", err)
+	}
+	layout, err := now.layout.Adopt(table)
+	if err != nil {
+		return nil, fault.Deployment("%w", err)
+	}
+	d, err := i.locate(ctx, now.device, layout)
+	if err != nil {
+		return nil, err
+	}
+	uuids, err := d.uuids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(uuids, i.PartitionUUIDs()) {
+		i.o.Log.Info("file systems changed, image is written again", "device", now.device)
+		return nil, nil //nolint:nilnil // documented
+	}
+	return d, nil
 }
 
 // plan says what the disk will look like.
@@ -193,6 +235,10 @@ func (i *Imager) fill(ctx context.Context, d *partitioned, p *PartitionInfo, dri
 		}
 		i.o.Log.Info("file system made", "device", path, "format", fs.kind, "label", fs.label)
 	}
+	return i.fillConfigDrive(ctx, d, drive)
+}
+
+func (i *Imager) fillConfigDrive(ctx context.Context, d *partitioned, drive []byte) error {
 	if drive == nil {
 		return nil
 	}
@@ -204,8 +250,8 @@ func (i *Imager) fill(ctx context.Context, d *partitioned, p *PartitionInfo, dri
 	return nil
 }
 
-// finishPartitions remembers what is on the disk now and puts the result into words.
-func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned) (string, error) {
+// uuids returns what the protocol calls partition UUIDs: of root, ESP and PReP partition, and the paths of all partitions.
+func (d *partitioned) uuids(ctx context.Context) (map[string]any, error) {
 	paths, uuids := map[string]string{}, map[string]any{"efi system partition uuid": nil}
 	for _, p := range d.layout.Partitions {
 		path := d.paths[p.Role]
@@ -218,7 +264,7 @@ func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partit
 		}
 		found, err := block.Probe(ctx, path)
 		if err != nil {
-			return "", fault.Deployment("UUID of the %s partition: %w", p.Role, err)
+			return nil, fault.Deployment("UUID of the %s partition: %w", p.Role, err)
 		}
 		uuids[key] = p.UUID
 		if found.UUID != "" {
@@ -226,8 +272,23 @@ func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partit
 		}
 	}
 	uuids["partitions"] = paths
+	return uuids, nil
+}
+
+// finishPartitions records what is on the disk now and returns the result's text.
+func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned, now written) (string, error) {
+	uuids, err := d.uuids(ctx)
+	if err != nil {
+		return "", err
+	}
+	if now.table, err = partition.Read(ctx, d.disk); err != nil {
+		return "", fault.Deployment("%w", err)
+	}
 	i.mu.Lock()
 	i.uuids = uuids
+	if !streams(info) {
+		i.written = now
+	}
 	i.mu.Unlock()
 	text := fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, d.disk, uuids["root uuid"])
 	if esp := uuids["efi system partition uuid"]; esp != nil && info.Partition.BootMode == "uefi" {

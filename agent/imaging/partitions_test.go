@@ -191,6 +191,103 @@ func TestPreparePartitionImage(t *testing.T) {
 	}
 }
 
+// A repeated partition image is neither fetched nor written, only the config drive is; ESP, swap and the ephemeral file system
+// keep what they hold. Streamed images, other layouts and disks that changed in between are written again.
+//
+// Parity: E2
+func TestPartitionImageAgain(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk", "qemu-img", "wipefs", "blkid")
+	raw := rootImage(t, rootUUID)
+	qcow := filepath.Join(t.TempDir(), "root.qcow2")
+	testenv.Run(t, "qemu-img", "convert", "-O", "qcow2", "-c", raw, qcow)
+	drive, driveBytes := configDrive(t)
+	disk, i := layoutDisk(t, 512, "boot_mode:uefi")
+	servers := map[string]*server{"raw": serve(t, raw), "qcow2": serve(t, qcow)}
+	paths := func() map[string]string { return i.PartitionUUIDs()["partitions"].(map[string]string) }
+	const marked = "marked"
+	made := map[string]string{} // UUIDs of file systems
+	readRoot := func() string {
+		return testenv.Run(t, "dd", "if="+paths()["root"], "bs=1", "skip=12000000", "count=6", "status=none")
+	}
+	writeRoot := func() {
+		testenv.Run(t, "sh", "-c", `printf "$1" | dd of="$0" bs=1 seek=12000000 conv=notrunc,fsync status=none`, paths()["root"], marked)
+	}
+	for _, tt := range []struct {
+		name    string
+		format  string
+		drive   string
+		change  func(info *ImageInfo)
+		between func()
+		again   bool // written again
+	}{
+		{name: "first", again: true},
+		{name: "the same"},
+		{name: "the same, once more"},
+		{name: "another boot mode", change: func(i *ImageInfo) { i.Partition.BootMode = "bios" }, again: true},
+		{name: "other swap", change: func(i *ImageInfo) { i.Partition.Swap += 4 * mib }, again: true},
+		{name: "swap as before", again: true},
+		{name: "no config drive", drive: "none", again: true},
+		{name: "a config drive as before", again: true},
+		{name: "other id", change: func(i *ImageInfo) { i.ID = "other" }, again: true},
+		{name: "id as before", again: true},
+		{name: "root wiped", between: func() { testenv.Run(t, "wipefs", "-qa", paths()["root"]) }, again: true},
+		{name: "ESP wiped", between: func() { testenv.Run(t, "wipefs", "-qa", paths()["efi system partition"]) }, again: true},
+		{name: "partition added", between: func() { testenv.Run(t, "sgdisk", "-n", "0:-1M:0", disk) }, again: true},
+		{name: "table erased", between: func() { testenv.Run(t, "sgdisk", "-Z", disk) }, again: true},
+		{name: "not changed"},
+		{name: "streamed", format: "raw", again: true},
+		{name: "streamed again", format: "raw", again: true},
+		{name: "not streamed", again: true},
+	} {
+		format := tt.format
+		if format == "" {
+			format = "qcow2"
+		}
+		path := map[string]string{"raw": raw, "qcow2": qcow}[format]
+		info := partitionImage(t, path, servers[format].URL, format, small(func(p *PartitionInfo) {
+			p.Ephemeral, p.EphemeralFormat, p.BootMode = 30*mib, "ext4", "uefi"
+		}))
+		if tt.change != nil {
+			tt.change(&info)
+		}
+		if tt.between != nil {
+			tt.between()
+		}
+		text := drive
+		if tt.drive != "" {
+			text = ""
+		}
+		downloads, before := servers[format].downloads.Load(), i.PartitionUUIDs()
+		if _, err := i.Prepare(t.Context(), info, text); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if got := servers[format].downloads.Load() > downloads; got != tt.again {
+			t.Errorf("%s: got fetched %v, want %v", tt.name, got, tt.again)
+		}
+		if diff := cmp.Diff(before, i.PartitionUUIDs()); (diff == "") == tt.again {
+			t.Errorf("%s: partition UUIDs before and after differ by %q, want changed %v", tt.name, diff, tt.again)
+		}
+		if got := readRoot() == marked; got == tt.again {
+			t.Errorf("%s: got root left as it was %v, want %v", tt.name, got, !tt.again)
+		}
+		for _, name := range []string{"ephemeral", "swap"} {
+			if uuid := tag(t, paths()[name], "UUID"); (uuid == made[name]) == tt.again {
+				t.Errorf("%s: %s: got UUID %s after %s, want changed %v", tt.name, name, uuid, made[name], tt.again)
+			} else {
+				made[name] = uuid
+			}
+		}
+		if text != "" {
+			if got := testenv.Run(t, "cat", paths()["configdrive"]); got != string(driveBytes) {
+				t.Errorf("%s: got another config drive", tt.name)
+			}
+			testenv.Run(t, "wipefs", "-qa", paths()["configdrive"])
+		}
+		writeRoot()
+	}
+}
+
 // A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
 // anything.
 func TestPartitionImageRefusals(t *testing.T) {
