@@ -136,9 +136,18 @@ func TestPartitionBootsBIOS(t *testing.T) {
 }
 
 // TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP: what GRUB
-// puts there gets a boot entry and a line in fstab.
+// puts there gets a boot entry and a line in fstab. Its programs see the FAT file systems of fstab, and not the command line of
+// the ramdisk.
+//
+// Parity: M6
 func TestPartitionInstallsOnESP(t *testing.T) {
-	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin") })
+	image := osimagetest.Root(t, func(root, _ string) {
+		osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin")
+		const script = "#!/bin/sh\nsed 's/^/# command line: /' /proc/cmdline\ngrep vfat /proc/mounts | sed 's/^/# mount: /'\n"
+		if err := os.WriteFile(root+"/etc/grub.d/99_seen", []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	})
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
 	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
@@ -147,6 +156,12 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 	r.deployRoot(t, image, "uefi", instance)
 	if got := onRoot(t, disk, "/etc/fstab"); strings.Count(got, "\t/boot/efi\tvfat\t") != 1 {
 		t.Errorf("got fstab %q, want one line of the ESP", got)
+	}
+	menu := onRoot(t, disk, "/boot/grub/grub.cfg")
+	for _, want := range []string{`(?m)^# command line: root=UUID=[0-9a-f-]+ ro$`, `(?m)^# mount: \S+ /boot/efi vfat `} {
+		if !regexp.MustCompile(want).MatchString(menu) {
+			t.Errorf("got menu without %s:\n%s", want, menu)
+		}
 	}
 	bootInstance(t, machine, instance, regexp.MustCompile(`BdsDxe: starting Boot\w+ "ironic1" from HD\(`))
 }

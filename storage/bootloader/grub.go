@@ -41,10 +41,11 @@ func (g GRUB) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
-	var system chroot.System
-	if system.Root, err = findRoot(ctx, g.System, g.Disk, table, g.RootUUID); err != nil {
+	root, err := findRoot(ctx, g.System, g.Disk, table, g.RootUUID)
+	if err != nil {
 		return err
 	}
+	system := installed(g.System, g.Disk, root, table)
 	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
 		if boots, err := hasBootSector(g.Disk, table); err != nil || boots {
 			g.Log.Info("the disk has a boot sector already, no boot loader is installed", "device", g.Disk, "err", err)
@@ -59,6 +60,15 @@ func (g GRUB) install(ctx context.Context) error {
 		return err
 	}
 	return configureGRUB(ctx, system)
+}
+
+// installed describes the system on a disk for its programs: they see the disk and its partitions.
+func installed(sys block.System, disk, root string, table *partition.Table) chroot.System {
+	system := chroot.System{Root: root, Devices: []string{disk}}
+	for _, p := range table.Partitions {
+		system.Devices = append(system.Devices, sys.PartitionPath(disk, p.Number))
+	}
+	return system
 }
 
 func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {

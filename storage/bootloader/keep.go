@@ -79,7 +79,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	}
 	if k.Configure {
 		k.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", rootPath)
-		if err := configureGRUB(ctx, chroot.System{Root: rootPath}); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
+		if err := configureGRUB(ctx, installed(k.System, k.Disk, rootPath, table)); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
 			return Kept{}, err
 		}
 	}

@@ -1,19 +1,22 @@
 // Package chroot runs a program of an installed system inside that system. It is the one place where the ramdisk runs
 // foreign code, for operators who switched on that a boot loader of the image is installed (enable_bios_bootloader_install).
 //
-// The program sees its own root, device nodes, a sysfs, an empty /run and /tmp, and processes of its own only, so that
-// nothing of the agent's memory is within reach of its /proc; it has no network. The mounts are those of its own
-// namespaces: they end with it, however it ends, and so does everything that it started. It has all rights of root: this
-// is no sandbox.
+// The program sees its own root, the device nodes of the disk, a read-only sysfs and procfs, an empty /run and /tmp, and
+// processes of its own only. /proc/cmdline names the root and nothing else, because the ramdisk's command line holds the agent
+// token and the root password; kernel log and kernel memory are masked. It has no network and no capability to mount, to make
+// device nodes, to load modules or to read the kernel log, see [capabilities]. The mounts are those of its own namespaces: they
+// end with it, however it ends, and so does everything that it started. It writes to the disk as root: this is no sandbox.
 package chroot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -31,7 +34,8 @@ const Name = "chroot"
 const (
 	patience  = 10 * time.Minute // that a program is given
 	maxOutput = 4 << 10          // bytes of a program's output that are kept, the last ones
-	mountedAt = "/tmp"           // any folder; in the child's namespace only
+
+	namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	// Exit codes of a child that could not run the program; no program is known to use them.
 	notThere, notRun = 119, 120
 )
@@ -40,9 +44,14 @@ var folders = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin"
 
 // System is an installed system.
 type System struct {
-	Root string // device of the root file system
-	ESP  string // device of what is mounted at /boot/efi, "" for nothing
+	Root    string   // device of the root file system
+	ESP     string   // device of what is mounted at /boot/efi, "" for nothing
+	Devices []string // further device nodes that the program sees: disk and partitions
+	Mounts  []Mount  // further file systems that the program sees
 }
+
+// Mount is a file system of the given kind and its mount point in the system.
+type Mount struct{ Device, Kind, At string }
 
 // Error is how a program failed.
 type Error struct {
@@ -72,7 +81,11 @@ func Run(ctx context.Context, s System, env []string, argv ...string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done within %v", patience))
 	defer cancel()
-	output, err := run(ctx, env, append([]string{Name, s.Root, found.Type, found.UUID, s.ESP}, argv...))
+	entry, err := json.Marshal(entry{System: s, Kind: found.Type, UUID: found.UUID})
+	if err != nil {
+		return err
+	}
+	output, err := run(ctx, env, append([]string{Name, string(entry)}, argv...))
 	if err != nil {
 		return &Error{Program: argv[0], Output: strings.TrimSpace(string(output)), Err: err}
 	}
@@ -94,7 +107,7 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 	process, err := os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{
 		Dir: "/", Files: []*os.File{null, out, out},
 		Env: append([]string{"PATH=" + strings.Join(folders, ":"), "LC_ALL=C", "HOME=/root"}, env...),
-		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC},
+		Sys: &syscall.SysProcAttr{Cloneflags: namespaces},
 	})
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, err
@@ -134,11 +147,16 @@ func tail(in io.Reader) []byte {
 
 // Child is the work of the process that enters the root. It does not return.
 func Child(args []string) {
-	err := errors.New("takes root, file system, its UUID, ESP and a program")
-	if len(args) > 4 {
-		err = enter(args[0], args[1], args[2], args[3])
+	runtime.LockOSThread() // capabilities are those of a thread
+	err := errors.New("takes a description of the system and a program")
+	if len(args) > 1 {
+		var e entry
+		err = json.Unmarshal([]byte(args[0]), &e)
 		if err == nil {
-			err = execute(args[4:])
+			err = e.enter()
+		}
+		if err == nil {
+			err = execute(args[1:])
 		}
 	}
 	_, _ = os.Stderr.WriteString(Name + ": " + err.Error() + "\n")
@@ -146,74 +164,6 @@ func Child(args []string) {
 		os.Exit(notThere)
 	}
 	os.Exit(notRun)
-}
-
-// enter makes the system's root the one of this process. Folders of the system are named only from inside of it, so that
-// its links lead nowhere else.
-func enter(root, kind, uuid, esp string) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts private: %w", err)
-	}
-	devices, err := unix.OpenTree(unix.AT_FDCWD, "/dev", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("device nodes: %w", err)
-	}
-	if err := unix.Mount(root, mountedAt, kind, 0, ""); err != nil {
-		return fmt.Errorf("mount %s, %s: %w", root, kind, err)
-	}
-	if err := unix.Chdir(mountedAt); err != nil {
-		return err
-	}
-	if err := unix.Chroot("."); err != nil {
-		return fmt.Errorf("enter %s: %w", root, err)
-	}
-	if err := unix.MoveMount(devices, "", unix.AT_FDCWD, "/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		if kind == "btrfs" {
-			kind += ", in its default subvolume"
-		}
-		return fmt.Errorf("mount /dev in %s, %s: %w", root, kind, err)
-	}
-	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	for _, m := range []struct {
-		kind, at string
-		flags    uintptr
-	}{{"proc", "/proc", safe}, {"sysfs", "/sys", safe}, {"tmpfs", "/run", safe}, {"tmpfs", "/tmp", safe &^ unix.MS_NOEXEC}} {
-		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", m.at, err)
-		}
-	}
-	if err := nameRoot(root, uuid); err != nil {
-		return fmt.Errorf("name %s by its UUID: %w", root, err)
-	}
-	if esp == "" {
-		return nil
-	}
-	if err := os.MkdirAll("/boot/efi", 0o700); err != nil {
-		return err
-	}
-	if err := unix.Mount(esp, "/boot/efi", "vfat", safe, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", esp, err)
-	}
-	return nil
-}
-
-// nameRoot makes the one link in /dev/disk that matters: without it GRUB writes the root's device path into its menu,
-// which the installed system need not have. Of all that only an empty folder is seen outside.
-func nameRoot(root, uuid string) error {
-	if uuid == "" {
-		return nil
-	}
-	const disk = "/dev/disk"
-	if err := os.Mkdir(disk, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return err
-	}
-	if err := os.Mkdir(disk+"/by-uuid", 0o755); err != nil {
-		return err
-	}
-	return os.Symlink(root, disk+"/by-uuid/"+path.Base(uuid))
 }
 
 // execute becomes the program.

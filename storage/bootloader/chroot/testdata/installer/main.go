@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -19,6 +20,8 @@ func run(args []string) int {
 	case "hang":
 		fmt.Println("hanging")
 		time.Sleep(time.Hour)
+	case "spy":
+		return spy()
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	interfaces, _ := os.ReadFile("/proc/net/dev") // two lines of titles, one for each
@@ -34,3 +37,50 @@ func run(args []string) int {
 	}
 	return 0
 }
+
+// spy tries to reach what belongs to the ramdisk, and prints what it got. It fails, so that its output is returned.
+func spy() int {
+	for _, name := range []string{"/proc/cmdline", "/proc/1/cmdline", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/proc/bootconfig"} {
+		fmt.Printf("read %s: %s\n", name, read(name))
+	}
+	environ, err := os.ReadFile("/proc/1/environ")
+	fmt.Printf("environ secret %t %v\n", strings.Contains(string(environ), "SECRET"), err)
+	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"} {
+		if old, err := os.ReadFile(name); err == nil || !os.IsNotExist(err) {
+			fmt.Printf("write %s: %v\n", name, os.WriteFile(name, old, 0o644)) // what is there: no harm where it succeeds
+		}
+	}
+	fmt.Println("log:", call(syscall.Klogctl(10, nil))) // SYSLOG_ACTION_SIZE_BUFFER
+	fmt.Println("unmount:", syscall.Unmount("/proc/cmdline", 0))
+	fmt.Println("mount:", syscall.Mount("proc", "/tmp", "proc", 0, ""))
+	fmt.Println("node:", syscall.Mknod("/etc/mem", syscall.S_IFCHR|0o600, 1<<8|1))
+	fmt.Println("chroot:", syscall.Chroot("/etc"))
+	devices := []string{}
+	_ = filepath.WalkDir("/dev", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.Type()&os.ModeDevice != 0 {
+			devices = append(devices, strings.TrimPrefix(path, "/dev/"))
+		}
+		return err
+	})
+	fmt.Println("devices:", devices)
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(mounts)) {
+		fmt.Print("mounted: ", strings.Join(strings.Fields(line)[1:3], " "), "\n")
+	}
+	return 4
+}
+
+// read returns the start of a file, or the error.
+func read(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	text := make([]byte, 200)
+	_ = f.SetReadDeadline(time.Now().Add(time.Second))
+	n, err := f.Read(text)
+	return fmt.Sprintf("%q %v", text[:n], err)
+}
+
+func call(_ int, err error) error { return err }

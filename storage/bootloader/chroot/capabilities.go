@@ -1,0 +1,47 @@
+package chroot
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// allowed are the capabilities(7) that the program and its children keep: those to work on files of any owner. Without the
+// others it cannot undo a mount, make a device node, leave the root, load a module, or read the kernel log.
+var allowed = []int{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+}
+
+// capabilities takes all other capabilities out of the bounding set of the calling thread, which limits what root gains with
+// the next exec, and empties the inheritable set, which would add to it. privileged keeps CAP_SYS_ADMIN.
+func capabilities(privileged bool) error {
+	keep := map[int]bool{unix.CAP_SYS_ADMIN: privileged}
+	for _, c := range allowed {
+		keep[c] = true
+	}
+	var sets [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	sets[0].Inheritable, sets[1].Inheritable = 0, 0
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		return fmt.Errorf("drop inheritable capabilities: %w", err)
+	}
+	for c := range 64 {
+		if keep[c] {
+			continue
+		}
+		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
+		if err == unix.EINVAL { //nolint:errorlint // not wrapped
+			break // after the last one that the kernel knows
+		}
+		if err == nil && has == 1 {
+			err = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package chroot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// entry is what the child is told of the system that it enters.
+type entry struct {
+	System
+	Kind string // of the root's file system
+	UUID string // of the root's file system, "" for none
+}
+
+const (
+	mountedAt = "/tmp" // any directory; in the child's namespace only
+	safe      = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+)
+
+// enter makes the system's root the one of this process. Directories of the system are named only from inside of it, so that
+// its links lead nowhere else.
+func (e entry) enter() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts private: %w", err)
+	}
+	nodes, err := e.nodes()
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(e.Root, mountedAt, e.Kind, 0, ""); err != nil {
+		return fmt.Errorf("mount %s, %s: %w", e.Root, e.Kind, err)
+	}
+	if err := unix.Chdir(mountedAt); err != nil {
+		return err
+	}
+	// Moved over the old root, which is then out of reach: initramfs cannot be pivoted.
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move %s to /: %w", e.Root, err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("enter %s: %w", e.Root, err)
+	}
+	if err := makeDev(nodes); err != nil {
+		kind := e.Kind
+		if kind == "btrfs" {
+			kind += ", in its default subvolume"
+		}
+		return fmt.Errorf("mount /dev in %s, %s: %w", e.Root, kind, err)
+	}
+	for _, m := range []struct {
+		kind, at string
+		flags    uintptr
+	}{
+		{"proc", "/proc", safe | unix.MS_RDONLY},
+		{"sysfs", "/sys", safe | unix.MS_RDONLY},
+		{"tmpfs", "/run", safe},
+		{"tmpfs", "/tmp", safe &^ unix.MS_NOEXEC},
+	} {
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	if err := e.mask(); err != nil {
+		return err
+	}
+	if err := e.nameRoot(); err != nil {
+		return fmt.Errorf("name %s by its UUID: %w", e.Root, err)
+	}
+	if err := e.mountOthers(); err != nil {
+		return err
+	}
+	return capabilities(e.privileged())
+}
+
+// node is a device node.
+type node struct {
+	name   string // below /dev
+	mode   uint32
+	number uint64
+}
+
+// standard are the device nodes of every system that a program may rely on.
+var standard = []node{
+	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
+	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
+	{"full", unix.S_IFCHR | 0o666, unix.Mkdev(1, 7)},
+	{"random", unix.S_IFCHR | 0o666, unix.Mkdev(1, 8)},
+	{"urandom", unix.S_IFCHR | 0o666, unix.Mkdev(1, 9)},
+	{"tty", unix.S_IFCHR | 0o666, unix.Mkdev(5, 0)},
+}
+
+// nodes returns the device nodes that the program sees. GRUB asks the device mapper what a map is made of.
+func (e entry) nodes() ([]node, error) {
+	list := standard
+	paths := append([]string{e.Root}, e.Devices...)
+	if e.ESP != "" {
+		paths = append(paths, e.ESP)
+	}
+	if e.mapped() {
+		paths = append(paths, "/dev/mapper/control")
+	}
+	for _, p := range paths {
+		name, ok := strings.CutPrefix(path.Clean(p), "/dev/")
+		if !ok {
+			return nil, fmt.Errorf("device node %s: not in /dev", p)
+		}
+		var info unix.Stat_t
+		if err := unix.Stat(p, &info); errors.Is(err, fs.ErrNotExist) && p != e.Root {
+			continue // a partition that the kernel does not know
+		} else if err != nil {
+			return nil, fmt.Errorf("device node %s: %w", p, err)
+		}
+		list = append(list, node{name, info.Mode&unix.S_IFMT | 0o600, info.Rdev})
+	}
+	return list, nil
+}
+
+// mapped reports whether the root is on a map of the device mapper.
+func (e entry) mapped() bool { return strings.HasPrefix(path.Base(e.Root), "dm-") }
+
+// privileged reports whether GRUB needs CAP_SYS_ADMIN to find out where the root is: the ioctls of the device mapper and the
+// search of Btrfs subvolumes require it.
+func (e entry) privileged() bool { return e.Kind == "btrfs" || e.mapped() }
+
+// makeDev fills /dev.
+func makeDev(nodes []node) error {
+	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755"); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		name := path.Join("/dev", n.name)
+		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(name, n.mode, int(n.number)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make device node %s: %w", name, err)
+		}
+		if err := os.Chmod(name, fs.FileMode(n.mode&0o777)); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	for name, target := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
+		if err := os.Symlink("/proc/self/fd"+target, "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mask puts a command line of the system in place of the ramdisk's, and hides what else tells of it: kernel log, kernel
+// memory, and the places where firmware and boot configuration pass a command line. What a kernel does not have is left out.
+func (e entry) mask() error {
+	line := "ro\n"
+	if e.UUID != "" {
+		line = "root=UUID=" + e.UUID + " ro\n"
+	}
+	const file = "/run/cmdline"
+	if err := os.WriteFile(file, []byte(line), 0o444); err != nil {
+		return err
+	}
+	if err := cover(file, "/proc/cmdline"); err != nil {
+		return err
+	}
+	for _, name := range []string{"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt"} {
+		if err := cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	chosen, err := filepath.Glob("/sys/firmware/devicetree/base/chosen*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range chosen {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", safe|unix.MS_RDONLY, ""); err != nil {
+			return fmt.Errorf("mask %s: %w", dir, err)
+		}
+	}
+	return os.Remove(file)
+}
+
+// cover puts a file read-only in place of another.
+func cover(file, name string) error {
+	if err := unix.Mount(file, name, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mask %s: %w", name, err)
+	}
+	if err := unix.Mount("", name, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mask %s: %w", name, err)
+	}
+	return nil
+}
+
+// nameRoot makes the one link in /dev/disk that matters: without it GRUB writes the root's device path into its menu,
+// which the installed system need not have.
+func (e entry) nameRoot() error {
+	if e.UUID == "" {
+		return nil
+	}
+	const byUUID = "/dev/disk/by-uuid"
+	if err := os.MkdirAll(byUUID, 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(e.Root, path.Join(byUUID, path.Base(e.UUID)))
+}
+
+// mountOthers mounts the other file systems, and the ESP last. One that cannot be mounted does not keep the next from being
+// mounted, except for the ESP; the program's output starts with the reason.
+func (e entry) mountOthers() error {
+	for _, m := range e.Mounts {
+		if err := unix.Mount(m.Device, m.At, m.Kind, safe, ""); err != nil {
+			_, _ = fmt.Fprintf(os.Stderr, "mount %s, %s, at %s: %v\n", m.Device, m.Kind, m.At, err)
+		}
+	}
+	if e.ESP == "" {
+		return nil
+	}
+	if err := os.MkdirAll("/boot/efi", 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(e.ESP, "/boot/efi", "vfat", safe, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", e.ESP, err)
+	}
+	return nil
+}
