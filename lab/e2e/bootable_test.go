@@ -147,6 +147,7 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		if err := os.WriteFile(root+"/etc/grub.d/99_seen", []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		testenv.Run(t, "sh", "-c", `printf 'LABEL=efi-part /mnt vfat defaults 0 0\nLABEL=other /srv vfat defaults 0 0\n' >>"$0"`, root+"/etc/fstab")
 	})
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
@@ -158,7 +159,7 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		t.Errorf("got fstab %q, want one line of the ESP", got)
 	}
 	menu := onRoot(t, disk, "/boot/grub/grub.cfg")
-	for _, want := range []string{`(?m)^# command line: root=UUID=[0-9a-f-]+ ro$`, `(?m)^# mount: \S+ /boot/efi vfat `} {
+	for _, want := range []string{`(?m)^# command line: root=UUID=[0-9a-f-]+ ro$`, `(?m)^# mount: \S+ /mnt vfat `, `(?m)^# mount: \S+ /boot/efi vfat `} {
 		if !regexp.MustCompile(want).MatchString(menu) {
 			t.Errorf("got menu without %s:\n%s", want, menu)
 		}

@@ -1,10 +1,13 @@
 package bootloader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"slices"
 	"strings"
 
 	"ironroot/storage/mounted"
@@ -62,3 +65,43 @@ func fstabLine(fstab, esp string) string {
 	}
 	return line
 }
+
+// readFstab returns the fstab of the root file system on a device, "" where it has none.
+func readFstab(ctx context.Context, rootPath string) (text string, err error) {
+	root, err := mounted.Open(ctx, rootPath, false)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := root.Regular(fstabName)
+	if err != nil {
+		return "", absent(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFstab))
+	return string(data), err
+}
+
+// fstabMount is a line of an fstab (fstab(5)).
+type fstabMount struct{ source, at string }
+
+// fatMounts returns what "mount -a -t vfat" mounts: the FAT file systems of an fstab without the option noauto.
+func fatMounts(fstab string) []fstabMount {
+	var list []fstabMount
+	for line := range strings.Lines(fstab) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || !slices.Contains(strings.Split(fields[2], ","), "vfat") {
+			continue
+		}
+		if len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), "noauto") {
+			continue
+		}
+		if at := unescape.Replace(fields[1]); path.IsAbs(at) {
+			list = append(list, fstabMount{source: unescape.Replace(fields[0]), at: at})
+		}
+	}
+	return list
+}
+
+// unescape reverts how an fstab writes white space and backslashes.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -27,8 +27,8 @@ type GRUB struct {
 
 // InstallGRUB has the GRUB of a partition image install itself and write its configuration, which runs programs of the
 // image as root: see package chroot. Without an ESP it goes to the start of the disk or into the PReP partition; a disk that
-// has a boot sector already is then left alone. On an ESP it goes to the place where firmware looks by itself, and InstallEFI
-// finds it there; fstab then gets the ESP. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
+// has a boot sector already is then left alone. On an ESP it also goes to the place where firmware looks by itself, and
+// InstallEFI finds it there; fstab then gets the ESP. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
 func InstallGRUB(ctx context.Context, g GRUB) error {
 	if err := g.install(ctx); err != nil {
 		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
@@ -45,12 +45,15 @@ func (g GRUB) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	system := installed(g.System, g.Disk, root, table)
 	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
 		if boots, err := hasBootSector(g.Disk, table); err != nil || boots {
 			g.Log.Info("the disk has a boot sector already, no boot loader is installed", "device", g.Disk, "err", err)
 			return err
 		}
+	}
+	system, err := installed(ctx, g.System, g.Disk, root, table, g.Log)
+	if err != nil {
+		return err
 	}
 	if g.ESPUUID != "" {
 		if err := g.installOnESP(ctx, table, &system); err != nil {
@@ -62,13 +65,26 @@ func (g GRUB) install(ctx context.Context) error {
 	return configureGRUB(ctx, system)
 }
 
-// installed describes the system on a disk for its programs: they see the disk and its partitions.
-func installed(sys block.System, disk, root string, table *partition.Table) chroot.System {
+// installed describes the system on a disk for its programs: they see the disk, its partitions, and the FAT file systems that
+// fstab mounts from there.
+func installed(ctx context.Context, sys block.System, disk, root string, table *partition.Table, log *slog.Logger) (chroot.System, error) {
 	system := chroot.System{Root: root, Devices: []string{disk}}
 	for _, p := range table.Partitions {
 		system.Devices = append(system.Devices, sys.PartitionPath(disk, p.Number))
 	}
-	return system
+	fstab, err := readFstab(ctx, root)
+	if err != nil {
+		return chroot.System{}, err
+	}
+	for _, line := range fatMounts(fstab) {
+		device, err := findMount(ctx, sys, disk, table, line.source)
+		if err != nil {
+			log.Warn("file system of fstab not mounted", "device", line.source, "mountpoint", line.at, "err", err)
+			continue
+		}
+		system.Mounts = append(system.Mounts, chroot.Mount{Device: device, Kind: "vfat", At: line.at})
+	}
+	return system, nil
 }
 
 func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {
@@ -80,11 +96,15 @@ func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system 
 		}
 	}
 	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", target)
-	return chroot.Run(ctx, system, nil, "grub2-install|grub-install", target)
+	return chroot.Run(ctx, system, nil, grubInstall, target)
 }
 
-// installOnESP mounts the ESP in the system and installs for the firmware's own place. Boot entries are not left to the
-// image.
+// grubInstall are the names of the program, of which an image has one.
+const grubInstall = "grub2-install|grub-install"
+
+// installOnESP mounts the ESP in the system and installs twice: for the place where firmware looks by itself, and into the
+// distribution's directory. One of them may fail, as GRUB built for Secure Boot refuses some arguments. Boot entries are not
+// left to the image.
 func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *chroot.System) error {
 	esp, err := findESP(g.Disk, table, g.ESPUUID)
 	if err != nil {
@@ -96,11 +116,32 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	}
 	system.ESP = g.System.PartitionPath(g.Disk, esp.Number)
 	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", system.ESP)
-	if err := chroot.Run(ctx, *system, nil, "grub2-install|grub-install", "--no-nvram", "--removable"); err != nil {
+	if err := g.installTwice(ctx, func(argv ...string) error { return chroot.Run(ctx, *system, nil, argv...) }); err != nil {
 		return err
 	}
 	_, err = changeFstab(ctx, system.Root, name)
 	return err
+}
+
+// installTwice fails where both installations fail. The place where firmware looks comes first: the second installation keeps
+// the first one's modules until it is done, for which a small root may lack the space.
+func (g GRUB) installTwice(ctx context.Context, run func(argv ...string) error) error {
+	var failures []error
+	ways := [][]string{{grubInstall, "--no-nvram", "--removable"}, {grubInstall, "--no-nvram"}}
+	for _, argv := range ways {
+		err := run(argv...)
+		if err != nil && (ctx.Err() != nil || errors.Is(err, chroot.ErrNoProgram)) {
+			return err
+		}
+		if err != nil {
+			g.Log.Warn("GRUB of the image not installed with these arguments", "device", g.Disk, "arguments", argv[1:], "err", err)
+			failures = append(failures, err)
+		}
+	}
+	if len(failures) < len(ways) {
+		return nil
+	}
+	return errors.Join(failures...)
 }
 
 // configureGRUB writes GRUB's menu into the folder of whichever GRUB the image has.

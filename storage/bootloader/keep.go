@@ -79,7 +79,11 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	}
 	if k.Configure {
 		k.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", rootPath)
-		if err := configureGRUB(ctx, installed(k.System, k.Disk, rootPath, table)); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
+		system, err := installed(ctx, k.System, k.Disk, rootPath, table, k.Log)
+		if err != nil {
+			return Kept{}, err
+		}
+		if err := configureGRUB(ctx, system); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
 			return Kept{}, err
 		}
 	}
@@ -89,32 +93,6 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	}
 	kept.Fstab, err = changeFstab(ctx, rootPath, name)
 	return kept, err
-}
-
-// findRoot returns the device of the partition that has the UUID, or the label where none has it.
-func findRoot(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (string, error) {
-	var unread error
-	labelled := ""
-	for _, p := range table.Partitions {
-		device := sys.PartitionPath(disk, p.Number)
-		if strings.EqualFold(p.UUID, uuid) {
-			return device, nil
-		}
-		found, err := block.Probe(ctx, device)
-		switch {
-		case err != nil:
-			unread = errors.Join(unread, err)
-		case strings.EqualFold(found.UUID, uuid):
-			return device, nil
-		case found.Label == uuid:
-			labelled = device
-		}
-	}
-	if labelled != "" {
-		return labelled, nil
-	}
-	err := fmt.Errorf("%w: none of %d partitions on %s has the UUID %s", ErrNoRoot, len(table.Partitions), disk, uuid)
-	return "", errors.Join(err, unread)
 }
 
 // nameInFstab returns how an fstab names the ESP: by its partition where that is what it was asked for by, else by its

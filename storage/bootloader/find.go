@@ -1,0 +1,135 @@
+package bootloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// findRoot returns the device of the disk's partition that has the UUID, or the label where none has it. A file system or
+// partition of another disk, a map or an array is found by its UUID where the disk has none.
+func findRoot(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (string, error) {
+	device, unread, err := findPartition(ctx, sys, disk, table, uuid)
+	if err != nil || device != "" {
+		return device, err
+	}
+	disks, err := sys.Disks(ctx)
+	if err != nil && !errors.Is(err, block.ErrUnreadable) {
+		return "", fmt.Errorf("find UUID %s: %w", uuid, err)
+	}
+	device, err = findAnywhere(ctx, sys, disks, disk, uuid)
+	if err != nil || device != "" {
+		return device, err
+	}
+	return "", errors.Join(fmt.Errorf("%w: none of %d partitions on %s, and no other device, has the UUID %s", ErrNoRoot,
+		len(table.Partitions), disk, uuid), unread)
+}
+
+// findPartition looks among the partitions of one disk; "" where there is none. unread says which of them could not be read.
+func findPartition(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (found string, unread, err error) {
+	labelled := ""
+	for _, p := range table.Partitions {
+		device := sys.PartitionPath(disk, p.Number)
+		if strings.EqualFold(p.UUID, uuid) {
+			return device, nil, nil
+		}
+		fs, err := block.Probe(ctx, device)
+		switch {
+		case ctx.Err() != nil:
+			return "", nil, ctx.Err()
+		case err != nil:
+			unread = errors.Join(unread, err)
+		case strings.EqualFold(fs.UUID, uuid):
+			return device, nil, nil
+		case fs.Label == uuid:
+			labelled = device
+		}
+	}
+	return labelled, unread, nil
+}
+
+// findAnywhere looks for a file system with the UUID on all disks but not the partitions of the given one, and then for a
+// partition with it, as findfs(8) does; "" where there is none. Two devices with the same UUID are an error. Devices that cannot
+// be read are skipped.
+func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, disk, uuid string) (string, error) {
+	var systems, partitions []string
+	for _, d := range disks {
+		if fs, err := block.Probe(ctx, d.Path); err == nil && strings.EqualFold(fs.UUID, uuid) {
+			systems = append(systems, d.Path)
+		}
+		if d.Path == disk {
+			continue
+		}
+		table, err := partition.Read(ctx, d.Path)
+		if err != nil {
+			continue
+		}
+		for _, p := range table.Partitions {
+			device := sys.PartitionPath(d.Path, p.Number)
+			if fs, err := block.Probe(ctx, device); err == nil && strings.EqualFold(fs.UUID, uuid) {
+				systems = append(systems, device)
+			} else if strings.EqualFold(p.UUID, uuid) {
+				partitions = append(partitions, device)
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	for _, found := range [][]string{systems, partitions} {
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return "", fmt.Errorf("%w: UUID %s belongs to several devices: %s", ErrNoRoot, uuid, strings.Join(found, ", "))
+		}
+	}
+	return "", nil
+}
+
+// findMount returns the device of the disk that an fstab names in its first field.
+func findMount(ctx context.Context, sys block.System, disk string, table *partition.Table, source string) (string, error) {
+	tag, value, _ := strings.Cut(source, "=")
+	if dir, name, ok := cutLast(source, "/"); ok && strings.HasPrefix(dir, "/dev/disk/by-") {
+		tag, value = strings.ToUpper(strings.TrimPrefix(dir, "/dev/disk/by-")), name
+	}
+	value = strings.Trim(value, `"`)
+	for _, p := range table.Partitions {
+		device := sys.PartitionPath(disk, p.Number)
+		got := ""
+		switch tag {
+		case "PARTUUID":
+			got = p.UUID
+		case "PARTLABEL":
+			got = p.Name
+		case "UUID", "LABEL":
+			fs, err := block.Probe(ctx, device)
+			if err != nil {
+				return "", err
+			}
+			if got = fs.UUID; tag == "LABEL" {
+				got = fs.Label
+			}
+		default:
+			got, value = device, source
+		}
+		if value != "" && (got == value || strings.HasSuffix(tag, "UUID") && strings.EqualFold(got, value)) {
+			return device, nil
+		}
+	}
+	return "", fmt.Errorf("none of %d partitions on %s is %s", len(table.Partitions), disk, source)
+}
+
+// cutLast cuts text around the last separator.
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(separator):], true
+}
