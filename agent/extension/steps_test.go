@@ -41,7 +41,7 @@ const testToken = "0123456789abcdef0123456789abcdef"
 func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	live := config.NewLive(&config.Config{MD5Enabled: true})
+	live := config.NewLive(&config.Config{MD5Enabled: true, PermittedImageFormats: []string{"raw", "gpt", "qcow2"}})
 	log := slog.New(slog.DiscardHandler)
 	sys := block.System{Root: t.TempDir()}
 	cache := &node.Cache{}

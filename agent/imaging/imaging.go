@@ -179,9 +179,8 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 // imageOptions say what images may be.
 func (i *Imager) imageOptions() image.Options {
 	c := i.o.Config.Get()
-	return image.Options{
-		Log: i.o.Log, PermittedFormats: c.PermittedImageFormats, SkipFormatInspection: c.DisableDeepImageInspection,
-	}
+	permitted := append([]string{}, c.PermittedImageFormats...) // never nil, which would permit all
+	return image.Options{Log: i.o.Log, PermittedFormats: permitted, SkipFormatInspection: c.DisableDeepImageInspection}
 }
 
 // checkTable insists on a partition table with at least one partition.

@@ -36,7 +36,9 @@ func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
 	cache := &node.Cache{}
 	cache.Set(n)
 	return New(Options{
-		Config: config.NewLive(&config.Config{MD5Enabled: true, APIURL: "http://192.0.2.1:6385"}), Node: cache,
+		Config: config.NewLive(&config.Config{
+			MD5Enabled: true, APIURL: "http://192.0.2.1:6385", PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
+		}), Node: cache,
 		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
 		System: block.System{Root: t.TempDir()},
 	})

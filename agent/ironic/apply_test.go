@@ -42,6 +42,7 @@ func TestApplyEveryKey(t *testing.T) {
 		{`{"disable_deep_image_inspection":true}`, func(c *config.Config) any { return c.DisableDeepImageInspection }, true},
 		{`{"disable_deep_image_inspection":null}`, func(c *config.Config) any { return c.DisableDeepImageInspection }, false},
 		{`{"permitted_image_formats":["raw","iso"]}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{"raw", "iso"}},
+		{`{"permitted_image_formats":[]}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{}},
 		{`{"permitted_image_formats":null}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{"raw", "gpt", "qcow2"}},
 		{`{"enable_bios_bootloader_install":true}`, func(c *config.Config) any { return c.EnableBIOSBootloaderInstall }, true},
 		{`{"tls_min_version":"1.3"}`, func(c *config.Config) any { return c.TLSMinVersion }, "1.3"},

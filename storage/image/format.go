@@ -97,13 +97,22 @@ func (o Options) inspect(declared string, head []byte) (string, error) {
 	if err := safe(format, head); err != nil {
 		return "", err
 	}
-	if packingOf(format) == nil && len(o.PermittedFormats) > 0 && !slices.Contains(o.PermittedFormats, format) {
-		return "", security(format, "image format %s is not permitted (permitted: %s)", format, strings.Join(o.PermittedFormats, ", "))
+	if packingOf(format) == nil && !o.permits(format) {
+		return "", o.forbidden(format)
 	}
 	if known && declared != format {
 		return "", security(format, "the image was declared as %s, but its content is %s", declared, format)
 	}
 	return format, o.writable(format)
+}
+
+// permits reports whether an image may have this format.
+func (o Options) permits(format string) bool {
+	return o.PermittedFormats == nil || slices.Contains(o.PermittedFormats, format)
+}
+
+func (o Options) forbidden(format string) error {
+	return security(format, "image format %s is not permitted (permitted: %s)", format, strings.Join(o.PermittedFormats, ", "))
 }
 
 func (o Options) writable(format string) error {
@@ -156,7 +165,7 @@ func checkMBR(head []byte) string {
 		}
 		partitions++
 		if entry[0] != 0 && entry[0] != 0x80 {
-			return fmt.Sprintf("entry %d has the boot flag %#02x, want 0 or 0x80", i+1, entry[0])
+			return fmt.Sprintf("entry %d has a boot flag that is neither 0 nor 0x80", i+1)
 		}
 		if kind != 0xee {
 			continue

@@ -119,8 +119,10 @@ func TestInspect(t *testing.T) {
 		{name: "gpt with an extra entry", head: change(gpt, func(b []byte) { b[446+16+4] = 0x83 }), fails: "Security: partition table of the image: there are more entries"},
 		{name: "gpt with the protective entry second", head: change(gpt, func(b []byte) { copy(b[462:478], b[446:462]); b[450] = 0x83 }), fails: "Security: partition table of the image: the protective entry is entry 2"},
 		{name: "gpt that begins elsewhere", head: change(gpt, func(b []byte) { b[446+8] = 2 }), fails: "Security: partition table of the image: the protective entry does not begin at block 1"},
-		{name: "boot flag", head: change(gpt, func(b []byte) { b[446] = 1 }), fails: "boot flag 0x01"},
+		{name: "boot flag", head: change(gpt, func(b []byte) { b[446] = 1 }), fails: "boot flag that is neither"},
 		{name: "no partition", head: with(510, "\x55\xaa"), fails: "Security: partition table of the image: it has no partition"},
+		{name: "nothing is permitted, qcow2", declared: "qcow2", head: qcow, options: Options{PermittedFormats: []string{}}, fails: "Security: image format qcow2 is not permitted"},
+		{name: "nothing is permitted, raw", declared: "raw", head: randomBytes(1, 5000), options: Options{PermittedFormats: []string{}}, fails: "Security: image format raw is not permitted"},
 		{name: "inspection off, declared", declared: "qcow2", head: qcow, options: Options{SkipFormatInspection: true, PermittedFormats: []string{"raw"}}, want: "qcow2"},
 		{name: "inspection off, nobody said", head: qcow, options: Options{SkipFormatInspection: true}, want: "qcow2"},
 		{name: "inspection off, not writable", declared: "vhd", head: qcow, options: Options{SkipFormatInspection: true}, fails: "images of format vhd cannot be written"},
@@ -188,4 +190,57 @@ func FuzzInspect(f *testing.F) {
 			t.Errorf("got format %q, which cannot be written", format)
 		}
 	})
+}
+
+// An empty list permits nothing, whatever is said of the image, and the server is not even asked.
+func TestEmptyListPermitsNothing(t *testing.T) {
+	data := randomBytes(5, mib)
+	for _, declared := range []string{"raw", "gpt", "qcow2", "unknown", ""} {
+		for _, skip := range []bool{false, true} {
+			server := serve(t, content(data))
+			disk := usedDisk(t, 4*mib)
+			src := rawSource(data, server.URL)
+			src.Format = declared
+			o := Options{PermittedFormats: []string{}, SkipFormatInspection: skip}
+			if _, err := Write(t.Context(), disk, src, o); !isA[*FormatError](err) || !strings.HasPrefix(err.Error(), "Security: ") {
+				t.Errorf("declared %q: got error %v, want a refusal", declared, err)
+			}
+			if err := Check(t.Context(), "disk", 4*mib, src, o); !isA[*FormatError](err) {
+				t.Errorf("check of declared %q: got error %v, want a refusal", declared, err)
+			}
+			mustBeUntouched(t, disk)
+			if n := server.requests.Load(); n != 0 {
+				t.Errorf("declared %q: got %d requests, want none", declared, n)
+			}
+		}
+	}
+}
+
+// What a packed file holds is copied as raw, so raw must be permitted, even where formats are not inspected.
+func TestPackedNeedsRaw(t *testing.T) {
+	gpt := gptImage(t)
+	for _, head := range [][]byte{randomBytes(6, 3*mib), gpt} {
+		file := pack(t, head, "gzip -1 -c")
+		for _, tt := range []struct {
+			permitted []string
+			skip      bool
+			good      bool
+		}{
+			{permitted: []string{"raw", "gpt", "qcow2"}, good: true},
+			{permitted: []string{"qcow2", "gpt"}},
+			{permitted: []string{"gzip", "qcow2", "gpt"}},
+			{permitted: []string{"qcow2", "gpt"}, skip: true},
+			{permitted: []string{"raw"}, skip: true, good: true},
+		} {
+			disk := usedDisk(t, 16*mib)
+			o := Options{PermittedFormats: tt.permitted, SkipFormatInspection: tt.skip}
+			_, err := Write(t.Context(), disk, packedSource(file, serve(t, content(file)).URL), o)
+			if tt.good != (err == nil) || !tt.good && (!isA[*FormatError](err) || !strings.Contains(err.Error(), "image format raw is not permitted")) {
+				t.Errorf("permitted %v, inspection off %v: got error %v, want success: %v", tt.permitted, tt.skip, err, tt.good)
+			}
+			if !tt.good {
+				mustBeUntouched(t, disk)
+			}
+		}
+	}
 }

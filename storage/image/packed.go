@@ -89,8 +89,12 @@ func (u *unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inspectPacked looks at the beginning of a packed image's content. It must be something that is copied as raw.
+// inspectPacked looks at the beginning of a packed image's content. It must be something that is copied as raw, and raw
+// must be permitted, whether or not formats are inspected otherwise.
 func (o Options) inspectPacked(p *packing, content []byte) (string, error) {
+	if !o.permits(formatRaw) {
+		return "", o.forbidden(formatRaw)
+	}
 	format, err := o.inspect("", content)
 	if err != nil {
 		return "", err
@@ -104,6 +108,9 @@ func (o Options) inspectPacked(p *packing, content []byte) (string, error) {
 
 // peekPacked inspects what can be had of a packed image's content from the beginning of the file.
 func (o Options) peekPacked(p *packing, head []byte) error {
+	if !o.permits(formatRaw) {
+		return o.forbidden(formatRaw)
+	}
 	content := make([]byte, headSize)
 	n := 0
 	u, err := p.unpack(&peeked{rest: head})

@@ -32,6 +32,9 @@ func newWriter(device string, src Source, o Options) (*writer, error) {
 	if len(src.URLs) == 0 {
 		return nil, &DownloadError{Err: errors.New("the image has no URL"), Fatal: true}
 	}
+	if o.PermittedFormats != nil && len(o.PermittedFormats) == 0 {
+		return nil, security("", "no image format is permitted")
+	}
 	for _, raw := range src.URLs {
 		if _, err := parseURL(raw); err != nil {
 			return nil, err
