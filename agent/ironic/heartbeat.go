@@ -46,7 +46,7 @@ func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater {
 }
 
 // Force asks for a heartbeat soon: as soon as five seconds passed since the previous one. Several calls before it
-// share one heartbeat. It never blocks.
+// share one heartbeat, and one that fails is repeated every five seconds until Ironic accepts it. It never blocks.
 func (h *Heartbeater) Force() {
 	select {
 	case h.force <- struct{}{}:
@@ -58,9 +58,11 @@ func (h *Heartbeater) Force() {
 // already, as Ironic may call back at once.
 func (h *Heartbeater) Run(ctx context.Context) error {
 	log := h.client.log.With("node", h.NodeUUID)
+	forced := false // until a heartbeat succeeds
 	for {
 		select {
 		case <-h.force: // this heartbeat is the one that was asked for
+			forced = true
 		default:
 		}
 		wait := h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh))
@@ -72,32 +74,37 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 			h.Sent(err)
 		}
 		if err != nil {
-			wait = h.client.between(retryLow, retryHigh)
+			if wait = forcedGap; !forced {
+				wait = h.client.between(retryLow, retryHigh)
+			}
 			message := "heartbeat failed"
 			if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
 				message = "heartbeat met a conflict"
 			}
 			log.Error(message, "err", err, "next", wait)
 		} else {
+			forced = false
 			log.Info("heartbeat sent", "next", wait)
 		}
-		if err := h.pause(ctx, time.Now(), wait); err != nil {
+		woken, err := h.pause(ctx, time.Now(), wait)
+		if err != nil {
 			return err
 		}
+		forced = forced || woken
 	}
 }
 
-// pause waits for the time of the next heartbeat, or until a forced one is due.
-func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.Duration) error {
+// pause waits for the time of the next heartbeat, or until a forced one is due, and reports whether it is a forced one.
+func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.Duration) (forced bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+		return false, nil
 	case <-h.force:
-		return pause.For(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
+		return true, pause.For(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 

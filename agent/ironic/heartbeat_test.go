@@ -106,7 +106,6 @@ func TestHeartbeatRetries(t *testing.T) {
 				net.serve("ironic", ironic)
 				c, log := newClient(t, net, "--api-url=http://ironic")
 				h := beats(c, "")
-				h.Force()
 				run(t, h, 1000*10*time.Second)
 				within(t, waits(ironic.got("/v1/heartbeat")), 5*time.Second, 10*time.Second)
 				if !strings.Contains(log.String(), tt.log) {
@@ -176,6 +175,39 @@ func TestForcedHeartbeats(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A forced heartbeat that fails stays forced: the next ones come as soon as the gap allows, without the random pause of
+// other failures, until one succeeds.
+//
+// Parity: B7
+func TestFailedForcedHeartbeatStaysForced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.heartbeat = func(n int) (int, string) {
+			if n >= 2 && n <= 12 {
+				return 409, ""
+			}
+			return 202, ""
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		h := beats(c, "")
+		time.AfterFunc(10*time.Second, h.Force)
+		run(t, h, 70*time.Second+80*time.Second)
+		var got, want []time.Duration
+		for _, beat := range ironic.got("/v1/heartbeat") {
+			got = append(got, beat.At)
+		}
+		want = append(want, 0)
+		for i := range 12 {
+			want = append(want, time.Duration(10+5*i)*time.Second)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("heartbeats (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestForceWhileAHeartbeatIsUnderWay(t *testing.T) {
