@@ -58,15 +58,16 @@ type Options struct {
 
 // Client talks to Ironic. It is safe for concurrent use.
 type Client struct {
-	config    *config.Live
-	token     *token.Token
-	log       *slog.Logger
-	version   string
-	tried     func(url string, err error)
-	lookedUp  func(err error)
-	rand      func() float64
-	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
-	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
+	config     *config.Live
+	configured *config.Config // as the operator set it, before anything was discovered
+	token      *token.Token
+	log        *slog.Logger
+	version    string
+	tried      func(url string, err error)
+	lookedUp   func(err error)
+	rand       func() float64
+	sourceFor  func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
+	resolve    func(ctx context.Context, host string) ([]netip.Addr, error)
 	// askService asks the network for a service by multicast DNS.
 	askService func(ctx context.Context, instance string, interfaces []string, changed func() <-chan struct{}) (service, error)
 	changed    func() <-chan struct{}
@@ -88,7 +89,7 @@ const idleConnections = 2
 // New builds a client. The error names a certificate or key file that cannot be used.
 func New(o Options) (*Client, error) {
 	c := &Client{
-		config: o.Config, token: o.Token, log: o.Log, version: o.Version,
+		config: o.Config, configured: o.Config.Get(), token: o.Token, log: o.Log, version: o.Version,
 		tried: o.Tried, lookedUp: o.LookedUp,
 		askService: askService, changed: o.Changed, setClock: o.SetClock,
 		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),

@@ -46,62 +46,69 @@ func implicitDiscovery(c *config.Config) bool {
 	return c.MDNS.UseMDNS && c.APIURL == "" && c.InspectionCallbackURL == ""
 }
 
-// Discover looks for Ironic by multicast DNS where the configuration asks for it, and puts what it found in the
-// configuration: the URL, and those of the answer's overrides that allowed_overrides names. That nothing was found is
-// an error where a URL says mdns, and a warning where only use_mdns does.
+// Discover looks for Ironic by multicast DNS where the operator's configuration asks for it, and puts what it found in
+// the configuration: the URL, and those of the answer's overrides that allowed_overrides names. Each call asks anew, as
+// Ironic may have moved since the last one. That nothing was found is an error where a URL says mdns, and a warning where
+// only use_mdns does; what an earlier call found is then kept.
 func (c *Client) Discover(ctx context.Context) error {
-	cfg := c.config.Get()
-	if !WantsDiscovery(cfg) {
+	if !WantsDiscovery(c.configured) {
 		return nil
 	}
-	if cfg.APIURL == mdnsWord || implicitDiscovery(cfg) {
-		found, err := c.findService(ctx, "baremetal")
-		if err != nil && implicitDiscovery(cfg) && ctx.Err() == nil {
+	if c.configured.APIURL == mdnsWord || implicitDiscovery(c.configured) {
+		found, overrides, err := c.findService(ctx, "baremetal")
+		if err != nil && implicitDiscovery(c.configured) && ctx.Err() == nil {
 			c.log.Warn("Ironic was not found by multicast DNS", "err", err)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		c.config.Update(func(c *config.Config) { c.APIURL = found })
-		c.mu.Lock()
-		c.urls, c.met = c.config.Get().APIURLs(), false
-		c.mu.Unlock()
+		c.useURL(found)
+		c.override(overrides)
 	}
-	if c.config.Get().InspectionCallbackURL != mdnsWord {
+	if c.configured.InspectionCallbackURL != mdnsWord && c.config.Get().InspectionCallbackURL != mdnsWord {
 		return nil
 	}
-	found, err := c.findService(ctx, "baremetal-introspection")
+	found, overrides, err := c.findService(ctx, "baremetal-introspection")
 	if err != nil {
 		return err
 	}
+	c.override(overrides)
 	c.config.Update(func(c *config.Config) { c.InspectionCallbackURL = strings.TrimSuffix(found, "/") + introspectPath })
 	return nil
 }
 
-// findService returns the URL of a service and applies its overrides.
-func (c *Client) findService(ctx context.Context, name string) (string, error) {
+// useURL makes a discovered URL the one of Ironic, and undoes what an earlier answer said of the callback.
+func (c *Client) useURL(found string) {
+	c.config.Update(func(live *config.Config) {
+		live.APIURL, live.InspectionCallbackURL = found, c.configured.InspectionCallbackURL
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.urls, c.met, c.api = c.config.Get().APIURLs(), false, nil
+}
+
+// findService returns the URL of a service and the texts of its answer.
+func (c *Client) findService(ctx context.Context, name string) (endpoint string, text map[string]string, err error) {
 	instance := name + "." + mdnsDomain
 	settings := c.config.Get().MDNS
 	wait := mdnsFirstPause
 	for try := 1; ; try++ {
 		found, err := c.askService(ctx, instance, settings.Interfaces, c.changed)
 		if err == nil {
-			var endpoint string
 			if endpoint, err = c.serviceURL(ctx, found); err == nil {
 				c.log.Info("service found by multicast DNS", "service", instance, "url", endpoint)
-				c.override(found.text)
-				return endpoint, nil
+				return endpoint, found.text, nil
 			}
 		}
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return "", nil, ctx.Err()
 		}
 		if try >= settings.LookupAttempts {
-			return "", fmt.Errorf("multicast DNS: service %s, %d tries: %w", instance, try, err)
+			return "", nil, fmt.Errorf("multicast DNS: service %s, %d tries: %w", instance, try, err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		wait *= 2
 	}

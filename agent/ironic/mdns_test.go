@@ -144,6 +144,51 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+// Every start-over asks again, as Ironic may have moved: the new answer replaces all of the old one.
+//
+// Parity: B16
+func TestDiscoverAgain(t *testing.T) {
+	const introspection = "baremetal-introspection._openstack._tcp.local."
+	for name, tt := range map[string]struct {
+		params    config.Params
+		second    map[string]service
+		url, post string
+		asked     int
+		fails     bool
+	}{
+		"moved":           {params: config.Params{"ipa-api-url": "mdns"}, second: map[string]service{instance: {host: "new.example.", port: 6385}}, url: "https://new.example:6385", asked: 2},
+		"moved, implicit": {params: config.Params{"ipa-use-mdns": "true"}, second: map[string]service{instance: {host: "new.example.", port: 6385}}, url: "https://new.example:6385", asked: 2},
+		"callback moved": {
+			params: config.Params{"ipa-inspection-callback-url": "mdns"}, second: map[string]service{introspection: {host: "new.example.", port: 5050}},
+			post: "https://new.example:5050/v1/continue", asked: 2,
+		},
+		"gone":           {params: config.Params{"ipa-api-url": "mdns"}, url: "https://old.example:6385", post: "http://old/continue", asked: 4, fails: true},
+		"gone, implicit": {params: config.Params{"ipa-use-mdns": "true"}, url: "https://old.example:6385", post: "http://old/continue", asked: 4},
+	} {
+		known := map[string]service{
+			instance:      {host: "old.example.", port: 6385, text: map[string]string{"ipa_inspection_callback_url": "http://old/continue"}},
+			introspection: {host: "old.example.", port: 5050},
+		}
+		c, live, asked := answers(t, tt.params, known)
+		if err := c.Discover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.api = &Version{1, 31}
+		clear(known)
+		for service, answer := range tt.second {
+			known[service] = answer
+		}
+		err := c.Discover(t.Context())
+		got := live.Get()
+		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post || len(*asked) != tt.asked {
+			t.Errorf("%s: got %s, %s, asked %v, %v", name, got.APIURL, got.InspectionCallbackURL, *asked, err)
+		}
+		if diff := cmp.Diff(got.APIURLs(), c.urls); diff != "" || tt.second[instance].host != "" && c.api != nil {
+			t.Errorf("%s: API version %v, URLs in use (-want +got):\n%s", name, c.api, diff)
+		}
+	}
+}
+
 const instance = "baremetal._openstack._tcp.local."
 
 // packet packs an answer.
