@@ -32,6 +32,8 @@ require (
 	gopkg.in/ini.v1 v1.67.3
 )
 
+require golang.org/x/crypto v0.57.0
+
 require (
 	github.com/anchore/go-lzo v0.1.0 // indirect
 	github.com/atotto/clipboard v0.1.4 // indirect

@@ -63,14 +63,14 @@ type Config struct {
 	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
 	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clock is set from; without it, those that DHCP names are tried"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clocks are set from; without it, servers that DHCP names are asked where the system clock cannot be right"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
 	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"token shared with Ironic beforehand"`
 	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name at the image server"`
 	ImageServerPassword     string `file:"image_server_password" secret:"true" help:"password at the image server"`
 	ImageServerAuthStrategy string `file:"image_server_auth_strategy" choices:"noauth,http_basic" default:"noauth" help:"how the agent authenticates at the image server"`
 
-	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"limit of a connect and of a stall of an image download"`
+	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"limit of a connect and of a stall of an image or config drive download"`
 	ImageDownloadConnectionRetries       int           `file:"image_download_connection_retries" kernel:"ipa-image-download-connection-retries" min:"0" default:"9" help:"how often an image download is tried again"`
 	ImageDownloadConnectionRetryInterval time.Duration `file:"image_download_connection_retry_interval" kernel:"ipa-image-download-connection-retry-interval" unit:"s" min:"0" default:"10" help:"pause before an image download is tried again"`
 	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"limit of a whole image download; 0 is none"`
@@ -84,7 +84,7 @@ type Config struct {
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"limit of one call to Ironic"`
 	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not look into images before they are used"`
-	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed"`
+	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`
 	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" later:"true"`
 	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"allow to run the image's own boot loader installation in legacy BIOS mode"`
 
@@ -94,6 +94,8 @@ type Config struct {
 
 	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" help:"serve the API without any traffic to Ironic"`
 	Destructive bool `file:"destructive" source:"flag" default:"false" help:"in an ordinary process: allow writing to disks, changing the network, stopping the machine"`
+
+	ImageDownloadMinRate int64 `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" heading:"Images" help:"lowest rate of an image or config drive download, measured over a minute; 0 accepts any rate"`
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
 	DiskPartitioner DiskPartitioner `group:"disk_partitioner"`

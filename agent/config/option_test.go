@@ -107,6 +107,7 @@ container.run_options - L --rm,--network=host
 const ownOptions = `
 standalone ipa-standalone B false
 destructive - B false
+image_download_min_rate ipa-image-download-min-rate I>=0 1024B/s
 `
 
 func describe(o option) string {
@@ -168,7 +169,8 @@ func TestDefaults(t *testing.T) {
 		DiskWaitDelay: 3 * time.Second, IntrospectionDaemonPostInterval: 5 * time.Minute,
 		ImageServerAuthStrategy: "noauth", ImageDownloadConnectionTimeout: time.Minute, ImageDownloadConnectionRetries: 9,
 		ImageDownloadConnectionRetryInterval: 10 * time.Second, GuardSpecialFilesystems: true, MD5Enabled: true,
-		HTTPRequestTimeout: 30 * time.Second, PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
+		ImageDownloadMinRate: 1024,
+		HTTPRequestTimeout:   30 * time.Second, PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
 		DiskUtils: DiskUtils{
 			EFISystemPartitionSize: 550 << 20, BIOSBootPartitionSize: 1 << 20, DDBlockSize: "1M",
 			PartitionDetectionAttempts: 3, PartprobeAttempts: 10, ImageConvertMemoryLimit: 2 << 30, ImageConvertAttempts: 3,

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 	"strings"
@@ -38,6 +37,7 @@ func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
 		Retries:        c.ImageDownloadConnectionRetries,
 		RetryInterval:  c.ImageDownloadConnectionRetryInterval,
 		MaxDuration:    c.ImageDownloadMaxDuration,
+		MinRate:        c.ImageDownloadMinRate,
 	}
 	if i.o.Journal != nil {
 		fetch.Secret = i.o.Journal.Redact
@@ -132,49 +132,11 @@ func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	return http.Header{"Authorization": {"Basic " + basic}}, nil
 }
 
-// opener fetches a config drive. The whole fetch is bounded by the connection timeout; its size by configdrive.
+// opener fetches a config drive, once. Connect, each read and the rate are limited as for images, its size by configdrive.
 func (i *Imager) opener(client *http.Client) configdrive.Opener {
+	c := i.o.Config.Get()
+	fetch := image.Fetch{Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate}
 	return func(ctx context.Context, address string) (io.ReadCloser, error) {
-		ctx, cancel := context.WithTimeout(ctx, i.o.Config.Get().ImageDownloadConnectionTimeout)
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("config drive URL is not valid")
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("fetch %s: %w", publicURL(request.URL), withoutURL(err))
-		}
-		if response.StatusCode >= http.StatusBadRequest {
-			response.Body.Close() //nolint:errcheck // only read
-			cancel()
-			return nil, fmt.Errorf("fetch %s: got HTTP status %d, want 200", publicURL(request.URL), response.StatusCode)
-		}
-		return cancelOnClose{response.Body, cancel}, nil
+		return image.Open(ctx, fetch, address)
 	}
-}
-
-type cancelOnClose struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (c cancelOnClose) Close() error {
-	defer c.cancel()
-	return c.ReadCloser.Close()
-}
-
-// publicURL is the URL without credentials and query, which may be secrets.
-func publicURL(u *url.URL) string {
-	public := url.URL{Scheme: strings.ToLower(u.Scheme), Host: u.Host, Path: u.Path}
-	return public.String()
-}
-
-// withoutURL takes the cause out of an error of net/http, whose text repeats the whole URL.
-func withoutURL(err error) error {
-	if e, ok := err.(*url.Error); ok { //nolint:errorlint // only the outermost one carries the URL
-		return e.Err
-	}
-	return err
 }

@@ -4,9 +4,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ironroot/agent/config"
+	"ironroot/internal/piped"
+	"ironroot/storage/configdrive"
 )
 
 // A server that offers HTTP/2 is spoken to by HTTP/1.1 all the same: it is faster for one large body.
@@ -32,4 +37,50 @@ func TestImagesComeByHTTP1(t *testing.T) {
 	if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "HTTP/1.1" {
 		t.Errorf("got %s and %v, want HTTP/1.1", got, err)
 	}
+}
+
+// A config drive may take longer than one read may, but its server must not be silent, and must not send a byte at a time
+// for hours.
+//
+// Parity: L5
+func TestConfigDriveLimits(t *testing.T) {
+	const size = 40 << 10
+	sending := func(pieces int, pause time.Duration) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for range pieces {
+				select {
+				case <-r.Context().Done():
+					return
+				case <-time.After(pause):
+				}
+				if _, err := w.Write(make([]byte, size/pieces)); err != nil {
+					return
+				}
+				w.(http.Flusher).Flush()
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/slow", sending(4, 9*time.Second))
+		mux.HandleFunc("/stall", sending(2, time.Hour))
+		mux.HandleFunc("/drip", sending(size, 9*time.Second))
+		client, stop := piped.Serve(mux)
+		defer stop()
+		i := newImager(t, nil)
+		i.o.Config.Update(func(c *config.Config) {
+			c.ImageDownloadConnectionTimeout, c.ImageDownloadMinRate = 10*time.Second, 1024
+		})
+		for path, want := range map[string]string{
+			"/slow": "", "/stall": "no data arrived in time", "/drip": "bytes per second over 1m3s, want at least 1024",
+		} {
+			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret", i.opener(client))
+			if want == "" && (err != nil || len(drive) != size) {
+				t.Errorf("%s: got %d bytes and %v, want the drive", path, len(drive), err)
+			}
+			if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "http://host"+path) || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("%s: got %v, want %q and the URL", path, err, want)
+			}
+		}
+	})
 }

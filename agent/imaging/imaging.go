@@ -275,23 +275,29 @@ func (i *Imager) PartitionUUIDs() map[string]any {
 // checksum finds the checksum by the protocol's order: the os_hash pair when its algorithm is known, then checksum.
 func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo) (image.Checksum, error) {
 	md5 := i.o.Config.Get().MD5Enabled
+	var sum image.Checksum
+	var err error
 	switch {
-	case knownAlgorithm(strings.ToLower(info.OSHashAlgo)):
-		return image.ResolveChecksum(ctx, fetch, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
+	case image.KnownAlgorithm(info.OSHashAlgo):
+		sum, err = image.ResolveChecksum(ctx, fetch, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
 	case info.Checksum != "":
-		return image.ResolveChecksum(ctx, fetch, info.Checksum, "", info.URLs[0], md5)
+		sum, err = image.ResolveChecksum(ctx, fetch, info.Checksum, "", info.URLs[0], md5)
+	default:
+		return sum, fault.REST("checksum of image %s cannot be verified: os_hash_algo is %q, known are %s",
+			info.ID, info.OSHashAlgo, strings.Join(image.Algorithms(), ", "))
 	}
-	return image.Checksum{}, fault.REST("checksum of image %s cannot be verified: "+
-		"os_hash_algo is %q, known are md5, sha256 and sha512", info.ID, info.OSHashAlgo)
+	if err == nil && sum.File != "" {
+		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File, "algorithm", sum.Algorithm, "os_hash_algo", info.OSHashAlgo)
+	}
+	return sum, err
 }
-
-func knownAlgorithm(name string) bool { return name == "md5" || name == "sha256" || name == "sha512" }
 
 // imageFault turns what storage/image reports into the protocol's faults.
 func imageFault(id, disk string, err error) error {
 	var (
 		download *image.DownloadError
 		timeout  *image.TimeoutError
+		slow     *image.SlowError
 		checksum *image.ChecksumError
 		format   *image.FormatError
 		small    *image.TooSmallError
@@ -301,7 +307,7 @@ func imageFault(id, disk string, err error) error {
 	switch {
 	case errors.As(err, &own):
 		return own
-	case errors.As(err, &timeout):
+	case errors.As(err, &timeout), errors.As(err, &slow):
 		return fault.ImageDownloadTimeout(id, err)
 	case errors.As(err, &checksum):
 		return fault.ImageChecksum(checksum.URL, id, checksum.Want, checksum.Got)

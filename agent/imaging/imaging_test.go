@@ -67,6 +67,7 @@ func TestImageFault(t *testing.T) {
 		{&image.DownloadError{URL: url, Err: errors.New("connection refused")}, "ImageDownloadError", 500},
 		{&image.DownloadError{URL: url, Status: 404, Fatal: true}, "ImageDownloadFatalError", 500},
 		{&image.TimeoutError{URL: url, Err: &image.DownloadError{URL: url}}, "ImageDownloadTimeoutError", 408},
+		{&image.SlowError{URL: url, Rate: 0.02, Min: 1024}, "ImageDownloadTimeoutError", 408},
 		{&image.ChecksumError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"}, "ImageChecksumError", 500},
 		{&image.FormatError{Format: "vmdk", Reason: "Security: vmdk is not permitted"}, "InvalidImage", 500},
 		{&image.WriteError{Device: "/dev/sda", Op: "write", Err: errors.New("input/output error")}, "ImageWriteError", 500},
@@ -406,5 +407,16 @@ func TestAuthorization(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// Neither a list that Ironic sent empty nor one that was never set permits anything.
+func TestNoPermittedFormats(t *testing.T) {
+	i := newImager(t, nil)
+	for _, list := range [][]string{nil, {}} {
+		i.o.Config.Update(func(c *config.Config) { c.PermittedImageFormats = list })
+		if got := i.imageOptions().PermittedFormats; got == nil || len(got) != 0 {
+			t.Errorf("list %#v: got %#v, want an empty list", list, got)
+		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +18,9 @@ type body struct {
 	url     string // for errors
 	total   int64  // of the whole file, -1 unknown
 	partial bool   // the server did answer with the range asked for
+	// rate and redirected may be nil.
+	rate       *rateMeter
+	redirected *atomic.Bool
 	// validator is what the server calls this state of the file, "" where it does not tell.
 	validator string
 }
@@ -25,8 +28,12 @@ type body struct {
 // Read ends with io.EOF only where the server's answer is complete.
 func (b *body) Read(p []byte) (int, error) {
 	b.timer.Reset(b.stall)
+	begin := time.Now()
 	n, err := b.stream.Read(p)
 	b.timer.Stop()
+	if slow := b.rate.add(n, time.Since(begin), b.url); slow != nil {
+		return n, slow
+	}
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
 		return n, err
 	}
@@ -51,9 +58,8 @@ func (b *body) fail(err error) error {
 	}
 	var redirect *redirectError
 	fatal := errors.As(err, &redirect)
-	var wrapped *url.Error // quotes the whole URL with its query
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
+	if cause == nil {
+		err = publicCause(err, b.redirected != nil && b.redirected.Load())
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errTruncated

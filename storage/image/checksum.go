@@ -1,60 +1,130 @@
 package image
 
 import (
-	"crypto/md5" //nolint:gosec // Ironic still allows it; the caller decides
+	"crypto/md5"  //nolint:gosec // Ironic still allows it; the caller decides
+	"crypto/sha1" //nolint:gosec // as above
 	"crypto/sha256"
+	"crypto/sha3"
 	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
 	"hash"
 	"strings"
+
+	"golang.org/x/crypto/blake2b"
+	"golang.org/x/crypto/blake2s"
 )
 
-// algorithms are the hashes that images may be checked with, and the number of their hexadecimal digits.
-var algorithms = []struct {
-	name   string
-	digits int
+// algorithm is a hash that images may be checked with.
+type algorithm struct {
+	name   string // as Python's hashlib spells it
+	digits int    // hexadecimal digits of a digest
 	open   func() hash.Hash
-}{
-	{"md5", 2 * md5.Size, md5.New},
-	{"sha256", 2 * sha256.Size, sha256.New},
-	{"sha512", 2 * sha512.Size, sha512.New},
+	// bare reports whether a digest without a name is taken for this algorithm by its length.
+	bare bool
+	// listed reports the same of the lines of a checksum file.
+	listed bool
+	// named reports whether a digest counts only where the caller names the algorithm.
+	named bool
 }
 
-// hash returns the hash that c is of, or why there is none.
+// algorithms are all known hashes, the strongest first.
+var algorithms = []algorithm{
+	{name: "sha512", digits: 128, open: sha512.New, bare: true, listed: true},
+	{name: "sha3_512", digits: 128, open: func() hash.Hash { return sha3.New512() }},
+	{name: "blake2b", digits: 128, open: func() hash.Hash { return must(blake2b.New512(nil)) }},
+	{name: "sha384", digits: 96, open: sha512.New384, listed: true},
+	{name: "sha3_384", digits: 96, open: func() hash.Hash { return sha3.New384() }},
+	{name: "sha256", digits: 64, open: sha256.New, bare: true, listed: true},
+	{name: "sha512_256", digits: 64, open: sha512.New512_256},
+	{name: "sha3_256", digits: 64, open: func() hash.Hash { return sha3.New256() }},
+	{name: "blake2s", digits: 64, open: func() hash.Hash { return must(blake2s.New256(nil)) }},
+	{name: "sha224", digits: 56, open: sha256.New224, listed: true},
+	{name: "sha512_224", digits: 56, open: sha512.New512_224},
+	{name: "sha3_224", digits: 56, open: func() hash.Hash { return sha3.New224() }},
+	{name: "sha1", digits: 40, open: sha1.New, named: true},
+	{name: "md5", digits: 32, open: md5.New, bare: true, listed: true},
+}
+
+// must returns the hash of a constructor that fails for wrong keys only.
+func must(h hash.Hash, err error) hash.Hash {
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// canonicalName returns an algorithm's name as hashlib spells it: sha3_256 for "SHA3-256", sha512_256 for "SHA512/256".
+func canonicalName(name string) string {
+	return strings.NewReplacer("-", "_", "/", "_").Replace(strings.ToLower(strings.TrimSpace(name)))
+}
+
+// findAlgorithm returns the algorithm with that name in any spelling, nil where it is unknown.
+func findAlgorithm(name string) *algorithm {
+	name = canonicalName(name)
+	for i := range algorithms {
+		if algorithms[i].name == name {
+			return &algorithms[i]
+		}
+	}
+	return nil
+}
+
+// KnownAlgorithm reports whether Write can check images with the algorithm of that name.
+func KnownAlgorithm(name string) bool { return findAlgorithm(name) != nil }
+
+// Algorithms returns the names of all known algorithms, the strongest first.
+func Algorithms() []string {
+	names := make([]string, 0, len(algorithms))
+	for _, a := range algorithms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// detectAlgorithm returns the algorithm of a digest without a name: preferred, which may be nil, where the length fits it,
+// and otherwise the first one of that length that may is true for. It returns nil where there is none.
+func detectAlgorithm(value string, preferred *algorithm, may func(algorithm) bool) *algorithm {
+	if preferred != nil && isHex(value, preferred.digits) {
+		return preferred
+	}
+	for i, a := range algorithms {
+		if may(a) && isHex(value, a.digits) {
+			return &algorithms[i]
+		}
+	}
+	return nil
+}
+
+func isBare(a algorithm) bool   { return a.bare }
+func isListed(a algorithm) bool { return a.listed }
+
+// hash returns a hash of c's algorithm. The error does not repeat the value.
 func (c Checksum) hash() (hash.Hash, error) {
 	if c.Algorithm == "" || c.Value == "" {
-		return nil, fmt.Errorf("the image has no checksum (algorithm %q, value %q)", c.Algorithm, c.Value)
+		return nil, fmt.Errorf("the image has no checksum (algorithm %q, %d digits)", c.Algorithm, len(c.Value))
 	}
-	for _, a := range algorithms {
-		if a.name != strings.ToLower(c.Algorithm) {
-			continue
-		}
-		if !isHex(c.Value, a.digits) {
-			return nil, fmt.Errorf("checksum %q: got %d characters, want %d hexadecimal digits for %s", c.Value, len(c.Value), a.digits, a.name)
-		}
-		return a.open(), nil
+	a := findAlgorithm(c.Algorithm)
+	if a == nil {
+		return nil, fmt.Errorf("checksum algorithm %q is not supported, want one of %s", c.Algorithm, strings.Join(Algorithms(), ", "))
 	}
-	return nil, fmt.Errorf("checksum algorithm %q is not supported, want md5, sha256 or sha512", c.Algorithm)
+	if !isHex(c.Value, a.digits) {
+		return nil, fmt.Errorf("checksum: got %d characters, want %d hexadecimal digits for %s", len(c.Value), a.digits, a.name)
+	}
+	return a.open(), nil
 }
 
 // verify compares c, of an image from url, with the sum of what has arrived.
 func (c Checksum) verify(h hash.Hash, url string) error {
 	got := hex.EncodeToString(h.Sum(nil))
-	if !strings.EqualFold(got, c.Value) {
-		return &ChecksumError{URL: url, Algorithm: strings.ToLower(c.Algorithm), Want: strings.ToLower(c.Value), Got: got}
+	if strings.EqualFold(got, c.Value) {
+		return nil
 	}
-	return nil
-}
-
-// algorithmOf finds the algorithm whose sums have the length of value.
-func algorithmOf(value string) (string, error) {
-	for _, a := range algorithms {
-		if isHex(value, a.digits) {
-			return a.name, nil
-		}
+	want := strings.ToLower(c.Value)
+	if c.File != "" {
+		want = "the digest in " + c.File // fetched content does not appear in errors
 	}
-	return "", fmt.Errorf("the algorithm of checksum %q could not be identified: got %d characters, want 32, 64 or 128 hexadecimal digits", clip(value), len(value))
+	return &ChecksumError{URL: url, Algorithm: canonicalName(c.Algorithm), Want: want, Got: got}
 }
 
 func isHex(text string, digits int) bool {
@@ -63,12 +133,4 @@ func isHex(text string, digits int) bool {
 	}
 	_, err := hex.DecodeString(text)
 	return err == nil
-}
-
-// clip shortens foreign text for an error.
-func clip(text string) string {
-	if len(text) > 140 {
-		return text[:140] + "..."
-	}
-	return text
 }

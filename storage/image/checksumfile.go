@@ -3,6 +3,7 @@ package image
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,84 +11,91 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 )
 
 // maxChecksumFile limits what is read of a checksum file: those of whole distributions have a few thousand lines.
 const maxChecksumFile = 1 << 20
 
-// ResolveChecksum finds the checksum of an image. value is the digits themselves or the URL of a checksum file, in which
-// the line that names the last path element of imageURL counts. algorithm may be empty, or one that is not known here:
-// then the number of digits decides. md5 is refused unless md5Allowed.
+// ResolveChecksum finds the checksum of an image. value is the digits themselves or the URL of a checksum file. In the
+// file the lines count that name the last path element of imageURL, and of several digests the one of the strongest
+// algorithm. algorithmName may be empty or unknown: then the number of digits decides. md5 is refused unless md5Allowed.
 //
-// The errors of fetching a checksum file are *DownloadError and *TimeoutError; all others mean a bad request.
-func ResolveChecksum(ctx context.Context, f Fetch, value, algorithm, imageURL string, md5Allowed bool) (Checksum, error) {
-	value, algorithm = strings.TrimSpace(value), strings.ToLower(strings.TrimSpace(algorithm))
+// The errors of fetching a checksum file are *DownloadError, *SlowError and *TimeoutError; all others mean a bad request.
+func ResolveChecksum(ctx context.Context, f Fetch, value, algorithmName, imageURL string, md5Allowed bool) (Checksum, error) {
+	value = strings.TrimSpace(value)
 	if value == "" {
 		return Checksum{}, errors.New("the image has no checksum")
 	}
+	named := findAlgorithm(algorithmName)
+	sum := Checksum{Value: value}
 	if isURL(value) {
 		var err error
-		if value, err = fetchChecksum(ctx, f, value, imageURL); err != nil {
+		if sum, err = fetchChecksum(ctx, f, value, named, imageURL); err != nil {
 			return Checksum{}, err
 		}
+	} else if named != nil {
+		sum.Algorithm = named.name
+	} else if a := detectAlgorithm(value, nil, isBare); a != nil {
+		sum.Algorithm = a.name
+	} else {
+		return Checksum{}, fmt.Errorf("the algorithm of the checksum could not be identified: got %d characters, "+
+			"want 32, 64 or 128 hexadecimal digits", len(value))
 	}
-	if !isKnown(algorithm) {
-		var err error
-		if algorithm, err = algorithmOf(value); err != nil {
-			return Checksum{}, err
-		}
+	if sum.Algorithm == "md5" && !md5Allowed {
+		return Checksum{}, errors.New("the checksum is an md5 sum, and md5 is not enabled")
 	}
-	if algorithm == "md5" && !md5Allowed {
-		return Checksum{}, fmt.Errorf("checksum %q is an md5 sum, and md5 is not enabled", clip(value))
-	}
-	sum := Checksum{Algorithm: algorithm, Value: value}
 	_, err := sum.hash()
 	return sum, err
-}
-
-func isKnown(algorithm string) bool {
-	for _, a := range algorithms {
-		if a.name == algorithm {
-			return true
-		}
-	}
-	return false
 }
 
 func isURL(value string) bool { return strings.Contains(value, "://") }
 
 // fetchChecksum fetches a checksum file, which is as likely to fail for a while as the image itself.
-func fetchChecksum(ctx context.Context, f Fetch, fileURL, imageURL string) (string, error) {
+func fetchChecksum(ctx context.Context, f Fetch, fileURL string, named *algorithm, imageURL string) (Checksum, error) {
 	name, err := fileName(imageURL)
 	if err != nil {
-		return "", err
+		return Checksum{}, err
 	}
 	var text []byte
-	err = f.within(ctx, fileURL, func(ctx context.Context) (err error) {
+	err = f.within(ctx, fileURL, f.smallFileLimit(), func(ctx context.Context) (err error) {
 		text, err = newFetcher(f, nil, nil).readAll(ctx, fileURL, maxChecksumFile)
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("checksum of image %s: %w", name, err)
+		return Checksum{}, fmt.Errorf("checksum of image %s: %w", name, err)
 	}
-	value, err := findChecksum(text, name)
+	sum, err := findChecksum(text, name, named)
 	if err != nil {
-		return "", fmt.Errorf("checksum file %s: %w", redactURL(fileURL), err)
+		return Checksum{}, fmt.Errorf("checksum file %s of %d bytes: %w", redactURL(fileURL), len(text), err)
 	}
-	return value, nil
+	sum.File = redactURL(fileURL)
+	return sum, nil
 }
 
-// within calls do with a context that ends after MaxDuration, and then returns a TimeoutError on what was fetched.
-func (f Fetch) within(ctx context.Context, rawURL string, do func(context.Context) error) error {
-	limited := ctx
+// smallFileTimeout limits all attempts to fetch a checksum file, and to find an image in a registry, together.
+// tokenTimeout limits one request for a token.
+const (
+	smallFileTimeout = 5 * time.Minute
+	tokenTimeout     = time.Minute
+)
+
+// smallFileLimit returns how long all attempts to fetch a small file may take together.
+func (f Fetch) smallFileLimit() time.Duration {
+	limit := cmp.Or(f.smallFile, smallFileTimeout)
 	if f.MaxDuration > 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, f.MaxDuration, errMaxDuration)
-		defer cancel()
+		limit = min(limit, f.MaxDuration)
 	}
+	return limit
+}
+
+// within calls do with a context that ends after limit, and then returns a TimeoutError on what was fetched.
+func (f Fetch) within(ctx context.Context, rawURL string, limit time.Duration, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errMaxDuration)
+	defer cancel()
 	err := do(limited)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errMaxDuration) {
-		return &TimeoutError{URL: redactURL(rawURL), Max: f.MaxDuration}
+		return &TimeoutError{URL: redactURL(rawURL), Max: limit}
 	}
 	return err
 }
@@ -135,43 +143,98 @@ func fileName(imageURL string) (string, error) {
 	return name, nil
 }
 
-// findChecksum finds the digits that belong to a file. It knows these forms:
+// findChecksum finds the strongest digest of a file in a checksum file, and of equally long ones that of the algorithm
+// that the caller named, which may be nil. It knows these forms:
 //
 //	DIGITS                         alone in the file
 //	DIGITS  name   DIGITS *name    as md5sum and its kin write them, in text and in binary mode
-//	SHA256 (name) = DIGITS         as BSD's and OpenSSL's tools write them
-func findChecksum(text []byte, name string) (string, error) {
+//	SHA256 (name) = DIGITS         as BSD's tools and "cksum --tag" write them, and OpenSSL's without the spaces
+//
+// Errors do not repeat the file's content.
+func findChecksum(text []byte, name string, named *algorithm) (Checksum, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		return "", errors.New("the file is empty")
+		return Checksum{}, errors.New("the file is empty")
 	}
 	if !bytes.ContainsAny(text, " \t\r\n") {
-		if _, err := algorithmOf(string(text)); err != nil {
-			return "", err
+		a := detectAlgorithm(string(text), named, isBare)
+		if a == nil {
+			return Checksum{}, fmt.Errorf("the algorithm could not be identified: got %d characters, "+
+				"want 32, 64 or 128 hexadecimal digits", len(text))
 		}
-		return string(text), nil
+		return Checksum{Algorithm: a.name, Value: string(text)}, nil
 	}
+	var best Checksum
+	var found *algorithm
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxChecksumFile+1)
 	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if strings.HasPrefix(line, "#") || !namesFile(line, name) {
+		a, digits := parseChecksumLine(strings.TrimSpace(lines.Text()), name, named)
+		if a == nil || found != nil && !stronger(a, found, named) {
 			continue
 		}
-		fields := strings.Fields(line)
-		for _, digits := range []string{fields[0], fields[len(fields)-1]} {
-			if _, err := algorithmOf(digits); err == nil {
-				return digits, nil
-			}
-		}
+		best, found = Checksum{Algorithm: a.name, Value: digits}, a
 	}
 	if err := lines.Err(); err != nil {
-		return "", err
+		return Checksum{}, err
 	}
-	return "", fmt.Errorf("no line has a checksum for %q", name)
+	if found == nil {
+		return Checksum{}, fmt.Errorf("no line has a checksum for %q", name)
+	}
+	return best, nil
 }
 
-// namesFile tells whether a line of a checksum file is about the file called name.
+// stronger reports whether a digest of a counts before one of b.
+func stronger(a, b, named *algorithm) bool {
+	if a.digits != b.digits {
+		return a.digits > b.digits
+	}
+	return a == named && b != named
+}
+
+// parseChecksumLine returns the digest that a line has for the file called name, and its algorithm; nil where it has none.
+func parseChecksumLine(line, name string, named *algorithm) (*algorithm, string) {
+	if strings.HasPrefix(line, "#") {
+		return nil, ""
+	}
+	if tag, digits, ok := parseTagged(line, name); ok {
+		a := findAlgorithm(tag)
+		if a == nil || !isHex(digits, a.digits) || a.named && a != named {
+			return nil, ""
+		}
+		return a, digits
+	}
+	if !namesFile(line, name) {
+		return nil, ""
+	}
+	fields := strings.Fields(line)
+	for _, digits := range []string{fields[0], fields[len(fields)-1]} {
+		if a := detectAlgorithm(digits, named, isListed); a != nil {
+			return a, digits
+		}
+	}
+	return nil, ""
+}
+
+// parseTagged reads "TAG (name) = DIGITS" and "TAG(name)= DIGITS".
+func parseTagged(line, name string) (tag, digits string, ok bool) {
+	tag, rest, ok := strings.Cut(line, "("+name+")")
+	if !ok {
+		return "", "", false
+	}
+	tag = strings.TrimSpace(tag)
+	digits, ok = strings.CutPrefix(strings.TrimSpace(rest), "=")
+	if !ok || tag == "" || strings.ContainsAny(tag, " \t") {
+		return "", "", false
+	}
+	tag = strings.TrimPrefix(canonicalName(tag), "sha2_") // OpenSSL 3 writes SHA2-256
+	if strings.Trim(tag, "0123456789") == "" {
+		tag = "sha" + tag
+	}
+	return tag, strings.TrimSpace(digits), true
+}
+
+// namesFile reports whether a line of a checksum file is about the file called name.
 func namesFile(line, name string) bool {
 	if strings.Contains(line, " ("+name+") ") {
 		return true

@@ -55,7 +55,7 @@ func (f *feed) fill(sum hash.Hash) error {
 			return err
 		}
 		if f.source.pos > f.limit {
-			return fileTooLong("packed", f.source.pos, f.limit)
+			return fileTooLong("packed", f.limit)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"ironroot/internal/goroutine"
@@ -27,12 +28,16 @@ type fetcher struct {
 	client   *http.Client
 	log      *slog.Logger
 	progress *Progress
+	rate     *rateMeter
 }
 
 // newFetcher fills in what f leaves open.
 func newFetcher(f Fetch, log *slog.Logger, progress *Progress) *fetcher {
 	if f.ConnectTimeout <= 0 {
 		f.ConnectTimeout = defaultConnectTimeout
+	}
+	if f.rateWindow <= 0 {
+		f.rateWindow = defaultRateWindow
 	}
 	f.Retries = max(0, f.Retries)
 	if log == nil {
@@ -48,9 +53,10 @@ func newFetcher(f Fetch, log *slog.Logger, progress *Progress) *fetcher {
 	if client.Transport == nil {
 		client.Transport = defaultTransport()
 	}
-	client.Timeout = 0 // an image may take as long as it takes; stalls and MaxDuration end it
+	client.Timeout = 0 // stalls, MinRate and MaxDuration end a transfer
 	client.CheckRedirect = f.checkRedirect
-	return &fetcher{Fetch: f, client: &client, log: log, progress: progress}
+	rate := &rateMeter{minimum: f.MinRate, window: f.rateWindow}
+	return &fetcher{Fetch: f, client: &client, log: log, progress: progress, rate: rate}
 }
 
 // defaultTransport speaks HTTP/1.1 only: there the body is read from the connection straight into the buffers that are
@@ -66,8 +72,11 @@ func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
 		return &redirectError{errors.New("more than 10 redirects")}
 	}
-	if err := checkScheme(req.URL); err != nil {
-		return &redirectError{err}
+	if redirected, ok := req.Context().Value(redirectedKey{}).(*atomic.Bool); ok {
+		redirected.Store(true)
+	}
+	if checkScheme(req.URL) != nil {
+		return &redirectError{errNoTarget}
 	}
 	req.Header.Del("Referer") // net/http puts the last URL there, with a query that may be a signature
 	for _, hop := range append(via[1:len(via):len(via)], req) {
@@ -82,6 +91,9 @@ func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
+
+// redirectedKey is the key of a request's context under which checkRedirect notes that there was a redirect.
+type redirectedKey struct{}
 
 // redirectError says that a server sent the client where it must not go. Asking again would not help.
 type redirectError struct{ err error }
@@ -188,12 +200,13 @@ func (f *fetcher) admitted(ctx context.Context, rawURL string, part *span) (*bod
 	}
 	again, failure := f.registry.answer(ctx, down.challenges, sent)
 	var token *DownloadError
+	var timeout interface{ Timeout() bool } // a TimeoutError or a SlowError
 	switch {
 	case failure == nil && again:
 		return f.get(ctx, rawURL, part, f.registry.authorization())
 	case failure == nil:
 		return nil, err
-	case ctx.Err() != nil || errors.As(failure, &token):
+	case ctx.Err() != nil || errors.As(failure, &token) || errors.As(failure, &timeout):
 		return nil, fmt.Errorf("token for %s: %w", down.URL, failure)
 	}
 	return nil, &DownloadError{URL: down.URL, Status: down.Status, Err: failure, Fatal: true}
@@ -217,7 +230,8 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span, authorizat
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	redirected := new(atomic.Bool)
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, redirectedKey{}, redirected))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		cancel(nil)
@@ -236,7 +250,7 @@ func (f *fetcher) get(ctx context.Context, rawURL string, part *span, authorizat
 			req.Header.Set("If-Range", part.validator)
 		}
 	}
-	b := &body{ctx: ctx, cancel: cancel, url: redactURL(rawURL), stall: f.ConnectTimeout}
+	b := &body{ctx: ctx, cancel: cancel, url: redactURL(rawURL), stall: f.ConnectTimeout, rate: f.rate, redirected: redirected}
 	b.timer = goroutine.AfterTime(b.stall, func() { cancel(errStalled) })
 	resp, err := f.client.Do(req) //nolint:bodyclose // body.Close does
 	b.timer.Stop()
@@ -276,9 +290,10 @@ func (b *body) accept(resp *http.Response, part *span) error {
 	return &DownloadError{URL: b.url, Status: resp.StatusCode, Fatal: resp.StatusCode < http.StatusInternalServerError}
 }
 
-// parseContentRange reads "bytes FIRST-LAST/TOTAL"; total is -1 where the server does not know it.
+// parseContentRange reads "bytes FIRST-LAST/TOTAL"; total is -1 where the server does not know it. The error does not
+// repeat the header.
 func parseContentRange(text string) (first, total int64, err error) {
-	bad := fmt.Errorf("got Content-Range %q, want bytes FIRST-LAST/TOTAL", text)
+	bad := fmt.Errorf("got a Content-Range of %d characters, want bytes FIRST-LAST/TOTAL", len(text))
 	rest, ok := strings.CutPrefix(text, "bytes ")
 	if !ok {
 		return 0, 0, bad

@@ -9,8 +9,9 @@ import (
 
 // Checksum is what the source file, as it lies on the server, must hash to.
 type Checksum struct {
-	Algorithm string // "md5", "sha256" or "sha512"
+	Algorithm string // one of Algorithms
 	Value     string // hexadecimal digits, in either case
+	File      string // URL of the checksum file that Value was found in, without credentials and query; may be empty
 }
 
 // Source says where an image comes from and what it must be.
@@ -39,19 +40,25 @@ type Fetch struct {
 	Retries int
 	// RetryInterval is the pause before each of them.
 	RetryInterval time.Duration
-	// MaxDuration limits all attempts together; 0 means no limit.
+	// MaxDuration limits all attempts together; 0 means no limit. Checksum files, manifests and tokens have limits of
+	// their own beside it.
 	MaxDuration time.Duration
+	// MinRate is the lowest rate, in bytes per second over a minute, at which a server may send; 0 accepts any rate.
+	MinRate int64
 	// Secret, when set, is told of a token that a registry gave, before it is used.
 	Secret func(token string)
 
-	registry *registrySession // of an Artifact
+	registry   *registrySession // of an Artifact
+	rateWindow time.Duration    // 0 stands for defaultRateWindow
+	smallFile  time.Duration    // 0 stands for smallFileTimeout; of tokens for tokenTimeout
 }
 
 // Options are the caller's wishes for one Write.
 type Options struct {
 	Progress *Progress    // may be nil
 	Log      *slog.Logger // nil: no log
-	// PermittedFormats lists what an inspected image may be; empty permits every format that can be written.
+	// PermittedFormats lists what an inspected image may be. nil permits every format that can be written. An empty list
+	// permits no image at all, not even one that is declared as raw. Packed images need raw in the list.
 	PermittedFormats []string
 	// SkipFormatInspection switches off the comparison of the declared with the detected format and the checks of gpt
 	// images. References of an image to other files are refused all the same.
@@ -73,7 +80,7 @@ type Report struct {
 
 // Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached it.
 //
-// The errors are *DownloadError, *TimeoutError (MaxDuration), *ChecksumError, *FormatError, *TooSmallError and
+// The errors are *DownloadError, *TimeoutError (MaxDuration), *SlowError (MinRate), *ChecksumError, *FormatError, *TooSmallError and
 // *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the first and the last MiB of
 // the device read as zeros, unless the device itself could not be opened or written, or the image was refused at the
 // first look, for its format or its size: then the device was not written to at all.

@@ -44,7 +44,7 @@ var diskTypes = []string{"raw", "applehv", "qcow2", "qemu", ""}
 // annotation "disktype" decides, as in Ironic. f.Header may hold an Authorization: a Bearer token is sent to the registry as it is,
 // basic credentials are exchanged for a token where the registry wants one.
 //
-// The errors of the registry are *DownloadError and *TimeoutError; all others mean a bad request.
+// The errors of the registry are *DownloadError, *SlowError and *TimeoutError; all others mean a bad request.
 func ResolveOCI(ctx context.Context, f Fetch, image, architecture string) (Artifact, error) {
 	ref, err := parseReference(image)
 	if err != nil {
@@ -57,14 +57,14 @@ func ResolveOCI(ctx context.Context, f Fetch, image, architecture string) (Artif
 	accepting.Header = http.Header{"Accept": {mediaIndex + ", " + mediaManifest}}
 	fetcher := newFetcher(accepting, nil, nil)
 	var digest v1.Hash
-	err = f.within(ctx, ref.url("manifests", ref.what()), func(ctx context.Context) (err error) {
+	err = f.within(ctx, ref.url("manifests", ref.what()), f.smallFileLimit(), func(ctx context.Context) (err error) {
 		digest, err = fetcher.findBlob(ctx, ref, architecture)
 		return err
 	})
 	if err != nil {
 		return Artifact{}, fmt.Errorf("%s: %w", redactURL(image), err)
 	}
-	return Artifact{URL: ref.url("blobs", digest.String()), Checksum: Checksum{digest.Algorithm, digest.Hex}, Fetch: f}, nil
+	return Artifact{URL: ref.url("blobs", digest.String()), Checksum: Checksum{Algorithm: digest.Algorithm, Value: digest.Hex}, Fetch: f}, nil
 }
 
 // ociReference is a reference in its parts.
@@ -93,7 +93,7 @@ func parseReference(text string) (ociReference, error) {
 	if digested, ok := named.(reference.Digested); ok {
 		ref.digest = digested.Digest().String()
 		if _, err := v1.NewHash(ref.digest); err != nil { // there are more algorithms in the grammar
-			return ociReference{}, fmt.Errorf("image reference: %q is no sha256 or sha512 digest", clip(ref.digest))
+			return ociReference{}, fmt.Errorf("image reference: the digest of %d characters is no sha256 or sha512 digest", len(ref.digest))
 		}
 	}
 	return ref, nil
@@ -188,12 +188,12 @@ func parseManifest(text []byte, what string) (*v1.Manifest, []v1.Descriptor, err
 		}
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(text))
-	if err != nil { // which may repeat as much as was read
-		return nil, nil, fmt.Errorf("the index cannot be read, or a digest in it is no sha256 or sha512 digest: %s", clip(err.Error()))
+	if err != nil { // which may quote what was read
+		return nil, nil, fmt.Errorf("the index of %d bytes cannot be read: it is not JSON, or a digest in it is no sha256 or sha512 digest", len(text))
 	}
 	m, err := v1.ParseManifest(bytes.NewReader(text))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the manifest cannot be read, or a digest in it is no sha256 or sha512 digest: %s", clip(err.Error()))
+		return nil, nil, fmt.Errorf("the manifest of %d bytes cannot be read: it is not JSON, or a digest in it is no sha256 or sha512 digest", len(text))
 	}
 	return m, index.Manifests, nil
 }
@@ -202,7 +202,7 @@ func parseManifest(text []byte, what string) (*v1.Manifest, []v1.Descriptor, err
 func checkDigest(text []byte, digest string) error {
 	want, err := v1.NewHash(digest)
 	if err != nil {
-		return fmt.Errorf("%q is no sha256 or sha512 digest", clip(digest))
+		return fmt.Errorf("the digest of %d characters is no sha256 or sha512 digest", len(digest))
 	}
 	h, err := v1.Hasher(want.Algorithm)
 	if err != nil {

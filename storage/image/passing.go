@@ -27,7 +27,7 @@ func newPassing(h *qcow2.Header, b *stream, limit int64) (*passing, error) {
 // check refuses a table that cannot be in the file.
 func (p *passing) check(table extent) error {
 	if table.end() > p.limit {
-		return fileTooLong(formatQcow2, table.end(), p.limit)
+		return fileTooLong(formatQcow2, p.limit)
 	}
 	if p.total >= 0 && table.end() > p.total {
 		return tableMissing(table, p.url)
@@ -35,10 +35,11 @@ func (p *passing) check(table extent) error {
 	return nil
 }
 
-// tableMissing is about a file that ends before a table does.
+// tableMissing is about a file that ends before a table does. Where the table would lie is content of the file, which does
+// not appear in errors.
 func tableMissing(table extent, url string) error {
 	return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-		"qcow2 image: a table lies at bytes %d to %d, which is behind the end of the file %s", table.off, table.end(), url)}
+		"qcow2 image: a table of %d bytes lies behind the end of the file %s", table.len, url)}
 }
 
 // done tells whether all tables have passed.

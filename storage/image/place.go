@@ -16,7 +16,7 @@ type packed struct {
 // place hands out the work that a chunk of a qcow2 file makes.
 func (u *unpacker) place(c *chunk, submit func(func() error) error) error {
 	if limit := maxFile(u.w.target.size); c.end() > limit {
-		return fileTooLong(formatQcow2, c.end(), limit)
+		return fileTooLong(formatQcow2, limit)
 	}
 	u.passSeals(c)
 	if err := u.passTables(c); err != nil || u.late.failed() {

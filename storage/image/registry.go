@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,8 +67,10 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 	for _, text := range challenges {
 		c, err := parseChallenge(ctx, text)
 		switch {
-		case err != nil:
-			return false, err
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case err != nil: // which might quote the header
+			return false, fmt.Errorf("a WWW-Authenticate header of %d characters cannot be read", len(text))
 		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "":
 			token, err := s.token(ctx, c)
 			if err != nil {
@@ -99,7 +102,7 @@ func parseChallenge(ctx context.Context, text string) (*transport.Challenge, err
 	}))
 }
 
-// token fetches a token from where the challenge says.
+// token fetches a token from where the challenge says, within a fixed time.
 func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (string, error) {
 	refusal := errors.New("the registry names no https URL to get a token from")
 	realm, err := url.Parse(c.Parameters["realm"])
@@ -116,13 +119,25 @@ func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (st
 		credentials = authn.FromConfig(authn.AuthConfig{Auth: text})
 	}
 	scope := cmp.Or(c.Parameters["scope"], "repository:"+s.repository+":pull")
-	answer, err := transport.Exchange(ctx, server, credentials, roundTripper(s.fetchToken), []string{scope}, c)
-	var down *DownloadError
+	var answer *transport.Token
+	err = s.login.within(ctx, realm.String(), cmp.Or(s.login.smallFile, tokenTimeout), func(ctx context.Context) (err error) {
+		answer, err = transport.Exchange(ctx, server, credentials, roundTripper(s.fetchToken), []string{scope}, c)
+		return err
+	})
+	var (
+		down *DownloadError
+		late *TimeoutError
+		slow *SlowError
+	)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case errors.As(err, &down):
 		return "", down
+	case errors.As(err, &late):
+		return "", late
+	case errors.As(err, &slow):
+		return "", slow
 	case err != nil: // which might quote a token
 		return "", errors.New("the answer to the request for a token has none that can be read")
 	}

@@ -104,17 +104,17 @@ func randomBytes(seed uint64, n int) []byte {
 
 func sha256Of(data []byte) Checksum {
 	sum := sha256.Sum256(data)
-	return Checksum{"sha256", hex.EncodeToString(sum[:])}
+	return Checksum{Algorithm: "sha256", Value: hex.EncodeToString(sum[:])}
 }
 
 func sha512Of(data []byte) Checksum {
 	sum := sha512.Sum512(data)
-	return Checksum{"sha512", hex.EncodeToString(sum[:])}
+	return Checksum{Algorithm: "sha512", Value: hex.EncodeToString(sum[:])}
 }
 
 func md5Of(data []byte) Checksum {
 	sum := md5.Sum(data)
-	return Checksum{"md5", hex.EncodeToString(sum[:])}
+	return Checksum{Algorithm: "md5", Value: hex.EncodeToString(sum[:])}
 }
 
 // usedDisk returns a file that stands for a disk with an older system on it: every byte is 0xA5.

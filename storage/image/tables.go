@@ -31,15 +31,15 @@ type partReader struct {
 // ever.
 func maxFile(disk int64) int64 { return 2*disk + 64<<20 }
 
-func fileTooLong(format string, need, limit int64) error {
+func fileTooLong(format string, limit int64) error {
 	return &FormatError{Format: format, Reason: fmt.Sprintf(
-		"%s image: the file reaches to byte %d at least, for this disk %d bytes are accepted at most", format, need, limit)}
+		"%s image: the file is too long, for this disk %d bytes are accepted at most", format, limit)}
 }
 
 // read fills p from off. ahead is where the caller will have read on to, at least the end of p.
 func (r *partReader) read(ctx context.Context, p []byte, off, ahead int64) error {
 	if off+int64(len(p)) > r.limit {
-		return fileTooLong(formatQcow2, off+int64(len(p)), r.limit)
+		return fileTooLong(formatQcow2, r.limit)
 	}
 	if r.body != nil && (off < r.pos || r.body.partial && off+int64(len(p)) > r.end) {
 		r.close()

@@ -132,7 +132,7 @@ func (w *writer) unpack(ctx context.Context, b *stream, x *examined) (report Rep
 func (u *unpacker) finish(ctx context.Context, b *stream, end int64) error {
 	for _, s := range u.seals {
 		if !s.holds() {
-			return broken(&DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: bytes %d to %d differ", s.off, s.end())})
+			return broken(&DownloadError{URL: b.url, Err: fmt.Errorf("the file changed between two requests: %d bytes of its tables differ", s.len)})
 		}
 	}
 	if u.late != nil {
@@ -168,7 +168,7 @@ func (u *unpacker) finishRun(ctx context.Context, r qcow2.Run, end int64) error 
 		return u.w.target.zero(ctx, extent{from, to - from})
 	}
 	if r.Host >= end {
-		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf("qcow2 image: a cluster lies at byte %d, but the file ends at %d", r.Host, end)}
+		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf("qcow2 image: a cluster lies behind the end of the file, which has %d bytes", end)}
 	}
 	return u.unpackBatch([]packed{{r.Guest, u.carry[int64(len(u.carry))-(end-r.Host):]}})
 }

@@ -162,7 +162,7 @@ var faults = []struct {
 		steps: func([]byte) []http.HandlerFunc {
 			return []http.HandlerFunc{http.RedirectHandler("file:///etc/shadow", http.StatusFound).ServeHTTP}
 		},
-		is: isA[*DownloadError], text: `got scheme "file", want http or https`, requests: 1,
+		is: isA[*DownloadError], text: "the target is not a URL of http or https", requests: 1,
 	},
 	{
 		name:   "empty image",

@@ -116,13 +116,18 @@ func (w *writer) transfers(ctx context.Context) (Report, error) {
 }
 
 // worthRepeating tells whether a transfer may succeed when done again. Twice the same wrong sum is no accident of the
-// network: the server has another file than the one asked for, unless there are more servers to ask.
+// network: the server has another file than the one asked for, unless there are more servers to ask. A server that was too
+// slow is not asked again where it is the only one.
 func (w *writer) worthRepeating(err error) bool {
 	var sum *ChecksumError
 	if errors.As(err, &sum) {
 		same := sum.Got == w.lastWrong && len(w.src.URLs) == 1
 		w.lastWrong = sum.Got
 		return !same
+	}
+	var slow *SlowError
+	if errors.As(err, &slow) {
+		return len(w.src.URLs) > 1
 	}
 	var broken *transferError
 	return errors.As(err, &broken)

@@ -75,7 +75,7 @@ func (m *Map) Tables(l1 []byte) ([]Table, error) {
 			continue
 		}
 		if offset%h.ClusterSize != 0 {
-			return nil, broken("L2 table %d is at byte %d, which is no multiple of the cluster size", i, offset)
+			return nil, broken("the offset of L2 table %d is no multiple of the cluster size", i)
 		}
 		tables = append(tables, Table{Offset: offset, Guest: guest})
 	}
@@ -127,7 +127,7 @@ func (m *Map) addSubclusters(guest, offset int64, bitmap uint64) error {
 	h := m.Header
 	content, zeros := uint32(bitmap), uint32(bitmap>>32)
 	if content&zeros != 0 || content != 0 && offset == 0 {
-		return broken("the cluster at byte %d of the disk lies at byte %d and has the bitmap %#016x", guest, offset, bitmap)
+		return broken("the cluster at byte %d of the disk has an offset and a bitmap that contradict each other", guest)
 	}
 	for i := range subclusters {
 		skip := int64(i) * h.grain()
@@ -151,7 +151,7 @@ func (m *Map) addSubclusters(guest, offset int64, bitmap uint64) error {
 func (m *Map) plain(guest, offset int64) error {
 	h := m.Header
 	if (offset-guest)%h.ClusterSize != 0 {
-		return broken("the cluster at byte %d of the disk lies at byte %d, which is no multiple of the cluster size", guest, offset)
+		return broken("the offset of the cluster at byte %d of the disk is no multiple of the cluster size", guest)
 	}
 	if n := len(m.Runs); n > 0 && m.Runs[n-1].continues(h, guest, offset) {
 		m.Runs[n-1].size++
@@ -172,7 +172,7 @@ func (m *Map) addCompressed(guest int64, entry uint64) error {
 	offset := int64(entry & (1<<bits - 1))
 	sectors := int64(entry&(flagCompressed-1)>>bits) + 1
 	if offset == 0 || offset > 1<<56 {
-		return broken("the compressed cluster at byte %d of the disk lies at byte %d", guest, offset)
+		return broken("the offset of the compressed cluster at byte %d of the disk is out of range", guest)
 	}
 	return m.run(Run{Host: offset, Guest: guest, size: uint32(sectors*Sector - offset%Sector), Compressed: true})
 }

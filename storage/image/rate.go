@@ -1,0 +1,57 @@
+package image
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// defaultRateWindow is the time over which a download's rate is measured.
+const defaultRateWindow = time.Minute
+
+// SlowError says that a server sent less than the minimum rate. Asking the same server again would not help.
+type SlowError struct {
+	URL    string        // without credentials and query
+	Rate   float64       // bytes per second
+	Min    int64         // bytes per second
+	Window time.Duration // over which the rate was measured
+}
+
+func (e *SlowError) Error() string {
+	return fmt.Sprintf("download %s: got %.2f bytes per second over %v, want at least %d",
+		e.URL, e.Rate, e.Window.Round(time.Millisecond), e.Min)
+}
+
+// Timeout makes the error a net.Error-like timeout.
+func (e *SlowError) Timeout() bool { return true }
+
+// rateMeter measures what arrives while somebody waits for it. Time in which nobody reads, because a disk is busy, does
+// not count. One meter serves all connections of a fetcher, so that a reconnect does not start a new window.
+type rateMeter struct {
+	minimum int64 // bytes per second, 0 accepts any rate
+	window  time.Duration
+
+	mu     sync.Mutex
+	waited time.Duration // in this window
+	bytes  int64         // in this window
+}
+
+// add counts a read of n bytes that took that long. At the end of a window it returns an error if the rate was too low.
+func (m *rateMeter) add(n int, took time.Duration, url string) error {
+	if m == nil || m.minimum <= 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waited += took
+	m.bytes += int64(n)
+	if m.waited < m.window {
+		return nil
+	}
+	rate, window := float64(m.bytes)/m.waited.Seconds(), m.waited
+	m.waited, m.bytes = 0, 0
+	if rate >= float64(m.minimum) {
+		return nil
+	}
+	return &SlowError{URL: url, Rate: rate, Min: m.minimum, Window: window}
+}
