@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,23 @@ const (
 	maxDepth = 32
 )
 
+// damaged says that the drive's own file system is at fault. The readers' errors quote names of files, which are content of
+// the drive and must not appear in errors.
+func damaged(kind string) error {
+	return fmt.Errorf("%w: its %s file system is damaged", ErrUnreadable, kind)
+}
+
+// withoutNames returns the cause of an error of writing files.
+func withoutNames(err error) error {
+	for {
+		var node *fat.NodeError
+		if !errors.As(err, &node) {
+			return err
+		}
+		err = node.Err
+	}
+}
+
 // readFiles lists the files of a drive.
 func readFiles(drive []byte) ([]fat.Node, error) {
 	r := bytes.NewReader(drive)
@@ -33,14 +51,14 @@ func readFiles(drive []byte) ([]fat.Node, error) {
 		return isoNodes(iso, iso.Root(), &left, 0)
 	}
 	if !errors.Is(err, iso9660.ErrNoISO) {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, damaged("ISO 9660")
 	}
 	f, err := fat.Open(r)
 	if errors.Is(err, fat.ErrNoFAT) {
 		return nil, fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, damaged("FAT")
 	}
 	return fatNodes(f, f.Root(), &left, 0)
 }
@@ -48,7 +66,7 @@ func readFiles(drive []byte) ([]fat.Node, error) {
 func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.Node, error) {
 	list, err := f.List(folder)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, damaged("ISO 9660")
 	}
 	if err := count(len(list), left, depth); err != nil {
 		return nil, err
@@ -62,9 +80,15 @@ func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.N
 				return nil, err
 			}
 		case !file.Regular:
-			return nil, fmt.Errorf("%w: %q is neither a folder nor a regular file in one piece", ErrUnreadable, file.Name)
+			return nil, fmt.Errorf("%w: one of its %d files is neither a directory nor a regular file in one piece", ErrUnreadable, len(list))
 		default:
-			node.Content = func() ([]byte, error) { return f.Read(file, file.Size) }
+			node.Content = func() ([]byte, error) {
+				content, err := f.Read(file, file.Size)
+				if err != nil {
+					return nil, damaged("ISO 9660")
+				}
+				return content, nil
+			}
 		}
 		nodes = append(nodes, node)
 	}
@@ -74,7 +98,7 @@ func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.N
 func fatNodes(f *fat.FS, folder fat.File, left *int, depth int) ([]fat.Node, error) {
 	list, err := f.List(folder)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, damaged("FAT")
 	}
 	if err := count(len(list), left, depth); err != nil {
 		return nil, err
@@ -87,7 +111,13 @@ func fatNodes(f *fat.FS, folder fat.File, left *int, depth int) ([]fat.Node, err
 				return nil, err
 			}
 		} else {
-			node.Content = func() ([]byte, error) { return f.Read(file, file.Size) }
+			node.Content = func() ([]byte, error) {
+				content, err := f.Read(file, file.Size)
+				if err != nil {
+					return nil, damaged("FAT")
+				}
+				return content, nil
+			}
 		}
 		nodes = append(nodes, node)
 	}
@@ -116,7 +146,7 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 	// The serial number follows from the place, so that the same drive gives the same bytes.
 	volume := fat.Volume{Size: size, Sector: sector, Label: strings.ToUpper(Label), Serial: crc32.ChecksumIEEE([]byte(path))}
 	if err := volume.Write(ctx, f, files, f.Sync); err != nil {
-		return fmt.Errorf("copy into a new file system on %s: %w", path, err)
+		return fmt.Errorf("copy into a new file system on %s: %w", path, withoutNames(err))
 	}
 	if err := block.Flush(ctx, path); err != nil {
 		return err
@@ -128,11 +158,22 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 	return compare(ctx, copied, copied.Root(), files)
 }
 
+var errReadBack = errors.New("read back: a file is not there as it was written")
+
+// readBackError returns the device's part of an error of reading files.
+func readBackError(err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return fmt.Errorf("read back: %w", number)
+	}
+	return errReadBack
+}
+
 // compare holds the copies against the files.
 func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.Node) error {
 	list, err := copied.List(folder)
 	if err != nil {
-		return fmt.Errorf("read back: %w", err)
+		return readBackError(err)
 	}
 	found := map[string]fat.File{}
 	for _, file := range list {
@@ -144,7 +185,7 @@ func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.N
 		}
 		file, ok := found[want.Name]
 		if !ok || file.Folder != want.Folder || file.Size != want.Size && !want.Folder {
-			return fmt.Errorf("read back: %q is not there as it was written", want.Name)
+			return errReadBack
 		}
 		if want.Folder {
 			if err := compare(ctx, copied, file, want.Nodes); err != nil {
@@ -158,10 +199,10 @@ func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.N
 		}
 		got, err := copied.Read(file, file.Size)
 		if err != nil {
-			return fmt.Errorf("read back: %w", err)
+			return readBackError(err)
 		}
 		if !bytes.Equal(got, content) {
-			return fmt.Errorf("read back: %q has other content than was written", want.Name)
+			return errReadBack
 		}
 	}
 	return nil

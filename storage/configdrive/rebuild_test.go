@@ -130,12 +130,15 @@ func TestRebuildRefuses(t *testing.T) {
 		want  string
 	}{
 		"neither ISO nor FAT": {make([]byte, mib), "neither"},
-		"symbolic link":       {build("-r"), `"link"`},
+		"symbolic link":       {build("-r"), "neither a directory nor a regular file"},
 		"short names only":    {build("-J"), "Rock Ridge"},
 	} {
 		_, err := Write(context.Background(), block.System{}, device, c.drive, Options{Rebuild: true})
 		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want ErrUnreadable with %q", name, err, c.want)
+		}
+		if strings.Contains(err.Error(), `"link"`) {
+			t.Errorf("%s: got %v, which names a file of the drive", name, err)
 		}
 	}
 	if !bytes.Equal(content(t, device, mib), before) {

@@ -22,6 +22,15 @@ type Node struct {
 	Content func() ([]byte, error) // of a file: Size bytes
 }
 
+// NodeError says which file or folder could not be written, and why. In a folder it wraps another NodeError.
+type NodeError struct {
+	Name string
+	Err  error
+}
+
+func (e *NodeError) Error() string { return fmt.Sprintf("file %q: %v", e.Name, e.Err) }
+func (e *NodeError) Unwrap() error { return e.Err }
+
 // Volume is a new FAT12, FAT16 or, from 512 MiB on, FAT32 file system. What lies behind 2^32 sectors or 8 TiB is not used.
 type Volume struct {
 	Size   int64  // bytes
@@ -223,12 +232,12 @@ func (f *writer) folder(ctx context.Context, nodes []Node, own, above uint32) ([
 		}
 		key := strings.ToUpper(node.Name)
 		if seen[key] {
-			return nil, fmt.Errorf("file %q: FAT knows no case, and another one has this name", node.Name)
+			return nil, &NodeError{node.Name, errors.New("FAT knows no case, and another one has this name")}
 		}
 		seen[key] = true
 		entries, err := f.node(ctx, node, i, own)
 		if err != nil {
-			return nil, fmt.Errorf("file %q: %w", node.Name, err)
+			return nil, &NodeError{node.Name, err}
 		}
 		raw = append(raw, entries...)
 	}
