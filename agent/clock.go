@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,44 +20,105 @@ const (
 	networkClockTime = 3 * time.Second
 )
 
+// clockTolerance is how far a clock may be from Ironic's without being set: a Date header has whole seconds, and so has a
+// hardware clock.
+const clockTolerance = 2 * time.Second
+
 // TimeServers knows the NTP servers that the machine's network names.
 type TimeServers interface{ TimeServers() []netip.Addr }
 
-// setClock sets the system's clock and the hardware clock from the configured NTP server, or else from those that DHCP
-// named: once at the start, as a certificate is not valid on a machine whose clock stands years back, and once before the
-// machine stops, for the operating system that is started next. That it failed is an error only where the operator wants
-// it to be.
+// clocks are the clocks of the machine; tests replace them.
+type clocks struct {
+	now         func() time.Time
+	setSystem   func(time.Time) error
+	hardware    func() (time.Time, error) // fs.ErrNotExist where the machine has none
+	setHardware func(time.Time) error
+}
+
+func machineClocks() clocks {
+	return clocks{now: time.Now, setSystem: clock.SetSystem, hardware: clock.Hardware, setHardware: clock.SetHardware}
+}
+
+// setClock sets the clocks at the start, as a certificate is not valid on a machine whose clock stands years back. A time
+// server that the operator named sets the system's clock and the hardware clock. Any host on the provisioning network can
+// be one of those that DHCP or multicast DNS name: they are asked only where the system's clock cannot be right, and the
+// hardware clock is left alone. That a clock was not set is an error only where the operator wants it to be.
 func (a *agent) setClock(ctx context.Context) error {
-	c := a.config.Get()
-	servers, changed, limit := func() []string { return []string{c.NTPServer} }, unchanged, clockTime
-	if c.NTPServer == "" {
-		servers, limit = a.networkTimeServers, networkClockTime
-		if a.o.Network != nil {
-			changed = a.o.Network.Changed
-		}
-	}
-	if len(servers()) == 0 || !a.o.Destructive {
+	if !a.o.Destructive {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	if a.timeServer != "" {
+		_, err := a.setNamedClock(ctx)
+		return err
+	}
+	wrong := clock.Check(a.clocks.now())
+	if wrong == nil || len(a.networkTimeServers()) == 0 {
+		return nil
+	}
+	changed := unchanged
+	if a.o.Network != nil {
+		changed = a.o.Network.Changed
+	}
+	a.log.Warn("system clock is wrong, asking the network's time servers", "err", wrong)
+	limited, cancel := context.WithTimeout(ctx, networkClockTime)
 	defer cancel()
-	err := a.setClockFrom(limited, servers, changed)
+	err := a.setClockFrom(limited, a.networkTimeServers, changed, func(now time.Time) error {
+		a.unverified.Store(true)
+		return a.clocks.setSystem(now)
+	})
+	return a.clockFault(ctx, err)
+}
+
+// setClocksForStop sets the clocks before the machine stops, for the operating system that is started next: from the time
+// server that the operator named, or otherwise the hardware clock from Ironic's.
+func (a *agent) setClocksForStop(ctx context.Context) error {
+	if !a.o.Destructive {
+		return nil
+	}
+	if a.timeServer != "" {
+		if set, err := a.setNamedClock(ctx); set || err != nil {
+			return err
+		}
+	}
+	a.setHardwareByIronic()
+	return nil
+}
+
+// setNamedClock sets both clocks from the server that the operator named, and reports whether they were set.
+func (a *agent) setNamedClock(ctx context.Context) (set bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, clockTime)
+	defer cancel()
+	err = a.setClockFrom(limited, func() []string { return []string{a.timeServer} }, unchanged, func(now time.Time) error {
+		if err := a.clocks.setSystem(now); err != nil {
+			return err
+		}
+		a.unverified.Store(false)
+		return a.clocks.setHardware(now)
+	})
+	return err == nil, a.clockFault(ctx, err)
+}
+
+// clockFault returns what of an error of setting a clock ends the start.
+func (a *agent) clockFault(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if c.FailIfClockNotSet {
+	if a.config.Get().FailIfClockNotSet {
 		return fault.ClockSync("%w", err)
 	}
 	return nil
 }
 
-// networkTimeServers returns the time servers that DHCP named, each once.
+// networkTimeServers returns the time servers that DHCP and multicast DNS named, each once.
 func (a *agent) networkTimeServers() []string {
+	var servers []string
+	if server := a.config.Get().NTPServer; server != "" { // an override of multicast DNS, as the operator named none
+		servers = append(servers, server)
+	}
 	network, ok := a.o.Network.(TimeServers)
 	if !ok {
-		return nil
+		return servers
 	}
-	var servers []string
 	for _, address := range network.TimeServers() {
 		if server := address.String(); !slices.Contains(servers, server) {
 			servers = append(servers, server)
@@ -66,14 +130,17 @@ func (a *agent) networkTimeServers() []string {
 // unchanged is a network that does not change.
 func unchanged() <-chan struct{} { return nil }
 
-func (a *agent) setClockFrom(ctx context.Context, servers func() []string, changed func() <-chan struct{}) error {
+// setClockFrom asks time servers and calls set with the present time.
+func (a *agent) setClockFrom(
+	ctx context.Context, servers func() []string, changed func() <-chan struct{}, set func(time.Time) error,
+) error {
 	answer, server, err := clock.Ask(ctx, servers, changed, a.log)
 	if err != nil {
 		a.log.Warn("clock not set: no time server is followed", "servers", servers()) // Ask has said why
 		return err
 	}
 	off := answer.Offset()
-	if err := a.setTime(answer.Now()); err != nil {
+	if err := set(answer.Now()); err != nil {
 		a.log.Warn("clock not set", "server", server, "err", err)
 		return err
 	}
@@ -81,10 +148,60 @@ func (a *agent) setClockFrom(ctx context.Context, servers func() []string, chang
 	return nil
 }
 
-// setTime sets the system's clock and the hardware clock.
-func setTime(now time.Time) error {
-	if err := clock.SetSystem(now); err != nil {
-		return err
+// setUnverifiedClock is for the client of Ironic, which sets a clock that cannot be right before it can verify anybody.
+func (a *agent) setUnverifiedClock(now time.Time) error {
+	a.unverified.Store(true)
+	return a.clocks.setSystem(now)
+}
+
+// checkClocks compares the clocks with Ironic's after a lookup, where TLS has verified Ironic. The hardware clock is set,
+// unless the operator named a time server; the system's clock only where nobody that can be trusted has set it.
+func (a *agent) checkClocks() {
+	if !a.o.Destructive || a.timeServer != "" && !a.unverified.Load() {
+		return
 	}
-	return clock.SetHardware(now)
+	now, ok := a.ironicTime()
+	if !ok {
+		return
+	}
+	off := now.Sub(a.clocks.now())
+	switch {
+	case !a.unverified.Load() && off.Abs() > clockTolerance:
+		a.log.Warn("system clock differs from Ironic's and is kept; name a time server (ipa-ntp-server)", "off_by", off.Round(time.Second))
+	case a.unverified.Load() && off.Abs() > clockTolerance:
+		if err := a.clocks.setSystem(now); err != nil {
+			a.log.Warn("clock not set by Ironic's", "err", err)
+			return
+		}
+		a.log.Info("clock set by Ironic's", "off_by", off.Round(time.Second))
+		fallthrough
+	default:
+		a.unverified.Store(false)
+	}
+	a.setHardwareByIronic()
+}
+
+// setHardwareByIronic sets the hardware clock by the last answer of Ironic that TLS has verified, where there was one and
+// the clock differs.
+func (a *agent) setHardwareByIronic() {
+	now, ok := a.ironicTime()
+	if !ok {
+		return
+	}
+	shown, err := a.clocks.hardware()
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil && now.Sub(shown).Abs() <= clockTolerance {
+		return
+	}
+	was := shown.Format(time.RFC3339)
+	if err != nil {
+		was = fmt.Sprintf("unreadable: %v", err)
+	}
+	if err := a.clocks.setHardware(now); err != nil {
+		a.log.Warn("hardware clock not set", "err", err)
+		return
+	}
+	a.log.Info("hardware clock set by Ironic's", "was", was)
 }

@@ -3,7 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -11,40 +14,172 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
+	"ironroot/internal/testenv"
 	"ironroot/netboot/sntp/sntptest"
 )
 
-func clockAgent(destructive bool, c *config.Config) (a *agent, set *[]time.Time) {
-	a = newAgent(Options{Config: c, Destructive: destructive})
-	set = &[]time.Time{}
-	a.setTime = func(at time.Time) error {
-		*set = append(*set, at)
-		return nil
-	}
-	return a, set
+// fakeClocks are a machine's clocks; the system's goes on from a time that is set.
+type fakeClocks struct {
+	offset, rtcOffset  time.Duration // from the true time
+	system, hardware   []time.Time   // what they were set to
+	systemErr, rtcErr  error
+	withoutHardwareRTC bool
 }
 
-func TestSetClock(t *testing.T) {
-	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
-	a, set := clockAgent(true, &config.Config{NTPServer: server})
-	if err := a.setClock(t.Context()); err != nil {
+func (f *fakeClocks) clocks() clocks {
+	return clocks{
+		now: func() time.Time { return time.Now().Add(f.offset) },
+		setSystem: func(at time.Time) error {
+			if f.systemErr == nil {
+				f.system, f.offset = append(f.system, at), time.Until(at)
+			}
+			return f.systemErr
+		},
+		hardware: func() (time.Time, error) {
+			if f.withoutHardwareRTC {
+				return time.Time{}, fs.ErrNotExist
+			}
+			return time.Now().Add(f.rtcOffset).Truncate(time.Second), f.rtcErr
+		},
+		setHardware: func(at time.Time) error {
+			f.hardware, f.rtcOffset = append(f.hardware, at), time.Until(at)
+			return nil
+		},
+	}
+}
+
+// decade is how far a clock with an empty battery is behind.
+const decade = -16 * 365 * 24 * time.Hour
+
+func clockAgent(destructive bool, c *config.Config, f *fakeClocks) *agent {
+	a := newAgent(Options{Config: c, Destructive: destructive})
+	a.clocks = f.clocks()
+	return a
+}
+
+// ironicAhead makes a's Ironic one that TLS has verified and whose clock is ahead of the true time.
+func ironicAhead(a *agent, ahead time.Duration) {
+	a.ironicTime = func() (time.Time, bool) { return time.Now().Add(ahead), true }
+}
+
+// near reports whether a list has one time, which is that far from now.
+func near(list []time.Time, ahead time.Duration) bool {
+	return len(list) == 1 && (time.Until(list[0])-ahead).Abs() < time.Minute
+}
+
+// localServer starts a time server at NTP's port, on an address of this machine that is nobody else's.
+func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
+	t.Helper()
+	testenv.Root(t)
+	address := netip.AddrFrom4([4]byte{127, byte(os.Getpid() >> 8), byte(os.Getpid()), 123})
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 123)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if len(*set) != 1 || time.Until((*set)[0]).Round(time.Minute) != time.Hour {
-		t.Errorf("clock set to %v, want an hour from now", *set)
-	}
-	for _, tt := range []struct {
-		name        string
-		destructive bool
-		config      config.Config
-	}{
-		{"no server", true, config.Config{}},
-		{"ordinary process", false, config.Config{NTPServer: server}},
-	} {
-		a, set := clockAgent(tt.destructive, &tt.config)
-		if err := a.setClock(t.Context()); err != nil || len(*set) != 0 {
-			t.Errorf("%s: got %v and the clock set to %v, want nothing to happen", tt.name, err, *set)
+	sntptest.Serve(t, conn, reply)
+	return address
+}
+
+// A server that the operator named sets both clocks, at the start and before the stop, however right they look.
+//
+// Parity: R4
+func TestNamedServerSetsBothClocks(t *testing.T) {
+	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
+	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+		f := &fakeClocks{}
+		a := clockAgent(true, &config.Config{NTPServer: server}, f)
+		ironicAhead(a, 24*time.Hour)
+		if err := way(a, t.Context()); err != nil {
+			t.Fatal(err)
 		}
+		if !near(f.system, time.Hour) || !near(f.hardware, time.Hour) {
+			t.Errorf("system clock set to %v, hardware clock to %v, want an hour from now", f.system, f.hardware)
+		}
+		a.checkClocks()
+		if len(f.system) != 1 || len(f.hardware) != 1 {
+			t.Errorf("got system clock %v, hardware clock %v, want Ironic's Date to be of no interest", f.system, f.hardware)
+		}
+		f = &fakeClocks{}
+		if err := way(clockAgent(false, &config.Config{NTPServer: server}, f), t.Context()); err != nil || f.system != nil || f.hardware != nil {
+			t.Errorf("ordinary process: got %v, %v and %v, want no clock set", err, f.system, f.hardware)
+		}
+	}
+}
+
+// The network's servers are asked only where the clock cannot be right, and never set the hardware clock.
+func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
+	server := localServer(t, sntptest.Reply{Ahead: 5 * time.Hour})
+	network := timeServers{server}
+	for name, tt := range map[string]struct {
+		network Network
+		mdns    string
+		offset  time.Duration
+		want    bool
+	}{
+		"plausible":       {network: network, offset: time.Hour},
+		"wrong":           {network: network, offset: decade, want: true},
+		"plausible, mDNS": {mdns: server.String(), offset: time.Hour},
+		"wrong, mDNS":     {mdns: server.String(), offset: decade, want: true},
+		"wrong, nobody":   {offset: decade},
+	} {
+		f := &fakeClocks{offset: tt.offset, rtcOffset: tt.offset}
+		a := clockAgent(true, &config.Config{}, f)
+		a.o.Network = tt.network
+		a.config.Update(func(c *config.Config) { c.NTPServer = tt.mdns }) // as an override of multicast DNS does
+		if err := a.setClock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if tt.want != near(f.system, 5*time.Hour) || !tt.want && f.system != nil || f.hardware != nil {
+			t.Errorf("%s: system clock set to %v, hardware clock to %v, want a system clock: %v", name, f.system, f.hardware, tt.want)
+		}
+		if err := a.setClocksForStop(t.Context()); err != nil || f.hardware != nil {
+			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it to be left alone", name, err, f.hardware)
+		}
+	}
+}
+
+// A verified Ironic sets the hardware clock, after the lookup and before the stop, and a system clock that somebody
+// unverified has set; a system clock that looked right is kept.
+//
+// Parity: R4
+func TestIronicSetsTheHardwareClock(t *testing.T) {
+	const ahead = 2 * time.Hour
+	for name, tt := range map[string]struct {
+		clocks           fakeClocks
+		unverified       bool
+		system, hardware bool
+	}{
+		"both right":            {clocks: fakeClocks{offset: ahead, rtcOffset: ahead}},
+		"hardware clock wrong":  {clocks: fakeClocks{offset: ahead, rtcOffset: decade}, hardware: true},
+		"system clock kept":     {clocks: fakeClocks{offset: time.Hour, rtcOffset: time.Hour}, hardware: true},
+		"set by the network":    {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: decade}, unverified: true, system: true, hardware: true},
+		"unreadable":            {clocks: fakeClocks{offset: ahead, rtcErr: errors.New("input/output error")}, hardware: true},
+		"no hardware clock":     {clocks: fakeClocks{offset: 9 * time.Hour, withoutHardwareRTC: true}, unverified: true, system: true},
+		"system clock not ours": {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: ahead, systemErr: errors.New("not permitted")}, unverified: true},
+	} {
+		f := tt.clocks
+		a := clockAgent(true, &config.Config{}, &f)
+		a.unverified.Store(tt.unverified)
+		a.checkClocks() // nobody is verified yet
+		if f.system != nil || f.hardware != nil {
+			t.Errorf("%s: an unverified Ironic set the clocks to %v and %v", name, f.system, f.hardware)
+		}
+		ironicAhead(a, ahead)
+		a.checkClocks()
+		if tt.system != near(f.system, ahead) || tt.hardware != near(f.hardware, ahead) {
+			t.Errorf("%s: got system clock %v, hardware clock %v", name, f.system, f.hardware)
+		}
+		f.hardware, f.rtcErr, f.rtcOffset = nil, nil, decade
+		if err := a.setClocksForStop(t.Context()); err != nil || !f.withoutHardwareRTC && !near(f.hardware, ahead) {
+			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want Ironic's time", name, err, f.hardware)
+		}
+	}
+	f := &fakeClocks{rtcOffset: decade}
+	a := clockAgent(false, &config.Config{}, f)
+	ironicAhead(a, ahead)
+	a.checkClocks()
+	if err := a.setClocksForStop(t.Context()); err != nil || f.system != nil || f.hardware != nil {
+		t.Errorf("ordinary process: got %v, %v and %v, want no clock set", err, f.system, f.hardware)
 	}
 }
 
@@ -68,26 +203,35 @@ func TestTimeServersOfTheNetwork(t *testing.T) {
 	}
 }
 
-// A time that is absurd, and a clock that cannot be set, are errors only where the clock must be set.
+// A time that is absurd, and a clock that cannot be set, are errors only where the clock must be set. Where the named server
+// fails before the stop, a verified Ironic stands in.
 func TestSetClockFails(t *testing.T) {
 	past := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{At: time.Date(2006, 1, 1, 0, 0, 0, 0, time.UTC)}).Address()
 	present := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{}).Address()
 	for _, must := range []bool{false, true} {
 		for _, server := range []string{past, present} {
-			a, _ := clockAgent(true, &config.Config{NTPServer: server, FailIfClockNotSet: must})
-			a.setTime = func(time.Time) error { return errors.New("not permitted") }
-			err := a.setClock(t.Context())
-			var known *fault.Error
-			if must != (errors.As(err, &known) && known.Type == "ClockSyncError") || !must && err != nil {
-				t.Errorf("server %s, fail_if_clock_not_set %v: got %v", server, must, err)
+			for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+				f := &fakeClocks{systemErr: errors.New("not permitted")}
+				err := way(clockAgent(true, &config.Config{NTPServer: server, FailIfClockNotSet: must}, f), t.Context())
+				var known *fault.Error
+				if must != (errors.As(err, &known) && known.Type == "ClockSyncError") || !must && err != nil {
+					t.Errorf("server %s, fail_if_clock_not_set %v: got %v", server, must, err)
+				}
 			}
 		}
 	}
-	a, _ := clockAgent(true, &config.Config{NTPServer: sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()})
+	f := &fakeClocks{rtcOffset: decade}
+	a := clockAgent(true, &config.Config{NTPServer: past}, f)
+	ironicAhead(a, 0)
+	if err := a.setClocksForStop(t.Context()); err != nil || !near(f.hardware, 0) {
+		t.Errorf("named server fails: got %v and the hardware clock %v, want Ironic's time", err, f.hardware)
+	}
+	silent := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	started := time.Now()
-	if err := a.setClock(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 4*time.Second {
+	err := clockAgent(true, &config.Config{NTPServer: silent}, &fakeClocks{}).setClock(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 4*time.Second {
 		t.Errorf("silent server: got %v after %v, want the end of the context to end the wait", err, time.Since(started))
 	}
 }

@@ -118,6 +118,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.checkClocks()
 	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.answer = answer

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"ironroot/agent/api"
-	"ironroot/agent/clock"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
 	"ironroot/agent/extension"
@@ -59,7 +58,10 @@ type agent struct {
 	certificate *api.Certificate // generated; nil without
 	server      *api.Server
 
-	setTime func(time.Time) error // of system and hardware clock; tests replace it
+	clocks     clocks
+	timeServer string                   // that the operator named, "" for none
+	unverified atomic.Bool              // the system's clock was set by somebody who could be anybody
+	ironicTime func() (time.Time, bool) // by the last answer of Ironic that TLS has verified
 
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
@@ -88,12 +90,14 @@ func newAgent(o Options) *agent {
 	}
 	hush(o.Journal, o.Config) // before the first line is logged
 	return &agent{
-		o:       o,
-		started: time.Now(),
-		log:     o.Journal.Logger(),
-		config:  config.NewLive(o.Config),
-		setTime: setTime,
-		stopped: make(chan struct{}),
+		o:          o,
+		started:    time.Now(),
+		log:        o.Journal.Logger(),
+		config:     config.NewLive(o.Config),
+		clocks:     machineClocks(),
+		timeServer: o.Config.NTPServer,
+		ironicTime: func() (time.Time, bool) { return time.Time{}, false },
+		stopped:    make(chan struct{}),
 	}
 }
 
@@ -124,13 +128,13 @@ func (a *agent) configure(context.Context) error {
 		o.Changed = a.o.Network.Changed
 	}
 	if a.o.Destructive {
-		o.SetClock = clock.SetSystem // not the hardware clock: a header with whole seconds is not good enough for that
+		o.SetClock = a.setUnverifiedClock
 	}
 	client, err := ironic.New(o)
 	if err != nil {
 		return err
 	}
-	a.ironic = client
+	a.ironic, a.ironicTime = client, client.VerifiedTime
 	a.o.Board.Ironic(c.APIURLs())
 	return nil
 }
@@ -182,7 +186,7 @@ func (a *agent) deps() extension.Deps {
 	return extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
 		Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
-		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClock, AllowDestructive: a.o.Destructive,
+		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop, AllowDestructive: a.o.Destructive,
 		PoweringOff: func() { a.restoreCards(true) },
 	}
 }

@@ -40,6 +40,20 @@ func SetSystem(now time.Time) error {
 // device is the hardware clock that the kernel reads when it starts.
 const device = "/dev/rtc0"
 
+// Hardware returns what the hardware clock shows, taken as UTC. The error wraps fs.ErrNotExist where the machine has none.
+func Hardware() (time.Time, error) {
+	file, err := os.Open(device)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("hardware clock: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	rtc, err := unix.IoctlGetRTCTime(int(file.Fd()))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the hardware clock %s: %w", device, err)
+	}
+	return time.Date(int(rtc.Year)+1900, time.Month(rtc.Mon)+1, int(rtc.Mday), int(rtc.Hour), int(rtc.Min), int(rtc.Sec), 0, time.UTC), nil
+}
+
 // SetHardware sets the hardware clock, in UTC, where the machine has one.
 func SetHardware(now time.Time) error {
 	file, err := os.Open(device)

@@ -102,6 +102,7 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	c.noteDate(resp)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return answer{}, fmt.Errorf("answer of %s: %w", url, err)

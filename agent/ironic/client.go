@@ -75,6 +75,8 @@ type Client struct {
 	http       *http.Client // verifies Ironic as the options say
 	probe      *http.Client // only asks whether somebody is there
 
+	date atomic.Pointer[verifiedDate] // of the last answer that TLS has verified
+
 	peer atomic.Pointer[netip.Addr] // at which Ironic was found last
 
 	mu   sync.Mutex

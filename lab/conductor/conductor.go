@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ironroot/lab/selfsigned"
@@ -54,6 +55,7 @@ type Conductor struct {
 	scheme   string
 	pem      []byte
 	max      version
+	date     atomic.Pointer[func() time.Time]
 
 	mu    sync.Mutex
 	nodes []*Node
@@ -98,7 +100,7 @@ func New(o Options) (*Conductor, error) {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		c.scheme, c.pem = "https", pem
 	}
-	c.server = &http.Server{Handler: c.routes(), ReadHeaderTimeout: time.Minute}
+	c.server = &http.Server{Handler: c.dated(c.routes()), ReadHeaderTimeout: time.Minute}
 	go c.server.Serve(listener) //nolint:errcheck // ends with Close
 	return c, nil
 }
@@ -119,6 +121,19 @@ func (c *Conductor) URLFrom(host string) string {
 
 // CertificatePEM returns what a client of HTTPS has to trust.
 func (c *Conductor) CertificatePEM() []byte { return c.pem }
+
+// SetDate makes now the clock that the header Date of all answers shows. It is called once for each request.
+func (c *Conductor) SetDate(now func() time.Time) { c.date.Store(&now) }
+
+// dated sets the header Date as SetDate says.
+func (c *Conductor) dated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if now := c.date.Load(); now != nil {
+			w.Header().Set("Date", (*now)().UTC().Format(http.TimeFormat))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Violations lists what clients did against the protocol so far, one sentence each.
 func (c *Conductor) Violations() []string {

@@ -101,6 +101,35 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 	restarts(t, m)
 }
 
+// Where reboot(2) is refused, the kernel's sysrq restarts the machine or switches it off.
+//
+// Parity: E3
+func TestSysrq(t *testing.T) {
+	const refused = "reboot.2. did not work, trying sysrq.*operation not permitted"
+	t.Run("restart", func(t *testing.T) {
+		m := guest(t, "sysrq", "", func(c *qemu.Config) { c.OnReboot = qemu.Reset })
+		expect(t, m, refused)
+		happens(t, m, "RESET")
+	})
+	t.Run("power off", func(t *testing.T) {
+		m := guest(t, "sysrq", "test.stop=off", func(c *qemu.Config) { c.OnReboot = qemu.Reset })
+		expect(t, m, refused)
+		happens(t, m, "SHUTDOWN")
+		restarts(t, m) // in this case: QEMU ends
+	})
+}
+
+// happens waits for an event of QEMU that the guest caused.
+func happens(t *testing.T, m *qemu.Machine, event string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	e, err := m.WaitEvent(ctx, event, 1)
+	if err != nil || !bytes.Contains(e.Data, []byte(`"guest": true`)) && !bytes.Contains(e.Data, []byte(`"guest":true`)) {
+		t.Fatalf("got event %s %s and %v, want %s by the guest; the console ends with\n%s", e.Name, e.Data, err, event, m.Console().Tail(30))
+	}
+}
+
 // A serial port that stands still keeps the machine neither from restarting nor from showing the panic on another one.
 func TestPanicOnStuckConsole(t *testing.T) {
 	second := filepath.Join(t.TempDir(), "ttyS1")

@@ -1,0 +1,40 @@
+package ironic
+
+import (
+	"net/http"
+	"time"
+
+	"ironroot/agent/clock"
+)
+
+// verifiedDate is the time of an answer by Ironic's clock.
+type verifiedDate struct {
+	date     time.Time
+	received time.Time // by this machine's clock, with its monotonic reading
+}
+
+// noteDate remembers the Date of an answer whose sender TLS has verified, where it can be right. An answer with an Age
+// comes from a cache.
+func (c *Client) noteDate(resp *http.Response) {
+	received := time.Now()
+	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 || resp.Header.Get("Age") != "" {
+		return
+	}
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil || clock.Check(date) != nil {
+		return
+	}
+	date = date.Add(time.Second / 2) // the header has whole seconds, cut off
+	c.date.Store(&verifiedDate{date, received})
+}
+
+// VerifiedTime returns the present time by the Date of the last answer of Ironic, and false as long as there was none whose
+// sender was verified: by https, without the option insecure. It is good to about a second, and does not depend on this
+// machine's clock.
+func (c *Client) VerifiedTime() (time.Time, bool) {
+	last := c.date.Load()
+	if last == nil {
+		return time.Time{}, false
+	}
+	return last.date.Add(time.Since(last.received)), true
+}
