@@ -19,7 +19,7 @@ var versionText = regexp.MustCompile(`^([0-9]{1,6})\.([0-9]{1,6})$`)
 func ParseVersion(text string) (Version, error) {
 	m := versionText.FindStringSubmatch(text)
 	if m == nil {
-		return Version{}, fmt.Errorf("API version %q is not of the form MAJOR.MINOR", text)
+		return Version{}, fmt.Errorf("API version %q is not of the form MAJOR.MINOR", oneLine(text))
 	}
 	major, _ := strconv.Atoi(m[1]) // the expression leaves digits only, and few of them
 	minor, _ := strconv.Atoi(m[2])

@@ -256,3 +256,27 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// Whatever a server sends in place of a drive, the error does not repeat it.
+func TestErrorsDoNotRepeatTheDrive(t *testing.T) {
+	const planted = "pl4nted-s3cret"
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(w, planted); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil { // without an end
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		gzipText + planted, gzipText + "AAA" + planted + "%%%", base64.StdEncoding.EncodeToString(packed.Bytes()),
+		gzipText + "\n" + base64.StdEncoding.EncodeToString([]byte(planted)),
+	} {
+		_, err := Load(t.Context(), "http://user:pw@host/drive?key="+planted, func(context.Context, string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(body)), nil
+		})
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "host/drive") {
+			t.Errorf("body %q: got %v, want an error that names the URL alone", body, err)
+		}
+	}
+}
