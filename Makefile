@@ -10,6 +10,7 @@ BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits.
 MACHINES = ./uinit/... ./iso/... ./lab/...
+UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
@@ -35,7 +36,11 @@ test: prepare-test lint test-unit test-machines ## everything: lint, unit tests,
 
 .PHONY: test-unit
 test-unit: prepare-test
-	$(GO) test $(TEST_FLAGS) -timeout 15m $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+	$(GO) test $(TEST_FLAGS) -timeout 15m $(UNIT)
+
+.PHONY: test-race
+test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, and the resolver of Go as without it)
+	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m $(UNIT)
 
 .PHONY: test-machines
 test-machines: build
@@ -67,6 +72,6 @@ docs: prepare-build ## regenerate docs/configuration.md
 clean: ## remove build/ (caches stay in ~/.cache/ironroot)
 	rm -rf $(BUILD)
 
-.PHONY: prepare-build prepare-demo prepare-test
-prepare-build prepare-demo prepare-test: prepare-%:
+.PHONY: prepare-build prepare-demo prepare-test prepare-race
+prepare-build prepare-demo prepare-test prepare-race: prepare-%:
 	@scripts/prepare $*
