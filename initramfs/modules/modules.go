@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -32,6 +33,7 @@ func Groups() []string {
 type rule struct {
 	pattern string
 	exclude bool
+	arch    string // GOARCH of the only kernels that have such a module, "" = any
 }
 
 // Selection is the union of some groups.
@@ -70,14 +72,29 @@ func (s *Selection) add(name string, above []string) error {
 			if err := s.add(line[1:], append(above, name)); err != nil {
 				return err
 			}
-		case strings.HasPrefix(line, "!"):
-			rules = append(rules, rule{line[1:], true})
 		default:
-			rules = append(rules, rule{line, false})
+			r, err := parseRule(line)
+			if err != nil {
+				return fmt.Errorf("module group %s: %w", name, err)
+			}
+			rules = append(rules, r)
 		}
 	}
 	s.groups = append(s.groups, rules)
 	return nil
+}
+
+// parseRule reads a line that is neither empty nor a comment nor the name of a group.
+func parseRule(line string) (rule, error) {
+	words := strings.Fields(line)
+	pattern, exclude := strings.CutPrefix(words[0], "!")
+	switch {
+	case len(words) == 1:
+		return rule{pattern: pattern, exclude: exclude}, nil
+	case len(words) == 2 && slices.Contains([]string{"amd64", "arm64"}, words[1]):
+		return rule{pattern: pattern, exclude: exclude, arch: words[1]}, nil
+	}
+	return rule{}, fmt.Errorf("line %q, want a path and amd64, arm64 or nothing", line)
 }
 
 // Has says whether a module belongs to the selection. name is its path below the kernel's tree without suffix, such as

@@ -15,7 +15,6 @@ func TestSelection(t *testing.T) {
 		"drivers/scsi/mpt3sas/mpt3sas":               true,
 		"drivers/scsi/megaraid/megaraid_sas":         true,
 		"drivers/ata/ahci":                           true,
-		"drivers/ata/pata_acpi":                      true,
 		"drivers/ata/pata_ali":                       false,
 		"drivers/md/raid1":                           true,
 		"drivers/char/ipmi/ipmi_si":                  true,
@@ -24,9 +23,37 @@ func TestSelection(t *testing.T) {
 		"drivers/gpu/drm/drm":                        false,
 		"drivers/usb/storage/usb-storage":            true,
 		"drivers/target/iscsi/iscsi_target_mod":      true,
+		"drivers/net/ethernet/qlogic/qlcnic/qlcnic":  true,
+		"drivers/net/ethernet/brocade/bna/bna":       true,
+		"drivers/scsi/csiostor/csiostor":             true,
+		"drivers/cpufreq/acpi-cpufreq":               true,
+		"drivers/cpufreq/cpufreq_ondemand":           false,
+		"drivers/edac/skx_edac":                      true,
+		"drivers/i2c/busses/i2c-thunderx":            true,
+		"drivers/i2c/busses/i2c-parport":             false,
+		"drivers/mmc/core/mmc_block":                 true,
 	} {
 		if got := s.Has(name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	for line, want := range map[string]rule{
+		"drivers/net/phy/":            {pattern: "drivers/net/phy/"},
+		"!drivers/net/phy/x":          {pattern: "drivers/net/phy/x", exclude: true},
+		"drivers/mmc/host/a-* arm64":  {pattern: "drivers/mmc/host/a-*", arch: "arm64"},
+		"drivers/mmc/host/b\tamd64":   {pattern: "drivers/mmc/host/b", arch: "amd64"},
+		"!drivers/mmc/host/c   arm64": {pattern: "drivers/mmc/host/c", exclude: true, arch: "arm64"},
+	} {
+		if got, err := parseRule(line); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v, want %+v", line, got, err, want)
+		}
+	}
+	for _, bad := range []string{"drivers/a mips", "drivers/a arm64 amd64", "drivers/a drivers/b"} {
+		if got, err := parseRule(bad); err == nil {
+			t.Errorf("%q: got %+v, want an error", bad, got)
 		}
 	}
 }
