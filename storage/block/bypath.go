@@ -2,6 +2,7 @@ package block
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,10 +20,17 @@ var (
 	targetPattern = regexp.MustCompile(`/rport-[^/]+/(target[0-9:]+)/`)
 	iscsiPattern  = regexp.MustCompile(`/session(\d+)/`)
 	nvmePattern   = regexp.MustCompile(`^(nvme\d+)n(\d+)$`)
-	aboveBus      = regexp.MustCompile(`^(ata|host|virtio|nvme|usb)\d*$`)
+	xenPattern    = regexp.MustCompile(`/(vbd-\d+)$`)
+	vmbusPattern  = regexp.MustCompile(`^(.*/(?:vmbus_|VMBUS).*)/host\d+/`)
+	// aboveBus matches devices that end a row of platform or ACPI devices: those of a bus of their own, a device on
+	// Hyper-V's VMBus included.
+	aboveBus = regexp.MustCompile(`^((ata|host|virtio|nvme|usb)\d*|mmc_host|vmbus_[0-9_]+|[0-9a-f]{8}-[0-9a-f-]{27})$`)
 )
 
-const byPathDir = "/dev/disk/by-path/"
+const (
+	byPathDir = "/dev/disk/by-path/"
+	acpiRoot  = "LNXSYSTM:00" // the top of the ACPI devices
+)
 
 // byPath computes the names below /dev/disk/by-path that udev's path_id would give the device, the preferred one
 // first. Buses not known here have none: better no name than a wrong one.
@@ -33,6 +41,13 @@ func (s System) byPath(d *Device, real string) []string {
 	}
 	if m := nvmePattern.FindStringSubmatch(d.Name); m != nil {
 		return s.nvmePath(d, m[1], m[2], real)
+	}
+	if m := xenPattern.FindStringSubmatch(real); m != nil {
+		// udev composes this name, and links it where the image has a rule for it, as Amazon Linux has.
+		return []string{byPathDir + "xen-" + m[1]}
+	}
+	if d.Transport == "mmc" {
+		return s.mmcPath(real)
 	}
 	prefix := busPath(real)
 	if prefix == "" {
@@ -45,6 +60,9 @@ func (s System) byPath(d *Device, real string) []string {
 		return nil
 	}
 	prefix = byPathDir + prefix
+	if m := vmbusPattern.FindStringSubmatch(real); m != nil {
+		return s.vmbusPath(prefix, lunName(id[3]), m[1])
+	}
 	switch d.Transport {
 	case "sata", "ata":
 		m := ataPattern.FindStringSubmatch(real)
@@ -74,6 +92,35 @@ func (s System) byPath(d *Device, real string) []string {
 		return []string{prefix + "-scsi-" + strconv.Itoa(hostOffset(real)) + ":" + strings.Join(id[1:], ":")}
 	}
 	return nil
+}
+
+// mmcPath names an eMMC or a card by its host controller, if that is a platform device. Controllers on the PCI bus may
+// have several slots, which the kernel numbers in the order of their detection: udev makes no name for them.
+func (s System) mmcPath(real string) []string {
+	controller, _, found := strings.Cut(real, "/mmc_host/")
+	bus, err := os.Readlink(filepath.Join(controller, "subsystem"))
+	if !found || err != nil || filepath.Base(bus) != "platform" || strings.Contains(controller, "/usb") {
+		return nil
+	}
+	dir, name := filepath.Split(controller)
+	name = "platform-" + name
+	if prefix := busPath(dir); prefix != "" {
+		name = prefix + "-" + name
+	}
+	return []string{byPathDir + name}
+}
+
+// vmbusPath names a disk of Hyper-V by the identifier of its controller, a GUID in braces, where the bus is called VMBUS
+// as on machines of the first generation. Machines of the second generation have an MSFT1000 in its place, and udev names
+// their disks as those of any SCSI host.
+func (s System) vmbusPath(prefix, lun, controller string) []string {
+	id := s.text(filepath.Join(controller, "device_id"))
+	guid, opened := strings.CutPrefix(id, "{")
+	guid, closed := strings.CutSuffix(guid, "}")
+	if !opened || !closed {
+		return nil
+	}
+	return []string{prefix + "-vmbus-" + strings.ReplaceAll(guid, "-", "") + "-" + lun}
 }
 
 // lunName writes a unit number as udev does: from 256 on in the form of SAM-5, 4.7.
@@ -180,26 +227,29 @@ func (s System) iscsiPath(lun, real string) []string {
 }
 
 // busPath names the buses above a device: "pci-0000:00:1f.2"; "pci-0000:64:00.5-pci-10002:01:00.0" behind a controller with
-// a PCI domain of its own; "platform-APMC0D33:00" off the PCI bus.
+// a PCI domain of its own; "platform-APMC0D33:00" or "acpi-VMBUS:00" off the PCI bus, the name being that of the lowest
+// of the platform or ACPI devices above the disk.
 func busPath(real string) string {
 	var buses []string
-	address := "" // of the PCI function nearest to the device in this domain
-	platform, below := "", false
+	address := ""        // of the PCI function nearest to the device in this domain
+	kind, name := "", "" // "platform" or "acpi", and the lowest device of that kind so far
 	for part := range strings.SplitSeq(real, "/") {
 		switch {
 		case pciPattern.MatchString(part):
-			address, below = part, false
+			address, kind = part, ""
 		case part == "platform" && address == "":
-			below = true
+			kind, name = "platform", ""
+		case part == acpiRoot && address == "":
+			kind, name = "acpi", ""
 		case pciRoot.MatchString(part), aboveBus.MatchString(part):
-			if below && platform != "" {
-				buses = append(buses, "platform-"+platform)
+			if kind != "" && name != "" {
+				buses = append(buses, kind+"-"+name)
 			} else if address != "" && pciRoot.MatchString(part) {
 				buses, address = append(buses, "pci-"+address), ""
 			}
-			below = false
-		case below:
-			platform = part
+			kind = ""
+		case kind != "":
+			name = part
 		}
 	}
 	if address != "" {

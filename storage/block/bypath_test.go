@@ -13,7 +13,7 @@ func TestByPath(t *testing.T) {
 	const pci = "pci0000:00/0000:00:02.0/0000:03:00.0/"
 	for name, tt := range map[string]struct {
 		hardware string            // below /sys/devices
-		files    map[string]string // below /sys/class or, where they begin with device, of the block device
+		files    map[string]string // below /sys/class or, where they begin with device, of the block device; "/": below /sys/devices
 		want     []string
 	}{
 		"sda SAS, of the adapter": {
@@ -79,6 +79,69 @@ func TestByPath(t *testing.T) {
 			map[string]string{"/pci0000:00/0000:00:14.0/usb2/bDeviceProtocol": "03"},
 			[]string{"pci-0000:00:14.0-usb-0:3:1.0-scsi-0:0:0:0", "pci-0000:00:14.0-usbv3-0:3:1.0-scsi-0:0:0:0"},
 		},
+		"mmcblk0 eMMC, controller of a device tree": {
+			"platform/soc/3f202000.mmc/mmc_host/mmc0/mmc0:0001",
+			map[string]string{"=> platform/soc/3f202000.mmc/subsystem": "bus/platform"},
+			[]string{"platform-3f202000.mmc"},
+		},
+		"mmcblk0 eMMC, controller that ACPI names": {
+			"pci0000:00/80860F14:00/mmc_host/mmc0/mmc0:0001",
+			map[string]string{"=> pci0000:00/80860F14:00/subsystem": "bus/platform"},
+			[]string{"platform-80860F14:00"},
+		},
+		"mmcblk1 card in a reader on the PCI bus": {
+			pci + "rtsx_pci_sdmmc.0/mmc_host/mmc1/mmc1:aaaa",
+			map[string]string{"=> " + pci + "rtsx_pci_sdmmc.0/subsystem": "bus/platform"},
+			[]string{"pci-0000:03:00.0-platform-rtsx_pci_sdmmc.0"},
+		},
+		"mmcblk0 eMMC, controller on the PCI bus": {
+			"pci0000:00/0000:00:1c.0/mmc_host/mmc0/mmc0:0001",
+			map[string]string{"=> pci0000:00/0000:00:1c.0/subsystem": "bus/pci"},
+			nil,
+		},
+		"sda Hyper-V, first generation": {
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:0/3:0:0:0",
+			map[string]string{
+				"/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
+			},
+			[]string{"acpi-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-0"},
+		},
+		"sda Hyper-V, bus as a platform device": {
+			"platform/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:1/3:0:1:10",
+			map[string]string{
+				"/platform/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
+			},
+			[]string{"platform-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-10"},
+		},
+		"sda Hyper-V, old kernel": {
+			"LNXSYSTM:00/device:00/PNP0A03:00/device:07/VMBUS:01/vmbus_0_1/host0/target0:0:0/0:0:0:0",
+			map[string]string{
+				"/LNXSYSTM:00/device:00/PNP0A03:00/device:07/VMBUS:01/vmbus_0_1/device_id": "{00000000-0000-8899-0000-000000000000}",
+			},
+			[]string{"acpi-VMBUS:01-vmbus-00000000000088990000000000000000-lun-0"},
+		},
+		"sda Hyper-V, without an identifier": {
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:0/3:0:0:0", nil, nil,
+		},
+		"sda Hyper-V, second generation": {
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/target0:0:0/0:0:0:1", nil,
+			[]string{"acpi-MSFT1000:00-scsi-0:0:0:1"},
+		},
+		"nvme0n1 NVMe passed through by Hyper-V": {
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/2e7c5dee-7ad3-4a34-9f6b-000000000000/pci7ad3:00/7ad3:00:00.0/nvme/nvme0",
+			map[string]string{"device/nsid": "1"},
+			[]string{"acpi-VMBUS:00-pci-7ad3:00:00.0-nvme-1"},
+		},
+		"xvda Xen": {"vbd-51712", nil, []string{"xen-vbd-51712"}},
+		// Until version 253 udev called it nvme-1, whatever subsystem it was of; now it makes no name.
+		"nvme3n1 NVMe over fabrics": {
+			"virtual/nvme-fabrics/ctl/nvme3", map[string]string{"device/nsid": "1", "device/address": "traddr=192.0.2.7,trsvcid=4420"}, nil,
+		},
+		"nvme4n1 NVMe over fabrics, head of several paths": {
+			"virtual/nvme-subsystem/nvme-subsys4",
+			map[string]string{"device/nsid": "1", "-> nvme/nvme4": "virtual/nvme-fabrics/ctl/nvme4"},
+			nil,
+		},
 		"sda SCSI, no transport known, nothing above": {"virtual/x/host1/target1:0:0/1:0:0:0", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +149,9 @@ func TestByPath(t *testing.T) {
 			block, _, _ := strings.Cut(name, " ")
 			attributes := map[string]string{}
 			for file, content := range tt.files {
-				if link, ok := strings.CutPrefix(file, "-> "); ok {
+				if link, ok := strings.CutPrefix(file, "=> "); ok {
+					tr.link("sys/"+content, "sys/devices/"+link)
+				} else if link, ok := strings.CutPrefix(file, "-> "); ok {
 					tr.mkdir("sys/devices/" + content)
 					tr.link("sys/devices/"+content, "sys/class/"+link)
 				} else if own, ok := strings.CutPrefix(file, "device/"); ok {

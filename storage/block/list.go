@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -19,8 +20,8 @@ import (
 var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
-// have a size. Floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted mappings and
-// the paths of a multipath map are left out. An error that wraps [ErrUnreadable] comes together with the other disks: it is
+// have a size. Floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted mappings, the
+// paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board, are left out. An error that wraps [ErrUnreadable] comes together with the other disks: it is
 // for the caller to say whether it needs them all.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
@@ -67,7 +68,14 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 	return devices, errors.Join(unreadable...)
 }
 
+// mmcArea matches the parts of an eMMC that are no user data: two boot areas, and the replay protected memory block
+// (JESD84-B51, 6.2). General purpose areas (mmcblk0gp0) are disks.
+var mmcArea = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
+
 func (s System) isDisk(name string) bool {
+	if mmcArea.MatchString(name) {
+		return false
+	}
 	for _, prefix := range []string{"fd", "ram", "zram"} {
 		if strings.HasPrefix(name, prefix) {
 			return false
