@@ -1,12 +1,15 @@
 package facts
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"ironroot/agent/inventory"
+	"ironroot/lab/qemu"
 )
 
 // lsblkDisk is a row of lsblk.
@@ -59,6 +62,44 @@ func checkDisks(t *testing.T, f found, leftOut []string) {
 		got[d.Name] = d
 	}
 	same(t, "disks", theirs, got)
+}
+
+// TestCard has a memory card on a PCI controller: a disk, for which udev makes no name by path.
+//
+// Parity: G8
+func TestCard(t *testing.T) {
+	f := examine(t, qemu.Config{
+		Disks: []qemu.Disk{{Bus: qemu.Virtio, File: filepath.Join(t.TempDir(), "disk"), Size: 5 << 30}},
+		Extra: []string{
+			"-device", "sdhci-pci,id=sdhci", "-device", "sd-card,drive=card",
+			"-drive", "if=none,format=raw,id=card,file=" + emptyFile(t, 64<<20),
+		},
+	}, 2, "facts-collectors=default")
+	checkPaths(t, f)
+	var rows struct{ BlockDevices []lsblkDisk }
+	f.decode(t, "lsblk.json", &rows)
+	isCard := func(name string) bool { return path.Base(name) == "mmcblk0" }
+	row := slices.IndexFunc(rows.BlockDevices, func(d lsblkDisk) bool { return isCard(d.KName) })
+	disks := f.ours(t).Inventory.Disks
+	ours := slices.IndexFunc(disks, func(d inventory.Disk) bool { return isCard(d.Name) })
+	if row < 0 || ours < 0 {
+		t.Fatalf("got the card at %d in lsblk's list and at %d in ours, want it in both", row, ours)
+	}
+	theirs, card := rows.BlockDevices[row], disks[ours]
+	same(t, "card", []any{theirs.Size, theirs.Serial, theirs.Tran, theirs.Model}, []any{card.Size, card.Serial, card.Tran, card.Model})
+}
+
+// emptyFile makes a sparse file.
+func emptyFile(t *testing.T, size int64) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, size); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // checkPaths compares every name below /dev/disk/by-path.
