@@ -172,8 +172,31 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	small := pack(text.Bytes())
 	records = append(records, cpio.StaticFile(filepath.Join(dir, kmod.IndexFile), string(small), 0o644))
 	b.countPacked("module index", 1, int64(text.Len()), int64(len(small)))
+	others, err := b.others(files, chosen, dir)
+	if err != nil {
+		return nil, err
+	}
+	records = append(records, others)
 	firmware, err := b.firmware(index)
 	return append(records, firmware...), err
+}
+
+// others returns the index of the network adapters' drivers that were not chosen, so that the ramdisk can name the one that
+// is missing.
+func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, error) {
+	var index []*kmod.Module
+	for _, f := range files {
+		if kmod.IsOther(f.info) && !slices.Contains(chosen, f) {
+			index = append(index, kmod.Other(f.info))
+		}
+	}
+	var text bytes.Buffer
+	if err := kmod.Write(&text, index); err != nil {
+		return cpio.Record{}, err
+	}
+	small := pack(text.Bytes())
+	b.countPacked("index of other drivers", 1, int64(text.Len()), int64(len(small)))
+	return cpio.StaticFile(filepath.Join(dir, kmod.OthersFile), string(small), 0o644), nil
 }
 
 // releaseOf returns the kernel's release: the one its package told, or the name of the folder below lib/modules.

@@ -133,8 +133,21 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if index.Len() != len(files)-1 {
-		t.Errorf("index names %d modules, the archive holds %d", index.Len(), len(files)-1)
+	if index.Len() != len(files)-2 { // the others are the two indexes
+		t.Errorf("index names %d modules, the archive holds %d", index.Len(), len(files)-2)
+	}
+	others, err := kmod.Parse(string(unzstd(t, content(t, files[kmod.OthersFile]))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter := others.Match("pci:v00001011d00000019sv0000103Csd0000104Fbc02sc00i00")
+	if !slices.ContainsFunc(adapter, func(m *kmod.Module) bool { return m.Name == "tulip" }) {
+		t.Errorf("index of other drivers: got %v for an adapter of DEC, want tulip among them", adapter)
+	}
+	for name, want := range map[string]bool{"tulip": true, "e1000e": false, "zram": false} {
+		if got := others.Module(name) != nil; got != want {
+			t.Errorf("index of other drivers has %s: got %v, want %v", name, got, want)
+		}
 	}
 	for name, r := range files {
 		name, found := strings.CutSuffix(name, kmod.Suffix)

@@ -55,8 +55,9 @@ type Frame struct {
 const (
 	labels = 11 // cells of the left column
 	// Rows of one entry at most, so that none pushes the others off the screen.
-	linkRows, problemRows, adviceRows, workRows = 3, 4, 3, 4
-	logRows                                     = 4 // that links leave free for the log
+	linkRows, problemRows, adviceRows, workRows, adapterRows = 3, 4, 3, 4, 4
+
+	logRows = 4 // that links leave free for the log
 )
 
 // Draw shows the state on so many cells, and below it the latest of the log lines that there is room for.
@@ -177,7 +178,7 @@ func (f *Frame) links(s *status.State, most int) {
 		f.field("Links", "taken down", plain, 1)
 		return
 	case len(s.Links) == 0:
-		f.field("Links", "no network card found yet", hint, 1)
+		f.noLinks(s)
 		return
 	}
 	part := Frame{width: f.width}
@@ -209,6 +210,32 @@ func (f *Frame) links(s *status.State, most int) {
 		part.field(name, "no carrier: "+strings.Join(dark, " "), look, 1)
 	}
 	f.rows = append(f.rows, part.rows...)
+}
+
+// noLinks shows the network adapters that give no link.
+func (f *Frame) noLinks(s *status.State) {
+	if len(s.Adapters) == 0 {
+		f.field("Links", "no network card found yet", hint, 1)
+		return
+	}
+	f.field("Links", "none: these network adapters need a driver", bad, 1)
+	for i := range s.Adapters[:min(len(s.Adapters), adapterRows)] {
+		a := &s.Adapters[i]
+		f.field("", a.Address+"  "+a.ID+"  "+adapterModules(a), bad, 1)
+	}
+	if more := len(s.Adapters) - adapterRows; more > 0 {
+		f.field("", fmt.Sprintf("and %d more", more), plain, 1)
+	}
+}
+
+func adapterModules(a *status.Adapter) string {
+	switch {
+	case len(a.Missing) > 0:
+		return "needs " + strings.Join(a.Missing, ", ")
+	case len(a.Present) > 0:
+		return strings.Join(a.Present, ", ") + " did not bind"
+	}
+	return "unknown to this kernel"
 }
 
 func linkStyle(l *status.Link) style {

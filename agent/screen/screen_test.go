@@ -104,6 +104,19 @@ func noCarrier() status.State {
 	return s
 }
 
+func noDriver() status.State {
+	s := noDHCP()
+	s.Links = nil
+	s.Adapters = []status.Adapter{
+		{Address: "0000:00:03.0", ID: "1011:0019", Missing: []string{"tulip"}},
+		{Address: "0000:3b:00.0", ID: "15b3:1017", Missing: []string{"ib_ipoib"}, InfiniBand: true},
+		{Address: "0000:3c:00.0", ID: "14e4:164e", Present: []string{"bnx2x"}},
+		{Address: "0000:3d:00.0", ID: "1ae0:0042"},
+		{Address: "0000:3e:00.0", ID: "1ae0:0042"},
+	}
+	return s
+}
+
 func noTrust() status.State {
 	s := ready()
 	s.Phase, s.NodeUUID, s.Beat = status.Lookup, "", status.Beat{}
@@ -153,6 +166,7 @@ func pictures() map[string]picture {
 		"starting":   {status.State{Version: "1.0.0"}, 3, 80, 25},
 		"no-carrier": {noCarrier(), 5, 80, 25},
 		"no-dhcp":    {noDHCP(), 5, 80, 25},
+		"no-driver":  {noDriver(), 5, 80, 25},
 		"no-trust":   {noTrust(), 30, 80, 25},
 		"ready":      {ready(), 30, 80, 25},
 		"executing":  {executing(), 30, 80, 25},

@@ -173,7 +173,11 @@ func (s *State) networkAdvice(add func(string)) {
 			lit++
 		}
 	}
+	for i := range s.Adapters {
+		add(s.Adapters[i].advice())
+	}
 	switch {
+	case len(s.Adapters) > 0 && len(s.Links) == 0:
 	case len(s.Links) == 0 && s.Phase == Network:
 		add("no network card found: is its driver in the ramdisk, and the card switched on in the firmware's setup?")
 	case len(s.Links) > 0 && lit == 0:

@@ -111,6 +111,43 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// TestAdapterAdvice has adapters without links: what they need comes before what links need.
+func TestAdapterAdvice(t *testing.T) {
+	b := NewBoard("1", nil)
+	b.Enter(Network)
+	show(b, nil)
+	b.Adapters([]Adapter{
+		{Address: "0000:00:03.0", ID: "1011:0019", Missing: []string{"tulip"}},
+		{Address: "0000:3b:00.0", ID: "15b3:1017", Missing: []string{"mlx5_ib", "ib_ipoib"}, InfiniBand: true},
+		{Address: "0000:3c:00.0", ID: "14e4:164e", Present: []string{"bnx2x"}},
+		{Address: "0000:3d:00.0", ID: "1ae0:0042"},
+	})
+	want := []string{
+		"network adapter 0000:00:03.0 (PCI ID 1011:0019) needs module tulip, which this image lacks: " +
+			"add the module to a list in initramfs/modules and build the image again",
+		"InfiniBand adapter 0000:3b:00.0 (PCI ID 15b3:1017) needs modules mlx5_ib, ib_ipoib, which this image lacks: " +
+			"build the image with --module-groups server,infiniband",
+		"network adapter 0000:3c:00.0 (PCI ID 14e4:164e) is not served by its module bnx2x: " +
+			"the kernel's messages say why, such as missing firmware",
+		"network adapter 0000:3d:00.0 (PCI ID 1ae0:0042) has no driver in this kernel: " +
+			"use a newer kernel, or a network adapter that it supports",
+	}
+	if diff := cmp.Diff(want, b.State().Advice()); diff != "" {
+		t.Errorf("without links (-want +got):\n%s", diff)
+	}
+	b.Adapters(b.State().Adapters[:1])
+	show(b, network()[:1])
+	if got := b.State().Advice(); len(got) != 2 || got[0] != want[0] || !strings.HasPrefix(got[1], "no carrier on any link") {
+		t.Errorf("beside a link without carrier: got %q, want the adapter's advice and the link's", got)
+	}
+	good := network()
+	good[1].Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}
+	show(b, good)
+	if got := b.State().Advice(); got != nil {
+		t.Errorf("with an address: got %q, want no advice", got)
+	}
+}
+
 func TestNameServers(t *testing.T) {
 	if got := nameServers("testdata/resolv.conf"); !cmp.Equal(got, []string{"192.0.2.53", "2001:db8::53"}) {
 		t.Errorf("got %q", got)

@@ -41,8 +41,9 @@ type State struct {
 	NodeUUID string    // "" before the lookup
 	NodeName string    // "" where Ironic does not tell it
 	Links    []Link
-	DNS      []string // name servers in use
-	APIs     []API    // in the order they are tried
+	Adapters []Adapter // that give no link
+	DNS      []string  // name servers in use
+	APIs     []API     // in the order they are tried
 	Beat     Beat
 	Command  Command // the one that runs, or else the last one; no Name before the first
 	Work     []Progress
@@ -121,6 +122,7 @@ func (b *Board) State() *State {
 	defer b.mu.Unlock()
 	s := b.state
 	s.Links, s.APIs, s.Problems = slices.Clone(s.Links), slices.Clone(s.APIs), slices.Clone(s.Problems)
+	s.Adapters = slices.Clone(s.Adapters)
 	for _, device := range slices.Sorted(maps.Keys(b.work)) {
 		s.Work = append(s.Work, b.work[device])
 	}

@@ -53,6 +53,9 @@ func Agent() Func {
 			network = started
 			keep(ctx, func() { board.Follow(ctx, started) })
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
+			goroutine.Go(func() error {
+				return followAdapters(ctx, m.Settled, m.Adapters, started.Changed, board, m.Log)
+			}, nil)
 		}
 		return agent.Run(ctx, agent.Options{
 			Config:      settings,

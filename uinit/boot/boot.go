@@ -42,6 +42,8 @@ type Machine struct {
 	Show func(ctx context.Context, board *status.Board)
 	// Probe loads a module by its name or alias, with what it needs.
 	Probe func(ctx context.Context, name string) error
+	// Adapters returns the network adapters that lack a module.
+	Adapters func() ([]kmod.Adapter, error)
 }
 
 // Func is the work of the ramdisk. It should not return: after an error it is run again, after nil the machine idles.
@@ -148,6 +150,7 @@ func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show}
 	loader, settled := b.modules(ctx)
 	m.Settled, m.Probe = settled, loader.Load
+	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
 	b.spawn(func() { b.watchRandom() })
 	b.spawn(func() { b.late(ctx, settled) })
 	b.spawnGuarded(func() { b.work(ctx, m, f) })

@@ -36,3 +36,18 @@ func TestServerHardware(t *testing.T) {
 		expect(t, m, `loaded module=`+name+`\b`)
 	}
 }
+
+// TestAdapterWithoutModule boots the agent on a machine whose only network adapter has a driver that no group holds.
+func TestAdapterWithoutModule(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, report, "quiet ipa-api-url=http://192.0.2.1:6385", func(c *qemu.Config) {
+		c.Memory = 512 << 20
+		c.Extra = []string{"-netdev", "user,id=old", "-device", "tulip,netdev=old"}
+	})
+	const reason = `network adapter 0000:00:[0-9a-f]{2}\.0 \(PCI ID 1011:0019\) needs modules? (de4x5, )?tulip(, [a-z0-9_]+)*, which this image lacks`
+	expect(t, m, "network adapter without a link.*"+reason, "what to do: "+reason)
+}

@@ -78,21 +78,33 @@ func Open(o Options) (*Loader, error) {
 		return nil, fmt.Errorf("modules: %w", err)
 	}
 	l := &Loader{o: o, decoder: decoder, loads: map[string]*load{}, index: NewIndex(nil)}
-	packed, err := os.ReadFile(filepath.Join(o.Dir, IndexFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return l, nil
-	}
-	if err != nil {
+	if l.index, err = l.readIndex(IndexFile); err != nil {
 		return nil, fmt.Errorf("modules: %w", err)
 	}
-	text, err := decoder.DecodeAll(packed, nil)
-	if err != nil {
-		return nil, fmt.Errorf("modules: %s: %w", IndexFile, err)
-	}
-	if l.index, err = Parse(string(text)); err != nil {
-		return nil, fmt.Errorf("modules: %s: %w", IndexFile, err)
-	}
 	return l, nil
+}
+
+// readIndex reads an index in the directory of the modules. One that does not exist is empty.
+func (l *Loader) readIndex(name string) (*Index, error) {
+	if l.decoder == nil {
+		return NewIndex(nil), nil
+	}
+	packed, err := os.ReadFile(filepath.Join(l.o.Dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return NewIndex(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := l.decoder.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	index, err := Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return index, nil
 }
 
 // None returns a loader that knows no module.

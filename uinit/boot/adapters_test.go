@@ -1,0 +1,71 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"ironroot/agent/status"
+	"ironroot/uinit/kmod"
+)
+
+// An adapter is shown once modules are loaded, and no longer when its driver came.
+func TestFollowAdapters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		settled, changes := make(chan struct{}), make(chan chan struct{}, 1)
+		found := []kmod.Adapter{{Address: "0000:00:03.0", ID: "1011:0019", Missing: []string{"tulip"}}}
+		var said bytes.Buffer
+		board := status.NewBoard("1", nil)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- followAdapters(ctx, settled, func() ([]kmod.Adapter, error) { return found, nil }, func() <-chan struct{} {
+				next := make(chan struct{})
+				changes <- next
+				return next
+			}, board, slog.New(slog.NewTextHandler(&said, nil)))
+		}()
+		synctest.Wait()
+		if got := board.State().Adapters; len(got) != 0 {
+			t.Errorf("before modules are loaded: got %+v, want none", got)
+		}
+		close(settled)
+		next := <-changes
+		synctest.Wait()
+		if got := board.State().Adapters; len(got) != 1 || got[0].ID != "1011:0019" || got[0].Missing[0] != "tulip" {
+			t.Errorf("got %+v, want the adapter and its module", got)
+		}
+		close(next)
+		next = <-changes
+		synctest.Wait()
+		if got := strings.Count(said.String(), "needs module tulip, which this image lacks"); got != 1 {
+			t.Errorf("logged %d times, want once:\n%s", got, said.String())
+		}
+		found = nil
+		close(next)
+		<-changes
+		synctest.Wait()
+		if got := board.State().Adapters; len(got) != 0 {
+			t.Errorf("after its driver came: got %+v, want none", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("got %v, want no error at the end", err)
+		}
+	})
+}
+
+func TestFollowAdaptersFails(t *testing.T) {
+	settled, want := make(chan struct{}), errors.New("no sysfs")
+	close(settled)
+	err := followAdapters(t.Context(), settled, func() ([]kmod.Adapter, error) { return nil, want },
+		func() <-chan struct{} { return nil }, nil, slog.New(slog.DiscardHandler))
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
