@@ -242,7 +242,7 @@ func TestReproducible(t *testing.T) {
 	}
 	first := testenv.Top(t)
 	second := filepath.Join(t.TempDir(), "elsewhere")
-	for _, part := range []string{"go.mod", "go.sum", "agent", "netboot", "storage", "uinit"} {
+	for _, part := range []string{"go.mod", "go.sum", "agent", "internal", "netboot", "storage", "uinit"} {
 		source, target := filepath.Join(first, part), filepath.Join(second, part)
 		if err := os.MkdirAll(second, 0o755); err != nil {
 			t.Fatal(err)
