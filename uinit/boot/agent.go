@@ -15,7 +15,10 @@ import (
 )
 
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.
-func Agent() Func {
+func Agent() Func { return AgentWith(func(*agent.Options) {}) }
+
+// AgentWith is Agent with options that change has altered.
+func AgentWith(change func(*agent.Options)) Func {
 	var network *netboot.Network // lives on when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
 	var media *vmedia.Media
@@ -57,7 +60,7 @@ func Agent() Func {
 				return followAdapters(ctx, m.Settled, m.Adapters, started.Changed, board, m.Log)
 			}, nil)
 		}
-		return agent.Run(ctx, agent.Options{
+		options := agent.Options{
 			Config:      settings,
 			Network:     network,
 			Dial:        network.Dial,
@@ -69,7 +72,9 @@ func Agent() Func {
 			Forever:     true,
 			Board:       board,
 			Settled:     m.Settled,
-		})
+		}
+		change(&options)
+		return agent.Run(ctx, options)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -87,5 +88,43 @@ func TestAgent(t *testing.T) {
 		t.Error("the console shows the token")
 	} else {
 		t.Log(console)
+	}
+}
+
+// The real agent is started again after a panic, with the network and the addresses it had, and gets to its first heartbeat.
+// Process 1 goes on.
+//
+// Parity: R8
+func TestAgentStartsAgain(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Package: "linux-image-cloud-amd64", Init: "ironroot/uinit/boot/testdata/agent", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, heartbeats := ironic(t)
+	m := start(t, report, fmt.Sprintf("ipa-api-url=http://10.0.2.2:%d", port), func(c *qemu.Config) {
+		c.Memory = 512 << 20
+		c.NICs = []qemu.NIC{{}}
+		c.Disks = []qemu.Disk{{Bus: qemu.NVMe, File: t.TempDir() + "/disk", Size: 5 << 30}}
+	})
+	expect(t, m, "lease obtained", "the agent could not start and will start over.*the agent exploded")
+	select {
+	case beat := <-heartbeats:
+		if beat["agent_token"] != nodeToken {
+			t.Errorf("heartbeat with token %v, want the one of the lookup", beat["agent_token"])
+		}
+	case <-time.After(4 * time.Minute):
+		t.Fatalf("no heartbeat; the console ends with\n%s", m.Console().Tail(40))
+	}
+	console := m.Console().String()
+	for _, want := range []string{"panic contained.*the connection exploded", "panic contained.*the agent exploded"} {
+		if n := len(regexp.MustCompile(want).FindAllString(console, -1)); n != 1 {
+			t.Errorf("got %d lines %q, want 1", n, want)
+		}
+	}
+	if n := strings.Count(console, "ironroot starts"); n != 1 || !m.Running() {
+		t.Errorf("got %d starts of process 1, machine running %v, want one start that goes on", n, m.Running())
 	}
 }

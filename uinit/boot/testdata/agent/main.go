@@ -1,0 +1,33 @@
+// Command agent is a ramdisk with the real agent. It panics twice: in the goroutine of its first connection to Ironic, and
+// in its own goroutine, when the first lookup begins.
+package main
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"ironroot/agent"
+	"ironroot/uinit/boot"
+)
+
+func main() {
+	var lookups, dials atomic.Int32
+	work := boot.AgentWith(func(o *agent.Options) {
+		o.Pause = time.Second
+		o.Status = func(phase string) {
+			if phase == "lookup" && lookups.Add(1) == 1 {
+				panic("the agent exploded")
+			}
+		}
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials.Add(1) == 1 {
+				panic("the connection exploded")
+			}
+			return dial(ctx, network, address)
+		}
+	})
+	boot.Main(work)
+}
