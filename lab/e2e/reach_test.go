@@ -82,8 +82,9 @@ func (s *site) avahi(link, family, service string, port int, text ...string) {
 }
 
 // TestMulticastDNS boots a machine that knows no address at all: Ironic is announced on one card by IPv4 and the
-// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one is,
-// and the interface that the operator names is the one that Ironic is told.
+// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one is:
+// a time server, which sets a system clock that cannot be right and leaves the hardware clock alone. The interface that the
+// operator names is the one that Ironic is told.
 //
 // Parity: B16, B11 (network_interface)
 func TestMulticastDNS(t *testing.T) {
@@ -101,7 +102,8 @@ func TestMulticastDNS(t *testing.T) {
 	posted := s.inspector("[2001:db8::1]:5050")
 	s.avahi("four", "ipv4", "baremetal", s.ironic.Port(), "protocol=https", "ipa_ntp_server=192.0.2.1", "ipa_advertise_port=1", "ipa_listen_port=2")
 	s.avahi("six", "ipv6", "baremetal-introspection", 5050, "protocol=http", "ipa_api_url=http://192.0.2.66")
-	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url=mdns ipa-inspection-callback-url=mdns ipa-inspection-collectors=default ipa-network-interface=eth1")
+	wrong := []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"} // a clock that can be right would be kept
+	s.bootAs(qemu.Config{NICs: nics, Extra: wrong}, "ipa-insecure=1 ipa-api-url=mdns ipa-inspection-callback-url=mdns ipa-inspection-collectors=default ipa-network-interface=eth1")
 	select {
 	case path := <-posted:
 		if path != "/v1/continue" {
@@ -114,6 +116,10 @@ func TestMulticastDNS(t *testing.T) {
 	s.checkCallback(t, "198.51.100.0/24")
 	if clock.Asked() == 0 {
 		t.Error("the time server of the announcement was not asked: its option is allowed")
+	}
+	s.checkClock(t, 0)
+	if year := s.hardwareClock(t).Year(); year != 2010 {
+		t.Errorf("the hardware clock stands in %d, want 2010: anybody could have announced the time server", year)
 	}
 	for _, option := range []string{"advertise_port", "listen_port", "api_url"} {
 		s.follow(t, `not allowed.*option=`+option)
