@@ -19,5 +19,5 @@
 // is refused at the first look, for its format, its tables or its size, costs the disk nothing.
 //
 // The package knows nothing of Ironic. What it downloads it trusts in nothing: every read of tables, checksum files and
-// headers has a limit, and images that name other files are refused.
+// headers has a limit, and images that name other files are refused. Errors do not repeat what was fetched.
 package image

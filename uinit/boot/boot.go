@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -125,6 +126,7 @@ func (b *boot) up() {
 	b.journal = journal.New(b.console, new(slog.LevelVar), journalSize)
 	b.log = b.journal.Logger()
 	slog.SetDefault(b.log)
+	log.SetOutput(unquoted{log.Writer()})
 	defer b.guard("boot")
 	b.crashOutput()
 	b.quietKernel()
