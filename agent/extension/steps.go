@@ -59,6 +59,9 @@ func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if call.Node.UUID() == "" {
+		return nil, fault.InvalidCommandParams("node: got no uuid, want the node that the step is for")
+	}
 	var versions map[string]string
 	if err := p.Decode(string(s.kind)+"_version", &versions); err != nil {
 		return nil, err
@@ -125,15 +128,30 @@ func (s steps) step(p command.Params) (name string, args map[string]json.RawMess
 
 // call reads node and ports, which both commands have, and makes the node the one the agent knows. Its disks are waited
 // for: a step must not miss one whose driver is slow.
+//
+// A node without a uuid describes no node that Ironic has. It does not replace the one that the agent knows.
 func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error) {
-	n, err := node.FromJSON(p["node"])
+	n, err := node.FromStep(p["node"])
 	if err != nil {
 		return hardware.Call{}, fault.InvalidCommandParams("node: %w", err)
 	}
-	call := hardware.Call{Node: n}
-	if err := p.Decode("ports", &call.Ports); err != nil {
-		return hardware.Call{}, err
+	if n.UUID() != "" {
+		s.d.Node.Set(n)
 	}
-	s.d.Node.Set(n)
-	return call, s.d.Managers.WaitDisks(ctx, n)
+	return hardware.Call{Node: n, Ports: ports(p["ports"])}, s.d.Managers.WaitDisks(ctx, n)
+}
+
+// ports returns the objects of a list. Anything else counts as no port, as ironic-python-agent accepts any JSON there.
+func ports(data json.RawMessage) []map[string]any {
+	var list []any
+	if json.Unmarshal(data, &list) != nil {
+		return nil
+	}
+	var found []map[string]any
+	for _, item := range list {
+		if port, ok := item.(map[string]any); ok {
+			found = append(found, port)
+		}
+	}
+	return found
 }

@@ -281,3 +281,33 @@ func TestExecuteStepComparesVersions(t *testing.T) {
 func testDisk() block.Device {
 	return block.Device{Name: "sda", Path: "/dev/there-is-no-such-disk", Type: "disk", Size: 8 << 30}
 }
+
+// Upstream's functional tests send an object for ports and an empty one for the node.
+func TestStepCommandsAcceptAnyPortsAndNode(t *testing.T) {
+	for _, kind := range []string{"clean", "deploy", "service"} {
+		m := &recorder{}
+		r := newRig(t, m)
+		for _, ports := range []string{"{}", "null", "[]", `"x"`, "7", "true", `[1, null, {"address": "52:54:00:1a:15:d6"}]`} {
+			for _, object := range []string{`{"uuid": "n"}`, `{"uuid": 7}`, `{"uuid": ["x"], "properties": null}`, "{}", `{"uuid": null}`} {
+				params := map[string]any{"node": json.RawMessage(object), "ports": json.RawMessage(ports)}
+				if a := r.run(kind+".get_"+kind+"_steps", params); a.Status != "SUCCEEDED" {
+					t.Errorf("%s steps with node %s and ports %s: got %d %+v %s, want SUCCEEDED", kind, object, ports, a.status, a.Error, a.FaultString)
+				}
+				params["step"] = map[string]any{"step": "record", "interface": "deploy"}
+				want := "SUCCEEDED"
+				if object == "{}" || strings.Contains(object, `"uuid": null`) {
+					want = "FAILED" // a step for no node
+				}
+				if a := r.run(kind+".execute_"+kind+"_step", params); a.Status != want {
+					t.Errorf("%s step with node %s and ports %s: got %d %s %+v %s, want %s", kind, object, ports, a.status, a.Status, a.Error, a.FaultString, want)
+				}
+			}
+		}
+		if got := m.calls[len(m.calls)-1].Ports; len(got) != 1 || got[0]["address"] != "52:54:00:1a:15:d6" {
+			t.Errorf("%s: got ports %v, want the object of the list", kind, got)
+		}
+		if got := r.deps.Node.Get().UUID(); got != `["x"]` {
+			t.Errorf("%s: known node: got %s, want the last one with a uuid", kind, got)
+		}
+	}
+}

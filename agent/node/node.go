@@ -30,7 +30,28 @@ func FromJSON(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
-// UUID returns the node's uuid, never "".
+// FromStep reads the node object of a step command. Any object is accepted, as ironic-python-agent takes over whatever it
+// is given: a uuid that is not a string is kept as its JSON text, and without one UUID returns "".
+func FromStep(data []byte) (*Node, error) {
+	var raw map[string]any
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("node object: %w", err)
+	}
+	if raw == nil {
+		return nil, errors.New("node object: got null, want an object")
+	}
+	uuid, isText := raw["uuid"].(string)
+	if !isText && raw["uuid"] != nil {
+		text, err := json.Marshal(raw["uuid"])
+		if err != nil {
+			return nil, fmt.Errorf("node object: uuid: %w", err)
+		}
+		uuid = string(text)
+	}
+	return &Node{uuid: uuid, raw: raw}, nil
+}
+
+// UUID returns the node's uuid. It is "" only for a node of FromStep.
 func (n *Node) UUID() string { return n.uuid }
 
 // Name returns the node's name, "" where it has none or Ironic does not tell it.
