@@ -16,6 +16,8 @@ const (
 	intervalLow, intervalHigh = 0.3, 0.6
 	// After an error the next one comes sooner.
 	retryLow, retryHigh = 5 * time.Second, 10 * time.Second
+	// minInterval is the shortest time between two heartbeats that nothing forced, whatever interval Ironic allows.
+	minInterval = 5 * time.Second
 	// forcedGap is the time between a heartbeat and a forced one, so that quick steps share one.
 	forcedGap = 5 * time.Second
 )
@@ -23,7 +25,7 @@ const (
 // HeartbeatOptions describe a node's heartbeat.
 type HeartbeatOptions struct {
 	NodeUUID string
-	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it.
+	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it, and after 5 s at the soonest.
 	Interval time.Duration
 	// CallbackURL returns where Ironic reaches the agent. Ironic refuses an URL that changes.
 	CallbackURL func() string
@@ -65,7 +67,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 			forced = true
 		default:
 		}
-		wait := h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh))
+		wait := max(minInterval, h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh)))
 		err := h.beat(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -70,6 +70,24 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 	}
 }
 
+// An interval of zero or next to it does not make the agent send heartbeats without a pause.
+func TestMinimumHeartbeatInterval(t *testing.T) {
+	for _, interval := range []time.Duration{0, time.Nanosecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			ironic := newFake("1.115")
+			net.serve("ironic", ironic)
+			c, _ := newClient(t, net, "--api-url=http://ironic")
+			h := beats(c, "")
+			h.Interval = interval
+			run(t, h, time.Minute-time.Second)
+			if got, want := len(ironic.got("/v1/heartbeat/"+nodeUUID)), 12; got != want {
+				t.Errorf("interval %v: got %d heartbeats in a minute, want %d", interval, got, want)
+			}
+		})
+	}
+}
+
 // Parity: B6
 func TestHeartbeatIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

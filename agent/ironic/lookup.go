@@ -155,11 +155,12 @@ func parseAnswer(body []byte) (*Answer, error) {
 	return &Answer{Node: found, Config: fields.Config, HeartbeatInterval: interval}, nil
 }
 
-// seconds reads a positive JSON number of seconds. The error does not repeat the answer, which holds the token.
+// seconds reads a JSON number of seconds. Zero is valid: heartbeats have a minimum interval of their own. The error does not
+// repeat the answer, which holds the token.
 func seconds(raw json.RawMessage) (time.Duration, error) {
 	const most = 365 * 24 * 3600
 	var n float64
-	if err := json.Unmarshal(raw, &n); err != nil || n <= 0 || n > most {
+	if err := json.Unmarshal(raw, &n); err != nil || n < 0 || n > most {
 		return 0, fmt.Errorf("got %d bytes of JSON, want a number of seconds up to %d", len(raw), most)
 	}
 	return time.Duration(n * float64(time.Second)), nil
