@@ -119,7 +119,7 @@ func (a *agent) lookup(ctx context.Context) error {
 		return err
 	}
 	a.checkClocks()
-	outcome := answer.Apply(a.config, &a.node, &a.token, a.log)
+	outcome := answer.Apply(a.config, &a.node, &a.token, a.foundBy, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.answer = answer
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())

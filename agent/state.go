@@ -216,7 +216,7 @@ func (a *agent) setNode(data json.RawMessage) error {
 		return errors.New("no node in it")
 	}
 	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
-	given.Apply(a.config, &a.node, &a.token, a.log)
+	given.Apply(a.config, &a.node, &a.token, "", a.log)
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.o.Journal.Redact(a.token.Reveal())
 	return nil

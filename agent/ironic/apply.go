@@ -15,14 +15,23 @@ import (
 // LookupConfig is the answer's object config by key; a legacy answer has none.
 type LookupConfig map[string]json.RawMessage
 
-// Apply puts what the conductor answered into place: the node, the token and the configuration. Values that make no
-// sense are logged and passed over; they never fail a lookup.
-func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, log *slog.Logger) token.Outcome {
+// Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are logged
+// and ignored; they never fail a lookup. inspected is the uuid that the inspection learned, "" without one: it and the
+// node in the cache tell whether the answer is about this node, which the token depends on.
+func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, inspected string, log *slog.Logger) token.Outcome {
+	known := inspected
+	if n := cache.Get(); n != nil {
+		known = n.UUID()
+	}
 	cache.Set(a.Node)
 	cache.SetSkipBMCDetect(a.Config.truth("agent_skip_bmc_detect"))
 	live.Update(func(c *config.Config) { a.Config.apply(c, log) })
 	secret, _ := a.Config.value("agent_token").(string)
-	return tok.Adopt(secret)
+	outcome := tok.Adopt(secret, known == "" || known == a.Node.UUID())
+	if outcome == token.Rejected {
+		log.Warn("token of the lookup's answer ignored: the token that was given stays", "node", a.Node.UUID(), "known_node", known)
+	}
+	return outcome
 }
 
 // apply changes the options that the conductor decides on. Keys it does not know are none of its business.

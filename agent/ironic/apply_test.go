@@ -23,11 +23,51 @@ func apply(t *testing.T, object string, tok *token.Token, args ...string) (*conf
 	var log strings.Builder
 	var cache node.Cache
 	live := settings(t, args...)
-	outcome := answer.Apply(live, &cache, tok, slog.New(slog.NewTextHandler(&log, nil)))
+	outcome := answer.Apply(live, &cache, tok, "", slog.New(slog.NewTextHandler(&log, nil)))
 	if cache.Get() == nil || cache.Get().UUID() != nodeUUID {
 		t.Errorf("cached node: got %v, want %s", cache.Get(), nodeUUID)
 	}
 	return live.Get(), &cache, outcome, log.String()
+}
+
+// A token that the operator gave survives an answer about another node, whatever told the agent which node it is.
+func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
+	const own, other = "the-token-that-was-agreed-upon-before-43-cha", "4f7d2a0e-31f5-4a0b-a6a5-0b8a3b0d7d5e"
+	for _, tt := range []struct {
+		inspected, cached string
+		want              token.Outcome
+	}{
+		{"", "", token.Adopted},
+		{nodeUUID, "", token.Adopted},
+		{"", nodeUUID, token.Adopted},
+		{other, nodeUUID, token.Adopted}, // the last lookup knows better
+		{other, "", token.Rejected},
+		{"", other, token.Rejected},
+	} {
+		answer, err := parseAnswer([]byte(lookupAnswer(`{"heartbeat_timeout":300,"agent_token":"` + secret + `"}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cache node.Cache
+		if tt.cached != "" {
+			known, err := node.FromJSON([]byte(`{"uuid":"` + tt.cached + `"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cache.Set(known)
+		}
+		var tok token.Token
+		tok.Set(own)
+		var log strings.Builder
+		got := answer.Apply(settings(t), &cache, &tok, tt.inspected, slog.New(slog.NewTextHandler(&log, nil)))
+		after := map[token.Outcome]string{token.Adopted: secret, token.Rejected: own}[tt.want]
+		if got != tt.want || tok.Reveal() != after {
+			t.Errorf("inspected %q, cached %q: got %v and %q, want %v and %q", tt.inspected, tt.cached, got, tok.Reveal(), tt.want, after)
+		}
+		if rejected := strings.Contains(log.String(), "the token that was given stays"); rejected != (tt.want == token.Rejected) {
+			t.Errorf("inspected %q, cached %q: got log %q", tt.inspected, tt.cached, log.String())
+		}
+	}
 }
 
 // Parity: B15, K7 (permitted formats)

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -14,24 +15,29 @@ const (
 	masked = "******"
 	// minLength is the shortest text that is taken for a token.
 	minLength = 32
+	// maxLength and alphabet describe what may replace a token that the operator gave. Ironic's tokens have 43 characters.
+	maxLength = 255
+	alphabet  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_="
 )
 
-// Outcome says what a lookup's answer did to the token.
+// Outcome is what a lookup's answer did to the token.
 type Outcome int
 
 const (
-	// Ignored says that the answer held nothing that could be a token.
+	// Ignored means that the answer held nothing that could be a token.
 	Ignored Outcome = iota
-	// Adopted says that the answer's token replaced whatever was known.
+	// Adopted means that the answer's token replaced whatever was known.
 	Adopted
-	// Kept says that somebody fetched the token before, and it is the one known here.
+	// Kept means that somebody fetched the token before, and it is the one known here.
 	Kept
-	// Locked says that somebody fetched the token before and it is not known here. The agent must not serve its API.
+	// Locked means that somebody fetched the token before and it is not known here. The agent must not serve its API.
 	Locked
+	// Rejected means that the answer's token did not replace the one that the operator gave.
+	Rejected
 )
 
 func (o Outcome) String() string {
-	return [...]string{"ignored", "adopted", "kept", "locked"}[o]
+	return [...]string{"ignored", "adopted", "kept", "locked", "rejected"}[o]
 }
 
 // Token holds the secret. The zero value knows none. It is safe for concurrent use, prints as "***" and refuses to be
@@ -39,16 +45,20 @@ func (o Outcome) String() string {
 type Token struct {
 	mu     sync.Mutex
 	secret string
+	given  bool // by the operator, and not replaced since
 }
 
-// Adopt takes the token of a lookup's answer: 32 or more characters replace any earlier token; the mask means that
-// the token was fetched before.
-func (t *Token) Adopt(answer string) Outcome {
+// Adopt takes the token of a lookup's answer. The mask means that the token was fetched before. 32 or more characters
+// replace any earlier token of a lookup. A token that the operator gave is replaced only if sameNode reports that the answer
+// is about the node that the agent knows, and only by a token that can be sent in a URL as it is, as Ironic's are.
+func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
+	case len(answer) >= minLength && t.given && (!sameNode || !valid(answer)):
+		return Rejected
 	case len(answer) >= minLength:
-		t.secret = answer
+		t.secret, t.given = answer, false
 		return Adopted
 	case answer == masked && t.secret != "":
 		return Kept
@@ -58,11 +68,17 @@ func (t *Token) Adopt(answer string) Outcome {
 	return Ignored
 }
 
-// Set puts in a token that was shared beforehand; "" forgets it.
+// valid reports whether an answer has the form of Ironic's tokens: URL-safe base64, in whose place a mask, an error text or
+// a document would not pass.
+func valid(answer string) bool {
+	return len(answer) <= maxLength && strings.IndexFunc(answer, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
+}
+
+// Set puts in a token that the operator gave; "" forgets it.
 func (t *Token) Set(secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.secret = secret
+	t.secret, t.given = secret, secret != ""
 }
 
 // Known reports whether there is a token.

@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var tok Token
 			tok.Set(tt.before)
-			if got := tok.Adopt(tt.answer); got != tt.want {
+			if got := tok.Adopt(tt.answer, true); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			if got := tok.Reveal(); got != tt.after {
@@ -40,6 +40,43 @@ func TestAdopt(t *testing.T) {
 			}
 			if got, want := tok.Known(), tt.after != ""; got != want {
 				t.Errorf("Known: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// What the operator gave is replaced only by a valid token for the node; what a lookup brought, by any.
+func TestAdoptInPlaceOfGivenToken(t *testing.T) {
+	for _, tt := range []struct {
+		name, answer string
+		sameNode     bool
+		want         Outcome
+	}{
+		{"valid", minted, true, Adopted},
+		{"of another node", minted, false, Rejected},
+		{"long mask", strings.Repeat("*", 40), true, Rejected},
+		{"text", "no token was minted for this node yet", true, Rejected},
+		{"line feed", minted + "\n", true, Rejected},
+		{"too long", strings.Repeat("x", 256), true, Rejected},
+		{"mask", "******", false, Kept},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var tok Token
+			tok.Set(own)
+			if got := tok.Adopt(tt.answer, tt.sameNode); got != tt.want {
+				t.Errorf("given: got %v, want %v", got, tt.want)
+			}
+			if tt.want != Adopted && tok.Reveal() != own {
+				t.Errorf("given: got token %q, want the one that was given", tok.Reveal())
+			}
+			var fetched Token
+			fetched.Adopt(own, true)
+			want := tt.want
+			if want == Rejected {
+				want = Adopted
+			}
+			if got := fetched.Adopt(tt.answer, tt.sameNode); got != want {
+				t.Errorf("of a lookup: got %v, want %v", got, want)
 			}
 		})
 	}
