@@ -41,7 +41,7 @@ func (a *API) run(w http.ResponseWriter, r *http.Request) error {
 
 // answer shows a record, after the end of its command where the client asks to wait for it.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, record command.Record) error {
-	if strings.ToLower(r.URL.Query().Get("wait")) == "true" {
+	if strings.ToLower(r.URL.Query().Get("wait")) == "true" && record.Status == command.Running {
 		final, err := a.Commands.Wait(r.Context(), record.ID)
 		if err != nil {
 			return err

@@ -45,6 +45,42 @@ func (r *Record) finish(result any, wrap func(string) any, err error) {
 	}
 }
 
+const (
+	// largeResult is the size, in bytes, from which on a result is kept only until the next one of that size.
+	largeResult = 64 << 10
+	// maxResults bounds the results of all records together, in bytes. Those of the latest records are kept.
+	maxResults = 4 << 20
+)
+
+// forget replaces the result of a record by a note about it.
+func (r *Record) forget() {
+	r.Result = json.RawMessage(fmt.Sprintf(`{"note":"result of %d bytes not kept: it is too large beside later ones"}`, len(r.Result)))
+}
+
+// bound replaces results that are too large to keep: those of largeResult and more before the latest of that size, and
+// those beyond maxResults, counted from the latest on. Ironic reads the result of the latest record, which is never replaced,
+// and of earlier ones the name and the state. No record is removed.
+func bound(entries []*entry) {
+	var total int
+	large := false
+	for i := len(entries) - 1; i >= 0; i-- {
+		record := &entries[i].record
+		size := len(record.Result)
+		isLarge := size >= largeResult
+		if i < len(entries)-1 && (isLarge && large || total+size > maxResults) {
+			if size > maxNote {
+				record.forget()
+			}
+			size = len(record.Result)
+		}
+		large = large || isLarge
+		total += size
+	}
+}
+
+// maxNote is more than the size, in bytes, of the note that replaces a result.
+const maxNote = 128
+
 // encode fixes the result at the moment the command ends, so that nothing can change it afterwards.
 func encode(result any, wrap func(string) any) (json.RawMessage, error) {
 	switch text := result.(type) {

@@ -170,6 +170,7 @@ func (r *Registry) end(e *entry, c Command, result any, err error) Record {
 	e.record.finish(result, func(text string) any {
 		return map[string]string{"result": c.Name + ": " + text}
 	}, err)
+	bound(r.entries)
 	return e.record
 }
 
@@ -198,6 +199,7 @@ func (r *Registry) add(record Record) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, e)
+	bound(r.entries)
 	return e
 }
 

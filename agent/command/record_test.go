@@ -1,0 +1,68 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// However large results are, every record stays, in order, and only the latest results are kept in whole.
+//
+// Parity: A11 (with bounded results)
+func TestResultsAreBounded(t *testing.T) {
+	var size int
+	r := NewRegistry(set(
+		Command{Name: "text", Run: func(context.Context, Params) (any, error) { return strings.Repeat("x", size), nil }},
+		Command{Name: "later", Async: true, Run: func(context.Context, Params) (any, error) { return strings.Repeat("x", size), nil }},
+	), Options{})
+	defer r.Close()
+	var ids []string
+	run := func(name string, bytes int) {
+		t.Helper()
+		size = bytes
+		record, err := r.Execute(context.Background(), "x."+name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		final, err := r.Wait(context.Background(), record.ID)
+		if err != nil || final.Status != Succeeded || len(final.Result) < bytes {
+			t.Fatalf("%s of %d bytes: got %s, %d bytes and %v, want all of them", name, bytes, final.Status, len(final.Result), err)
+		}
+		ids = append(ids, record.ID)
+	}
+	run("text", 10<<20)
+	run("text", 10)
+	run("later", 1<<20)
+	run("text", 10)
+	if got, _ := r.Get(ids[2]); len(got.Result) < 1<<20 {
+		t.Errorf("latest large result: got %.80s, want it kept beside small ones", got.Result)
+	}
+	run("text", largeResult)
+	for range 100 {
+		run("text", largeResult-100)
+	}
+	records := r.List()
+	if len(records) != len(ids) {
+		t.Fatalf("got %d records, want %d", len(records), len(ids))
+	}
+	var total int
+	for i, record := range records {
+		if record.ID != ids[i] || record.Status != Succeeded {
+			t.Errorf("record %d: got %s %s, want %s", i, record.ID, record.Status, ids[i])
+		}
+		total += len(record.Result)
+	}
+	if limit := maxResults + len(ids)*maxNote; total > limit {
+		t.Errorf("all results: got %d bytes, want at most %d", total, limit)
+	}
+	for i, want := range map[int]string{
+		0: fmt.Sprintf(`{"note":"result of %d bytes not kept: it is too large beside later ones"}`, 10<<20+len(`{"result":""}`)),
+		1: `{"result":"xxxxxxxxxx"}`,
+		2: `{"note":"result of`,
+	} {
+		if got := string(records[i].Result); !strings.HasPrefix(got, want) {
+			t.Errorf("result %d: got %.100s, want %s", i, got, want)
+		}
+	}
+}
