@@ -200,10 +200,7 @@ func (a *agent) listen(ctx context.Context) error {
 // may have brought.
 func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 	c := a.config.Get()
-	suites, err := c.CipherSuites()
-	if err != nil {
-		return nil, err
-	}
+	suites := c.CipherSuites()
 	switch {
 	case c.TLSCertFile != "" && c.TLSKeyFile != "":
 		pair, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
@@ -223,9 +220,11 @@ func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 		return nil, nil
 	}
 	if a.certificate == nil {
-		if a.certificate, err = a.newCertificate(c); err != nil {
+		made, err := a.newCertificate(c)
+		if err != nil {
 			return nil, err
 		}
+		a.certificate = made
 	}
 	a.config.Update(func(c *config.Config) { c.AdvertiseProtocol = "https" })
 	return api.TLSSettings(a.certificate.TLS, c.TLSVersion(), suites), nil

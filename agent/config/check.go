@@ -29,10 +29,6 @@ func (o option) checkString(text string) error {
 		if _, err := netip.ParseAddr(text); err != nil && !ntpServer.MatchString(text) {
 			return fmt.Errorf("got %q, want a host name or an address", text)
 		}
-	case "ciphers":
-		if len(cipherIDs(text)) == 0 {
-			return fmt.Errorf("got %q, want at least one suite like ECDHE-RSA-AES256-GCM-SHA384", text)
-		}
 	case "version":
 		if !apiVersion.MatchString(text) {
 			return fmt.Errorf("got %q, want MAJOR.MINOR", text)

@@ -32,7 +32,7 @@ type Config struct {
 	EnableAutoTLS           bool          `file:"enable_auto_tls" default:"true" help:"generate a certificate for the API and hand it to Ironic"`
 	AutoTLSAllowedClockSkew time.Duration `file:"auto_tls_allowed_clock_skew" unit:"s" min:"0" default:"3600" help:"how far the generated certificate is dated back"`
 	TLSMinVersion           string        `file:"tls_min_version" kernel:"ipa-tls-min-version" choices:"1.2,1.3" default:"1.2" help:"oldest TLS version spoken, as server and as client"`
-	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" check:"ciphers" help:"cipher suites for TLS 1.2, OpenSSL names with colons between"`
+	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select what is supported"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" help:"curve of the generated certificate's key"`
 
 	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" heading:"Address Ironic calls back" help:"host Ironic is told to call back; found by the route to Ironic when not set"`

@@ -196,7 +196,6 @@ func TestInvalidValues(t *testing.T) {
 		{"ipa-api-url=http://a,b", []string{"api_url", "http://a,b"}},
 		{"ipa-ntp-server=a;reboot", []string{"ntp_server", "a;reboot"}},
 		{"ipa-ironic-api-version=latest", []string{"ironic_api_version", "latest"}},
-		{"ipa-tls-cipher-suites=HIGH", []string{"tls_cipher_suites", "HIGH"}},
 		{"ipa-debug=perhaps", []string{"ipa-debug", "perhaps"}},
 		{"ipa-listen-port=x ipa-advertise-port=y", []string{"ipa-listen-port", "ipa-advertise-port"}},
 	} {

@@ -3,34 +3,112 @@ package config
 import (
 	"crypto/tls"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
 )
 
+// cipherLists are lists of operators' configurations and the groups of openssl-ciphers(1).
+func cipherLists() []string {
+	lists := []string{
+		defaultCiphers, "HIGH:!aNULL", "HIGH:!aNULL:!MD5", "ECDHE+AESGCM", "ECDHE+AESGCM:ECDHE+CHACHA20:!aECDSA", "DEFAULT:@STRENGTH",
+		"ALL:!ADH:!LOW:!EXP:!MD5:@STRENGTH", "HIGH:-AES256:+AES128", "DEFAULT:!kRSA", "EECDH+AESGCM:EDH+AESGCM:AES256+EECDH:AES256+EDH",
+		"AES128-SHA256", "ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA256", "ALL:!SHA1:!RC4-SHA:@SECLEVEL=2", "HIGH:!DES-CBC3-SHA",
+		"kECDHE+aRSA,AES256", "DHE-RSA-AES256-GCM-SHA384:AES256-GCM-SHA384", "!AES:ALL", "ALL:-AES:AES128", "ALL:+ECDHE:!SSLv3",
+	}
+	for _, s := range suites() {
+		lists = append(lists, s.name)
+		for name := range strings.FieldsSeq(s.groups) {
+			if !strings.HasPrefix(name, "SUITEB") && !slices.Contains(lists, name) {
+				lists = append(lists, name)
+			}
+		}
+	}
+	return lists
+}
+
+// OpenSSL selects the same suites, of those that are supported.
+//
+// Parity: A15 (cipher lists)
+func TestCipherListsAsOpenSSL(t *testing.T) {
+	testenv.Programs(t, "openssl")
+	for _, list := range cipherLists() {
+		said := strings.Split(strings.TrimSpace(testenv.Run(t, "openssl", "ciphers", list)), ":")
+		var want, got []string
+		for _, s := range suites() {
+			if slices.Contains(said, s.name) {
+				want = append(want, s.name)
+			}
+		}
+		chosen, _ := cipherList(list)
+		for _, s := range chosen {
+			got = append(got, s.name)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-OpenSSL +got):\n%s", list, diff)
+		}
+	}
+}
+
 func TestCipherSuites(t *testing.T) {
+	standard := []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	}
 	for _, tt := range []struct {
 		option string
 		want   []uint16
+		warned string
 	}{
-		{"", []uint16{
-			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-			tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-		}},
-		{"ECDHE-RSA-AES128-GCM-SHA256:!aNULL:HIGH", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}},
+		{"", standard, ""},
+		{"ECDHE-RSA-AES128-GCM-SHA256:!aNULL:!WHATEVER", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, ""},
+		{"ECDHE+AESGCM+aRSA+AES128:nonsense:DHE-RSA-AES256-SHA256", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, "nonsense:DHE-RSA-AES256-SHA256"},
+		{"nonsense", standard, "default suites are used"},
+		{"CAMELLIA", standard, "default suites are used"},
+		{"AES128-SHA256", []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA256}, ""},
+		{"ECDHE-RSA-AES128-SHA256", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256}, ""},
+		{"ECDHE-ECDSA-AES128-SHA256", []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256}, ""},
 	} {
-		got, err := (&Config{TLSCipherSuites: tt.option}).CipherSuites()
+		c, err := Load(Sources{Params: Params{"ipa-tls-cipher-suites": tt.option}})
 		if err != nil {
-			t.Errorf("%q: %v", tt.option, err)
+			t.Errorf("%q stops the start: %v", tt.option, err)
+			continue
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
+		if diff := cmp.Diff(tt.want, c.CipherSuites()); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.option, diff)
 		}
+		var log strings.Builder
+		c.WarnCiphers(slog.New(slog.NewTextHandler(&log, nil)))
+		if (log.Len() > 0) != (tt.warned != "") || !strings.Contains(log.String(), tt.warned) {
+			t.Errorf("%q: got log %q, want %q", tt.option, log.String(), tt.warned)
+		}
 	}
-	if _, err := (&Config{TLSCipherSuites: "HIGH:!aNULL"}).CipherSuites(); err == nil || !strings.Contains(err.Error(), "HIGH:!aNULL") {
-		t.Errorf("got error %v, want one that names the option's value", err)
+}
+
+func FuzzCipherList(f *testing.F) {
+	for _, list := range cipherLists() {
+		f.Add(list)
 	}
+	f.Add("!:+:-:@:ALL+:+ALL+")
+	f.Fuzz(func(t *testing.T, text string) {
+		chosen, _ := cipherList(text)
+		seen := map[uint16]bool{}
+		for _, s := range chosen {
+			if seen[s.id] {
+				t.Errorf("%q: %s is chosen twice", text, s.name)
+			}
+			seen[s.id] = true
+		}
+		if len((&Config{TLSCipherSuites: text}).CipherSuites()) == 0 {
+			t.Errorf("%q: no suite", text)
+		}
+	})
 }
 
 func TestClientTLS(t *testing.T) {
@@ -47,7 +125,6 @@ func TestClientTLS(t *testing.T) {
 		{"missing key", Config{CertFile: junk, KeyFile: "/nonexistent/key.pem"}, "/nonexistent/key.pem"},
 		{"certificate alone", Config{CertFile: junk}, "must both be set"},
 		{"key alone", Config{KeyFile: junk}, "must both be set"},
-		{"ciphers", Config{TLSCipherSuites: "none"}, "tls_cipher_suites"},
 	} {
 		var log strings.Builder
 		settings, err := tt.config.ClientTLS(slog.New(slog.NewTextHandler(&log, nil)))

@@ -90,7 +90,7 @@ func TestApplyEveryKey(t *testing.T) {
 		{`{"tls_min_version":"9"}`, func(c *config.Config) any { return c.TLSMinVersion }, "1.2"},
 		{`{"tls_cipher_suites":"ECDHE-RSA-AES128-GCM-SHA256"}`, func(c *config.Config) any { return c.TLSCipherSuites }, "ECDHE-RSA-AES128-GCM-SHA256"},
 		{`{"tls_cipher_suites":null}`, func(c *config.Config) any { return c.TLSCipherSuites }, ""},
-		{`{"tls_cipher_suites":"nonsense"}`, func(c *config.Config) any { return c.TLSCipherSuites }, ""},
+		{`{"tls_cipher_suites":"nonsense"}`, func(c *config.Config) any { return c.CipherSuites() }, (&config.Config{}).CipherSuites()},
 		{
 			`{"agent_containers":{"allow_arbitrary_containers":true,"allowed_containers":["a","b"],"container_steps_file":"/f",
 			"runner":"docker","pull_options":["--p"],"run_options":["--r=1,2"]}}`,

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"crypto/tls"
+	"slices"
+	"strings"
+)
+
+// suite is a TLS 1.2 cipher suite that crypto/tls has and this agent speaks, by its OpenSSL name, with the groups of
+// openssl-ciphers(1) that contain it beside ALL. Suites with RC4 and 3DES are left out.
+type suite struct {
+	id       uint16
+	name     string
+	strength int // in bits
+	groups   string
+}
+
+// suites returns all suites in the order of OpenSSL's default list.
+func suites() []suite {
+	const (
+		ecdsa = "kECDHE kEECDH ECDHE EECDH aECDSA ECDSA HIGH "
+		ecrsa = "kECDHE kEECDH ECDHE EECDH aRSA HIGH "
+		rsa   = "kRSA aRSA RSA HIGH "
+		gcm   = "AES AESGCM TLSv1.2 "
+	)
+	return []suite{
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, "ECDHE-ECDSA-AES256-GCM-SHA384", 256, ecdsa + gcm + "AES256 SUITEB128 SUITEB192"},
+		{tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, "ECDHE-RSA-AES256-GCM-SHA384", 256, ecrsa + gcm + "AES256"},
+		{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-ECDSA-CHACHA20-POLY1305", 256, ecdsa + "CHACHA20 TLSv1.2"},
+		{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-RSA-CHACHA20-POLY1305", 256, ecrsa + "CHACHA20 TLSv1.2"},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, "ECDHE-ECDSA-AES128-GCM-SHA256", 128, ecdsa + gcm + "AES128 SUITEB128"},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "ECDHE-RSA-AES128-GCM-SHA256", 128, ecrsa + gcm + "AES128"},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, "ECDHE-ECDSA-AES128-SHA256", 128, ecdsa + "AES AES128 SHA256 TLSv1.2"},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256, "ECDHE-RSA-AES128-SHA256", 128, ecrsa + "AES AES128 SHA256 TLSv1.2"},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, "ECDHE-ECDSA-AES256-SHA", 256, ecdsa + "AES AES256 SHA SHA1 TLSv1 TLSv1.0"},
+		{tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, "ECDHE-RSA-AES256-SHA", 256, ecrsa + "AES AES256 SHA SHA1 TLSv1 TLSv1.0"},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, "ECDHE-ECDSA-AES128-SHA", 128, ecdsa + "AES AES128 SHA SHA1 TLSv1 TLSv1.0"},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, "ECDHE-RSA-AES128-SHA", 128, ecrsa + "AES AES128 SHA SHA1 TLSv1 TLSv1.0"},
+		{tls.TLS_RSA_WITH_AES_256_GCM_SHA384, "AES256-GCM-SHA384", 256, rsa + gcm + "AES256"},
+		{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, "AES128-GCM-SHA256", 128, rsa + gcm + "AES128"},
+		{tls.TLS_RSA_WITH_AES_128_CBC_SHA256, "AES128-SHA256", 128, rsa + "AES AES128 SHA256 TLSv1.2"},
+		{tls.TLS_RSA_WITH_AES_256_CBC_SHA, "AES256-SHA", 256, rsa + "AES AES256 SHA SHA1 SSLv3"},
+		{tls.TLS_RSA_WITH_AES_128_CBC_SHA, "AES128-SHA", 128, rsa + "AES AES128 SHA SHA1 SSLv3"},
+	}
+}
+
+// emptyGroups are the names of openssl-ciphers(1) whose suites crypto/tls does not have or this agent does not speak.
+const emptyGroups = "COMPLEMENTOFDEFAULT COMPLEMENTOFALL MEDIUM LOW EXP EXPORT eNULL NULL aNULL kDHr kDHd kDH kDHE kEDH DH DHE EDH " +
+	"ADH AECDH aDSS DSS aDH aECDH kECDHr kECDHe kECDH AESCCM AESCCM8 ARIA ARIA128 ARIA256 ARIAGCM CAMELLIA CAMELLIA128 " +
+	"CAMELLIA256 3DES DES RC4 RC2 IDEA SEED MD5 aGOST aGOST01 kGOST GOST94 GOST89MAC PSK kPSK kECDHEPSK kDHEPSK kRSAPSK " +
+	"aPSK SRP aSRP kSRP CBC"
+
+// in reports whether a suite is the named one or in the group.
+func (s suite) in(name string) bool {
+	return s.name == name || name == "ALL" || name == "DEFAULT" || slices.Contains(strings.Fields(s.groups), name)
+}
+
+// known reports whether a name is that of a suite or a group.
+func known(name string) bool {
+	return slices.Contains(strings.Fields(emptyGroups), name) || slices.ContainsFunc(suites(), func(s suite) bool { return s.in(name) })
+}
+
+// cipherList evaluates an OpenSSL cipher list as openssl-ciphers(1) describes it. ignored are the elements whose names are
+// no suite and no group that is known here, and so have no effect.
+func cipherList(text string) (chosen []suite, ignored []string) {
+	banned := map[uint16]bool{}
+	for _, element := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(":,; ", r) }) {
+		operator, names := "", element
+		if strings.ContainsRune("!-+", rune(element[0])) {
+			operator, names = element[:1], element[1:]
+		}
+		switch {
+		case element == "@STRENGTH":
+			slices.SortStableFunc(chosen, func(a, b suite) int { return b.strength - a.strength })
+			continue
+		case strings.HasPrefix(element, "@SECLEVEL="):
+			continue // crypto/tls refuses weak keys by itself
+		case slices.ContainsFunc(strings.Split(names, "+"), func(name string) bool { return !known(name) }):
+			if operator != "!" && operator != "-" { // what is not supported is excluded anyway
+				ignored = append(ignored, element)
+			}
+			continue
+		}
+		matches := func(s suite) bool {
+			return !slices.ContainsFunc(strings.Split(names, "+"), func(name string) bool { return !s.in(name) })
+		}
+		kept := slices.DeleteFunc(slices.Clone(chosen), matches)
+		switch operator {
+		case "!":
+			for _, s := range suites() {
+				banned[s.id] = banned[s.id] || matches(s)
+			}
+			chosen = kept
+		case "-":
+			chosen = kept
+		case "+": // moves what is chosen to the end
+			chosen = append(kept, slices.DeleteFunc(slices.Clone(chosen), func(s suite) bool { return !matches(s) })...)
+		default:
+			for _, s := range suites() {
+				if matches(s) && !banned[s.id] && !slices.ContainsFunc(chosen, func(c suite) bool { return c.id == s.id }) {
+					chosen = append(chosen, s)
+				}
+			}
+		}
+	}
+	return chosen, ignored
+}
