@@ -80,7 +80,7 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/tools v0.49.0 // indirect
+	golang.org/x/tools v0.49.0
 	gotest.tools/v3 v3.5.2 // indirect
 	mvdan.cc/sh/v3 v3.11.0 // indirect
 )

@@ -121,6 +121,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	a.checkClocks()
 	outcome := answer.Apply(a.config, &a.node, &a.token, a.foundBy, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
+	a.warnOptions()
 	a.answer = answer
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)

@@ -63,6 +63,9 @@ type agent struct {
 	unverified atomic.Bool              // the system's clock was set by somebody who could be anybody
 	ironicTime func() (time.Time, bool) // by the last answer of Ironic that TLS has verified
 
+	warned        []string // settings that were reported to have no effect
+	warnedCiphers string   // cipher list that was checked
+
 	beats   atomic.Pointer[ironic.Heartbeater]
 	once    sync.Once
 	stopped chan struct{} // closed by StopAPI and Lockdown
@@ -113,6 +116,7 @@ func (a *agent) configure(context.Context) error {
 	if c.Debug {
 		a.o.Journal.Level().Set(slog.LevelDebug)
 	}
+	a.warnOptions()
 	if !a.token.Known() && c.AgentToken != "" {
 		a.token.Set(c.AgentToken)
 	}

@@ -9,7 +9,7 @@
 // The struct Config is the only declaration of an option: its tags name the option in files (file), its kernel
 // parameter (kernel), its default (default), unit (unit), range (min, max), choices (choices), deprecated names (alias)
 // and its one line of help (help), the heading in the command's help under which it and those after it stand (heading),
-// and that nothing uses it yet (later). The reference in the documentation is generated from them.
+// and why it has no effect (unused). The reference in the documentation is generated from them.
 //
 // Not implemented: substitution of $option inside values of configuration files.
 package config
@@ -78,14 +78,14 @@ type Config struct {
 	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"Ironic's API version, instead of asking for it"`
 	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between: INTERFACE.ID, INTERFACE for all that its switch announces by LLDP, or all; an interface's MAC address may stand for its name"`
 	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"go on when the boot loader could not be installed"`
-	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" later:"true"`
+	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" unused:"not implemented yet"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices with shared file systems"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"limit of one call to Ironic"`
 	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not look into images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`
-	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" later:"true"`
+	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" unused:"not implemented yet"`
 	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"allow to run the image's own boot loader installation in legacy BIOS mode"`
 
 	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log more; the kernel parameter overrides every other source"`
@@ -102,7 +102,7 @@ type Config struct {
 	Metrics         Metrics         `group:"metrics"`
 	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
 	MDNS            MDNS            `group:"mdns"`
-	Container       Container       `group:"container" later:"true"`
+	Container       Container       `group:"container" unused:"not implemented yet"`
 
 	// Params are all kernel and virtual media parameters, known to this package or not.
 	Params Params
@@ -112,11 +112,11 @@ type Config struct {
 type DiskUtils struct {
 	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes"`
 	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes"`
-	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"accepted and without effect: the writer chooses its block size"`
+	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"block size of the image writer" unused:"the writer chooses its block size"`
 	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for"`
-	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again" later:"true"`
-	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"accepted and without effect: images are converted in constant memory"`
-	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"accepted and without effect: see image_convert_memory_limit"`
+	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again" unused:"not implemented yet"`
+	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"memory limit of an image conversion" unused:"images are converted in constant memory"`
+	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"number of attempts to convert an image" unused:"images are converted in constant memory"`
 }
 
 // DiskPartitioner is the group disk_partitioner.
@@ -144,7 +144,7 @@ type MDNS struct {
 	UseMDNS          bool              `file:"use_mdns" kernel:"ipa-use-mdns" default:"false" help:"look for Ironic by multicast DNS when no URL is set"`
 	AllowedOverrides []string          `file:"allowed_overrides" default:"inspection_callback_url,ntp_server" help:"options that a multicast DNS answer may set"`
 	LookupAttempts   int               `file:"lookup_attempts" min:"1" default:"3" help:"how often Ironic is looked for"`
-	Params           map[string]string `file:"params" default:"" help:"accepted and without effect: the agent announces no service"`
+	Params           map[string]string `file:"params" default:"" help:"parameters of the announced service" unused:"the agent announces no service"`
 	Interfaces       []string          `file:"interfaces" help:"addresses of the interfaces used for multicast DNS; all when not set"`
 }
 

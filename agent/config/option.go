@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -22,7 +23,7 @@ type option struct {
 	check    string
 	secret   bool
 	flagOnly bool
-	later    bool // declared for compatibility, and used by nothing yet
+	unused   string // why the option has no effect; "" where it has one
 	heading  string
 	help     string
 	index    []int // of the field in Config
@@ -40,7 +41,7 @@ func options() []option {
 		if group := field.Tag.Get("group"); group != "" {
 			for j := range field.Type.NumField() {
 				o := newOption(group, field.Type.Field(j), i, j)
-				o.later = o.later || field.Tag.Get("later") != ""
+				o.unused = cmp.Or(o.unused, field.Tag.Get("unused"))
 				list = append(list, o)
 			}
 		} else if field.Tag.Get("file") != "" {
@@ -59,7 +60,7 @@ func newOption(group string, field reflect.StructField, index ...int) option {
 	o := option{
 		group: group, name: tag.Get("file"), kernel: tag.Get("kernel"), kind: tag.Get("type"), unit: tag.Get("unit"),
 		def: tag.Get("default"), check: tag.Get("check"), secret: tag.Get("secret") != "",
-		later: tag.Get("later") != "", heading: tag.Get("heading"),
+		unused: tag.Get("unused"), heading: tag.Get("heading"),
 		flagOnly: tag.Get("source") == "flag", help: tag.Get("help"), index: index,
 		aliases: splitList(tag.Get("alias")), choices: splitList(tag.Get("choices")),
 		min: bound(tag.Get("min")), max: bound(tag.Get("max")),

@@ -305,7 +305,7 @@ func TestReferenceAndUsage(t *testing.T) {
 	if !strings.HasPrefix(usage.String(), "General:\n  --config-file FILE\n") {
 		t.Errorf("usage begins with %.40q, want what every user needs", usage.String())
 	}
-	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)", "\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n", "--inject-files-priority INTEGER\n        priority of the deploy step inject_files; not used yet (default 0)\n"} {
+	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)", "\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n", "--inject-files-priority INTEGER\n        priority of the deploy step inject_files; no effect: not implemented yet (default 0)\n"} {
 		if !strings.Contains(usage.String(), want) {
 			t.Errorf("usage lacks %q", want)
 		}

@@ -22,8 +22,9 @@ Names, kernel parameters, defaults and precedence are those of ironic-python-age
 6. the built-in default.
 
 An option whose value is of the wrong type or out of range is an error at start that names the option, the value and
-its source. Times are in seconds and sizes in MiB, as the type says. "Not used yet" are options that are accepted so that
-existing configurations work, while what they would change is not there yet.
+its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that existing
+configurations work. Setting one to anything but its default logs a warning, and so do the kernel parameters ` + "`sshkey`" + ` and
+` + "`rootpwd`" + `, as nobody can log in to the ramdisk.
 `
 
 // Reference writes the reference of all options as Markdown, a table per group.
@@ -96,10 +97,10 @@ func (o option) flagDefault() string {
 	return " (default " + strings.TrimSpace(o.def+" "+o.unit) + ")"
 }
 
-// meaning is the help, honest about options that nothing uses yet.
+// meaning is the help, which says where an option has no effect.
 func (o option) meaning() string {
-	if o.later {
-		return o.help + "; not used yet"
+	if o.unused != "" {
+		return o.help + "; no effect: " + o.unused
 	}
 	return o.help
 }

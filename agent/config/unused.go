@@ -1,0 +1,58 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Unused is a setting that has no effect.
+type Unused struct{ Name, Reason string }
+
+// unusedParams are kernel parameters of ironic-python-agent's images that have no effect, with the reason.
+func unusedParams() map[string]string {
+	return map[string]string{
+		"sshkey":  "the ramdisk has no SSH server",
+		"rootpwd": "nobody can log in to the ramdisk",
+	}
+}
+
+// Unused returns the settings that have no effect: options with another value than the default one, and kernel
+// parameters.
+func (c *Config) Unused() []Unused {
+	var found []Unused
+	var defaults Config
+	for _, o := range options() {
+		if o.unused == "" {
+			continue
+		}
+		if o.def != "" {
+			_ = o.set(&defaults, o.def) // an invalid default fails every Load
+		}
+		if !sameValue(o.value(&defaults), o.value(c)) {
+			found = append(found, Unused{o.fullName(), o.unused})
+		}
+	}
+	reasons := unusedParams()
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		if _, ok := c.Params[name]; ok {
+			found = append(found, Unused{name, reasons[name]})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Unused) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+// value returns the option's field of c.
+func (o option) value(c *Config) reflect.Value {
+	return reflect.ValueOf(c).Elem().FieldByIndex(o.index)
+}
+
+// sameValue compares two values of one option. An empty list or map equals one that is not set.
+func sameValue(a, b reflect.Value) bool {
+	if (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}

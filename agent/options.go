@@ -1,0 +1,18 @@
+package agent
+
+import "slices"
+
+// warnOptions logs settings that have no effect, each once in the agent's life, and cipher names that are not supported.
+func (a *agent) warnOptions() {
+	c := a.config.Get()
+	for _, setting := range c.Unused() {
+		if !slices.Contains(a.warned, setting.Name) {
+			a.warned = append(a.warned, setting.Name)
+			a.log.Warn("setting has no effect", "name", setting.Name, "reason", setting.Reason)
+		}
+	}
+	if c.TLSCipherSuites != a.warnedCiphers {
+		a.warnedCiphers = c.TLSCipherSuites
+		c.WarnCiphers(a.log)
+	}
+}

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"ironroot/agent/config"
+)
+
+// What has no effect is said once, wherever it was set; secrets are not repeated.
+func TestSettingsWithoutEffectAreLogged(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.config["agent_containers"] = map[string]any{"allowed_containers": []string{"a"}, "runner": "podman"}
+	ironic.config["tls_cipher_suites"] = "HIGH:nonsense"
+	failures := 1
+	r := startAgent(t, func(o *Options) {
+		o.Forever = true
+		o.Config.Params = config.Params{"sshkey": "ssh-rsa AAAA", "rootpwd": "$6$hush"}
+		status := o.Status
+		o.Status = func(phase string) {
+			status(phase)
+			if failures--; phase == "configuration" && failures == 0 {
+				panic("start over")
+			}
+		}
+	}, "--api-url="+ironic.URL, "--inject-files-priority=7")
+	r.beat(ironic)
+	console := r.console.String()
+	for _, name := range []string{"sshkey", "rootpwd", "inject_files_priority", "container.allowed_containers"} {
+		if got := strings.Count(console, "setting has no effect name="+name+" "); got != 1 {
+			t.Errorf("lines about %s: got %d, want 1", name, got)
+		}
+	}
+	if got := strings.Count(console, "setting has no effect"); got != 4 {
+		t.Errorf("all such lines: got %d, want 4", got)
+	}
+	if got := strings.Count(console, "unsupported cipher names ignored option=tls_cipher_suites names=nonsense"); got != 1 {
+		t.Errorf("lines about ciphers: got %d, want 1", got)
+	}
+	if t.Failed() {
+		t.Log(console)
+	}
+}
