@@ -256,9 +256,9 @@ func TestExecuteStepComparesVersions(t *testing.T) {
 		want     string
 	}{
 		{"null", nil, "SUCCEEDED"},
-		{"equal", map[string]string{"generic_hardware_manager": "1.2", "recorder": "3"}, "SUCCEEDED"},
+		{"equal", map[string]string{"generic_hardware_manager": "1.2-ironroot.1", "recorder": "3"}, "SUCCEEDED"},
 		{"another version", map[string]string{"generic_hardware_manager": "1.1", "recorder": "3"}, "CLEAN_VERSION_MISMATCH"},
-		{"a manager less", map[string]string{"generic_hardware_manager": "1.2"}, "CLEAN_VERSION_MISMATCH"},
+		{"a manager less", map[string]string{"generic_hardware_manager": "1.2-ironroot.1"}, "CLEAN_VERSION_MISMATCH"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, kind := range []string{"clean", "deploy", "service"} {

@@ -115,7 +115,7 @@ func TestDefaultCollector(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"error": "null", "boot_interface": `"01-52-54-00-1a-15-d6"`,
-		"configuration": `{"collectors":["default"],"managers":[{"name":"generic_hardware_manager","version":"1.2"}]}`,
+		"configuration": `{"collectors":["default"],"managers":[{"name":"generic_hardware_manager","version":"1.2-ironroot.1"}]}`,
 	} {
 		if got := string(m.posted[key]); got != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)

@@ -97,7 +97,7 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 
 // standard answers every command like a good agent.
 func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (any, map[string]any) {
-	versions := map[string]string{"generic_hardware_manager": "1.2"}
+	versions := map[string]string{"generic_hardware_manager": "1.2-ironroot.1"}
 	step := func(name string, priority int) map[string]any {
 		return map[string]any{"step": name, "interface": "deploy", "priority": priority, "reboot_requested": false, "abortable": true}
 	}
