@@ -69,6 +69,7 @@ type Disk struct {
 	// BytesPerSecond limits reading and writing together; 0 is no limit.
 	BytesPerSecond int64
 	ReadOnly       bool
+	NoDiscard      bool // ignore discards: what the guest did not overwrite stays in the file
 	// Paths is the number of controllers that lead to a SCSI disk; 0 means 1. It is the disk's WWN that tells that they do.
 	Paths int
 	// Log is the path of a file that records every write and flush, for WriteLog; "" is none.

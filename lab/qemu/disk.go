@@ -76,9 +76,13 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	n := strconv.Itoa(i)
 	cache := map[string]any{"direct": d.Direct, "no-flush": true}
 	top = "file" + n
+	discard := "unmap"
+	if d.NoDiscard {
+		discard = "ignore"
+	}
 	layers := []map[string]any{{
 		"driver": "file", "node-name": top, "filename": d.File, "read-only": d.ReadOnly, "cache": cache,
-		"discard": "unmap", "aio": "threads",
+		"discard": discard, "aio": "threads",
 	}}
 	if d.BytesPerSecond > 0 {
 		args = append(args, "-object", fmt.Sprintf("throttle-group,id=limit%s,x-bps-total=%d", n, d.BytesPerSecond))
@@ -88,7 +92,7 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 		format = "raw"
 	}
 	layers = append(layers, map[string]any{
-		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache, "discard": "unmap",
+		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache, "discard": discard,
 	})
 	top = "image" + n
 	// Faults and the log see the guest's flushes only where these are passed on.
@@ -96,7 +100,7 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	if len(d.Faults) > 0 {
 		inject, states := injections(d.Faults)
 		layer := map[string]any{
-			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes, "discard": "unmap",
+			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes, "discard": discard,
 		}
 		if len(states) > 0 { // an empty list is none to QEMU
 			layer["set-state"] = states
@@ -107,7 +111,7 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	if slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.After > 0 }) {
 		// What counts flushes is told of them by the layer above.
 		layers = append(layers, map[string]any{
-			"driver": "raw", "node-name": "counted" + n, "file": top, "cache": flushes, "discard": "unmap",
+			"driver": "raw", "node-name": "counted" + n, "file": top, "cache": flushes, "discard": discard,
 		})
 		top = "counted" + n
 	}
@@ -115,14 +119,14 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 		layers = append(layers,
 			map[string]any{"driver": "file", "node-name": "logfile" + n, "filename": d.Log, "cache": cache},
 			map[string]any{
-				"driver": "blklogwrites", "node-name": "log" + n, "file": top, "log": "logfile" + n, "cache": flushes, "discard": "unmap",
+				"driver": "blklogwrites", "node-name": "log" + n, "file": top, "log": "logfile" + n, "cache": flushes, "discard": discard,
 			})
 		top = "log" + n
 	}
 	if d.BytesPerSecond > 0 {
 		layers = append(layers, map[string]any{
 			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": flushes,
-			"discard": "unmap",
+			"discard": discard,
 		})
 		top = "throttle" + n
 	}
