@@ -179,7 +179,7 @@ func (r *rig) eraseDevices(t *testing.T, disks []string, names map[string]string
 	for serial, method := range map[string]string{
 		"on-virtio": "overwrite", "on-sata": "overwrite", "on-nvme": "nvme-format-user", "on-nvme4k": "nvme-format-user",
 	} {
-		says(t, r.machine, "disk erased.*"+names[serial]+".*"+method)
+		says(t, r.machine, "device erased.*"+names[serial]+".*"+method)
 	}
 }
 
@@ -190,10 +190,10 @@ func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
 	}
-	line := `virtual floppy not erased.*device=` + device
+	line := `device left untouched.*device=` + device + ` reason="virtual floppy`
 	console := says(t, r.machine, "(?s)"+line+".*"+line)
 	if lines := regexp.MustCompile(line).FindAllString(console, -1); len(lines) != 2 {
-		t.Errorf("the console says %d times that the floppy was not erased, want once for metadata and once for all data", len(lines))
+		t.Errorf("the console says %d times that the floppy was left untouched, want once for metadata and once for all data", len(lines))
 	}
 }
 
