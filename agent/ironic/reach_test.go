@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,9 +148,9 @@ func TestPatientDial(t *testing.T) {
 		var n changes
 		here, there := net.Pipe()
 		defer there.Close() //nolint:errcheck // of a pipe
-		dials := 0
+		var dials atomic.Int32
 		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if dials++; dials < 3 {
+			if dials.Add(1) < 3 {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}

@@ -1,13 +1,13 @@
 package status
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,11 +33,29 @@ func show(b *Board, links []netboot.Link) {
 	b.setNetwork("node", nil, links, describe(links, nil, func(string) int { return 1000 }))
 }
 
+// logBuffer is a log that may be written and read at the same time.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // TestReport lets time pass: a node without Ironic reports after 10 s and then at growing intervals, for as long as
 // that lasts, and from the beginning when Ironic is lost again.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		b := NewBoard("1", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go Reporter{Board: b, Log: slog.New(slog.NewTextHandler(&out, nil))}.Run(ctx)
