@@ -95,7 +95,7 @@ type Config struct {
 	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" help:"serve the API without any traffic to Ironic"`
 	Destructive bool `file:"destructive" source:"flag" default:"false" help:"in an ordinary process: allow writing to disks, changing the network, stopping the machine"`
 
-	ImageDownloadMinRate int64 `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" heading:"Images" help:"lowest rate of an image or config drive download, measured over a minute; 0 accepts any rate"`
+	ImageDownloadMinRate int64 `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" heading:"Images" help:"lowest rate of an image or config drive download, measured over two minutes; 0 accepts any rate"`
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
 	DiskPartitioner DiskPartitioner `group:"disk_partitioner"`

@@ -72,7 +72,7 @@ func TestConfigDriveLimits(t *testing.T) {
 			c.ImageDownloadConnectionTimeout, c.ImageDownloadMinRate = 10*time.Second, 1024
 		})
 		for path, want := range map[string]string{
-			"/slow": "", "/stall": "no data arrived in time", "/drip": "bytes per second over 1m3s, want at least 1024",
+			"/slow": "", "/stall": "no data arrived in time", "/drip": "bytes per second over 2m6s, want at least 1024",
 		} {
 			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret", i.opener(client))
 			if want == "" && (err != nil || len(drive) != size) {

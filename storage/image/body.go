@@ -31,10 +31,11 @@ func (b *body) Read(p []byte) (int, error) {
 	begin := time.Now()
 	n, err := b.stream.Read(p)
 	b.timer.Stop()
-	if slow := b.rate.add(n, time.Since(begin), b.url); slow != nil {
-		return n, slow
-	}
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
+		// A read that failed does not count: silence and broken connections have retries of their own.
+		if slow := b.rate.add(n, time.Since(begin), b.url); slow != nil {
+			return n, slow
+		}
 		return n, err
 	}
 	return n, b.fail(err)

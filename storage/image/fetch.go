@@ -37,7 +37,7 @@ func newFetcher(f Fetch, log *slog.Logger, progress *Progress) *fetcher {
 		f.ConnectTimeout = defaultConnectTimeout
 	}
 	if f.rateWindow <= 0 {
-		f.rateWindow = defaultRateWindow
+		f.rateWindow = max(minRateWindow, 2*f.ConnectTimeout)
 	}
 	f.Retries = max(0, f.Retries)
 	if log == nil {

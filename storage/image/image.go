@@ -43,13 +43,14 @@ type Fetch struct {
 	// MaxDuration limits all attempts together; 0 means no limit. Checksum files, manifests and tokens have limits of
 	// their own beside it.
 	MaxDuration time.Duration
-	// MinRate is the lowest rate, in bytes per second over a minute, at which a server may send; 0 accepts any rate.
+	// MinRate is the lowest rate, in bytes per second, at which a server may send; 0 accepts any rate. It is measured over
+	// two minutes, or twice ConnectTimeout where that is longer.
 	MinRate int64
 	// Secret, when set, is told of a token that a registry gave, before it is used.
 	Secret func(token string)
 
 	registry   *registrySession // of an Artifact
-	rateWindow time.Duration    // 0 stands for defaultRateWindow
+	rateWindow time.Duration    // 0 stands for what MinRate says
 	smallFile  time.Duration    // 0 stands for smallFileTimeout; of tokens for tokenTimeout
 }
 

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// defaultRateWindow is the time over which a download's rate is measured.
-const defaultRateWindow = time.Minute
+// minRateWindow is the time over which a download's rate is measured, at least. It is longer than two reads may take, so
+// that one pause of a server does not make it slow.
+const minRateWindow = 2 * time.Minute
 
 // SlowError says that a server sent less than the minimum rate. Asking the same server again would not help.
 type SlowError struct {

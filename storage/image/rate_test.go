@@ -55,7 +55,7 @@ func TestSlowServer(t *testing.T) {
 			},
 		},
 		{
-			name: "inspected image", limit: 5 * time.Minute, is: isA[*SlowError],
+			name: "inspected image, which is looked at first", limit: 10 * time.Minute, is: isA[*SlowError],
 			want: []string{"http://server/file?...", "at least 1024"},
 			fetch: func(ctx context.Context, f Fetch) error {
 				_, err := Write(ctx, disk, Source{URLs: []string{address}, Format: "qcow2", Checksum: sha256Of(data), Fetch: f}, Options{})
@@ -210,6 +210,23 @@ func TestOpenLimitsEachRead(t *testing.T) {
 			if _, err := read(path); !errors.Is(err, errStalled) || time.Since(begin) != time.Minute {
 				t.Errorf("%s: got %v after %v, want the end of the time for one read", path, err, time.Since(begin))
 			}
+		}
+	})
+}
+
+// A server that falls silent is asked for the rest, however long a read may take: silence has retries of its own and is not
+// a rate.
+func TestSilenceIsNoRate(t *testing.T) {
+	data := randomBytes(10, 12*mib)
+	disk := usedDisk(t, 16*mib)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fragile{data: data, header: http.Header{"Etag": {`"one"`}}, cuts: []int64{5 * mib, 5*mib + 100}, ends: func() {}}
+		client, stop := piped.Serve(f)
+		defer stop()
+		src := rawSource(data, "http://server/image")
+		src.Fetch = Fetch{Client: client, Retries: 3, RetryInterval: 10 * time.Second, MinRate: 1024, rateWindow: 30 * time.Second}
+		if report, err := Write(t.Context(), disk, src, Options{}); err != nil || report.Resumed != 2 {
+			t.Errorf("got %+v and %v, want an image in three connections", report, err)
 		}
 	})
 }
