@@ -1,6 +1,7 @@
 // Package kmod finds and loads the kernel modules of the ramdisk.
 //
-// The ramdisk holds each module as a Zstandard file of its own, and one index of them: names, sizes, dependencies and
+// The ramdisk holds each module as a file of its own, compressed with xz where the kernel can unpack that, otherwise with
+// Zstandard, and one index of them: names, sizes, dependencies and
 // aliases, as `modinfo` shows them. The index is text, one field a line:
 //
 //	ironroot modules 1

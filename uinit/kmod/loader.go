@@ -19,8 +19,11 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Suffix is the end of a stored module's file name.
-const Suffix = ".ko.zst"
+// Suffixes of stored modules' file names.
+const (
+	Suffix   = ".ko.zst" // unpacked here
+	SuffixXZ = ".ko.xz"  // unpacked by the kernel
+)
 
 // IndexFile is the name of the index in the folder of the modules.
 const IndexFile = "index.zst"
@@ -35,6 +38,9 @@ type Options struct {
 	Log    *slog.Logger
 	// Insert gives an unpacked module to the kernel; nil = init_module(2).
 	Insert func(image []byte, params string) error
+	// InsertFile gives a module compressed with xz to the kernel; nil = finit_module(2) with
+	// MODULE_INIT_COMPRESSED_FILE.
+	InsertFile func(path, params string) error
 }
 
 // Loader loads modules, each once, with what they depend on. All methods may be called from several goroutines.
@@ -71,6 +77,9 @@ var defaults = map[string]string{
 func Open(o Options) (*Loader, error) {
 	if o.Insert == nil {
 		o.Insert = unix.InitModule
+	}
+	if o.InsertFile == nil {
+		o.InsertFile = insertFile
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxModuleSize))
@@ -195,23 +204,46 @@ func (l *Loader) insertOne(m *Module, begin func()) error {
 		return fmt.Errorf("module %s: blocked by a kernel parameter", m.Name)
 	}
 	start := time.Now()
-	packed, err := os.ReadFile(filepath.Join(l.o.Dir, m.Name+Suffix))
-	if err != nil {
-		return fmt.Errorf("module %s: %w", m.Name, err)
-	}
-	image, err := l.decoder.DecodeAll(packed, make([]byte, 0, m.Size))
+	insert, err := l.prepare(m)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	unpacked := time.Now()
 	begin()
-	err = l.o.Insert(image, l.o.Params.Of(m.Name))
+	err = insert(l.o.Params.Of(m.Name))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	l.o.Log.Debug("module loaded", "module", m.Name, "unpack", unpacked.Sub(start).Round(time.Millisecond),
 		"insert", time.Since(unpacked).Round(time.Millisecond))
 	return nil
+}
+
+// prepare returns the function that gives the stored module to the kernel.
+func (l *Loader) prepare(m *Module) (func(params string) error, error) {
+	file := filepath.Join(l.o.Dir, m.Name+SuffixXZ)
+	if _, err := os.Stat(file); err == nil {
+		return func(params string) error { return l.o.InsertFile(file, params) }, nil
+	}
+	packed, err := os.ReadFile(filepath.Join(l.o.Dir, m.Name+Suffix))
+	if err != nil {
+		return nil, err
+	}
+	image, err := l.decoder.DecodeAll(packed, make([]byte, 0, m.Size))
+	if err != nil {
+		return nil, err
+	}
+	return func(params string) error { return l.o.Insert(image, params) }, nil
+}
+
+// insertFile has the kernel read and unpack a module.
+func insertFile(path, params string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return unix.FinitModule(int(f.Fd()), params, unix.MODULE_INIT_COMPRESSED_FILE)
 }
 
 // Params are the kernel parameters that concern modules, as modprobe reads them: MODULE.NAME=VALUE, and

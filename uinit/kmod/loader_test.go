@@ -231,3 +231,24 @@ func TestLoadContainsPanics(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A module that is stored with xz is given to the kernel as a file, after what it needs.
+func TestLoadFile(t *testing.T) {
+	k := &kernel{}
+	l := tree(t, k, "upper.debug=1", &Module{Name: "lower"}, &Module{Name: "upper", Depends: []string{"lower"}})
+	file := filepath.Join(l.o.Dir, "upper"+SuffixXZ)
+	if err := os.Rename(filepath.Join(l.o.Dir, "upper"+Suffix), file); err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	l.o.InsertFile = func(path, params string) error {
+		calls = append(append(calls, k.loaded...), path, params)
+		return nil
+	}
+	if err := l.Load(context.Background(), "upper"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"lower", file, "debug=1"}, calls); diff != "" {
+		t.Error(diff)
+	}
+}
