@@ -14,6 +14,8 @@ UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
+# Flags of `ironroot image` and `ironroot iso`, for example --locked, --offline, --suite NAME, --mirror URL.
+ARCHIVE_FLAGS ?=
 
 .PHONY: help
 help: ## list the targets
@@ -21,11 +23,11 @@ help: ## list the targets
 
 .PHONY: build
 build: prepare-build ## kernel, initramfs, tarball and checksums into build/
-	$(GO) run . image -o $(BUILD)
+	$(GO) run . image $(ARCHIVE_FLAGS) -o $(BUILD)
 
 .PHONY: iso
 iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick
-	$(GO) run . iso -k $(BUILD)/ipa-ironroot-amd64.kernel -i $(BUILD)/ipa-ironroot-amd64.initramfs -o $(BUILD)/ipa-ironroot-amd64.iso
+	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(BUILD)/ipa-ironroot-amd64.kernel -i $(BUILD)/ipa-ironroot-amd64.initramfs -o $(BUILD)/ipa-ironroot-amd64.iso
 
 .PHONY: demo
 demo: prepare-demo ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO)
@@ -45,6 +47,14 @@ test-race: prepare-race ## the tests that boot no machine, with the race detecto
 .PHONY: test-machines
 test-machines: build
 	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 60m $(MACHINES)
+
+.PHONY: test-long
+test-long: prepare-test ## tests that take long: builds in chroots of other releases give the same bytes
+	IRONROOT_LONG=1 $(GO) test -count=1 -timeout 60m -run 'TestChroots' -v ./initramfs
+
+.PHONY: lock
+lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
+	$(GO) run . lock $(ARCHIVE_FLAGS)
 
 .PHONY: lint
 lint: prepare-build

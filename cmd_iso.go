@@ -17,6 +17,7 @@ type isoCmd struct {
 	Cmdline  string `placeholder:"TEXT" help:"Kernel command line (default: boot_method=vmedia console=tty0 console=ttyS0,115200n8)."`
 	Label    string `placeholder:"TEXT" help:"Volume label (default: INSTALL_IMAGE)."`
 	CacheDir string `placeholder:"DIR" help:"Folder where the boot loaders' packages stay (default: ironroot below the user's cache folder)."`
+	archiveFlags
 }
 
 // Run builds the image and prints what takes the room.
@@ -24,7 +25,7 @@ func (c *isoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	_, err := iso.Build(ctx, iso.Options{
-		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir, Log: os.Stdout,
+		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir, Debian: c.options(), Log: os.Stdout,
 	})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"ironroot/initramfs/debian"
 	"ironroot/storage/bootloader/chroot"
 )
 
@@ -22,6 +23,7 @@ Examples:
 type cli struct {
 	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
+	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
 	Collect collectCmd `cmd:"" help:"Post the machine's inspection data once, or again and again."`
@@ -37,6 +39,9 @@ func main() {
 		args = []string{"--help"}
 	}
 	parser := kong.Must(&cli{}, kong.Name("ironroot"), kong.Description(description), kong.UsageOnError(),
+		kong.Vars{
+			"suite": debian.DefaultSuite, "mirror": debian.DefaultMirror, "keyring": debian.DefaultKeyring, "lock": debian.LockPath,
+		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 	// The agent's flags are ironic-python-agent's own; the help on them is the agent's business too.
 	switch args[0] {

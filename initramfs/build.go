@@ -14,11 +14,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"ironroot/initramfs/debian"
 	"ironroot/initramfs/modules"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
@@ -29,8 +29,9 @@ import (
 // builder carries what the steps of a build share.
 type builder struct {
 	Options
-	start  time.Time
-	report Report
+	archive *debian.Archive
+	start   time.Time
+	report  Report
 }
 
 // Build writes NAME.kernel, NAME.initramfs, a .sha256 file for each, and NAME.tar.gz with its .sha256 into the folder
@@ -40,6 +41,12 @@ func Build(ctx context.Context, o Options) (Report, error) {
 		return Report{}, fmt.Errorf("build image: %w", err)
 	}
 	b := &builder{Options: o, start: time.Now()}
+	o.Debian.CacheDir, o.Debian.Progress = o.CacheDir, b.say
+	archive, err := debian.Open(o.Debian)
+	if err != nil {
+		return Report{}, fmt.Errorf("build image: %w", err)
+	}
+	b.archive = archive
 	if err := b.build(ctx); err != nil {
 		return Report{}, fmt.Errorf("build image %s: %w", o.Name, err)
 	}
@@ -63,7 +70,7 @@ func (b *builder) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	archive, err := b.archive(programs, drivers)
+	archive, err := b.join(programs, drivers)
 	if err != nil {
 		return err
 	}
@@ -76,13 +83,13 @@ func (b *builder) build(ctx context.Context) error {
 
 func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 	if b.Kernel != "" {
-		return Kernel{Image: b.Kernel, Modules: b.Modules}, nil
+		return Kernel{Image: b.Kernel, Modules: b.Modules, Config: b.KernelConfig}, nil
 	}
 	pkg := b.Package
-	if b.Arch != runtime.GOARCH && !strings.Contains(pkg, ":") {
+	if !strings.Contains(pkg, ":") {
 		pkg += ":" + b.Arch
 	}
-	kernel, err := FetchKernel(ctx, b.CacheDir, pkg, b.say)
+	kernel, err := FetchKernel(ctx, b.archive, b.CacheDir, pkg, b.say)
 	b.report.KernelRelease = kernel.Release
 	return kernel, err
 }
@@ -152,8 +159,8 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	}
 	chosen := choose(files, selection)
 	b.report.Modules = len(chosen)
-	b.say("compressing %d of %d modules", len(chosen), len(files))
-	packed, err := b.packModules(ctx, chosen)
+	b.say("packing %d of %d modules", len(chosen), len(files))
+	packed, err := b.packModules(ctx, kernel, chosen)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +169,8 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	index := make([]*kmod.Module, len(chosen))
 	for i, f := range chosen {
 		index[i] = f.info
-		records = append(records, cpio.StaticFile(filepath.Join(dir, f.info.Name+kmod.Suffix), string(packed[i]), 0o644))
-		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i])))
+		records = append(records, cpio.StaticFile(filepath.Join(dir, f.info.Name+packed[i].suffix), string(packed[i].data), 0o644))
+		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i].data)))
 	}
 	var text bytes.Buffer
 	if err := kmod.Write(&text, index); err != nil {
@@ -177,7 +184,7 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 		return nil, err
 	}
 	records = append(records, others)
-	firmware, err := b.firmware(index)
+	firmware, err := b.firmware(ctx, kernel, index)
 	return append(records, firmware...), err
 }
 
@@ -219,8 +226,8 @@ func groupOf(tree string) string {
 	return strings.Join(parts[:min(2, len(parts)-1)], "/")
 }
 
-// archive joins the parts of the initramfs.
-func (b *builder) archive(programs, drivers []cpio.Record) ([]byte, error) {
+// join joins the parts of the initramfs.
+func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
 	unpacked := sizeOf(programs) + sizeOf(drivers)
 	about := layout.About{Name: b.Name, Unpacked: unpacked, Kernel: b.report.KernelRelease}
 	first, err := archiveOf(append(programs, cpio.StaticFile(layout.AboutFile, about.String(), 0o644)))

@@ -5,31 +5,31 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"ironroot/initramfs/debian"
+	"ironroot/initramfs/firmware"
 	"ironroot/internal/testenv"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/mkuimage/cpio"
+	"github.com/ulikunitz/xz"
 )
 
 // Budgets of the initramfs, in bytes.
 const (
-	serverBudget = 28 << 20 // with the server set of modules and the shell
+	serverBudget = 30 << 20 // with the server set of modules, firmware and the shell
 	bareBudget   = 6 << 20  // without modules, with the shell
 )
 
@@ -49,17 +49,7 @@ func build(t *testing.T, change func(*Options)) Report {
 
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
-	const named, other = "bnx2/bnx2-mips-06-6.2.3.fw", "bnx2/nobody-names-this.fw"
-	firmware := t.TempDir()
-	for _, name := range []string{named, other} {
-		if err := os.MkdirAll(filepath.Join(firmware, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(firmware, name), []byte("firmware of "+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	report := build(t, func(o *Options) { o.Shell, o.Progress, o.Firmware = true, &progress, firmware })
+	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })
 	t.Log(progress.String())
 	if report.InitramfsSize > serverBudget {
 		t.Errorf("initramfs has %d bytes, want at most %d", report.InitramfsSize, serverBudget)
@@ -70,23 +60,123 @@ func TestServerImage(t *testing.T) {
 	}
 	checkPrograms(t, records)
 	checkModules(t, records, report.KernelRelease)
+	checkFirmware(t, records, report.MissingFirmware)
 	checkOutputs(t, report)
-	if slices.Contains(report.MissingFirmware, named) || len(report.MissingFirmware) == 0 {
-		t.Errorf("missing firmware: got %q, want some, and not %s", report.MissingFirmware, named)
-	}
-	got := map[string]string{}
-	for _, r := range records {
-		if strings.HasPrefix(r.Name, "lib/firmware/") && r.Mode&cpio.S_IFMT == cpio.S_IFREG {
-			got[r.Name] = string(content(t, r))
-		}
-	}
-	if want := (map[string]string{"lib/firmware/" + named: "firmware of " + named}); !maps.Equal(got, want) {
-		t.Errorf("firmware in the archive: got %v, want %v", got, want)
-	}
 	for _, want := range []string{"agent", "shell", "modules: drivers/net", "building the agent"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("the progress does not mention %q:\n%s", want, progress.String())
 		}
+	}
+}
+
+// checkFirmware checks that the firmware of common adapters is in the archive, compressed, and that all that is missing is
+// on the reviewed list.
+// Parity: R13
+func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
+	t.Helper()
+	files := map[string]cpio.Record{}
+	for _, r := range records {
+		if name, ok := strings.CutPrefix(r.Name, "lib/firmware/"); ok {
+			files[name] = r
+		}
+	}
+	for _, name := range []string{
+		"bnx2/bnx2-mips-09-6.2.1b.fw", "bnx2/bnx2-rv2p-09-6.0.17.fw", "bnx2x/bnx2x-e2-7.13.21.0.fw", "bnx2x/bnx2x-e1-7.13.21.0.fw",
+		"bnx2x/bnx2x-e1h-7.13.21.0.fw", "ql2400_fw.bin", "ql2500_fw.bin", "ql2322_fw.bin", "qed/qed_init_values_zipped-8.59.1.0.bin",
+		"intel/ice/ddp/ice.pkg", "cxgb4/t4fw.bin", "cxgb4/t5fw.bin", "cxgb4/t6fw.bin", "cxgb4/t6-config.txt", "tigon/tg3.bin",
+		"tigon/tg3_tso5.bin", "e100/d101m_ucode.bin", "rtl_nic/rtl8168h-2.fw", "advansys/mcode.bin", "isci/isci_firmware.bin",
+	} {
+		r, ok := files[name+".zst"]
+		for ok && r.Mode&cpio.S_IFMT == cpio.S_IFLNK {
+			r, ok = files[path.Join(path.Dir(strings.TrimPrefix(r.Name, "lib/firmware/")), string(content(t, r)))]
+		}
+		if !ok {
+			t.Errorf("firmware %s is missing", name)
+			continue
+		}
+		if len(unzstd(t, content(t, r))) == 0 {
+			t.Errorf("firmware %s is empty", name)
+		}
+	}
+	used := map[firmware.Omission]bool{}
+	for _, m := range missing {
+		i := slices.IndexFunc(firmware.Omissions(), func(o firmware.Omission) bool { return o.Matches(m.Name) })
+		if i < 0 {
+			t.Errorf("firmware %s of %s is neither in the archive nor on the list of omissions", m.Name, m.Modules)
+			continue
+		}
+		used[firmware.Omissions()[i]] = true
+	}
+	for _, o := range firmware.Omissions() {
+		if !used[o] {
+			t.Errorf("omission %q covers no file: remove it from the list", o.Pattern)
+		}
+	}
+}
+
+// Files of the operator's directory are preferred; only requested files are taken; --no-firmware leaves all out.
+func TestFirmwareDirectory(t *testing.T) {
+	const named, other = "e100/d101m_ucode.bin", "e100/unused.bin"
+	dir := t.TempDir()
+	for _, name := range []string{named, other} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("firmware of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, without := range []bool{false, true} {
+		report := build(t, func(o *Options) { o.Firmware, o.NoFirmware = dir, without })
+		got := map[string]string{}
+		for _, r := range readArchive(t, report.Initramfs) {
+			name, ok := strings.CutPrefix(r.Name, "lib/firmware/")
+			if ok && r.Mode&cpio.S_IFMT == cpio.S_IFREG && strings.HasPrefix(name, "e100/") {
+				got[name] = string(unzstd(t, content(t, r)))
+			}
+		}
+		if without {
+			if len(got) > 0 {
+				t.Errorf("without firmware: got %d files", len(got))
+			}
+			continue
+		}
+		if want := "firmware of " + named; got[named+".zst"] != want {
+			t.Errorf("got %q for %s, want %q", got[named+".zst"], named, want)
+		}
+		if _, ok := got[other+".zst"]; ok {
+			t.Errorf("got %s, which no module requests", other)
+		}
+	}
+}
+
+// Firmware is compressed only as the kernel's configuration allows.
+func TestFirmwareCompression(t *testing.T) {
+	data := bytes.Repeat([]byte("firmware"), 1000)
+	for config, want := range map[string]string{
+		"CONFIG_FW_LOADER_COMPRESS_XZ=y\nCONFIG_FW_LOADER_COMPRESS_ZSTD=y\n":                ".zst",
+		"CONFIG_FW_LOADER_COMPRESS_XZ=y\n# CONFIG_FW_LOADER_COMPRESS_ZSTD is not set\n":     ".xz",
+		"CONFIG_FW_LOADER=y\n# CONFIG_FW_LOADER_COMPRESS is not set\n":                      "",
+		"CONFIG_XFW_LOADER_COMPRESS_ZSTD=y\nCONFIG_FW_LOADER_COMPRESS_ZSTD=no such value\n": "",
+	} {
+		path := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := firmwareCompression(Kernel{Config: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := c.pack(data)
+		if err != nil || c.suffix != want {
+			t.Errorf("%q: got suffix %q, %v, want %q", config, c.suffix, err, want)
+		}
+		if (want == "") != bytes.Equal(packed, data) {
+			t.Errorf("%q: packed %d bytes to %d", config, len(data), len(packed))
+		}
+	}
+	if c, err := firmwareCompression(Kernel{}); err != nil || c.suffix != "" {
+		t.Errorf("unknown configuration: got suffix %q, %v, want none", c.suffix, err)
 	}
 }
 
@@ -96,7 +186,7 @@ func checkPrograms(t *testing.T, records []cpio.Record) {
 	var programs []string
 	for _, r := range records {
 		data := content(t, r)
-		if strings.HasSuffix(r.Name, kmod.Suffix) || !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
+		if strings.HasSuffix(r.Name, kmod.Suffix) || strings.HasSuffix(r.Name, kmod.SuffixXZ) || !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
 			if r.Mode&0o111 != 0 && r.Mode&cpio.S_IFMT == cpio.S_IFREG {
 				t.Errorf("%s is executable and no ELF program", r.Name)
 			}
@@ -150,7 +240,7 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 		}
 	}
 	for name, r := range files {
-		name, found := strings.CutSuffix(name, kmod.Suffix)
+		name, found := strings.CutSuffix(name, kmod.SuffixXZ) // as Debian compressed it
 		if !found {
 			continue
 		}
@@ -159,7 +249,7 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 			t.Errorf("module %s is not in the index", name)
 			continue
 		}
-		if size := int64(len(unzstd(t, content(t, r)))); size != m.Size {
+		if size := int64(len(unxz(t, content(t, r)))); size != m.Size {
 			t.Errorf("module %s has %d bytes, the index says %d", name, size, m.Size)
 		}
 		for _, other := range m.Depends {
@@ -223,52 +313,6 @@ func TestBareImage(t *testing.T) {
 			t.Errorf("got %s, want no modules", r.Name)
 		}
 	}
-}
-
-// TestReproducible builds from two copies of the source with nothing shared but what was fetched.
-func TestReproducible(t *testing.T) {
-	sum := func(dir, cache string) string {
-		report := build(t, func(o *Options) { o.Dir, o.CacheDir, o.ModuleGroups = dir, cache, []string{"virtual"} })
-		var all []byte
-		for _, path := range []string{report.Initramfs, report.Kernel, report.Tarball} {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, data...)
-		}
-		hash := sha256.Sum256(all)
-		return hex.EncodeToString(hash[:])
-	}
-	first := testenv.Top(t)
-	second := filepath.Join(t.TempDir(), "elsewhere")
-	for _, part := range []string{"go.mod", "go.sum", "agent", "internal", "netboot", "storage", "uinit"} {
-		source, target := filepath.Join(first, part), filepath.Join(second, part)
-		if err := os.MkdirAll(second, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		testenv.Run(t, "cp", "-r", source, target)
-	}
-	// The second build has nothing but the packages from the cache, so that it compresses the modules anew.
-	cache, cold := userCache(t), t.TempDir()
-	one := sum(first, cache)
-	for _, part := range []string{"packages", "kernels"} {
-		if err := os.Symlink(filepath.Join(cache, part), filepath.Join(cold, part)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if two := sum(second, cold); one != two {
-		t.Errorf("two builds of the same source differ: %s and %s", one, two)
-	}
-}
-
-func userCache(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(cache, "ironroot")
 }
 
 func TestExtraFiles(t *testing.T) {
@@ -338,17 +382,15 @@ func TestBrokenCache(t *testing.T) {
 	}
 }
 
-// Whoever asks for what cannot be had is told what to do.
+// Errors say what to do.
 func TestErrorsSayWhatToDo(t *testing.T) {
-	for pkg, want := range map[string]string{
-		"linux-image-arm64:arm64":       "no packages of arm64; a kernel of your own does as well: --kernel FILE --modules DIR",
-		"linux-image-" + runtime.GOARCH: "a kernel of your own does as well: --kernel FILE --modules DIR",
-	} {
-		if got := fetchHint(pkg); !strings.HasSuffix(got, want) {
-			t.Errorf("%s: got %q, want %q at its end", pkg, got, want)
-		}
+	_, err := Build(context.Background(), Options{
+		Package: "linux-image-none", Debian: debian.Options{Offline: true}, CacheDir: t.TempDir(), Out: t.TempDir(),
+	})
+	if err == nil || !strings.HasSuffix(err.Error(), "a kernel of your own does as well: --kernel FILE --modules DIR") {
+		t.Errorf("got error %v, want what to do", err)
 	}
-	_, err := Build(context.Background(), Options{Manager: "./mine", CacheDir: t.TempDir()})
+	_, err = Build(context.Background(), Options{Manager: "./mine", CacheDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "leave --manager out") {
 		t.Errorf("got error %v, want what to do", err)
 	}
@@ -399,6 +441,19 @@ func content(t *testing.T, r cpio.Record) []byte {
 		t.Fatalf("%s: %v", r.Name, err)
 	}
 	return data
+}
+
+func unxz(t *testing.T, data []byte) []byte {
+	t.Helper()
+	r, err := xz.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func unzstd(t *testing.T, data []byte) []byte {

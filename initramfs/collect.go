@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 
@@ -28,19 +29,26 @@ const maxModule = 64 << 20
 // moduleFile is a module in a kernel's tree.
 type moduleFile struct {
 	path string // on this machine
-	tree string // below the tree's kernel/ folder, without suffix
+	tree string // below the tree's kernel/ or updates/ directory, without suffix
+	rank int    // of that directory: of two modules of one name, the one with the lower rank is used
 	info *kmod.Module
 }
 
 // listModules returns the modules below dir with what they say of themselves, by path.
 func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
+	known, err := loadModinfo(dir)
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
 	var files []*moduleFile
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if tree, ok := treeName(dir, path); ok && d.Type().IsRegular() {
-			files = append(files, &moduleFile{path: path, tree: tree})
+		if name, err := filepath.Rel(dir, path); err == nil && d.Type().IsRegular() {
+			if tree, rank, ok := treeName(name); ok {
+				files = append(files, &moduleFile{path: path, tree: tree, rank: rank, info: known[name]})
+			}
 		}
 		return nil
 	})
@@ -60,24 +68,30 @@ func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
 	return files, group.Wait()
 }
 
-// treeName returns the path of a module below kernel/ without suffix, and whether path is one of a module.
-func treeName(dir, path string) (string, bool) {
-	name, err := filepath.Rel(dir, path)
-	if err != nil {
-		return "", false
-	}
+// searchOrder lists the directories of a kernel's modules from the highest to the lowest rank, as distributions configure
+// depmod: "search updates extra ubuntu built-in weak-updates" in depmod.d(5).
+var searchOrder = []string{"updates", "extra", "ubuntu", "kernel", "weak-updates"}
+
+// treeName returns the path of a module in the kernel's tree without suffix, the rank of its directory, and whether name is
+// that of a module. A module of another directory than kernel/ keeps its path below that directory, without "dkms/".
+func treeName(name string) (tree string, rank int, ok bool) {
 	base, _, found := strings.Cut(filepath.Base(name), ".ko")
 	if !found {
-		return "", false
+		return "", 0, false
 	}
-	tree := filepath.Join(filepath.Dir(name), base)
-	if _, below, found := strings.Cut("/"+tree, "/kernel/"); found {
-		tree = below
+	tree = filepath.Join(filepath.Dir(name), base)
+	for rank, directory := range searchOrder {
+		if _, below, found := strings.Cut("/"+tree, "/"+directory+"/"); found {
+			return strings.TrimPrefix(below, "dkms/"), rank, true
+		}
 	}
-	return tree, true
+	return tree, slices.Index(searchOrder, "kernel"), true
 }
 
 func (f *moduleFile) read() error {
+	if f.info != nil {
+		return nil
+	}
 	if strings.HasSuffix(f.path, ".ko") { // only the small part of interest is read
 		file, err := os.Open(f.path)
 		if err != nil {
@@ -151,7 +165,9 @@ func choose(files []*moduleFile, selection modules.Selection) []*moduleFile {
 	byName := make(map[string]*moduleFile, len(files))
 	aliases := map[string][]string{} // plain names that a module also goes by, as "crypto-crc32c"
 	for _, f := range files {
-		byName[f.info.Name] = f
+		if other := byName[f.info.Name]; other == nil || f.rank < other.rank {
+			byName[f.info.Name] = f
+		}
 		for _, alias := range f.info.Aliases {
 			if !strings.ContainsAny(alias, "*?[") {
 				aliases[kmod.Normalize(alias)] = append(aliases[kmod.Normalize(alias)], f.info.Name)

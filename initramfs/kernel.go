@@ -1,7 +1,9 @@
 package initramfs
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,35 +13,43 @@ import (
 	"strings"
 
 	"ironroot/initramfs/debian"
+	"ironroot/uinit/kmod"
 )
 
-// Kernel is a kernel on disk with the folder of its modules.
+// Kernel is a kernel on disk with the directory of its modules.
 type Kernel struct {
 	Image   string // path of the bootable image
-	Modules string // folder to search for modules, "" = none
+	Modules string // directory to search for modules, "" = none
 	Release string // as `uname -r` prints it; "" = not known before its modules were read
+	Config  string // path of its configuration; "" = unknown
 }
 
 var (
 	kernelPackage = regexp.MustCompile(`^linux-(image|modules)-`)
-	kernelFile    = regexp.MustCompile(`^boot/vmlinuz-|^(usr/)?lib/modules/[^/]+/(kernel/|modules\.builtin$)`)
+	kernelFile    = regexp.MustCompile(`^boot/(vmlinuz|config)-|^(usr/)?lib/modules/[^/]+/(kernel/|modules\.builtin$)`)
 )
 
+// IsKernelPackage reports whether a dependency of a kernel package is part of the kernel.
+func IsKernelPackage(name string) bool { return kernelPackage.MatchString(name) }
+
 // FetchKernel fetches a kernel package, or the ones a meta package stands for, and unpacks image and modules below
-// cacheDir, where they stay for the next time. NAME:ARCH is a package of another architecture than this machine's.
-func FetchKernel(ctx context.Context, cacheDir, pkg string, progress func(format string, args ...any)) (Kernel, error) {
+// cacheDir, where they stay. NAME:ARCH is a package of another architecture than this machine's.
+func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg string,
+	progress func(format string, args ...any),
+) (Kernel, error) {
 	progress("fetching package %s", pkg)
-	debs, err := fetchAll(ctx, filepath.Join(cacheDir, "packages"), pkg)
+	debs, err := archive.FetchAll(ctx, pkg, IsKernelPackage)
 	if err != nil {
-		return Kernel{}, err
+		return Kernel{}, fmt.Errorf("%w\na kernel of your own does as well: --kernel FILE --modules DIR", err)
 	}
 	last := debs[len(debs)-1]
-	dir := filepath.Join(cacheDir, "kernels", strings.TrimSuffix(filepath.Base(last), ".deb"))
+	dir := filepath.Join(cacheDir, "kernel-trees", strings.TrimSuffix(filepath.Base(last), ".deb"))
 	if _, err := os.Stat(dir); err != nil {
 		progress("unpacking %s", filepath.Base(last))
-		if err := unpack(ctx, debs, dir); err != nil {
-			return Kernel{}, err
-		}
+	}
+	finish := func(dir string) error { return saveModinfo(ctx, dir) }
+	if err := debian.ExtractAll(ctx, debs, dir, kernelFile.MatchString, finish); err != nil {
+		return Kernel{}, err
 	}
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
@@ -48,66 +58,62 @@ func FetchKernel(ctx context.Context, cacheDir, pkg string, progress func(format
 	if len(images) != 1 {
 		return Kernel{}, fmt.Errorf("kernel package %s holds %d kernels, want 1", pkg, len(images))
 	}
-	return Kernel{Image: images[0], Modules: dir, Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")}, nil
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	return Kernel{Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release)}, nil
 }
 
-// fetchAll fetches a package and those kernel packages it depends on.
-func fetchAll(ctx context.Context, cacheDir, pkg string) ([]string, error) {
-	queue, seen, debs := []string{pkg}, map[string]bool{pkg: true}, []string(nil)
-	_, arch, foreign := strings.Cut(pkg, ":")
-	if foreign {
-		arch = ":" + arch
-	}
-	for len(queue) > 0 {
-		deb, err := debian.Fetch(ctx, cacheDir, queue[0])
-		if err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, fetchHint(pkg))
-		}
-		queue, debs = queue[1:], append(debs, deb)
-		depends, err := debian.Depends(deb)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range depends {
-			if kernelPackage.MatchString(name) && !seen[name] {
-				seen[name] = true
-				queue = append(queue, name+arch)
-			}
-		}
-	}
-	return debs, nil
-}
+// modinfoFile holds what the modules of an unpacked package say of themselves, by path: each build needs all of it, and
+// reading it out of compressed modules takes half a minute.
+const modinfoFile = "modinfo.json"
 
-// fetchHint says what to do when a kernel package cannot be had. Not every archive has every architecture under one
-// address: Ubuntu's does not.
-func fetchHint(pkg string) string {
-	hint := "a kernel of your own does as well: --kernel FILE --modules DIR"
-	if _, arch, foreign := strings.Cut(pkg, ":"); foreign {
-		return fmt.Sprintf("the sources of apt here may have no packages of %s; %s", arch, hint)
-	}
-	return hint
-}
-
-// unpack fills dir. It works beside and renames, so that dir is whole when it is there.
-func unpack(ctx context.Context, debs []string, dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".unpack-")
+// saveModinfo writes modinfoFile into the directory of a package.
+func saveModinfo(ctx context.Context, dir string) error {
+	files, err := listModules(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // a leftover does no harm
-	for _, deb := range debs {
-		if err := debian.Extract(ctx, deb, work, kernelFile.MatchString); err != nil {
+	known := make(map[string]*kmod.Module, len(files))
+	for _, f := range files {
+		name, err := filepath.Rel(dir, f.path)
+		if err != nil {
 			return err
 		}
+		known[name] = f.info
 	}
-	if err := os.Chmod(work, 0o755); err != nil {
+	text, err := json.Marshal(known)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(work, dir); !errors.Is(err, fs.ErrExist) {
-		return err
+	return os.WriteFile(filepath.Join(dir, modinfoFile), text, 0o644)
+}
+
+// loadModinfo returns the content of modinfoFile, nil where there is none.
+func loadModinfo(dir string) (map[string]*kmod.Module, error) {
+	text, err := os.ReadFile(filepath.Join(dir, modinfoFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return nil // somebody else was as fast
+	if err != nil {
+		return nil, err
+	}
+	var known map[string]*kmod.Module
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, modinfoFile), err)
+	}
+	return known, nil
+}
+
+// configured reports which options the kernel's configuration has enabled, as modules or built in.
+func (k Kernel) configured() (func(option string) bool, error) {
+	if k.Config == "" {
+		return func(string) bool { return false }, nil
+	}
+	text, err := os.ReadFile(k.Config)
+	if err != nil {
+		return nil, fmt.Errorf("kernel configuration: %w", err)
+	}
+	lines := append([]byte("\n"), text...)
+	return func(option string) bool {
+		return bytes.Contains(lines, []byte("\n"+option+"=y\n")) || bytes.Contains(lines, []byte("\n"+option+"=m\n"))
+	}, nil
 }

@@ -2,25 +2,30 @@ package initramfs
 
 import (
 	"io"
+
+	"ironroot/initramfs/debian"
 )
 
 // Options say what to build. The zero value builds the amd64 image with the server set of modules of Debian's kernel,
 // without a shell, into build/.
 type Options struct {
-	Arch         string   // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
-	Out          string   // folder of the results; "" = "build"
-	Name         string   // stem of the files' names; "" = "ipa-ironroot-" + Arch
-	Kernel       string   // path of a kernel; "" = the one of KernelPackage
-	Modules      string   // folder that holds the modules of Kernel, searched to its bottom; "" = those of the package
-	Package      string   // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
-	ModuleGroups []string // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
-	Shell        bool     // add u-root's shell and commands, for people
-	Init         string   // Go package of /init; "" = "ironroot/uinit"
-	Manager      string   // Go package with a hardware manager to build in; not supported yet
-	Firmware     string   // folder whose files go to /lib/firmware where a chosen module names them; "" = none
-	Files        []string // extra files, HOST:GUEST
-	CacheDir     string   // where packages and the busybox stay; "" = ironroot below the user's cache folder
-	Dir          string   // folder of the Go module to build from; "" = the current folder
+	Arch         string         // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
+	Out          string         // folder of the results; "" = "build"
+	Name         string         // stem of the files' names; "" = "ipa-ironroot-" + Arch
+	Kernel       string         // path of a kernel; "" = the one of KernelPackage
+	Modules      string         // folder that holds the modules of Kernel, searched to its bottom; "" = those of the package
+	Package      string         // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
+	KernelConfig string         // path of the configuration of Kernel; "" = unknown, firmware is not compressed
+	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
+	Shell        bool           // add u-root's shell and commands, for people
+	Init         string         // Go package of /init; "" = "ironroot/uinit"
+	Manager      string         // Go package with a hardware manager to build in; not supported yet
+	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
+	NoFirmware   bool           // leave out firmware
+	Files        []string       // extra files, HOST:GUEST
+	CacheDir     string         // where packages and the busybox stay; "" = ironroot below the user's cache folder
+	Debian       debian.Options // archive of the packages; its CacheDir and Progress are those of the build
+	Dir          string         // folder of the Go module to build from; "" = the current folder
 	Progress     io.Writer
 }
 
@@ -30,7 +35,7 @@ type Report struct {
 	KernelSize, InitramfsSize  int64  // bytes
 	Parts                      []Part // what takes the room in the initramfs
 	Modules                    int    // number of modules in it
-	MissingFirmware            []string
+	MissingFirmware            []Missing
 	KernelRelease              string
 }
 

@@ -7,29 +7,38 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"sort"
 
 	"ironroot/uinit/kmod"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/sync/errgroup"
 )
 
 // packVersion names how modules are compressed; results of another version are not taken from the cache.
 const packVersion = "zstd-klauspost-1.20.3-best"
 
-// packModules returns the modules compressed one by one. That takes a while, so results stay in the cache, by content.
-func (b *builder) packModules(ctx context.Context, files []*moduleFile) ([][]byte, error) {
+// packed is a module as the archive stores it.
+type packed struct {
+	data   []byte
+	suffix string
+}
+
+// packModules returns the modules compressed one by one. Compressing takes a while, so results stay in the cache, by
+// content.
+func (b *builder) packModules(ctx context.Context, kernel Kernel, files []*moduleFile) ([]packed, error) {
 	cache := filepath.Join(b.CacheDir, "modules", packVersion)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
-	packed := make([][]byte, len(files))
+	has, err := kernel.configured()
+	if err != nil {
+		return nil, err
+	}
+	// Files that the kernel unpacks itself are stored as the distribution compressed them.
+	unpacksXZ := has("CONFIG_MODULE_DECOMPRESS") && has("CONFIG_MODULE_COMPRESS_XZ")
+	all := make([]packed, len(files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range files {
@@ -37,15 +46,21 @@ func (b *builder) packModules(ctx context.Context, files []*moduleFile) ([][]byt
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if unpacksXZ && filepath.Ext(f.path) == ".xz" {
+				data, err := os.ReadFile(f.path)
+				all[i] = packed{data, kmod.SuffixXZ}
+				return err
+			}
 			image, err := f.image()
 			if err != nil {
 				return err
 			}
-			packed[i], err = packCached(cache, image)
+			data, err := packCached(cache, image)
+			all[i] = packed{data, kmod.Suffix}
 			return err
 		})
 	}
-	return packed, group.Wait()
+	return all, group.Wait()
 }
 
 func packCached(cache string, image []byte) ([]byte, error) {
@@ -83,45 +98,4 @@ func writeFile(name string, data []byte) error {
 		return err
 	}
 	return os.Rename(f.Name(), name)
-}
-
-// firmware returns those files below the folder of firmware that the modules name, and notes which are missing.
-func (b *builder) firmware(index []*kmod.Module) ([]cpio.Record, error) {
-	var names []string
-	for _, m := range index {
-		names = append(names, m.Firmware...)
-	}
-	sort.Strings(names)
-	names = slices.Compact(names)
-	if b.Firmware == "" {
-		b.report.MissingFirmware = names
-		return nil, nil
-	}
-	var records []cpio.Record
-	dirs := map[string]bool{}
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(b.Firmware, filepath.Clean("/"+name)))
-		if errors.Is(err, os.ErrNotExist) {
-			b.report.MissingFirmware = append(b.report.MissingFirmware, name)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		guest := path.Join("lib/firmware", path.Clean("/"+name))
-		records = append(records, parents(guest, dirs)...)
-		records = append(records, cpio.StaticFile(guest, string(data), 0o644))
-		b.countPacked("firmware", 1, int64(len(data)), int64(len(data)))
-	}
-	return records, nil
-}
-
-// parents returns the folders above name that are not in dirs yet.
-func parents(name string, dirs map[string]bool) []cpio.Record {
-	var records []cpio.Record
-	for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
-		dirs[dir] = true
-		records = append([]cpio.Record{cpio.Directory(dir, 0o755)}, records...)
-	}
-	return records
 }

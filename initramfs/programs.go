@@ -12,10 +12,12 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/u-root/gobusybox/src/pkg/bb"
 	"github.com/u-root/gobusybox/src/pkg/golang"
 	"github.com/u-root/mkuimage/cpio"
+	"golang.org/x/mod/modfile"
 )
 
 // inlined are the packages whose calls the compiler may inline: those that the bytes of an image pass through, and
@@ -47,15 +49,65 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 }
 
 func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
+	env, err := b.goEnvironment()
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = b.Dir, &stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
+}
+
+// goEnvironment returns the settings of the Go tool chain that programs depend on, so that none comes from the user's
+// environment: of all tool chains, the one that go.mod names.
+func (b *builder) goEnvironment() ([]string, error) {
+	env := []string{
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-buildvcs=false", "GOWORK=off",
+		"GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
+	}
+	name := filepath.Join(b.Dir, "go.mod")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	module, err := modfile.ParseLax(name, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	if module.Toolchain != nil {
+		env = append(env, "GOTOOLCHAIN="+module.Toolchain.Name)
+	}
+	return env, nil
+}
+
+// environment serializes changes of the process's environment.
+var environment sync.Mutex
+
+// withEnvironment calls f with environment variables set, for libraries that start programs with the process's own.
+func withEnvironment(variables []string, f func() error) error {
+	environment.Lock()
+	defer environment.Unlock()
+	for _, variable := range variables {
+		key, value, _ := strings.Cut(variable, "=")
+		before, found := os.LookupEnv(key)
+		if err := os.Setenv(key, value); err != nil {
+			return err
+		}
+		defer func() {
+			if found {
+				_ = os.Setenv(key, before) // valid before
+			} else {
+				_ = os.Unsetenv(key)
+			}
+		}()
+	}
+	return f()
 }
 
 // lineEditor is the build tag for gosh's plain line editor. The one it has otherwise is five times as large, and asks the terminal
@@ -73,7 +125,7 @@ func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	program, err := os.ReadFile(cached)
 	if err != nil {
 		b.say("building u-root's shell with %d commands, once; this takes a minute", len(commands))
-		if program, err = b.buildShell(commands); err != nil {
+		if program, err = b.buildShell(ctx, commands); err != nil {
 			return nil, fmt.Errorf("u-root's shell: %w", err)
 		}
 		if err := writeFile(cached, program); err != nil {
@@ -123,21 +175,31 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	return commands, hex.EncodeToString(sum[:8]), nil
 }
 
-func (b *builder) buildShell(commands []string) ([]byte, error) {
+func (b *builder) buildShell(ctx context.Context, commands []string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ironroot-shell-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+	root, err := b.goTool(ctx, "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	variables, err := b.goEnvironment()
+	if err != nil {
+		return nil, err
+	}
 	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir),
-		golang.WithBuildTag(lineEditor))
+		golang.WithBuildTag(lineEditor), golang.WithGOROOT(strings.TrimSpace(string(root))))
 	out := filepath.Join(dir, "bb")
-	err = bb.BuildBusybox(quiet{}, &bb.Opts{
-		Env:          env,
-		GenSrcDir:    filepath.Join(dir, "source"),
-		CommandPaths: commands,
-		BinaryPath:   out,
-		GoBuildOpts:  &golang.BuildOpts{},
+	err = withEnvironment(variables, func() error {
+		return bb.BuildBusybox(quiet{}, &bb.Opts{
+			Env:          env,
+			GenSrcDir:    filepath.Join(dir, "source"),
+			CommandPaths: commands,
+			BinaryPath:   out,
+			GoBuildOpts:  &golang.BuildOpts{},
+		})
 	})
 	if err != nil {
 		return nil, err

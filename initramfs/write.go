@@ -92,9 +92,7 @@ func (b *builder) printReport() {
 		release = " (" + release + ")"
 	}
 	_, _ = fmt.Fprintf(b.Progress, "%-52s %10s\n", b.report.Kernel+release, mib(b.report.KernelSize))
-	if n := len(b.report.MissingFirmware); n > 0 {
-		_, _ = fmt.Fprintf(b.Progress, "%d firmware files that modules name are not in the image; --firmware DIR adds what is there\n", n)
-	}
+	b.printMissing()
 	b.say("done")
 }
 
@@ -103,3 +101,19 @@ func (b *builder) printPart(p Part) {
 }
 
 func mib(size int64) string { return fmt.Sprintf("%.2f MiB", float64(size)/(1<<20)) }
+
+// printMissing prints the firmware that modules request and the image lacks.
+func (b *builder) printMissing() {
+	if b.NoFirmware {
+		_, _ = fmt.Fprintln(b.Progress, "the image has no firmware (--no-firmware)")
+		return
+	}
+	byModule := map[string][]string{}
+	for _, m := range b.report.MissingFirmware {
+		key := strings.Join(m.Modules, ", ")
+		byModule[key] = append(byModule[key], m.Name)
+	}
+	for _, modules := range sortedKeys(byModule) {
+		_, _ = fmt.Fprintf(b.Progress, "not in the image: firmware of %s: %s\n", modules, strings.Join(byModule[modules], " "))
+	}
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // The command line of the image under test: a parameter of our own behind the default ones, and a quoted one.
-const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two"`
+const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two" ` + qemu.KernelHints
 
 // A kernel and an initramfs that are not ours boot from the image as CD and as USB stick, by BIOS, by UEFI, and by
 // UEFI with Secure Boot.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"ironroot/initramfs/debian"
 )
 
 // DefaultLabel is the volume label of an image whose builder did not choose one.
@@ -19,13 +21,14 @@ const DefaultCmdline = "boot_method=vmedia console=tty0 console=ttyS0,115200n8"
 
 // Options describe the image to build.
 type Options struct {
-	Kernel   string    // path of a bzImage
-	Initrd   string    // path of an initramfs, plain or compressed
-	Out      string    // path of the image to write
-	Cmdline  string    // "" = DefaultCmdline
-	Label    string    // "" = DefaultLabel
-	CacheDir string    // where fetched packages stay; "" = ironroot below the user's cache folder
-	Log      io.Writer // progress and what takes the room; nil = nowhere
+	Kernel   string         // path of a bzImage
+	Initrd   string         // path of an initramfs, plain or compressed
+	Out      string         // path of the image to write
+	Cmdline  string         // "" = DefaultCmdline
+	Label    string         // "" = DefaultLabel
+	CacheDir string         // where fetched packages stay; "" = ironroot below the user's cache folder
+	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
+	Log      io.Writer      // progress and what takes the room; nil = nowhere
 }
 
 // Report says what was built.
@@ -56,7 +59,13 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if _, err := fmt.Fprintln(o.Log, "fetching boot loaders of Debian"); err != nil {
 		return Report{}, err
 	}
-	loaders, err := fetchLoaders(ctx, o.CacheDir)
+	o.Debian.CacheDir = o.CacheDir
+	o.Debian.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(o.Log, format+"\n", args...) }
+	archive, err := debian.Open(o.Debian)
+	if err != nil {
+		return Report{}, fmt.Errorf("build ISO: %w", err)
+	}
+	loaders, err := fetchLoaders(ctx, archive)
 	if err != nil {
 		return Report{}, err
 	}

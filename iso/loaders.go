@@ -19,8 +19,11 @@ type loaders struct {
 	grub     []byte // second UEFI loader, signed by Debian; the variant made for CDs looks for /.disk/info
 }
 
+// Packages are Debian's packages with the loaders.
+var Packages = []string{"isolinux", "syslinux-common", "shim-signed", "grub-efi-amd64-signed"}
+
 // fetchLoaders takes the loaders out of Debian's packages.
-func fetchLoaders(ctx context.Context, cacheDir string) (loaders, error) {
+func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error) {
 	var l loaders
 	for _, source := range []struct {
 		pkg   string
@@ -31,7 +34,7 @@ func fetchLoaders(ctx context.Context, cacheDir string) (loaders, error) {
 		{"shim-signed", map[string]*[]byte{"usr/lib/shim/shimx64.efi.signed": &l.shim}},
 		{"grub-efi-amd64-signed", map[string]*[]byte{"usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed": &l.grub}},
 	} {
-		if err := fetch(ctx, filepath.Join(cacheDir, "packages"), source.pkg, source.files); err != nil {
+		if err := fetch(ctx, archive, source.pkg+":amd64", source.files); err != nil {
 			return loaders{}, fmt.Errorf("boot loader: %w", err)
 		}
 	}
@@ -39,8 +42,8 @@ func fetchLoaders(ctx context.Context, cacheDir string) (loaders, error) {
 }
 
 // fetch reads files out of one package. All of them must be there.
-func fetch(ctx context.Context, cacheDir, pkg string, files map[string]*[]byte) error {
-	deb, err := debian.Fetch(ctx, cacheDir, pkg)
+func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[string]*[]byte) error {
+	deb, err := archive.Fetch(ctx, pkg)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -111,39 +110,6 @@ func padded(n int) string {
 		digits = string(rune('0'+n%10)) + digits
 	}
 	return digits + s[len(digits):]
-}
-
-func TestParseURI(t *testing.T) {
-	got, err := parseURI([]byte("'http://deb.debian.org/x/a_1%3a2_all.deb' a_1%3a2_all.deb 12 SHA256:aa\n"))
-	if err != nil || got != "a_1%3a2_all.deb" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	for _, bad := range []string{"", "'x' y 1", "'x' ../y.deb 1"} {
-		if got, err := parseURI([]byte(bad)); err == nil {
-			t.Errorf("%q: got %q, want an error", bad, got)
-		}
-	}
-}
-
-// A package of another architecture that is in the cache too is not taken for the one asked for.
-func TestNewestCached(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"a_1_amd64.deb", "a_1_arm64.deb", "a-b_1_arm64.deb", "b_1_all.deb"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for pkg, want := range map[string]string{
-		"a:amd64": "a_1_amd64.deb", "a:arm64": "a_1_arm64.deb", "a:riscv64": "", "b:arm64": "b_1_all.deb", "b": "b_1_all.deb", "c": "",
-	} {
-		path, ok := newestCached(dir, pkg)
-		if ok != (want != "") || ok && filepath.Base(path) != want {
-			t.Errorf("%s: got %q, %v, want %q", pkg, path, ok, want)
-		}
-	}
-	if got, ok := newestCached(dir, "a"); !ok || filepath.Base(got) != "a_1_"+runtime.GOARCH+".deb" {
-		t.Errorf("a: got %q, %v, want the one for %s", got, ok, runtime.GOARCH)
-	}
 }
 
 func FuzzFindMember(f *testing.F) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,39 @@ func Extract(ctx context.Context, deb, dir string, match func(name string) bool)
 		return fmt.Errorf("unpack %s: %w", deb, err)
 	}
 	return nil
+}
+
+// ExtractAll unpacks those files of some packages whose name match accepts into dir, unless dir exists, and then calls
+// finish with the directory, if it is not nil. dir is complete when it exists.
+func ExtractAll(ctx context.Context, debs []string, dir string, match func(name string) bool, finish func(dir string) error) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), ".unpack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work) //nolint:errcheck // renamed on success
+	for _, deb := range debs {
+		if err := Extract(ctx, deb, work, match); err != nil {
+			return err
+		}
+	}
+	if finish != nil {
+		if err := finish(work); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(work, dir); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // another process was faster
 }
 
 // extract writes one file. root refuses names and links that lead out of it.

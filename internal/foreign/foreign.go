@@ -15,6 +15,7 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/debtest"
 	"ironroot/internal/testenv"
 )
 
@@ -24,41 +25,17 @@ var Hello = regexp.MustCompile(`HELLO-FROM-THE-RAMDISK cmdline=<(.*)> err=<nil>`
 // Kernel returns the path of Debian's small kernel for virtual machines, which Debian signed.
 func Kernel(t testing.TB) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	deb := debtest.Packages(t, "", "linux-image-cloud-amd64:amd64", "linux-image-")
+	dir := t.TempDir()
+	isKernel := func(name string) bool { return strings.HasPrefix(name, "boot/vmlinuz-") }
+	if err := debian.Extract(t.Context(), deb[len(deb)-1], dir, isKernel); err != nil {
 		t.Fatal(err)
 	}
-	cache = filepath.Join(cache, "ironroot", "packages")
-	pkg := "linux-image-cloud-amd64"
-	for range 2 { // the meta package, then what it stands for
-		deb, err := debian.Fetch(t.Context(), cache, pkg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		isKernel := func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "./"), "boot/vmlinuz-") }
-		if err := debian.Extract(t.Context(), deb, dir, isKernel); err != nil {
-			t.Fatal(err)
-		}
-		found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 1 {
-			return found[0]
-		}
-		depends, err := debian.Depends(deb)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range depends {
-			if strings.HasPrefix(d, "linux-image-") {
-				pkg = d
-			}
-		}
+	found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("kernels in %s: got %q, %v, want one", deb[len(deb)-1], found, err)
 	}
-	t.Fatalf("package %s holds no kernel", pkg)
-	return ""
+	return found[0]
 }
 
 // Initrd builds a ramdisk of one small program and returns its path.

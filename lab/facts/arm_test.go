@@ -3,8 +3,6 @@ package facts
 import (
 	"context"
 	"encoding/base64"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
+	"ironroot/internal/debtest"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
@@ -105,18 +104,11 @@ func examineARM(t *testing.T, extra ...string) found {
 // debianLscpu returns a folder with arm64's lscpu and the libraries that it needs.
 func debianLscpu(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	wanted := regexp.MustCompile(`^(usr/)?(bin/lscpu|lib/(aarch64-linux-gnu/(libc\.so|libsmartcols\.so|ld-linux).*|ld-linux-aarch64.*))$`)
 	for _, pkg := range []string{"util-linux", "libsmartcols1", "libc6"} {
-		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), pkg+":arm64")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := debian.Extract(t.Context(), deb, dir, wanted.MatchString); err != nil {
+		deb := debtest.Packages(t, "", pkg+":arm64")
+		if err := debian.Extract(t.Context(), deb[0], dir, wanted.MatchString); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,6 +33,9 @@ import (
 //go:embed customize.sh
 var customize string
 
+// DefaultSuite is the release of Debian that images hold.
+const DefaultSuite = "bookworm"
+
 // rootUUID names the root file system; boot loader and fstab find it by that.
 const rootUUID = "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11"
 
@@ -49,7 +52,7 @@ var (
 
 // Options say what to build.
 type Options struct {
-	Suite    string    // Debian's release, "" means bookworm
+	Suite    string    // Debian's release; "" = DefaultSuite
 	CacheDir string    // "" means ironroot/osimage in the user's cache folder
 	Progress io.Writer // one line for every step; nil is silence
 }
@@ -65,7 +68,7 @@ type Image struct {
 // Build returns the image of the recipe, from the cache where it is there.
 func Build(ctx context.Context, o Options) (*Image, error) {
 	if o.Suite == "" {
-		o.Suite = "bookworm"
+		o.Suite = DefaultSuite
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard

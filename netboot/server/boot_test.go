@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/debtest"
 	"ironroot/internal/foreign"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
@@ -43,16 +44,9 @@ func inNamespace(t *testing.T) bool {
 // firmwareFiles fills a folder with iPXE as Debian builds it.
 func firmwareFiles(t *testing.T, dir string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), "ipxe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	deb := debtest.Packages(t, "", "ipxe")
 	unpacked := t.TempDir()
-	if err := debian.Extract(t.Context(), deb, unpacked, func(name string) bool { return strings.HasSuffix(name, "/snponly.efi") }); err != nil {
+	if err := debian.Extract(t.Context(), deb[0], unpacked, func(name string) bool { return strings.HasSuffix(name, "/snponly.efi") }); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(unpacked, "usr/lib/ipxe/snponly.efi"), filepath.Join(dir, "snponly.efi")); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/initramfs/debian"
+	"ironroot/internal/debtest"
 	"ironroot/internal/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
@@ -64,17 +64,10 @@ func AddLoaders(t testing.TB, root, esp string) {
 // package with GRUB for one kind of firmware.
 func AddGRUB(t testing.TB, root, platform string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []string{
 		platform, "grub-common", "grub2-common", "gettext-base", "libdevmapper1.02.1", "libefiboot1", "libefivar1",
 	} {
-		deb, err := debian.Fetch(t.Context(), filepath.Join(cache, "ironroot", "packages"), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		deb := debtest.Packages(t, osimage.DefaultSuite, name)[0]
 		tar := filepath.Join(t.TempDir(), "data.tar")
 		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
 		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)

@@ -21,8 +21,12 @@ func main() {
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			name, _, _ := strings.Cut(line, " ")
-			m.Log.Info("loaded", "module", name)
+			name, rest, _ := strings.Cut(line, " ")
+			taint := "none" // the last column, in parentheses, of modules that taint the kernel
+			if _, flags, found := strings.Cut(rest, "("); found {
+				taint = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(flags), ")"))
+			}
+			m.Log.Info("loaded", "module", name, "taint", taint)
 		}
 		// Fails, as there is no such device; by then the kernel has asked for the file system.
 		_ = unix.Mount("/dev/null", "/mnt", "vfat", 0, "")

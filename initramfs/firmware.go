@@ -1,0 +1,188 @@
+package initramfs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"ironroot/initramfs/firmware"
+	"ironroot/uinit/kmod"
+
+	"github.com/u-root/mkuimage/cpio"
+	"github.com/ulikunitz/xz"
+)
+
+// Missing is a firmware file that is not in the image.
+type Missing struct {
+	Name    string
+	Modules []string // that request it
+}
+
+// compression of firmware files.
+type compression struct {
+	suffix string // of the file that the kernel looks for
+	pack   func(data []byte) ([]byte, error)
+}
+
+// firmwareCompression returns the best compression that the kernel can undo.
+func firmwareCompression(kernel Kernel) (compression, error) {
+	has, err := kernel.configured()
+	if err != nil {
+		return compression{}, err
+	}
+	switch {
+	case has("CONFIG_FW_LOADER_COMPRESS_ZSTD"):
+		return compression{".zst", func(data []byte) ([]byte, error) { return pack(data), nil }}, nil
+	case has("CONFIG_FW_LOADER_COMPRESS_XZ"):
+		return compression{".xz", packXZ}, nil
+	default:
+		return compression{"", func(data []byte) ([]byte, error) { return data, nil }}, nil
+	}
+}
+
+// packXZ compresses as the kernel's Documentation/staging/xz.rst asks for: CRC32, and a dictionary that the kernel can
+// allocate.
+func packXZ(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := xz.WriterConfig{CheckSum: xz.CRC32, DictCap: 2 << 20}.NewWriter(&out)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// firmware returns the files that the modules request, compressed one by one: the kernel unpacks a file when a driver
+// requests it.
+func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Module) ([]cpio.Record, error) {
+	if b.NoFirmware {
+		return nil, nil
+	}
+	requests := map[string][]string{}
+	for _, m := range index {
+		for _, name := range firmware.Requests(m.Name, m.Firmware) {
+			requests[name] = append(requests[name], m.Name)
+		}
+	}
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	tree, err := b.firmwareTree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	compression, err := firmwareCompression(kernel)
+	if err != nil {
+		return nil, err
+	}
+	f := firmwareFiles{b: b, compression: compression, names: map[string]bool{}, dirs: map[string]bool{}}
+	for _, name := range sortedKeys(requests) {
+		search := tree
+		if firmware.Omitted(name) {
+			search = tree[:len(tree)-1] // only the operator's directory
+		}
+		files, err := search.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			b.report.MissingFirmware = append(b.report.MissingFirmware, Missing{name, requests[name]})
+		}
+		for _, file := range files {
+			if err := f.add(file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f.records, nil
+}
+
+// firmwareTree returns the operator's directory, if there is one, and as the last the files of Debian's packages.
+func (b *builder) firmwareTree(ctx context.Context) (firmware.Tree, error) {
+	var tree firmware.Tree
+	if b.Firmware != "" {
+		tree = append(tree, b.Firmware)
+	}
+	b.say("fetching firmware")
+	dir, err := firmware.Fetch(ctx, b.archive, b.CacheDir, b.Arch)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n--no-firmware builds an image without firmware", err)
+	}
+	return append(tree, dir), nil
+}
+
+// firmwareFiles collects records of firmware.
+type firmwareFiles struct {
+	b           *builder
+	compression compression
+	names, dirs map[string]bool
+	records     []cpio.Record
+}
+
+func (f *firmwareFiles) add(file firmware.File) error {
+	guest := path.Join("lib/firmware", file.Name) + f.compression.suffix
+	if f.names[guest] {
+		return nil
+	}
+	f.names[guest] = true
+	f.records = append(f.records, parents(guest, f.dirs)...)
+	if file.Path == "" {
+		target, err := filepath.Rel(path.Dir(file.Name), file.Target)
+		if err != nil {
+			return err
+		}
+		f.records = append(f.records, cpio.Symlink(guest, target+f.compression.suffix))
+		return nil
+	}
+	data, err := os.ReadFile(file.Path)
+	if err != nil {
+		return err
+	}
+	packed, err := f.b.packFirmware(f.compression, data)
+	if err != nil {
+		return fmt.Errorf("compress %s: %w", file.Path, err)
+	}
+	f.records = append(f.records, cpio.StaticFile(guest, string(packed), 0o644))
+	f.b.countPacked("firmware", 1, int64(len(data)), int64(len(packed)))
+	return nil
+}
+
+// packFirmware compresses a file. Results stay in the cache, by content; they are checked by unpacking.
+func (b *builder) packFirmware(c compression, data []byte) ([]byte, error) {
+	if c.suffix != ".zst" {
+		return c.pack(data)
+	}
+	cache := filepath.Join(b.CacheDir, "modules", packVersion)
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	return packCached(cache, data)
+}
+
+func sortedKeys(m map[string][]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// parents returns the directories above name that are not in dirs yet.
+func parents(name string, dirs map[string]bool) []cpio.Record {
+	var records []cpio.Record
+	for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
+		dirs[dir] = true
+		records = append([]cpio.Record{cpio.Directory(dir, 0o755)}, records...)
+	}
+	return records
+}

@@ -1,0 +1,27 @@
+// Package debtest gives tests packages of Debian.
+package debtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"ironroot/initramfs/debian"
+)
+
+// Packages fetches a package of a suite of Debian, "" being the default one, and those of its dependencies whose names
+// start with one of prefixes. It returns the paths of the files.
+func Packages(t testing.TB, suite, pkg string, prefixes ...string) []string {
+	t.Helper()
+	archive, err := debian.Open(debian.Options{Suite: suite, Progress: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	debs, err := archive.FetchAll(t.Context(), pkg, func(name string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return debs
+}

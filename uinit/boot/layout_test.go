@@ -1,0 +1,104 @@
+package boot_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/initramfs"
+	"ironroot/initramfs/debian"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+
+	"github.com/ulikunitz/xz"
+)
+
+// TestForeignLayout boots a kernel whose modules lie as in other distributions: below lib/modules/RELEASE, compressed with
+// xz, one of them replaced by an unsigned one below updates/.
+func TestForeignLayout(t *testing.T) {
+	testenv.Programs(t, "qemu-system-x86_64")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := debian.Open(debian.Options{Progress: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := initramfs.FetchKernel(t.Context(), archive, filepath.Join(cache, "ironroot"), "linux-image-amd64:amd64", t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, target := filepath.Join(kernel.Modules, "usr/lib/modules", kernel.Release), filepath.Join(t.TempDir(), kernel.Release)
+	for _, part := range []string{
+		"drivers/net", "drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
+	} {
+		if err := os.MkdirAll(filepath.Join(target, "kernel", filepath.Dir(part)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(source, "kernel", part)); err == nil {
+			testenv.Run(t, "cp", "-r", filepath.Join(source, "kernel", part), filepath.Join(target, "kernel", part))
+		}
+	}
+	const name = "e1000e.ko.xz"
+	replaceUnsigned(t, filepath.Join(target, "kernel/drivers/net/ethernet/intel/e1000e", name), filepath.Join(target, "updates/dkms", name))
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/modules", Dir: testenv.Top(t),
+		Kernel: kernel.Image, Modules: target, ModuleGroups: []string{"network", "filesystems"}, NoFirmware: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, report, "quiet", func(c *qemu.Config) { c.NICs = []qemu.NIC{{}, {Model: "e1000e"}} })
+	expect(t, m, "the kernel got its file system")
+	for _, want := range []string{"loaded module=e1000e taint=E", "loaded module=virtio_net taint=none"} {
+		if !strings.Contains(m.Console().String(), want) {
+			t.Errorf("the console lacks %q; it ends with\n%s", want, m.Console().Tail(40))
+		}
+	}
+}
+
+// replaceUnsigned writes a module without its signature.
+func replaceUnsigned(t *testing.T, from, to string) {
+	t.Helper()
+	packed, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := xz.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Linux, include/linux/module_signature.h: signature, 12 bytes that end in its length, magic text
+	const magic = "~Module signature appended~\n"
+	image, found := bytes.CutSuffix(image, []byte(magic))
+	if !found {
+		t.Fatalf("%s is not signed", from)
+	}
+	image = image[:len(image)-12-int(binary.BigEndian.Uint32(image[len(image)-4:]))]
+	var out bytes.Buffer
+	w, err := xz.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(image); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
