@@ -71,6 +71,12 @@ func (f flash) global(t *testing.T) map[string][]byte {
 // add puts a variable of that GUID behind the others, while no machine runs.
 func (f flash) add(t *testing.T, name string, data []byte) {
 	t.Helper()
+	f.addOf(t, globalVariable, name, data)
+}
+
+// addOf puts a variable of any GUID behind the others, while no machine runs.
+func (f flash) addOf(t *testing.T, guid []byte, name string, data []byte) {
+	t.Helper()
 	le := binary.LittleEndian
 	units := wide(name)
 	header := make([]byte, flashHeader)
@@ -79,7 +85,7 @@ func (f flash) add(t *testing.T, name string, data []byte) {
 	header[4] = 7 // non-volatile, for boot services, at run time
 	le.PutUint32(header[36:], uint32(len(units)))
 	le.PutUint32(header[40:], uint32(len(data)))
-	copy(header[44:], globalVariable)
+	copy(header[44:], guid)
 	free := f.walk(t, func(string, byte, []byte, []byte) {})
 	patch(t, string(f), int64(free), slices.Concat(header, units, data))
 }

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// crashGUID is LINUX_EFI_CRASH_GUID as it lies in memory.
+var crashGUID = []byte{0x79, 0xfc, 0xc8, 0xcf, 0x2e, 0xbe, 0xdc, 0x4d, 0x97, 0xf0, 0x9f, 0x98, 0xbf, 0xe2, 0x98, 0xa0}
+
+const crashVariable = "dump-type0-1-1-1700000000-C"
+
+// TestErase erases a machine with special disks: read-only, virtual media, members of RAID arrays, one that fails. Its
+// firmware has the log of a crashed kernel.
+func TestErase(t *testing.T) {
+	dir := t.TempDir()
+	plain, unknown, created := file(t, "plain", diskSize, marker{}), file(t, "unknown", diskSize, marker{}), file(t, "created", diskSize, marker{})
+	readOnly, failing := file(t, "readonly", diskSize, marker{}), file(t, "failing", diskSize, marker{})
+	patch(t, unknown, 4096, testenv.RAID{Name: "tenant:data", Level: 1, Size: diskSize}.Superblock(4096))
+	patch(t, created, 4096, testenv.RAID{Name: "host:root", Level: 1, Size: diskSize}.Superblock(4096))
+	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
+	variables := flash(filepath.Join(dir, "vars.fd"))
+	template, err := qemu.Variables(qemu.UEFI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "cp", template, string(variables))
+	variables.addOf(t, crashGUID, crashVariable, []byte("Kernel panic of a tenant"))
+	r := start(t, setup{
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		machine: qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 512 * mib, Disks: []qemu.Disk{
+			{File: plain, Serial: "plain", NoDiscard: true},
+			{File: unknown, Serial: "unknown", NoDiscard: true},
+			{File: created, Serial: "created"},
+			{File: readOnly, Serial: "readonly", ReadOnly: true},
+			{File: failing, Serial: "failing", Faults: []qemu.Fault{{Type: "write", Offset: 20 * mib}}},
+			{File: floppy, Serial: "floppy", Bus: qemu.USB},
+		}},
+	})
+	r.waitAgent(t)
+	before := map[string]string{}
+	for _, path := range []string{created, readOnly, floppy} {
+		before[path] = sumAll(t, path)
+	}
+	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy")
+	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown) })
+	t.Run("skipped", func(t *testing.T) { r.eraseSkips(t, names) })
+	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
+	for path, want := range before {
+		if got := sumAll(t, path); got != want {
+			t.Errorf("%s: got SHA-256 %s, want %s as before", filepath.Base(path), got, want)
+		}
+	}
+}
+
+// diskNames waits until all disks are there, and returns their paths by serial number. The kernel names them in any order.
+func (r *rig) diskNames(t *testing.T, serials ...string) map[string]string {
+	t.Helper()
+	for ctx := soon(t); ctx.Err() == nil; {
+		var inventory struct {
+			Disks []struct{ Name, Serial string }
+		}
+		if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]string{}
+		for _, d := range inventory.Disks {
+			names[d.Serial] = d.Name
+		}
+		if !slices.ContainsFunc(serials, func(s string) bool { return names[s] == "" }) {
+			return names
+		}
+	}
+	t.Fatalf("disks %q are not all there", serials)
+	return nil
+}
+
+// eraseStep runs a clean step with fields of the node.
+func (r *rig) eraseStep(t *testing.T, name string, fields map[string]any) *conductor.Record {
+	t.Helper()
+	node := map[string]any{"uuid": r.node.UUID(), "properties": map[string]any{}, "instance_info": map[string]any{}}
+	for key, value := range fields {
+		node[key] = value
+	}
+	return r.command(t, "clean.execute_clean_step", map[string]any{
+		"step": map[string]any{"step": name, "interface": "deploy"}, "node": node, "ports": []any{},
+	})
+}
+
+var createdArray = map[string]any{"logical_disks": []any{
+	map[string]any{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": "MAX"},
+}}
+
+// eraseSome: disks that must or can not be erased are named, all others are erased.
+func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string) {
+	record := r.eraseStep(t, "erase_devices", map[string]any{"raid_config": createdArray})
+	if record.Status != conductor.Failed || record.Error.Type != "BlockDeviceEraseError" {
+		t.Fatalf("got %s (%v), want a BlockDeviceEraseError", record.Status, record.Error)
+	}
+	for _, want := range []string{
+		names["created"] + ` is a member of raid1 array "host:root", which Ironic created`,
+		names["readonly"] + ": device is read-only", "erase " + names["failing"] + ": ",
+	} {
+		if !strings.Contains(record.Error.Details, want) {
+			t.Errorf("got error %s, want one with %q", record.Error.Details, want)
+		}
+	}
+	for _, path := range erased {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !allZero(data) {
+			t.Errorf("%s holds data", filepath.Base(path))
+		}
+	}
+}
+
+// eraseSkips: what is skipped, and why, is in the result and in the log.
+//
+// Parity: P6
+func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
+	skip := map[string]any{
+		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true, "agent_erase_devices_iterations": 0},
+		"properties": map[string]any{"skip_block_devices": []any{
+			map[string]any{"volume_name": "root"}, map[string]any{"serial": "failing"},
+		}},
+	}
+	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata"} {
+		method := "metadata"
+		switch step {
+		case "erase_devices":
+			method = "overwrite"
+		case "erase_devices_metadata": // skips read-only disks whatever the node says
+			skip["driver_internal_info"] = map[string]any{}
+		}
+		record := r.eraseStep(t, step, skip)
+		if record.Status != conductor.Succeeded {
+			t.Fatalf("%s: got %s (%v), want %s", step, record.Status, record.Error, conductor.Succeeded)
+		}
+		type report struct{ Erased, Untouched map[string]string }
+		var got struct {
+			Result map[string]report `json:"clean_result"`
+		}
+		if err := json.Unmarshal(record.Result, &got); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]report{}
+		for _, serial := range []string{"plain", "unknown"} {
+			want[names[serial]] = report{Erased: map[string]string{names[serial]: method}}
+		}
+		for serial, reason := range map[string]string{
+			"created":  `member of raid1 array "host:root", protected by skip_block_devices`,
+			"readonly": "read-only",
+			"failing":  "named by skip_block_devices",
+			"floppy":   "virtual floppy with the agent's parameters",
+		} {
+			want[names[serial]] = report{Untouched: map[string]string{names[serial]: reason}}
+		}
+		if diff := cmp.Diff(want, got.Result); diff != "" {
+			t.Errorf("%s: result differs (-want +got):\n%s", step, diff)
+		}
+	}
+	says(t, r.machine, "device left untouched.*device="+names["readonly"]+" reason=read-only")
+}
+
+// erasePstore removes the log of the crashed kernel from the firmware.
+//
+// Parity: P8 (erase_pstore)
+func (r *rig) erasePstore(t *testing.T, f flash) {
+	logs := func() (names []string) {
+		f.walk(t, func(name string, state byte, guid, _ []byte) {
+			if state == flashAdded && bytes.Equal(guid, crashGUID) {
+				names = append(names, name)
+			}
+		})
+		return names
+	}
+	if got := logs(); !slices.Equal(got, []string{crashVariable}) {
+		t.Fatalf("before: got crash logs %q, want %q", got, crashVariable)
+	}
+	if record := r.eraseStep(t, "erase_pstore", nil); record.Status != conductor.Succeeded {
+		t.Fatalf("got %s (%v), want %s", record.Status, record.Error, conductor.Succeeded)
+	}
+	if got := logs(); len(got) != 0 {
+		t.Errorf("got crash logs %q, want none", got)
+	}
+}
