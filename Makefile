@@ -74,6 +74,14 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} $$package || exit 1; \
 		done; done
 
+# Packages on the way to a disk: whatever survives there is listed as equivalent, with the reason.
+ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging
+MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./agent/...
+
+.PHONY: mutations
+mutations: prepare-test ## do tests notice a changed statement? As root; MUTATIONS=N of each package (default all)
+	$(GO) run ./internal/mutate -n $${MUTATIONS:-0} -accounted $(ACCOUNTED) $(MUTATED)
+
 .PHONY: docs
 docs: prepare-build ## regenerate docs/configuration.md
 	$(GO) run . agent --reference >docs/configuration.md

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == sandboxArgument {
+		if err := sandbox(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(125)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures packages and reports each as soon as it is done.
+func run(ctx context.Context, arguments []string, out io.Writer) error {
+	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
+	samples := flags.Int("n", 0, "number of mutants of each package to run, the same random ones every time; 0 runs all")
+	parallel := flags.Int("j", runtime.NumCPU(), "number of mutants to run at a time")
+	timeout := flags.Duration("timeout", 20*time.Second, "least time after which the tests of a mutant count as hung")
+	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")
+	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed as equivalent")
+	list := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	known, err := readEquivalent(*list)
+	if err != nil {
+		return err
+	}
+	packages, err := listPackages(ctx, flags.Args())
+	if err != nil {
+		return err
+	}
+	report := report{out: out, equivalent: known, accounted: strings.Split(*accounted, ","), complete: *samples == 0}
+	for _, p := range packages {
+		start := time.Now()
+		r, err := runPackage(ctx, p, *samples, *parallel, *timeout)
+		if err != nil {
+			return err
+		}
+		report.add(r, time.Since(start))
+	}
+	return report.end(*least)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+// TestMain lets the test binary be process 1 of a sandbox.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == sandboxArgument {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestInstrument lists the mutants of the sample and compares the text of some functions.
+func TestInstrument(t *testing.T) {
+	in := &instrumenter{counts: map[string]int{}}
+	source, err := in.instrument("testdata/sample/sample.go", "sample.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range in.mutants {
+		line := strings.TrimPrefix(m.name(), "sample.go | ")
+		if m.logging {
+			line += " (log)"
+		}
+		got = append(got, fmt.Sprintf("%d %s", m.line, line))
+	}
+	want := []string{
+		"11 upper | remove | text = strings.ToUpper(text)",
+		"21 counter.add | remove | defer c.done()",
+		"32 counter.add | remove | c.log.Info(\"added\") (log)",
+		"23 counter.add | negate | v < 0",
+		"24 counter.add | remove | continue",
+		"26 counter.add | negate | v > limit",
+		"27 counter.add | nil | errors.New(\"too large\")",
+		"29 counter.add | remove | c.n++",
+		"30 counter.add | remove | c.n += v",
+		"37 counter.done | remove | c.n--",
+		"40 counter.untested | negate | c.n > 0",
+		"43 counter.untested | negate | c.n == 0",
+		"51 receive | remove | total += v",
+		"50 receive | negate | !ok",
+		"51 receive | remove | break",
+		"60 send | negate | len(values) == 0",
+		"61 send | remove | close(out)",
+		"62 send | remove | return",
+		"64 send | remove | go func() {",
+		"66 send | remove | out <- v",
+		"68 send | remove | close(out) #2",
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("mutants (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{
+		"\tif !mutantIs(", "{ defer c.done() }\n", "{ continue }\n", "{ out <- v }\n", "\t_ = values\n",
+		"\t\tpanic(\"positive\")\n", "func (c *counter) done() { if !mutantIs(", ", v > limit):\n",
+		", errors.New(\"too large\"))\n", "\t\tv, ok := <-in\n",
+	} {
+		if !bytes.Contains(source, []byte(text)) {
+			t.Errorf("the source lacks %q:\n%s", text, source)
+		}
+	}
+	original, err := os.ReadFile("testdata/sample/sample.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bytes.Count(source, []byte("\n")), bytes.Count(original, []byte("\n")); got != want {
+		t.Errorf("got %d lines, want %d as before", got, want)
+	}
+}
+
+// sorted brings the lines into one order, without the numbers of lines.
+func sorted(lines []string) map[string]bool {
+	set := map[string]bool{}
+	for _, line := range lines {
+		_, name, _ := strings.Cut(line, " ")
+		set[name] = true
+	}
+	return set
+}
+
+// TestSample measures the sample: what its tests notice is killed, and nothing else.
+func TestSample(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "go")
+	dir := t.TempDir()
+	list := filepath.Join(dir, "equivalent.txt")
+	const (
+		file       = "internal/mutate/testdata/sample/sample.go"
+		equivalent = file + " | upper | remove | text = strings.ToUpper(text)"
+		killed     = file + " | counter.add | remove | c.n++"
+	)
+	write := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(list, []byte("# comment\n\n"+strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	measure := func(arguments ...string) (string, error) {
+		var out bytes.Buffer
+		arguments = slices.Concat([]string{"-j", "2", "-timeout", "5s", "-equivalent", list}, arguments, []string{"./testdata/sample"})
+		err := run(t.Context(), arguments, &out)
+		return out.String(), err
+	}
+	write(equivalent + " => nobody looks at the result")
+	out, err := measure("-least", "60")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"20 mutants", "3 by timeout", "4 not reached, 1 equivalent; log lines 0 of 1",
+		"upper: remove: text = strings.ToUpper(text): equivalent (nobody looks at the result)\n",
+		"counter.untested: negate: c.n > 0: not reached\n",
+		"send: remove: return: not reached\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the report lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "c.n++") {
+		t.Errorf("c.n++ survives, want it killed:\n%s", out)
+	}
+
+	write(killed + " => wrong")
+	out, err = measure("-least", "99", "-accounted", "internal/mutate/testdata/sample")
+	for _, want := range []string{
+		"want at least 99.0 %", "survivors are not listed as equivalent:", equivalent,
+		"listed as equivalent and do not survive:\n" + killed,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q in it", err, want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+func TestReadEquivalent(t *testing.T) {
+	for text, want := range map[string]string{
+		"a | b | nil | c":              "no reason",
+		"a | b | nil | c => ":          "no reason",
+		"a | b => one\na | b => other": "listed twice",
+	} {
+		path := filepath.Join(t.TempDir(), "list")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readEquivalent(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, %v, want error %q", text, got, err, want)
+		}
+	}
+}
+
+// TestSampleOfMutants chooses the same mutants every time.
+func TestSampleOfMutants(t *testing.T) {
+	r := &packageRun{mutants: make([]mutant, 50)}
+	first := r.sample(10)
+	if diff := cmp.Diff(first, r.sample(10)); diff != "" || len(first) != 10 {
+		t.Errorf("got %v, then another sample:\n%s", first, diff)
+	}
+	if got := r.sample(0); len(got) != 50 || got[49] != 49 {
+		t.Errorf("got %v, want all of 50", got)
+	}
+}
+
+// TestSandbox looks at what a program in the sandbox can reach.
+func TestSandbox(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sh", "grep")
+	cmd := sandboxed("/bin/sh", "-c", `for f in /dev/*; do if test -b $f; then echo $f; fi; done | grep -v ^/dev/loop
+grep ^CapBnd /proc/self/status
+for i in /sys/class/net/*; do test -e $i/device && echo net ${i##*/}; done; echo net lo
+echo "pid $$"; exit 3`)
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 3 {
+		t.Fatalf("got %v, want the program's status 3:\n%s", err, out)
+	}
+	if bytes.Contains(out, []byte("/dev/")) {
+		t.Errorf("disks are in reach:\n%s", out)
+	}
+	var capabilities uint64
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			if _, err := fmt.Sscanf(strings.TrimSpace(text), "%x", &capabilities); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, number := range []uint{16, 17, 22, 25} { // to load modules, raw I/O, to stop the machine, to set its clock
+		if capabilities&(1<<number) != 0 {
+			t.Errorf("capability %d is there, want it dropped", number)
+		}
+	}
+	if !bytes.Contains(out, []byte("net lo\npid ")) || bytes.Contains(out, []byte("pid 1\n")) {
+		t.Errorf("got\n%s\nwant no network interface but lo, and another process 1", out)
+	}
+}

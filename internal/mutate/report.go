@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// readEquivalent reads the list of equivalent mutants: a line is the name of a mutant, " => " and the reason. Empty
+// lines and those that start with "#" are comments.
+func readEquivalent(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	known := map[string]string{}
+	lines := bufio.NewScanner(f)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, reason, found := strings.Cut(line, " => ")
+		if !found || strings.TrimSpace(reason) == "" {
+			return nil, fmt.Errorf("%s:%d: no reason, want NAME => REASON", path, number)
+		}
+		if known[name] != "" {
+			return nil, fmt.Errorf("%s:%d: %s is listed twice", path, number, name)
+		}
+		known[name] = reason
+	}
+	return known, lines.Err()
+}
+
+// tally counts mutants.
+type tally struct {
+	tried, killed, timeouts, equivalent, unreached int
+	logging, loggingKilled                         int
+}
+
+func (t *tally) add(other tally) {
+	t.tried += other.tried
+	t.killed += other.killed
+	t.timeouts += other.timeouts
+	t.equivalent += other.equivalent
+	t.unreached += other.unreached
+	t.logging += other.logging
+	t.loggingKilled += other.loggingKilled
+}
+
+// percent returns the share of killed mutants. Equivalent ones count as survivors.
+func (t *tally) percent() float64 {
+	if t.tried == 0 {
+		return 100
+	}
+	return 100 * float64(t.killed) / float64(t.tried)
+}
+
+func (t *tally) String() string {
+	return fmt.Sprintf("%5d mutants %5d killed %5.1f %%  %d by timeout, %d not reached, %d equivalent; log lines %d of %d",
+		t.tried, t.killed, t.percent(), t.timeouts, t.unreached, t.equivalent, t.loggingKilled, t.logging)
+}
+
+// report prints results and decides whether they are good enough.
+type report struct {
+	out        io.Writer
+	equivalent map[string]string // reasons by name
+	accounted  []string          // packages below the module
+	complete   bool              // every mutant was run
+
+	total      tally
+	unlisted   []string // survivors that have to be listed
+	superseded []string // listed mutants that do not survive or do not exist
+}
+
+// add reports one package.
+func (p *report) add(r *packageRun, took time.Duration) {
+	var t tally
+	var survivors []string
+	seen := map[string]bool{}
+	for n, m := range r.mutants {
+		status := r.status[n]
+		killed := status == statusKilled || status == statusTimeout
+		switch {
+		case status == "":
+			continue
+		case m.logging:
+			t.logging++
+			if killed {
+				t.loggingKilled++
+			}
+			continue
+		}
+		t.tried++
+		reason := p.equivalent[m.name()]
+		switch {
+		case killed:
+			t.killed++
+			if status == statusTimeout {
+				t.timeouts++
+			}
+			continue
+		case reason != "":
+			t.equivalent++
+			seen[m.name()] = true
+			status = "equivalent (" + reason + ")"
+		case status == statusUnreached:
+			t.unreached++
+		}
+		survivors = append(survivors, fmt.Sprintf("%s:%d: %s: %s: %s: %s", m.file, m.line, m.function, m.kind, m.text, status))
+		if reason == "" && slices.Contains(p.accounted, r.tree()) {
+			p.unlisted = append(p.unlisted, m.name())
+		}
+	}
+	for name := range p.equivalent {
+		if file, _, _ := strings.Cut(name, " | "); p.complete && !seen[name] && packageOf(file) == r.tree() {
+			p.superseded = append(p.superseded, name)
+		}
+	}
+	p.total.add(t)
+	p.printf("%-30s %s  %s\n", r.tree(), t.String(), took.Round(time.Second))
+	for _, line := range survivors {
+		p.printf("    %s\n", line)
+	}
+}
+
+// packageOf returns the directory of a file, with slashes.
+func packageOf(file string) string { return file[:max(strings.LastIndex(file, "/"), 0)] }
+
+func (p *report) printf(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that cannot be written is seen to be missing
+}
+
+// end reports all packages together. It is an error when too few mutants were killed, when one survives that must be
+// accounted for, or when the list of equivalent ones is not true.
+func (p *report) end(least float64) error {
+	p.printf("%-30s %s\n", "all", p.total.String())
+	var errs []error
+	if percent := p.total.percent(); percent < least {
+		errs = append(errs, fmt.Errorf("%w: got %.1f %%, want at least %.1f %%", errTooFew, percent, least))
+	}
+	if len(p.unlisted) > 0 {
+		names := strings.Join(p.unlisted, "\n")
+		errs = append(errs, fmt.Errorf("%d survivors are not listed as equivalent:\n%s", len(p.unlisted), names))
+	}
+	if len(p.superseded) > 0 {
+		slices.Sort(p.superseded)
+		names := strings.Join(p.superseded, "\n")
+		errs = append(errs, fmt.Errorf("%d mutants are listed as equivalent and do not survive:\n%s", len(p.superseded), names))
+	}
+	return errors.Join(errs...)
+}

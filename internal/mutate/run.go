@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// timeoutFactor is how many times longer tests may take with a mutant than without.
+	timeoutFactor = 10
+	// quickTests is how long the tests of a mutant take together that are tried before the others.
+	quickTests = 2 * time.Second
+	seed       = 20240229 // of the sample
+)
+
+// goPackage is what go list tells.
+type goPackage struct {
+	ImportPath, Dir, Name     string
+	GoFiles                   []string
+	TestGoFiles, XTestGoFiles []string
+	Module                    struct{ Path string }
+}
+
+// packageRun is the run of one package.
+type packageRun struct {
+	goPackage
+	work    string // directory for what is made
+	binary  string
+	mutants []mutant
+	tests   []*testRun
+	status  []string // by mutant; "" = not in the sample
+
+	// timeout is the least time after which the tests of a mutant count as hung. The machine may be busy.
+	timeout time.Duration
+}
+
+// testRun is the run of a test without mutants.
+type testRun struct {
+	name     string
+	duration time.Duration
+	reached  map[int]bool
+}
+
+// Results of a mutant.
+const (
+	statusKilled    = "killed"
+	statusTimeout   = "killed by timeout"
+	statusSurvived  = "survived"
+	statusUnreached = "not reached"
+)
+
+func listPackages(ctx context.Context, patterns []string) ([]goPackage, error) {
+	const fields = "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles,Module"
+	out, err := goTool(ctx, append([]string{"list", fields}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var p goPackage
+		if err := decoder.Decode(&p); err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		packages = append(packages, p)
+	}
+	return packages, nil
+}
+
+func goTool(ctx context.Context, arguments ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", arguments...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", arguments[0], err, stderr.String())
+	}
+	return out, nil
+}
+
+// tree returns the package's path below its module.
+func (r *packageRun) tree() string {
+	return strings.TrimPrefix(strings.TrimPrefix(r.ImportPath, r.Module.Path), "/")
+}
+
+// build instruments the package and compiles its tests.
+func (r *packageRun) build(ctx context.Context) error {
+	in := &instrumenter{counts: map[string]int{}}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for _, name := range r.GoFiles {
+		source, err := in.instrument(filepath.Join(r.Dir, name), filepath.Join(r.tree(), name))
+		if err != nil {
+			return fmt.Errorf("instrument: %w", err)
+		}
+		copied := filepath.Join(r.work, name)
+		if err := os.WriteFile(copied, source, 0o600); err != nil {
+			return err
+		}
+		overlay.Replace[filepath.Join(r.Dir, name)] = copied
+	}
+	r.mutants = in.mutants
+	added := filepath.Join(r.work, "switchboard.go")
+	if err := os.WriteFile(added, []byte(switchboard(r.Name, len(r.mutants))), 0o600); err != nil {
+		return err
+	}
+	overlay.Replace[filepath.Join(r.Dir, "zz_mutants.go")] = added
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.work, "overlay.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	r.binary = filepath.Join(r.work, "tests")
+	_, err = goTool(ctx, "test", "-c", "-vet=off", "-overlay", file, "-o", r.binary, r.ImportPath)
+	return err
+}
+
+// outcome of one run of the test binary.
+type outcome struct {
+	passed, timedOut bool
+	duration         time.Duration
+	output           []byte
+}
+
+// run runs tests of the binary. limit bounds the time of all of them.
+func (r *packageRun) run(
+	ctx context.Context, tests []string, limit time.Duration, environment ...string,
+) (outcome, error) {
+	quoted := make([]string, len(tests))
+	for i, name := range tests {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	// Flags of package testing bound the time too, and show where the tests hang; the process is killed a little later.
+	cmd := sandboxed(r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.failfast", "-test.count=1",
+		"-test.timeout="+limit.String())
+	cmd.Dir = r.Dir
+	cmd.Env = append(os.Environ(), environment...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.WaitDelay = time.Second
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return outcome{}, fmt.Errorf("start tests (needs root): %w", err)
+	}
+	timedOut := false
+	var once sync.Once
+	kill := func(byTimer bool) { once.Do(func() { timedOut = byTimer; _ = cmd.Process.Kill() }) }
+	timer := time.AfterFunc(limit+10*time.Second, func() { kill(true) })
+	stop := context.AfterFunc(ctx, func() { kill(false) })
+	err := cmd.Wait()
+	timer.Stop()
+	stop()
+	once.Do(func() {}) // waits for a kill under way
+	if ctx.Err() != nil {
+		return outcome{}, ctx.Err()
+	}
+	o := outcome{passed: err == nil, duration: time.Since(start), output: output.Bytes()}
+	o.timedOut = timedOut || bytes.Contains(o.output, []byte("panic: test timed out after"))
+	return o, nil
+}
+
+// baseline runs every test alone, without mutants, and notes what it reaches.
+func (r *packageRun) baseline(ctx context.Context, parallel int) error {
+	list := exec.CommandContext(ctx, r.binary, "-test.list=.") //nolint:gosec // made by build
+	list.Dir = r.Dir
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list tests: %w", err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if !strings.HasPrefix(name, "Benchmark") {
+			r.tests = append(r.tests, &testRun{name: name})
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, test := range r.tests {
+		group.Go(func() error { return r.trace(ctx, test, filepath.Join(r.work, fmt.Sprintf("reached-%d", i))) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(r.tests, func(a, b *testRun) int { return cmp.Compare(a.duration, b.duration) })
+	return nil
+}
+
+// trace runs one test without mutants.
+func (r *packageRun) trace(ctx context.Context, test *testRun, file string) error {
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		return err
+	}
+	o, err := r.run(ctx, []string{test.name}, 10*time.Minute, traceVariable+"="+file)
+	if err != nil {
+		return err
+	}
+	if !o.passed {
+		return fmt.Errorf("%s fails without mutants:\n%s", test.name, o.output)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	test.duration, test.reached = o.duration, map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		test.reached[n] = true
+	}
+	return nil
+}
+
+// sample returns the numbers of at most n mutants, in order; all of them for 0.
+func (r *packageRun) sample(n int) []int {
+	numbers := make([]int, len(r.mutants))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	if n > 0 && n < len(numbers) {
+		random := rand.New(rand.NewPCG(seed, uint64(len(numbers)))) //nolint:gosec // the same sample every time
+		random.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
+		numbers = numbers[:n]
+		slices.Sort(numbers)
+	}
+	return numbers
+}
+
+// try runs the mutants of a sample.
+func (r *packageRun) try(ctx context.Context, numbers []int, parallel int) error {
+	r.status = make([]string, len(r.mutants))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, n := range numbers {
+		group.Go(func() error {
+			status, err := r.tryOne(ctx, n)
+			r.status[n] = status
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// tryOne runs one mutant: first the quick ones of the tests that reach it, then the others.
+func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
+	var batches [2][]string
+	var durations [2]time.Duration
+	for _, test := range r.tests { // the quickest first
+		if !test.reached[n] {
+			continue
+		}
+		i := 0
+		if len(batches[0]) > 0 && durations[0]+test.duration > quickTests {
+			i = 1
+		}
+		batches[i] = append(batches[i], test.name)
+		durations[i] += test.duration
+	}
+	if len(batches[0]) == 0 {
+		return statusUnreached, nil
+	}
+	for i, tests := range batches {
+		if len(tests) == 0 {
+			continue
+		}
+		o, err := r.run(ctx, tests, max(r.timeout, timeoutFactor*durations[i]), fmt.Sprintf("%s=%d", activeVariable, n))
+		switch {
+		case err != nil:
+			return "", err
+		case o.timedOut:
+			return statusTimeout, nil
+		case !o.passed:
+			return statusKilled, nil
+		}
+	}
+	return statusSurvived, nil
+}
+
+// runPackage measures one package.
+func runPackage(ctx context.Context, p goPackage, samples, parallel int, timeout time.Duration) (*packageRun, error) {
+	r := &packageRun{goPackage: p, timeout: timeout}
+	var err error
+	if r.work, err = os.MkdirTemp("", "mutants-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(r.work) //nolint:errcheck // a leftover does no harm
+	if err = r.build(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.tree(), err)
+	}
+	if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+		if err = r.baseline(ctx, parallel); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.tree(), err)
+		}
+	}
+	if err = r.try(ctx, r.sample(samples), parallel); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.tree(), err)
+	}
+	return r, nil
+}
+
+var errTooFew = errors.New("too few mutants are killed")

@@ -1,0 +1,66 @@
+package main
+
+import "fmt"
+
+// Environment of a test binary with mutants.
+const (
+	activeVariable = "MUTANT"         // number of the active one
+	traceVariable  = "MUTANT_REACHED" // file to which the numbers of those are appended that are reached
+)
+
+// switchboard is the file that is added to a package: what its instrumented statements call.
+func switchboard(pkg string, mutants int) string {
+	return fmt.Sprintf(`package %s
+
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+)
+
+var mutantReached [%d]atomic.Bool
+
+var mutantActive = func() int {
+	n, err := strconv.Atoi(os.Getenv(%q))
+	if err != nil {
+		return -1
+	}
+	return n
+}()
+
+var mutantTrace = func() *os.File {
+	name := os.Getenv(%q)
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}()
+
+func mutantIs(n int) bool {
+	if mutantTrace != nil && !mutantReached[n].Swap(true) {
+		if _, err := mutantTrace.WriteString(strconv.Itoa(n) + "\n"); err != nil {
+			panic(err)
+		}
+	}
+	return n == mutantActive
+}
+
+func mutantNegate[T ~bool](n int, v T) T {
+	if mutantIs(n) {
+		return !v
+	}
+	return v
+}
+
+func mutantNil(n int, err error) error {
+	if mutantIs(n) {
+		return nil
+	}
+	return err
+}
+`, pkg, max(mutants, 1), activeVariable, traceVariable)
+}
