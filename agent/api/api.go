@@ -88,7 +88,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The answer leaves now and not when net/http gets to it, because the command may be about to stop the machine.
 	if err := http.NewResponseController(w).Flush(); err != nil {
-		a.Log.Debug("answer not sent", "err", err)
+		if seen.authorized {
+			a.Log.Debug("answer not sent", "err", err)
+		}
 	}
 }
 
@@ -97,8 +99,11 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 	if w.authorized {
 		admission.Authenticate(r.Context())
 		limit = stallTime
-	} else if err := pause.For(r.Context(), a.pace.delay(time.Now())); err != nil {
-		return err
+	} else if delay := a.pace.delay(time.Now()); delay > 0 {
+		admission.Yield(r.Context())
+		if err := pause.For(r.Context(), delay); err != nil {
+			return err
+		}
 	}
 	if err := limitBody(w, r, limit); err != nil {
 		return err

@@ -70,7 +70,7 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	}
 	l = admission.New(l, limits, a.connectionDropped)
 	if settings != nil {
-		l = tls.NewListener(l, admission.Handshakes(settings))
+		l = tls.NewListener(l, settings)
 	}
 	goroutine.Go(func() error { return s.http.Serve(l) }, func(err error) {
 		if !errors.Is(err, http.ErrServerClosed) {

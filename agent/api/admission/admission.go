@@ -4,9 +4,14 @@
 // The pool of trusted peers holds those of the addresses that presented one last, so that a flood of strangers takes
 // nothing from them. No address is known in advance: a peer becomes trusted by its first request with a valid token.
 //
-// Both pools limit the connections in total and for each peer. A full pool admits a new connection by closing the oldest
-// unauthenticated one of the peer that has most, so that a trusted peer's first connection always gets in. Connections
-// that presented a token are closed only while they are idle and nothing else is left to close.
+// Both pools limit the connections in total and for each peer. A full pool admits a new connection by closing an
+// unauthenticated one: the oldest of the peer that opened most connections lately. A peer that opened more than all others
+// closes its own. So a flood closes its own connections, and not that of a conductor's first request. Connections that
+// presented a token are closed only while they are idle and nothing else is left to close.
+//
+// What strangers send is processed one connection at a time, TLS handshakes above all. Trusted peers do not wait for that.
+//
+// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new conductor.
 package admission
 
 import (
@@ -15,6 +20,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Limits of a listener. All of them are numbers of connections, but for TrustedPeers.
@@ -27,7 +34,7 @@ type Limits struct {
 }
 
 // overlap is the number of closed connections whose owners may still hold their memory.
-const overlap = 64
+const overlap = 128
 
 // Listener is a net.Listener with limits. It is safe for concurrent use.
 type Listener struct {
@@ -39,9 +46,12 @@ type Listener struct {
 	closed chan struct{}
 	slots  chan struct{} // one element for each connection whose owner has not closed it
 
+	turn turn // of strangers
+
 	mu        sync.Mutex
 	strangers pool
 	trusted   pool
+	tally     tally
 	known     []netip.Addr // trusted peers, the latest last
 }
 
@@ -55,8 +65,9 @@ func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener
 		Listener: l, dropped: dropped, peers: limits.TrustedPeers,
 		closed:    make(chan struct{}),
 		slots:     make(chan struct{}, limits.Strangers+limits.Trusted+overlap),
-		strangers: pool{limit: limits.Strangers, perPeer: limits.StrangerPerPeer},
-		trusted:   pool{limit: limits.Trusted, perPeer: limits.TrustedPerPeer},
+		tally:     tally{peers: map[netip.Addr]*peer{}},
+		strangers: newPool(limits.Strangers, limits.StrangerPerPeer),
+		trusted:   newPool(limits.Trusted, limits.TrustedPerPeer),
 	}
 }
 
@@ -90,11 +101,14 @@ func (l *Listener) Close() error {
 
 // admit puts a connection into its pool, nil where the pool has no space that could be made.
 func (l *Listener) admit(raw net.Conn) *conn {
-	c := &conn{Conn: raw, listener: l, peer: peerOf(raw), gone: make(chan struct{})}
+	addr := peerOf(raw)
 	l.mu.Lock()
+	c := &conn{Conn: raw, listener: l, gone: make(chan struct{})}
 	p := &l.strangers
-	if slices.Contains(l.known, c.peer) {
-		p = &l.trusted
+	if slices.Contains(l.known, addr) {
+		p, c.peer = &l.trusted, &peer{addr: addr}
+	} else {
+		c.peer = l.tally.add(addr, time.Now())
 	}
 	victim, ok := p.makeSpace(c.peer)
 	if ok {
@@ -116,9 +130,9 @@ func (l *Listener) authenticate(c *conn) {
 	var victims []*conn
 	if c.pool != nil {
 		c.authenticated = true
-		l.remember(c.peer)
+		l.remember(c.peer.addr)
 		for _, other := range slices.Clone(l.strangers.conns) {
-			if other.peer != c.peer {
+			if other.peer.addr != c.peer.addr {
 				continue
 			}
 			victim, ok := l.trusted.makeSpace(c.peer)
@@ -138,9 +152,12 @@ func (l *Listener) authenticate(c *conn) {
 }
 
 // remember makes a peer the latest of the trusted ones. The one that was silent for longest is forgotten.
-func (l *Listener) remember(peer netip.Addr) {
-	l.known = slices.DeleteFunc(l.known, func(other netip.Addr) bool { return other == peer })
-	l.known = append(l.known, peer)
+func (l *Listener) remember(addr netip.Addr) {
+	if len(l.known) > 0 && l.known[len(l.known)-1] == addr {
+		return
+	}
+	l.known = slices.DeleteFunc(l.known, func(other netip.Addr) bool { return other == addr })
+	l.known = append(l.known, addr)
 	if len(l.known) > l.peers {
 		l.known = slices.Delete(l.known, 0, len(l.known)-l.peers)
 	}
@@ -151,6 +168,13 @@ func (l *Listener) trusts(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return c.pool == &l.trusted
+}
+
+// attempts returns the number of connections that c's peer opened lately.
+func (l *Listener) attempts(c *conn) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return c.peer.attempts()
 }
 
 // leave takes a connection out of its pool.
@@ -166,10 +190,11 @@ func (l *Listener) leave(c *conn) {
 type conn struct {
 	net.Conn
 	listener *Listener
-	peer     netip.Addr
+	peer     *peer
 	closing  sync.Once
 	leaving  sync.Once
 	gone     chan struct{} // closed when the connection was closed
+	hasTurn  atomic.Bool
 
 	// Guarded by Listener.mu.
 	pool          *pool // nil once it left
@@ -177,10 +202,51 @@ type conn struct {
 	busy          bool // a request is being read or answered
 }
 
+// Read implements [net.Conn]. What a stranger sent is returned when it is its turn, which lasts until its next Read or
+// Write.
+func (c *conn) Read(p []byte) (int, error) {
+	c.yield()
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.listener.trusts(c) {
+		if !c.listener.turn.take(c.listener.attempts(c), c.gone) {
+			return 0, net.ErrClosed
+		}
+		c.hasTurn.Store(true)
+		if c.isGone() { // Close may have passed by
+			c.yield()
+		}
+	}
+	return n, err
+}
+
+// Write implements [net.Conn]. A client that does not read must not keep the turn.
+func (c *conn) Write(p []byte) (int, error) {
+	c.yield()
+	return c.Conn.Write(p)
+}
+
+// isGone reports whether the connection was closed.
+func (c *conn) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// yield ends the turn, if the connection has it.
+func (c *conn) yield() {
+	if c.hasTurn.CompareAndSwap(true, false) {
+		c.listener.turn.pass()
+	}
+}
+
 // Close implements [net.Conn]. It is called by the connection's owner.
 func (c *conn) Close() error {
 	c.listener.leave(c)
 	c.leaving.Do(func() { close(c.gone) })
+	c.yield()
 	err := c.Conn.Close()
 	c.closing.Do(func() { <-c.listener.slots })
 	return err
@@ -190,7 +256,7 @@ func (c *conn) Close() error {
 func (c *conn) evict() {
 	c.leaving.Do(func() { close(c.gone) })
 	reset(c.Conn)
-	c.listener.dropped(c.peer)
+	c.listener.dropped(c.peer.addr)
 }
 
 // reset closes a connection without leaving anything of it in the kernel.
@@ -245,5 +311,13 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 func Authenticate(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
 		c.listener.authenticate(c)
+		c.yield()
+	}
+}
+
+// Yield lets other strangers have their turn while the request with the context waits.
+func Yield(ctx context.Context) {
+	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
+		c.yield()
 	}
 }

@@ -2,19 +2,11 @@ package admission
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,20 +63,10 @@ func (f *fixture) dial(from string) (client, server net.Conn) {
 	return client, nil
 }
 
-// open reports whether a connection is still open at the server.
-func open(server net.Conn) bool {
-	select {
-	case <-server.(*conn).gone:
-		return false
-	default:
-		return true
-	}
-}
-
 func (f *fixture) want(name string, servers []net.Conn, want ...bool) {
 	f.t.Helper()
 	for i, server := range servers {
-		if got := open(server); got != want[i] {
+		if got := !server.(*conn).isGone(); got != want[i] {
 			f.t.Errorf("%s: connection %d open: got %v, want %v", name, i+1, got, want[i])
 		}
 	}
@@ -120,7 +102,7 @@ func TestPeerLimit(t *testing.T) {
 	}
 }
 
-// The peer with most connections pays for a new one, not the oldest of all.
+// The peer that opened most connections lately loses one, the oldest of all only among equals.
 func TestFullPool(t *testing.T) {
 	f := start(t, limits())
 	var servers []net.Conn
@@ -130,7 +112,55 @@ func TestFullPool(t *testing.T) {
 	}
 	f.want("peer with two of four", servers, true, false, true, true, true)
 	_, server := f.dial("127.0.0.6")
-	f.want("one of each peer", append(servers, server), false, false, true, true, true, true)
+	servers = append(servers, server)
+	f.want("peer with two attempts", servers, true, false, false, true, true, true)
+	_, server = f.dial("127.0.0.7")
+	servers = append(servers, server)
+	f.want("one attempt of each peer", servers, false, false, false, true, true, true, true)
+	if _, refused := f.dial("127.0.0.3"); refused != nil {
+		t.Error("a peer with more attempts than all others was admitted")
+	}
+}
+
+// A peer that opens one connection keeps it, however many others open theirs again and again.
+func TestNewPeerUnderFlood(t *testing.T) {
+	f := start(t, limits())
+	flood := func() {
+		for i := range 20 {
+			f.dial(fmt.Sprintf("127.0.1.%d", i+1))
+		}
+	}
+	flood()
+	flood()
+	_, conductor := f.dial("127.0.0.9")
+	flood()
+	f.want("new peer", []net.Conn{conductor}, true)
+}
+
+func TestTally(t *testing.T) {
+	counted := tally{peers: map[netip.Addr]*peer{}}
+	now := time.Now()
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for i, step := range []struct {
+		addr  netip.Addr
+		after time.Duration
+		want  int
+	}{{a, 0, 1}, {a, tallyWindow / 2, 2}, {b, tallyWindow, 1}, {a, tallyWindow, 3}, {b, 2 * tallyWindow, 2}, {a, 3 * tallyWindow, 1}} {
+		if got := counted.add(step.addr, now.Add(step.after)).attempts(); got != step.want {
+			t.Errorf("step %d: got %d attempts, want %d", i+1, got, step.want)
+		}
+	}
+	for i := range 2 * maxTallied {
+		counted.add(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now.Add(3*tallyWindow))
+	}
+	if got := len(counted.peers); got != maxTallied {
+		t.Errorf("counted peers: got %d, want %d", got, maxTallied)
+	}
+	counted.add(a, now.Add(5*tallyWindow))
+	counted.add(a, now.Add(7*tallyWindow))
+	if got := len(counted.peers); got != 1 {
+		t.Errorf("counted peers after a while: got %d, want 1", got)
+	}
 }
 
 func TestTrustedPeersHaveTheirOwnSpace(t *testing.T) {
@@ -145,7 +175,7 @@ func TestTrustedPeersHaveTheirOwnSpace(t *testing.T) {
 	}
 	f.want("conductor under a flood", []net.Conn{conductor, second}, true, true)
 	for i, server := range flood {
-		if got, want := open(server), i >= 16; got != want {
+		if got, want := !server.(*conn).isGone(), i >= 16; got != want {
 			t.Errorf("stranger %d open: got %v, want %v", i+1, got, want)
 		}
 	}
@@ -251,7 +281,7 @@ func TestFit(t *testing.T) {
 	usual := Limits{Strangers: 256, StrangerPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
 	for descriptors, want := range map[int]Limits{
 		4096: usual,
-		256:  {Strangers: 42, StrangerPerPeer: 32, Trusted: 22, TrustedPerPeer: 22, TrustedPeers: 32},
+		320:  {Strangers: 21, StrangerPerPeer: 21, Trusted: 11, TrustedPerPeer: 11, TrustedPeers: 32},
 	} {
 		got := usual.Fit(descriptors)
 		if got != want {
@@ -263,67 +293,131 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// slowKey counts how many signatures are made at once, and lets none end before it is told to.
-type slowKey struct {
-	*ecdsa.PrivateKey
-	begun, end chan struct{}
-}
-
-func (k slowKey) Sign(random io.Reader, digest []byte, options crypto.SignerOpts) ([]byte, error) {
-	k.begun <- struct{}{}
-	<-k.end
-	return k.PrivateKey.Sign(random, digest, options)
-}
-
-func newSlowKey(t *testing.T) (slowKey, *tls.Config) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow := slowKey{key, make(chan struct{}), make(chan struct{})}
-	return slow, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: slow}}}
-}
-
-// Strangers wait for each other's signature; a trusted peer does not wait for theirs, and one that is gone gets none.
-func TestHandshakesOfStrangersQueue(t *testing.T) {
+// Strangers have their turn one after the other, the latest first; a trusted peer does not wait for it, and one that is
+// gone does not get it.
+func TestStrangersTakeTurns(t *testing.T) {
 	f := start(t, limits())
-	key, settings := newSlowKey(t)
-	settings = Handshakes(settings)
-	handshake := func(from string, trusted bool) (ended chan error, server net.Conn) {
+	type peer struct {
+		client, server net.Conn
+		read           chan error
+	}
+	connect := func(from string) peer {
 		client, server := f.dial(from)
-		if trusted {
-			authenticate(server)
+		return peer{client, server, make(chan error, 1)}
+	}
+	send := func(p peer) {
+		if _, err := io.WriteString(p.client, "x"); err != nil {
+			t.Fatal(err)
 		}
 		go func() {
-			_ = tls.Client(client, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) // the server's end is tested
+			_, err := p.server.Read(make([]byte, 1))
+			p.read <- err
 		}()
-		ended = make(chan error, 1)
-		go func() { ended <- tls.Server(server, settings).HandshakeContext(t.Context()) }()
-		return ended, server
 	}
-	first, _ := handshake("127.0.0.2", false)
-	<-key.begun
-	gone, server := handshake("127.0.0.3", false)
-	next, _ := handshake("127.0.0.4", false)
-	conductor, _ := handshake("127.0.0.9", true)
-	<-key.begun // the conductor's, while the first stranger's goes on
-	server.(*conn).evict()
-	if err := <-gone; err == nil || !strings.Contains(err.Error(), net.ErrClosed.Error()) {
-		t.Errorf("stranger that was dropped: got %v, want %v", err, net.ErrClosed)
-	}
-	key.end <- struct{}{}
-	key.end <- struct{}{}
-	<-key.begun // the next stranger's
-	key.end <- struct{}{}
-	for name, ended := range map[string]chan error{"first stranger": first, "next stranger": next, "conductor": conductor} {
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", name, err)
+	waiting := func(n int) {
+		t.Helper()
+		for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			f.l.turn.mu.Lock()
+			got := len(f.l.turn.waiting)
+			f.l.turn.mu.Unlock()
+			if got == n {
+				return
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("strangers that wait for their turn: got %d, want %d", got, n)
+			}
 		}
+	}
+	conductor := connect("127.0.0.9")
+	authenticate(conductor.server)
+	first, second, third, gone := connect("127.0.0.2"), connect("127.0.0.3"), connect("127.0.0.4"), connect("127.0.0.5")
+	send(first)
+	if err := <-first.read; err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range []peer{second, gone, third} {
+		send(p)
+		waiting(i + 1)
+	}
+	send(conductor)
+	if err := <-conductor.read; err != nil {
+		t.Errorf("conductor while strangers wait: %v", err)
+	}
+	gone.server.(*conn).evict()
+	if err := <-gone.read; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("stranger that was closed: got %v, want %v", err, net.ErrClosed)
+	}
+	waiting(2)
+	if _, err := first.server.Write([]byte("x")); err != nil { // ends its turn
+		t.Fatal(err)
+	}
+	if err := <-third.read; err != nil {
+		t.Errorf("latest stranger: %v", err)
+	}
+	waiting(1)
+	Yield(WithConn(context.Background(), third.server))
+	if err := <-second.read; err != nil {
+		t.Errorf("stranger that waited for longest: %v", err)
+	}
+	authenticate(second.server) // ends its turn, as a command may take hours
+	f.l.turn.mu.Lock()
+	defer f.l.turn.mu.Unlock()
+	if f.l.turn.taken {
+		t.Error("a stranger that presented the token keeps the turn")
+	}
+}
+
+// After any order of reads, writes and closed connections the turn is free, and nothing of a connection is left.
+func TestChurn(t *testing.T) {
+	f := start(t, Limits{Strangers: 8, StrangerPerPeer: 4, Trusted: 4, TrustedPerPeer: 4, TrustedPeers: 2})
+	var owners, clients sync.WaitGroup
+	owners.Go(func() {
+		for {
+			c, err := f.l.Accept()
+			if err != nil {
+				return
+			}
+			background := make(chan struct{})
+			owners.Go(func() { // net/http reads in the background, too, and closes meanwhile
+				defer close(background)
+				for p := make([]byte, 1); ; {
+					if _, err := c.Read(p); err != nil {
+						return
+					}
+					if p[0] == 'a' {
+						authenticate(c)
+					}
+				}
+			})
+			owners.Go(func() {
+				_, _ = c.Write([]byte("x"))
+				if c.RemoteAddr().(*net.TCPAddr).Port%4 > 1 {
+					<-background
+				}
+				_ = c.Close()
+			})
+		}
+	})
+	for i := range 16 {
+		clients.Go(func() {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%5))}, Timeout: patience}
+			for n := range 50 {
+				c, err := d.DialContext(t.Context(), "tcp4", f.l.Addr().String())
+				if err != nil {
+					continue // it may have been closed already
+				}
+				_, _ = io.WriteString(c, "yyyya"[n%5:])
+				_ = c.Close()
+			}
+		})
+	}
+	clients.Wait()
+	if err := f.l.Close(); err != nil {
+		t.Error(err)
+	}
+	owners.Wait()
+	if f.l.turn.taken || len(f.l.turn.waiting) > 0 || len(f.l.slots) > 0 || len(f.l.strangers.conns)+len(f.l.trusted.conns) > 0 {
+		t.Errorf("got turn taken %v, %d waiting, %d slots, %d strangers, %d trusted, want none", f.l.turn.taken, len(f.l.turn.waiting),
+			len(f.l.slots), len(f.l.strangers.conns), len(f.l.trusted.conns))
 	}
 }

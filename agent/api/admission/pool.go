@@ -9,34 +9,46 @@ import (
 type pool struct {
 	limit, perPeer int
 	conns          []*conn // the oldest first
+	count          map[netip.Addr]int
+}
+
+func newPool(limit, perPeer int) pool {
+	return pool{limit: limit, perPeer: perPeer, count: map[netip.Addr]int{}}
 }
 
 func (p *pool) add(c *conn) {
 	c.pool = p
 	p.conns = append(p.conns, c)
+	p.count[c.peer.addr]++
 }
 
 func (p *pool) remove(c *conn) {
+	i := slices.Index(p.conns, c)
+	p.conns = slices.Delete(p.conns, i, i+1)
+	if p.count[c.peer.addr]--; p.count[c.peer.addr] == 0 {
+		delete(p.count, c.peer.addr)
+	}
 	c.pool = nil
-	p.conns = slices.DeleteFunc(p.conns, func(other *conn) bool { return other == c })
 }
 
 // makeSpace takes the connection out of the pool that has to be closed for another one of the peer; nil where there is
-// space. ok is false when every connection that could make space is in use by someone who presented a token.
-func (p *pool) makeSpace(peer netip.Addr) (victim *conn, ok bool) {
-	count := p.count()
+// space. ok is false when nothing can be closed: every connection is in use by someone who presented a token, or is of a peer
+// that opened fewer lately.
+func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 	switch {
-	case count[peer] >= p.perPeer:
-		victim = p.oldest(func(c *conn) bool { return c.peer == peer && !c.authenticated })
+	case p.count[of.addr] >= p.perPeer:
+		victim = p.oldest(func(c *conn) bool { return c.peer.addr == of.addr && !c.authenticated })
 		if victim == nil {
-			victim = p.oldest(func(c *conn) bool { return c.peer == peer && !c.busy })
+			victim = p.oldest(func(c *conn) bool { return c.peer.addr == of.addr && !c.busy })
 		}
-	case len(p.conns) >= p.limit:
+	case len(p.conns) < p.limit:
+		return nil, true
+	default:
 		if victim = p.unauthenticated(); victim == nil {
 			victim = p.oldest(func(c *conn) bool { return !c.busy })
+		} else if victim.peer.attempts() < of.attempts() {
+			return nil, false
 		}
-	default:
-		return nil, true
 	}
 	if victim == nil {
 		return nil, false
@@ -45,26 +57,16 @@ func (p *pool) makeSpace(peer netip.Addr) (victim *conn, ok bool) {
 	return victim, true
 }
 
-// count returns the number of connections of each peer.
-func (p *pool) count() map[netip.Addr]int {
-	count := make(map[netip.Addr]int, len(p.conns))
-	for _, c := range p.conns {
-		count[c.peer]++
-	}
-	return count
-}
-
-// unauthenticated returns the oldest connection without a token of the peer that has most of them, nil without one.
+// unauthenticated returns the oldest connection without a token of the peer that opened most connections lately, nil
+// without one.
 func (p *pool) unauthenticated() *conn {
-	count := map[netip.Addr]int{}
-	most := 0
+	var found *conn
 	for _, c := range p.conns {
-		if !c.authenticated {
-			count[c.peer]++
-			most = max(most, count[c.peer])
+		if !c.authenticated && (found == nil || c.peer.attempts() > found.peer.attempts()) {
+			found = c
 		}
 	}
-	return p.oldest(func(c *conn) bool { return !c.authenticated && count[c.peer] == most })
+	return found
 }
 
 // oldest returns the oldest connection that fits, nil without one.
