@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"os"
@@ -101,7 +102,7 @@ func (s *site) boot(parameters string, nics ...qemu.NIC) {
 func (s *site) bootAs(c qemu.Config, parameters string) {
 	s.t.Helper()
 	testenv.Programs(s.t, "qemu-system-x86_64")
-	c.Name, c.Dir, c.Memory, c.NetNS = s.t.Name(), s.t.TempDir(), 384*mib, s.ns.Path()
+	c.Name, c.Dir, c.Memory, c.NetNS = s.t.Name(), s.t.TempDir(), cmp.Or(c.Memory, 384*mib), s.ns.Path()
 	c.Kernel = testenv.Build(s.t, "ipa-ironroot-amd64.kernel")
 	if c.Initrd == "" {
 		c.Initrd = testenv.Build(s.t, "ipa-ironroot-amd64.initramfs")

@@ -1,0 +1,340 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+const (
+	floodNode        = "10.77.0.10"
+	floodConductor   = "10.77.0.1"
+	floodPeers       = 1000
+	floodConnections = 5000
+	floodWorkers     = 40
+	floodRefusers    = 8
+	// commandTimeout is how long Ironic waits for an answer.
+	commandTimeout = 60 * time.Second
+)
+
+// stranger returns the i-th address of those that hold connections.
+func stranger(i int) string { return fmt.Sprintf("10.77.%d.%d", 4+i/250, 1+i%250) }
+
+// refuser returns the i-th address of those that send requests without the token.
+func refuser(i int) string { return fmt.Sprintf("10.77.8.%d", 1+i) }
+
+// newConductor is an address that the agent has not heard of.
+const newConductor = "10.77.9.1"
+
+// TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, half of them in the middle
+// of a TLS handshake, and others send requests without the token. Commands are polled every second as Ironic does it.
+func TestFlood(t *testing.T) {
+	const mac = "52:54:00:e2:e0:77"
+	s := newSite(t)
+	addresses := []string{floodConductor + "/16", newConductor + "/16"}
+	for i := range floodPeers {
+		addresses = append(addresses, stranger(i)+"/16")
+	}
+	for i := range floodRefusers {
+		addresses = append(addresses, refuser(i)+"/16")
+	}
+	netdev := s.tap("flood", addresses...)
+	s.dnsmasq("--interface=flood", "--dhcp-range="+floodNode+","+floodNode+",1h")
+	s.startIronic(netip.MustParseAddr(floodConductor), mac, 5*time.Minute)
+	disk := file(t, "disk", 5<<30, nil)
+	image := mbrImage(t, "image", 256*mib)
+	flooded := make(chan struct{}) // closed when all connections were made
+	s.bootAs(qemu.Config{
+		Memory: memory, NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Disks: []qemu.Disk{{File: disk, Serial: "disk"}},
+	}, "ipa-insecure=1 ipa-api-url="+s.ironic.URL())
+	s.waitAgent(t)
+	s.answers(t) // the conductor's address is known from here on
+
+	record, err := s.node.Command(soon(t), "standby.prepare_image", map[string]any{"image_info": map[string]any{
+		"id": "image", "urls": []string{serveSlowly(t, s, image, flooded)}, "disk_format": "raw", "stream_raw_images": true,
+		"os_hash_algo": "sha256", "os_hash_value": sumAll(t, image),
+	}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &flood{site: s, half: make(chan struct{})}
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer cancel()
+	parts.Go(func() {
+		f.connect(ctx, t)
+		close(flooded)
+	})
+	parts.Go(func() {
+		select {
+		case <-f.half:
+		case <-ctx.Done():
+		}
+		if status, err := f.list(ctx, newConductor, s.node.Token()); err != nil || status != http.StatusOK {
+			t.Errorf("conductor that is not known yet: got %d, %v, want 200", status, err)
+		}
+	})
+	parts.Go(func() { f.refuse(ctx) })
+	polls, longest := f.poll(t, record.ID)
+	select {
+	case <-flooded:
+	default:
+		t.Error("the deployment ended before the flood was complete")
+	}
+	t.Logf("%d polls, the longest took %v; %d connections, %d of them after a handshake; %d requests refused",
+		polls, longest.Round(time.Millisecond), f.dialed.Load(), f.shaken.Load(), f.refused.Load())
+	if f.dialed.Load() < floodConnections*9/10 || f.refused.Load() == 0 {
+		t.Errorf("the flood was too weak: %d connections and %d refused requests", f.dialed.Load(), f.refused.Load())
+	}
+	cancel()
+	if got, want := sum(t, disk, 0, sizeOf(t, image)), sumAll(t, image); got != want {
+		t.Errorf("the disk's SHA-256 is %s, want the image's, %s", got, want)
+	}
+	for _, line := range []string{"requests without a valid token not logged", "connections closed: over the limit"} {
+		s.follow(t, line) // at the end of a minute
+	}
+	if err := s.node.CollectLogs(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	journal := testenv.Untar(t, s.node.Logs())["journal"]
+	for _, want := range []string{"node found", "requests without a valid token not logged", "connections closed: over the limit"} {
+		if !strings.Contains(journal, want) {
+			t.Errorf("the journal lacks %q", want)
+		}
+	}
+}
+
+// serveSlowly serves a file, its second half at 1 MiB/s at most until the flood is complete, and returns its URL.
+func serveSlowly(t *testing.T, s *site, path string, flooded <-chan struct{}) string {
+	t.Helper()
+	l, err := s.ns.Listen(t.Context(), "tcp4", floodConductor+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		image, err := os.Open(path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer image.Close()
+		http.ServeContent(w, r, "", time.Time{}, &slowFile{file: image, slow: sizeOf(t, path) / 2, flooded: flooded, gone: r.Context().Done()})
+	})}
+	go func() { _ = server.Serve(l) }() // ends with the test
+	t.Cleanup(func() { _ = server.Close() })
+	return "http://" + l.Addr().String() + "/" + filepath.Base(path)
+}
+
+// slowFile is a file that is slow from an offset on.
+type slowFile struct {
+	file          *os.File // not embedded: net would send it by sendfile(2)
+	at, slow      int64
+	flooded, gone <-chan struct{}
+}
+
+func (f *slowFile) Seek(offset int64, whence int) (int64, error) {
+	at, err := f.file.Seek(offset, whence)
+	f.at = at
+	return at, err
+}
+
+func (f *slowFile) Read(p []byte) (int, error) {
+	if f.at >= f.slow {
+		p = p[:min(len(p), 32<<10)]
+		select {
+		case <-time.After(time.Second / 32):
+		case <-f.flooded:
+		case <-f.gone:
+		}
+	}
+	n, err := f.file.Read(p)
+	f.at += int64(n)
+	return n, err
+}
+
+// flood is what strangers do to the agent.
+type flood struct {
+	site                    *site
+	dialed, shaken, refused atomic.Int64
+	half                    chan struct{} // closed when half of the connections were made
+}
+
+// tls returns the settings by which the agent is trusted.
+func (f *flood) tls() *tls.Config {
+	_, certificate := f.site.node.Callback()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(certificate))
+	return &tls.Config{RootCAs: roots, ServerName: floodNode, MinVersion: tls.VersionTLS13}
+}
+
+func (f *flood) dial(ctx context.Context, from string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: commandTimeout}
+	return d.DialContext(ctx, "tcp4", fmt.Sprintf("%s:%d", floodNode, agentPort))
+}
+
+// connect opens all connections and leaves them to themselves until ctx ends.
+func (f *flood) connect(ctx context.Context, t *testing.T) {
+	hello := clientHello(t)
+	var workers sync.WaitGroup
+	for worker := range floodWorkers {
+		workers.Go(func() {
+			err := f.site.ns.Do(func() error {
+				for i := worker; i < floodConnections && ctx.Err() == nil; i += floodWorkers {
+					conn, err := f.dial(ctx, stranger(i%floodPeers))
+					if err != nil {
+						continue // the flood has to be large, not complete
+					}
+					if f.dialed.Add(1) == floodConnections/2 {
+						close(f.half)
+					}
+					context.AfterFunc(ctx, func() { _ = conn.Close() })
+					switch i % 4 {
+					case 0:
+						_, _ = conn.Write(hello) // the agent may have closed the connection
+					case 1:
+						_, _ = conn.Write(hello[:len(hello)/2])
+					case 2:
+						f.unfinished(ctx, conn)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// unfinished sends a header that does not end.
+func (f *flood) unfinished(ctx context.Context, conn net.Conn) {
+	secure := tls.Client(conn, f.tls())
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if secure.HandshakeContext(limited) != nil {
+		return // the agent closed the connection, or is slow
+	}
+	f.shaken.Add(1)
+	_, _ = io.WriteString(secure, "GET /v1/status HTTP/1.1\r\nHost: agent\r\nX-Filling: "+strings.Repeat("x", 15<<10))
+}
+
+// clientHello returns the first message of a TLS handshake.
+func clientHello(t *testing.T) []byte {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	go func() { _ = tls.Client(client, &tls.Config{ServerName: floodNode}).HandshakeContext(t.Context()) }() // is cut off
+	hello := make([]byte, 16<<10)
+	n, err := server.Read(hello)
+	if err != nil {
+		t.Error(err)
+	}
+	return bytes.Clone(hello[:n])
+}
+
+// list asks for the commands from an address, as often as Ironic does where a connection fails.
+func (f *flood) list(ctx context.Context, from, token string) (status int, err error) {
+	client := f.client(from)
+	defer client.CloseIdleConnections()
+	for range 3 {
+		if status, err = get(ctx, client, "/v1/commands/?agent_token="+url.QueryEscape(token)); err == nil {
+			return status, nil
+		}
+	}
+	return 0, err
+}
+
+func (f *flood) client(from string) *http.Client {
+	return &http.Client{Timeout: commandTimeout, Transport: &http.Transport{
+		TLSClientConfig: f.tls(),
+		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			err = f.site.ns.Do(func() error {
+				conn, err = f.dial(ctx, from)
+				return err
+			})
+			return conn, err
+		},
+	}}
+}
+
+func get(ctx context.Context, client *http.Client, path string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d%s", floodNode, agentPort, path), nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, errors.Join(err, answer.Body.Close())
+}
+
+// refuse sends requests without the token until ctx ends.
+func (f *flood) refuse(ctx context.Context) {
+	var workers sync.WaitGroup
+	for i := range floodRefusers {
+		workers.Go(func() {
+			client := f.client(refuser(i))
+			defer client.CloseIdleConnections()
+			for n := 0; ctx.Err() == nil; n++ {
+				path := fmt.Sprintf("/v1/commands/%d-%s?agent_token=wrong", n, strings.Repeat("x", 4<<10))
+				if status, err := get(ctx, client, path); err == nil && status == http.StatusUnauthorized {
+					f.refused.Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// poll asks for the commands every second until the one with the id has succeeded, within Ironic's time limit.
+func (f *flood) poll(t *testing.T, id string) (polls int, longest time.Duration) {
+	t.Helper()
+	limit := time.Now().Add(10 * time.Minute)
+	for time.Now().Before(limit) {
+		ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+		started := time.Now()
+		records, err := f.site.node.Commands(ctx)
+		cancel()
+		took := time.Since(started)
+		if err != nil {
+			t.Errorf("poll %d failed after %v: %v", polls+1, took, err)
+		}
+		polls, longest = polls+1, max(longest, took)
+		if err == nil && (len(records) == 0 || records[len(records)-1].ID != id) {
+			t.Fatalf("poll %d: got %v, want the command last", polls, records)
+		}
+		if err == nil && records[len(records)-1].Status != conductor.Running {
+			if last := records[len(records)-1]; last.Status != conductor.Succeeded {
+				t.Errorf("prepare_image: got %s (%v), want %s", last.Status, last.Error, conductor.Succeeded)
+			}
+			return polls, longest
+		}
+		time.Sleep(time.Second)
+	}
+	t.Errorf("prepare_image did not end")
+	return polls, longest
+}
