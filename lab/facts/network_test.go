@@ -53,10 +53,12 @@ func checkInterfaces(t *testing.T, f found) {
 				i.IPv6Address = orNull(a.Local)
 			}
 		}
+		speed := capacity[l.IfName]
 		if l.LinkInfo.Kind == "" {
 			hardware(&i, l, ethtool[l.IfName], pci)
+			speed = cmp.Or(supported(ethtool[l.IfName]), speed) // ethtool ascribes the modes of a card to its VLANs too
 		}
-		if speed := cmp.Or(supported(ethtool[l.IfName]), capacity[l.IfName]); speed > 0 {
+		if speed > 0 {
 			i.SpeedMbps = &speed
 		}
 		theirs[l.IfName] = i
