@@ -62,6 +62,9 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
+	// Reload, when set, is called before the agent starts over. It returns the configuration to go on with, nil for the
+	// present one.
+	Reload func(ctx context.Context) *config.Config
 	// Pause is the time before the agent starts over; 0 is 30 s.
 	Pause time.Duration
 }
@@ -94,6 +97,7 @@ func Run(ctx context.Context, o Options) error {
 		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
+		a.reload(ctx)
 	}
 }
 

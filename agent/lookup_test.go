@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,4 +210,48 @@ func TestWaitsForAnAddress(t *testing.T) {
 			t.Errorf("got %v after %v, want an address after %v", err, time.Since(started), late)
 		}
 	})
+}
+
+// The agent starts over with a configuration that was read after its first start: other URLs, a token, and parameters that
+// its inventory reports. Where there is none it goes on with what it has.
+//
+// Parity: D1
+func TestReload(t *testing.T) {
+	first, second := newIronic(t), newIronic(t)
+	first.answer(http.StatusNotFound)
+	var calls atomic.Int32
+	r := startAgent(t, func(o *Options) {
+		o.Forever = true
+		port := strconv.Itoa(o.Config.AdvertisePort)
+		o.Reload = func(context.Context) *config.Config {
+			if calls.Add(1) == 1 {
+				return nil
+			}
+			c, err := config.Load(config.Sources{
+				Params: config.Params{"ipa-api-url": second.URL, "ipa-debug": "1", "BOOTIF": "01-52-54-00-00-00-01"},
+				Args:   []string{"--advertise-host=127.0.0.1", "--advertise-port=" + port, "--insecure"},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			return c
+		}
+	}, "--api-url="+first.URL, "--lookup-timeout=0")
+	r.beat(second)
+	lookups := 0
+	for _, request := range first.seen() {
+		if request == "GET /v1/lookup" {
+			lookups++
+		}
+	}
+	if lookups != 2 || calls.Load() != 2 {
+		t.Errorf("got %d lookups and %d reloads, want two: of the start and of the first start-over", lookups, calls.Load())
+	}
+	boot, _ := r.inventory()["boot"].(map[string]any)
+	if boot["pxe_interface"] != "01-52-54-00-00-00-01" {
+		t.Errorf("got the inventory's boot %v, want the parameter that was read late", boot)
+	}
+	if got := r.journal.Level().Level(); got != slog.LevelDebug {
+		t.Errorf("got log level %v, want the one that was read late", got)
+	}
 }

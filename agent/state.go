@@ -110,6 +110,21 @@ func (a *agent) close() {
 	}
 }
 
+// reload takes a configuration that was read late, as from virtual media, into use.
+func (a *agent) reload(ctx context.Context) {
+	if a.o.Reload == nil {
+		return
+	}
+	c := a.o.Reload(ctx)
+	if c == nil {
+		return
+	}
+	hush(a.o.Journal, c)
+	a.config.Update(func(current *config.Config) { *current = *c })
+	a.ironic = nil // the next one has other URLs and certificates
+	a.log.Info("configuration loaded again", "api_url", c.APIURL)
+}
+
 // configure takes what the operator set into use.
 func (a *agent) configure(context.Context) error {
 	c := a.config.Get()
@@ -153,7 +168,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
-		System: a.o.System, Disks: a.disks, Params: a.config.Get().Params, SkipBMC: a.node.SkipBMCDetect,
+		System: a.o.System, Disks: a.disks, Params: func() config.Params { return a.config.Get().Params }, SkipBMC: a.node.SkipBMCDetect,
 		BMC: a.o.BMC, Log: a.log,
 		Neighbours: a.neighbours(), LLDPTimeout: a.lldpTimeout,
 	})

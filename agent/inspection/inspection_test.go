@@ -56,7 +56,7 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	write(t, sys, "proc/uptime", "1.0 1.0\n")
 	m.Options = Options{
 		Config: live, Managers: managers, System: sys, Log: log,
-		Inventory: inventory.New(inventory.Options{System: sys, Disks: disks, Params: c.Params}),
+		Inventory: inventory.New(inventory.Options{System: sys, Disks: disks, Params: func() config.Params { return c.Params }}),
 		Journal:   journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
 		RootDisk: func(context.Context) (block.Device, error) {
 			if m.disk == nil {

@@ -135,7 +135,7 @@ func TestEverythingHangs(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	sys.Files = &sysfile.Reader{Limit: limit}
 	started := time.Now()
-	source := New(Options{System: sys, Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
+	source := New(Options{System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"} }})
 	inv, err := source.Collect(t.Context())
 	if err != nil || inv.Boot.PXEInterface == nil {
 		t.Errorf("got %+v and %v, want an inventory", inv, err)

@@ -108,8 +108,9 @@ type Boot struct {
 type Options struct {
 	System block.System
 	// Disks lists the disks as the hardware managers see them.
-	Disks  func(ctx context.Context) ([]block.Device, error)
-	Params config.Params
+	Disks func(ctx context.Context) ([]block.Device, error)
+	// Params, when set, returns the parameters of the kernel and of virtual media.
+	Params func() config.Params
 	// SkipBMC, when set and true, leaves out everything about the BMC.
 	SkipBMC func() bool
 	// BMC, when set, connects to the BMC in place of the kernel's driver.
@@ -149,6 +150,9 @@ func New(o Options) *Source {
 	}
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
+	}
+	if o.Params == nil {
+		o.Params = func() config.Params { return nil }
 	}
 	s := &Source{o: o, net: kernelNetwork{o.Log}, ipmi: openIPMI, bmcEnded: make(chan struct{})}
 	s.bmcLimit = func(ctx context.Context) (context.Context, context.CancelFunc) {

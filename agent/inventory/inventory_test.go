@@ -102,7 +102,7 @@ func TestCollectIsWhatTheOtherAgentSays(t *testing.T) {
 	addMemory(t, sys, [2]uint32{3072, 0})
 	s := New(Options{
 		System: sys,
-		Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"},
+		Params: func() config.Params { return config.Params{"BOOTIF": "52:54:00:1a:15:d6"} },
 		Disks: func(context.Context) ([]block.Device, error) {
 			return []block.Device{{
 				Name: "vda", Path: "/dev/vda", Type: "disk", Size: 8589934592, Rotational: true, Serial: "LABNODE00",

@@ -29,7 +29,7 @@ func (s *Source) systemVendor() SystemVendor {
 
 // boot tells the firmware's mode and, verbatim, the interface that the boot loader says it used.
 func (s *Source) boot() Boot {
-	b := Boot{CurrentBootMode: "bios", PXEInterface: orNull(s.o.Params["BOOTIF"])}
+	b := Boot{CurrentBootMode: "bios", PXEInterface: orNull(s.o.Params()["BOOTIF"])}
 	if info, err := os.Stat(s.o.System.Sys("firmware/efi")); err == nil && info.IsDir() {
 		b.CurrentBootMode = "uefi"
 	}

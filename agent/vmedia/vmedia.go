@@ -67,6 +67,9 @@ type Media struct {
 	failed  bool            // the last look could not read a medium: the next one may
 	settled bool            // nothing more appears, as far as can be told: what is second best is taken
 	second  bool            // something that is second best was passed over
+
+	unread bool          // a medium is still to be read by Again
+	merged config.Params // the result of Load and Again so far
 }
 
 // New returns the media of a machine. Nothing is looked at yet.
@@ -106,13 +109,35 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	if err := m.await(ctx, must, m.visit); err != nil {
 		return nil, err
 	}
+	m.merged = m.params
 	if len(m.seen) > 0 {
+		m.unread = true
 		return m.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(m.seen...))
 	}
 	if !m.floppy && !m.iso {
 		m.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
 	return m.params, nil
+}
+
+// Again reads the media again where Load or the last call of Again could not use one: the BMC may attach it late, or
+// anew. It does what Load does, and puts the parameters it finds over those that were found before, whose medium may be
+// gone. It returns nil where every medium was read. It must not be called concurrently with Load or itself.
+func (m *Media) Again(ctx context.Context) (config.Params, error) {
+	if !m.unread {
+		return nil, nil //nolint:nilnil // nothing is to be read
+	}
+	o := m.Options
+	o.Params = m.merged
+	next := New(o)
+	params, err := next.Load(ctx)
+	if params != nil {
+		m.merged = params
+	}
+	if err == nil && (next.floppy || next.iso) {
+		m.unread = false
+	}
+	return params, err
 }
 
 func (m *Media) visit(volumes []*removable.Volume) (bool, error) {

@@ -207,6 +207,56 @@ func TestFloppy(t *testing.T) {
 	}
 }
 
+// Media that could not be used are read again until all of them were read. What was read before counts although its medium
+// is gone.
+//
+// Parity: D1, D3
+func TestAgain(t *testing.T) {
+	ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}
+	m := newMachine(t)
+	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
+	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib) // reading a directory fails as reading a bad medium does
+	o := m.options(cmdline)
+	media := New(o)
+	step := func(when, read string, want map[string]string, wantErr bool) {
+		t.Helper()
+		load := media.Again
+		if read == "Load" {
+			load = media.Load
+		}
+		got, err := load(t.Context())
+		if errors.Is(err, ErrMedia) != wantErr || err != nil && !wantErr {
+			t.Errorf("%s: got error %v, want one %v", when, err, wantErr)
+		}
+		if diff := cmp.Diff(want, map[string]string(got)); diff != "" {
+			t.Errorf("%s: parameters differ (-want +got):\n%s", when, diff)
+		}
+	}
+	replace := func(device, image string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(m.root, "dev", device)); err != nil {
+			t.Fatal(err)
+		}
+		if image != "" {
+			m.link(image, filepath.Join(m.root, "dev", device))
+		}
+	}
+	merged := maps.Clone(o.Params)
+	merged["ipa-api-url"], merged["ipa-debug"] = "http://floppy", "1"
+	step("bad ISO", "Load", merged, true)
+	step("still bad", "Again", merged, true)
+	if err := os.Remove(filepath.Join(m.root, "sys/block/sda")); err != nil {
+		t.Fatal(err)
+	}
+	step("floppy gone", "Again", merged, true)
+	replace("sr0", iso(t, "VMEDIA_BOOT_ISO", "", ca))
+	step("good ISO", "Again", merged, false)
+	if files, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*")); err != nil || len(files) != 1 {
+		t.Errorf("got files %q and %v, want that of the ISO", files, err)
+	}
+	step("all read", "Again", nil, false)
+}
+
 // cutOff keeps the beginning of an image.
 func cutOff(t *testing.T, image string, size int64) string {
 	t.Helper()

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 
 	"ironroot/agent"
@@ -72,6 +73,7 @@ func AgentWith(change func(*agent.Options)) Func {
 			Forever:     true,
 			Board:       board,
 			Settled:     m.Settled,
+			Reload:      func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
 		}
 		change(&options)
 		return agent.Run(ctx, options)
@@ -84,6 +86,24 @@ func keep(ctx context.Context, f func()) {
 		goroutine.Persist(ctx, panicPause, f)
 		return nil
 	}, nil)
+}
+
+// reloadMedia reads media again that could not be used, and returns the configuration with what they hold, nil where
+// there is nothing new.
+func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *config.Config {
+	params, err := media.Again(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Warn("virtual media still cannot be used, and will be read again", "err", err)
+	}
+	if params == nil {
+		return nil
+	}
+	settings, err := config.Load(config.Sources{Params: params, Files: configFiles(media.Root)})
+	if err != nil {
+		log.Error("configuration of virtual media is not used", "err", err)
+		return nil
+	}
+	return settings
 }
 
 // configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second

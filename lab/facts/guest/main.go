@@ -130,7 +130,7 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	if err != nil {
 		return err
 	}
-	source := inventory.New(inventory.Options{Disks: managers.Disks, Params: m.Params, Log: m.Log})
+	source := inventory.New(inventory.Options{Disks: managers.Disks, Params: func() config.Params { return m.Params }, Log: m.Log})
 	var data any
 	start := time.Now()
 	_, err = inspection.Run(ctx, inspection.Options{

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/storage/block"
 	"ironroot/uinit/boot"
@@ -32,7 +33,7 @@ func main() {
 func run(ctx context.Context, m *boot.Machine) error {
 	<-m.Settled
 	source := inventory.New(inventory.Options{
-		Disks: func(context.Context) ([]block.Device, error) { return nil, nil }, Params: m.Params,
+		Disks: func(context.Context) ([]block.Device, error) { return nil, nil }, Params: func() config.Params { return m.Params },
 		SkipBMC: func() bool { return true }, Log: m.Log,
 	})
 	ours, err := source.Collect(ctx)
