@@ -70,6 +70,10 @@ func TestPrepareImageWithoutADisk(t *testing.T) {
 	}
 }
 
+// Commands of standby that take no parameters answer as the protocol says; commands that were removed, or are not offered,
+// are unknown.
+//
+// Parity: E16
 func TestStandbyWithoutParameters(t *testing.T) {
 	r := newRig(t)
 	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" || string(a.Result) != "{}" {

@@ -35,9 +35,6 @@ type Options struct {
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// WaitDisks, when set, waits until the disks the node needs have appeared, or gives up in time.
 	WaitDisks func(ctx context.Context, n *node.Node) error
-	// RAIDVolumes, when set, tells by device path of the RAID volumes made since the start whose place in the deployment
-	// is settled: true for the one that is to hold the operating system, false for those that must not.
-	RAIDVolumes func() map[string]bool
 	// Refresh, when set, looks the node up again and puts it into Node.
 	Refresh func(ctx context.Context) error
 	System  block.System

@@ -1,11 +1,9 @@
 package imaging
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -135,57 +133,6 @@ func TestRootDisk(t *testing.T) {
 	got, err := newImager(t, nil, disks...).RootDisk(t.Context(), true)
 	if err != nil || got.Path != "/dev/sdb" {
 		t.Errorf("without a node: got %s and %v, want /dev/sdb", got.Path, err)
-	}
-}
-
-// A RAID volume made for the operating system gets it whatever the hints say; one made for something else does not, nor does
-// anything it is made of: md1 of partitions, md2 of whole disks.
-//
-// Parity: J5
-func TestRootDiskAmongRAIDVolumes(t *testing.T) {
-	disks := []block.Device{disk("md1", 6*gib), disk("md2", 5*gib)}
-	for n, name := range []string{"sda", "sdb", "sdc", "sdd", "sde"} {
-		disks = append(disks, disk(name, int64(10+n)*gib))
-	}
-	const plain = `{"uuid": "u"}`
-	for _, tt := range []struct {
-		name, node string
-		volumes    map[string]bool
-		want       string // "" for DeviceNotFound
-		warns      bool
-	}{
-		{"none", plain, nil, "/dev/md2", false},
-		{"root volume", plain, map[string]bool{"/dev/md1": true}, "/dev/md1", false},
-		{"root volume against hints", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sde"}}}`, map[string]bool{"/dev/md1": true}, "/dev/md1", true},
-		{"root volume that is gone", plain, map[string]bool{"/dev/md9": true}, "", false},
-		{"one excluded", plain, map[string]bool{"/dev/md2": false}, "/dev/md1", false},
-		{"both excluded, with their disks", plain, map[string]bool{"/dev/md1": false, "/dev/md2": false}, "/dev/sde", false},
-		{"one of each", plain, map[string]bool{"/dev/md1": true, "/dev/md2": false}, "/dev/md1", false},
-		{"hint on a disk of partitions", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sda"}}}`, map[string]bool{"/dev/md1": false}, "", false},
-		{"hint on a whole disk", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sdd"}}}`, map[string]bool{"/dev/md2": false}, "", false},
-		{"hint on another disk", `{"uuid": "u", "properties": {"root_device": {"name": "/dev/sdd"}}}`, map[string]bool{"/dev/md1": false}, "/dev/sdd", false},
-		{"excluded one that is gone", plain, map[string]bool{"/dev/md9": false}, "", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			i := newImager(t, testNode(t, tt.node), disks...)
-			var log bytes.Buffer
-			i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-			i.o.RAIDVolumes = func() map[string]bool { return tt.volumes }
-			raidTree(t, i.o.System, map[string][]string{"md1": {"sda1", "sdb1"}, "md2": {"sdc", "sdd"}})
-			got, err := i.RootDisk(t.Context(), false)
-			if tt.want == "" {
-				if typeOf(err) != "DeviceNotFound" {
-					t.Fatalf("got %s and %v, want DeviceNotFound", got.Path, err)
-				}
-				return
-			}
-			if err != nil || got.Path != tt.want {
-				t.Errorf("got %s and %v, want %s", got.Path, err, tt.want)
-			}
-			if warned := strings.Contains(log.String(), "level=WARN"); warned != tt.warns {
-				t.Errorf("got log %q, want a warning: %v", &log, tt.warns)
-			}
-		})
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -25,16 +24,6 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 		}
 		n = i.o.Node.Get()
 	}
-	volume, forbidden, err := i.rootVolume()
-	if err != nil {
-		return block.Device{}, fault.DeviceNotFound("%w", err)
-	}
-	if volume.Path != "" {
-		if n != nil && len(n.RootDeviceHints()) > 0 {
-			i.o.Log.Warn("the RAID volume made for the operating system is used, the root device hints are not", "device", volume.Path)
-		}
-		return volume, nil
-	}
 	if i.o.WaitDisks != nil {
 		if err := i.o.WaitDisks(ctx, n); err != nil {
 			return block.Device{}, err
@@ -44,7 +33,6 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	if err != nil {
 		return block.Device{}, fault.DeviceNotFound("list disks: %w", err)
 	}
-	disks = slices.DeleteFunc(slices.Clone(disks), func(d block.Device) bool { return forbidden[d.Path] })
 	if disks, err = hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks); err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
@@ -54,32 +42,6 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	}
 	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
 	return disk, nil
-}
-
-// rootVolume looks at the RAID volumes made for the node: the one that is to hold the operating system, if any, and the
-// paths of those that must not hold it, with the disks and partitions they are made of.
-func (i *Imager) rootVolume() (volume block.Device, forbidden map[string]bool, err error) {
-	if i.o.RAIDVolumes == nil {
-		return block.Device{}, nil, nil
-	}
-	forbidden = map[string]bool{}
-	for path, root := range i.o.RAIDVolumes() {
-		if root {
-			if volume, err = i.o.System.Device(path); err != nil {
-				return block.Device{}, nil, fmt.Errorf("RAID volume for the operating system: %w", err)
-			}
-			continue
-		}
-		forbidden[path] = true
-		components, err := i.o.System.Components(path)
-		if err != nil {
-			return block.Device{}, nil, fmt.Errorf("RAID volume that must not hold the operating system: %w", err)
-		}
-		for _, component := range components {
-			forbidden[component] = true
-		}
-	}
-	return volume, forbidden, nil
 }
 
 // writable says in the protocol's words why no image can be written to a disk. Such a disk is chosen all the same: by the

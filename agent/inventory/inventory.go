@@ -130,9 +130,6 @@ type Source struct {
 
 	tables func() (*smbios.Table, error)
 
-	mu     sync.Mutex // serialises Cached
-	cached *Inventory
-
 	bmcOnce    sync.Once
 	bmcLimit   func(context.Context) (context.Context, context.CancelFunc) // tests replace it
 	bmcAnswers bmcAnswers
@@ -195,30 +192,6 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 		return nil, fmt.Errorf("inventory: %w", unlisted)
 	}
 	return inv, ctx.Err()
-}
-
-// Cached returns the inventory of the first call that succeeded.
-func (s *Source) Cached(ctx context.Context) (*Inventory, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cached != nil {
-		return s.cached, nil
-	}
-	inv, err := s.Collect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.cached = inv
-	return inv, nil
-}
-
-// MACs returns the MAC addresses of all interfaces, in their order.
-func (inv *Inventory) MACs() []string {
-	macs := make([]string, 0, len(inv.Interfaces))
-	for _, i := range inv.Interfaces {
-		macs = append(macs, i.MACAddress)
-	}
-	return macs
 }
 
 func (s *Source) disks(ctx context.Context) []Disk {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -129,9 +128,6 @@ func TestCollectIsWhatTheOtherAgentSays(t *testing.T) {
 	}
 	if diff := cmp.Diff(decoded(t, want), decoded(t, got)); diff != "" {
 		t.Errorf("inventory differs (-want +got):\n%s", diff)
-	}
-	if got, want := inv.MACs(), []string{"52:54:00:1a:15:d6"}; !cmp.Equal(got, want) {
-		t.Errorf("MACs: got %v, want %v", got, want)
 	}
 }
 
@@ -301,26 +297,5 @@ func TestSystemVendor(t *testing.T) {
 	got = New(Options{System: arm}).systemVendor()
 	if want := (SystemVendor{ProductName: "linux,dummy-virt"}); got != want {
 		t.Errorf("device tree: got %+v, want %+v", got, want)
-	}
-}
-
-// Parity: G11
-func TestCachedCollectsOnce(t *testing.T) {
-	collections := 0
-	s := New(Options{System: tree(t, "testdata/qemu.tree"), Disks: func(context.Context) ([]block.Device, error) {
-		collections++
-		return nil, errors.New("no disks")
-	}})
-	for range 3 {
-		inv, err := s.Cached(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if inv.Disks == nil {
-			t.Error("disks: got null, want an empty list")
-		}
-	}
-	if collections != 1 {
-		t.Errorf("got %d collections, want 1", collections)
 	}
 }

@@ -44,7 +44,7 @@ func staticNetwork(mac, ipv4, ipv6, more string) string {
 // TestStaticNetwork boots a machine on a cable without any DHCP server or router. Two config drives are attached, of which
 // one is for another boot; the node's own has a link that contradicts another one.
 //
-// Parity: R2
+// Parity: R2, D5 (publisher ids)
 func TestStaticNetwork(t *testing.T) {
 	const mac = "52:54:00:e2:e0:21"
 	s := newSite(t)
@@ -74,6 +74,8 @@ func TestStaticNetwork(t *testing.T) {
 
 // TestNetworkDataUnused boots two machines on a network with DHCP: one whose config drive is no JSON, and one that booted
 // over the network (BOOTIF) and has somebody's config drive attached.
+//
+// Parity: D5 (BOOTIF)
 func TestNetworkDataUnused(t *testing.T) {
 	for name, c := range map[string]struct{ parameters, data, says string }{
 		"useless": {"ir_pub_id=" + publisher, "links: []", "the network data is of no use, addresses are asked for by DHCP"},
@@ -102,7 +104,7 @@ func TestNetworkDataUnused(t *testing.T) {
 // TestBond joins a machine to another one by two cables, which are a bond by LACP with a VLAN on it; Ironic is behind that
 // VLAN, and the machine knows of all this by its config drive alone.
 //
-// Parity: D5
+// Parity: D5 (bond, VLAN, static addresses)
 func TestBond(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
