@@ -88,13 +88,15 @@ func TestAvahi(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	// Avahi announces services again seconds after the cable is plugged in, and later on a busy machine.
+	const patience = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	testenv.Run(t, "ip", "link", "set", "wire", "down")
 	ask := c.askService
-	c.askService = func(ctx context.Context, instance string, interfaces []string, _ func() <-chan struct{}) (service, error) {
+	c.askService = func(ctx context.Context, _ time.Duration, instance string, interfaces []string, _ func() <-chan struct{}) (service, error) {
 		looks := 0
-		return ask(ctx, instance, interfaces, func() <-chan struct{} {
+		return ask(ctx, patience, instance, interfaces, func() <-chan struct{} {
 			switch looks++; looks {
 			case 1: // before the first question, which can be asked nowhere
 				now := make(chan struct{})

@@ -68,8 +68,8 @@ type Client struct {
 	rand       func() float64
 	sourceFor  func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve    func(ctx context.Context, host string) ([]netip.Addr, error)
-	// askService asks the network for a service by multicast DNS.
-	askService func(ctx context.Context, instance string, interfaces []string, changed func() <-chan struct{}) (service, error)
+	// askService asks the network for a service by multicast DNS, for at most wait.
+	askService func(ctx context.Context, wait time.Duration, instance string, interfaces []string, changed func() <-chan struct{}) (service, error)
 	changed    func() <-chan struct{}
 	setClock   func(now time.Time) error
 	http       *http.Client // verifies Ironic as the options say

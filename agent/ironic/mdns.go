@@ -94,7 +94,7 @@ func (c *Client) findService(ctx context.Context, name string) (endpoint string,
 	settings := c.config.Get().MDNS
 	wait := mdnsFirstPause
 	for try := 1; ; try++ {
-		found, err := c.askService(ctx, instance, settings.Interfaces, c.changed)
+		found, err := c.askService(ctx, mdnsWait, instance, settings.Interfaces, c.changed)
 		if err == nil {
 			if endpoint, err = c.serviceURL(ctx, found); err == nil {
 				c.log.Info("service found by multicast DNS", "service", instance, "url", endpoint)

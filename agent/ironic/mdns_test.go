@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/dns/dnsmessage"
@@ -31,7 +32,7 @@ func answers(t *testing.T, params config.Params, known map[string]service) (c *C
 		t.Fatal(err)
 	}
 	asked = &[]string{}
-	c.askService = func(_ context.Context, instance string, _ []string, _ func() <-chan struct{}) (service, error) {
+	c.askService = func(_ context.Context, _ time.Duration, instance string, _ []string, _ func() <-chan struct{}) (service, error) {
 		*asked = append(*asked, instance)
 		if s, ok := known[instance]; ok {
 			return s, nil

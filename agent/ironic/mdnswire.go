@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	mdnsWait      = 3 * time.Second // for the answer to one question
+	mdnsWait      = 3 * time.Second // for the answer of a service
 	mdnsAgain     = time.Second
 	mdnsMaxLinks  = 64
 	mdnsMaxPacket = 9000 // RFC 6762, 17
@@ -30,9 +30,9 @@ const (
 // askService asks, on all interfaces at the same time, for an instance of a service and waits for a complete answer: on an
 // interface that becomes usable meanwhile as soon as it does, and on all of them again after a second (RFC 6762, 5.2). The
 // question comes from a port of its own, so that responders answer by unicast to this socket alone (RFC 6762, 6.7), and an
-// answer has to repeat its random id.
-func askService(ctx context.Context, instance string, interfaces []string, changed func() <-chan struct{}) (service, error) {
-	ctx, cancel := context.WithTimeout(ctx, mdnsWait)
+// answer has to repeat its random id. It gives up after the time of wait.
+func askService(ctx context.Context, wait time.Duration, instance string, interfaces []string, changed func() <-chan struct{}) (service, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	name, err := dnsmessage.NewName(instance)
 	if err != nil {
