@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/agent/inventory/machinetest"
 	"ironroot/internal/testenv"
 )
 
@@ -41,6 +42,9 @@ func unpack(t *testing.T, r record) map[string]string {
 	return testenv.Untar(t, data)
 }
 
+// The archive of logs has a member for each program whose output ironic-python-agent collects, the properties of every disk,
+// and the configured files. What the machine does not have is named.
+//
 // Parity: E11
 func TestCollectSystemLogs(t *testing.T) {
 	ironic := newIronic(t)
@@ -53,7 +57,8 @@ func TestCollectSystemLogs(t *testing.T) {
 	members := unpack(t, r.run("log.collect_system_logs", "{}"))
 	for name, want := range map[string]string{
 		"journal": "node found", "df": "Filesystem", "ip_addr": "inet 127.0.0.1/8", "lsblk": "KNAME", "lsblk-full": "",
-		"mount": " on /proc type proc ", "ps": "PPID", "lshw": `"interfaces"`, "parted": "", "files" + extra: "from the configured file",
+		"mount": " on /proc type proc ", "ps": "PPID", "lshw": `"interfaces"`, "parted": "", "iptables": "",
+		"multipath": "", "files" + extra: "from the configured file",
 	} {
 		if text, ok := members[name]; !ok || !strings.Contains(text, want) {
 			t.Errorf("member %s: got %v %q, want %q in it", name, ok, text, want)
@@ -64,6 +69,25 @@ func TestCollectSystemLogs(t *testing.T) {
 		if _, ok := members[name]; !ok && !strings.Contains(members["errors"], name+": ") {
 			t.Errorf("member %s is neither there nor in the errors:\n%s", name, members["errors"])
 		}
+	}
+	if members["iptables"] == "" {
+		t.Error("member iptables is empty, want rules or that there are none")
+	}
+
+	r = startAgent(t, func(o *Options) { o.System = machinetest.System(t, "dell-r640") }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	members = unpack(t, r.run("log.collect_system_logs", "{}"))
+	properties := map[string]string{}
+	if err := json.Unmarshal([]byte(members["udev/sda"]), &properties); err != nil {
+		t.Fatalf("member udev/sda %q: %v", members["udev/sda"], err)
+	}
+	for _, name := range []string{"DEVNAME", "ID_MODEL", "ID_SERIAL_SHORT", "ID_WWN"} {
+		if properties[name] == "" {
+			t.Errorf("udev/sda: got no %s in %v", name, properties)
+		}
+	}
+	if got := properties["DEVNAME"]; got != "/dev/sda" {
+		t.Errorf("udev/sda: got DEVNAME %q, want /dev/sda", got)
 	}
 }
 

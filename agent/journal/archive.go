@@ -39,6 +39,7 @@ func sources() []source {
 		{"df", freeSpace},
 		{"mount", mounts},
 		{"ip_addr", addresses},
+		{"iptables", packetFilter},
 		{"lsblk", blockTable},
 		{"lsblk-full", blockPairs},
 		{"mdstat", mdstat},

@@ -1,0 +1,53 @@
+package journal
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// Rules that nft made in a network namespace of the test's own are listed with their tables and chains.
+//
+// Parity: E11
+func TestPacketFilter(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "nft")
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	sys := block.System{Root: t.TempDir()}
+	empty, err := packetFilter(t.Context(), sys)
+	if err != nil || string(empty) != "no rules\n" {
+		t.Errorf("without rules: got %q and %v, want it said", empty, err)
+	}
+	nft := exec.CommandContext(t.Context(), "nft", "-f", "-")
+	nft.Stdin = strings.NewReader(`table inet guard {
+		chain input { type filter hook input priority -5; policy drop; tcp dport 22 counter accept; jump more; }
+		chain more { meta l4proto icmp drop; }
+	}
+	table ip nat { chain out { type nat hook postrouting priority srcnat; masquerade; }; }
+	`)
+	if out, err := nft.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v: %s", err, out)
+	}
+	got, err := packetFilter(t.Context(), sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"table inet guard\n", "  chain input (type filter, hook input, priority -5, policy drop)\n",
+		"Data:0016}; counter packets 0 bytes 0; accept\n", "jump more\n", "  chain more\n", "Data:01}; drop\n",
+		"table ip nat\n", "  chain out (type nat, hook postrouting, priority 100, policy accept)\n", ": masq {",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("got no %q in\n%s", want, got)
+		}
+	}
+}
