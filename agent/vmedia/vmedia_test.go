@@ -94,6 +94,9 @@ func (m *machine) link(target, path string) {
 	}
 }
 
+// readable is time enough to read media on a busy machine. Where one cannot be read, all of it is waited for.
+const readable = 3 * time.Second
+
 // options look at the machine with short waits.
 func (m *machine) options(cmdline string) Options {
 	return Options{
@@ -188,6 +191,7 @@ func TestFloppy(t *testing.T) {
 			m := newMachine(t)
 			c.attach(m)
 			o := m.options(c.cmdline)
+			o.limit = readable
 			want := maps.Clone(o.Params)
 			maps.Copy(want, c.want)
 			got, err := New(o).Load(context.Background())
@@ -217,6 +221,7 @@ func TestAgain(t *testing.T) {
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
 	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib) // reading a directory fails as reading a bad medium does
 	o := m.options(cmdline)
+	o.limit = readable
 	media := New(o)
 	step := func(when, read string, want map[string]string, wantErr bool) {
 		t.Helper()
