@@ -76,9 +76,11 @@ func TestUnused(t *testing.T) {
 		Params: ParseCmdline(`ipa-inject-files-priority=7 ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
-		{"container.allowed_containers", "not implemented yet"}, {"disk_utils.dd_block_size", "the writer chooses its block size"},
+		{"container.allowed_containers", "not implemented yet"},
+		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 		{"inject_files_priority", "not implemented yet"},
-		{"rootpwd", "nobody can log in to the ramdisk"}, {"sshkey", "the ramdisk has no SSH server"},
+		{"rootpwd", "nobody can log in to the ramdisk"},
+		{"sshkey", "the ramdisk has no SSH server"},
 	}
 	if diff := cmp.Diff(want, c.Unused()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
