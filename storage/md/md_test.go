@@ -129,6 +129,13 @@ func TestFindInvalid(t *testing.T) {
 			return resum(b)
 		}
 	}
+	used := func(sectors uint64) func([]byte) []byte {
+		return func(b []byte) []byte {
+			binary.LittleEndian.PutUint64(b[80:], sectors)
+			binary.LittleEndian.PutUint64(b[136:], sectors)
+			return resum(b)
+		}
+	}
 	put0 := func(at int, value uint32) func([]byte) []byte {
 		return func(b []byte) []byte {
 			binary.LittleEndian.PutUint32(b[at:], value)
@@ -154,6 +161,7 @@ func TestFindInvalid(t *testing.T) {
 		"beyond the end":       {"raid1-1.2", put(128, 47000), "bytes of data"},
 		"over the superblock":  {"raid1-1.2", put(128, 8), "bytes of data"},
 		"overflow":             {"raid1-1.2", put(132, 1<<31), "sectors of data"},
+		"overflow of used":     {"raid1-1.2", used(1 << 54), "sectors of data"},
 		"1.0 behind itself":    {"raid1-1.0", put(128, 4096), "bytes of data"},
 		"0.90: one bit":        {"raid1-0.90", func(b []byte) []byte { b[2000] ^= 1; return b }, "checksum"},
 		"0.90: version":        {"raid1-0.90", put0(4, 1), "version 1.90"},

@@ -15,7 +15,7 @@ const (
 	header1        = 256        // bytes of version 1 before the roles of the devices
 	maxDevices1    = (superblockSize - header1) / 2
 	maxDevices0    = 27      // MD_SB_DISKS
-	maxSectors     = 1 << 54 // more is no device
+	maxSectors     = 1 << 54 // the number of bytes overflows an int64
 )
 
 // levels are the personalities by the numbers in the superblock.
@@ -102,7 +102,7 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	if used == 0 {
 		used = usable // RAID 0 and linear arrays use all of it
 	}
-	if used == 0 || used > usable || usable > maxSectors || start > maxSectors {
+	if used == 0 || used > usable || usable >= maxSectors || start >= maxSectors {
 		return fmt.Errorf("%w: got %d sectors of data at sector %d, %d of them used", ErrInvalid, usable, start, used)
 	}
 	s.DataOffset, s.DataSize = int64(start)*512, int64(used)*512
