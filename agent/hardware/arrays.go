@@ -115,9 +115,13 @@ func (a Arrays) Created(s md.Superblock) string {
 	return ""
 }
 
+// minCutName is the shortest name, in bytes, that mdadm may have cut off: it wrote at most 31 or 32 bytes of longer ones.
+const minCutName = 31
+
 // hasName reports whether an array has the name, with or without the host that created it.
 func hasName(s md.Superblock, name string) bool {
-	return name != "" && (s.Name == name || s.ShortName() == name)
+	isCut := len(s.Name) >= minCutName && strings.HasPrefix(name, s.Name)
+	return name != "" && (s.Name == name || s.ShortName() == name || isCut)
 }
 
 // fits reports whether an array has the level and the size of an entry. Ironic rounds sizes to GiB on each member.

@@ -14,6 +14,7 @@ func TestArrays(t *testing.T) {
 	other := md.Superblock{Name: "data:root", Level: "raid5", Devices: 3, ArraySize: 20 << 30}
 	invalid := named
 	invalid.Problem = md.ErrInvalid
+	long := md.Superblock{Name: "a-volume-name-of-31-characters-", Level: "raid1"}
 	const skip = `"properties": {"skip_block_devices": [{"volume_name": "data"}, {"name": "/dev/sda"}]}`
 	software := func(fields string) string {
 		return `"raid_config": {"logical_disks": [{"controller": "software", ` + fields + `}]}`
@@ -37,6 +38,9 @@ func TestArrays(t *testing.T) {
 		{"other size", skip + ", " + software(data+`"raid_level": "1", "size_gb": 13`), named, false, true},
 		{"size rounded", skip + ", " + software(data+`"raid_level": "1", "size_gb": 12`), named, true, true},
 		{"created, nothing else known", software(data + `"raid_level": 1`), named, false, true},
+		{"created, name cut off", software(`"volume_name": "a-volume-name-of-31-characters-and-more"`), long, false, true},
+		{"created, other long name", software(`"volume_name": "a-volume-name-of-30-characters", "raid_level": "1"`), long, false, false},
+		{"created, begins alike", software(`"volume_name": "host:database"`), named, false, false},
 		{"created, other name", software(`"volume_name": "root", "raid_level": "1"`), named, false, false},
 		{"created, host of that name", software(data + `"raid_level": "5"`), other, false, false},
 		{"entry without name, level", software(`"raid_level": "1"`), named, false, true},
