@@ -11,6 +11,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/md"
 	"ironroot/storage/partition"
 )
 
@@ -138,6 +139,16 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	for i, d := range []block.Device{whole, parts} {
 		if !bytes.Equal(content(t, d), before[i]) {
 			t.Errorf("%s was written to", d.Path)
+		}
+	}
+}
+
+// A member of the mirrored EFI system partition is small as a whole: its superblock can name a small part of a large one.
+func TestESPMember(t *testing.T) {
+	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
+	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
+		if got := isESPMember(md.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
+			t.Errorf("member of %d bytes: got %v, want %v", size, got, want)
 		}
 	}
 }

@@ -164,17 +164,18 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
 			problems = append(problems, fmt.Errorf("%s is a member of %s, which Ironic created (%s): erasing the content of such an array is not supported",
 				member.Device.Path, member.Superblock, entry))
-		} else if len(kept) > 0 && isESPArray(member.Superblock) {
+		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
 		}
 	}
 	return kept, errors.Join(problems...)
 }
 
-// isESPArray reports whether an array looks like the mirrored EFI system partition that is made beside an array with the
-// system: a small RAID 1 named esp with its superblock at the end.
-func isESPArray(s md.Superblock) bool {
-	return s.ShortName() == "esp" && s.Level == "raid1" && s.Version == "1.0" && s.ArraySize <= 1<<30
+// isESPMember reports whether a member looks like one of the mirrored EFI system partition that is made beside an array with
+// the system: a RAID 1 named esp with its superblock at the end. The size of the whole member counts: a superblock can name a
+// small part of it.
+func isESPMember(m md.Member) bool {
+	return m.ShortName() == "esp" && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
 }
 
 // neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
