@@ -51,8 +51,8 @@ type Options struct {
 // Full erases all data of a device, a disk or a partition, and returns the method, followed by what was not erased and why:
 // namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure erase, it is
 // overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly for a device that cannot be
-// written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten, and ErrRemains for one that was
-// erased while its private NVMe subsystem has namespaces that are not attached.
+// written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten, and ErrRemains for one whose
+// private NVMe subsystem has namespaces that are not attached, whether or not the device itself was erased.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
@@ -76,13 +76,13 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	method, scope, secureErr := secure(ctx, device, o, open)
 	if secureErr != nil {
 		if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
-			return "", secureErr
+			return "", errors.Join(secureErr, scope.remains("not erased"))
 		}
 		if err := overwriteReleased(ctx, sys, device, o); err != nil {
 			if secureErr == ErrUnsupported { //nolint:errorlint // without a reason that the caller must see
 				return "", err
 			}
-			return "", errors.Join(secureErr, err)
+			return "", errors.Join(secureErr, err, scope.remains("not erased"))
 		}
 		method = Overwrite
 	}

@@ -118,6 +118,7 @@ func TestNVMe(t *testing.T) {
 		drive  fakeNVMe
 		o      Options
 		off    bool // Format is switched off
+		noPass bool // overwriting is not allowed, as for erase_devices_express
 		method Method
 		word   uint32
 		err    error
@@ -163,6 +164,19 @@ func TestNVMe(t *testing.T) {
 			err: ErrRemains, text: "namespace 2,", zeros: true,
 		},
 		{
+			name: "unattached, of all namespaces, no pass", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2}}, noPass: true,
+			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
+		},
+		{
+			name: "unattached, failed", drive: fakeNVMe{oacs: management, allocated: []uint32{2}, formatError: failure},
+			word: 1 << 9, err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
+		},
+		{
+			name:  "allocated list without the attached ones",
+			drive: fakeNVMe{oacs: management, active: []uint32{7, 8, 9, 10, 11}, allocated: []uint32{3}},
+			word:  1 << 9, err: ErrRemains, text: "namespace 3, not attached",
+		},
+		{
 			name: "unattached, many", drive: fakeNVMe{oacs: management, active: append([]uint32{7}, all[:2000]...), allocated: all},
 			word: 1 << 9, err: ErrRemains, text: "namespaces 2008, 2009, 2010, 2011, 2012, 2013, 2014, 2015, 2016, 2017, 2018, 2019, " +
 				"2020, 2021, 2022, 2023, and 984 more,",
@@ -190,7 +204,7 @@ func TestNVMe(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 			poke(t, loop, 5<<20, []byte("secret"))
-			c.o.NVMe, c.o.Zeroize = !c.off, true
+			c.o.NVMe, c.o.Zeroize = !c.off, !c.noPass
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			drive := c.drive
 			open := func(path string) (adminDevice, error) {

@@ -62,7 +62,7 @@ func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeSc
 		if err != nil {
 			return nvmeScope{}, err
 		}
-		all = append(all, allocated...)
+		all = slices.Concat(active, allocated) // sorted below, unlike active
 		scope.listed = true
 	}
 	slices.Sort(all)
@@ -136,11 +136,20 @@ func (s nvmeScope) finish(method Method) (Method, error) {
 		return method + Method("; the NVMe subsystem is shared, not erased: "+namespaceList(s.unattached)+", not attached to this controller"), nil
 	case s.shared && !s.listed:
 		return method + "; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any", nil
-	case len(s.unattached) > 0:
-		return "", fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains,
-			namespaceList(s.unattached), method)
+	}
+	if err := s.remains(method); err != nil {
+		return "", err
 	}
 	return method, nil
+}
+
+// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached. method says
+// what was done to the namespace itself.
+func (s nvmeScope) remains(method Method) error {
+	if s.unknown != nil || s.shared || len(s.unattached) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains, namespaceList(s.unattached), method)
 }
 
 // namespaceList names namespaces by their ids, up to 16 of them.
