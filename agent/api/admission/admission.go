@@ -22,6 +22,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ironroot/internal/goroutine"
 )
 
 // Limits of a listener. All of them are numbers of connections, but for TrustedPeers.
@@ -46,7 +48,8 @@ type Listener struct {
 	closed chan struct{}
 	slots  chan struct{} // one element for each connection whose owner has not closed it
 
-	turn turn // of strangers
+	turn    turn          // of strangers
+	maxTurn time.Duration // how long one keeps the turn
 
 	mu        sync.Mutex
 	strangers pool
@@ -64,6 +67,7 @@ func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener
 	return &Listener{
 		Listener: l, dropped: dropped, peers: limits.TrustedPeers,
 		closed:    make(chan struct{}),
+		maxTurn:   maxTurn,
 		slots:     make(chan struct{}, limits.Strangers+limits.Trusted+overlap),
 		tally:     tally{peers: map[netip.Addr]*peer{}},
 		strangers: newPool(limits.Strangers, limits.StrangerPerPeer),
@@ -193,8 +197,8 @@ type conn struct {
 	peer     *peer
 	closing  sync.Once
 	leaving  sync.Once
-	gone     chan struct{} // closed when the connection was closed
-	hasTurn  atomic.Bool
+	gone     chan struct{}        // closed when the connection was closed
+	hold     atomic.Pointer[hold] // of the turn; nil without it
 
 	// Guarded by Listener.mu.
 	pool          *pool // nil once it left
@@ -203,7 +207,7 @@ type conn struct {
 }
 
 // Read implements [net.Conn]. What a stranger sent is returned when it is its turn, which lasts until its next Read or
-// Write.
+// Write, or until maxTurn is over.
 func (c *conn) Read(p []byte) (int, error) {
 	c.yield()
 	n, err := c.Conn.Read(p)
@@ -211,7 +215,13 @@ func (c *conn) Read(p []byte) (int, error) {
 		if !c.listener.turn.take(c.listener.attempts(c), c.gone) {
 			return 0, net.ErrClosed
 		}
-		c.hasTurn.Store(true)
+		held := new(hold)
+		c.hold.Store(held)
+		goroutine.AfterTime(c.listener.maxTurn, func() {
+			if c.hold.CompareAndSwap(held, nil) {
+				c.listener.turn.pass()
+			}
+		})
 		if c.isGone() { // Close may have passed by
 			c.yield()
 		}
@@ -237,7 +247,7 @@ func (c *conn) isGone() bool {
 
 // yield ends the turn, if the connection has it.
 func (c *conn) yield() {
-	if c.hasTurn.CompareAndSwap(true, false) {
+	if c.hold.Swap(nil) != nil {
 		c.listener.turn.pass()
 	}
 }

@@ -297,6 +297,7 @@ func TestFit(t *testing.T) {
 // gone does not get it.
 func TestStrangersTakeTurns(t *testing.T) {
 	f := start(t, limits())
+	f.l.maxTurn = patience
 	type peer struct {
 		client, server net.Conn
 		read           chan error
@@ -364,6 +365,32 @@ func TestStrangersTakeTurns(t *testing.T) {
 	defer f.l.turn.mu.Unlock()
 	if f.l.turn.taken {
 		t.Error("a stranger that presented the token keeps the turn")
+	}
+}
+
+// A stranger that was read from, and whose bytes nobody processes, loses the turn after a while.
+func TestTurnIsLimited(t *testing.T) {
+	f := start(t, limits())
+	firstClient, first := f.dial("127.0.0.2")
+	secondClient, second := f.dial("127.0.0.3")
+	for i, client := range []net.Conn{firstClient, secondClient} {
+		if _, err := io.WriteString(client, "x"); err != nil {
+			t.Fatal(err)
+		}
+		server := []net.Conn{first, second}[i]
+		read := make(chan error, 1)
+		go func() {
+			_, err := server.Read(make([]byte, 1))
+			read <- err
+		}()
+		select {
+		case err := <-read:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("stranger %d: no turn after %v, want one after %v", i+1, patience, maxTurn)
+		}
 	}
 }
 
