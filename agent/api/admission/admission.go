@@ -11,7 +11,8 @@
 //
 // What strangers send is processed one connection at a time, TLS handshakes above all. Trusted peers do not wait for that.
 //
-// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new conductor.
+// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new conductor,
+// unless they are IPv6 addresses of other networks: there the connections of a network (/64) count first.
 package admission
 
 import (
@@ -55,6 +56,7 @@ type Listener struct {
 	strangers pool
 	trusted   pool
 	tally     tally
+	networks  tally        // of IPv6
 	known     []netip.Addr // trusted peers, the latest last
 }
 
@@ -70,6 +72,7 @@ func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener
 		maxTurn:   maxTurn,
 		slots:     make(chan struct{}, limits.Strangers+limits.Trusted+overlap),
 		tally:     tally{peers: map[netip.Addr]*peer{}},
+		networks:  tally{peers: map[netip.Addr]*peer{}},
 		strangers: newPool(limits.Strangers, limits.StrangerPerPeer),
 		trusted:   newPool(limits.Trusted, limits.TrustedPerPeer),
 	}
@@ -113,6 +116,9 @@ func (l *Listener) admit(raw net.Conn) *conn {
 		p, c.peer = &l.trusted, &peer{addr: addr}
 	} else {
 		c.peer = l.tally.add(addr, time.Now())
+		if network, ok := networkOf(addr); ok {
+			c.peer.network = l.networks.add(network, time.Now())
+		}
 	}
 	victim, ok := p.makeSpace(c.peer)
 	if ok {
@@ -174,11 +180,11 @@ func (l *Listener) trusts(c *conn) bool {
 	return c.pool == &l.trusted
 }
 
-// attempts returns the number of connections that c's peer opened lately.
-func (l *Listener) attempts(c *conn) int {
+// rank returns the rank of c's peer.
+func (l *Listener) rank(c *conn) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return c.peer.attempts()
+	return c.peer.rank()
 }
 
 // leave takes a connection out of its pool.
@@ -212,7 +218,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.yield()
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.listener.trusts(c) {
-		if !c.listener.turn.take(c.listener.attempts(c), c.gone) {
+		if !c.listener.turn.take(c.listener.rank(c), c.gone) {
 			return 0, net.ErrClosed
 		}
 		held := new(hold)

@@ -137,6 +137,43 @@ func TestNewPeerUnderFlood(t *testing.T) {
 	f.want("new peer", []net.Conn{conductor}, true)
 }
 
+// Of the addresses of an IPv6 network, each of which opens one connection, one is closed for a peer of another network.
+// Within a network the addresses are compared.
+func TestNetworks(t *testing.T) {
+	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
+	l := &Listener{tally: addresses, networks: networks, strangers: p, dropped: func(netip.Addr) {}}
+	connect := func(from string) *conn {
+		client, server := net.Pipe()
+		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+		return l.admit(from6{server, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[" + from + "]:1"))})
+	}
+	conductor := connect("2001:db8:1::9")
+	for i := range 20 {
+		connect(fmt.Sprintf("2001:db8:2::%x", i+1))
+	}
+	if conductor.isGone() {
+		t.Error("the only connection of a network was closed for those of another")
+	}
+	if again := connect("2001:db8:1::9"); again == nil {
+		t.Error("second connection of the conductor: got it refused, want it admitted")
+	}
+	neighbour := connect("2001:db8:2::1:9")
+	for range 20 {
+		connect("2001:db8:2::1")
+	}
+	if neighbour.isGone() {
+		t.Error("the only connection of an address was closed for those of another one of its network")
+	}
+}
+
+// from6 is a connection from an address.
+type from6 struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c from6) RemoteAddr() net.Addr { return c.from }
+
 func TestTally(t *testing.T) {
 	counted := tally{peers: map[netip.Addr]*peer{}}
 	now := time.Now()

@@ -15,11 +15,31 @@ const (
 // peer is a remote address and the number of connections that it opened lately.
 type peer struct {
 	addr             netip.Addr
-	latest, previous int // attempts in the present window and in the one before
+	latest, previous int   // attempts in the present window and in the one before
+	network          *peer // the attempts of the peer's network; nil without one
 }
 
 // attempts returns the number of connections that the peer opened lately.
 func (p *peer) attempts() int { return p.latest + p.previous }
+
+// rank orders peers: the one of the network that opened more connections comes later, and of one network the one that opened
+// more itself. An IPv4 address is a network of its own.
+func (p *peer) rank() int64 {
+	network := p
+	if p.network != nil {
+		network = p.network
+	}
+	return int64(network.attempts())<<31 + int64(p.attempts())
+}
+
+// networkOf returns the network of an IPv6 address: one host has as many addresses of it as it likes.
+func networkOf(addr netip.Addr) (netip.Addr, bool) {
+	if !addr.Is6() {
+		return netip.Addr{}, false
+	}
+	prefix, err := addr.WithZone("").Prefix(64)
+	return prefix.Addr(), err == nil
+}
 
 // tally counts the attempts of strangers. It is guarded by the Listener's mutex.
 type tally struct {

@@ -46,7 +46,7 @@ func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 	default:
 		if victim = p.unauthenticated(); victim == nil {
 			victim = p.oldest(func(c *conn) bool { return !c.busy })
-		} else if victim.peer.attempts() < of.attempts() {
+		} else if victim.peer.rank() < of.rank() {
 			return nil, false
 		}
 	}
@@ -62,7 +62,7 @@ func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 func (p *pool) unauthenticated() *conn {
 	var found *conn
 	for _, c := range p.conns {
-		if !c.authenticated && (found == nil || c.peer.attempts() > found.peer.attempts()) {
+		if !c.authenticated && (found == nil || c.peer.rank() > found.peer.rank()) {
 			found = c
 		}
 	}

@@ -23,12 +23,12 @@ type turn struct {
 }
 
 type waiter struct {
-	attempts int
-	given    chan struct{} // closed when it has the turn
+	rank  int64         // of its peer
+	given chan struct{} // closed when it has the turn
 }
 
 // take waits for the turn and reports whether it was given before gone was closed.
-func (t *turn) take(attempts int, gone <-chan struct{}) bool {
+func (t *turn) take(rank int64, gone <-chan struct{}) bool {
 	t.mu.Lock()
 	if !t.taken {
 		t.taken = true
@@ -36,7 +36,7 @@ func (t *turn) take(attempts int, gone <-chan struct{}) bool {
 		return true
 	}
 	given := make(chan struct{})
-	t.waiting = append(t.waiting, waiter{attempts, given})
+	t.waiting = append(t.waiting, waiter{rank, given})
 	t.mu.Unlock()
 	select {
 	case <-given:
@@ -65,7 +65,7 @@ func (t *turn) pass() {
 	}
 	next := 0
 	for i, w := range t.waiting {
-		if w.attempts <= t.waiting[next].attempts {
+		if w.rank <= t.waiting[next].rank {
 			next = i
 		}
 	}
