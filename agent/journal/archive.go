@@ -79,8 +79,9 @@ func (j *Journal) pack(members []Member) ([]byte, error) {
 	now := time.Now()
 	left := maxArchive
 	for _, m := range members {
-		data := j.cleanBytes(m.Data[:min(len(m.Data), maxMember, left)])
-		left = max(0, left-len(data))
+		data := j.cleanBytes(m.Data) // before it is cut, which could leave a part of a secret
+		data = data[:min(len(data), maxMember, left)]
+		left -= len(data)
 		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
 		if err := packed.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("log archive: member %s: %w", m.Name, err)

@@ -174,6 +174,32 @@ func TestArchiveIsBounded(t *testing.T) {
 	}
 }
 
+// A secret that a limit of size would cut is masked as a whole.
+func TestArchiveCutsNoSecrets(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	j.Redact("secret-token-0123456789")
+	packed, err := j.pack([]Member{{"dmesg", append(bytes.Repeat([]byte("x"), maxMember-10), "secret-token-0123456789"...)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := testenv.Untar(t, packed)["dmesg"]; strings.Contains(text, "secret") || !strings.HasSuffix(text, "x***") {
+		t.Errorf("got an end of %q, want the secret masked", text[len(text)-30:])
+	}
+}
+
+// The kernel cuts its command line off in its log, and a part of a secret with it.
+func TestCutCommandLine(t *testing.T) {
+	line := "<5>[    0.0] Kernel command line: " + strings.Repeat("quiet ", 150) + "ipa-agent-token=secret-tok"
+	if got := string(stripPriorities([]byte(line + "\n<6>next\n"))); strings.Contains(got, "secret") || !strings.HasSuffix(got, "quiet ...\nnext\n") {
+		t.Errorf("got %q, want no part of the token", got[len(got)-60:])
+	}
+	for _, kept := range []string{"Kernel command line: a=b\n", strings.Repeat("x ", 500) + "\n"} {
+		if got := string(stripPriorities([]byte(kept))); got != kept {
+			t.Errorf("got %.80q, want %.80q", got, kept)
+		}
+	}
+}
+
 func TestStripPriorities(t *testing.T) {
 	got := string(stripPriorities([]byte("<6>[    0.0] Linux\n<30>[1] x\nno priority\n")))
 	if want := "[    0.0] Linux\n[1] x\nno priority\n"; got != want {

@@ -37,14 +37,27 @@ func dmesg(context.Context, block.System) ([]byte, error) {
 	return stripPriorities(buffer[:n]), nil
 }
 
-// stripPriorities takes the "<6>" off the lines.
+// minCutLine is the length, in bytes, from which on a line of the kernel may have been cut off.
+const minCutLine = 900
+
+// withoutCutWord removes the last word of a long line with the kernel's command line. The kernel cuts such lines off (after
+// about 1000 bytes), and a part of a secret is not recognised.
+func withoutCutWord(line []byte) []byte {
+	if len(line) < minCutLine || !bytes.Contains(line, []byte("ommand line")) {
+		return line
+	}
+	text := bytes.TrimRight(line, "\n")
+	return append(bytes.Clone(text[:bytes.LastIndexByte(text, ' ')+1]), "...\n"...)
+}
+
+// stripPriorities takes the "<6>" off the lines, and what was cut off.
 func stripPriorities(log []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(log) {
 		if end := bytes.IndexByte(line, '>'); end > 0 && end < 6 && line[0] == '<' {
 			line = line[end+1:]
 		}
-		out.Write(line)
+		out.Write(withoutCutWord(line))
 	}
 	return out.Bytes()
 }
