@@ -106,6 +106,80 @@ func TestParseNamesEveryProblem(t *testing.T) {
 	}
 }
 
+// Values that no hint can have are errors: a hint that was left out would select another disk.
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"size", true, "is neither a number nor a string: true"},
+		{"size", 60.5, "60.5"},
+		{"size", 0.5, "0.5"},
+		{"model", 5, "is not a string: 5"},
+		{"serial", nil, "is not a string"},
+		{"rotational", "maybe", "maybe"},
+	} {
+		if got, err := Parse(map[string]any{c.name: c.value}); err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %v: got %v, %v, want an error with %q", c.name, c.value, got, err, c.want)
+		}
+	}
+	for _, value := range []any{60, int64(60), 60.0, json.Number("60"), "60", "<= 60 <= many"} {
+		hints, err := Parse(map[string]any{"size": value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := Find(hints, disks); err != nil || len(found) != 1 || found[0].Name != "sdb" {
+			t.Errorf("size %v (%T): got %v, %v, want sdb", value, value, found, err)
+		}
+	}
+	if _, err := Find(Hints{"model": 5}, disks); err == nil || !strings.Contains(err.Error(), "was not made by Parse: 5") {
+		t.Errorf("hints that were not parsed: got %v, want an error", err)
+	}
+}
+
+// Problems are named in the order of the hints' names.
+func TestProblemsAreSorted(t *testing.T) {
+	raw, want := map[string]any{}, ""
+	for _, name := range strings.Split("abcdefghij", "") {
+		raw[name] = "x"
+		want += name
+	}
+	_, err := Parse(raw)
+	got := ""
+	for line := range strings.Lines(err.Error()) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, `device hint "`), `"`)
+		got += name
+	}
+	if got != want {
+		t.Errorf("got the problems in the order %q, want %q", got, want)
+	}
+}
+
+func TestCompareNumbers(t *testing.T) {
+	for _, c := range []struct {
+		op   string
+		want string // for 1, 2 and 3 compared with 2
+	}{{"=", "ftt"}, {">=", "ftt"}, {"==", "ftf"}, {"!=", "tft"}, {"<=", "ttf"}, {">", "fft"}, {"<", "tff"}} {
+		got := ""
+		for _, number := range []float64{1, 2, 3} {
+			is, err := compareNumbers(c.op, number, "2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += map[bool]string{true: "t", false: "f"}[is]
+		}
+		if got != c.want {
+			t.Errorf("operator %s: got %s, want %s", c.op, got, c.want)
+		}
+	}
+	for op, text := range map[string]string{"=": "two", "~": "2"} {
+		if _, err := compareNumbers(op, 1, text); err == nil || !strings.Contains(err.Error(), op) {
+			t.Errorf("operator %s and %q: got %v, want an error that names the operator", op, text, err)
+		}
+	}
+}
+
 func TestRootDisk(t *testing.T) {
 	disk := func(name string, size int64) block.Device {
 		return block.Device{Name: name, Path: "/dev/" + name, Size: size}
