@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"ironroot/agent/config"
@@ -107,6 +108,7 @@ type boot struct {
 	console *Console
 	journal *journal.Journal
 	log     *slog.Logger
+	board   atomic.Pointer[status.Board] // nil before the screen is shown
 }
 
 // up does what the rest stands on, one thing after another; all of it is quick.
@@ -154,12 +156,14 @@ func (b *boot) start(ctx context.Context, f Func) {
 	m.Settled, m.Probe = settled, loader.Load
 	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
 	b.spawn(func() { b.watchRandom() })
+	keep(ctx, func() { b.watchFirmware(ctx, settled) })
 	b.spawn(func() { b.late(ctx, settled) })
 	b.spawnGuarded(func() { b.work(ctx, m, f) })
 }
 
 // show draws the board on the machine's screens.
 func (b *boot) show(ctx context.Context, board *status.Board) {
+	b.board.Store(board)
 	b.console.Show(ctx, board)
 	keep(ctx, func() { watchKernel(ctx, b.console) })
 }

@@ -1,0 +1,135 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"ironroot/internal/goroutine"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRecord is the kernel's limit of a record of /dev/kmsg, in bytes.
+const maxRecord = 8 << 10
+
+// maxMissing bounds the number of files that missingFirmware remembers.
+const maxMissing = 256
+
+// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) about a file that a driver requested and
+// that was found neither plain nor compressed. Debian's kernel logs "firmware: failed to load" for each of the two as well:
+// that one says nothing about the request.
+var firmwareFailure = regexp.MustCompile(`^(\S+) \S+: Direct firmware load for (\S+) failed with error -\d+$`)
+
+// missingFirmware collects the firmware that drivers requested in vain.
+type missingFirmware struct {
+	known map[string]bool
+	fresh []string // not reported yet, each "FILE (DRIVER)"
+}
+
+// add notes what a message of the kernel says.
+func (m *missingFirmware) add(message string) {
+	match := firmwareFailure.FindStringSubmatch(message)
+	if match == nil {
+		return
+	}
+	file := fmt.Sprintf("%s (%s)", match[2], match[1])
+	if m.known[file] || len(m.known) >= maxMissing {
+		return
+	}
+	if m.known == nil {
+		m.known = map[string]bool{}
+	}
+	m.known[file] = true
+	m.fresh = append(m.fresh, file)
+}
+
+// take returns what was not reported yet.
+func (m *missingFirmware) take() []string {
+	fresh := m.fresh
+	m.fresh = nil
+	slices.Sort(fresh)
+	return fresh
+}
+
+// watchFirmware reports firmware that drivers requested and the kernel did not find: all files in one message once the
+// devices have settled, and each later one once.
+func (b *boot) watchFirmware(ctx context.Context, settled <-chan struct{}) {
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		return
+	}
+	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		b.log.Debug("missing firmware is not reported", "err", err)
+		return
+	}
+	defer f.Close() //nolint:errcheck // only read
+	var missing missingFirmware
+	if err := readMessages(f, missing.add); err != nil { // from the oldest one to the latest one
+		b.log.Debug("missing firmware is not reported", "err", err)
+		return
+	}
+	b.reportFirmware(&missing)
+	goroutine.AfterContext(ctx, func() { _ = f.Close() })
+	record := make([]byte, maxRecord)
+	for {
+		n, err := f.Read(record)
+		switch {
+		case errors.Is(err, unix.EPIPE): // messages were overwritten before they were read
+			continue
+		case err != nil:
+			return
+		}
+		text, _ := kernelMessage(record[:n])
+		missing.add(text)
+		b.reportFirmware(&missing)
+	}
+}
+
+// readMessages calls f for each message that /dev/kmsg holds now.
+func readMessages(kmsg *os.File, f func(text string)) error {
+	raw, err := kmsg.SyscallConn()
+	if err != nil {
+		return err
+	}
+	record := make([]byte, maxRecord)
+	for {
+		n := 0
+		var failed error
+		if err := raw.Read(func(fd uintptr) bool {
+			n, failed = unix.Read(int(fd), record)
+			return true // never wait
+		}); err != nil {
+			return err
+		}
+		switch {
+		case errors.Is(failed, unix.EAGAIN):
+			return nil
+		case errors.Is(failed, unix.EPIPE), errors.Is(failed, unix.EINTR):
+			continue
+		case failed != nil:
+			return failed
+		}
+		text, _ := kernelMessage(record[:n])
+		f(text)
+	}
+}
+
+// reportFirmware logs files that were not reported yet, and shows all on the screen.
+func (b *boot) reportFirmware(missing *missingFirmware) {
+	files := missing.take()
+	if len(files) == 0 {
+		return
+	}
+	b.log.Warn("firmware is missing", "files", strings.Join(files, ", "))
+	if board := b.board.Load(); board != nil {
+		board.Problem("firmware", fmt.Errorf("firmware is missing: %s", strings.Join(slices.Sorted(maps.Keys(missing.known)), ", ")))
+	}
+}
