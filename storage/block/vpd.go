@@ -44,7 +44,7 @@ func vpdNAA(page []byte) string {
 // vpdUnitID returns the logical unit's designator that is unique in the world, in the form of scsi_id(8) and multipathd: the
 // digit of its type and the identifier. Of several it is the best in multipathd's order: NAA, SCSI name string, UUID, EUI-64,
 // T10 vendor ID. serial is the unit serial number. It returns "" where no designator is unique: a locally assigned NAA
-// identifier, or a T10 designator without the serial number, which SPC-4 recommends in it (7.8.6.4). Two iSCSI targets of the
+// identifier, one whose digits are all zeros, or a T10 designator without the serial number, which SPC-4 recommends in it (7.8.6.4). Two iSCSI targets of the
 // same software can have the same ones.
 func vpdUnitID(page []byte, serial string) string {
 	best, bestRank := "", 0
@@ -65,17 +65,30 @@ func (d designator) unitID(serial string) (id string, rank int) {
 	switch {
 	case d.kind == typeNAA && d.codeSet == codeSetBinary && (length == 8 || length == 16):
 		ranks := map[byte]int{6: 10, 5: 9, 2: 8}
-		return "3" + hex.EncodeToString(d.identifier), ranks[d.identifier[0]>>4]
+		id = hex.EncodeToString(d.identifier)
+		if isBlank(id[1:]) {
+			return "", 0
+		}
+		return "3" + id, ranks[d.identifier[0]>>4]
 	case d.kind == typeSCSIName && d.codeSet == codeSetUTF8:
 		return scsiName(d.identifier)
 	case d.kind == typeUUID && d.codeSet == codeSetBinary && length == 18 && d.identifier[0]>>4 == 1:
 		return "a" + hex.EncodeToString(d.identifier[2:]), 6
 	case d.kind == typeEUI64 && d.codeSet == codeSetBinary && (length == 8 || length == 12 || length == 16):
-		return "2" + hex.EncodeToString(d.identifier), 1 + length/4 // 3 to 5, longer is better
+		id = hex.EncodeToString(d.identifier)
+		if isBlank(id) {
+			return "", 0
+		}
+		return "2" + id, 1 + length/4 // 3 to 5, longer is better
 	case d.kind == typeT10 && len(serial) >= minUnitSerial && strings.Contains(text, strings.Join(strings.Fields(serial), "_")):
 		return "1" + text, 1
 	}
 	return "", 0
+}
+
+// isBlank reports whether the hex digits of an identifier are all the same, as those of firmware that was given none.
+func isBlank(digits string) bool {
+	return strings.Trim(digits, "0") == "" || strings.Trim(digits, "f") == ""
 }
 
 // scsiName returns a SCSI name string (SPC-4, 7.8.6.11), which is ended by a zero: an NAA or EUI-64 identifier in hex digits, or
@@ -86,6 +99,7 @@ func scsiName(identifier []byte) (id string, rank int) {
 	name := strings.ToLower(string(raw))
 	kind, rest, _ := strings.Cut(name, ".")
 	switch {
+	case (kind == "naa" || kind == "eui") && isHex(rest) && isBlank(rest[1:]):
 	case kind == "naa" && isHex(rest) && rest[0] != '3' && (len(rest) == 16 || len(rest) == 32):
 		return "3" + rest, rankOfNames
 	case kind == "eui" && isHex(rest) && (len(rest) == 16 || len(rest) == 24 || len(rest) == 32):
