@@ -98,11 +98,17 @@ func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) 
 	return changed
 }
 
-var errDiffer = errors.New("disks with the same identifier differ in size, sectors, model or serial number")
+var (
+	errDiffer   = errors.New("disks with the same identifier differ in size, sectors, model or serial number")
+	errTwoUnits = errors.New("disks with the same identifier have different logical unit numbers of one target")
+)
 
 func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err error) {
 	if !u.alike() {
 		return "", fmt.Errorf("%w: %s", errDiffer, u.wwid)
+	}
+	if u.hasTwoUnits() {
+		return "", fmt.Errorf("%w: %s", errTwoUnits, u.wwid)
 	}
 	numbers, err := j.numbers(u)
 	if err != nil {

@@ -30,6 +30,7 @@ type machine struct {
 	joiner *Joiner
 	log    bytes.Buffer
 	hosts  int
+	lun    int // of the disks made next
 	done   []string
 	synced []string
 	refuse func(parameters string) error
@@ -75,7 +76,7 @@ func (m *machine) link(target, name string) {
 // disk adds a SCSI disk on a host of its own. designators are those of page 0x83, nil for a disk without the page.
 func (m *machine) disk(name string, sectors int, designators []byte, files map[string]string) {
 	m.t.Helper()
-	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:0", m.hosts, m.hosts, m.hosts)
+	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:%d", m.hosts, m.hosts, m.hosts, m.lun)
 	dir := hardware + "/block/" + name
 	m.write(dir+"/size", fmt.Sprint(sectors))
 	m.write(dir+"/dev", fmt.Sprintf("8:%d", 16*m.hosts))
@@ -271,6 +272,15 @@ func TestJoin(t *testing.T) {
 		"other sizes": {
 			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil); m.disk("sdb", 8192, naa, nil) },
 			names:   "sda sdb", warning: "differ in size, sectors, model or serial number: " + id,
+		},
+		"two units of one target": {
+			prepare: func(m *machine) {
+				m.disk("sda", 4096, naa, nil)
+				m.hosts--
+				m.lun = 1
+				m.disk("sdb", 4096, naa, nil)
+			},
+			names: "sda sdb", warning: "different logical unit numbers of one target: " + id,
 		},
 		"other serial numbers": {
 			prepare: func(m *machine) {

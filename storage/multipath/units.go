@@ -106,6 +106,20 @@ func suspects(disks []block.Device) []suspect {
 	return found
 }
 
+// hasTwoUnits reports whether two of the paths lead to units of one target, by the same host adapter, with different numbers
+// (LUNs). One unit has one number there; two that claim to be the same have a copied identifier.
+func (u unit) hasTwoUnits() bool {
+	numbers := map[string]string{} // by target
+	for _, d := range u.paths {
+		at := target(d)
+		if number, ok := numbers[at]; ok && at != "" && number != d.HCTL {
+			return true
+		}
+		numbers[at] = d.HCTL
+	}
+	return false
+}
+
 // target returns the host, channel and target of a SCSI disk, "" of others.
 func target(d block.Device) string {
 	at := strings.LastIndex(d.HCTL, ":")
