@@ -22,8 +22,8 @@ var (
 	nvmePattern   = regexp.MustCompile(`^(nvme\d+)n(\d+)$`)
 	xenPattern    = regexp.MustCompile(`/(vbd-\d+)$`)
 	vmbusPattern  = regexp.MustCompile(`^(.*/(?:vmbus_|VMBUS).*)/host\d+/`)
-	// aboveBus matches devices that end a row of platform or ACPI devices: those of a bus of their own, a device on
-	// Hyper-V's VMBus included.
+	// aboveBus matches the devices at which a sequence of platform or ACPI devices ends: those with a bus of their
+	// own, including a device on Hyper-V's VMBus.
 	aboveBus = regexp.MustCompile(`^((ata|host|virtio|nvme|usb)\d*|mmc_host|vmbus_[0-9_]+|[0-9a-f]{8}-[0-9a-f-]{27})$`)
 )
 
@@ -43,7 +43,7 @@ func (s System) byPath(d *Device, real string) []string {
 		return s.nvmePath(d, m[1], m[2], real)
 	}
 	if m := xenPattern.FindStringSubmatch(real); m != nil {
-		// udev composes this name, and links it where the image has a rule for it, as Amazon Linux has.
+		// udev composes this name. It makes the link only in images that have a rule for it, such as Amazon Linux.
 		return []string{byPathDir + "xen-" + m[1]}
 	}
 	if d.Transport == "mmc" {
@@ -94,8 +94,9 @@ func (s System) byPath(d *Device, real string) []string {
 	return nil
 }
 
-// mmcPath names an eMMC or a card by its host controller, if that is a platform device. Controllers on the PCI bus may
-// have several slots, which the kernel numbers in the order of their detection: udev makes no name for them.
+// mmcPath returns the name of an eMMC or a card by its host controller, if that is a platform device. udev makes no
+// name for controllers on the PCI bus: they may have several slots, which the kernel numbers in the order of their
+// detection.
 func (s System) mmcPath(real string) []string {
 	controller, _, found := strings.Cut(real, "/mmc_host/")
 	bus, err := os.Readlink(filepath.Join(controller, "subsystem"))
@@ -110,9 +111,9 @@ func (s System) mmcPath(real string) []string {
 	return []string{byPathDir + name}
 }
 
-// vmbusPath names a disk of Hyper-V by the identifier of its controller, a GUID in braces, where the bus is called VMBUS
-// as on machines of the first generation. Machines of the second generation have an MSFT1000 in its place, and udev names
-// their disks as those of any SCSI host.
+// vmbusPath returns the name of a Hyper-V disk by the identifier of its controller, a GUID in braces. It applies if
+// the bus is called VMBUS, as on machines of the first generation. On machines of the second generation the bus is
+// called MSFT1000, and udev names their disks like those of any SCSI host.
 func (s System) vmbusPath(prefix, lun, controller string) []string {
 	id := s.text(filepath.Join(controller, "device_id"))
 	guid, opened := strings.CutPrefix(id, "{")
@@ -226,9 +227,9 @@ func (s System) iscsiPath(lun, real string) []string {
 	return []string{byPathDir + "ip-" + address + ":" + port + "-iscsi-" + target + "-" + lunName(lun)}
 }
 
-// busPath names the buses above a device: "pci-0000:00:1f.2"; "pci-0000:64:00.5-pci-10002:01:00.0" behind a controller with
-// a PCI domain of its own; "platform-APMC0D33:00" or "acpi-VMBUS:00" off the PCI bus, the name being that of the lowest
-// of the platform or ACPI devices above the disk.
+// busPath returns the name of the buses above a device: "pci-0000:00:1f.2"; "pci-0000:64:00.5-pci-10002:01:00.0"
+// behind a controller with a PCI domain of its own; "platform-APMC0D33:00" or "acpi-VMBUS:00" off the PCI bus, after
+// the lowest platform or ACPI device above the disk.
 func busPath(real string) string {
 	var buses []string
 	address := ""        // of the PCI function nearest to the device in this domain

@@ -13,7 +13,7 @@ func TestByPath(t *testing.T) {
 	const pci = "pci0000:00/0000:00:02.0/0000:03:00.0/"
 	for name, tt := range map[string]struct {
 		hardware string            // below /sys/devices
-		files    map[string]string // below /sys/class or, where they begin with device, of the block device; "/": below /sys/devices
+		files    map[string]string // below /sys/class; "device/": of the block device; "/": below /sys/devices; "=> ", "-> ": links
 		want     []string
 	}{
 		"sda SAS, of the adapter": {
@@ -133,7 +133,7 @@ func TestByPath(t *testing.T) {
 			[]string{"acpi-VMBUS:00-pci-7ad3:00:00.0-nvme-1"},
 		},
 		"xvda Xen": {"vbd-51712", nil, []string{"xen-vbd-51712"}},
-		// Until version 253 udev called it nvme-1, whatever subsystem it was of; now it makes no name.
+		// Up to version 253 udev called it nvme-1, whichever subsystem it belonged to. Later versions make no name.
 		"nvme3n1 NVMe over fabrics": {
 			"virtual/nvme-fabrics/ctl/nvme3", map[string]string{"device/nsid": "1", "device/address": "traddr=192.0.2.7,trsvcid=4420"}, nil,
 		},

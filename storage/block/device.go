@@ -14,7 +14,7 @@ type Device struct {
 	Serial string // the short serial number
 	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
 
-	WWID               string   // of a SCSI disk or multipath map, unique in the world, as multipathd forms it: "3" and NAA identifier, …
+	WWID               string   // globally unique, of a SCSI disk or multipath map, as multipathd forms it: "3" and NAA identifier, …
 	WWNWithExtension   string   // NAA identifier together with its vendor extension
 	WWNVendorExtension string   // "0x…", the vendor extension alone
 	HCTL               string   // SCSI host:channel:target:lun, "0:0:0:0"

@@ -108,8 +108,8 @@ func (s System) identifySCSI(d *Device, device, real string) {
 	d.setNAA(naa)
 }
 
-// unitID returns the unique identifier of a SCSI disk, and of a kernel that does not show page 0x83 the one it took from there:
-// "naa.5000c500a1b2c3d4" or "eui.0025385b71b00001".
+// unitID returns the unique identifier of a SCSI disk. If the kernel does not expose page 0x83, it uses the identifier
+// that the kernel read from that page: "naa.5000c500a1b2c3d4" or "eui.0025385b71b00001".
 func (s System) unitID(device, serial string) string {
 	if page := s.contents(filepath.Join(device, "vpd_pg83")); len(page) > 0 {
 		return vpdUnitID(page, serial)

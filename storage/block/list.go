@@ -20,9 +20,9 @@ import (
 var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
-// have a size. Floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted mappings, the
-// paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board, are left out. An error that wraps [ErrUnreadable] comes together with the other disks: it is
-// for the caller to say whether it needs them all.
+// have a size. It omits floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted
+// mappings, the paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board.
+// With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
@@ -68,7 +68,7 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 	return devices, errors.Join(unreadable...)
 }
 
-// mmcArea matches the parts of an eMMC that are no user data: two boot areas, and the replay protected memory block
+// mmcArea matches the parts of an eMMC that hold no user data: two boot areas, and the replay protected memory block
 // (JESD84-B51, 6.2). General purpose areas (mmcblk0gp0) are disks.
 var mmcArea = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
 

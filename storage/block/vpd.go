@@ -41,11 +41,12 @@ func vpdNAA(page []byte) string {
 	return best
 }
 
-// vpdUnitID returns the logical unit's designator that is unique in the world, in the form of scsi_id(8) and multipathd: the
-// digit of its type and the identifier. Of several it is the best in multipathd's order: NAA, SCSI name string, UUID, EUI-64,
-// T10 vendor ID. serial is the unit serial number. It returns "" where no designator is unique: a locally assigned NAA
-// identifier, one whose digits are all zeros, or a T10 designator without the serial number, which SPC-4 recommends in it (7.8.6.4). Two iSCSI targets of the
-// same software can have the same ones.
+// vpdUnitID returns the globally unique designator of the logical unit in the form of scsi_id(8) and multipathd: the
+// digit of its type and the identifier. If there are several, it returns the first in multipathd's order: NAA, SCSI
+// name string, UUID, EUI-64, T10 vendor ID. serial is the unit serial number. It returns "" if no designator is
+// unique. Not unique are a locally assigned NAA identifier, an identifier whose digits are all zeros or all f, and a
+// T10 designator without the serial number, which SPC-4 (7.8.6.4) recommends to include. Two iSCSI targets of the same
+// software can have equal ones.
 func vpdUnitID(page []byte, serial string) string {
 	best, bestRank := "", 0
 	for _, d := range lunDesignators(page) {
@@ -59,7 +60,8 @@ func vpdUnitID(page []byte, serial string) string {
 	return strings.ReplaceAll(best, "/", "_") // a name in /dev/mapper
 }
 
-// unitID returns the designator in the form of vpdUnitID, and its rank; rank 0 is not unique, or not valid.
+// unitID returns the designator in the form of vpdUnitID, and its rank. Rank 0 means that it is not unique or not
+// valid.
 func (d designator) unitID(serial string) (id string, rank int) {
 	length, text := len(d.identifier), strings.Join(strings.Fields(printable(d.identifier)), "_")
 	switch {
@@ -86,13 +88,14 @@ func (d designator) unitID(serial string) (id string, rank int) {
 	return "", 0
 }
 
-// isBlank reports whether the hex digits of an identifier are all the same, as those of firmware that was given none.
+// isBlank reports whether the hex digits of an identifier are all 0 or all f, as in firmware to which none was
+// assigned.
 func isBlank(digits string) bool {
 	return strings.Trim(digits, "0") == "" || strings.Trim(digits, "f") == ""
 }
 
-// scsiName returns a SCSI name string (SPC-4, 7.8.6.11), which is ended by a zero: an NAA or EUI-64 identifier in hex digits, or
-// the iSCSI name of the unit.
+// scsiName parses a zero-terminated SCSI name string (SPC-4, 7.8.6.11): an NAA or EUI-64 identifier in hexadecimal
+// digits, or the iSCSI name of the unit.
 func scsiName(identifier []byte) (id string, rank int) {
 	const rankOfNames = 7
 	raw, _, _ := bytes.Cut(identifier, []byte{0})

@@ -309,7 +309,7 @@ func TestFirmwareForgets(t *testing.T) {
 	}
 }
 
-// Firmware that changes BootOrder is a warning with both values, as long as the new entry is in it.
+// If firmware changes BootOrder and keeps the new entry, the log has a warning with both values.
 func TestFirmwareChangesBootOrder(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -74,6 +74,6 @@ func (v variables) unorder(numbers []uint16) error {
 	case 0:
 		return v.remove("BootOrder") // a variable without data does not exist
 	}
-	_, err = v.writeOrder(kept) // firmware that adds them again knows their entries, which go next
+	_, err = v.writeOrder(kept) // firmware may add numbers whose entries still exist; those are deleted next
 	return err
 }

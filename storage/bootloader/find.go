@@ -10,8 +10,8 @@ import (
 	"ironroot/storage/partition"
 )
 
-// findRoot returns the device of the disk's partition that has the UUID, or the label where none has it. A file system or
-// partition of another disk, a map or an array is found by its UUID where the disk has none.
+// findRoot returns the device of the partition of the disk that has the UUID, or otherwise the label. If the disk has
+// no such partition, it returns the device with the UUID on another disk, on a map or on an array.
 func findRoot(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (string, error) {
 	device, unread, err := findPartition(ctx, sys, disk, table, uuid)
 	if err != nil || device != "" {
@@ -29,7 +29,8 @@ func findRoot(ctx context.Context, sys block.System, disk string, table *partiti
 		len(table.Partitions), disk, uuid), unread)
 }
 
-// findPartition looks among the partitions of one disk; "" where there is none. unread says which of them could not be read.
+// findPartition searches the partitions of one disk and returns "" if none matches. unread names those that could not
+// be read.
 func findPartition(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (found string, unread, err error) {
 	labelled := ""
 	for _, p := range table.Partitions {
@@ -52,9 +53,9 @@ func findPartition(ctx context.Context, sys block.System, disk string, table *pa
 	return labelled, unread, nil
 }
 
-// findAnywhere looks for a file system with the UUID on all disks but not the partitions of the given one, and then for a
-// partition with it, as findfs(8) does; "" where there is none. Two devices with the same UUID are an error. Devices that cannot
-// be read are skipped.
+// findAnywhere searches all disks, except for the partitions of the given one, for a file system with the UUID and
+// then for a partition with it, as findfs(8) does. It returns "" if there is none. Two devices with the same UUID are
+// an error. Devices that cannot be read are skipped.
 func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, disk, uuid string) (string, error) {
 	var systems, partitions []string
 	for _, d := range disks {
@@ -92,7 +93,7 @@ func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, d
 	return "", nil
 }
 
-// findMount returns the device of the disk that an fstab names in its first field.
+// findMount returns the partition of the disk that the first field of an fstab line (source) refers to.
 func findMount(ctx context.Context, sys block.System, disk string, table *partition.Table, source string) (string, error) {
 	tag, value, _ := strings.Cut(source, "=")
 	if dir, name, ok := cutLast(source, "/"); ok && strings.HasPrefix(dir, "/dev/disk/by-") {

@@ -76,7 +76,8 @@ func TestFindMount(t *testing.T) {
 	}
 }
 
-// A root that is on none of the disk's partitions is looked for on all disks: its file system first, then its partition.
+// If the root is on none of the disk's partitions, all disks are searched: for its file system first, then for its
+// partition.
 func TestFindAnywhere(t *testing.T) {
 	rootFS := newUUID(t)
 	disk := rootDisk(t, t.TempDir(), "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
@@ -121,7 +122,7 @@ func TestFindAnywhere(t *testing.T) {
 	}
 }
 
-// One of both installations on an ESP may fail, with --removable or without.
+// One of the two installations on an ESP may fail: the one with --removable or the one without.
 func TestGRUBInstallTwice(t *testing.T) {
 	for _, tt := range []struct {
 		name             string

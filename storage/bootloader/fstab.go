@@ -66,7 +66,7 @@ func fstabLine(fstab, esp string) string {
 	return line
 }
 
-// readFstab returns the fstab of the root file system on a device, "" where it has none.
+// readFstab returns the fstab of the root file system on a device, "" if it has none.
 func readFstab(ctx context.Context, rootPath string) (text string, err error) {
 	root, err := mounted.Open(ctx, rootPath, false)
 	if err != nil {
@@ -103,5 +103,5 @@ func fatMounts(fstab string) []fstabMount {
 	return list
 }
 
-// unescape reverts how an fstab writes white space and backslashes.
+// unescape decodes the escapes of white space and backslashes in an fstab.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

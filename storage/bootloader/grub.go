@@ -25,10 +25,11 @@ type GRUB struct {
 	Log      *slog.Logger
 }
 
-// InstallGRUB has the GRUB of a partition image install itself and write its configuration, which runs programs of the
-// image as root: see package chroot. Without an ESP it goes to the start of the disk or into the PReP partition; a disk that
-// has a boot sector already is then left alone. On an ESP it also goes to the place where firmware looks by itself, and
-// InstallEFI finds it there; fstab then gets the ESP. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
+// InstallGRUB runs the GRUB of a partition image, which installs itself and writes its configuration. It runs programs
+// of the image as root: see package chroot. Without an ESP it is installed at the start of the disk or in the PReP
+// partition, unless the disk already has a boot sector. On an ESP it is also installed at the fallback path of UEFI,
+// where InstallEFI finds it, and the ESP is added to fstab. Errors wrap ErrNoRoot, ErrNoESP and those of package
+// chroot.
 func InstallGRUB(ctx context.Context, g GRUB) error {
 	if err := g.install(ctx); err != nil {
 		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
@@ -65,8 +66,8 @@ func (g GRUB) install(ctx context.Context) error {
 	return configureGRUB(ctx, system)
 }
 
-// installed describes the system on a disk for its programs: they see the disk, its partitions, and the FAT file systems that
-// fstab mounts from there.
+// installed describes the system on a disk: its programs see the disk, its partitions, and the FAT file systems of the
+// disk that fstab mounts.
 func installed(ctx context.Context, sys block.System, disk, root string, table *partition.Table, log *slog.Logger) (chroot.System, error) {
 	system := chroot.System{Root: root, Devices: []string{disk}}
 	for _, p := range table.Partitions {
@@ -99,12 +100,12 @@ func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system 
 	return chroot.Run(ctx, system, nil, grubInstall, target)
 }
 
-// grubInstall are the names of the program, of which an image has one.
+// grubInstall lists the names of the program. An image has one of them.
 const grubInstall = "grub2-install|grub-install"
 
-// installOnESP mounts the ESP in the system and installs twice: for the place where firmware looks by itself, and into the
-// distribution's directory. One of them may fail, as GRUB built for Secure Boot refuses some arguments. Boot entries are not
-// left to the image.
+// installOnESP mounts the ESP in the system and installs twice: at the fallback path of UEFI and in the distribution's
+// directory. One of the two may fail, because GRUB built for Secure Boot refuses some arguments. The image does not
+// write boot entries: InstallEFI does.
 func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *chroot.System) error {
 	esp, err := findESP(g.Disk, table, g.ESPUUID)
 	if err != nil {
@@ -123,8 +124,8 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	return err
 }
 
-// installTwice fails where both installations fail. The place where firmware looks comes first: the second installation keeps
-// the first one's modules until it is done, for which a small root may lack the space.
+// installTwice returns an error if both installations fail. The fallback path comes first: the second installation
+// keeps the modules of the first until it is done, and a small root may lack the space for both.
 func (g GRUB) installTwice(ctx context.Context, run func(argv ...string) error) error {
 	var failures []error
 	ways := [][]string{{grubInstall, "--no-nvram", "--removable"}, {grubInstall, "--no-nvram"}}

@@ -31,7 +31,7 @@ var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`
 type variables struct {
 	dir string
 	log *slog.Logger
-	// written runs after a variable was written; tests put their firmware here. nil does nothing.
+	// written, if not nil, is called after a variable was written. Tests use it to simulate firmware.
 	written func(name string)
 }
 
@@ -132,8 +132,8 @@ func (v variables) bootOrder() ([]uint16, error) {
 	return order, nil
 }
 
-// writeOrder writes BootOrder and returns what the firmware made of it. Firmware may sort the numbers, add entries of its
-// own and drop numbers without an entry; a difference is logged as a warning.
+// writeOrder writes BootOrder, reads it back and returns it. Firmware may sort the numbers, add entries of its own and
+// drop numbers without an entry; a difference is logged as a warning.
 func (v variables) writeOrder(order []uint16) ([]uint16, error) {
 	var data []byte
 	for _, n := range order {
@@ -152,7 +152,7 @@ func (v variables) writeOrder(order []uint16) ([]uint16, error) {
 	return got, nil
 }
 
-// orderText writes a boot order as efibootmgr does: "0001,0000".
+// orderText formats a boot order as efibootmgr does: "0001,0000".
 func orderText(order []uint16) string {
 	var words []string
 	for _, n := range order {
@@ -179,7 +179,7 @@ func (v variables) read(name string) ([]byte, error) {
 	return data[4:], nil
 }
 
-// write sets a variable and reads it back: some firmware accepts a variable and does not keep it.
+// write sets a variable and verifies it by reading it back: some firmware accepts a variable and does not store it.
 func (v variables) write(name string, data []byte) error {
 	if err := v.set(name, data); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (v variables) write(name string, data []byte) error {
 		return fmt.Errorf("read variable %s back: %w", name, err)
 	}
 	if !bytes.Equal(got, data) {
-		return fmt.Errorf("variable %s holds other %d bytes than the %d written", name, len(got), len(data))
+		return fmt.Errorf("variable %s: got %d bytes that differ from the %d bytes written", name, len(got), len(data))
 	}
 	return nil
 }

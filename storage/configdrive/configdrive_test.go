@@ -257,7 +257,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Whatever a server sends in place of a drive, the error does not repeat it.
+// Errors do not quote what a server sends in place of a drive.
 func TestErrorsDoNotRepeatTheDrive(t *testing.T) {
 	const planted = "pl4nted-s3cret"
 	var packed bytes.Buffer

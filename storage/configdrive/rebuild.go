@@ -22,13 +22,13 @@ const (
 	maxDepth = 32
 )
 
-// damaged says that the drive's own file system is at fault. The readers' errors quote names of files, which are content of
-// the drive and must not appear in errors.
+// damaged returns the error of a drive whose file system cannot be read. It replaces the readers' errors: they quote
+// file names, which are content of the drive and must not appear in errors.
 func damaged(kind string) error {
 	return fmt.Errorf("%w: its %s file system is damaged", ErrUnreadable, kind)
 }
 
-// withoutNames returns the cause of an error of writing files.
+// withoutNames returns the cause of an error of writing files, without the names of the files.
 func withoutNames(err error) error {
 	for {
 		var node *fat.NodeError
@@ -158,9 +158,9 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 	return compare(ctx, copied, copied.Root(), files)
 }
 
-var errReadBack = errors.New("read back: a file is not there as it was written")
+var errReadBack = errors.New("read back: a file differs from what was written")
 
-// readBackError returns the device's part of an error of reading files.
+// readBackError returns the error number of the device from an error of reading files, or otherwise errReadBack.
 func readBackError(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) {

@@ -17,17 +17,18 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrBusy says that a device is still in use after the time to wait for its holders. Errors that wrap it name them.
+// ErrBusy means that a device is still in use after the time to wait for its holders. Errors that wrap it name the
+// holders.
 var ErrBusy = errors.New("device is in use")
 
-// Wait limits how long the holders of a device are waited for: processes that have it or one of its partitions open,
+// Wait limits the time to wait for the holders of a device: processes that have it or one of its partitions open,
 // arrays and maps made of it, and mounts. The zero value does not wait.
 type Wait struct {
 	Interval time.Duration // between two checks
 	Retries  int           // number of checks after the first
 }
 
-// free waits until nothing holds the device.
+// free waits until the device has no holder.
 func (w Wait) free(ctx context.Context, sys block.System, device string) error {
 	return w.until(ctx, sys, device, func() error {
 		holders, err := holders(ctx, sys, device)
@@ -41,7 +42,8 @@ func (w Wait) free(ctx context.Context, sys block.System, device string) error {
 	})
 }
 
-// until calls do again as long as its error says that the device is busy. The last error names the holders.
+// until calls do until it returns no error that means a busy device, w.Retries more times at most. The last error
+// names the holders.
 func (w Wait) until(ctx context.Context, sys block.System, device string, do func() error) error {
 	for retry := 0; ; retry++ {
 		err := do()
@@ -85,7 +87,7 @@ func holders(ctx context.Context, sys block.System, device string) ([]string, er
 			return nil, fmt.Errorf("holders of %s: %w", path, err)
 		}
 		if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-			continue // a file that plays a disk in a test
+			continue // a regular file, which tests use in place of a disk
 		}
 		numbers[stat.Rdev] = path
 		upper, err := os.ReadDir(sys.Sys("class/block", strings.ReplaceAll(strings.TrimPrefix(path, "/dev/"), "/", "!"), "holders"))
@@ -133,7 +135,7 @@ func mountsOf(sys block.System, numbers map[uint64]string) ([]string, error) {
 	return found, nil
 }
 
-// openersOf lists the processes that have devices open. A process that ends meanwhile holds nothing.
+// openersOf lists the processes that have devices open. A process that ends meanwhile is not listed.
 func openersOf(ctx context.Context, sys block.System, numbers map[uint64]string) ([]string, error) {
 	processes, err := os.ReadDir(sys.Proc())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,11 +155,11 @@ func openersOf(ctx context.Context, sys block.System, numbers map[uint64]string)
 		dir := sys.Proc(pid, "fd")
 		files, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for _, file := range files {
 			link := filepath.Join(dir, file.Name())
-			// Only device nodes are looked at: asking for another file can hang.
+			// Only device nodes are examined: stat(2) of another file can hang.
 			if target, err := os.Readlink(link); err != nil || !strings.Contains(target, "/dev/") {
 				continue
 			}

@@ -16,7 +16,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// heldDisk makes a disk of which a process has the partition open. The process ends when its standard input does.
+// heldDisk makes a disk and a process that has its partition open. The process ends when its standard input is closed.
 func heldDisk(t *testing.T) (disk string, pid int, release func()) {
 	t.Helper()
 	testenv.Programs(t, "sgdisk", "sh", "head")
@@ -52,7 +52,7 @@ func heldDisk(t *testing.T) (disk string, pid int, release func()) {
 	return disk, holder.Process.Pid, release
 }
 
-// methods are the ways to erase a disk.
+// methods maps names to the ways to erase a disk.
 var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 	"metadata": func(t *testing.T, disk string, wait Wait) error {
 		return Metadata(t.Context(), block.System{}, disk, wait)
@@ -87,7 +87,7 @@ func TestHolderDelays(t *testing.T) {
 	}
 }
 
-// A holder that stays is named, and nothing was written.
+// If a holder stays, the error names it and nothing is written.
 //
 // Parity: P4
 func TestHolderStays(t *testing.T) {
@@ -105,7 +105,7 @@ func TestHolderStays(t *testing.T) {
 	}
 }
 
-// The number of checks and the pause between them are those of the caller.
+// The caller sets the number of checks and the pause between them.
 func TestWaitUntil(t *testing.T) {
 	disk := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	calls := 0

@@ -44,15 +44,16 @@ type Options struct {
 	NVMe              bool                    // use NVMe Format where the device has it
 	ATA               bool                    // use ATA secure erase where the device has it
 	ContinueOnFailure bool                    // overwrite where a secure erase was tried and failed
-	Wait              Wait                    // how long the device's holders are waited for
+	Wait              Wait                    // time to wait for the device's holders
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
-// Full erases all data of a device, a disk or a partition, and returns the method, followed by what was not erased and why:
-// namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure erase, it is
-// overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly for a device that cannot be
-// written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten, and ErrRemains for one whose
-// private NVMe subsystem has namespaces that are not attached, whether or not the device itself was erased.
+// Full erases all data of a device, a disk or a partition, and returns the method. The method is followed by what was
+// not erased and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support
+// a secure erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly
+// for a device that cannot be written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten,
+// and ErrRemains for one whose private NVMe subsystem has namespaces that are not attached, whether or not the device
+// itself was erased.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
@@ -79,7 +80,7 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 			return "", errors.Join(secureErr, scope.remains("not erased"))
 		}
 		if err := overwriteReleased(ctx, sys, device, o); err != nil {
-			if secureErr == ErrUnsupported { //nolint:errorlint // without a reason that the caller must see
+			if secureErr == ErrUnsupported { //nolint:errorlint // the bare error has no reason to report
 				return "", err
 			}
 			return "", errors.Join(secureErr, err, scope.remains("not erased"))
@@ -111,11 +112,11 @@ func forget(ctx context.Context, sys block.System, device block.Device, wait Wai
 	return wait.until(ctx, sys, device.Path, func() error { return partition.Sync(ctx, sys, device.Path) })
 }
 
-// secure erases by the device's own means. The error wraps ErrUnsupported where it has none. The scope is that of an NVMe
-// namespace, with an error too.
+// secure erases a device by its own command. The error wraps ErrUnsupported if the device has none. The scope is that
+// of an NVMe namespace and is also valid with an error.
 func secure(ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, nvmeScope, error) {
 	if !nvmeName.MatchString(device.Name) {
-		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not offered yet
+		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not implemented
 	}
 	return eraseNVMe(ctx, device.Path, o.NVMe, open)
 }

@@ -255,8 +255,8 @@ func TestZoned(t *testing.T) {
 	}
 }
 
-// No superblock of an array is left, at any place that one can have, on a disk or on its partition. The table inside
-// the array goes as well.
+// Superblocks of arrays are removed from every offset that a version has, on a disk and on its partition, and so is
+// the partition table inside the array.
 func TestMetadataOfRAIDMembers(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	const size, part = 40 * mib, 30 * mib
@@ -300,7 +300,7 @@ func TestMetadataOfRAIDMembers(t *testing.T) {
 
 func TestMetadataInsideArray(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
-	const size, inside = 60 * mib, 24 * mib // the array's data begin behind the margin of the disk
+	const size, inside = 60 * mib, 24 * mib // the array's data begin after the margin of the disk
 	superblock := testenv.RAID{Name: "data", Level: 1, Size: size, DataOffset: inside}.Superblock(4096)
 	array := testenv.SparseFile(t, size-inside)
 	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", array)

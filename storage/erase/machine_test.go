@@ -20,8 +20,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// guest boots a machine with a disk on every bus, and an NVMe subsystem with two controllers, a shared namespace and an
-// unattached one. The guest prints the disks that it sees and erases all of them.
+// guest boots a machine with a disk on every bus, and an NVMe subsystem with two controllers, a shared namespace and
+// an unattached one. The guest prints the disks that it sees and erases all of them.
 func guest(t *testing.T, dir string) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")

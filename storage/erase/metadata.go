@@ -20,9 +20,9 @@ import (
 // DDF keep in the last 128 KiB.
 const margin = 8 << 20
 
-// Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and
-// its partitions, and checks that none is left. The content between them stays. Afterwards the kernel knows no
-// partitions of the device. The error wraps ErrBusy for a device that is in use.
+// Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
+// partitions, and checks that none is left. Other content stays. Afterwards the kernel has no partitions of the
+// device. The error wraps ErrBusy for a device that is in use.
 func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
 	if err := metadata(ctx, sys, device, wait); err != nil {
 		return fmt.Errorf("erase the metadata of %s: %w", device, err)
@@ -70,7 +70,8 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	return checkWiped(ctx, device, ranges)
 }
 
-// ranges returns the device, its partitions, and the data of the arrays that they are members of.
+// ranges returns the byte ranges of the device, of its partitions, and of the data of the arrays that they are members
+// of.
 func ranges(ctx context.Context, device string, size int64) ([]span, error) {
 	spans := []span{{0, size}}
 	table, err := partition.Read(ctx, device)

@@ -57,9 +57,9 @@ type adminDevice interface {
 	close() error
 }
 
-// eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported where Format is
-// switched off, where the controller does not offer it, and where it could reach other namespaces. The scope is returned
-// with an error too.
+// eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported if Format is
+// switched off, if the controller does not support it, or if it could erase other namespaces. The scope is also valid
+// with an error.
 func eraseNVMe(ctx context.Context, path string, format bool, open func(string) (adminDevice, error)) (_ Method, scope nvmeScope, err error) {
 	d, err := open(path)
 	if err != nil {
@@ -86,8 +86,8 @@ func eraseNVMe(ctx context.Context, path string, format bool, open func(string) 
 	return method, scope, block.Flush(ctx, path)
 }
 
-// formatSetting chooses how to format: OACS bit 1 offers the command, FNA bit 2 a cryptographic erase. FNA bit 0 and 1
-// extend a format, or its erase, to all namespaces of the subsystem.
+// formatSetting chooses how to format. OACS bit 1 reports support for the command, FNA bit 2 for a cryptographic
+// erase. FNA bits 0 and 1 extend a format, or its erase, to all namespaces of the subsystem.
 func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
 	oacs, fna := binary.LittleEndian.Uint16(controller[256:]), controller[524]
 	switch {

@@ -62,7 +62,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	return nil
 }
 
-// fillList writes the ids after the given one, as many as a page has space for.
+// fillList writes the ids after the given one, as many as fit on a page.
 func fillList(page []byte, ids []uint32, after uint32) {
 	for _, id := range ids {
 		if id > after && len(page) > 0 {
@@ -241,7 +241,7 @@ func TestNVMePartition(t *testing.T) {
 	}
 }
 
-// Lists that are not in ascending order, and lists without an end, are errors.
+// Lists that are not in ascending order and lists that never end are errors.
 func TestNVMeLists(t *testing.T) {
 	for name, list := range map[string]func(page []byte, after uint32){
 		"the same again": func(page []byte, _ uint32) { fillList(page, []uint32{1, 1}, 0) },

@@ -13,12 +13,12 @@ import (
 var nvmeName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
 // nvmeScope describes which namespaces belong to the NVM subsystem of a namespace (NVM Express base specification 2.0,
-// 5.17 and 8.11). Block devices do not tell: they show neither unattached namespaces nor those of other controllers.
+// 5.17 and 8.11). Block devices do not show unattached namespaces or those of other controllers.
 type nvmeScope struct {
 	nsid       uint32   // of the namespace to erase
 	unknown    error    // why the rest is not known
 	shared     bool     // other controllers may reach the subsystem or the namespace
-	listed     bool     // unattached is what the controller lists; it cannot list them without namespace management
+	listed     bool     // unattached was read; controllers without namespace management have no such list
 	others     []uint32 // all known namespaces except the one to erase
 	unattached []uint32 // those of others that are not attached to the controller
 }
@@ -48,8 +48,8 @@ func identifyAll(d adminDevice) (controller, namespace []byte, scope nvmeScope) 
 	return controller, namespace, scope
 }
 
-// readScope asks the controller. CMIC tells of further ports and controllers, SR-IOV and asymmetric access; NMIC bit 0
-// tells that the namespace can be attached to several controllers.
+// readScope reads the scope from the controller. CMIC reports further ports and controllers, SR-IOV and asymmetric
+// access. NMIC bit 0 reports that the namespace can be attached to several controllers.
 func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
 	scope := nvmeScope{nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0}
 	active, err := activeNamespaces(d, controller)
@@ -78,9 +78,9 @@ func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeSc
 	return scope, nil
 }
 
-// activeNamespaces lists the namespaces attached to the controller. The list (CNS 02h) came with NVMe 1.1, and the version
-// field (VER) with 1.2; of older controllers every namespace up to the highest number (NN) is identified, and a capacity
-// of zero means that there is none.
+// activeNamespaces lists the namespaces attached to the controller. NVMe 1.1 introduced the list (CNS 02h), NVMe 1.2
+// the version field (VER). On older controllers, every namespace up to the highest number (NN) is identified; a
+// capacity of zero means that it does not exist.
 func activeNamespaces(d adminDevice, controller []byte) ([]uint32, error) {
 	if binary.LittleEndian.Uint32(controller[80:]) >= version12 {
 		return listNamespaces(d, identifyActive)
@@ -126,8 +126,8 @@ func listNamespaces(d adminDevice, structure uint32) ([]uint32, error) {
 	}
 }
 
-// finish completes the result of an erase with the namespaces that were not reached. On a private subsystem they are an
-// error that wraps ErrRemains. On a shared one they can belong to other hosts and are named with the method.
+// finish adds the namespaces that were not erased to the result of an erase. On a private subsystem they are an error
+// that wraps ErrRemains. On a shared one they may belong to other hosts and are named with the method.
 func (s nvmeScope) finish(method Method) (Method, error) {
 	switch {
 	case s.unknown != nil:
@@ -152,7 +152,7 @@ func (s nvmeScope) remains(method Method) error {
 	return fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains, namespaceList(s.unattached), method)
 }
 
-// namespaceList names namespaces by their ids, up to 16 of them.
+// namespaceList formats namespace ids as text, at most 16 of them.
 func namespaceList(ids []uint32) string {
 	var words []string
 	for _, id := range ids[:min(len(ids), 16)] {

@@ -14,16 +14,16 @@ import (
 	"ironroot/storage/block"
 )
 
-// crashVariable begins and ends the names of the UEFI variables in which Linux keeps the log of a crash
-// (LINUX_EFI_CRASH_GUID of Linux's efi.h).
+// Prefix and suffix of the names of the UEFI variables in which Linux keeps the log of a crash (LINUX_EFI_CRASH_GUID
+// of Linux's efi.h).
 const (
 	crashVariable = "dump-"
 	crashGUID     = "-cfc8fc79-be2e-4ddc-97f0-9f98bfe298a0"
 )
 
 // Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
-// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so is a
-// machine with UEFI variables that cannot be read. It does nothing on a machine that has neither.
+// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are
+// UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
 func Pstore(ctx context.Context, sys block.System) error {
 	if err := pstore(ctx, sys); err != nil {
 		return fmt.Errorf("erase pstore: %w", err)
@@ -107,7 +107,8 @@ func emptyDirectory(ctx context.Context, directory string, match func(name strin
 	return errors.Join(problems...)
 }
 
-// makeMutable clears the flag that efivarfs sets against accidental removal. Other file systems need not know flags.
+// makeMutable clears the immutable flag, which efivarfs sets against accidental removal. File systems without flags
+// are no error.
 func makeMutable(path string) error {
 	const immutable = 0x10 // FS_IMMUTABLE_FL
 	f, err := os.Open(path)
@@ -120,7 +121,7 @@ func makeMutable(path string) error {
 	defer f.Close() //nolint:errcheck // nothing was written through it
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err != nil || flags&immutable == 0 {
-		return nil //nolint:nilerr // a file system without flags; a removal that fails is an error anyway
+		return nil //nolint:nilerr // a file system without flags; a failed removal is an error of its own
 	}
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
 		return fmt.Errorf("clear the immutable flag of %s: %w", path, err)

@@ -68,7 +68,7 @@ func TestPstoreNone(t *testing.T) {
 	}
 }
 
-// Success is reported only if it is known that no crash log is left.
+// Crash logs that remain, or cannot be listed, are an error.
 func TestPstoreFails(t *testing.T) {
 	testenv.Root(t)
 	unmounted, _, _ := firmware(t, "pstore /sys/fs/pstore pstore rw 0 0\n")

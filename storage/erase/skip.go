@@ -55,9 +55,8 @@ var sharedTypes = map[string]string{
 	"0xfb":                                 "VMFS",
 }
 
-// Guard returns an error wrapping ErrProtected that names what makes a disk a holder of a shared file system (GPFS, VMFS,
-// gfs2). A disk that cannot be read is an error as well, of another kind. It is called for all disks before the first is
-// erased.
+// Guard returns an error that wraps ErrProtected and names the evidence if a disk holds a shared file system (GPFS,
+// VMFS, gfs2). A disk that cannot be read is another error. Callers check all disks before they erase the first.
 func Guard(ctx context.Context, sys block.System, device string) error {
 	if err := guard(ctx, sys, device); err != nil {
 		return fmt.Errorf("%s: %w", device, err)

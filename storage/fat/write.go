@@ -22,7 +22,7 @@ type Node struct {
 	Content func() ([]byte, error) // of a file: Size bytes
 }
 
-// NodeError says which file or folder could not be written, and why. In a folder it wraps another NodeError.
+// NodeError is the error of a file or directory that could not be written. In a directory it wraps another NodeError.
 type NodeError struct {
 	Name string
 	Err  error
@@ -232,7 +232,7 @@ func (f *writer) folder(ctx context.Context, nodes []Node, own, above uint32) ([
 		}
 		key := strings.ToUpper(node.Name)
 		if seen[key] {
-			return nil, &NodeError{node.Name, errors.New("FAT knows no case, and another one has this name")}
+			return nil, &NodeError{node.Name, errors.New("another file or directory has this name; FAT ignores case")}
 		}
 		seen[key] = true
 		entries, err := f.node(ctx, node, i, own)

@@ -32,7 +32,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.stream.Read(p)
 	b.timer.Stop()
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
-		// A read that failed does not count: silence and broken connections have retries of their own.
+		// A failed read does not count: stalls and broken connections have retries of their own.
 		if slow := b.rate.add(n, time.Since(begin), b.url); slow != nil {
 			return n, slow
 		}

@@ -20,8 +20,8 @@ var (
 	errNoTarget = errors.New("the target is not a URL of http or https")
 )
 
-// publicCause returns what is known to be safe to show of an error of net/http, whose texts quote URLs, malformed answers
-// and header fields. After a redirect, names and addresses are the server's words too.
+// publicCause returns the part of an error of net/http that may be shown. The texts of net/http quote URLs, malformed
+// answers and header fields; after a redirect, host names and addresses come from the server as well.
 func publicCause(err error, redirected bool) error {
 	var wrapped *url.Error // quotes the whole URL with its query
 	if errors.As(err, &wrapped) {
@@ -59,7 +59,7 @@ func publicCause(err error, redirected bool) error {
 	return knownCause(err)
 }
 
-// knownCause returns the fixed errors among those of net/http.
+// knownCause returns the error with a constant text that err wraps, and errNoHTTP if there is none.
 func knownCause(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) {
@@ -75,7 +75,7 @@ func knownCause(err error) error {
 	return errNoHTTP
 }
 
-// redirectCause is publicCause for the answer to a redirect.
+// redirectCause returns the public cause of an error that occurred after a redirect.
 func redirectCause(err error) error {
 	var (
 		dns         *net.DNSError

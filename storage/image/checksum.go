@@ -1,8 +1,8 @@
 package image
 
 import (
-	"crypto/md5"  //nolint:gosec // Ironic still allows it; the caller decides
-	"crypto/sha1" //nolint:gosec // as above
+	"crypto/md5"  //nolint:gosec // Ironic still allows it
+	"crypto/sha1" //nolint:gosec // Ironic still allows it
 	"crypto/sha256"
 	"crypto/sha3"
 	"crypto/sha512"
@@ -15,16 +15,16 @@ import (
 	"golang.org/x/crypto/blake2s"
 )
 
-// algorithm is a hash that images may be checked with.
+// algorithm is a hash with which images can be verified.
 type algorithm struct {
 	name   string // as Python's hashlib spells it
 	digits int    // hexadecimal digits of a digest
 	open   func() hash.Hash
-	// bare reports whether a digest without a name is taken for this algorithm by its length.
+	// bare reports whether the length of a digest without a name selects this algorithm.
 	bare bool
-	// listed reports the same of the lines of a checksum file.
+	// listed reports the same for a line of a checksum file.
 	listed bool
-	// named reports whether a digest counts only where the caller names the algorithm.
+	// named reports whether the algorithm is used only if the caller names it.
 	named bool
 }
 
@@ -46,7 +46,7 @@ var algorithms = []algorithm{
 	{name: "md5", digits: 32, open: md5.New, bare: true, listed: true},
 }
 
-// must returns the hash of a constructor that fails for wrong keys only.
+// must returns the hash of a constructor. It panics on an error, which only an invalid key causes.
 func must(h hash.Hash, err error) hash.Hash {
 	if err != nil {
 		panic(err)
@@ -54,7 +54,8 @@ func must(h hash.Hash, err error) hash.Hash {
 	return h
 }
 
-// canonicalName returns an algorithm's name as hashlib spells it: sha3_256 for "SHA3-256", sha512_256 for "SHA512/256".
+// canonicalName returns an algorithm's name as hashlib spells it: sha3_256 for "SHA3-256", sha512_256 for
+// "SHA512/256".
 func canonicalName(name string) string {
 	return strings.NewReplacer("-", "_", "/", "_").Replace(strings.ToLower(strings.TrimSpace(name)))
 }
@@ -70,7 +71,7 @@ func findAlgorithm(name string) *algorithm {
 	return nil
 }
 
-// KnownAlgorithm reports whether Write can check images with the algorithm of that name.
+// KnownAlgorithm reports whether Write can verify images with the algorithm of that name.
 func KnownAlgorithm(name string) bool { return findAlgorithm(name) != nil }
 
 // Algorithms returns the names of all known algorithms, the strongest first.
@@ -82,14 +83,14 @@ func Algorithms() []string {
 	return names
 }
 
-// detectAlgorithm returns the algorithm of a digest without a name: preferred, which may be nil, where the length fits it,
-// and otherwise the first one of that length that may is true for. It returns nil where there is none.
-func detectAlgorithm(value string, preferred *algorithm, may func(algorithm) bool) *algorithm {
+// detectAlgorithm returns the algorithm of a digest without a name: preferred, which may be nil, if the length fits,
+// and otherwise the first one of that length for which isAllowed returns true. It returns nil if there is none.
+func detectAlgorithm(value string, preferred *algorithm, isAllowed func(algorithm) bool) *algorithm {
 	if preferred != nil && isHex(value, preferred.digits) {
 		return preferred
 	}
 	for i, a := range algorithms {
-		if may(a) && isHex(value, a.digits) {
+		if isAllowed(a) && isHex(value, a.digits) {
 			return &algorithms[i]
 		}
 	}

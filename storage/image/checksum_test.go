@@ -42,7 +42,7 @@ func TestChecksumAlgorithms(t *testing.T) {
 	}
 }
 
-// Python's hashlib and coreutils made the digests of "abc".
+// The digests of "abc" are those of Python's hashlib and of coreutils.
 func TestAlgorithmsAgreeWithHashlib(t *testing.T) {
 	want := map[string]string{
 		"sha512":     "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",

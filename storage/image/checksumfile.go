@@ -17,11 +17,13 @@ import (
 // maxChecksumFile limits what is read of a checksum file: those of whole distributions have a few thousand lines.
 const maxChecksumFile = 1 << 20
 
-// ResolveChecksum finds the checksum of an image. value is the digits themselves or the URL of a checksum file. In the
-// file the lines count that name the last path element of imageURL, and of several digests the one of the strongest
-// algorithm. algorithmName may be empty or unknown: then the number of digits decides. md5 is refused unless md5Allowed.
+// ResolveChecksum finds the checksum of an image. value is the digest in hexadecimal digits, or the URL of a checksum
+// file. Of a checksum file, it uses the lines that name the last path element of imageURL, and of several digests that
+// of the strongest algorithm. If algorithmName is empty or unknown, the number of digits selects the algorithm. md5 is
+// rejected unless md5Allowed.
 //
-// The errors of fetching a checksum file are *DownloadError, *SlowError and *TimeoutError; all others mean a bad request.
+// The errors of fetching a checksum file are *DownloadError, *SlowError and *TimeoutError; all others mean a bad
+// request.
 func ResolveChecksum(ctx context.Context, f Fetch, value, algorithmName, imageURL string, md5Allowed bool) (Checksum, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -89,7 +91,8 @@ func (f Fetch) smallFileLimit() time.Duration {
 	return limit
 }
 
-// within calls do with a context that ends after limit, and then returns a TimeoutError on what was fetched.
+// within calls do with a context that ends after limit. It returns a TimeoutError that names rawURL if the limit was
+// reached.
 func (f Fetch) within(ctx context.Context, rawURL string, limit time.Duration, do func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, errMaxDuration)
 	defer cancel()
@@ -143,11 +146,11 @@ func fileName(imageURL string) (string, error) {
 	return name, nil
 }
 
-// findChecksum finds the strongest digest of a file in a checksum file, and of equally long ones that of the algorithm
-// that the caller named, which may be nil. It knows these forms:
+// findChecksum finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of
+// the algorithm that the caller named, which may be nil. It reads these forms:
 //
 //	DIGITS                         alone in the file
-//	DIGITS  name   DIGITS *name    as md5sum and its kin write them, in text and in binary mode
+//	DIGITS  name   DIGITS *name    as md5sum and similar tools write them, in text and in binary mode
 //	SHA256 (name) = DIGITS         as BSD's tools and "cksum --tag" write them, and OpenSSL's without the spaces
 //
 // Errors do not repeat the file's content.
@@ -184,7 +187,7 @@ func findChecksum(text []byte, name string, named *algorithm) (Checksum, error) 
 	return best, nil
 }
 
-// stronger reports whether a digest of a counts before one of b.
+// stronger reports whether a digest of algorithm a is preferred to one of b.
 func stronger(a, b, named *algorithm) bool {
 	if a.digits != b.digits {
 		return a.digits > b.digits
@@ -192,7 +195,8 @@ func stronger(a, b, named *algorithm) bool {
 	return a == named && b != named
 }
 
-// parseChecksumLine returns the digest that a line has for the file called name, and its algorithm; nil where it has none.
+// parseChecksumLine returns the digest that a line has for the file called name, and its algorithm. The algorithm is
+// nil if the line has none.
 func parseChecksumLine(line, name string, named *algorithm) (*algorithm, string) {
 	if strings.HasPrefix(line, "#") {
 		return nil, ""
@@ -234,7 +238,7 @@ func parseTagged(line, name string) (tag, digits string, ok bool) {
 	return tag, strings.TrimSpace(digits), true
 }
 
-// namesFile reports whether a line of a checksum file is about the file called name.
+// namesFile reports whether a line of a checksum file names the file called name.
 func namesFile(line, name string) bool {
 	if strings.Contains(line, " ("+name+") ") {
 		return true

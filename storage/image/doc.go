@@ -1,23 +1,23 @@
 // Package image brings an operating system image from an HTTP server onto a block device while it arrives.
 //
-// Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters, extended L2 entries; the
-// format is described in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are fetched
-// first, and each cluster is written at its guest offset when it comes by. A server without ranges sends the file once:
-// its tables are read as they pass, and what comes before the table that tells its place is spooled, in 8 MiB of memory
-// and behind the image's end on the disk. Only where that has no room, or two tables name the same cluster, is the file
-// fetched again. Raw images packed by gzip (RFC 1952), zstd
-// (RFC 8878), xz, bzip2 and lz4 are told by their first bytes, unless they are declared as raw, and unpacked on the way.
-// Nothing needs room for the image: the heap grows by at most 40 MiB for a raw image and 64 MiB for any other, plus 24
-// bytes for each piece and about 100 for each table of a qcow2 image; of both a limited number is accepted.
+// Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters, extended L2 entries;
+// the format is described in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are
+// fetched first, and each cluster is written at its guest offset when it comes by. A server without ranges sends the
+// file once: its tables are read as they pass, and what comes before the table that tells its place is spooled, in 8
+// MiB of memory and behind the image's end on the disk. The file is fetched again only if that space is too small or
+// two tables name the same cluster. Raw images packed by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 and lz4 are
+// recognized by their first bytes, unless they are declared as raw, and unpacked while they arrive. No space is needed
+// for the image: the heap grows by at most 40 MiB for a raw image and 64 MiB for any other, plus 24 bytes for each
+// piece and about 100 for each table of a qcow2 image. The number of both is limited.
 //
-// A checksum is always that of the file on the server. A connection that breaks off is taken up where it was, if the
-// server says what state its file is in and has ranges.
+// A checksum is always that of the file on the server. A transfer resumes after a broken connection if the server
+// supports ranges and identifies the version of its file.
 //
 // The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
 // of its backup GPT are zeroed before the image is fetched; what the image has there is held back in memory and written
 // last, after the length and the checksum of the source have held and everything else has reached the disk. An image that
 // is refused at the first look, for its format, its tables or its size, costs the disk nothing.
 //
-// The package knows nothing of Ironic. What it downloads it trusts in nothing: every read of tables, checksum files and
-// headers has a limit, and images that name other files are refused. Errors do not repeat what was fetched.
+// The package is independent of Ironic. Downloads are untrusted: every read of tables, checksum files and headers has
+// a limit, and images that name other files are rejected. Errors do not quote what was fetched.
 package image

@@ -92,7 +92,7 @@ func (f Fetch) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// redirectedKey is the key of a request's context under which checkRedirect notes that there was a redirect.
+// redirectedKey is the context key of the flag that checkRedirect sets when a request was redirected.
 type redirectedKey struct{}
 
 // redirectError says that a server sent the client where it must not go. Asking again would not help.
@@ -290,8 +290,8 @@ func (b *body) accept(resp *http.Response, part *span) error {
 	return &DownloadError{URL: b.url, Status: resp.StatusCode, Fatal: resp.StatusCode < http.StatusInternalServerError}
 }
 
-// parseContentRange reads "bytes FIRST-LAST/TOTAL"; total is -1 where the server does not know it. The error does not
-// repeat the header.
+// parseContentRange parses "bytes FIRST-LAST/TOTAL"; total is -1 if the server does not know it. The error does not
+// quote the header.
 func parseContentRange(text string) (first, total int64, err error) {
 	bad := fmt.Errorf("got a Content-Range of %d characters, want bytes FIRST-LAST/TOTAL", len(text))
 	rest, ok := strings.CutPrefix(text, "bytes ")

@@ -192,7 +192,7 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// An empty list permits nothing, whatever is said of the image, and the server is not even asked.
+// An empty list permits nothing, whatever format is declared, and no request is sent.
 func TestEmptyListPermitsNothing(t *testing.T) {
 	data := randomBytes(5, mib)
 	for _, declared := range []string{"raw", "gpt", "qcow2", "unknown", ""} {
@@ -216,7 +216,7 @@ func TestEmptyListPermitsNothing(t *testing.T) {
 	}
 }
 
-// What a packed file holds is copied as raw, so raw must be permitted, even where formats are not inspected.
+// The content of a packed file is copied as raw, so raw must be permitted, even if formats are not inspected.
 func TestPackedNeedsRaw(t *testing.T) {
 	gpt := gptImage(t)
 	for _, head := range [][]byte{randomBytes(6, 3*mib), gpt} {

@@ -41,25 +41,26 @@ type Fetch struct {
 	// RetryInterval is the pause before each of them.
 	RetryInterval time.Duration
 	// MaxDuration limits all attempts together; 0 means no limit. Checksum files, manifests and tokens have limits of
-	// their own beside it.
+	// their own.
 	MaxDuration time.Duration
-	// MinRate is the lowest rate, in bytes per second, at which a server may send; 0 accepts any rate. It is measured over
-	// two minutes, or twice ConnectTimeout where that is longer.
+	// MinRate is the lowest rate, in bytes per second, at which a server may send; 0 accepts any rate. It is measured
+	// over two minutes, or over twice ConnectTimeout if that is longer.
 	MinRate int64
 	// Secret, when set, is told of a token that a registry gave, before it is used.
 	Secret func(token string)
 
 	registry   *registrySession // of an Artifact
-	rateWindow time.Duration    // 0 stands for what MinRate says
-	smallFile  time.Duration    // 0 stands for smallFileTimeout; of tokens for tokenTimeout
+	rateWindow time.Duration    // 0 = as MinRate describes
+	smallFile  time.Duration    // 0 = smallFileTimeout, and tokenTimeout for tokens
 }
 
 // Options are the caller's wishes for one Write.
 type Options struct {
 	Progress *Progress    // may be nil
 	Log      *slog.Logger // nil: no log
-	// PermittedFormats lists what an inspected image may be. nil permits every format that can be written. An empty list
-	// permits no image at all, not even one that is declared as raw. Packed images need raw in the list.
+	// PermittedFormats lists the formats that an inspected image may have. nil permits every format that can be
+	// written. An empty list permits no image, not even one that is declared as raw. Packed images require raw in the
+	// list.
 	PermittedFormats []string
 	// SkipFormatInspection switches off the comparison of the declared with the detected format and the checks of gpt
 	// images. References of an image to other files are refused all the same.
@@ -81,10 +82,10 @@ type Report struct {
 
 // Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached it.
 //
-// The errors are *DownloadError, *TimeoutError (MaxDuration), *SlowError (MinRate), *ChecksumError, *FormatError, *TooSmallError and
-// *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the first and the last MiB of
-// the device read as zeros, unless the device itself could not be opened or written, or the image was refused at the
-// first look, for its format or its size: then the device was not written to at all.
+// The errors are *DownloadError, *TimeoutError (MaxDuration), *SlowError (MinRate), *ChecksumError, *FormatError,
+// *TooSmallError and *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the
+// first and the last MiB of the device read as zeros, unless the device itself could not be opened or written, or the
+// image was refused at the first look, for its format or its size: then the device was not written to at all.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
 	w, err := newWriter(device, src, o)
 	if err != nil {

@@ -188,7 +188,7 @@ func parseManifest(text []byte, what string) (*v1.Manifest, []v1.Descriptor, err
 		}
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(text))
-	if err != nil { // which may quote what was read
+	if err != nil { // may quote what was read
 		return nil, nil, fmt.Errorf("the index of %d bytes cannot be read: it is not JSON, or a digest in it is no sha256 or sha512 digest", len(text))
 	}
 	m, err := v1.ParseManifest(bytes.NewReader(text))

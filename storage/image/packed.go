@@ -89,8 +89,8 @@ func (u *unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inspectPacked looks at the beginning of a packed image's content. It must be something that is copied as raw, and raw
-// must be permitted, whether or not formats are inspected otherwise.
+// inspectPacked checks the beginning of a packed image's content. Its format must be one that is copied as raw, and
+// raw must be permitted, whether or not formats are inspected otherwise.
 func (o Options) inspectPacked(p *packing, content []byte) (string, error) {
 	if !o.permits(formatRaw) {
 		return "", o.forbidden(formatRaw)

@@ -49,7 +49,7 @@ func TestPipelineContainsPanics(t *testing.T) {
 	}
 }
 
-// A panic while the source of a packed image is read is an error of who unpacks it.
+// A panic in the source of a packed image is an error of the reader that unpacks it.
 func TestFeedContainsPanic(t *testing.T) {
 	source := &stream{again: []byte("packed"), onRead: func(int) { panic("oops") }, cancel: func(error) {}}
 	f := newFeed(source, 1<<20, sha256.New())

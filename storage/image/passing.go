@@ -35,11 +35,11 @@ func (p *passing) check(table extent) error {
 	return nil
 }
 
-// tableMissing is about a file that ends before a table does. Where the table would lie is content of the file, which does
-// not appear in errors.
+// tableMissing returns the error of a file that ends before a table does. The offset of the table is content of the
+// file, which must not appear in errors.
 func tableMissing(table extent, url string) error {
 	return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-		"qcow2 image: a table of %d bytes lies behind the end of the file %s", table.len, url)}
+		"qcow2 image: a table of %d bytes is beyond the end of the file %s", table.len, url)}
 }
 
 // done tells whether all tables have passed.

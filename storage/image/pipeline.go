@@ -79,7 +79,7 @@ func (p *pipeline) run(ctx context.Context) (int64, error) {
 		pool <- c
 	}
 	hashed, jobs := make(chan *chunk, chunks), make(chan job, chunks)
-	stop := goroutine.AfterContext(ctx, func() { p.source.abort(context.Cause(ctx)) }) // when a job fails, no read needs to come to its end
+	stop := goroutine.AfterContext(ctx, func() { p.source.abort(context.Cause(ctx)) }) // a failed job interrupts reads
 	defer stop()
 
 	var end int64

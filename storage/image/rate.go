@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// minRateWindow is the time over which a download's rate is measured, at least. It is longer than two reads may take, so
-// that one pause of a server does not make it slow.
+// minRateWindow is the shortest time over which a download's rate is measured. It is longer than two reads may take,
+// so that one pause of a server is no low rate.
 const minRateWindow = 2 * time.Minute
 
-// SlowError says that a server sent less than the minimum rate. Asking the same server again would not help.
+// SlowError means that a server sent at less than the minimum rate. Another request to the same server would not help.
 type SlowError struct {
 	URL    string        // without credentials and query
 	Rate   float64       // bytes per second
@@ -23,11 +23,11 @@ func (e *SlowError) Error() string {
 		e.URL, e.Rate, e.Window.Round(time.Millisecond), e.Min)
 }
 
-// Timeout makes the error a net.Error-like timeout.
+// Timeout reports true: callers treat the error as a timeout, like one of package net.
 func (e *SlowError) Timeout() bool { return true }
 
-// rateMeter measures what arrives while somebody waits for it. Time in which nobody reads, because a disk is busy, does
-// not count. One meter serves all connections of a fetcher, so that a reconnect does not start a new window.
+// rateMeter measures the rate of reads. Time between reads, while a disk is busy, does not count. All connections of a
+// fetcher share a meter, so that a reconnect does not start a new window.
 type rateMeter struct {
 	minimum int64 // bytes per second, 0 accepts any rate
 	window  time.Duration
@@ -37,7 +37,7 @@ type rateMeter struct {
 	bytes  int64         // in this window
 }
 
-// add counts a read of n bytes that took that long. At the end of a window it returns an error if the rate was too low.
+// add records a read of n bytes. At the end of a window it returns an error if the rate was too low.
 func (m *rateMeter) add(n int, took time.Duration, url string) error {
 	if m == nil || m.minimum <= 0 {
 		return nil

@@ -34,7 +34,7 @@ func dripping(data []byte, interval time.Duration) http.HandlerFunc {
 	}
 }
 
-// A server that sends a byte just often enough not to stall ends every kind of fetch within minutes.
+// Every kind of fetch ends within minutes if a server sends single bytes just often enough not to stall.
 func TestSlowServer(t *testing.T) {
 	const address = "http://server/file?token=secret"
 	data := randomBytes(7, 8*mib)
@@ -55,7 +55,7 @@ func TestSlowServer(t *testing.T) {
 			},
 		},
 		{
-			name: "inspected image, which is looked at first", limit: 10 * time.Minute, is: isA[*SlowError],
+			name: "image that is inspected first", limit: 10 * time.Minute, is: isA[*SlowError],
 			want: []string{"http://server/file?...", "at least 1024"},
 			fetch: func(ctx context.Context, f Fetch) error {
 				_, err := Write(ctx, disk, Source{URLs: []string{address}, Format: "qcow2", Checksum: sha256Of(data), Fetch: f}, Options{})
@@ -142,7 +142,7 @@ func TestSlowRegistry(t *testing.T) {
 	})
 }
 
-// Time in which nobody reads is none of the server's, and a rate that is low for a while is no reason to stop.
+// Time between reads does not count, and a low rate within a window is no error.
 func TestRateMeter(t *testing.T) {
 	m := &rateMeter{minimum: 1000, window: time.Minute}
 	for range 100 {
@@ -164,8 +164,8 @@ func TestRateMeter(t *testing.T) {
 	}
 }
 
-// A slow server is left for another one.
-func TestSlowServerIsLeftForAnother(t *testing.T) {
+// After a slow server, the next URL is tried.
+func TestSlowServerThenAnother(t *testing.T) {
 	data := randomBytes(8, 3*mib)
 	disk := usedDisk(t, 4*mib)
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestSlowServerIsLeftForAnother(t *testing.T) {
 	})
 }
 
-// Connect and each read have a limit, the whole of a config drive has none beside the rate.
+// Connect and each read have a time limit; a whole config drive has only the minimum rate.
 //
 // Parity: L5
 func TestOpenLimitsEachRead(t *testing.T) {
@@ -214,9 +214,9 @@ func TestOpenLimitsEachRead(t *testing.T) {
 	})
 }
 
-// A server that falls silent is asked for the rest, however long a read may take: silence has retries of its own and is not
-// a rate.
-func TestSilenceIsNoRate(t *testing.T) {
+// After a stall the rest is requested again, however long a read may take: stalls have retries of their own and do not
+// count as a low rate.
+func TestStallIsNoLowRate(t *testing.T) {
 	data := randomBytes(10, 12*mib)
 	disk := usedDisk(t, 16*mib)
 	synctest.Test(t, func(t *testing.T) {

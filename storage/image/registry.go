@@ -69,7 +69,7 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
-		case err != nil: // which might quote the header
+		case err != nil: // might quote the header
 			return false, fmt.Errorf("a WWW-Authenticate header of %d characters cannot be read", len(text))
 		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "":
 			token, err := s.token(ctx, c)
@@ -102,7 +102,7 @@ func parseChallenge(ctx context.Context, text string) (*transport.Challenge, err
 	}))
 }
 
-// token fetches a token from where the challenge says, within a fixed time.
+// token fetches a token from the realm of the challenge within a fixed time.
 func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (string, error) {
 	refusal := errors.New("the registry names no https URL to get a token from")
 	realm, err := url.Parse(c.Parameters["realm"])

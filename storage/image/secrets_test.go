@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// planted is what a server sends in any place of its answers and what must not come back in an error.
+// planted is a text that a server sends in any part of its answers. It must not appear in an error.
 const planted = "pl4nted.s3cret"
 
-// rawAnswers are what servers send, by name: whole answers with the planted text in each part of them.
+// rawAnswers are whole answers of servers, by name, with the planted text in each part of an answer.
 var rawAnswers = map[string]string{
 	"body":              "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n" + planted + "\n",
 	"two words":         "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + planted + " name\n",
@@ -48,12 +48,12 @@ func saying(answer string) http.HandlerFunc {
 		if err != nil {
 			return
 		}
-		defer conn.Close()                  //nolint:errcheck // the client has what it gets
+		defer conn.Close()                  //nolint:errcheck // the client reads what arrived
 		_, _ = io.WriteString(conn, answer) // the client may have gone
 	}
 }
 
-// No error repeats what a server sent, whatever kind of URL it was.
+// No error quotes what a server sent, for any kind of URL.
 func TestErrorsDoNotRepeatAnswers(t *testing.T) {
 	image := randomBytes(3, mib)
 	for name, answer := range rawAnswers {
@@ -108,7 +108,7 @@ func TestErrorsDoNotRepeatAnswers(t *testing.T) {
 	}
 }
 
-// A checksum file may be anything that has 64 digits.
+// Errors do not quote digests of checksum files: any file with 64 digits can pass for one.
 func TestDigestOfAFileIsNotRepeated(t *testing.T) {
 	data := randomBytes(4, mib)
 	secret := strings.Repeat("5ec7e7", 11)[:64]

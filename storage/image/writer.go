@@ -115,9 +115,9 @@ func (w *writer) transfers(ctx context.Context) (Report, error) {
 	}
 }
 
-// worthRepeating tells whether a transfer may succeed when done again. Twice the same wrong sum is no accident of the
-// network: the server has another file than the one asked for, unless there are more servers to ask. A server that was too
-// slow is not asked again where it is the only one.
+// worthRepeating reports whether a transfer may succeed when repeated. The same wrong checksum twice is not a network
+// error: the file on the server differs, and only another server can help. A server that was too slow is not tried
+// again if it is the only one.
 func (w *writer) worthRepeating(err error) bool {
 	var sum *ChecksumError
 	if errors.As(err, &sum) {

@@ -15,14 +15,14 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrInvalid says that a superblock has the magic number, but not the content of a member's superblock.
+// ErrInvalid means that a superblock has the magic number but is not a valid superblock of a member.
 var ErrInvalid = errors.New("invalid md superblock")
 
 // Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
 type Superblock struct {
 	Version string // "0.90", "1.0", "1.1", "1.2"
-	Offset  int64  // where the superblock lies on the member
-	// Problem is nil if checksum, place, level and sizes were verified. Otherwise it wraps [ErrInvalid], and the other
+	Offset  int64  // of the superblock on the member
+	// Problem is nil if checksum, offset, level and sizes are valid. Otherwise it wraps [ErrInvalid], and the other
 	// fields are not reliable.
 	Problem error
 
@@ -30,15 +30,15 @@ type Superblock struct {
 	Name       string // "host:name" or "name"; version 0.90 has none
 	Level      string // "raid0", "raid1", "raid4", "raid5", "raid6", "raid10", "linear", "multipath"
 	Devices    int    // number of members of a complete array
-	DataOffset int64  // where the array's data begin on the member
-	DataSize   int64  // how much of the member holds data
+	DataOffset int64  // start of the array's data on the member
+	DataSize   int64  // length of the array's data on the member
 	ArraySize  int64
 }
 
 // ShortName returns the name of the array without the host that created it.
 func (s Superblock) ShortName() string { return s.Name[strings.LastIndexByte(s.Name, ':')+1:] }
 
-// String names the array for a person.
+// String describes the array by its level and name.
 func (s Superblock) String() string {
 	name := s.Name
 	if name == "" {
@@ -53,8 +53,8 @@ type Member struct {
 	Superblock
 }
 
-// Read returns the superblocks of a device or image file. More than one is possible: an old one at another place is not
-// removed by a new one.
+// Read returns the superblocks of a device or image file. There may be several: a new one does not remove an old one
+// at another offset.
 func Read(ctx context.Context, path string) ([]Superblock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func Read(ctx context.Context, path string) ([]Superblock, error) {
 	return found, nil
 }
 
-// Members returns the verified members of arrays among a disk and the partitions that the kernel knows of it.
+// Members returns the verified members of arrays among a disk and its partitions in the kernel.
 func Members(ctx context.Context, sys block.System, disk block.Device) ([]Member, error) {
 	parts, err := sys.Partitions(ctx, disk.Path)
 	if err != nil {
@@ -96,7 +96,7 @@ func Members(ctx context.Context, sys block.System, disk block.Device) ([]Member
 	return members, nil
 }
 
-// Offsets returns where a superblock of each version lies on a member of size bytes.
+// Offsets returns the offset of a superblock of each version on a member of size bytes.
 func Offsets(size int64) map[string]int64 {
 	offsets := map[string]int64{"1.1": 0, "1.2": 4096}
 	if size >= 8192 {

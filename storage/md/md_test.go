@@ -20,7 +20,7 @@ const (
 	diskSize = 24 * mib
 )
 
-// goldens are what mdadm --examine and --detail print of the superblocks in testdata.
+// goldens are the values that mdadm --examine and --detail print for the superblocks in testdata.
 var goldens = map[string]Superblock{
 	"raid1-1.2": {
 		Version: "1.2", Offset: 4096, UUID: "b14fcbb4-3f84-bc43-c0eb-ad65d6dd43be", Name: "tenant:data", Level: "raid1",
@@ -78,7 +78,7 @@ func TestFindGoldens(t *testing.T) {
 	}
 }
 
-// A version 0.90 superblock of a machine with the other byte order is read as well.
+// A version 0.90 superblock that a big-endian machine wrote is read as well.
 func TestFindBigEndian(t *testing.T) {
 	want := goldens["raid1-0.90"]
 	data := golden(t, "raid1-0.90")
@@ -90,7 +90,7 @@ func TestFindBigEndian(t *testing.T) {
 	}
 }
 
-// Old superblocks of other versions are returned, too.
+// Old superblocks of other versions are returned as well.
 func TestFindAll(t *testing.T) {
 	data := make([]byte, diskSize)
 	for _, name := range []string{"raid1-0.90", "raid1-1.0", "raid5-1.1", "raid1-1.2"} {
@@ -108,7 +108,7 @@ func TestFindAll(t *testing.T) {
 	}
 }
 
-// What is not a member's superblock in every respect is reported with the reason.
+// A superblock that is not valid in every field is returned with the reason.
 func TestFindInvalid(t *testing.T) {
 	resum := func(b []byte) []byte {
 		binary.LittleEndian.PutUint32(b[216:], checksum1(b[:header1+2*binary.LittleEndian.Uint32(b[220:])]))
@@ -176,7 +176,7 @@ func TestFindInvalid(t *testing.T) {
 	}
 }
 
-// mdadm accepts the superblocks that other tests use, and prints of them what is read here.
+// mdadm accepts the superblocks that other tests use, and prints the values that are read here.
 func TestExamine(t *testing.T) {
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)

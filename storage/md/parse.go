@@ -23,7 +23,8 @@ var levels = map[int32]string{
 	-4: "multipath", -1: "linear", 0: "raid0", 1: "raid1", 4: "raid4", 5: "raid5", 6: "raid6", 10: "raid10",
 }
 
-// parse reads the superblock of a version out of the bytes at its place. It reports whether the magic number is there.
+// parse reads the superblock of a version from the bytes at its offset. It reports whether they start with the magic
+// number.
 func parse(version string, data []byte, offset, size int64) (Superblock, bool) {
 	if len(data) < 4 {
 		return Superblock{}, false
@@ -93,7 +94,7 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 		return fmt.Errorf("%w: got checksum %08x, want %08x", ErrInvalid, got, want)
 	}
 	if got := le.Uint64(data[144:]); got != uint64(s.Offset/512) {
-		return fmt.Errorf("%w: got the place of sector %d, want %d", ErrInvalid, got, s.Offset/512)
+		return fmt.Errorf("%w: got superblock sector %d, want %d", ErrInvalid, got, s.Offset/512)
 	}
 	s.UUID = uuidText(data[16:32])
 	name, _, _ := bytes.Cut(data[32:64], []byte{0})
@@ -106,9 +107,9 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 		return fmt.Errorf("%w: got %d sectors of data at sector %d, %d of them used", ErrInvalid, usable, start, used)
 	}
 	s.DataOffset, s.DataSize = int64(start)*512, int64(used)*512
-	first, end := s.Offset+header1, size // the data lie behind the superblock
+	first, end := s.Offset+header1, size // the data follow the superblock
 	if s.Version == "1.0" {
-		first, end = 0, s.Offset // or before it
+		first, end = 0, s.Offset // or precede it
 	}
 	if s.DataOffset < first || s.DataOffset > end || s.DataSize > end-s.DataOffset {
 		return fmt.Errorf("%w: got %d bytes of data at byte %d, want them between %d and %d",
@@ -168,7 +169,7 @@ func uuidText(u []byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// printable replaces what could disturb a log or a console.
+// printable replaces characters that are not printable on a log or a console.
 func printable(name []byte) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

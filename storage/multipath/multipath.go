@@ -2,12 +2,13 @@
 // a map of the device mapper's target "multipath", as multipathd would (multipath-tools, with find_multipaths yes and the
 // defaults otherwise).
 //
-// Two SCSI disks are the same logical unit when page 0x83 of their vital product data (SPC-4, 7.8.6) has the same designator of
-// a kind that is unique in the world: NAA, SCSI name string, UUID, EUI-64, or T10 vendor ID with the serial number. The best one
-// of a disk is compared, in multipathd's order. Disks that are alike without such a designator are a warning. The map is named
-// by that identifier and has the UUID mpath-ID. One path is used until it fails, then the next; what fails on all of them is
-// an error and is not waited with. Nobody tests failed paths: a map is to live as long as a deployment. The kernel joins
-// the paths of an NVMe namespace itself (nvme_core.multipath); where it was told not to, they are a warning too.
+// Two SCSI disks are the same logical unit if page 0x83 of their vital product data (SPC-4, 7.8.6) has the same
+// globally unique designator: NAA, SCSI name string, UUID, EUI-64, or T10 vendor ID with the serial number. The first
+// one of a disk in multipathd's order is compared. Disks that are alike without such a designator are logged as a
+// warning. The map is named by that identifier and has the UUID mpath-ID. One path is used until it fails, then the
+// next. I/O that fails on all paths is an error and is not queued. Failed paths are not tested again: a map is needed
+// only for the time of a deployment. The kernel joins the paths of an NVMe namespace itself; if that is switched off
+// (nvme_core.multipath), they are logged as a warning, too.
 package multipath
 
 import (

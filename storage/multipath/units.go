@@ -46,8 +46,8 @@ func units(disks []block.Device) []unit {
 	return found
 }
 
-// isPath reports whether a disk can be one of several paths: a SCSI disk with a name that is unique in the world, on a bus that
-// more than one way can lead to. A copy of a USB stick or of a virtual SATA disk often has the name of the first.
+// isPath reports whether a disk can be one of several paths: a SCSI disk with a globally unique name on a bus that
+// allows several paths. A copy of a USB stick or of a virtual SATA disk often has the name of the first.
 func isPath(d block.Device) bool { return isCandidate(d) && d.WWID != "" }
 
 func isCandidate(d block.Device) bool {
@@ -58,7 +58,7 @@ func isCandidate(d block.Device) bool {
 	return d.Type == "disk"
 }
 
-// suspect are disks that may be paths to one logical unit.
+// suspect describes disks that may be paths to one logical unit.
 type suspect struct {
 	paths []string
 	err   error
@@ -69,9 +69,10 @@ var (
 	errSeparate = errors.New("same namespace, not joined by the kernel")
 )
 
-// suspects finds disks that may be paths to one logical unit without a name that would prove it. Of SCSI disks these are those
-// with the same vendor, model, serial number and size of which one has no unique designator; disks of one target are its logical
-// units. Of NVMe namespaces these are those with the same identifier, which the kernel joins unless it was told not to.
+// suspects finds disks that may be paths to one logical unit, although no unique name proves it. SCSI disks are
+// suspected if they have the same vendor, model, serial number and size, and one of them has no unique designator;
+// disks of one target are different logical units. NVMe namespaces are suspected if they have the same identifier,
+// because the kernel joins those unless nvme_core.multipath is off.
 func suspects(disks []block.Device) []suspect {
 	type key struct {
 		vendor, model, serial string
@@ -106,8 +107,8 @@ func suspects(disks []block.Device) []suspect {
 	return found
 }
 
-// hasTwoUnits reports whether two of the paths lead to units of one target, by the same host adapter, with different numbers
-// (LUNs). One unit has one number there; two that claim to be the same have a copied identifier.
+// hasTwoUnits reports whether two of the paths lead to units of one target, by the same host adapter, with different
+// numbers (LUNs). A unit has one number there, so that equal identifiers of the two are copies.
 func (u unit) hasTwoUnits() bool {
 	numbers := map[string]string{} // by target
 	for _, d := range u.paths {
@@ -120,14 +121,14 @@ func (u unit) hasTwoUnits() bool {
 	return false
 }
 
-// target returns the host, channel and target of a SCSI disk, "" of others.
+// target returns the host, channel and target of a SCSI disk, "" for other disks.
 func target(d block.Device) string {
 	at := strings.LastIndex(d.HCTL, ":")
 	return d.HCTL[:max(0, at)]
 }
 
-// alike tells whether disks can be the same: what claims to be and has another size or serial number is not. There is
-// firmware that gives all its disks one identifier.
+// alike reports whether disks with the same identifier can be the same disk: size and serial number must be equal.
+// Some firmware gives all its disks one identifier.
 func (u unit) alike() bool {
 	first := u.paths[0]
 	if u.made != nil {

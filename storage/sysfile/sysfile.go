@@ -146,8 +146,8 @@ func readFD(fd int, path string) ([]byte, error) {
 	return data, nil
 }
 
-// Each calls f for every item, up to 64 at a time, and returns the results in the items' order: where f reads files, each of
-// them may have to be waited for. If f panics, so does Each, with a *goroutine.PanicError.
+// Each calls f for every item, up to 64 at a time because a file may block, and returns the results in the order of
+// the items. If f panics, so does Each, with a *goroutine.PanicError.
 func Each[T, R any](items []T, f func(T) R) []R {
 	const most = 64
 	results := make([]R, len(items))

@@ -6,14 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the capabilities(7) that the program and its children keep: those to work on files of any owner. Without the
-// others it cannot undo a mount, make a device node, leave the root, load a module, or read the kernel log.
+// allowed are the capabilities(7) that the program and its children keep: those for work on files of any owner.
+// Without the others it cannot unmount a file system, make a device node, leave the root, load a module, or read the
+// kernel log.
 var allowed = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
 }
 
-// capabilities takes all other capabilities out of the bounding set of the calling thread, which limits what root gains with
-// the next exec, and empties the inheritable set, which would add to it. privileged keeps CAP_SYS_ADMIN.
+// capabilities removes all other capabilities from the bounding set of the calling thread, which limits what root
+// gains with the next exec. It also empties the inheritable set, which would add to it. If privileged, CAP_SYS_ADMIN
+// is kept.
 func capabilities(privileged bool) error {
 	keep := map[int]bool{unix.CAP_SYS_ADMIN: privileged}
 	for _, c := range allowed {

@@ -1,11 +1,12 @@
 // Package chroot runs a program of an installed system inside that system. It is the one place where the ramdisk runs
 // foreign code, for operators who switched on that a boot loader of the image is installed (enable_bios_bootloader_install).
 //
-// The program sees its own root, the device nodes of the disk, a read-only sysfs and procfs, an empty /run and /tmp, and
-// processes of its own only. /proc/cmdline names the root and nothing else, because the ramdisk's command line holds the agent
-// token and the root password; kernel log and kernel memory are masked. It has no network and no capability to mount, to make
-// device nodes, to load modules or to read the kernel log, see [capabilities]. The mounts are those of its own namespaces: they
-// end with it, however it ends, and so does everything that it started. It writes to the disk as root: this is no sandbox.
+// The program sees its own root, the device nodes of the disk, a read-only sysfs and procfs, an empty /run and /tmp,
+// and processes of its own only. /proc/cmdline names the root and nothing else, because the ramdisk's command line
+// holds the agent token and the root password; kernel log and kernel memory are masked. It has no network and no
+// capability to mount, to make device nodes, to load modules or to read the kernel log, see [capabilities]. Its mounts
+// and processes belong to namespaces of its own: the kernel removes them when the program ends for any reason. It
+// writes to the disk as root: this is not a sandbox.
 package chroot
 
 import (

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entry is what the child is told of the system that it enters.
+// entry describes, for the child process, the system that it enters.
 type entry struct {
 	System
 	Kind string // of the root's file system
@@ -24,8 +24,8 @@ const (
 	safe      = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
-// enter makes the system's root the one of this process. Directories of the system are named only from inside of it, so that
-// its links lead nowhere else.
+// enter makes the system's root the root of this process. Paths of the system are resolved only inside its root, so
+// that its symbolic links cannot lead out of it.
 func (e entry) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)
@@ -40,7 +40,7 @@ func (e entry) enter() error {
 	if err := unix.Chdir(mountedAt); err != nil {
 		return err
 	}
-	// Moved over the old root, which is then out of reach: initramfs cannot be pivoted.
+	// Moving it over the old root makes that unreachable; pivot_root(2) does not work on an initramfs.
 	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
 		return fmt.Errorf("move %s to /: %w", e.Root, err)
 	}
@@ -86,7 +86,7 @@ type node struct {
 	number uint64
 }
 
-// standard are the device nodes of every system that a program may rely on.
+// standard lists the device nodes that programs expect on every system.
 var standard = []node{
 	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
 	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
@@ -96,7 +96,8 @@ var standard = []node{
 	{"tty", unix.S_IFCHR | 0o666, unix.Mkdev(5, 0)},
 }
 
-// nodes returns the device nodes that the program sees. GRUB asks the device mapper what a map is made of.
+// nodes returns the device nodes that the program sees. They include the device mapper's, which GRUB queries for the
+// components of a map.
 func (e entry) nodes() ([]node, error) {
 	list := standard
 	paths := append([]string{e.Root}, e.Devices...)
@@ -125,8 +126,8 @@ func (e entry) nodes() ([]node, error) {
 // mapped reports whether the root is on a map of the device mapper.
 func (e entry) mapped() bool { return strings.HasPrefix(path.Base(e.Root), "dm-") }
 
-// privileged reports whether GRUB needs CAP_SYS_ADMIN to find out where the root is: the ioctls of the device mapper and the
-// search of Btrfs subvolumes require it.
+// privileged reports whether GRUB needs CAP_SYS_ADMIN to find out where the root is: the ioctls of the device mapper
+// and the search of Btrfs subvolumes require it.
 func (e entry) privileged() bool { return e.Kind == "btrfs" || e.mapped() }
 
 // makeDev fills /dev.
@@ -154,8 +155,9 @@ func makeDev(nodes []node) error {
 	return nil
 }
 
-// mask puts a command line of the system in place of the ramdisk's, and hides what else tells of it: kernel log, kernel
-// memory, and the places where firmware and boot configuration pass a command line. What a kernel does not have is left out.
+// mask replaces the ramdisk's command line with one for the system, and hides every other source of it: kernel log,
+// kernel memory, and the places where firmware and boot configuration pass a command line. Files that the kernel does
+// not have are skipped.
 func (e entry) mask() error {
 	line := "ro\n"
 	if e.UUID != "" {
@@ -185,7 +187,7 @@ func (e entry) mask() error {
 	return os.Remove(file)
 }
 
-// cover puts a file read-only in place of another.
+// cover mounts a file read-only over another.
 func cover(file, name string) error {
 	if err := unix.Mount(file, name, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mask %s: %w", name, err)
@@ -196,8 +198,8 @@ func cover(file, name string) error {
 	return nil
 }
 
-// nameRoot makes the one link in /dev/disk that matters: without it GRUB writes the root's device path into its menu,
-// which the installed system need not have.
+// nameRoot links the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path into its menu,
+// and the installed system may name the device differently.
 func (e entry) nameRoot() error {
 	if e.UUID == "" {
 		return nil
@@ -209,8 +211,8 @@ func (e entry) nameRoot() error {
 	return os.Symlink(e.Root, path.Join(byUUID, path.Base(e.UUID)))
 }
 
-// mountOthers mounts the other file systems, and the ESP last. One that cannot be mounted does not keep the next from being
-// mounted, except for the ESP; the program's output starts with the reason.
+// mountOthers mounts the other file systems, and the ESP last. If one of them cannot be mounted, the program's output
+// starts with the reason and the next ones are mounted. A failure to mount the ESP is an error.
 func (e entry) mountOthers() error {
 	for _, m := range e.Mounts {
 		if err := unix.Mount(m.Device, m.At, m.Kind, safe, ""); err != nil {

@@ -15,8 +15,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// The program gets hold of nothing that belongs to the ramdisk: command line, kernel log, kernel memory, settings of the
-// kernel, devices of others.
+// The program cannot read anything that belongs to the ramdisk: command line, kernel log, kernel memory, settings of
+// the kernel, devices of others.
 func TestSecrets(t *testing.T) {
 	s := system(t)
 	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
@@ -79,7 +79,7 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	if strings.Contains(failed.Output, name(other)) {
-		t.Errorf("got %s, which is none of the system's devices", other)
+		t.Errorf("got %s, want only devices of the system", other)
 	}
 	left(t, s)
 	if _, err := os.Stat(filepath.Join("/", "etc", "shadow")); err != nil {
@@ -87,7 +87,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Btrfs and maps of the device mapper are asked by ioctls that require CAP_SYS_ADMIN; nothing else is added.
+// The ioctls that query Btrfs and the device mapper require CAP_SYS_ADMIN; no other system gets it.
 func TestPrivileged(t *testing.T) {
 	for e, want := range map[*entry]bool{
 		{Kind: "ext4", System: System{Root: "/dev/sda1"}}:  false,

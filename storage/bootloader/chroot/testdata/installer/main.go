@@ -38,7 +38,8 @@ func run(args []string) int {
 	return 0
 }
 
-// spy tries to reach what belongs to the ramdisk, and prints what it got. It fails, so that its output is returned.
+// spy tries to access what belongs to the ramdisk and prints the results. It exits with an error, so that its output
+// is returned.
 func spy() int {
 	for _, name := range []string{"/proc/cmdline", "/proc/1/cmdline", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/proc/bootconfig"} {
 		fmt.Printf("read %s: %s\n", name, read(name))
