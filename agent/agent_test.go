@@ -72,9 +72,9 @@ func (p fakePower) stop(ctx context.Context, what string) error {
 	return ctx.Err()
 }
 
-// The answer to run_image and power_off leaves before the machine stops, and the command is seen running until then. LLDP
-// agents in network cards are switched on again before that, and those that would stay off already by sync; a card that
-// fails keeps nothing from happening.
+// The answer to run_image and power_off is sent before the machine stops, and the command is listed as running until
+// then. LLDP agents in network cards are switched on again before that; sync switches on those that would stay off. A
+// failing card is no obstacle to either.
 //
 // Parity: F6
 func TestStopsMachine(t *testing.T) {

@@ -20,18 +20,18 @@ const (
 	networkClockTime = 3 * time.Second
 )
 
-// clockTolerance is how far a clock may be from Ironic's without being set: a Date header has whole seconds, and so has a
-// hardware clock.
+// clockTolerance is the difference from Ironic's clock up to which a clock is not set. A Date header and a hardware
+// clock have whole seconds.
 const clockTolerance = 2 * time.Second
 
 // TimeServers knows the NTP servers that the machine's network names.
 type TimeServers interface{ TimeServers() []netip.Addr }
 
-// clocks are the clocks of the machine; tests replace them.
+// clocks gives access to the clocks of the machine. Tests replace them.
 type clocks struct {
 	now         func() time.Time
 	setSystem   func(time.Time) error
-	hardware    func() (time.Time, error) // fs.ErrNotExist where the machine has none
+	hardware    func() (time.Time, error) // fs.ErrNotExist if the machine has none
 	setHardware func(time.Time) error
 }
 
@@ -39,10 +39,11 @@ func machineClocks() clocks {
 	return clocks{now: time.Now, setSystem: clock.SetSystem, hardware: clock.Hardware, setHardware: clock.SetHardware}
 }
 
-// setClock sets the clocks at the start, as a certificate is not valid on a machine whose clock stands years back. A time
-// server that the operator named sets the system's clock and the hardware clock. Any host on the provisioning network can
-// be one of those that DHCP or multicast DNS name: they are asked only where the system's clock cannot be right, and the
-// hardware clock is left alone. That a clock was not set is an error only where the operator wants it to be.
+// setClock sets the clocks at the start, because certificates are not valid on a machine whose clock is years behind.
+// A time server that the operator named sets the system clock and the hardware clock. Time servers that DHCP or
+// multicast DNS name are not trusted, because any host on the provisioning network can announce one: they are queried
+// only if the system clock cannot be right, and never set the hardware clock. A clock that was not set is an error
+// only if the configuration says so.
 func (a *agent) setClock(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil
@@ -69,8 +70,8 @@ func (a *agent) setClock(ctx context.Context) error {
 	return a.clockFault(ctx, err)
 }
 
-// setClocksForStop sets the clocks before the machine stops, for the operating system that is started next: from the time
-// server that the operator named, or otherwise the hardware clock from Ironic's.
+// setClocksForStop sets the clocks before the machine stops, for the operating system that starts next. A time server
+// that the operator named sets both; otherwise Ironic's time sets the hardware clock.
 func (a *agent) setClocksForStop(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil
@@ -98,7 +99,8 @@ func (a *agent) setNamedClock(ctx context.Context) (set bool, err error) {
 	return err == nil, a.clockFault(ctx, err)
 }
 
-// clockFault returns what of an error of setting a clock ends the start.
+// clockFault returns ctx's error once ctx has ended. Otherwise it returns err if the configuration requires a clock
+// that is set, and nil if it does not.
 func (a *agent) clockFault(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -112,7 +114,7 @@ func (a *agent) clockFault(ctx context.Context, err error) error {
 // networkTimeServers returns the time servers that DHCP and multicast DNS named, each once.
 func (a *agent) networkTimeServers() []string {
 	var servers []string
-	if server := a.config.Get().NTPServer; server != "" { // an override of multicast DNS, as the operator named none
+	if server := a.config.Get().NTPServer; server != "" { // an override of multicast DNS, because the operator named none
 		servers = append(servers, server)
 	}
 	network, ok := a.o.Network.(TimeServers)
@@ -130,7 +132,7 @@ func (a *agent) networkTimeServers() []string {
 // unchanged is a network that does not change.
 func unchanged() <-chan struct{} { return nil }
 
-// setClockFrom asks time servers and calls set with the present time.
+// setClockFrom queries time servers and calls set with the present time.
 func (a *agent) setClockFrom(
 	ctx context.Context, servers func() []string, changed func() <-chan struct{}, set func(time.Time) error,
 ) error {
@@ -148,14 +150,16 @@ func (a *agent) setClockFrom(
 	return nil
 }
 
-// setUnverifiedClock is for the client of Ironic, which sets a clock that cannot be right before it can verify anybody.
+// setUnverifiedClock sets the system clock from a Date header of an unverified Ironic. The client calls it if the
+// clock cannot be right, because certificates cannot be verified with such a clock.
 func (a *agent) setUnverifiedClock(now time.Time) error {
 	a.unverified.Store(true)
 	return a.clocks.setSystem(now)
 }
 
-// checkClocks compares the clocks with Ironic's after a lookup, where TLS has verified Ironic. The hardware clock is set,
-// unless the operator named a time server; the system's clock only where nobody that can be trusted has set it.
+// checkClocks compares the clocks with Ironic's after a lookup, if TLS has verified Ironic. It sets the hardware
+// clock. It sets the system clock only if an unverified source has set that before. It does nothing if the operator
+// named a time server and that has set the system clock.
 func (a *agent) checkClocks() {
 	if !a.o.Destructive || a.timeServer != "" && !a.unverified.Load() {
 		return
@@ -181,8 +185,8 @@ func (a *agent) checkClocks() {
 	a.setHardwareByIronic()
 }
 
-// setHardwareByIronic sets the hardware clock by the last answer of Ironic that TLS has verified, where there was one and
-// the clock differs.
+// setHardwareByIronic sets the hardware clock to the time of Ironic if TLS has verified an answer of Ironic and the
+// clock differs.
 func (a *agent) setHardwareByIronic() {
 	now, ok := a.ironicTime()
 	if !ok {

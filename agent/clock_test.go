@@ -18,7 +18,7 @@ import (
 	"ironroot/netboot/sntp/sntptest"
 )
 
-// fakeClocks are a machine's clocks; the system's goes on from a time that is set.
+// fakeClocks are a machine's clocks. The system clock continues from a time that is set.
 type fakeClocks struct {
 	offset, rtcOffset  time.Duration // from the true time
 	system, hardware   []time.Time   // what they were set to
@@ -48,7 +48,7 @@ func (f *fakeClocks) clocks() clocks {
 	}
 }
 
-// decade is how far a clock with an empty battery is behind.
+// decade is the offset of a clock with an empty battery.
 const decade = -16 * 365 * 24 * time.Hour
 
 func clockAgent(destructive bool, c *config.Config, f *fakeClocks) *agent {
@@ -57,17 +57,17 @@ func clockAgent(destructive bool, c *config.Config, f *fakeClocks) *agent {
 	return a
 }
 
-// ironicAhead makes a's Ironic one that TLS has verified and whose clock is ahead of the true time.
+// ironicAhead gives a an Ironic that TLS has verified and whose clock is ahead of the true time.
 func ironicAhead(a *agent, ahead time.Duration) {
 	a.ironicTime = func() (time.Time, bool) { return time.Now().Add(ahead), true }
 }
 
-// near reports whether a list has one time, which is that far from now.
+// near reports whether a list has exactly one time and that is now plus ahead.
 func near(list []time.Time, ahead time.Duration) bool {
 	return len(list) == 1 && (time.Until(list[0])-ahead).Abs() < time.Minute
 }
 
-// localServer starts a time server at NTP's port, on an address of this machine that is nobody else's.
+// localServer starts a time server at NTP's port, on an address of this machine that no other test uses.
 func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 	t.Helper()
 	testenv.Root(t)
@@ -80,7 +80,7 @@ func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 	return address
 }
 
-// A server that the operator named sets both clocks, at the start and before the stop, however right they look.
+// A server that the operator named sets both clocks, at the start and before the stop, even if they are plausible.
 //
 // Parity: R4
 func TestNamedServerSetsBothClocks(t *testing.T) {
@@ -97,7 +97,7 @@ func TestNamedServerSetsBothClocks(t *testing.T) {
 		}
 		a.checkClocks()
 		if len(f.system) != 1 || len(f.hardware) != 1 {
-			t.Errorf("got system clock %v, hardware clock %v, want Ironic's Date to be of no interest", f.system, f.hardware)
+			t.Errorf("got system clock %v, hardware clock %v, want Ironic's Date ignored", f.system, f.hardware)
 		}
 		f = &fakeClocks{}
 		if err := way(clockAgent(false, &config.Config{NTPServer: server}, f), t.Context()); err != nil || f.system != nil || f.hardware != nil {
@@ -106,7 +106,7 @@ func TestNamedServerSetsBothClocks(t *testing.T) {
 	}
 }
 
-// The network's servers are asked only where the clock cannot be right, and never set the hardware clock.
+// The network's servers are queried only if the clock cannot be right, and never set the hardware clock.
 func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 	server := localServer(t, sntptest.Reply{Ahead: 5 * time.Hour})
 	network := timeServers{server}
@@ -120,7 +120,7 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 		"wrong":           {network: network, offset: decade, want: true},
 		"plausible, mDNS": {mdns: server.String(), offset: time.Hour},
 		"wrong, mDNS":     {mdns: server.String(), offset: decade, want: true},
-		"wrong, nobody":   {offset: decade},
+		"wrong, none":     {offset: decade},
 	} {
 		f := &fakeClocks{offset: tt.offset, rtcOffset: tt.offset}
 		a := clockAgent(true, &config.Config{}, f)
@@ -133,13 +133,13 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 			t.Errorf("%s: system clock set to %v, hardware clock to %v, want a system clock: %v", name, f.system, f.hardware, tt.want)
 		}
 		if err := a.setClocksForStop(t.Context()); err != nil || f.hardware != nil {
-			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it to be left alone", name, err, f.hardware)
+			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it unchanged", name, err, f.hardware)
 		}
 	}
 }
 
-// A verified Ironic sets the hardware clock, after the lookup and before the stop, and a system clock that somebody
-// unverified has set; a system clock that looked right is kept.
+// A verified Ironic sets the hardware clock, after the lookup and before the stop, and a system clock that an
+// unverified source has set. A plausible system clock is kept.
 //
 // Parity: R4
 func TestIronicSetsTheHardwareClock(t *testing.T) {
@@ -160,7 +160,7 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 		f := tt.clocks
 		a := clockAgent(true, &config.Config{}, &f)
 		a.unverified.Store(tt.unverified)
-		a.checkClocks() // nobody is verified yet
+		a.checkClocks() // Ironic is not verified yet
 		if f.system != nil || f.hardware != nil {
 			t.Errorf("%s: an unverified Ironic set the clocks to %v and %v", name, f.system, f.hardware)
 		}
@@ -203,8 +203,8 @@ func TestTimeServersOfTheNetwork(t *testing.T) {
 	}
 }
 
-// A time that is absurd, and a clock that cannot be set, are errors only where the clock must be set. Where the named server
-// fails before the stop, a verified Ironic stands in.
+// An implausible time, and a clock that cannot be set, are errors only if the clock must be set. If the named server
+// fails before the stop, a verified Ironic sets the hardware clock.
 func TestSetClockFails(t *testing.T) {
 	past := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{At: time.Date(2006, 1, 1, 0, 0, 0, 0, time.UTC)}).Address()
 	present := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{}).Address()

@@ -2,7 +2,7 @@ package agent
 
 import "slices"
 
-// warnOptions logs settings that have no effect, each once in the agent's life, and cipher names that are not supported.
+// warnOptions logs settings that have no effect, each once per process, and cipher names that are not supported.
 func (a *agent) warnOptions() {
 	c := a.config.Get()
 	for _, setting := range c.Unused() {

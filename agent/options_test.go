@@ -7,7 +7,7 @@ import (
 	"ironroot/agent/config"
 )
 
-// What has no effect is said once, wherever it was set; secrets are not repeated.
+// A setting without effect is logged once, wherever it was set, and without its value.
 func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.config["agent_containers"] = map[string]any{"allowed_containers": []string{"a"}, "runner": "podman"}
@@ -15,7 +15,7 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	failures := 1
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
-		o.Config.Params = config.Params{"sshkey": "ssh-rsa AAAA", "rootpwd": "$6$hush"}
+		o.Config.Params = config.Params{"sshkey": "ssh-rsa AAAA", "rootpwd": "$6$salt"}
 		status := o.Status
 		o.Status = func(phase string) {
 			status(phase)

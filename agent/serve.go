@@ -25,7 +25,8 @@ const (
 	linger = time.Second
 )
 
-// keep runs a part of the agent until ctx ends, whose error it returns, and again whenever it ends before that.
+// keep runs a part of the agent until ctx ends, and returns the error of ctx. If the part ends earlier, keep runs it
+// again.
 func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) error {
 	for {
 		err := goroutine.Catch(func() error { return run(ctx) })
@@ -162,14 +163,14 @@ func (p afterAnswers) idle(ctx context.Context) {
 	p.agent.api.Idle(ctx)
 }
 
-// restoreCards switches on the LLDP agents in network cards again, for the operating system that runs next. A card that
-// fails must not keep the machine running.
+// restoreCards switches on the LLDP agents in network cards again, for the operating system that runs next. A failure
+// is logged: it must not prevent the stop of the machine.
 func (a *agent) restoreCards(persistent bool) {
 	if a.o.Network == nil {
 		return
 	}
 	if err := a.o.Network.RestoreFirmwareLLDP(persistent); err != nil {
-		a.log.Warn("LLDP agent of a card stays off", "err", err)
+		a.log.Warn("LLDP agent of a card not switched on", "err", err)
 	}
 }
 

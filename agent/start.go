@@ -94,7 +94,7 @@ func (a *agent) settleAndConnect(ctx context.Context) {
 	goroutine.Go(func() error {
 		a.ironic.APIVersion(connecting)
 		return nil
-	}, func(error) { close(connected) }) // the lookup asks again
+	}, func(error) { close(connected) }) // the lookup connects again
 	a.settle(ctx, lookupSettle)
 	stop()
 	<-connected

@@ -40,7 +40,8 @@ func SetSystem(now time.Time) error {
 // device is the hardware clock that the kernel reads when it starts.
 const device = "/dev/rtc0"
 
-// Hardware returns what the hardware clock shows, taken as UTC. The error wraps fs.ErrNotExist where the machine has none.
+// Hardware returns the time of the hardware clock, which is taken as UTC. The error wraps fs.ErrNotExist if the
+// machine has none.
 func Hardware() (time.Time, error) {
 	file, err := os.Open(device)
 	if err != nil {

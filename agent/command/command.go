@@ -153,7 +153,7 @@ func (c Command) run(ctx context.Context, p Params) (result any, err error) {
 // PanicError is the error of a command that panicked. It fails that command and nothing else.
 type PanicError = goroutine.PanicError
 
-// recovered stores a panic in err. That of a goroutine the command started keeps the stack of that goroutine.
+// recovered stores a panic in err. A panic in a goroutine of the command keeps the stack of that goroutine.
 func recovered(err *error) {
 	switch value := recover().(type) {
 	case nil:

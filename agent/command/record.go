@@ -46,9 +46,9 @@ func (r *Record) finish(result any, wrap func(string) any, err error) {
 }
 
 const (
-	// largeResult is the size, in bytes, from which on a result is kept only until the next one of that size.
+	// largeResult is the size, in bytes, of results that are kept only until the next result of at least that size.
 	largeResult = 64 << 10
-	// maxResults bounds the results of all records together, in bytes. Those of the latest records are kept.
+	// maxResults limits the results of all records together, in bytes. Those of the latest records are kept.
 	maxResults = 4 << 20
 )
 
@@ -57,9 +57,9 @@ func (r *Record) forget() {
 	r.Result = json.RawMessage(fmt.Sprintf(`{"note":"result of %d bytes not kept: it is too large beside later ones"}`, len(r.Result)))
 }
 
-// bound replaces results that are too large to keep: those of largeResult and more before the latest of that size, and
-// those beyond maxResults, counted from the latest on. Ironic reads the result of the latest record, which is never replaced,
-// and of earlier ones the name and the state. No record is removed.
+// bound replaces results that are too large to keep: results of largeResult or more, except for the latest of them,
+// and results beyond maxResults, counted from the latest record. It never replaces the result of the latest record,
+// which Ironic reads; of earlier records Ironic reads only name and state. No record is removed.
 func bound(entries []*entry) {
 	var total int
 	large := false
@@ -78,7 +78,7 @@ func bound(entries []*entry) {
 	}
 }
 
-// maxNote is more than the size, in bytes, of the note that replaces a result.
+// maxNote is an upper limit of the size, in bytes, of the note that replaces a result.
 const maxNote = 128
 
 // encode fixes the result at the moment the command ends, so that nothing can change it afterwards.

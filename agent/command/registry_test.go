@@ -128,7 +128,7 @@ type broken struct{}
 
 func (broken) MarshalJSON() ([]byte, error) { panic("oops") }
 
-// A command that panics, or whose result panics, has failed: whoever waits for it gets to know, and the next one can run.
+// A command that panics, or whose result panics, fails: its waiters return, and the next command can run.
 func TestPanics(t *testing.T) {
 	r := NewRegistry(set(
 		Command{Name: "run", Async: true, Run: func(context.Context, Params) (any, error) { panic("oops") }},

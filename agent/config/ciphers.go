@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// suite is a TLS 1.2 cipher suite that crypto/tls has and this agent speaks, by its OpenSSL name, with the groups of
-// openssl-ciphers(1) that contain it beside ALL. Suites with RC4 and 3DES are left out.
+// suite is a TLS 1.2 cipher suite of crypto/tls that the agent supports, with its OpenSSL name and the groups of
+// openssl-ciphers(1), except for ALL, that contain it. Suites with RC4 and 3DES are not supported.
 type suite struct {
 	id       uint16
 	name     string
@@ -44,13 +44,13 @@ func suites() []suite {
 	}
 }
 
-// emptyGroups are the names of openssl-ciphers(1) whose suites crypto/tls does not have or this agent does not speak.
+// emptyGroups lists the groups of openssl-ciphers(1) that contain no supported suite.
 const emptyGroups = "COMPLEMENTOFDEFAULT COMPLEMENTOFALL MEDIUM LOW EXP EXPORT eNULL NULL aNULL kDHr kDHd kDH kDHE kEDH DH DHE EDH " +
 	"ADH AECDH aDSS DSS aDH aECDH kECDHr kECDHe kECDH AESCCM AESCCM8 ARIA ARIA128 ARIA256 ARIAGCM CAMELLIA CAMELLIA128 " +
 	"CAMELLIA256 3DES DES RC4 RC2 IDEA SEED MD5 aGOST aGOST01 kGOST GOST94 GOST89MAC PSK kPSK kECDHEPSK kDHEPSK kRSAPSK " +
 	"aPSK SRP aSRP kSRP CBC"
 
-// in reports whether a suite is the named one or in the group.
+// in reports whether a suite has the name or is in the group of that name.
 func (s suite) in(name string) bool {
 	return s.name == name || name == "ALL" || name == "DEFAULT" || slices.Contains(strings.Fields(s.groups), name)
 }
@@ -60,8 +60,8 @@ func known(name string) bool {
 	return slices.Contains(strings.Fields(emptyGroups), name) || slices.ContainsFunc(suites(), func(s suite) bool { return s.in(name) })
 }
 
-// cipherList evaluates an OpenSSL cipher list as openssl-ciphers(1) describes it. ignored are the elements whose names are
-// no suite and no group that is known here, and so have no effect.
+// cipherList evaluates an OpenSSL cipher list as openssl-ciphers(1) describes it. ignored are the elements that have
+// no effect because they name no supported suite and no group.
 func cipherList(text string) (chosen []suite, ignored []string) {
 	banned := map[uint16]bool{}
 	for _, element := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(":,; ", r) }) {
@@ -74,9 +74,9 @@ func cipherList(text string) (chosen []suite, ignored []string) {
 			slices.SortStableFunc(chosen, func(a, b suite) int { return b.strength - a.strength })
 			continue
 		case strings.HasPrefix(element, "@SECLEVEL="):
-			continue // crypto/tls refuses weak keys by itself
+			continue // crypto/tls rejects weak keys by itself
 		case slices.ContainsFunc(strings.Split(names, "+"), func(name string) bool { return !known(name) }):
-			if operator != "!" && operator != "-" { // what is not supported is excluded anyway
+			if operator != "!" && operator != "-" { // suites that are not supported are never chosen
 				ignored = append(ignored, element)
 			}
 			continue

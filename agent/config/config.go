@@ -7,9 +7,9 @@
 // order, kernel parameters, built-in defaults.
 //
 // The struct Config is the only declaration of an option: its tags name the option in files (file), its kernel
-// parameter (kernel), its default (default), unit (unit), range (min, max), choices (choices), deprecated names (alias)
-// and its one line of help (help), the heading in the command's help under which it and those after it stand (heading),
-// and why it has no effect (unused). The reference in the documentation is generated from them.
+// parameter (kernel), its default (default), unit (unit), range (min, max), choices (choices), deprecated names
+// (alias) and its one line of help (help), the heading above it in the command's help (heading), and why it has no
+// effect (unused). The reference in the documentation is generated from them.
 //
 // Not implemented: substitution of $option inside values of configuration files.
 package config
@@ -32,7 +32,7 @@ type Config struct {
 	EnableAutoTLS           bool          `file:"enable_auto_tls" default:"true" help:"generate a certificate for the API and hand it to Ironic"`
 	AutoTLSAllowedClockSkew time.Duration `file:"auto_tls_allowed_clock_skew" unit:"s" min:"0" default:"3600" help:"how far the generated certificate is dated back"`
 	TLSMinVersion           string        `file:"tls_min_version" kernel:"ipa-tls-min-version" choices:"1.2,1.3" default:"1.2" help:"oldest TLS version spoken, as server and as client"`
-	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select what is supported"`
+	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select the supported suites"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" help:"curve of the generated certificate's key"`
 
 	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" heading:"Address Ironic calls back" help:"host Ironic is told to call back; found by the route to Ironic when not set"`
@@ -63,14 +63,14 @@ type Config struct {
 	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
 	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"server the clocks are set from; without it, servers that DHCP names are asked where the system clock cannot be right"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"time server for the system clock and the hardware clock; without it, servers that DHCP names set the system clock if that cannot be right"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
 	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"token shared with Ironic beforehand"`
 	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name at the image server"`
 	ImageServerPassword     string `file:"image_server_password" secret:"true" help:"password at the image server"`
 	ImageServerAuthStrategy string `file:"image_server_auth_strategy" choices:"noauth,http_basic" default:"noauth" help:"how the agent authenticates at the image server"`
 
-	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"limit of a connect and of a stall of an image or config drive download"`
+	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"time limit for a connect and for a stall of an image or config drive download"`
 	ImageDownloadConnectionRetries       int           `file:"image_download_connection_retries" kernel:"ipa-image-download-connection-retries" min:"0" default:"9" help:"how often an image download is tried again"`
 	ImageDownloadConnectionRetryInterval time.Duration `file:"image_download_connection_retry_interval" kernel:"ipa-image-download-connection-retry-interval" unit:"s" min:"0" default:"10" help:"pause before an image download is tried again"`
 	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"limit of a whole image download; 0 is none"`
@@ -114,7 +114,7 @@ type DiskUtils struct {
 	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes"`
 	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"block size of the image writer" unused:"the writer chooses its block size"`
 	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for"`
-	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"how often a partition table is read again" unused:"not implemented yet"`
+	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"number of attempts to read a partition table again" unused:"not implemented yet"`
 	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"memory limit of an image conversion" unused:"images are converted in constant memory"`
 	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"number of attempts to convert an image" unused:"images are converted in constant memory"`
 }

@@ -23,7 +23,7 @@ type option struct {
 	check    string
 	secret   bool
 	flagOnly bool
-	unused   string // why the option has no effect; "" where it has one
+	unused   string // why the option has no effect; "" if it has one
 	heading  string
 	help     string
 	index    []int // of the field in Config

@@ -24,7 +24,7 @@ Names, kernel parameters, defaults and precedence are those of ironic-python-age
 An option whose value is of the wrong type or out of range is an error at start that names the option, the value and
 its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that existing
 configurations work. Setting one to anything but its default logs a warning, and so do the kernel parameters ` + "`sshkey`" + ` and
-` + "`rootpwd`" + `, as nobody can log in to the ramdisk.
+` + "`rootpwd`" + `, because the ramdisk has no login.
 `
 
 // Reference writes the reference of all options as Markdown, a table per group.
@@ -97,7 +97,7 @@ func (o option) flagDefault() string {
 	return " (default " + strings.TrimSpace(o.def+" "+o.unit) + ")"
 }
 
-// meaning is the help, which says where an option has no effect.
+// meaning returns the help, with the reason if the option has no effect.
 func (o option) meaning() string {
 	if o.unused != "" {
 		return o.help + "; no effect: " + o.unused

@@ -23,8 +23,8 @@ func (c *Config) TLSVersion() uint16 {
 	return tls.VersionTLS12
 }
 
-// CipherSuites returns the TLS 1.2 suites of tls_cipher_suites as crypto/tls names them. Where the option is not set, or
-// selects no suite that crypto/tls has, they are the default ones. The option does not choose the suites of TLS 1.3.
+// CipherSuites returns the TLS 1.2 suites of tls_cipher_suites as crypto/tls names them. If the option is not set or
+// selects no supported suite, it returns the default suites. The option does not choose the suites of TLS 1.3.
 func (c *Config) CipherSuites() []uint16 {
 	chosen, _ := cipherList(c.TLSCipherSuites)
 	if len(chosen) == 0 {

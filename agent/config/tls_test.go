@@ -12,7 +12,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// cipherLists are lists of operators' configurations and the groups of openssl-ciphers(1).
+// cipherLists are lists from operators' configurations and the groups of openssl-ciphers(1).
 func cipherLists() []string {
 	lists := []string{
 		defaultCiphers, "HIGH:!aNULL", "HIGH:!aNULL:!MD5", "ECDHE+AESGCM", "ECDHE+AESGCM:ECDHE+CHACHA20:!aECDSA", "DEFAULT:@STRENGTH",
@@ -31,7 +31,7 @@ func cipherLists() []string {
 	return lists
 }
 
-// OpenSSL selects the same suites, of those that are supported.
+// Among the supported suites, OpenSSL selects the same ones.
 //
 // Parity: A15 (cipher lists)
 func TestCipherListsAsOpenSSL(t *testing.T) {

@@ -14,12 +14,11 @@ type Unused struct{ Name, Reason string }
 func unusedParams() map[string]string {
 	return map[string]string{
 		"sshkey":  "the ramdisk has no SSH server",
-		"rootpwd": "nobody can log in to the ramdisk",
+		"rootpwd": "the ramdisk has no login",
 	}
 }
 
-// Unused returns the settings that have no effect: options with another value than the default one, and kernel
-// parameters.
+// Unused returns the settings that have no effect: options with another value than the default, and kernel parameters.
 func (c *Config) Unused() []Unused {
 	var found []Unused
 	var defaults Config

@@ -79,7 +79,7 @@ func TestUnused(t *testing.T) {
 		{"container.allowed_containers", "not implemented yet"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 		{"inject_files_priority", "not implemented yet"},
-		{"rootpwd", "nobody can log in to the ramdisk"},
+		{"rootpwd", "the ramdisk has no login"},
 		{"sshkey", "the ramdisk has no SSH server"},
 	}
 	if diff := cmp.Diff(want, c.Unused()); diff != "" {

@@ -96,9 +96,9 @@ func (a Arrays) Protected(s md.Superblock) bool {
 	return true
 }
 
-// Created returns a description of the entry of raid_config that can be the array of a superblock, "" if there is none.
-// An entry with a volume_name is compared by the name, or by the level if the array has no name; an entry without one by
-// the level.
+// Created returns a description of the entry of raid_config that can be the array of a superblock, "" if there is
+// none. An entry with a volume_name is compared by the name, or by the level if the array has no name; an entry
+// without one by the level.
 func (a Arrays) Created(s md.Superblock) string {
 	if s.Problem != nil {
 		return ""
@@ -157,7 +157,8 @@ func WithoutProtectedArrays(ctx context.Context, sys block.System, n *node.Node,
 	return kept, nil
 }
 
-// Members returns the members of arrays among a device, its partitions and, if it is an assembled array, its components.
+// Members returns the members of arrays among a device, its partitions and, if it is an assembled array, its
+// components.
 func Members(ctx context.Context, sys block.System, d block.Device) ([]md.Member, error) {
 	members, err := md.Members(ctx, sys, d)
 	if err != nil || !strings.Contains(d.Type, "raid") {

@@ -132,7 +132,8 @@ func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	return http.Header{"Authorization": {"Basic " + basic}}, nil
 }
 
-// opener fetches a config drive, once. Connect, each read and the rate are limited as for images, its size by configdrive.
+// opener fetches a config drive, once. Connect, each read and the rate are limited as for images, its size by
+// configdrive.
 func (i *Imager) opener(client *http.Client) configdrive.Opener {
 	c := i.o.Config.Get()
 	fetch := image.Fetch{Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate}

@@ -39,8 +39,8 @@ func TestImagesComeByHTTP1(t *testing.T) {
 	}
 }
 
-// A config drive may take longer than one read may, but its server must not be silent, and must not send a byte at a time
-// for hours.
+// A config drive may take longer than one read may, but its server must not be silent, and must not send a byte at a
+// time for hours.
 //
 // Parity: L5
 func TestConfigDriveLimits(t *testing.T) {

@@ -45,8 +45,8 @@ type partitioned struct {
 }
 
 // preparePartitions lays the disk out, makes its file systems, writes the config drive, and streams the image into the
-// root partition. What can be known to be wrong is known before the disk loses anything. Of an image that is on the disk
-// already, in the same layout and not streamed, only the config drive is written again.
+// root partition. What can be known to be wrong is known before the disk loses anything. Of an image that is on the
+// disk already, in the same layout and not streamed, only the config drive is written again.
 func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
 	if err != nil {
@@ -86,8 +86,8 @@ func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info 
 	return i.finishPartitions(ctx, info, d, now)
 }
 
-// present finds the partitions of an image that is on the disk already; nil where it must be written: it is another one, or the
-// table or the file system of root or ESP is no longer the one that was left behind.
+// present finds the partitions of an image that is on the disk already; nil where it must be written: it is another
+// one, or the table or the file system of root or ESP is no longer the one that was left behind.
 func (i *Imager) present(ctx context.Context, now written) (*partitioned, error) {
 	if !i.isWritten(ctx, now) {
 		return nil, nil //nolint:nilnil // documented
@@ -250,7 +250,8 @@ func (i *Imager) fillConfigDrive(ctx context.Context, d *partitioned, drive []by
 	return nil
 }
 
-// uuids returns what the protocol calls partition UUIDs: of root, ESP and PReP partition, and the paths of all partitions.
+// uuids returns what the protocol calls partition UUIDs: of root, ESP and PReP partition, and the paths of all
+// partitions.
 func (d *partitioned) uuids(ctx context.Context) (map[string]any, error) {
 	paths, uuids := map[string]string{}, map[string]any{"efi system partition uuid": nil}
 	for _, p := range d.layout.Partitions {

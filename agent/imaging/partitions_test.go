@@ -191,8 +191,8 @@ func TestPreparePartitionImage(t *testing.T) {
 	}
 }
 
-// A repeated partition image is neither fetched nor written, only the config drive is; ESP, swap and the ephemeral file system
-// keep what they hold. Streamed images, other layouts and disks that changed in between are written again.
+// A repeated partition image is neither fetched nor written, only the config drive is; ESP, swap and the ephemeral
+// file system keep what they hold. Streamed images, other layouts and disks that changed in between are written again.
 //
 // Parity: E2
 func TestPartitionImageAgain(t *testing.T) {

@@ -108,8 +108,8 @@ type bmcAnswers struct {
 	complete bool // every channel was asked
 }
 
-// ask goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC address
-// of the first channel with either. It returns early when ctx ends.
+// ask goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC
+// address of the first channel with either. It returns early when ctx ends.
 func (a *bmcAnswers) ask(ctx context.Context, device BMC) {
 	for channel := byte(firstChannel); channel <= lastChannel; channel++ {
 		a.note(func() { a.channel = channel })

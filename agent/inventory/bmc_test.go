@@ -130,8 +130,8 @@ func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
 	return b.fakeBMC.LAN(channel, parameter, set)
 }
 
-// A BMC that stops answering before the time limit: what it answered is in the inventory, the rest is unknown, and the log
-// names it.
+// A BMC that stops answering before the time limit: what it answered is in the inventory, the rest is unknown, and the
+// log names it.
 //
 // Parity: G10
 func TestPartialBMC(t *testing.T) {

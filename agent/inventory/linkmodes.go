@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkSpeeds returns the fastest mode that each interface supports, in Mbit/s, by the interface's name. It asks the family
-// "ethtool" of generic netlink (Documentation/networking/ethtool-netlink.rst in Linux, since 5.6). Interfaces without link
-// modes, as virtual ones, have speed 0.
+// linkSpeeds returns the fastest mode that each interface supports, in Mbit/s, by the interface's name. It asks the
+// family "ethtool" of generic netlink (Documentation/networking/ethtool-netlink.rst in Linux, since 5.6). Interfaces
+// without link modes, as virtual ones, have speed 0.
 //
-// The kernel is asked for bit sets that are not compact: such a set names every mode, so that modes of later kernels need no
-// table here. Package mdlayher/ethtool has a table, and indexes it without a bounds check.
+// The kernel is asked for bit sets that are not compact: such a set names every mode, so that modes of later kernels
+// need no table here. Package mdlayher/ethtool has a table, and indexes it without a bounds check.
 func linkSpeeds() (map[string]int, error) {
 	conn, err := genetlink.Dial(nil)
 	if err != nil {
@@ -53,8 +53,9 @@ func linkSpeeds() (map[string]int, error) {
 	return speeds, errors.Join(failed...)
 }
 
-// parseLinkModes reads a reply of ETHTOOL_MSG_LINKMODES_GET: the interface and the speed of its fastest supported mode. The
-// bit set "ours" lists the supported modes; those that are also advertised have a flag, which does not matter here.
+// parseLinkModes reads a reply of ETHTOOL_MSG_LINKMODES_GET: the interface and the speed of its fastest supported
+// mode. The bit set "ours" lists the supported modes; those that are also advertised have a flag, which does not
+// matter here.
 func parseLinkModes(data []byte) (name string, speed int, err error) {
 	attributes, err := netlink.NewAttributeDecoder(data)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // LookupConfig is the answer's object config by key; a legacy answer has none.
 type LookupConfig map[string]json.RawMessage
 
-// Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are logged
-// and ignored; they never fail a lookup. inspected is the uuid that the inspection learned, "" without one: it and the
-// node in the cache tell whether the answer is about this node, which the token depends on.
+// Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are
+// logged and ignored; they never fail a lookup. inspected is the uuid that the inspection learned, "" without one: it
+// and the node in the cache tell whether the answer is about this node, which the token depends on.
 func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, inspected string, log *slog.Logger) token.Outcome {
 	known := inspected
 	if n := cache.Get(); n != nil {

@@ -28,9 +28,9 @@ func (c *Client) noteDate(resp *http.Response) {
 	c.date.Store(&verifiedDate{date, received})
 }
 
-// VerifiedTime returns the present time by the Date of the last answer of Ironic, and false as long as there was none whose
-// sender was verified: by https, without the option insecure. It is good to about a second, and does not depend on this
-// machine's clock.
+// VerifiedTime returns the present time by the Date of the last answer of Ironic, and false as long as there was none
+// whose sender was verified: by https, without the option insecure. It is good to about a second, and does not depend
+// on this machine's clock.
 func (c *Client) VerifiedTime() (time.Time, bool) {
 	last := c.date.Load()
 	if last == nil {

@@ -25,7 +25,8 @@ const (
 // HeartbeatOptions describe a node's heartbeat.
 type HeartbeatOptions struct {
 	NodeUUID string
-	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it, and after 5 s at the soonest.
+	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it, and after 5 s at the
+	// soonest.
 	Interval time.Duration
 	// CallbackURL returns where Ironic reaches the agent. Ironic refuses an URL that changes.
 	CallbackURL func() string
@@ -96,7 +97,8 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits for the time of the next heartbeat, or until a forced one is due, and reports whether it is a forced one.
+// pause waits for the time of the next heartbeat, or until a forced one is due, and reports whether it is a forced
+// one.
 func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.Duration) (forced bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -195,8 +195,8 @@ func TestForcedHeartbeats(t *testing.T) {
 	}
 }
 
-// A forced heartbeat that fails stays forced: the next ones come as soon as the gap allows, without the random pause of
-// other failures, until one succeeds.
+// A forced heartbeat that fails stays forced: the next ones come as soon as the gap allows, without the random pause
+// of other failures, until one succeeds.
 //
 // Parity: B7
 func TestFailedForcedHeartbeatStaysForced(t *testing.T) {

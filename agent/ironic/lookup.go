@@ -155,8 +155,8 @@ func parseAnswer(body []byte) (*Answer, error) {
 	return &Answer{Node: found, Config: fields.Config, HeartbeatInterval: interval}, nil
 }
 
-// seconds reads a JSON number of seconds. Zero is valid: heartbeats have a minimum interval of their own. The error does not
-// repeat the answer, which holds the token.
+// seconds reads a JSON number of seconds. Zero is valid: heartbeats have a minimum interval of their own. The error
+// does not repeat the answer, which holds the token.
 func seconds(raw json.RawMessage) (time.Duration, error) {
 	const most = 365 * 24 * 3600
 	var n float64

@@ -87,8 +87,8 @@ func (h *handler) write(line, below *strings.Builder, prefix string, a slog.Attr
 	fmt.Fprintf(line, " %s%s=%s", prefix, a.Key, quoted(text))
 }
 
-// valueText returns a value without secrets. They are masked before anything is clipped, quoted or escaped, which could
-// change them beyond recognition.
+// valueText returns the text of a value without secrets. Secrets are masked before the text is clipped, quoted or
+// escaped, because they may not be found afterwards.
 func (h *handler) valueText(v slog.Value) string {
 	if v.Kind() == slog.KindTime {
 		return v.Time().Format(time.RFC3339)
@@ -99,7 +99,8 @@ func (h *handler) valueText(v slog.Value) string {
 	return h.journal.Clean(v.String())
 }
 
-// Clipped is a text of foreign origin as the value of an attribute. The log shows its first Limit bytes.
+// Clipped is an attribute's value that comes from outside, such as a request's path. The log shows its first Limit
+// bytes.
 type Clipped struct {
 	Text  string
 	Limit int

@@ -39,8 +39,8 @@ func (j *Journal) Logger() *slog.Logger { return slog.New(&handler{journal: j}) 
 // Level gives the variable that says which lines are taken.
 func (j *Journal) Level() *slog.LevelVar { return j.level }
 
-// Redact replaces the secret, in every form that forms returns, by *** in everything that is logged from now on and in
-// everything that is still kept. The empty string is ignored.
+// Redact replaces the secret, in every form that forms returns, by *** in all lines that are kept and in all later
+// ones. The empty string is ignored.
 func (j *Journal) Redact(secret string) {
 	if secret == "" {
 		return

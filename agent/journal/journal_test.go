@@ -63,7 +63,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Secrets are masked before quoting and clipping change them, and in the forms that JSON, URLs and base64 give them.
+// Secrets are masked before texts are quoted and clipped, and also in their forms in JSON, URLs and base64.
 func TestRedactEncodedForms(t *testing.T) {
 	var console bytes.Buffer
 	j := New(&console, nil, 1<<20)

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// minEncoded is the length, in bytes, from which on a secret is also masked within base64 data. The encoded form of a
+// minEncoded is the least length, in bytes, of secrets that are masked within base64 data. The encoded form of a
 // shorter one would match other data by chance.
 const minEncoded = 8
 
-// forms returns the secret as it may appear in a text: plain, as part of a URL with upper and lower case digits, escaped
-// by JSON and by Go, and within base64 data.
+// forms returns the forms in which a secret may appear in a text: plain, escaped for a URL with digits in upper and
+// lower case, escaped by JSON and by Go, and within base64 data.
 func forms(secret string) []string {
 	list := []string{secret}
 	for _, escaped := range []string{url.QueryEscape(secret), url.PathEscape(secret)} {
@@ -27,7 +27,7 @@ func forms(secret string) []string {
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
-	if encoder.Encode(secret) == nil { // likewise
+	if encoder.Encode(secret) == nil { // it never fails for a string
 		list = append(list, inner(strings.TrimSpace(plain.String())))
 	}
 	if len(secret) >= minEncoded {
@@ -41,8 +41,8 @@ func forms(secret string) []string {
 // inner returns a quoted text without its quotes.
 func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// encoded returns the characters of base64 data that depend on the secret alone, when the secret begins offset bytes
-// after a multiple of three.
+// encoded returns the characters of base64 data that depend only on the secret, which begins offset bytes after a
+// multiple of three.
 func encoded(encoding *base64.Encoding, secret string, offset int) string {
 	text := encoding.EncodeToString(append(make([]byte, offset), secret...))
 	return text[(offset*8+5)/6 : (offset+len(secret))*8/6]

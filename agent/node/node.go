@@ -30,8 +30,8 @@ func FromJSON(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
-// FromStep reads the node object of a step command. Any object is accepted, as ironic-python-agent takes over whatever it
-// is given: a uuid that is not a string is kept as its JSON text, and without one UUID returns "".
+// FromStep reads the node object of a step command. Like ironic-python-agent it accepts any object: a uuid that is not
+// a string is kept as its JSON text, and without one UUID returns "".
 func FromStep(data []byte) (*Node, error) {
 	var raw map[string]any
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -51,7 +51,7 @@ func FromStep(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
-// UUID returns the node's uuid. It is "" only for a node of FromStep.
+// UUID returns the node's uuid. It may be "" only for a node of FromStep.
 func (n *Node) UUID() string { return n.uuid }
 
 // Name returns the node's name, "" where it has none or Ironic does not tell it.
@@ -111,8 +111,8 @@ func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
 	return out, nil
 }
 
-// LogicalDisks returns the entries of raid_config.logical_disks, the RAID arrays that Ironic created. Anything but a list
-// of objects is an error: an array that cannot be read must not count as unknown.
+// LogicalDisks returns the entries of raid_config.logical_disks, the RAID arrays that Ironic created. Anything but a
+// list of objects is an error: an entry that cannot be read must not be ignored.
 func (n *Node) LogicalDisks() ([]map[string]any, error) {
 	value := n.raw["raid_config"]
 	raidConfig, ok := value.(map[string]any)

@@ -57,7 +57,7 @@ const (
 	// Rows of one entry at most, so that none pushes the others off the screen.
 	linkRows, problemRows, adviceRows, workRows, adapterRows = 3, 4, 3, 4, 4
 
-	logRows = 4 // that links leave free for the log
+	logRows = 4 // of the log that remain below the links
 )
 
 // Draw shows the state on so many cells, and below it the latest of the log lines that there is room for.
@@ -212,7 +212,7 @@ func (f *Frame) links(s *status.State, most int) {
 	f.rows = append(f.rows, part.rows...)
 }
 
-// noLinks shows the network adapters that give no link.
+// noLinks shows the network adapters that have no network interface.
 func (f *Frame) noLinks(s *status.State) {
 	if len(s.Adapters) == 0 {
 		f.field("Links", "no network card found yet", hint, 1)

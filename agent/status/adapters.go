@@ -2,7 +2,7 @@ package status
 
 import "strings"
 
-// Adapter describes a network adapter of the machine that gives no link for want of a kernel module.
+// Adapter describes a network adapter that has no network interface because a kernel module is missing.
 type Adapter struct {
 	Address    string   // PCI address, "0000:3b:00.0"
 	ID         string   // PCI vendor and device, "15b3:1017"
@@ -11,7 +11,7 @@ type Adapter struct {
 	InfiniBand bool
 }
 
-// Adapters sets the network adapters that give no link.
+// Adapters sets the network adapters that have no network interface.
 func (b *Board) Adapters(list []Adapter) {
 	if b == nil {
 		return
@@ -44,7 +44,7 @@ func (a *Adapter) module() string {
 	return "module "
 }
 
-// advice says how the adapter gets its module.
+// advice returns what the operator can do to get a driver for the adapter.
 func (a *Adapter) advice() string {
 	switch {
 	case a.InfiniBand && len(a.Missing) > 0:

@@ -33,7 +33,7 @@ func show(b *Board, links []netboot.Link) {
 	b.setNetwork("node", nil, links, describe(links, nil, func(string) int { return 1000 }))
 }
 
-// logBuffer is a log that may be written and read at the same time.
+// logBuffer is a log that may be written and read concurrently.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -129,7 +129,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestAdapterAdvice has adapters without links: what they need comes before what links need.
+// The advice on adapters without an interface comes before the advice on links.
 func TestAdapterAdvice(t *testing.T) {
 	b := NewBoard("1", nil)
 	b.Enter(Network)
@@ -156,7 +156,7 @@ func TestAdapterAdvice(t *testing.T) {
 	b.Adapters(b.State().Adapters[:1])
 	show(b, network()[:1])
 	if got := b.State().Advice(); len(got) != 2 || got[0] != want[0] || !strings.HasPrefix(got[1], "no carrier on any link") {
-		t.Errorf("beside a link without carrier: got %q, want the adapter's advice and the link's", got)
+		t.Errorf("with a link without carrier: got %q, want the adapter's advice and the link's", got)
 	}
 	good := network()
 	good[1].Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}

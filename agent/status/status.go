@@ -41,7 +41,7 @@ type State struct {
 	NodeUUID string    // "" before the lookup
 	NodeName string    // "" where Ironic does not tell it
 	Links    []Link
-	Adapters []Adapter // that give no link
+	Adapters []Adapter // that have no network interface
 	DNS      []string  // name servers in use
 	APIs     []API     // in the order they are tried
 	Beat     Beat

@@ -15,7 +15,8 @@ const (
 	masked = "******"
 	// minLength is the shortest text that is taken for a token.
 	minLength = 32
-	// maxLength and alphabet describe what may replace a token that the operator gave. Ironic's tokens have 43 characters.
+	// maxLength and alphabet describe a token that may replace one that the operator set. Ironic's tokens have 43
+	// characters.
 	maxLength = 255
 	alphabet  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_="
 )
@@ -28,11 +29,11 @@ const (
 	Ignored Outcome = iota
 	// Adopted means that the answer's token replaced whatever was known.
 	Adopted
-	// Kept means that somebody fetched the token before, and it is the one known here.
+	// Kept means that the token was fetched before and is known to the agent.
 	Kept
-	// Locked means that somebody fetched the token before and it is not known here. The agent must not serve its API.
+	// Locked means that the token was fetched before and is not known to the agent, which must not serve its API.
 	Locked
-	// Rejected means that the answer's token did not replace the one that the operator gave.
+	// Rejected means that the answer's token did not replace the one that the operator set.
 	Rejected
 )
 
@@ -49,8 +50,8 @@ type Token struct {
 }
 
 // Adopt takes the token of a lookup's answer. The mask means that the token was fetched before. 32 or more characters
-// replace any earlier token of a lookup. A token that the operator gave is replaced only if sameNode reports that the answer
-// is about the node that the agent knows, and only by a token that can be sent in a URL as it is, as Ironic's are.
+// replace any earlier token of a lookup. A token that the operator set is replaced only if the answer is about the
+// node that the agent knows (sameNode), and only by a token that needs no escaping in a URL, like Ironic's.
 func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,13 +69,13 @@ func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	return Ignored
 }
 
-// valid reports whether an answer has the form of Ironic's tokens: URL-safe base64, in whose place a mask, an error text or
-// a document would not pass.
+// valid reports whether an answer has the form of Ironic's tokens, URL-safe base64. A mask, an error text or a
+// document does not have it.
 func valid(answer string) bool {
 	return len(answer) <= maxLength && strings.IndexFunc(answer, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
 }
 
-// Set puts in a token that the operator gave; "" forgets it.
+// Set sets a token that the operator gave; "" clears it.
 func (t *Token) Set(secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,7 +45,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// What the operator gave is replaced only by a valid token for the node; what a lookup brought, by any.
+// A token that the operator set is replaced only by a valid token for the node; a token of a lookup is replaced by
+// any.
 func TestAdoptInPlaceOfGivenToken(t *testing.T) {
 	for _, tt := range []struct {
 		name, answer string

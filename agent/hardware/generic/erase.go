@@ -42,7 +42,8 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	return run.finish()
 }
 
-// eraseExpress formats NVMe disks, which takes seconds. From all other disks, and if that fails, it removes the metadata.
+// eraseExpress formats NVMe disks, which takes seconds. From all other disks, and if that fails, it removes the
+// metadata.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call)
 	if err != nil {
@@ -70,7 +71,8 @@ func (r *eraseRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, e
 	return r.eraseUnprotected(ctx, d, r.eraseFully)
 }
 
-// wipeDisk removes the metadata of a disk. As in ironic-python-agent, a read-only disk is skipped whatever the node says.
+// wipeDisk removes the metadata of a disk. As in ironic-python-agent, a read-only disk is skipped whatever the node
+// says.
 func (r *eraseRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
 		return untouched(d, reason), err
@@ -137,8 +139,8 @@ func (r *eraseRun) skipReason(ctx context.Context, d block.Device, skipReadOnly 
 	return "", nil
 }
 
-// eraseUnprotected erases a disk by a function. If a partition of the disk is a member of a protected array, it erases the
-// other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an error.
+// eraseUnprotected erases a disk by a function. If a partition of the disk is a member of a protected array, it erases
+// the other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an error.
 func (r *eraseRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {

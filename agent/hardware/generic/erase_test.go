@@ -172,8 +172,8 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	}
 }
 
-// A disk that fails, by whatever it is, does not keep the others from being erased. The step fails and names those that
-// failed.
+// A disk that fails, by whatever it is, does not keep the others from being erased. The step fails and names those
+// that failed.
 func TestEraseCollectsErrors(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	disk, closed := loopDisk(t, "8300"), loopDisk(t, "8300")
