@@ -22,8 +22,8 @@ const (
 )
 
 // Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
-// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are
-// UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
+// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are a
+// pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
 func Pstore(ctx context.Context, sys block.System) error {
 	if err := pstore(ctx, sys); err != nil {
 		return fmt.Errorf("erase pstore: %w", err)
@@ -37,6 +37,14 @@ func pstore(ctx context.Context, sys block.System) error {
 		return err
 	}
 	var problems []error
+	if len(mounts) == 0 {
+		// The kernel makes the directory if it has pstore.
+		if _, err := os.Stat(sys.Sys("fs/pstore")); err == nil {
+			problems = append(problems, errors.New("crash logs cannot be read: pstore is not mounted"))
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, err)
+		}
+	}
 	for _, directory := range mounts {
 		problems = append(problems, emptyDirectory(ctx, directory, func(string) bool { return true }))
 	}

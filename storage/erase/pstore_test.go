@@ -59,9 +59,11 @@ func TestPstore(t *testing.T) {
 
 // A machine that was booted by BIOS and has no pstore has nothing to erase.
 func TestPstoreNone(t *testing.T) {
-	sys, _, _ := firmware(t, "sysfs /sys sysfs rw 0 0\n")
-	if err := os.RemoveAll(sys.Sys("firmware")); err != nil {
-		t.Fatal(err)
+	sys, pstore, _ := firmware(t, "sysfs /sys sysfs rw 0 0\n")
+	for _, directory := range []string{sys.Sys("firmware"), pstore} {
+		if err := os.RemoveAll(directory); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := Pstore(t.Context(), sys); err != nil {
 		t.Errorf("got %v, want no error", err)
@@ -74,6 +76,10 @@ func TestPstoreFails(t *testing.T) {
 	unmounted, _, _ := firmware(t, "pstore /sys/fs/pstore pstore rw 0 0\n")
 	if err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "efivarfs is not mounted") {
 		t.Errorf("without efivarfs: got %v, want an error", err)
+	}
+	unmounted, _, _ = firmware(t, "efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n")
+	if err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "pstore is not mounted") {
+		t.Errorf("without pstore: got %v, want an error", err)
 	}
 	sys, _, variables := firmware(t, bothMounts)
 	if err := unix.Mount(variables, variables, "", unix.MS_BIND, ""); err != nil {
