@@ -211,6 +211,29 @@ func TestEraseCollectsErrors(t *testing.T) {
 	}
 }
 
+// An NVMe namespace that the kernel does not use cannot be erased, and is not in the list of disks.
+func TestEraseNamesUnusableNamespaces(t *testing.T) {
+	m := newManager(t)
+	for _, file := range []string{"block/nvme0n2/size", "class/block/nvme0n2/size"} {
+		path := m.o.System.Sys(file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, step := range erasing(m) {
+		if _, err := step(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "/dev/nvme0n2") {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError that names the namespace", name, err)
+		}
+		skip := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/nvme0n2"}]}`)
+		if _, err := step(t.Context(), hardware.Call{Node: skip}); err != nil {
+			t.Errorf("%s: on the skip list: got %v, want no error", name, err)
+		}
+	}
+}
+
 func TestErasePstore(t *testing.T) {
 	m := newManager(t)
 	dump := m.o.System.Sys("fs/pstore/dmesg-erst-1")

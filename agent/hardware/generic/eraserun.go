@@ -69,7 +69,28 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 			r.record(d, untouched(d, "named by skip_block_devices"))
 		}
 	}
+	if err := r.failUnusable(ctx, call); err != nil {
+		return nil, err
+	}
 	return r, r.guard(ctx, disks)
+}
+
+var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
+
+// failUnusable makes NVMe namespaces an error that the list of disks lacks, as a tenant can format one so that the kernel
+// does not use it. Those that skip_block_devices names are left alone.
+func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
+	unusable, err := r.m.o.System.UnusableNamespaces(ctx)
+	if err != nil {
+		return fmt.Errorf("list disks to erase: %w", err)
+	}
+	if unusable, err = hardware.WithoutSkipped(call.Node, unusable); err != nil {
+		return fault.BlockDeviceErase("%w", err)
+	}
+	for _, d := range unusable {
+		r.fail(d, errUnusable)
+	}
+	return nil
 }
 
 // guard keeps the disks that can be read and hold no shared file system.
