@@ -16,7 +16,7 @@
 // Definitions (:=) stay, so that everything compiles. Calls of a logger are counted apart: a log line is not what a
 // package is for.
 //
-// Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, without the
-// machine's disks, its network, its firmware variables, and the capabilities to stop it, to set its clock or to load
-// modules. This needs root.
+// Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of the
+// machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
+// capabilities to stop it, to set its clock or to load modules. This needs root.
 package main

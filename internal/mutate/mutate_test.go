@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 )
 
 // TestMain lets the test binary be process 1 of a sandbox.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == sandboxArgument {
+	if len(os.Args) > 4 && os.Args[1] == sandboxArgument {
 		main()
 		os.Exit(0)
 	}
@@ -180,14 +181,23 @@ func TestSampleOfMutants(t *testing.T) {
 // TestSandbox looks at what a program in the sandbox can reach.
 func TestSandbox(t *testing.T) {
 	testenv.Root(t)
-	testenv.Programs(t, "sh", "grep")
-	cmd := sandboxed("/bin/sh", "-c", `for f in /dev/*; do if test -b $f; then echo $f; fi; done | grep -v ^/dev/loop
+	testenv.Programs(t, "sh", "grep", "mount")
+	file := filepath.Join("/var/tmp", "mutate-"+t.Name())
+	cmd := sandboxed(t.TempDir(), "/usr", "/bin/sh", "-c", `for f in /dev/*; do if test -b $f; then echo $f; fi; done | grep -v ^/dev/loop
 grep ^CapBnd /proc/self/status
 for i in /sys/class/net/*; do test -e $i/device && echo net ${i##*/}; done; echo net lo
-echo "pid $$"; exit 3`)
+pwd
+touch "$1"; mount -o remount,ro / || echo "/ was not remounted"
+echo "pid $$"; exit 3`, "sh", file)
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() != 3 {
 		t.Fatalf("got %v, want the program's status 3:\n%s", err, out)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Errorf("%s was made outside of the sandbox", file)
+	}
+	if err := unix.Access("/var/tmp", unix.W_OK); err != nil {
+		t.Errorf("the file system outside of the sandbox: %v", err)
 	}
 	if bytes.Contains(out, []byte("/dev/")) {
 		t.Errorf("disks are in reach:\n%s", out)
@@ -205,7 +215,7 @@ echo "pid $$"; exit 3`)
 			t.Errorf("capability %d is there, want it dropped", number)
 		}
 	}
-	if !bytes.Contains(out, []byte("net lo\npid ")) || bytes.Contains(out, []byte("pid 1\n")) {
-		t.Errorf("got\n%s\nwant no network interface but lo, and another process 1", out)
+	if !bytes.Contains(out, []byte("net lo\n/usr\npid ")) || bytes.Contains(out, []byte("pid 1\n")) {
+		t.Errorf("got\n%s\nwant no network interface but lo, the directory /usr, / mounted read-only, and another process 1", out)
 	}
 }

@@ -139,19 +139,27 @@ type outcome struct {
 	output           []byte
 }
 
-// run runs tests of the binary. limit bounds the time of all of them.
+// run runs tests of the binary. limit bounds the time of all of them. trace receives what they reach, unless it is nil.
 func (r *packageRun) run(
-	ctx context.Context, tests []string, limit time.Duration, environment ...string,
+	ctx context.Context, tests []string, limit time.Duration, trace *os.File, environment ...string,
 ) (outcome, error) {
 	quoted := make([]string, len(tests))
 	for i, name := range tests {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
 	// Flags of package testing bound the time too, and show where the tests hang; the process is killed a little later.
-	cmd := sandboxed(r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.failfast", "-test.count=1",
+	base, err := os.MkdirTemp(r.work, "sandbox-")
+	if err != nil {
+		return outcome{}, err
+	}
+	defer os.RemoveAll(base) //nolint:errcheck // only a place to mount on
+	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.failfast", "-test.count=1",
 		"-test.timeout="+limit.String())
-	cmd.Dir = r.Dir
 	cmd.Env = append(os.Environ(), environment...)
+	if trace != nil {
+		cmd.Env = append(cmd.Env, traceVariable+"="+sandboxTrace)
+		cmd.ExtraFiles = []*os.File{trace}
+	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = time.Second
@@ -164,7 +172,7 @@ func (r *packageRun) run(
 	kill := func(byTimer bool) { once.Do(func() { timedOut = byTimer; _ = cmd.Process.Kill() }) }
 	timer := time.AfterFunc(limit+10*time.Second, func() { kill(true) })
 	stop := context.AfterFunc(ctx, func() { kill(false) })
-	err := cmd.Wait()
+	err = cmd.Wait()
 	timer.Stop()
 	stop()
 	once.Do(func() {}) // waits for a kill under way
@@ -203,10 +211,12 @@ func (r *packageRun) baseline(ctx context.Context, parallel int) error {
 
 // trace runs one test without mutants.
 func (r *packageRun) trace(ctx context.Context, test *testRun, file string) error {
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
+	trace, err := os.Create(file)
+	if err != nil {
 		return err
 	}
-	o, err := r.run(ctx, []string{test.name}, 10*time.Minute, traceVariable+"="+file)
+	defer trace.Close() //nolint:errcheck // read again below
+	o, err := r.run(ctx, []string{test.name}, 10*time.Minute, trace)
 	if err != nil {
 		return err
 	}
@@ -280,7 +290,7 @@ func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 		if len(tests) == 0 {
 			continue
 		}
-		o, err := r.run(ctx, tests, max(r.timeout, timeoutFactor*durations[i]), fmt.Sprintf("%s=%d", activeVariable, n))
+		o, err := r.run(ctx, tests, max(r.timeout, timeoutFactor*durations[i]), nil, fmt.Sprintf("%s=%d", activeVariable, n))
 		switch {
 		case err != nil:
 			return "", err

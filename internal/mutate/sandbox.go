@@ -3,22 +3,28 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// sandboxArgument makes this program process 1 of new namespaces, which runs a test binary.
-const sandboxArgument = "run-in-sandbox"
+const (
+	// sandboxArgument makes this program process 1 of new namespaces, which runs a test binary.
+	sandboxArgument = "run-in-sandbox"
+	// sandboxTrace is the file in the sandbox that is copied to descriptor 3 when the program has ended.
+	sandboxTrace = "/tmp/reached"
+)
 
-// sandboxed returns a command that runs a program in namespaces of its own. When its first process is killed, the
-// kernel kills all others in them.
-func sandboxed(program string, arguments ...string) *exec.Cmd {
-	arguments = append([]string{sandboxArgument, program}, arguments...)
+// sandboxed returns a command that runs a program in namespaces of its own, in the directory dir. base is an empty
+// directory to work in. When the first process is killed, the kernel kills all others in the namespaces.
+func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
+	arguments = append([]string{sandboxArgument, base, dir, program}, arguments...)
 	cmd := exec.Command("/proc/self/exe", arguments...) //nolint:noctx // run kills it
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -28,14 +34,19 @@ func sandboxed(program string, arguments ...string) *exec.Cmd {
 }
 
 // sandbox is process 1 of the namespaces: it takes away what mutants must not reach, runs the program and exits with
-// its status.
-func sandbox(command []string) error {
-	if err := errors.Join(hideDevices(), loopbackUp(), dropCapabilities()); err != nil {
+// its status. The arguments are those of sandboxed.
+func sandbox(arguments []string) error {
+	base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3:]
+	root, err := newRoot(base, program)
+	if err == nil {
+		err = errors.Join(hideDevices(root), enter(root), loopbackUp(), dropCapabilities())
+	}
+	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ends with this process
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	err := cmd.Run()
+	cmd := exec.Command("/tmp/program", arguments...) //nolint:noctx // ends with this process
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	err = errors.Join(cmd.Run(), copyTrace())
 	var exited *exec.ExitError
 	if errors.As(err, &exited) {
 		os.Exit(max(exited.ExitCode(), 1))
@@ -43,21 +54,59 @@ func sandbox(command []string) error {
 	return err
 }
 
-// hideDevices mounts /dev/null over the disks that are no loop devices and over other devices of the machine, and hides
-// the switches of the kernel and the firmware's variables.
-func hideDevices() error {
+// newRoot returns a directory below base that shows the machine's files. Changes stay in memory: mutants delete files,
+// and mount file systems read-only, which no mount namespace confines. program is copied to /tmp there.
+func newRoot(base, program string) (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
+		return "", fmt.Errorf("private mounts: %w", err)
 	}
-	for _, system := range []struct{ kind, dir string }{{"proc", "/proc"}, {"sysfs", "/sys"}} { // those of the namespaces
-		if err := unix.Mount(system.kind, system.dir, system.kind, 0, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", system.dir, err)
+	if err := unix.Mount("tmpfs", base, "tmpfs", 0, "mode=755"); err != nil {
+		return "", fmt.Errorf("mount %s: %w", base, err)
+	}
+	root := filepath.Join(base, "root")
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	places := []string{"/"}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		onDisk := strings.HasPrefix(f[0], "/dev/") || slices.Contains([]string{"overlay", "9p", "virtiofs", "zfs"}, f[2])
+		if onDisk && f[1] != "/" && !strings.HasPrefix(f[1], "/tmp/") && !strings.Contains(f[1], `\`) {
+			places = append(places, f[1])
 		}
 	}
-	nodes, err := filepath.Glob("/dev/*")
+	for i, place := range places {
+		layer := filepath.Join(base, fmt.Sprintf("layer%d", i))
+		for _, d := range []string{layer + "/upper", layer + "/work", filepath.Join(root, place)} {
+			if err := os.MkdirAll(d, 0o755); err != nil {
+				return "", err
+			}
+		}
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", place, layer, layer)
+		if err := unix.Mount("overlay", filepath.Join(root, place), "overlay", 0, options); err != nil {
+			return "", fmt.Errorf("overlay of %s: %w", place, err)
+		}
+	}
+	for _, system := range []struct{ kind, dir string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}} {
+		if err := unix.Mount(system.kind, root+system.dir, system.kind, 0, ""); err != nil {
+			return "", fmt.Errorf("mount %s: %w", system.dir, err)
+		}
+	}
+	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return "", fmt.Errorf("bind /dev: %w", err)
+	}
+	return root, errors.Join(copyFile(program, root+"/tmp/program"), os.WriteFile(root+sandboxTrace, nil, 0o600))
+}
+
+// hideDevices mounts /dev/null over the disks below root that are no loop devices and over other devices of the machine,
+// and hides the switches of the kernel and the firmware's variables.
+func hideDevices(root string) error {
+	nodes, err := filepath.Glob(root + "/dev/*")
 	if err != nil {
 		return err
 	}
+	hidden := []string{root + "/proc/sysrq-trigger"} // not every kernel has it
 	for _, node := range nodes {
 		var stat unix.Stat_t
 		if err := unix.Stat(node, &stat); err != nil {
@@ -65,26 +114,33 @@ func hideDevices() error {
 		}
 		name := filepath.Base(node)
 		disk := stat.Mode&unix.S_IFMT == unix.S_IFBLK && !strings.HasPrefix(name, "loop")
-		if disk || strings.HasPrefix(name, "rtc") || strings.HasPrefix(name, "nvme") || strings.HasPrefix(name, "watchdog") ||
-			strings.HasPrefix(name, "ipmi") || name == "mem" || name == "kmsg" {
-			if err := unix.Mount("/dev/null", node, "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("hide %s: %w", node, err)
-			}
+		if disk || slices.Contains([]string{"mem", "kmsg"}, name) || slices.ContainsFunc(
+			[]string{"rtc", "nvme", "watchdog", "ipmi"}, func(kind string) bool { return strings.HasPrefix(name, kind) }) {
+			hidden = append(hidden, node)
+		}
+	}
+	for _, file := range hidden {
+		if err := unix.Mount("/dev/null", file, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("hide %s: %w", file, err)
 		}
 	}
 	for _, dir := range []string{"/sys/firmware/efi", "/dev/mapper", "/dev/disk"} {
-		if _, err := os.Stat(dir); err != nil {
-			continue
-		}
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		if err := unix.Mount("tmpfs", root+dir, "tmpfs", 0, ""); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("hide %s: %w", dir, err)
 		}
 	}
-	err = unix.Mount("/dev/null", "/proc/sysrq-trigger", "", unix.MS_BIND, "")
-	if err != nil && !errors.Is(err, unix.ENOENT) { // not every kernel has it
-		return fmt.Errorf("hide /proc/sysrq-trigger: %w", err)
-	}
 	return nil
+}
+
+// enter makes root the root directory and detaches the former one.
+func enter(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root %s: %w", root, err)
+	}
+	return unix.Unmount(".", unix.MNT_DETACH)
 }
 
 func loopbackUp() error {
@@ -110,4 +166,32 @@ func dropCapabilities() error {
 		}
 	}
 	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()                                            //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // a program
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// copyTrace hands out what the program reached, where somebody asks for it.
+func copyTrace() error {
+	if os.Getenv(traceVariable) == "" {
+		return nil
+	}
+	text, err := os.ReadFile(sandboxTrace)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(3, "trace")
+	_, err = out.Write(text)
+	return errors.Join(err, out.Close())
 }
