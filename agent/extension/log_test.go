@@ -3,10 +3,16 @@ package extension
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"ironroot/agent/config"
+	"ironroot/agent/inventory"
+	"ironroot/agent/inventory/machinetest"
 )
 
 func TestReadEnd(t *testing.T) {
@@ -26,6 +32,56 @@ func TestReadEnd(t *testing.T) {
 	for _, name := range []string{pipe, dir} { // nobody ever writes into the pipe
 		if _, err := readEnd(name, 5); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: got %v, want an error that says what it is not", name, err)
+		}
+	}
+}
+
+// The archive has the inventory, the log file and the files of the log directory; what cannot be read is left out.
+func TestExtraMembers(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	for name, content := range map[string]string{"agent.log": "one", "dir/a.log": "two", "dir/b.log": "three"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "dir", "aa.pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.deps.Inventory = inventory.New(inventory.Options{System: machinetest.System(t, "kvm-q35"), SkipBMC: func() bool { return true }})
+	members := func(file, directory string) map[string]string {
+		r.deps.Config.Update(func(c *config.Config) { c.LogFile, c.LogDir = file, directory })
+		got := map[string]string{}
+		for _, m := range extraMembers(t.Context(), r.deps) {
+			name := strings.TrimPrefix(m.Name, "files"+dir+"/")
+			got[name] = string(m.Data)
+			if name == "lshw" {
+				got[name] = strconv.FormatBool(strings.HasPrefix(string(m.Data), "{\n  \"interfaces\":"))
+			}
+		}
+		return got
+	}
+	for name, c := range map[string]struct {
+		file, directory string
+		want            map[string]string
+	}{
+		"nothing configured": {"", "", map[string]string{}},
+		"file":               {dir + "/agent.log", "", map[string]string{"agent.log": "one"}},
+		"missing file":       {dir + "/none", dir + "/dir", map[string]string{"dir/a.log": "two", "dir/b.log": "three"}},
+		"both": {
+			dir + "/agent.log", dir + "/dir",
+			map[string]string{"agent.log": "one", "dir/a.log": "two", "dir/b.log": "three"},
+		},
+	} {
+		got := members(c.file, c.directory)
+		inventoried := got["lshw"]
+		delete(got, "lshw")
+		if diff := cmp.Diff(c.want, got); diff != "" || inventoried != "true" {
+			t.Errorf("%s: inventory as an object: %q; members (-want +got):\n%s", name, inventoried, diff)
 		}
 	}
 }

@@ -83,17 +83,22 @@ func fullName(c config.Metrics, name string) string {
 	parts := []string{module, name}
 	if c.PrependHost {
 		if host, err := os.Hostname(); err == nil {
-			labels := strings.Split(host, ".")
-			if c.PrependHostReverse {
-				slices.Reverse(labels)
-			}
-			parts = append(labels, parts...)
+			parts = append(hostLabels(host, c.PrependHostReverse), parts...)
 		}
 	}
 	if c.GlobalPrefix != "" {
 		parts = append([]string{c.GlobalPrefix}, parts...)
 	}
 	return clean(strings.Join(parts, "."))
+}
+
+// hostLabels returns the labels of a host name, the last one first where reverse is set.
+func hostLabels(host string, reverse bool) []string {
+	labels := strings.Split(host, ".")
+	if reverse {
+		slices.Reverse(labels)
+	}
+	return labels
 }
 
 // clean replaces what would end a name or a line in statsd's protocol.

@@ -59,6 +59,55 @@ func TestTimer(t *testing.T) {
 	}
 }
 
+func TestHostLabels(t *testing.T) {
+	for reverse, want := range map[bool]string{false: "node.rack.site", true: "site.rack.node"} {
+		if got := strings.Join(hostLabels("node.rack.site", reverse), "."); got != want {
+			t.Errorf("reverse %v: got %s, want %s", reverse, got, want)
+		}
+	}
+}
+
+// lines receives log lines.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// A metric that cannot be sent is logged, and its place is free again for the next one.
+func TestFailures(t *testing.T) {
+	logged := make(lines, 1)
+	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: 70000}
+	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
+	m := New(live, slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for range 2 * inFlight {
+		m.Timer("lost")()
+		if line := <-logged; !strings.Contains(line, "metric not sent") || !strings.Contains(line, "127.0.0.1:70000") {
+			t.Fatalf("got log line %q, want the failure and the server", line)
+		}
+	}
+}
+
+// While as many metrics are being sent as may be, further ones are dropped and nobody waits.
+func TestDropped(t *testing.T) {
+	port, next := server(t)
+	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
+	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
+	m := New(live, slog.New(slog.DiscardHandler))
+	for range inFlight {
+		m.slots <- struct{}{}
+	}
+	m.Timer("dropped")()
+	for range inFlight {
+		<-m.slots
+	}
+	m.Timer("sent")()
+	if got := next(); !strings.Contains(got, ".sent:") {
+		t.Errorf("got %q, want the metric that was sent when there was a place", got)
+	}
+}
+
 // Without a backend nothing is sent, and a server that is not there costs nobody anything.
 func TestNothingSent(t *testing.T) {
 	port, next := server(t)

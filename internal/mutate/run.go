@@ -23,7 +23,7 @@ import (
 
 const (
 	// timeoutFactor is how many times longer tests may take with a mutant than without.
-	timeoutFactor = 10
+	timeoutFactor = 5
 	// quickTests is how long the tests of a mutant take together that are tried before the others.
 	quickTests = 2 * time.Second
 	seed       = 20240229 // of the sample

@@ -1,0 +1,114 @@
+package extension
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"ironroot/agent/command"
+	"ironroot/agent/fault"
+)
+
+func find(t *testing.T, e command.Extension, name string) command.Command {
+	t.Helper()
+	i := slices.IndexFunc(e.Commands, func(c command.Command) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("extension %s has no command %s", e.Name, name)
+	}
+	return e.Commands[i]
+}
+
+// The node is handed in through the API in standalone mode only.
+func TestSetNodeInfo(t *testing.T) {
+	r := newRig(t)
+	var got []string
+	set := func(failure error) func(json.RawMessage) error {
+		return func(answer json.RawMessage) error {
+			got = append(got, string(answer))
+			return failure
+		}
+	}
+	info := command.Params{"node_info": json.RawMessage(`{"node":{}}`)}
+	for name, c := range map[string]struct {
+		standalone bool
+		set        func(json.RawMessage) error
+		p          command.Params
+		kind, want string
+	}{
+		"with Ironic":     {false, set(nil), info, "InvalidCommandError", "standalone mode"},
+		"without a place": {true, nil, info, "InvalidCommandError", "standalone mode"},
+		"absent":          {true, set(nil), command.Params{}, "InvalidCommandParamsError", "want the answer of a lookup"},
+		"null":            {true, set(nil), command.Params{"node_info": json.RawMessage("null")}, "InvalidCommandParamsError", "want the answer"},
+		"refused":         {true, set(errors.New("no uuid")), info, "InvalidCommandParamsError", "parameter node_info: no uuid"},
+		"good":            {true, set(nil), info, "", ""},
+	} {
+		got = nil
+		r.deps.Standalone, r.deps.SetNode = c.standalone, c.set
+		_, err := find(t, poll(r.deps), "set_node_info").Call(t.Context(), c.p)
+		if c.kind == "" {
+			if err != nil || len(got) != 1 || got[0] != `{"node":{}}` {
+				t.Errorf("%s: got %v and the answers %q, want one", name, err, got)
+			}
+			continue
+		}
+		if f := fault.From(err); f == nil || f.Type != c.kind || !strings.Contains(f.Details, c.want) {
+			t.Errorf("%s: got %v, want %s with %q", name, err, c.kind, c.want)
+		}
+	}
+}
+
+// control notes what it is asked for.
+type control struct{ lockdowns int }
+
+func (c *control) StopAPI()  {}
+func (c *control) Lockdown() { c.lockdowns++ }
+
+func TestLockdown(t *testing.T) {
+	r := newRig(t)
+	c := &control{}
+	r.deps.Control = c
+	lockdown := find(t, system(r.deps), "lockdown")
+	if result, err := lockdown.Call(t.Context(), nil); result != nil || err != nil || c.lockdowns != 1 || !lockdown.Destructive {
+		t.Errorf("got %v, %v and %d lockdowns, want one that may be refused", result, err, c.lockdowns)
+	}
+}
+
+func TestSync(t *testing.T) {
+	r := newRig(t)
+	told := 0
+	r.deps.PoweringOff = func() { told++ }
+	if result, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil); result != nil || err != nil || told != 1 {
+		t.Errorf("got %v, %v, and was told %d times, want once", result, err, told)
+	}
+}
+
+// What is no port is left out of the list, as ironic-python-agent accepts any JSON.
+func TestPorts(t *testing.T) {
+	for text, want := range map[string]int{"null": 0, "{}": 0, "[]": 0, `"port"`: 0, `[{}, 1, null, {"address": "x"}]`: 2, "": 0} {
+		if got := ports(json.RawMessage(text)); len(got) != want {
+			t.Errorf("%s: got %v, want %d ports", text, got, want)
+		}
+	}
+}
+
+func TestStepName(t *testing.T) {
+	for text, want := range map[string]string{`{"step": "write_image"}`: "write_image", "{}": "", "[]": "", "null": ""} {
+		if got := StepName(command.Params{"step": json.RawMessage(text)}); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Every extension is there, and flow runs the commands of the others.
+func TestAll(t *testing.T) {
+	r := newRig(t)
+	var names []string
+	for _, e := range All(r.deps) {
+		names = append(names, e.Name)
+	}
+	if want := "standby clean deploy service image log poll system flow"; strings.Join(names, " ") != want {
+		t.Errorf("got the extensions %q, want %q", names, want)
+	}
+}
