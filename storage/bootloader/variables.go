@@ -16,13 +16,12 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"ironroot/storage/efivarfs"
 )
 
 const (
 	globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // EFI_GLOBAL_VARIABLE
 	attributes = 7                                      // non-volatile, boot service and runtime access
-	immutable  = 0x10                                   // FS_IMMUTABLE_FL
 )
 
 var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`)
@@ -197,7 +196,7 @@ func (v variables) write(name string, data []byte) error {
 // set sets a variable by one write call, as efivarfs requires.
 func (v variables) set(name string, data []byte) error {
 	path := v.path(name)
-	if err := makeMutable(path); err != nil {
+	if err := efivarfs.MakeMutable(path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
@@ -220,34 +219,8 @@ func (v variables) set(name string, data []byte) error {
 
 func (v variables) remove(name string) error {
 	path := v.path(name)
-	if err := makeMutable(path); err != nil {
+	if err := efivarfs.MakeMutable(path); err != nil {
 		return err
 	}
 	return os.Remove(path)
-}
-
-// makeMutable clears the flag that efivarfs sets against careless deletion. Other file systems may not know flags.
-func makeMutable(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written through it
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("flags of %s: %w", path, err)
-	}
-	if flags&immutable == 0 {
-		return nil
-	}
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
-		return fmt.Errorf("clear the immutable flag of %s: %w", path, err)
-	}
-	return nil
 }

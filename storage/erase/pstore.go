@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/storage/block"
+	"ironroot/storage/efivarfs"
 )
 
 // Prefix and suffix of the names of the UEFI variables in which Linux keeps the log of a crash (LINUX_EFI_CRASH_GUID
@@ -98,7 +97,7 @@ func emptyDirectory(ctx context.Context, directory string, match func(name strin
 		}
 		if match(entry.Name()) {
 			path := filepath.Join(directory, entry.Name())
-			if err := errors.Join(makeMutable(path), os.RemoveAll(path)); err != nil {
+			if err := errors.Join(efivarfs.MakeMutable(path), os.RemoveAll(path)); err != nil {
 				problems = append(problems, err)
 			}
 		}
@@ -113,26 +112,4 @@ func emptyDirectory(ctx context.Context, directory string, match func(name strin
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// makeMutable clears the immutable flag, which efivarfs sets against accidental removal. File systems without flags
-// are no error.
-func makeMutable(path string) error {
-	const immutable = 0x10 // FS_IMMUTABLE_FL
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written through it
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if err != nil || flags&immutable == 0 {
-		return nil //nolint:nilerr // a file system without flags; a failed removal is an error of its own
-	}
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
-		return fmt.Errorf("clear the immutable flag of %s: %w", path, err)
-	}
-	return nil
 }
