@@ -131,6 +131,7 @@ func (b *boot) up() {
 	log.SetOutput(unquoted{log.Writer()})
 	defer b.guard("boot")
 	b.crashOutput()
+	b.restrictKernel()
 	b.quietKernel()
 	b.welcome()
 	for _, err := range failed {

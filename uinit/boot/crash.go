@@ -118,6 +118,13 @@ func (b *boot) sysctl(name, value string) {
 	}
 }
 
+// restrictKernel hides the kernel log and kernel addresses from programs without CAP_SYSLOG: a GRUB of an image could
+// otherwise read the log by syslog(2).
+func (b *boot) restrictKernel() {
+	b.sysctl("kernel/dmesg_restrict", "1")
+	b.sysctl("kernel/kptr_restrict", "1")
+}
+
 // quietKernel keeps what the kernel finds worth a warning or less off the consoles, where it would tear our lines
 // apart; the kernel's log has it all. Who names a level on the command line gets that one.
 func (b *boot) quietKernel() {

@@ -70,8 +70,9 @@ func restarts(t *testing.T, m *qemu.Machine) {
 }
 
 func TestSuccess(t *testing.T) {
-	m := guest(t, "success", "", nil)
-	expect(t, m, "ironroot starts", "the work is done", "finished")
+	// The kernel parameters turn the restrictions off, process 1 turns them on.
+	m := guest(t, "success", "sysctl.kernel.dmesg_restrict=0 sysctl.kernel.kptr_restrict=0", nil)
+	expect(t, m, "ironroot starts", `the work is done.*dmesg_restrict=1 kptr_restrict=1`, "finished")
 	if !m.Running() {
 		t.Error("the machine stopped after its work")
 	}

@@ -1,8 +1,10 @@
-// Command success is a ramdisk whose work is done at once.
+// Command success is a ramdisk whose work is done at once. It logs the settings that protect the kernel log.
 package main
 
 import (
 	"context"
+	"os"
+	"strings"
 
 	"ironroot/uinit/boot"
 )
@@ -10,7 +12,15 @@ import (
 func main() {
 	boot.Main(func(_ context.Context, m *boot.Machine) error {
 		<-m.Settled
-		m.Log.Info("the work is done")
+		var values []string
+		for _, name := range []string{"dmesg_restrict", "kptr_restrict"} {
+			value, err := os.ReadFile("/proc/sys/kernel/" + name)
+			if err != nil {
+				return err
+			}
+			values = append(values, name+"="+strings.TrimSpace(string(value)))
+		}
+		m.Log.Info("the work is done", "settings", values)
 		return nil
 	})
 }
