@@ -113,6 +113,8 @@ func TestMachine(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, line := range []string{
+		"METADATA " + paths["serial-shared"] + " metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
+		"METADATA " + paths["serial-nvme"] + " metadata <nil>", "METADATA /dev/sda metadata <nil>",
 		"ERASED " + paths["serial-shared"] + " overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
 		"ERASED " + paths["serial-nvme"] + " nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
 	} {

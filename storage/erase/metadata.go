@@ -30,6 +30,23 @@ func Metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	return nil
 }
 
+// MetadataMethod returns the result of Metadata for a device: MetadataOnly, followed by what was not erased and why:
+// namespaces of an NVMe subsystem that this host cannot see. It only reads.
+func MetadataMethod(device block.Device) Method { return metadataMethod(device, openIdentify) }
+
+func metadataMethod(device block.Device, open func(string) (adminDevice, error)) Method {
+	if !nvmeName.MatchString(device.Name) {
+		return MetadataOnly
+	}
+	d, err := open(device.Path)
+	if err != nil {
+		return MetadataOnly + nvmeScope{unknown: err}.notErased()
+	}
+	defer d.close() //nolint:errcheck // nothing was written
+	_, _, scope := identifyAll(d)
+	return MetadataOnly + scope.notErased()
+}
+
 func metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
 	if err := wait.free(ctx, sys, device); err != nil {
 		return err

@@ -136,6 +136,15 @@ func openNVMe(path string) (adminDevice, error) {
 	return nvmeFile{f}, nil
 }
 
+// openIdentify opens the namespace for commands that change nothing.
+func openIdentify(path string) (adminDevice, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return nvmeFile{f}, nil
+}
+
 func (n nvmeFile) close() error { return n.file.Close() }
 
 func (n nvmeFile) namespace() (uint32, error) {

@@ -2,6 +2,7 @@ package erase
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -227,6 +228,49 @@ func TestNVMe(t *testing.T) {
 				t.Error("the device was not closed")
 			}
 		})
+	}
+}
+
+// The result of an erase of the metadata names the namespaces that stay. It is never an error.
+func TestNVMeMetadataMethod(t *testing.T) {
+	const management = 2 | oacsNamespaceManagement
+	broken := errors.New("no list")
+	for name, c := range map[string]struct {
+		device string
+		drive  fakeNVMe
+		want   Method
+	}{
+		"none":               {drive: fakeNVMe{oacs: management}, want: MetadataOnly},
+		"others are visible": {drive: fakeNVMe{oacs: management, active: []uint32{7, 9}}, want: MetadataOnly},
+		"unattached": {
+			drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2, 5}},
+			want:  "metadata; not erased: namespaces 2, 5, not attached to this controller",
+		},
+		"shared": {
+			drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2}},
+			want:  "metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller",
+		},
+		"no list": {
+			drive: fakeNVMe{oacs: 2, identifyError: broken},
+			want:  "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list",
+		},
+		"partition":  {device: "nvme0n1p1", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},
+		"other disk": {device: "sda", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},
+	} {
+		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}
+		opened := ""
+		got := metadataMethod(d, func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
+		if got != c.want || len(c.drive.formats) > 0 {
+			t.Errorf("%s: got %q and formats %x, want %q and no format", name, got, c.drive.formats, c.want)
+		}
+		if want := c.device == ""; want != (opened == d.Path) || c.drive.closed != want {
+			t.Errorf("%s: got %q opened and closed %v, want %v for both", name, opened, c.drive.closed, want)
+		}
+	}
+	const missing = "/dev/missing/nvme0n1"
+	if got := string(MetadataMethod(block.Device{Name: "nvme0n1", Path: missing})); !strings.HasPrefix(got, "metadata; other namespaces") ||
+		!strings.Contains(got, missing) {
+		t.Errorf("missing device: got %q, want that its namespaces are not known", got)
 	}
 }
 

@@ -129,18 +129,26 @@ func listNamespaces(d adminDevice, structure uint32) ([]uint32, error) {
 // finish adds the namespaces that were not erased to the result of an erase. On a private subsystem they are an error
 // that wraps ErrRemains. On a shared one they may belong to other hosts and are named with the method.
 func (s nvmeScope) finish(method Method) (Method, error) {
-	switch {
-	case s.unknown != nil:
-		return method + Method(fmt.Sprintf("; other namespaces of the NVMe subsystem are not known: %v", s.unknown)), nil //nolint:nilerr // the options allow it
-	case s.shared && len(s.unattached) > 0:
-		return method + Method("; the NVMe subsystem is shared, not erased: "+namespaceList(s.unattached)+", not attached to this controller"), nil
-	case s.shared && !s.listed:
-		return method + "; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any", nil
-	}
 	if err := s.remains(method); err != nil {
 		return "", err
 	}
-	return method, nil
+	return method + s.notErased(), nil
+}
+
+// notErased returns what follows the method in a result: the namespaces that an erase of this one does not reach.
+func (s nvmeScope) notErased() Method {
+	unattached := Method("not erased: " + namespaceList(s.unattached) + ", not attached to this controller")
+	switch {
+	case s.unknown != nil:
+		return Method(fmt.Sprintf("; other namespaces of the NVMe subsystem are not known: %v", s.unknown))
+	case s.shared && len(s.unattached) > 0:
+		return "; the NVMe subsystem is shared, " + unattached
+	case s.shared && !s.listed:
+		return "; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
+	case len(s.unattached) > 0:
+		return "; " + unattached
+	}
+	return ""
 }
 
 // remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached. method says

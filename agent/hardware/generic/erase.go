@@ -101,7 +101,10 @@ func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method
 // wipe removes the metadata of a device.
 func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing metadata", "device", d.Path)
-	return erase.MetadataOnly, erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait)
+	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
+		return "", err
+	}
+	return erase.MetadataMethod(d), nil
 }
 
 // format erases an NVMe disk by its Format command, or its metadata if that fails.

@@ -1,4 +1,4 @@
-// Command guest is a ramdisk that says which disks the machine has, and erases them.
+// Command guest is a ramdisk that prints the disks of the machine, and erases all data of each and then the metadata.
 package main
 
 import (
@@ -33,6 +33,8 @@ func main() {
 		for _, d := range list {
 			method, err := erase.Full(ctx, block.System{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
+			err = erase.Metadata(ctx, block.System{}, d.Path, erase.Wait{})
+			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(d), err)
 		}
 		fmt.Printf("\nDONE\n")
 		return nil

@@ -1,0 +1,45 @@
+package generic
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// The result of an NVMe disk names the namespaces that stay, or says that they are not known.
+func TestEraseNamesNamespaces(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512) // it fails every NVMe command
+	sys := block.System{Root: t.TempDir()}
+	for _, name := range []string{"nvme0n1", filepath.Base(path)} {
+		for file, text := range map[string]string{"size": strconv.Itoa(diskSize / 512), "ro": "0"} {
+			for _, dir := range []string{"block", "class/block"} {
+				file := sys.Sys(dir, name, file)
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	m := newManager(t, block.Device{Name: "nvme0n1", Path: path, Type: "disk", Transport: "nvme", Size: diskSize})
+	m.o.System = sys
+	for name, step := range map[string]hardware.StepFunc{"metadata": m.eraseMetadata, "express": m.eraseExpress} {
+		result, err := step(t.Context(), hardware.Call{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		method := string(result.(map[string]any)[path].(diskReport).Erased[path])
+		if want := "metadata; other namespaces of the NVMe subsystem are not known: "; !strings.HasPrefix(method, want) {
+			t.Errorf("%s: got method %q, want %q at its start", name, method, want)
+		}
+	}
+}
