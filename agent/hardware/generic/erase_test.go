@@ -199,8 +199,12 @@ func TestEraseCollectsErrors(t *testing.T) {
 			if typeOf(err) != "BlockDeviceEraseError" {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError", name, err)
 			}
+			erased, failed, _ := strings.Cut(fmt.Sprint(err), "; not erased: ")
+			if !strings.Contains(erased, "erased: "+disk.Path+" (") || strings.Contains(erased, ",") {
+				t.Errorf("%s: got %v, want an error that lists %s alone as erased", name, err, disk.Path)
+			}
 			for _, want := range []string{gone.Path, closed.Path, "/dev/mute", "process " + strconv.Itoa(os.Getpid())} {
-				if err == nil || !strings.Contains(err.Error(), want) {
+				if !strings.Contains(failed, want) {
 					t.Errorf("%s: got %v, want an error that names %s", name, err, want)
 				}
 			}
@@ -252,5 +256,62 @@ func TestErasePstore(t *testing.T) {
 	}
 	if _, err := os.Stat(dump); !os.IsNotExist(err) {
 		t.Errorf("the dump is still there: %v", err)
+	}
+}
+
+// The error of a step lists what was erased, up to a length, before the disks that failed.
+func TestEraseErrorText(t *testing.T) {
+	disks := func(count int, method erase.Method) []block.Device {
+		var list []block.Device
+		for i := range count {
+			list = append(list, block.Device{Path: fmt.Sprintf("/dev/disk%04d", i), Model: string(method)})
+		}
+		return list
+	}
+	broken := block.Device{Path: "/dev/broken"}
+	for _, tt := range []struct {
+		name  string
+		disks []block.Device
+		want  string
+	}{
+		{"none", nil, "erased: none; not erased: /dev/broken: "},
+		{"one", disks(1, erase.Overwrite), "erased: /dev/disk0000 (overwrite); not erased: /dev/broken: "},
+		{"two", disks(2, erase.NVMeUser), "erased: /dev/disk0000 (nvme-format-user), /dev/disk0001 (nvme-format-user); not erased: /dev/broken: "},
+		{"many", disks(1000, erase.Overwrite), " /dev/disk0036 (overwrite), and 963 more; not erased: /dev/broken: "},
+		{"a long method", disks(3, erase.Method(strings.Repeat("long", 500))), "erased: and 3 more; not erased: /dev/broken: "},
+	} {
+		m := newManager(t)
+		run, err := m.startErase(t.Context(), hardware.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range append(tt.disks, broken) {
+			run.do(d, func() (diskReport, error) {
+				if d.Path == broken.Path {
+					return diskReport{}, errors.New("no answer")
+				}
+				return diskReport{Erased: map[string]erase.Method{d.Path: erase.Method(d.Model)}}, nil
+			})
+		}
+		_, err = run.finish()
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(fmt.Sprint(err), tt.want+"no answer") || len(fmt.Sprint(err)) > maxErasedText+200 {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// A disk of which one device was erased and one was not is in both lists.
+func TestEraseErrorTextOfPart(t *testing.T) {
+	m := newManager(t)
+	run, err := m.startErase(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.do(block.Device{Path: "/dev/sda"}, func() (diskReport, error) {
+		return diskReport{Erased: map[string]erase.Method{"/dev/sda2": erase.Overwrite}}, errors.New("erase /dev/sda3: no answer")
+	})
+	const want = "erased: /dev/sda2 (overwrite); not erased: /dev/sda: erase /dev/sda3: no answer"
+	if _, err := run.finish(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
 	}
 }

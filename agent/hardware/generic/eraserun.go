@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"ironroot/agent/fault"
@@ -132,7 +133,9 @@ func (r *eraseRun) do(d block.Device, eraseDisk func() (diskReport, error)) {
 	})
 	if err != nil {
 		r.fail(d, err)
-		return
+		if len(report.Erased) == 0 {
+			return
+		}
 	}
 	r.record(d, report)
 }
@@ -151,16 +154,43 @@ func (r *eraseRun) record(d block.Device, report diskReport) {
 	r.reports[d.Path] = report
 }
 
-// finish returns the reports by disk, or the errors of all disks that were not erased.
+// finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that were
+// not.
 func (r *eraseRun) finish() (any, error) {
-	if err := r.failures.fault(); err != nil {
-		return nil, err
+	if err := r.failures.err(); err != nil {
+		return nil, fault.BlockDeviceErase("erased: %s; not erased: %w", r.erasedText(), err)
 	}
 	result := map[string]any{}
 	for path, report := range r.reports {
 		result[path] = report
 	}
 	return result, nil
+}
+
+// maxErasedText limits the bytes of the devices that an error lists as erased.
+const maxErasedText = 1024
+
+// erasedText lists devices that were erased, with their methods, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If they do
+// not fit into maxErasedText bytes, it ends with the number of those left out.
+func (r *eraseRun) erasedText() string {
+	methods := map[string]erase.Method{}
+	for _, report := range r.reports {
+		maps.Copy(methods, report.Erased)
+	}
+	if len(methods) == 0 {
+		return "none"
+	}
+	var words []string
+	length := 0
+	for i, path := range slices.Sorted(maps.Keys(methods)) {
+		word := fmt.Sprintf("%s (%s)", path, methods[path])
+		if length += len(word) + len(", "); length > maxErasedText {
+			words = append(words, fmt.Sprintf("and %d more", len(methods)-i))
+			break
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
 }
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an array
@@ -221,7 +251,7 @@ func (r *eraseRun) neighbours(ctx context.Context, d block.Device, kept map[stri
 	}), nil
 }
 
-// collected gathers the errors of several disks into one fault.
+// collected gathers the errors of several disks into one.
 type collected struct {
 	mu   sync.Mutex
 	errs []error
@@ -233,11 +263,8 @@ func (c *collected) add(err error) {
 	c.errs = append(c.errs, err)
 }
 
-func (c *collected) fault() error {
+func (c *collected) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.errs) == 0 {
-		return nil
-	}
-	return fault.BlockDeviceErase("%w", errors.Join(c.errs...))
+	return errors.Join(c.errs...)
 }
