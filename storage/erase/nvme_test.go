@@ -24,7 +24,9 @@ type fakeNVMe struct {
 	cmic, nmic            byte
 	old                   bool     // NVMe 1.1: no version in the identify data, no lists
 	active, allocated     []uint32 // nil stands for namespace 7 alone
+	highest               uint32   // number of a namespace; 0 stands for 32
 	identifyError         error    // of the lists
+	allocatedError        error    // of the list of allocated namespaces
 	formatError           error
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
@@ -41,7 +43,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	switch {
 	case c.opcode == opIdentify && c.cdw10 == identifyController:
 		data[256], data[524], data[76] = f.oacs, f.fna, f.cmic
-		binary.LittleEndian.PutUint32(data[516:], 32)
+		binary.LittleEndian.PutUint32(data[516:], cmp.Or(f.highest, 32))
 		if !f.old {
 			binary.LittleEndian.PutUint32(data[80:], 0x00010400)
 		}
@@ -52,8 +54,8 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 		fillList(data, active, c.nsid)
 		return f.identifyError
 	case c.opcode == opIdentify && c.cdw10 == identifyAllocated && f.oacs&oacsNamespaceManagement != 0:
-		fillList(data, append(slices.Clone(f.allocated), 7), c.nsid)
-		return f.identifyError
+		fillList(data, slices.Sorted(slices.Values(append(slices.Clone(f.allocated), 7))), c.nsid)
+		return cmp.Or(f.identifyError, f.allocatedError)
 	case c.opcode == opFormat && c.nsid == 7 && data == nil:
 		f.formats = append(f.formats, c.cdw10)
 		return f.formatError

@@ -1,6 +1,9 @@
 package erase
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,7 +92,75 @@ func TestPstoreFails(t *testing.T) {
 	if err := unix.Mount("", variables, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := Pstore(t.Context(), sys); err == nil || !strings.Contains(err.Error(), crashLog+" is left") {
+	if err := Pstore(t.Context(), sys); err == nil || !strings.Contains(err.Error(), crashLog+" is left") || !errors.Is(err, unix.EROFS) {
 		t.Errorf("crash logs that cannot be removed: got %v, want an error that names %s", err, crashLog)
+	}
+}
+
+// What cannot be read may contain a crash log.
+func TestPstoreErrors(t *testing.T) {
+	missing, _, _ := firmware(t, "pstore /sys/fs/missing pstore rw 0 0\nefivarfs /sys/firmware/efi/missing efivarfs rw 0 0\n")
+	file, _, _ := firmware(t, bothMounts)
+	if err := os.RemoveAll(file.Sys("firmware")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, file.Sys("firmware"), "")
+	sys, pstore, _ := firmware(t, bothMounts)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		sys  block.System
+		want error
+	}{
+		"no mounts":             {t.Context(), block.System{Root: t.TempDir()}, fs.ErrNotExist},
+		"mount point not there": {t.Context(), missing, fs.ErrNotExist},
+		"firmware not readable": {t.Context(), file, unix.ENOTDIR},
+		"cancelled":             {cancelled, sys, context.Canceled},
+	} {
+		if err := Pstore(c.ctx, c.sys); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	if entries, err := os.ReadDir(pstore); err != nil || len(entries) != 2 {
+		t.Errorf("cancelled: got %v and %v, want both entries", entries, err)
+	}
+	if err := os.Remove(sys.Proc("mounts")); err != nil {
+		t.Fatal(err)
+	}
+	if err := crashVariables(t.Context(), sys); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("UEFI variables without mounts: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// The flag by which efivarfs protects a variable does not keep a crash log.
+func TestPstoreImmutable(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4")
+	sys, _, variables := firmware(t, bothMounts)
+	image := testenv.SparseFile(t, 4*mib)
+	testenv.Run(t, "mkfs.ext4", "-q", image)
+	if err := unix.Mount(testenv.Loop(t, image, 512), variables, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(variables, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(variables, crashLog)
+	put(t, path, "panic")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	if err := errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Pstore(t.Context(), sys); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("crash log: got %v, want %v", err, fs.ErrNotExist)
 	}
 }

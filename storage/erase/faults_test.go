@@ -1,0 +1,387 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// hooked is a context whose error is what a function returns. Erasing asks for it before each write.
+type hooked struct {
+	context.Context
+	err func() error
+}
+
+func (h hooked) Err() error { return h.err() }
+
+// whenZero returns a context of which the function is called as soon as the first MiB of a device is zero.
+func whenZero(t *testing.T, path string, do func() error) context.Context {
+	t.Helper()
+	return hooked{t.Context(), func() error {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		defer f.Close()
+		data := make([]byte, mib)
+		if _, err := f.ReadAt(data, 0); err != nil {
+			t.Error(err)
+		}
+		if len(bytes.Trim(data, "\x00")) > 0 {
+			return nil
+		}
+		return do()
+	}}
+}
+
+// put writes a file of a machine in a directory.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// secretDisk makes a disk full of data.
+func secretDisk(t *testing.T, size int) string {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, int64(size)), 512)
+	poke(t, path, 0, bytes.Repeat([]byte("secret  "), size/8))
+	return path
+}
+
+// unchanged checks that nothing was written to a secretDisk.
+func unchanged(t *testing.T, path string) {
+	t.Helper()
+	if data := content(t, path); len(bytes.ReplaceAll(data, []byte("secret  "), nil)) > 0 {
+		t.Errorf("%s was written to", path)
+	}
+}
+
+// A device that the kernel does not list, a cancelled erase and a map whose partitions cannot be dropped are errors before
+// anything is written.
+func TestErrorsBeforeWriting(t *testing.T) {
+	path := secretDisk(t, mib)
+	name := filepath.Base(path)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := nvmeTree(t, name)
+	put(t, broken.Sys("class/block", name, "dm/uuid"), "mpath-broken\n")
+	if err := os.Mkdir(broken.Sys("class/block", name, "holders"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		sys  block.System
+		want error // nil stands for any
+	}{
+		{"cancelled", cancelled, block.System{}, context.Canceled},
+		{"multipath map", t.Context(), broken, nil},
+	} {
+		if err := Metadata(c.ctx, c.sys, path, Wait{}); err == nil || !errors.Is(err, c.want) && c.want != nil {
+			t.Errorf("%s: Metadata: got %v, want an error", c.name, err)
+		}
+		unchanged(t, path)
+		if method, err := Full(c.ctx, c.sys, device(t, path), Options{Zeroize: true}); err == nil || !errors.Is(err, c.want) && c.want != nil {
+			t.Errorf("%s: Full: got %q and %v, want an error", c.name, method, err)
+		}
+		unchanged(t, path)
+	}
+	d := block.Device{Name: "missing", Path: path, Type: "disk"}
+	if method, err := Full(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not listed: got %q and %v, want %v", method, err, fs.ErrNotExist)
+	}
+	unchanged(t, path)
+	read := 0
+	late := hooked{t.Context(), func() error { // after the holders were looked for
+		if read++; read > 1 {
+			return context.Canceled
+		}
+		return nil
+	}}
+	if err := Metadata(late, nvmeTree(t, name), path, Wait{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before the table was read: got %v, want %v", err, context.Canceled)
+	}
+	unchanged(t, path)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := (span{0, mib}).zero(cancelled, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before a write: got %v, want %v", err, context.Canceled)
+	}
+	unchanged(t, path)
+}
+
+// A device that the kernel has claimed for a holder that is not visible is not written to.
+func TestClaimed(t *testing.T) {
+	path := secretDisk(t, mib)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sys := nvmeTree(t, filepath.Base(path)) // without processes
+	if err := Metadata(t.Context(), sys, path, Wait{}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Metadata: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
+	}
+	if _, err := Full(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Full: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
+	}
+	unchanged(t, path)
+}
+
+// An erase that is cancelled after the last write is not reported as done: the data may not be on the medium yet.
+func TestCancelledBeforeFlush(t *testing.T) {
+	path := secretDisk(t, mib)
+	cancelled := func() error { return context.Canceled }
+	sys := nvmeTree(t, filepath.Base(path))
+	if err := Metadata(whenZero(t, path, cancelled), sys, path, Wait{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Metadata: got %v, want %v", err, context.Canceled)
+	}
+	poke(t, path, 0, []byte("secret"))
+	d := device(t, path)
+	d.Type = "part"
+	if method, err := Full(whenZero(t, path, cancelled), sys, d, Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
+	}
+	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
+	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, func(string) (adminDevice, error) {
+		return &fakeNVMe{oacs: 2}, nil
+	})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
+	}
+}
+
+// A signature that another process writes during the erase is an error.
+func TestMetadataChecked(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4")
+	image := testenv.SparseFile(t, 24*mib)
+	testenv.Run(t, "mkfs.ext4", "-q", image)
+	path := testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
+	ctx := whenZero(t, path, func() error { poke(t, path, 0, content(t, image)[:8192]); return nil })
+	err := Metadata(ctx, nvmeTree(t, filepath.Base(path)), path, Wait{})
+	if want := "a signature of ext4 is left"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
+	poke(t, path, 8*mib+4096, testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}.Superblock(4096))
+	if err := checkWiped(t.Context(), path, []span{{0, 24 * mib}}); err != nil {
+		t.Errorf("without the partition: got %v, want no error", err)
+	}
+	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}, {8 * mib, 16 * mib}})
+	if want := "an md superblock 1.2 is left at byte 8392704"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+	if err := checkWiped(t.Context(), "/dev/missing", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing device: got %v, want %v", err, fs.ErrNotExist)
+	}
+	if _, err := ranges(t.Context(), "/dev/missing", mib); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ranges of a missing device: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// A partition that the kernel cannot drop after the erase is an error: the kernel would show a partition that is not there.
+func TestPartitionOpened(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	for name, erase := range map[string]func(path string, open func()) error{
+		"metadata": func(path string, open func()) error {
+			return Metadata(whenZero(t, path, func() error { open(); return nil }), block.System{}, path, Wait{})
+		},
+		"full": func(path string, open func()) error {
+			_, err := Full(t.Context(), block.System{}, device(t, path), Options{Zeroize: true, Progress: func(int64, int64) { open() }})
+			return err
+		},
+	} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 10*mib), 512)
+		testenv.Run(t, "sgdisk", "-n", "1:2048:+1M", path)
+		if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+			t.Fatal(err)
+		}
+		var held *os.File
+		err := erase(path, func() {
+			var err error
+			if held == nil {
+				if held, err = os.Open(path + "p1"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if !errors.Is(err, ErrBusy) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrBusy)
+		}
+		if held != nil {
+			held.Close()
+		}
+		if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Partitions are erased before the disk: after a failure, the table still names those that hold data.
+func TestMetadataOrder(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	image := filepath.Join(dir, "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "sgdisk", "-n", "1:40M:+8M", image)
+	path := testenv.Loop(t, image, 512)
+	if err := Metadata(t.Context(), nvmeTree(t, filepath.Base(path)), path, Wait{}); err == nil {
+		t.Error("got no error of a disk that cannot be written")
+	}
+	if table, err := partition.Read(t.Context(), path); err != nil || len(table.Partitions) != 1 {
+		t.Errorf("got table %+v and %v, want the partition", table, err)
+	}
+}
+
+// Neither kind of erase keeps the device open.
+func TestDeviceClosed(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+		t.Error(err)
+	}
+	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+		t.Errorf("after Metadata: got holders %v and %v, want none", names, err)
+	}
+	if _, err := Full(t.Context(), block.System{}, device(t, path), Options{Zeroize: true}); err != nil {
+		t.Error(err)
+	}
+	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+		t.Errorf("after Full: got holders %v and %v, want none", names, err)
+	}
+}
+
+func TestOverwriteOpenErrors(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/dev/missing": "no such file", empty: "no size", "/dev/null": "size of /dev/null"} {
+		if err := overwrite(t.Context(), path, Options{Zeroize: true}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", path, err, want)
+		}
+	}
+}
+
+// Errors of the drive are errors of the erase.
+func TestNVMeErrors(t *testing.T) {
+	broken := errors.New("broken drive")
+	disk := block.Device{Name: "nvme0n1", Path: "/dev/missing", Type: "part"}
+	const management = 2 | oacsNamespaceManagement
+	for _, c := range []struct {
+		name  string
+		drive fakeNVMe
+		open  error
+		want  error
+		text  string
+	}{
+		{name: "cannot be opened", open: broken, want: broken},
+		{name: "list of allocated namespaces", drive: fakeNVMe{oacs: management, allocatedError: broken}, want: broken},
+		{name: "NVMe 1.1, too many", drive: fakeNVMe{oacs: 2, old: true, highest: 4097}, text: "got 4097 namespaces, want at most 4096"},
+		{name: "NVMe 1.1, identify", drive: fakeNVMe{oacs: 2, old: true, highest: 33}, want: unix.EINVAL, text: "namespace 33: "},
+		{
+			name:  "others' namespaces in order",
+			drive: fakeNVMe{oacs: management, fna: 1, active: []uint32{7, 9}, allocated: []uint32{2, 9}},
+			want:  ErrUnsupported, text: "NVMe Format would also erase namespaces 2, 9\n",
+		},
+	} {
+		method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(string) (adminDevice, error) {
+			return &c.drive, c.open
+		})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || len(c.drive.formats) > 0 {
+			t.Errorf("%s: got %q, %v and formats %x, want %v with %q", c.name, method, err, c.drive.formats, c.want, c.text)
+		}
+	}
+}
+
+// A block device that is no NVMe namespace fails every command.
+func TestNVMeFile(t *testing.T) {
+	if _, err := openNVMe("/dev/missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: got %v, want %v", err, fs.ErrNotExist)
+	}
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	d, err := openNVMe(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openNVMe(path); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("opened again: got %v, want %v", err, unix.EBUSY)
+	}
+	if _, err := d.namespace(); err == nil {
+		t.Error("namespace: got no error")
+	}
+	command, data := adminCommand{opcode: opIdentify}, make([]byte, 4096)
+	if err := d.admin(&command, data); err == nil {
+		t.Error("command: got no error")
+	}
+	if command.address == 0 || command.dataLength != 4096 {
+		t.Errorf("command: got address 0x%x and %d bytes, want the buffer", command.address, command.dataLength)
+	}
+	command = adminCommand{opcode: opFormat}
+	if err := d.admin(&command, nil); err == nil || command.address != 0 {
+		t.Errorf("command without data: got address 0x%x and %v, want none and an error", command.address, err)
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	if err := d.close(); err == nil {
+		t.Error("closed again: got no error")
+	}
+	if size := binary.Size(command); size != 72 {
+		t.Errorf("got a command of %d bytes, want 72", size)
+	}
+}
+
+// Disks that cannot be looked at are errors, not unprotected.
+func TestSkipErrors(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	name := filepath.Base(path)
+	missing := nvmeTree(t, name) // a partition without a node
+	put(t, missing.Sys("class/block", name, "missing1/partition"), "1\n")
+	put(t, missing.Sys("class/block/missing1/size"), "8\n")
+	for what, err := range map[string]error{
+		"missing disk":      Guard(t.Context(), block.System{}, "/dev/missing"),
+		"disk not listed":   Guard(t.Context(), nvmeTree(t), path),
+		"missing partition": Guard(t.Context(), missing, path),
+	} {
+		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrProtected) {
+			t.Errorf("%s: got %v, want %v", what, err, fs.ErrNotExist)
+		}
+	}
+	if _, err := ParametersFloppy(t.Context(), nvmeTree(t), block.Device{Name: "sdz", Path: path}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("disk not listed: got %v, want %v", err, fs.ErrNotExist)
+	}
+	stick := scsiDisk(t, "sdz", "usb1/1-1", 2048)
+	if _, err := ParametersFloppy(t.Context(), stick, block.Device{Name: "sdz", Path: "/dev/missing"}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing medium: got %v, want %v", err, fs.ErrNotExist)
+	}
+}

@@ -1,0 +1,161 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// A process is named once, however often it has opened the device.
+func TestHoldersOfThisMachine(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	for range 2 {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	names, err := holders(t.Context(), block.System{}, path)
+	if want := fmt.Sprintf("process %d (", os.Getpid()); err != nil || len(names) != 1 || !strings.HasPrefix(names[0], want) {
+		t.Errorf("got %q and %v, want only %q", names, err, want)
+	}
+}
+
+// number returns the device number of a device, as sysfs and mountinfo write it.
+func number(t *testing.T, path string) (number uint64, text string) {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return stat.Rdev, fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
+}
+
+func TestHolders(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	name := filepath.Base(path)
+	rdev, text := number(t, path)
+	sys := nvmeTree(t, name)
+	// The map dm-901 is a partition of the device, which is a multipath map; md127 is not.
+	put(t, sys.Sys("class/block", name, "dm/uuid"), "mpath-disk\n")
+	put(t, sys.Sys("class/block/dm-901/dm/uuid"), "part1-mpath-disk\n")
+	put(t, sys.Sys("class/block/dm-901/size"), "8\n")
+	for _, holder := range []string{"dm-901", "md127"} {
+		put(t, sys.Sys("class/block", name, "holders", holder), "")
+	}
+	put(t, sys.Proc("self/mountinfo"), "1 0 "+text+" / /srv rw\n2 0 0:5 / /other rw\n3 0\n4 0 0:x / /junk rw\n")
+	// A character device of the same number is another device, and directories without a number are not processes.
+	character := filepath.Join(t.TempDir(), "dev", "character")
+	if err := os.Mkdir(filepath.Dir(character), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mknod(character, unix.S_IFCHR|0o600, int(rdev)); err != nil {
+		t.Fatal(err)
+	}
+	for process, target := range map[string]string{"1234": path, "1235": character, "1236": "/dev/missing", "self": path} {
+		put(t, sys.Proc(process, "comm"), "tgtd\n")
+		if err := os.Mkdir(sys.Proc(process, "fd"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{"3", "4"} {
+			if err := os.Symlink(target, sys.Proc(process, "fd", file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(t, sys.Proc("1237/comm"), "ended\n")
+	want := []string{"md127 on " + path, "a mount of " + path + " at /srv", "process 1234 (tgtd) on " + path}
+	if names, err := holders(t.Context(), sys, path); err != nil || !slices.Equal(names, want) {
+		t.Errorf("got %q and %v, want %q", names, err, want)
+	}
+	unlisted := block.System{Root: sys.Root}
+	if err := os.RemoveAll(sys.Sys()); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := holders(t.Context(), unlisted, path); err != nil || !slices.Equal(names, want[1:]) {
+		t.Errorf("device that is not listed: got %q and %v, want %q", names, err, want[1:])
+	}
+	put(t, sys.Proc("self/mountinfo"), "1 0 0:0 / /srv rw\n")
+	if names, err := holders(t.Context(), unlisted, testenv.SparseFile(t, mib)); err != nil || len(names) > 0 {
+		t.Errorf("regular file: got %q and %v, want none", names, err)
+	}
+}
+
+// Holders that cannot be found out are errors: the device could be in use.
+func TestHoldersErrors(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	name := filepath.Base(path)
+	upper, mounts, class, processes := nvmeTree(t, name), nvmeTree(t, name), block.System{Root: t.TempDir()}, nvmeTree(t, name)
+	put(t, upper.Sys("class/block", name, "holders"), "")
+	put(t, mounts.Proc("self/mountinfo/file"), "")
+	put(t, class.Sys("class/block"), "")
+	put(t, processes.Proc(), "")
+	for what, c := range map[string]struct {
+		sys  block.System
+		path string
+		want error
+	}{
+		"holders":         {upper, path, unix.ENOTDIR},
+		"mounts":          {mounts, path, unix.EISDIR},
+		"devices":         {class, path, unix.ENOTDIR},
+		"proc":            {processes, path, unix.ENOTDIR},
+		"path of no node": {nvmeTree(t), "/dev/null/node", unix.ENOTDIR},
+	} {
+		if names, err := holders(t.Context(), c.sys, c.path); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %q and %v, want %v", what, names, err, c.want)
+		}
+	}
+	if names, err := openersOf(t.Context(), processes, nil); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("processes: got %q and %v, want %v", names, err, unix.ENOTDIR)
+	}
+	checks := 0
+	late := hooked{t.Context(), func() error { // while processes are looked at
+		if checks++; checks > 1 {
+			return context.Canceled
+		}
+		return nil
+	}}
+	if names, err := holders(late, block.System{}, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %q and %v, want %v", names, err, context.Canceled)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (Wait{}).free(cancelled, block.System{}, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: free: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestWaitErrors(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	busy := func() error { return unix.EBUSY }
+	err := Wait{}.until(t.Context(), block.System{}, path, busy)
+	if want := "held by an unknown holder"; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) {
+		t.Errorf("nothing visible holds the device: got %v, want %q", err, want)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = Wait{}.until(t.Context(), block.System{}, path, busy)
+	if want := fmt.Sprintf("held by process %d", os.Getpid()); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) {
+		t.Errorf("this process holds the device: got %v, want %q", err, want)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (Wait{Interval: time.Hour, Retries: 1}).until(cancelled, block.System{}, path, busy); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+}
