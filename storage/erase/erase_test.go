@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -397,5 +398,21 @@ func TestGuard(t *testing.T) {
 		if c.want && !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want an error that names %s", c.name, err, path)
 		}
+	}
+}
+
+// Nothing is written twice, however many partitions of a table are at one place.
+func TestMerge(t *testing.T) {
+	var spans []span
+	for i := range int64(10_000) {
+		spans = append(spans, span{i % 7, 100 << 20}.ends()...)
+	}
+	spans = append(spans, span{200 << 20, 300 << 20}.ends()...)
+	spans = append(spans, span{50 << 20, 50<<20 + 1}.ends()...)
+	want := []span{
+		{0, margin + 6}, {50 << 20, 50<<20 + 1}, {100<<20 - margin, 100 << 20}, {200 << 20, 200<<20 + margin}, {300<<20 - margin, 300 << 20},
+	}
+	if got := merge(spans); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package erase
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,9 +68,12 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 		return errors.Join(err, f.Close())
 	}
 	// The whole device comes last: if this is interrupted, its table still names the partitions.
-	slices.Reverse(ranges)
-	for _, r := range ranges {
-		if err := r.wipe(ctx, f); err != nil {
+	var inside []span
+	for _, r := range ranges[1:] {
+		inside = append(inside, r.ends()...)
+	}
+	for _, part := range slices.Concat(merge(inside), ranges[0].ends()) {
+		if err := part.zero(ctx, f); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}
@@ -154,15 +158,25 @@ func (s span) superblocks(r io.ReaderAt) ([]md.Superblock, error) {
 	return md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
 }
 
-func (s span) wipe(ctx context.Context, f *os.File) error {
+// ends returns what is overwritten of a range: the margins at both ends.
+func (s span) ends() []span {
 	front := span{s.start, min(s.end, s.start+margin)}
-	back := span{max(front.end, s.end-margin), s.end}
-	for _, part := range []span{front, back} {
-		if err := part.zero(ctx, f); err != nil {
-			return err
+	return []span{front, {max(front.end, s.end-margin), s.end}}
+}
+
+// merge joins ranges that overlap or touch, so that nothing is written twice: a table can name thousands of partitions at one
+// place.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var merged []span
+	for _, s := range spans {
+		if last := len(merged) - 1; last >= 0 && s.start <= merged[last].end {
+			merged[last].end = max(merged[last].end, s.end)
+		} else {
+			merged = append(merged, s)
 		}
 	}
-	return nil
+	return merged
 }
 
 func (s span) zero(ctx context.Context, f *os.File) error {
