@@ -416,3 +416,18 @@ func TestMerge(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// The data of an array that begin within a sector of the disk do not make the erase fail.
+func TestMetadataOfUnalignedArray(t *testing.T) {
+	const size = 64 << 20
+	array := testenv.RAID{Name: "tenant:data", Level: 1, Size: size, DataOffset: 20<<20 + 512, Data: 30<<20 + 1024}
+	loop := testenv.Loop(t, testenv.SparseFile(t, size), 4096)
+	poke(t, loop, 4096, array.Superblock(4096))
+	poke(t, loop, 20<<20+512, []byte("file system"))
+	if err := Metadata(t.Context(), block.System{}, loop, Wait{}); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(content(t, loop), []byte("file system")) {
+		t.Error("the beginning of the array's data is left")
+	}
+}

@@ -118,7 +118,7 @@ func ranges(ctx context.Context, device string, size int64) ([]span, error) {
 		}
 		for _, s := range found {
 			if s.Problem == nil {
-				spans = append(spans, span{r.start + s.DataOffset, r.start + s.DataOffset + s.DataSize})
+				spans = append(spans, r.dataOf(s))
 			}
 		}
 	}
@@ -156,6 +156,15 @@ type span struct{ start, end int64 }
 
 func (s span) superblocks(r io.ReaderAt) ([]md.Superblock, error) {
 	return md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
+}
+
+// dataOf returns the data of an array whose member the range is. It is widened to blocks of 4 KiB within the range: a superblock
+// can name any sector of 512 bytes, and direct writes to a device with larger sectors must be aligned.
+func (s span) dataOf(array md.Superblock) span {
+	const mask = 4<<10 - 1
+	start := s.start + array.DataOffset
+	end := start + array.DataSize
+	return span{max(s.start, start&^mask), min(s.end, (end+mask)&^mask)}
 }
 
 // ends returns what is overwritten of a range: the margins at both ends.
