@@ -297,7 +297,7 @@ func (l *link) attempt(ctx context.Context, e exchange, wait time.Duration) (*dh
 		<-ctx.Done() // the link may come back
 		return nil, fmt.Errorf("open DHCP socket: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // a socket that is thrown away
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	attempt, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	goroutine.Go(func() error {
@@ -317,18 +317,18 @@ func (l *link) attempt(ctx context.Context, e exchange, wait time.Duration) (*dh
 		if cause := context.Cause(attempt); cause != nil {
 			return nil, cause
 		}
-		<-ctx.Done() // not sooner again than without an answer
+		<-ctx.Done() // the next attempt comes no sooner than without an answer
 		return nil, fmt.Errorf("send DHCP message: %w", err)
 	}
 	if answer := l.receive(conn, e); answer != nil {
 		return answer, nil
 	}
-	<-attempt.Done() // a socket that fails, as when the link goes down, gets no answer any more
+	<-attempt.Done() // a socket that failed, as when the link goes down, receives no answer
 	return nil, context.Cause(attempt)
 }
 
-// receive returns the first answer to a message that is accepted, or nil once the socket is closed or fails. The library's
-// client does the same in a goroutine of its own, where nothing contains a panic of its parser.
+// receive returns the first accepted answer to a message, or nil once the socket is closed or fails. The client of the
+// library is not used because it parses messages in a goroutine that does not contain panics.
 func (l *link) receive(conn net.PacketConn, e exchange) *dhcpv4.DHCPv4 {
 	mac := answeredTo(l.snapshot().MAC)
 	buffer := make([]byte, nclient4.MaxMessageSize)

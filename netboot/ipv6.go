@@ -145,7 +145,7 @@ func (l *link) learnDNS(o *dnsOption) {
 	n.mu.Unlock()
 	n.writeResolver()
 	if o.lifetime > 0 && o.lifetime != Forever {
-		goroutine.AfterTime(o.lifetime+time.Second, func() { // n.names leaves out what has run out by then
+		goroutine.AfterTime(o.lifetime+time.Second, func() { // n.names omits what has expired by then
 			if n.running() {
 				n.writeResolver()
 			}

@@ -137,7 +137,8 @@ func (l *link) run(ctx context.Context, r role) {
 	}
 }
 
-// persist calls f, and calls it again if it panics, until ctx ends: one malformed message must not end the use of a link.
+// persist calls f, and calls it again after a panic until ctx ends: one malformed message must not end the use of a
+// link.
 func (l *link) persist(ctx context.Context, f func()) {
 	goroutine.Persist(ctx, l.network.timing.first, f)
 }
@@ -230,7 +231,7 @@ func (l *link) drainCarrier() {
 	}
 }
 
-// pause waits for d and reports whether ctx has not ended by then.
+// pause waits for d and reports whether ctx is still valid.
 func (l *link) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d) }
 
 func pause(ctx context.Context, d time.Duration) bool {

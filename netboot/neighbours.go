@@ -67,8 +67,8 @@ type firmwareLLDP interface {
 	RestorePersistent() error
 }
 
-// stopFirmwareLLDP switches off the LLDP agent in the link's card, where that is asked for. The link is used all the same
-// when it fails.
+// stopFirmwareLLDP switches off the LLDP agent in the link's card if the options request it. A failure is logged, and
+// the link is used nevertheless.
 func (l *link) stopFirmwareLLDP() {
 	if l.network.firmware == nil {
 		return
@@ -78,9 +78,9 @@ func (l *link) stopFirmwareLLDP() {
 	}
 }
 
-// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off, for the operating system that
-// runs next. With persistent, it does so only for cards that would stay without one over a power cycle; it interrupts no
-// link then.
+// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off, for the operating system
+// that runs next. If persistent, it does so only for agents that would stay off over a power cycle, and interrupts no
+// link.
 func (n *Network) RestoreFirmwareLLDP(persistent bool) error {
 	switch {
 	case n.firmware == nil:

@@ -105,7 +105,7 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	}
 }
 
-// fakeFirmware records what is asked of it, with the state of the link.
+// fakeFirmware records its calls with the state of the link.
 type fakeFirmware struct {
 	mu    sync.Mutex
 	calls []string
@@ -130,8 +130,8 @@ func (f *fakeFirmware) Restore() error { f.note("restore"); return nil }
 
 func (f *fakeFirmware) RestorePersistent() error { f.note("restore persistent"); return nil }
 
-// LLDP agents in the firmware of cards are stopped only when that is asked for, before the link is raised, and started
-// again when the network ends. One that cannot be stopped is a warning, and the link is used.
+// LLDP agents in the firmware of cards are stopped only if the options request it, before the link is raised, and
+// started again when the network ends. A failure to stop one is a warning, and the link is used.
 //
 // Parity: F6
 func TestNetworkStopsFirmwareLLDP(t *testing.T) {

@@ -28,8 +28,8 @@ type Config struct {
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
 
-	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which otherwise keep the frames to themselves,
-	// before the links are raised. They are switched on again when the network ends, and by RestoreFirmwareLLDP.
+	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which otherwise consume the frames, before
+	// the links are raised. They are switched on again when the network ends, and by RestoreFirmwareLLDP.
 	StopFirmwareLLDP bool
 	// Data is the static configuration that is known at the start, nil where there is none: see Configure.
 	Data *networkdata.Data
@@ -67,7 +67,7 @@ type Network struct {
 	resolver *resolver
 	timing   timing
 	lldp     *lldp.Listener
-	firmware firmwareLLDP // nil leaves agents in the cards' firmware alone
+	firmware firmwareLLDP // nil = agents in the cards' firmware are not changed
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
 	vlans    []VLAN
@@ -133,7 +133,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 		defer n.lldp.Close()
 		defer func() {
 			if err := n.RestoreFirmwareLLDP(false); err != nil {
-				n.log.Warn("LLDP agent of a card stays off", "err", err)
+				n.log.Warn("LLDP agent of a card not switched on", "err", err)
 			}
 		}()
 		n.watch(ctx, w, config.Data)

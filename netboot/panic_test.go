@@ -27,7 +27,7 @@ func (c *scriptedConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	return n, &net.UDPAddr{}, err
 }
 
-// panicLink is a link without a kernel's counterpart.
+// panicLink returns a link that does not exist in the kernel.
 func panicLink() *link {
 	n := &Network{log: slog.New(slog.DiscardHandler), timing: defaultTiming, links: map[int]*link{}, changed: make(chan struct{})}
 	n.timing.first = time.Millisecond
@@ -36,7 +36,7 @@ func panicLink() *link {
 	return l
 }
 
-// A DHCP message that panics is dropped, wherever it panics; the next one is the answer.
+// A DHCP message that causes a panic is dropped; the next one is the answer.
 func TestDHCPContainsPanics(t *testing.T) {
 	l := panicLink()
 	request, err := newMessage(l.state.MAC, dhcpv4.MessageTypeDiscover)
@@ -75,7 +75,7 @@ func TestDHCPContainsPanics(t *testing.T) {
 	}
 }
 
-// What a link runs starts over after a panic.
+// A function that a link runs is called again after a panic.
 func TestLinkContainsPanics(t *testing.T) {
 	l := panicLink()
 	ended := make(chan int)

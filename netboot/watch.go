@@ -59,7 +59,7 @@ func (w *watcher) close() {
 	empty(w.routers)
 }
 
-// empty drops what comes from a channel until it is closed.
+// empty drops all values of a channel until it is closed.
 func empty[T any](events <-chan T) {
 	goroutine.Go(func() error {
 		for range events { //nolint:revive // dropped on purpose
@@ -83,7 +83,7 @@ func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data)
 			return nil
 		})
 		w.close()
-		if err != nil { // a panic: the kernel's state is read anew
+		if err != nil { // a panic: the kernel's state is read again
 			again = pause(ctx, n.timing.first)
 		}
 		if !again {

@@ -14,29 +14,29 @@ import (
 	"ironroot/storage/block"
 )
 
-// Private flags of drivers, described in the kernel's Documentation/networking/device_drivers/ethernet/intel, i40e.rst
-// and ice.rst.
+// Private flags of drivers, as described in i40e.rst and ice.rst in the kernel's
+// Documentation/networking/device_drivers/ethernet/intel.
 const (
-	i40eFlag = "disable-fw-lldp" // true switches the agent off; the card forgets it over a power cycle
-	iceFlag  = "fw-lldp-agent"   // false switches the agent off; the card keeps it over a power cycle
+	i40eFlag = "disable-fw-lldp" // true switches the agent off; a power cycle resets it
+	iceFlag  = "fw-lldp-agent"   // false switches the agent off; a power cycle does not reset it
 )
 
-// Firmware switches off the LLDP agents that run inside some network cards of Intel and take every frame before the
-// host sees it, and switches them on again. It is safe for concurrent use.
+// Firmware switches off the LLDP agents inside some network cards of Intel, which otherwise consume all LLDP frames,
+// and switches them on again. It is safe for concurrent use.
 //
-// Cards of the X710 family (driver i40e) and of the E810 family (driver ice) have a private flag for it. Where an X710
-// refuses the flag, the agent is switched off through the driver's debugfs file, which the lockdown that comes with
-// Secure Boot forbids.
+// Cards of the X710 family (driver i40e) and of the E810 family (driver ice) have a private flag for it. If an X710
+// rejects the flag, the agent is switched off through the driver's debugfs file, which kernel lockdown (Secure Boot)
+// forbids.
 type Firmware struct {
 	System block.System
 	Log    *slog.Logger // nil discards
 
-	mount func(dir string) error // nil mounts debugfs there
-	flags privateFlags           // nil asks the kernel
+	mount func(dir string) error // nil = mount debugfs there
+	flags privateFlags           // nil = the kernel's
 
 	mu    sync.Mutex
-	off   []agentOff // agents that Stop has switched off
-	early bool       // RestorePersistent was called: Stop leaves cards that keep the setting alone
+	off   []agentOff // agents that Stop switched off
+	early bool       // RestorePersistent was called: Stop ignores cards that keep the setting
 	ended bool       // Restore was called: Stop does nothing
 }
 
@@ -53,8 +53,8 @@ type agentOff struct {
 	start        func() error // switches it on again
 }
 
-// Stop switches off the agent of the card behind a link. A link whose card is not known to have one is left alone, and so
-// is an agent that is off already. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN where debugfs is not mounted yet.
+// Stop switches off the agent of the card of a link. It does nothing if the card is not known to have one or if the
+// agent is off already. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN if debugfs is not mounted yet.
 func (f *Firmware) Stop(link string) error {
 	target, err := os.Readlink(f.System.Sys("class/net", link, "device/driver"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,8 +91,8 @@ func (f *Firmware) Stop(link string) error {
 	return nil
 }
 
-// Restore switches on every agent that Stop has switched off. Links of X710 cards lose their carrier for a moment. Later
-// calls of Stop do nothing.
+// Restore switches on every agent that Stop has switched off. Links of X710 cards lose their carrier for a moment.
+// Later calls of Stop do nothing.
 func (f *Firmware) Restore() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Firmware) Restore() error {
 	return f.restore(func(agentOff) bool { return true })
 }
 
-// RestorePersistent switches on the agents of those cards that keep them off over a power cycle. It interrupts no link.
-// Later calls of Stop leave such cards alone.
+// RestorePersistent switches on the agents that would stay off over a power cycle. It interrupts no link. Later calls
+// of Stop ignore such cards.
 func (f *Firmware) RestorePersistent() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func (f *Firmware) RestorePersistent() error {
 	return f.restore(func(a agentOff) bool { return a.persistent })
 }
 
-// restore switches on the chosen agents; mu is held. One that fails is tried again by the next call.
+// restore switches on the chosen agents; mu is held. The next call tries those again that failed.
 func (f *Firmware) restore(chosen func(agentOff) bool) error {
 	var failed []error
 	var left []agentOff
@@ -136,7 +136,7 @@ func (f *Firmware) logger() *slog.Logger {
 	return f.Log
 }
 
-// change sets a private flag and returns the function that undoes it, nil where the flag has this value already.
+// change sets a private flag and returns the function that undoes it, nil if the flag has the value already.
 func (f *Firmware) change(link, flag string, value bool) (undo func() error, err error) {
 	flags := f.flags
 	if flags == nil {
@@ -151,7 +151,7 @@ func (f *Firmware) change(link, flag string, value bool) (undo func() error, err
 		return nil, fmt.Errorf("driver has no private flag %s", flag)
 	}
 	if was == value {
-		return nil, nil //nolint:nilnil // nothing was changed, nothing is to be undone
+		return nil, nil //nolint:nilnil // nothing was changed
 	}
 	set := func(value bool) error {
 		if err := flags.set(link, flag, value); err != nil {
@@ -162,7 +162,7 @@ func (f *Firmware) change(link, flag string, value bool) (undo func() error, err
 	return func() error { return set(was) }, set(value)
 }
 
-// stopByDebugfs switches off the agent of an X710 by the command file of its driver.
+// stopByDebugfs switches off the agent of an X710 by the debugfs command file of its driver.
 func (f *Firmware) stopByDebugfs(link string) (start func() error, err error) {
 	device, err := os.Readlink(f.System.Sys("class/net", link, "device"))
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *Firmware) mountDebug(dir string) error {
 	return nil
 }
 
-// kernelFlags are the private flags of the machine's links, by the kernel's ethtool over netlink.
+// kernelFlags gives access to the private flags of the machine's links by ethtool over netlink.
 type kernelFlags struct{}
 
 func (kernelFlags) get(link string) (map[string]bool, error) {

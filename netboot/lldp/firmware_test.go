@@ -56,7 +56,7 @@ func content(t *testing.T, file string) string {
 	return string(text)
 }
 
-// fakeFlags are the private flags of links by "link flag", and what was set of them.
+// fakeFlags are the private flags of links by "link flag". They record the flags that were set.
 type fakeFlags struct {
 	flags map[string]bool
 	fails error // of set
@@ -82,16 +82,16 @@ func (f *fakeFlags) set(link, flag string, value bool) error {
 	return nil
 }
 
-// took returns what was set since the last call.
+// took returns the flags that were set since the last call.
 func (f *fakeFlags) took() []string {
 	calls := f.calls
 	f.calls = nil
 	return calls
 }
 
-// The agents of X710 and E810 ports are switched off by private flags, without debugfs, and on again by the same. An agent
-// that was off before, and ports of other cards, are left alone. What an E810 keeps over a power cycle can be restored
-// before all others.
+// The agents of X710 and E810 ports are switched off and on again by private flags, without debugfs. Agents that were
+// off before and ports of other cards are not changed. Agents of E810 cards, whose setting outlasts a power cycle, can
+// be restored before the others.
 //
 // Parity: F6
 func TestFirmwareByPrivateFlags(t *testing.T) {
@@ -140,8 +140,8 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 	}
 }
 
-// Where the card or the kernel has no private flag for it, the agent of an X710 port is switched off and on by debugfs,
-// which is mounted when it is missing. An E810 port has nothing but its flag.
+// If the card or the kernel has no private flag for it, the agent of an X710 port is switched off and on by debugfs,
+// which is mounted if necessary. For an E810 port the flag is the only way.
 func TestFirmwareByDebugfs(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")

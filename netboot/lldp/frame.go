@@ -38,7 +38,7 @@ type Frame struct {
 	leaving bool // the neighbour said that it goes away
 }
 
-// memory returns how many bytes of memory a frame takes, its many small TLVs included.
+// memory returns the number of bytes of memory that a frame takes, including the headers of its TLVs.
 func (f Frame) memory() int {
 	const header = 32 // bytes of a TLV without its value
 	size := cap(f.TLVs) * header

@@ -1,13 +1,13 @@
-// Package lldp hears what the switches say about the links of a machine: it receives frames of the Link Layer
-// Discovery Protocol (IEEE 802.1AB-2016) on all links at once and keeps the newest one of each.
+// Package lldp receives frames of the Link Layer Discovery Protocol (IEEE 802.1AB-2016) on all links of a machine at
+// once and keeps the newest one of each link.
 //
 // A link is listened to by a packet socket (packet(7)) that is a member of the three multicast groups of the protocol.
 // The kernel ends the membership with the socket, so that nothing has to be restored. A socket may be opened while its
 // link is still down and then hears the link from its very first frame.
 //
-// Limits: nothing is ever sent; at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
-// all links; a frame is not forgotten when its time to live runs out, because what is asked for is where the cable leads,
-// only when the neighbour says that it goes away.
+// Limits: nothing is sent; at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
+// all links. A frame is kept after its time to live has expired, because it still shows the other end of the cable. It
+// is dropped when the neighbour announces that it shuts down.
 package lldp
 
 import (
@@ -54,7 +54,7 @@ func groups() []net.HardwareAddr {
 type Listener struct {
 	log     *slog.Logger
 	running *goroutine.Group
-	buffers sync.Pool // of frames being received: links share them, a silent link holds none
+	buffers sync.Pool // of frames being received; links share them, and a link without traffic holds none
 
 	mu      sync.Mutex
 	ports   map[int]*port // by the link's kernel index
@@ -319,7 +319,7 @@ func (l *Listener) read(p *port, raw syscall.RawConn) {
 		var buffer *[maxFrame]byte
 		var n int
 		var failed error
-		err := raw.Read(func(fd uintptr) (received bool) { // without mu: closing the socket waits for it with mu held
+		err := raw.Read(func(fd uintptr) (received bool) { // without mu: close waits for this function while it holds mu
 			buffer = l.buffers.Get().(*[maxFrame]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
 			if n, failed = receive(int(fd), buffer[:]); errors.Is(failed, unix.EAGAIN) {
 				l.buffers.Put(buffer)
@@ -342,7 +342,7 @@ func (l *Listener) read(p *port, raw syscall.RawConn) {
 	}
 }
 
-// receive returns the next frame that is queued on a socket.
+// receive returns the next frame from the queue of a socket.
 func receive(fd int, buffer []byte) (int, error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)

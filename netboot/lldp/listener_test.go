@@ -347,7 +347,7 @@ func TestListenerCutsHugeFrames(t *testing.T) {
 	}
 }
 
-// Many more links than a usual machine has are heard, each with its own neighbour.
+// Frames are received on 150 links, each with a neighbour of its own.
 func TestListenerHearsManyLinks(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -381,7 +381,7 @@ func TestListenerHearsManyLinks(t *testing.T) {
 	}
 }
 
-// The number of links has a limit, which is logged once. A link that goes makes place for another.
+// The number of links has a limit, which is logged once. After a link is removed, another one can be opened.
 func TestListenerBoundsLinks(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -412,8 +412,8 @@ func TestListenerBoundsLinks(t *testing.T) {
 	until(t, l, "nic2", "leaf2")
 }
 
-// The memory for frames has a limit, which is logged once. A dropped frame does not displace what is known, and a frame
-// that takes less memory makes place for others.
+// The memory for frames has a limit, which is logged once. A dropped frame does not replace a stored one, and a
+// smaller frame frees memory for others.
 func TestListenerBoundsFrames(t *testing.T) {
 	l, log := newListener(t)
 	many := from("leaf0", strings.Repeat(tlv(127, ""), (maxFrame-100)/2)) // the worst case: TLVs without a value
@@ -548,7 +548,7 @@ func (h panicOnce) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// A frame that panics is dropped; the link is still heard.
+// A frame that causes a panic is dropped, and the link still receives frames.
 func TestListenerContainsPanics(t *testing.T) {
 	if !inNamespace(t) {
 		return

@@ -16,7 +16,7 @@ import (
 // OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
 type OnDemand struct {
 	Log *slog.Logger // nil discards
-	// StopFirmware switches off the LLDP agents of network cards while frames are waited for: see [Firmware].
+	// StopFirmware switches off the LLDP agents of network cards while waiting for frames: see [Firmware].
 	StopFirmware bool
 }
 
@@ -32,7 +32,7 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 	firmware := &Firmware{Log: l.log}
 	defer func() {
 		if err := firmware.Restore(); err != nil {
-			l.log.Warn("LLDP agent of a card stays off", "err", err)
+			l.log.Warn("LLDP agent of a card not switched on", "err", err)
 		}
 	}()
 	for _, link := range links {

@@ -109,7 +109,7 @@ func TestLosersAreDropped(t *testing.T) {
 	})
 }
 
-// A way that panics is one that fails.
+// A panic counts as a failure.
 func TestFirstContainsPanics(t *testing.T) {
 	got, by, err := First(t.Context(), 2, time.Hour, func(_ context.Context, i int) (string, error) {
 		if i == 0 {

@@ -8,8 +8,9 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// followAdapters keeps the board's list of network adapters that lack a module, from the moment when modules are loaded
-// until ctx ends. changed returns a channel that is closed at the next change of the links. Each adapter is logged once.
+// followAdapters keeps the board's list of network adapters that lack a module up to date. It starts when modules are
+// loaded (settled) and returns when ctx ends. changed returns a channel that is closed at the next change of the
+// links. Each adapter is logged once.
 func followAdapters(
 	ctx context.Context, settled <-chan struct{}, adapters func() ([]kmod.Adapter, error), changed func() <-chan struct{},
 	board *status.Board, log *slog.Logger,

@@ -13,7 +13,7 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// An adapter is shown once modules are loaded, and no longer when its driver came.
+// An adapter is listed once modules are loaded, until its driver is bound.
 func TestFollowAdapters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -91,8 +91,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// The real agent is started again after a panic, with the network and the addresses it had, and gets to its first heartbeat.
-// Process 1 goes on.
+// After a panic the real agent starts again with the same network and addresses and sends its first heartbeat. Process
+// 1 keeps running.
 //
 // Parity: R8
 func TestAgentStartsAgain(t *testing.T) {
@@ -125,6 +125,6 @@ func TestAgentStartsAgain(t *testing.T) {
 		}
 	}
 	if n := strings.Count(console, "ironroot starts"); n != 1 || !m.Running() {
-		t.Errorf("got %d starts of process 1, machine running %v, want one start that goes on", n, m.Running())
+		t.Errorf("got %d starts of process 1, machine running %v, want one start and a running machine", n, m.Running())
 	}
 }

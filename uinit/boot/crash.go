@@ -40,7 +40,7 @@ func panicTime(value string) (delay time.Duration, restart bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// spawn runs f in a goroutine. A panic is logged, and ends f alone.
+// spawn runs f in a goroutine. A panic is logged and ends only f.
 func (b *boot) spawn(f func()) {
 	goroutine.Go(func() error {
 		f()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDescriptors is the number of files that the process may open. The kernel gives process 1 up to 4096, which a
-// machine with many disks and an API at its connection limit comes near to.
+// maxDescriptors is the number of files that the process may open. The kernel's limit of 4096 for process 1 is close
+// to what a machine with many disks and an API at its connection limit needs.
 const maxDescriptors = 16384
 
 // raiseDescriptors raises the limit of open files to maxDescriptors.

@@ -21,9 +21,9 @@ const maxRecord = 8 << 10
 // maxMissing bounds the number of files that missingFirmware remembers.
 const maxMissing = 256
 
-// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) about a file that a driver requested and
-// that was found neither plain nor compressed. Debian's kernel logs "firmware: failed to load" for each of the two as well:
-// that one says nothing about the request.
+// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) about a file that a driver
+// requested and that was found neither plain nor compressed. Debian's kernel logs "firmware: failed to load" for each
+// of the two as well: that one says nothing about the request.
 var firmwareFailure = regexp.MustCompile(`^(\S+) \S+: Direct firmware load for (\S+) failed with error -\d+$`)
 
 // missingFirmware collects the firmware that drivers requested in vain.

@@ -9,8 +9,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestFirmware boots a machine with a network card whose driver requests firmware: the kernel loads it out of the image,
-// compressed as it is there; without it, one message names file and driver.
+// TestFirmware boots a machine with a network card whose driver requests firmware: the kernel loads it out of the
+// image, compressed as it is there; without it, one message names file and driver.
 //
 // Parity: R13
 func TestFirmware(t *testing.T) {

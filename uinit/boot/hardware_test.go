@@ -37,7 +37,8 @@ func TestServerHardware(t *testing.T) {
 	}
 }
 
-// TestAdapterWithoutModule boots the agent on a machine whose only network adapter has a driver that no group holds.
+// TestAdapterWithoutModule boots the agent on a machine whose only network adapter has a driver that no module group
+// contains.
 func TestAdapterWithoutModule(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t)})

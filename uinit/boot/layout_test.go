@@ -17,8 +17,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// TestForeignLayout boots a kernel whose modules lie as in other distributions: below lib/modules/RELEASE, compressed with
-// xz, one of them replaced by an unsigned one below updates/.
+// TestForeignLayout boots a kernel with the module layout of other distributions: below lib/modules/RELEASE,
+// compressed with xz, and one module replaced by an unsigned one below updates/.
 func TestForeignLayout(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64")
 	cache, err := os.UserCacheDir()

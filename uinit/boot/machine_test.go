@@ -102,7 +102,7 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 	restarts(t, m)
 }
 
-// Where reboot(2) is refused, the kernel's sysrq restarts the machine or switches it off.
+// If reboot(2) fails, the kernel's sysrq restarts the machine or switches it off.
 //
 // Parity: E3
 func TestSysrq(t *testing.T) {

@@ -59,7 +59,7 @@ func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboo
 		return err
 	}, func(err error) {
 		if err != nil && ctx.Err() == nil {
-			m.Log.Warn("network data cannot be read, addresses are asked for by DHCP", "err", err)
+			m.Log.Warn("network data cannot be read, using DHCP", "err", err)
 		}
 		overdue()
 	})
@@ -75,7 +75,7 @@ func archivedData(root string, log *slog.Logger) *networkdata.Data {
 			continue
 		}
 		if err != nil {
-			log.Warn("network data cannot be read, addresses are asked for by DHCP", "file", path, "err", err)
+			log.Warn("network data cannot be read, using DHCP", "file", path, "err", err)
 			continue
 		}
 		log.Info("network data of an archive", "file", path, "bytes", len(document))

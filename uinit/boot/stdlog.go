@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// unquoted passes lines of the log package on, but for those in which net/http quotes all that a server sent beyond its
-// answer: what was fetched appears in no log.
+// unquoted passes on the lines of the log package. It shortens those in which net/http quotes what a server sent after
+// its answer, because fetched content must not appear in a log.
 type unquoted struct{ w io.Writer }
 
-// unsolicited is how such a line begins (net/http, Transport).
+// unsolicited is the beginning of such a line (net/http, Transport).
 const unsolicited = "Unsolicited response received on idle HTTP channel"
 
 func (u unquoted) Write(line []byte) (int, error) {

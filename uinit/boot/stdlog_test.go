@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lines is a log that tells of each line.
+// lines is a log that signals each line.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -25,7 +25,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// net/http reports by the log package what a server sends beyond its answer; the content is left out.
+// net/http logs what a server sends after its answer; the content is removed from the line.
 func TestUnsolicitedContentIsNotLogged(t *testing.T) {
 	got := &lines{more: make(chan struct{}, 8)}
 	before, flags := log.Writer(), log.Flags()
@@ -41,7 +41,7 @@ func TestUnsolicitedContentIsNotLogged(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		defer conn.Close() //nolint:errcheck // the client has what it gets
+		defer conn.Close() //nolint:errcheck // the client reads what arrived
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokpl4nted"); err != nil {
 			t.Error(err)
 		}

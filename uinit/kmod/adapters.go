@@ -14,13 +14,14 @@ import (
 // ramdisk lacks, with those of their aliases that name PCI devices.
 const OthersFile = "others.zst"
 
-// Adapter describes a network adapter on the PCI bus that gives no network interface for want of a module.
+// Adapter describes a network adapter on the PCI bus that has no network interface because a module is missing.
 type Adapter struct {
 	Address string   // "0000:3b:00.0"
 	ID      string   // PCI vendor and device, "15b3:1017"
 	Missing []string // modules that it needs and the ramdisk lacks; nil: the kernel has none for it
 	Present []string // modules of the ramdisk that claim it and did not bind to it
-	// InfiniBand reports whether it is an InfiniBand adapter. It may have a driver, and gives interfaces with ib_ipoib only.
+	// InfiniBand reports whether it is an InfiniBand adapter. Even with a driver it has network interfaces only with
+	// ib_ipoib.
 	InfiniBand bool
 }
 
@@ -28,13 +29,13 @@ type Adapter struct {
 const (
 	classNetwork    = "0x02"
 	classInfiniBand = "0x0207"
-	classIBSerial   = "0x0c06" // InfiniBand adapters of the first years
+	classIBSerial   = "0x0c06" // older InfiniBand adapters
 )
 
-// ipoib makes network interfaces of InfiniBand ports.
+// ipoib is the module that makes network interfaces for InfiniBand ports.
 const ipoib = "ib_ipoib"
 
-// IsOther reports whether a module that was not chosen belongs in the index OthersFile.
+// IsOther reports whether the index OthersFile lists a module that is not in the ramdisk.
 func IsOther(m *Module) bool {
 	for _, directory := range []string{"drivers/net/", "drivers/infiniband/"} {
 		if strings.HasPrefix(m.Folder+"/", directory) {
@@ -44,7 +45,7 @@ func IsOther(m *Module) bool {
 	return false
 }
 
-// Other returns what the index OthersFile says of a module.
+// Other returns the entry of a module for the index OthersFile.
 func Other(m *Module) *Module {
 	other := &Module{Name: m.Name, Size: m.Size, Folder: m.Folder}
 	for _, alias := range m.Aliases {
@@ -57,8 +58,8 @@ func Other(m *Module) *Module {
 
 func isPCI(alias string) bool { return strings.HasPrefix(alias, "pci:") }
 
-// Adapters returns the network adapters below sys, which is "/sys" on a machine, that have no driver or, as InfiniBand
-// adapters, no module that makes interfaces of their ports. They are in the order of their addresses.
+// Adapters returns the network adapters below sys, which is "/sys" on a machine, that have no driver, and InfiniBand
+// adapters without a module that makes interfaces for their ports. They are sorted by address.
 func (l *Loader) Adapters(sys string) ([]Adapter, error) {
 	devices := filepath.Join(sys, "bus", "pci", "devices")
 	entries, err := os.ReadDir(devices)
@@ -82,7 +83,7 @@ func (l *Loader) Adapters(sys string) ([]Adapter, error) {
 	return adapters, nil
 }
 
-// adapter describes a PCI device, and reports whether it is a network adapter that lacks something.
+// adapter describes a PCI device and reports whether it is a network adapter that lacks a module.
 func (l *Loader) adapter(dir string, others *Index) (Adapter, bool) {
 	text := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))

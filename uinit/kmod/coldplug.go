@@ -173,7 +173,7 @@ func (c *Coldplug) modules(aliases []string) []*Module {
 func (c *Coldplug) load(ctx context.Context, m *Module) {
 	goroutine.Go(func() error { return c.loader.LoadModule(ctx, m) }, func(err error) {
 		if err != nil && !errors.Is(err, unix.ENODEV) {
-			// "No such device" is a driver's way to say that this machine has none of its kind after all.
+			// A driver returns "no such device" if the machine has no device of its kind.
 			c.log.Warn("module not loaded", "module", m.Name, "err", err)
 		}
 		c.mu.Lock()

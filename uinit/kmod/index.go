@@ -1,8 +1,8 @@
 // Package kmod finds and loads the kernel modules of the ramdisk.
 //
-// The ramdisk holds each module as a file of its own, compressed with xz where the kernel can unpack that, otherwise with
-// Zstandard, and one index of them: names, sizes, dependencies and
-// aliases, as `modinfo` shows them. The index is text, one field a line:
+// The ramdisk holds each module as a file of its own, compressed with xz if the kernel can unpack that, and otherwise
+// with Zstandard. An index has their names, sizes, dependencies and aliases, as `modinfo` shows them. The index is
+// text, one field a line:
 //
 //	ironroot modules 1
 //	m NAME SIZE FOLDER   a module: name with "_" for "-", size in bytes when unpacked, folder in the kernel's tree

@@ -38,7 +38,7 @@ type Options struct {
 	Log    *slog.Logger
 	// Insert gives an unpacked module to the kernel; nil = init_module(2).
 	Insert func(image []byte, params string) error
-	// InsertFile gives a module compressed with xz to the kernel; nil = finit_module(2) with
+	// InsertFile loads a module compressed with xz into the kernel; nil = finit_module(2) with
 	// MODULE_INIT_COMPRESSED_FILE.
 	InsertFile func(path, params string) error
 }
@@ -219,7 +219,7 @@ func (l *Loader) insertOne(m *Module, begin func()) error {
 	return nil
 }
 
-// prepare returns the function that gives the stored module to the kernel.
+// prepare returns the function that loads the stored module into the kernel.
 func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	file := filepath.Join(l.o.Dir, m.Name+SuffixXZ)
 	if _, err := os.Stat(file); err == nil {
@@ -236,7 +236,7 @@ func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	return func(params string) error { return l.o.Insert(image, params) }, nil
 }
 
-// insertFile has the kernel read and unpack a module.
+// insertFile lets the kernel read and unpack a module.
 func insertFile(path, params string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -213,7 +213,7 @@ func TestDefaultParams(t *testing.T) {
 	}
 }
 
-// A module whose load panics has failed, for everybody who waits for it.
+// If loading a module panics, all callers that wait for it get an error.
 func TestLoadContainsPanics(t *testing.T) {
 	k := &kernel{hook: func(name string) {
 		if name == "broken" {
@@ -232,7 +232,7 @@ func TestLoadContainsPanics(t *testing.T) {
 	}
 }
 
-// A module that is stored with xz is given to the kernel as a file, after what it needs.
+// A module that is stored with xz is passed to the kernel as a file, after its dependencies.
 func TestLoadFile(t *testing.T) {
 	k := &kernel{}
 	l := tree(t, k, "upper.debug=1", &Module{Name: "lower"}, &Module{Name: "upper", Depends: []string{"lower"}})

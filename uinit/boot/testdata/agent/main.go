@@ -1,5 +1,5 @@
-// Command agent is a ramdisk with the real agent. It panics twice: in the goroutine of its first connection to Ironic, and
-// in its own goroutine, when the first lookup begins.
+// Command agent is a ramdisk with the real agent. It panics twice: in the goroutine of the first connection to Ironic,
+// and in the agent's goroutine when the first lookup begins.
 package main
 
 import (

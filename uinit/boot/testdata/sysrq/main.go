@@ -26,7 +26,7 @@ func main() {
 	})
 }
 
-// dropSysBoot takes the capability away that reboot(2) needs.
+// dropSysBoot drops the capability that reboot(2) requires.
 func dropSysBoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
