@@ -15,16 +15,16 @@ type imageCmd struct {
 	Name     string   `help:"Stem of the files' names; ipa-ironroot-ARCH when not given."`
 	Arch     string   `default:"amd64" enum:"amd64,arm64" help:"Architecture of the image: ${enum}."`
 	Kernel   string   `type:"existingfile" help:"A kernel of your own instead of the package's."`
-	Modules  string   `type:"existingdir" help:"Folder with the modules of --kernel."`
-	Config   string   `name:"kernel-config" type:"existingfile" help:"Configuration of --kernel: tells how firmware may be compressed."`
+	Modules  string   `type:"existingdir" help:"Directory with the modules of --kernel."`
+	Config   string   `name:"kernel-config" type:"existingfile" help:"Configuration file of --kernel, which determines how firmware may be compressed."`
 	Package  string   `help:"Debian package of the kernel; linux-image-ARCH when not given."`
 	Groups   string   `name:"module-groups" default:"server" help:"Groups of modules to take in, joined by commas; none for none."`
 	Shell    bool     `default:"true" negatable:"" help:"Take in u-root's shell, for people."`
 	Manager  string   `help:"Go package with a hardware manager to build in."`
 	Firmware string   `type:"existingdir" help:"Directory with firmware that is preferred to that of Debian's packages."`
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
-	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or folder to take in. May be repeated."`
-	Cache    string   `help:"Folder for what is fetched and built once; ironroot in the user's cache when not given."`
+	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
+	Cache    string   `help:"Directory for downloads and build results; ironroot in the user's cache directory when not given."`
 	archiveFlags
 }
 

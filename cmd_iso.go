@@ -16,7 +16,7 @@ type isoCmd struct {
 	Out      string `short:"o" required:"" placeholder:"FILE" help:"Image to write."`
 	Cmdline  string `placeholder:"TEXT" help:"Kernel command line (default: boot_method=vmedia console=tty0 console=ttyS0,115200n8)."`
 	Label    string `placeholder:"TEXT" help:"Volume label (default: INSTALL_IMAGE)."`
-	CacheDir string `placeholder:"DIR" help:"Folder where the boot loaders' packages stay (default: ironroot below the user's cache folder)."`
+	CacheDir string `placeholder:"DIR" help:"Directory for the boot loaders' packages (default: ironroot in the user's cache directory)."`
 	archiveFlags
 }
 

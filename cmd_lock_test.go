@@ -7,7 +7,7 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// The lock file pins every package that images are built from, and the kernels that the meta packages stand for.
+// The lock file pins every package that images are built from, and the kernels that the meta packages depend on.
 func TestLockFile(t *testing.T) {
 	pinned := map[string]bool{}
 	kernels := 0

@@ -69,8 +69,8 @@ func TestServerImage(t *testing.T) {
 	}
 }
 
-// checkFirmware checks that the firmware of common adapters is in the archive, compressed, and that all that is missing is
-// on the reviewed list.
+// checkFirmware checks that the archive contains the compressed firmware of common adapters, and that the reviewed
+// list contains all missing files.
 // Parity: R13
 func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	t.Helper()
@@ -114,7 +114,7 @@ func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	}
 }
 
-// Files of the operator's directory are preferred; only requested files are taken; --no-firmware leaves all out.
+// Files of the operator's directory are preferred; only requested files are added; --no-firmware omits all.
 func TestFirmwareDirectory(t *testing.T) {
 	const named, other = "e100/d101m_ucode.bin", "e100/unused.bin"
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// Of two modules of one name, the one that depmod would list is used. The lists of groups apply to modules outside of the
-// kernel's own tree by the path below their directory.
+// If two modules have the same name, the one that depmod would list is used. The lists of groups match modules outside
+// of the kernel's own tree by the path below their directory.
 func TestSearchOrder(t *testing.T) {
 	const release = "lib/modules/6.12.0/"
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestSearchOrder(t *testing.T) {
 				for _, name := range c.files {
 					tree, rank, ok := treeName(release + name)
 					if !ok {
-						t.Fatalf("%s is not taken for a module", name)
+						t.Fatalf("%s is not recognized as a module", name)
 					}
 					files = append([]*moduleFile{{path: name, tree: tree, rank: rank, info: &kmod.Module{Name: strings.SplitN(filepath.Base(name), ".", 2)[0]}}}, files...)
 				}
@@ -54,7 +54,7 @@ func TestSearchOrder(t *testing.T) {
 	}
 	for _, name := range []string{"lib/modules/6.12.0/modules.builtin", "boot/config-6.12.0"} {
 		if _, _, ok := treeName(name); ok {
-			t.Errorf("%s is taken for a module", name)
+			t.Errorf("%s is recognized as a module", name)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type compression struct {
 	pack   func(data []byte) ([]byte, error)
 }
 
-// firmwareCompression returns the best compression that the kernel can undo.
+// firmwareCompression returns the best compression that the kernel can unpack.
 func firmwareCompression(kernel Kernel) (compression, error) {
 	has, err := kernel.configured()
 	if err != nil {
@@ -44,8 +44,8 @@ func firmwareCompression(kernel Kernel) (compression, error) {
 	}
 }
 
-// packXZ compresses as the kernel's Documentation/staging/xz.rst asks for: CRC32, and a dictionary that the kernel can
-// allocate.
+// packXZ compresses data as the kernel's Documentation/staging/xz.rst requires: CRC32, and a dictionary that the
+// kernel can allocate.
 func packXZ(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := xz.WriterConfig{CheckSum: xz.CRC32, DictCap: 2 << 20}.NewWriter(&out)
@@ -106,7 +106,7 @@ func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Mod
 	return f.records, nil
 }
 
-// firmwareTree returns the operator's directory, if there is one, and as the last the files of Debian's packages.
+// firmwareTree returns the operator's directory, if there is one, followed by the directory of Debian's packages.
 func (b *builder) firmwareTree(ctx context.Context) (firmware.Tree, error) {
 	var tree firmware.Tree
 	if b.Firmware != "" {

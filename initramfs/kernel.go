@@ -62,8 +62,8 @@ func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg str
 	return Kernel{Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release)}, nil
 }
 
-// modinfoFile holds what the modules of an unpacked package say of themselves, by path: each build needs all of it, and
-// reading it out of compressed modules takes half a minute.
+// modinfoFile stores the modinfo of all modules of an unpacked package, by path. Each build needs it, and reading it
+// from compressed modules takes half a minute.
 const modinfoFile = "modinfo.json"
 
 // saveModinfo writes modinfoFile into the directory of a package.
@@ -87,7 +87,7 @@ func saveModinfo(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, modinfoFile), text, 0o644)
 }
 
-// loadModinfo returns the content of modinfoFile, nil where there is none.
+// loadModinfo returns the content of modinfoFile, nil if there is none.
 func loadModinfo(dir string) (map[string]*kmod.Module, error) {
 	text, err := os.ReadFile(filepath.Join(dir, modinfoFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +103,8 @@ func loadModinfo(dir string) (map[string]*kmod.Module, error) {
 	return known, nil
 }
 
-// configured reports which options the kernel's configuration has enabled, as modules or built in.
+// configured returns a function that reports whether the kernel's configuration enables an option, built in or as a
+// module.
 func (k Kernel) configured() (func(option string) bool, error) {
 	if k.Config == "" {
 		return func(string) bool { return false }, nil

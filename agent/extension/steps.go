@@ -129,7 +129,7 @@ func (s steps) step(p command.Params) (name string, args map[string]json.RawMess
 // call reads node and ports, which both commands have, and makes the node the one the agent knows. Its disks are waited
 // for: a step must not miss one whose driver is slow.
 //
-// A node without a uuid describes no node that Ironic has. It does not replace the one that the agent knows.
+// A node without a uuid does not replace the node that the agent knows.
 func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error) {
 	n, err := node.FromStep(p["node"])
 	if err != nil {

@@ -31,7 +31,7 @@ type logicalDisk struct {
 }
 
 // ArraysOf reads the arrays of a node; a nil node has none. An entry that cannot be read is an error, because it could
-// be the protection of an array.
+// protect an array.
 func ArraysOf(n *node.Node) (Arrays, error) {
 	var a Arrays
 	if n == nil {

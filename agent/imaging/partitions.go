@@ -45,8 +45,8 @@ type partitioned struct {
 }
 
 // preparePartitions lays the disk out, makes its file systems, writes the config drive, and streams the image into the
-// root partition. What can be known to be wrong is known before the disk loses anything. Of an image that is on the
-// disk already, in the same layout and not streamed, only the config drive is written again.
+// root partition. All checks precede the first write to the disk. If the image is already on the disk in the same
+// layout and is not streamed, only the config drive is written again.
 func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
 	if err != nil {
@@ -86,8 +86,8 @@ func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info 
 	return i.finishPartitions(ctx, info, d, now)
 }
 
-// present finds the partitions of an image that is on the disk already; nil where it must be written: it is another
-// one, or the table or the file system of root or ESP is no longer the one that was left behind.
+// present returns the partitions of an image that is already on the disk. It returns nil if the image must be written:
+// if it is another one, or if the table or the file system of root or ESP has changed.
 func (i *Imager) present(ctx context.Context, now written) (*partitioned, error) {
 	if !i.isWritten(ctx, now) {
 		return nil, nil //nolint:nilnil // documented

@@ -190,7 +190,7 @@ func TestExtraHardware(t *testing.T) {
 	}
 }
 
-// Benchmarks that are asked for are an error in the data that is posted; all facts are posted beside it.
+// A request for benchmarks is an error in the posted data, which also contain all facts.
 //
 // Parity: H8
 func TestExtraHardwareBenchmarks(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 type fact [4]string
 
 // collectExtraHardware adds the machine as a list of facts, under the names that hardware-detect gives them. It reads
-// what the other collectors read. The kernel's command line, which may hold secrets, is left out. Benchmarks do not
-// exist: asking for them is an error beside the facts, so that nobody takes missing figures for measured ones.
+// what the other collectors read. The kernel's command line, which may hold secrets, is left out. Benchmarks are not
+// supported: a request for them is an error in addition to the facts, so that it does not pass unnoticed.
 func collectExtraHardware(ctx context.Context, i *inspection) error {
 	inv := i.found
 	if inv == nil {

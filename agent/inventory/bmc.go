@@ -42,8 +42,8 @@ type BMC interface {
 // bmcAddresses are what the inventory says of the BMC; nil is unknown.
 type bmcAddresses struct{ v4, v6, mac *string }
 
-// bmc asks the BMC once in the process's life: the answers do not change, and they are slow. When the time limit is
-// reached it returns what the BMC has answered so far.
+// bmc queries the BMC once per process, because the answers are slow and do not change. At the time limit it returns
+// the answers so far.
 func (s *Source) bmc(ctx context.Context) bmcAddresses {
 	if s.ipmi == nil || !s.hasIPMI() {
 		return bmcAddresses{}
@@ -62,7 +62,7 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 	return result
 }
 
-// askBMC asks the BMC everything and closes bmcEnded at the end, or when the time limit is reached.
+// askBMC queries everything from the BMC. It closes bmcEnded at the end or at the time limit.
 func (s *Source) askBMC(ctx context.Context) {
 	ctx, cancel := s.bmcLimit(ctx)
 	defer cancel()
@@ -99,7 +99,7 @@ func (s *Source) hasIPMI() bool {
 	return false
 }
 
-// bmcAnswers are what a BMC has answered so far. It may be read while the BMC is being asked.
+// bmcAnswers are the answers of a BMC so far. They may be read while the BMC is being queried.
 type bmcAnswers struct {
 	mu       sync.Mutex
 	v4, v6   netip.Addr
@@ -108,7 +108,7 @@ type bmcAnswers struct {
 	complete bool // every channel was asked
 }
 
-// ask goes through the LAN channels: the first IPv4 address, the first IPv6 address that is in use, and the MAC
+// ask queries the LAN channels in order for the first IPv4 address, the first IPv6 address that is in use, and the MAC
 // address of the first channel with either. It returns early when ctx ends.
 func (a *bmcAnswers) ask(ctx context.Context, device BMC) {
 	for channel := byte(firstChannel); channel <= lastChannel; channel++ {
@@ -140,7 +140,7 @@ func (a *bmcAnswers) ask(ctx context.Context, device BMC) {
 	a.note(func() { a.complete = true })
 }
 
-// askMAC asks for the MAC address of a channel unless one is known.
+// askMAC queries the MAC address of a channel unless one is known.
 func (a *bmcAnswers) askMAC(device BMC, channel byte) {
 	if a.mac != nil { // only this goroutine writes it
 		return
@@ -157,8 +157,8 @@ func (a *bmcAnswers) note(change func()) {
 	change()
 }
 
-// addresses returns the answers in the inventory's form. An address that no channel has is reported by the protocol's
-// word for none. When the BMC was not asked everything, it is unknown, and missing names what is.
+// addresses returns the answers in the inventory's form. An address that no channel has is reported as the protocol's
+// value for none. If the queries were not completed, it is unknown, and missing names the unknown ones.
 func (a *bmcAnswers) addresses() (result bmcAddresses, missing string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

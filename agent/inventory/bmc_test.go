@@ -114,7 +114,7 @@ func TestSkipBMC(t *testing.T) {
 	}
 }
 
-// stalled calls reached when it is asked for one thing, and does not answer before release is closed.
+// stalled calls reached at one query, and does not answer that before release is closed.
 type stalled struct {
 	fakeBMC
 	at      string
@@ -130,8 +130,8 @@ func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
 	return b.fakeBMC.LAN(channel, parameter, set)
 }
 
-// A BMC that stops answering before the time limit: what it answered is in the inventory, the rest is unknown, and the
-// log names it.
+// If a BMC stops answering before the time limit, the inventory has its answers, the rest is unknown, and the log
+// names it.
 //
 // Parity: G10
 func TestPartialBMC(t *testing.T) {
@@ -223,7 +223,7 @@ func FuzzAskBMC(f *testing.F) {
 	})
 }
 
-// A BMC whose answers panic is one that cannot be reached.
+// A panic in the answer of a BMC counts as an unreachable BMC.
 func TestBMCContainsPanics(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })

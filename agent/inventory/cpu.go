@@ -48,9 +48,8 @@ func (s *Source) architecture() string {
 	return unix.ByteSliceToString(name.Machine[:])
 }
 
-// maxFrequency returns the highest frequency of any processor in MHz with four decimals, as lscpu prints it, and ""
-// where the kernel does not scale frequencies, as in most virtual machines. There, /proc/cpuinfo of x86 names the
-// present one.
+// maxFrequency returns the highest frequency of any processor in MHz with four decimals, as lscpu prints it, and "" if
+// the kernel does not scale frequencies, as in most virtual machines.
 func (s *Source) maxFrequency() string {
 	var khz int64
 	for _, text := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq"), s.text) {

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkSpeeds returns the fastest mode that each interface supports, in Mbit/s, by the interface's name. It asks the
+// linkSpeeds returns the fastest mode that each interface supports, in Mbit/s, by the interface's name. It queries the
 // family "ethtool" of generic netlink (Documentation/networking/ethtool-netlink.rst in Linux, since 5.6). Interfaces
 // without link modes, as virtual ones, have speed 0.
 //
-// The kernel is asked for bit sets that are not compact: such a set names every mode, so that modes of later kernels
-// need no table here. Package mdlayher/ethtool has a table, and indexes it without a bounds check.
+// It requests bit sets that are not compact: such a set contains the name of every mode, so that modes of later
+// kernels need no table here. Package mdlayher/ethtool has a table and indexes it without a bounds check.
 func linkSpeeds() (map[string]int, error) {
 	conn, err := genetlink.Dial(nil)
 	if err != nil {

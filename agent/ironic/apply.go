@@ -17,7 +17,7 @@ type LookupConfig map[string]json.RawMessage
 
 // Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are
 // logged and ignored; they never fail a lookup. inspected is the uuid that the inspection learned, "" without one: it
-// and the node in the cache tell whether the answer is about this node, which the token depends on.
+// and the node in the cache show whether the answer is about this node, as replacing the token requires.
 func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, inspected string, log *slog.Logger) token.Outcome {
 	known := inspected
 	if n := cache.Get(); n != nil {

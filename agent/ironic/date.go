@@ -13,8 +13,8 @@ type verifiedDate struct {
 	received time.Time // by this machine's clock, with its monotonic reading
 }
 
-// noteDate remembers the Date of an answer whose sender TLS has verified, where it can be right. An answer with an Age
-// comes from a cache.
+// noteDate stores the Date of an answer if TLS has verified the sender and the time is plausible. Answers with an Age
+// are ignored, because they come from a cache.
 func (c *Client) noteDate(resp *http.Response) {
 	received := time.Now()
 	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 || resp.Header.Get("Age") != "" {
@@ -28,9 +28,9 @@ func (c *Client) noteDate(resp *http.Response) {
 	c.date.Store(&verifiedDate{date, received})
 }
 
-// VerifiedTime returns the present time by the Date of the last answer of Ironic, and false as long as there was none
-// whose sender was verified: by https, without the option insecure. It is good to about a second, and does not depend
-// on this machine's clock.
+// VerifiedTime returns the present time, computed from the Date of the last verified answer of Ironic, and false if
+// there was none. An answer is verified by https without the option insecure. The time is accurate to about a second
+// and does not depend on this machine's clock.
 func (c *Client) VerifiedTime() (time.Time, bool) {
 	last := c.date.Load()
 	if last == nil {

@@ -70,7 +70,7 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 	}
 }
 
-// An interval of zero or next to it does not make the agent send heartbeats without a pause.
+// With an interval of zero or nearly zero, the agent still pauses between heartbeats.
 func TestMinimumHeartbeatInterval(t *testing.T) {
 	for _, interval := range []time.Duration{0, time.Nanosecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {

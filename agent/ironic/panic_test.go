@@ -12,7 +12,7 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// A connection attempt that panics is one that fails.
+// A panic in a connection attempt counts as a failure.
 func TestDialContainsPanics(t *testing.T) {
 	dial := patient(func(context.Context, string, string) (net.Conn, error) { panic("oops") }, func() <-chan struct{} { return nil })
 	_, err := dial(t.Context(), "tcp", "192.0.2.1:80")
@@ -38,7 +38,7 @@ func (c *panicConn) WriteTo([]byte, net.Addr) (int, error) {
 	panic("oops")
 }
 
-// A packet of multicast DNS that panics is dropped; the next one completes the answer.
+// A multicast DNS packet that causes a panic is dropped; the next one completes the answer.
 func TestListenContainsPanics(t *testing.T) {
 	srv := record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")})
 	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})

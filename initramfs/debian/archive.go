@@ -23,7 +23,7 @@ const (
 	DefaultKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 )
 
-// NoMirror as Options.Security leaves out security updates.
+// NoMirror as Options.Security omits security updates.
 const NoMirror = "none"
 
 // ErrGone means that the archive does not hold a package, or does not hold it in the version wanted.
@@ -91,7 +91,7 @@ func Open(o Options) (*Archive, error) {
 }
 
 // securityMirror derives the URL of the security archive: Debian's mirrors and snapshots hold it next to the archive.
-// Suites that are no releases have none.
+// Suites that are not releases have none.
 func securityMirror(suite, mirror string) string {
 	if slices.Contains([]string{"sid", "unstable", "experimental"}, suite) {
 		return NoMirror
@@ -130,8 +130,8 @@ func (a *Archive) Fetch(ctx context.Context, pkg string) (string, error) {
 	return debs[0], nil
 }
 
-// FetchAll downloads a package and those of its dependencies that follow accepts, and theirs, and returns their paths.
-// The package itself comes first. Either all versions are pinned ones, or all are the newest.
+// FetchAll downloads a package and, recursively, the dependencies that follow accepts, and returns their paths, the
+// package itself first. Either all versions are pinned ones, or all are the newest.
 func (a *Archive) FetchAll(ctx context.Context, pkg string, follow func(name string) bool) ([]string, error) {
 	name, arch := splitName(pkg)
 	debs, err := a.fetchTree(ctx, name, follow, func(ctx context.Context, name string) (string, error) {

@@ -191,7 +191,7 @@ func TestFetchPinned(t *testing.T) {
 	}
 }
 
-// If one package of a pinned kernel is gone, the whole kernel is the newest one, and the build says so.
+// If one package of a pinned kernel is gone, all packages of the kernel are the newest ones, with a message.
 func TestPinnedVersionGone(t *testing.T) {
 	s, older, _ := kernels(t)
 	delete(s.files, "/debian/"+older[1].Path)

@@ -44,8 +44,8 @@ func Extract(ctx context.Context, deb, dir string, match func(name string) bool)
 	return nil
 }
 
-// ExtractAll unpacks those files of some packages whose name match accepts into dir, unless dir exists, and then calls
-// finish with the directory, if it is not nil. dir is complete when it exists.
+// ExtractAll unpacks the files of packages whose names match accepts into dir, and then calls finish, if not nil, with
+// the directory. It does nothing if dir exists. dir is complete when it exists.
 func ExtractAll(ctx context.Context, debs []string, dir string, match func(name string) bool, finish func(dir string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil

@@ -39,7 +39,7 @@ func newClient() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// proxyInEnvironment reports whether the environment configures proxies at all. Then a request that NO_PROXY exempts does
+// proxyInEnvironment reports whether the environment configures a proxy. If it does, requests that NO_PROXY exempts do
 // not use apt's proxy either.
 func proxyInEnvironment() bool {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {

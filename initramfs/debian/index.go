@@ -71,7 +71,7 @@ func (a *Archive) readIndexes(ctx context.Context, arch string) (map[string]Pack
 	return newest, nil
 }
 
-// newer reports whether version a is greater than b. A version that is none is less than any other.
+// newer reports whether version a is greater than b. An invalid version is less than any other.
 func newer(a, b string) bool {
 	x, err := version.NewVersion(a)
 	if err != nil {
@@ -124,8 +124,8 @@ func (a *Archive) readIndex(ctx context.Context, dists, name, sum, packedSum str
 	if data, err := os.ReadFile(cached); err == nil && sumOf(data) == sum {
 		return data, nil
 	}
-	// By hash where there is one: the file under its name may be of another version than InRelease in the middle of an
-	// update of the mirror.
+	// By hash if possible: while the mirror is being updated, the file under its name may be of another version than
+	// InRelease.
 	packed, err := a.get(ctx, dists+"/"+path.Dir(name)+"/by-hash/SHA256/"+packedSum, maxIndex)
 	if errors.Is(err, ErrGone) {
 		packed, err = a.get(ctx, dists+"/"+name+".xz", maxIndex)
@@ -171,7 +171,7 @@ func (a *Archive) verify(signed []byte) ([]byte, error) {
 	return block.Plaintext, nil
 }
 
-// release is what matters of a file Release.
+// release contains the fields of a file Release that are used.
 type release struct {
 	suite, codename string
 	validUntil      time.Time

@@ -81,8 +81,8 @@ type File struct {
 // Tree is a list of directories that hold firmware. The first one that has a file provides it.
 type Tree []string
 
-// Find returns the files that a request leads to: the file, or a link and its target. A request with wildcards leads to
-// every file that matches. No files means that there are none.
+// Find returns the files of a request: the file, or a link and its target. A request with wildcards returns every file
+// that matches. The list is empty if there are none.
 func (t Tree) Find(request string) ([]File, error) {
 	request = strings.TrimPrefix(path.Clean("/"+request), "/")
 	for _, dir := range t {
@@ -109,7 +109,7 @@ func (t Tree) Find(request string) ([]File, error) {
 	return nil, nil
 }
 
-// find returns a file of one directory, without its links' detours.
+// find returns a file of one directory. A link is resolved to its final target.
 func find(dir, name string) ([]File, error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package debtest gives tests packages of Debian.
+// Package debtest fetches Debian packages for tests.
 package debtest
 
 import (

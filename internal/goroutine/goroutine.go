@@ -1,9 +1,9 @@
-// Package goroutine starts the goroutines of the ramdisk. A panic in a goroutine ends the whole process, and the process is
-// PID 1: the kernel panics with it. Here a panic becomes an error for whoever waits for the goroutine.
+// Package goroutine starts the goroutines of the ramdisk. A panic in a goroutine ends the whole process, and if PID 1
+// ends, the kernel panics. This package returns the panic as an error to the caller that waits for the goroutine.
 //
-// A contained panic is logged with its value and stack to [slog.Default]. Of those that come from the same place, each
-// doubling of their number is logged. Concurrent map access, exhausted stacks
-// and other fatal errors of the runtime cannot be contained.
+// A contained panic is logged with its value and stack to [slog.Default]. Panics of the same origin are logged
+// whenever their number has doubled. Concurrent map access, exhausted stacks and other fatal errors of the runtime
+// cannot be contained.
 //
 // The ramdisk has no other go statement.
 package goroutine
@@ -35,8 +35,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Catch calls f and returns its error. A panic of f is logged and returned as a *PanicError. A panic with a *PanicError
-// was logged where it came from, and is returned as it is.
+// Catch calls f and returns its error. A panic of f is logged and returned as a *PanicError. A panic with a
+// *PanicError was logged before and is returned unchanged.
 func Catch(f func() error) (err error) {
 	defer func() {
 		switch value := recover().(type) {
@@ -52,10 +52,10 @@ func Catch(f func() error) (err error) {
 	return f()
 }
 
-// origin identifies where a panic came from, by the program counters of its callers.
+// origin identifies the place of a panic by the program counters of its callers.
 type origin [16]uintptr
 
-// seen counts the panics of each origin. The code bounds the number of origins.
+// seen counts the panics of each origin. The number of origins is limited by the size of the program.
 var seen = struct {
 	sync.Mutex
 	count map[origin]int
@@ -79,7 +79,8 @@ func (e *PanicError) log() {
 var errExited = errors.New("goroutine exited before its function returned")
 
 // Go calls f in a new goroutine, and then done with its error in the same goroutine. A panic of f is a *PanicError. Go
-// calls done exactly once; it must not panic, and is best a send to a buffered channel. Without done, an error is logged.
+// calls done exactly once. done must not panic; a send to a buffered channel is best. If done is nil, an error is
+// logged.
 func Go(f func() error, done func(error)) {
 	if done == nil {
 		done = func(err error) {

@@ -184,7 +184,7 @@ func TestAfterFunctions(t *testing.T) {
 	}
 }
 
-// A peer that sends malformed messages again and again does not fill the log.
+// A peer that repeats malformed messages does not fill the log.
 func TestLogIsBounded(t *testing.T) {
 	text := captureLog(t)
 	for range 1000 {

@@ -1,8 +1,8 @@
 // Command lint reports where the ramdisk starts goroutines that do not contain panics: a panic in one ends PID 1. Its
 // arguments are the directories to check. Tests and testdata are not checked.
 //
-// Rejected are go statements, errgroup, and the types and functions of the standard library that start goroutines for
-// their caller; package ironroot/internal/goroutine has a replacement for each.
+// It rejects go statements, errgroup, and the types and functions of the standard library that start goroutines.
+// Package ironroot/internal/goroutine has a replacement for each.
 package main
 
 import (

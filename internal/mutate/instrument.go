@@ -40,7 +40,7 @@ func (m mutant) name() string {
 	return name
 }
 
-// insertion is a text that goes to an offset of a file.
+// insertion is a text to insert at an offset of a file.
 type insertion struct {
 	offset int
 	text   string
@@ -231,7 +231,7 @@ func (in *instrumenter) cases(s *ast.SwitchStmt) {
 	}
 }
 
-// returned changes what a function returns: its error, or the only result if that is a bool.
+// returned makes mutants of the results of a function: of its error, or of its only result if that is a bool.
 func (in *instrumenter) returned(s *ast.ReturnStmt) {
 	results := in.innermost().results
 	if results.NumFields() == 0 || len(s.Results) != results.NumFields() {
@@ -249,7 +249,7 @@ func (in *instrumenter) returned(s *ast.ReturnStmt) {
 	}
 }
 
-// wrap gives an expression to a function of the mutants.
+// wrap passes an expression to a function of the switchboard.
 func (in *instrumenter) wrap(e ast.Expr, kind, function string) {
 	n := in.add(e, kind)
 	in.insert(e.Pos(), fmt.Sprintf("%s(%d, ", function, n))

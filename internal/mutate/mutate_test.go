@@ -83,7 +83,7 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
-// sorted brings the lines into one order, without the numbers of lines.
+// sorted returns the set of the lines, without line numbers.
 func sorted(lines []string) map[string]bool {
 	set := map[string]bool{}
 	for _, line := range lines {

@@ -67,7 +67,7 @@ func (t *tally) String() string {
 		t.tried, t.killed, t.percent(), t.timeouts, t.unreached, t.equivalent, t.loggingKilled, t.logging)
 }
 
-// report prints results and decides whether they are good enough.
+// report prints results and checks them against the required share of killed mutants.
 type report struct {
 	out        io.Writer
 	equivalent map[string]string // reasons by name
@@ -137,8 +137,8 @@ func (p *report) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that cannot be written is seen to be missing
 }
 
-// end reports all packages together. It is an error when too few mutants were killed, when one survives that must be
-// accounted for, or when the list of equivalent ones is not true.
+// end reports all packages together. It returns an error if too few mutants were killed, if a survivor of an accounted
+// package is not listed as equivalent, or if a listed mutant does not survive.
 func (p *report) end(least float64) error {
 	p.printf("%-30s %s\n", "all", p.total.String())
 	var errs []error

@@ -24,12 +24,12 @@ import (
 const (
 	// timeoutFactor is how many times longer tests may take with a mutant than without.
 	timeoutFactor = 5
-	// quickTests is how long the tests of a mutant take together that are tried before the others.
+	// quickTests limits the total duration of the tests of a mutant that run before the others.
 	quickTests = 2 * time.Second
 	seed       = 20240229 // of the sample
 )
 
-// goPackage is what go list tells.
+// goPackage is a package as go list describes it.
 type goPackage struct {
 	ImportPath, Dir, Name     string
 	GoFiles                   []string
@@ -37,7 +37,7 @@ type goPackage struct {
 	Module                    struct{ Path string }
 }
 
-// packageRun is the run of one package.
+// packageRun measures one package.
 type packageRun struct {
 	goPackage
 	work    string // directory for what is made

@@ -33,8 +33,8 @@ func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// sandbox is process 1 of the namespaces: it takes away what mutants must not reach, runs the program and exits with
-// its status. The arguments are those of sandboxed.
+// sandbox is process 1 of the namespaces: it hides what mutants must not access, runs the program and exits with its
+// status. The arguments are those of sandboxed.
 func sandbox(arguments []string) error {
 	base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3:]
 	root, err := newRoot(base, program)

@@ -8,7 +8,7 @@ const (
 	traceVariable  = "MUTANT_REACHED" // file to which the numbers of those are appended that are reached
 )
 
-// switchboard is the file that is added to a package: what its instrumented statements call.
+// switchboard returns the source of the file that is added to a package. Instrumented statements call its functions.
 func switchboard(pkg string, mutants int) string {
 	return fmt.Sprintf(`package %s
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// listener hands out the far ends of pipes.
+// listener accepts the server's ends of pipes.
 type listener struct {
 	conns   chan net.Conn
 	closed  chan struct{}
@@ -34,8 +34,8 @@ func (l *listener) Close() error {
 // Addr implements [net.Listener].
 func (*listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Serve starts a server and returns a client whose requests all go to it, whatever their host. A test calls stop before
-// its bubble ends.
+// Serve starts a server and returns a client that sends all requests to it, for any host. Tests must call stop before
+// their bubble ends.
 func Serve(handler http.Handler) (client *http.Client, stop func()) {
 	l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: handler} //nolint:gosec // there is no other client
@@ -53,6 +53,6 @@ func Serve(handler http.Handler) (client *http.Client, stop func()) {
 	}}
 	return &http.Client{Transport: transport}, func() {
 		transport.CloseIdleConnections()
-		server.Close() //nolint:errcheck // nothing is left to lose
+		server.Close() //nolint:errcheck // the test is over
 	}
 }

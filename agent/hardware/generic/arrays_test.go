@@ -31,7 +31,7 @@ func write(t *testing.T, path string, at int64, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // Sync told of errors
+	defer f.Close() //nolint:errcheck // Sync reports errors
 	if _, err := f.WriteAt(data, at); err != nil {
 		t.Fatal(err)
 	}
