@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"ironroot/agent/node"
@@ -64,6 +65,8 @@ func TestArrays(t *testing.T) {
 		}
 		if got := arrays.Created(tt.array); (got != "") != tt.created {
 			t.Errorf("%s: got created %q, want %v", tt.name, got, tt.created)
+		} else if named := strings.Contains(tt.node, `"software", "volume_name"`); got != "" && strings.Contains(got, "volume_name") != named {
+			t.Errorf("%s: got %q, want the volume_name in it: %v", tt.name, got, named)
 		}
 	}
 	if _, err := ArraysOf(nil); err != nil {

@@ -99,7 +99,9 @@ func TestErrorsBeforeWriting(t *testing.T) {
 			t.Errorf("%s: Metadata: got %v, want an error", c.name, err)
 		}
 		unchanged(t, path)
-		if method, err := Full(c.ctx, c.sys, device(t, path), Options{Zeroize: true}); err == nil || !errors.Is(err, c.want) && c.want != nil {
+		d := device(t, path)
+		d.Type = "part" // its partitions are not looked at afterwards, which would fail too
+		if method, err := Full(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil || !errors.Is(err, c.want) && c.want != nil {
 			t.Errorf("%s: Full: got %q and %v, want an error", c.name, method, err)
 		}
 		unchanged(t, path)
@@ -340,8 +342,9 @@ func TestNVMeFile(t *testing.T) {
 		t.Error("namespace: got no error")
 	}
 	command, data := adminCommand{opcode: opIdentify}, make([]byte, 4096)
-	if err := d.admin(&command, data); err == nil {
-		t.Error("command: got no error")
+	var errno unix.Errno
+	if err := d.admin(&command, data); !errors.As(err, &errno) {
+		t.Errorf("command: got %v, want an error of the kernel", err)
 	}
 	if command.address == 0 || command.dataLength != 4096 {
 		t.Errorf("command: got address 0x%x and %d bytes, want the buffer", command.address, command.dataLength)

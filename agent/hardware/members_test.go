@@ -1,0 +1,144 @@
+package hardware
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ironroot/agent/node"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+const mib = 1 << 20
+
+// put writes a file of a machine in a directory.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memberDisk makes a disk with a superblock of the array.
+func memberDisk(t *testing.T, array testenv.RAID) block.Device {
+	t.Helper()
+	array.Size = 8 * mib
+	file := testenv.SparseFile(t, array.Size)
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(array.Superblock(4096), 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := testenv.Loop(t, file, 512)
+	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk"}
+}
+
+// machine is a machine with disks and arrays, whose components are listed by name.
+func machine(t *testing.T, disks []block.Device, arrays map[string][]string) block.System {
+	t.Helper()
+	sys := block.System{Root: t.TempDir()}
+	for _, d := range disks {
+		put(t, sys.Sys("class/block", d.Name, "size"), "16384\n")
+	}
+	for array, components := range arrays {
+		put(t, sys.Sys("class/block", array, "size"), "16384\n")
+		for _, name := range components {
+			put(t, sys.Sys("class/block", array, "slaves", name), "")
+		}
+	}
+	return sys
+}
+
+// arrayDevice is an array, whose node is an empty disk.
+func arrayDevice(t *testing.T) block.Device {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, 8*mib), 512)
+	return block.Device{Name: filepath.Base(path), Path: path, Type: "raid1"}
+}
+
+func paths(devices []block.Device) []string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, d.Path)
+	}
+	return list
+}
+
+// The members of a protected array and the array itself are left out.
+func TestWithoutProtectedArrays(t *testing.T) {
+	member, other := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1}), memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
+	broken := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	f, err := os.OpenFile(broken.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{1}, 4096+100); err != nil { // the checksum is wrong now
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	array, otherArray, brokenArray := arrayDevice(t), arrayDevice(t), arrayDevice(t)
+	disks := []block.Device{member, other, broken}
+	sys := machine(t, disks, map[string][]string{array.Name: {member.Name}, otherArray.Name: {other.Name}, brokenArray.Name: {broken.Name}})
+	devices := append(disks, array, otherArray, brokenArray)
+	n := func(fields string) *node.Node {
+		n, err := node.FromJSON([]byte(`{"uuid": "u", ` + fields + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const skip = `"properties": {"skip_block_devices": [{"volume_name": "data"}]}`
+	for _, tt := range []struct {
+		name string
+		node *node.Node
+		want []block.Device
+	}{
+		{"protected", n(skip), []block.Device{other, broken, otherArray, brokenArray}},
+		{"no array named", n(`"properties": {"skip_block_devices": [{"name": "/dev/sda"}]}`), devices},
+		{"no node", nil, devices},
+	} {
+		kept, err := WithoutProtectedArrays(t.Context(), sys, tt.node, devices)
+		if err != nil || !slices.Equal(paths(kept), paths(tt.want)) {
+			t.Errorf("%s: got %v and %v, want %v", tt.name, paths(kept), err, paths(tt.want))
+		}
+	}
+	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
+	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), []block.Device{missing}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing disk: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
+	}
+	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), nil); err != nil || len(kept) > 0 {
+		t.Errorf("no disks: got %v and %v", paths(kept), err)
+	}
+	wrong := n(`"properties": {"skip_block_devices": [{"volume_name": 5}]}`)
+	if kept, err := WithoutProtectedArrays(t.Context(), sys, wrong, devices); err == nil {
+		t.Errorf("invalid list: got %v and no error", paths(kept))
+	}
+}
+
+// An array whose components cannot be read is an error, not an array without a name.
+func TestMembersErrors(t *testing.T) {
+	array := arrayDevice(t)
+	for name, sys := range map[string]block.System{
+		"components not listed": machine(t, []block.Device{array}, nil),
+		"missing component":     machine(t, nil, map[string][]string{array.Name: {"missing"}}),
+		"array not listed":      {Root: t.TempDir()},
+	} {
+		if members, err := Members(t.Context(), sys, array); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %v and %v, want %v", name, members, err, fs.ErrNotExist)
+		}
+	}
+}
