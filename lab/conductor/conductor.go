@@ -122,10 +122,10 @@ func (c *Conductor) URLFrom(host string) string {
 // CertificatePEM returns what a client of HTTPS has to trust.
 func (c *Conductor) CertificatePEM() []byte { return c.pem }
 
-// SetDate makes now the clock that the header Date of all answers shows. It is called once for each request.
+// SetDate sets the clock of the header Date of all answers. now is called once for each request.
 func (c *Conductor) SetDate(now func() time.Time) { c.date.Store(&now) }
 
-// dated sets the header Date as SetDate says.
+// dated sets the header Date from the clock of SetDate.
 func (c *Conductor) dated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if now := c.date.Load(); now != nil {

@@ -24,10 +24,10 @@ import (
 // below it is busy while it starts.
 const near = 2 * time.Minute
 
-// TestWrongClock boots a machine whose hardware clock stands in 2010, on a network whose time servers all talk nonsense
-// at first. It verifies Ironic, whose certificate will be valid sixteen years later by that clock: Ironic sets both clocks.
-// Then one time server, by IPv6, offers a time that could be right, and the machine restarts: its clock is kept, and the
-// hardware clock is what Ironic's Date said last, after run_image as after power_off.
+// TestWrongClock boots a machine whose hardware clock is in 2010, on a network whose time servers all send invalid
+// times at first. It verifies Ironic, whose certificate becomes valid sixteen years later by that clock: Ironic sets
+// both clocks. Then a time server, by IPv6, offers a plausible time, and the machine restarts: its system clock is
+// kept, and the hardware clock has the time of Ironic's last Date, after run_image and after power_off.
 //
 // Parity: E3, R4
 func TestWrongClock(t *testing.T) {
@@ -93,8 +93,9 @@ func TestWrongClock(t *testing.T) {
 	})
 }
 
-// TestNamedTimeServer boots a machine with a wrong hardware clock and ipa-ntp-server: this server sets both clocks at the
-// start, and the hardware clock again before the power-off. What DHCP and Ironic, which is not verified, say is not heeded.
+// TestNamedTimeServer boots a machine with a wrong hardware clock and ipa-ntp-server: this server sets both clocks at
+// the start, and the hardware clock again before the power-off. The times of DHCP's servers and of Ironic, which is
+// not verified, are ignored.
 //
 // Parity: E3, R4
 func TestNamedTimeServer(t *testing.T) {
@@ -146,7 +147,7 @@ func (s *site) moveIronicsClock(t *testing.T, ahead time.Duration) {
 		select {
 		case <-requests:
 		case <-soon(t).Done():
-			t.Fatal("the agent asks Ironic nothing")
+			t.Fatal("the agent sends no request to Ironic")
 		}
 	}
 }

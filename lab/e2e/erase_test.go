@@ -16,7 +16,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// crashGUID is LINUX_EFI_CRASH_GUID as it lies in memory.
+// crashGUID is LINUX_EFI_CRASH_GUID in its binary form.
 var crashGUID = []byte{0x79, 0xfc, 0xc8, 0xcf, 0x2e, 0xbe, 0xdc, 0x4d, 0x97, 0xf0, 0x9f, 0x98, 0xbf, 0xe2, 0x98, 0xa0}
 
 const crashVariable = "dump-type0-1-1-1700000000-C"
@@ -64,7 +64,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// diskNames waits until all disks are there, and returns their paths by serial number. The kernel names them in any order.
+// diskNames waits for all disks and returns their paths by serial number, because the kernel names disks in any order.
 func (r *rig) diskNames(t *testing.T, serials ...string) map[string]string {
 	t.Helper()
 	for ctx := soon(t); ctx.Err() == nil; {
@@ -102,7 +102,7 @@ var createdArray = map[string]any{"logical_disks": []any{
 	map[string]any{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": "MAX"},
 }}
 
-// eraseSome: disks that must or can not be erased are named, all others are erased.
+// eraseSome checks that the error names the disks that must not or cannot be erased, and that all others are erased.
 func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string) {
 	record := r.eraseStep(t, "erase_devices", map[string]any{"raid_config": createdArray})
 	if record.Status != conductor.Failed || record.Error.Type != "BlockDeviceEraseError" {
@@ -127,7 +127,7 @@ func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string)
 	}
 }
 
-// eraseSkips: what is skipped, and why, is in the result and in the log.
+// eraseSkips checks that skipped disks and the reasons are in the result and in the log.
 //
 // Parity: P6
 func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
@@ -142,7 +142,7 @@ func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
 		switch step {
 		case "erase_devices":
 			method = "overwrite"
-		case "erase_devices_metadata": // skips read-only disks whatever the node says
+		case "erase_devices_metadata": // skips read-only disks regardless of the node
 			skip["driver_internal_info"] = map[string]any{}
 		}
 		record := r.eraseStep(t, step, skip)

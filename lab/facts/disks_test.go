@@ -64,7 +64,7 @@ func checkDisks(t *testing.T, f found, leftOut []string) {
 	same(t, "disks", theirs, got)
 }
 
-// TestCard has a memory card on a PCI controller: a disk, for which udev makes no name by path.
+// TestCard compares a memory card on a PCI controller: a disk for which udev makes no name by path.
 //
 // Parity: G8
 func TestCard(t *testing.T) {

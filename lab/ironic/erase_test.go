@@ -15,9 +15,10 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestRealIronicErasesArrays cleans a machine with two disks that a tenant made a RAID 1 of. By erase_devices no byte is
-// left, by erase_devices_metadata no table and no superblock. If Ironic created the array, the step fails and names it. The
-// disks are read from outside of the machine, which ignores discards: zeros must have been written.
+// TestRealIronicErasesArrays cleans a machine with two disks that are members of a tenant's RAID 1. erase_devices
+// leaves no byte of the tenant, erase_devices_metadata no table and no superblock. If Ironic created the array, the
+// step fails and names it. The disks are read from outside of the machine, which ignores discards: zeros must have
+// been written.
 func TestRealIronicErasesArrays(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -121,7 +122,7 @@ func contentOf(t *testing.T, n *Node, path string) []byte {
 	return data
 }
 
-// setRAIDConfig records what Ironic does after create_configuration. Its API does not let anybody else set the field.
+// setRAIDConfig records what Ironic does after create_configuration. The API does not allow others to set the field.
 func setRAIDConfig(t *testing.T, ctx context.Context, i *Ironic, n *Node, raidConfig string) {
 	t.Helper()
 	if !json.Valid([]byte(raidConfig)) {
