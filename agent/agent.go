@@ -62,8 +62,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
-	// Reload, when set, is called before the agent starts over. It returns the configuration to go on with, nil for the
-	// present one.
+	// Reload, when set, is called before the agent starts over. It returns the configuration to go on with, nil for
+	// the present one.
 	Reload func(ctx context.Context) *config.Config
 	// Pause is the time before the agent starts over; 0 is 30 s.
 	Pause time.Duration

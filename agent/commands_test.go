@@ -42,8 +42,8 @@ func unpack(t *testing.T, r record) map[string]string {
 	return testenv.Untar(t, data)
 }
 
-// The archive of logs has a member for each program whose output ironic-python-agent collects, the properties of every disk,
-// and the configured files. What the machine does not have is named.
+// The archive of logs has a member for each program whose output ironic-python-agent collects, the properties of every
+// disk, and the configured files. What the machine does not have is named.
 //
 // Parity: E11
 func TestCollectSystemLogs(t *testing.T) {

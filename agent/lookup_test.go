@@ -212,8 +212,8 @@ func TestWaitsForAnAddress(t *testing.T) {
 	})
 }
 
-// The agent starts over with a configuration that was read after its first start: other URLs, a token, and parameters that
-// its inventory reports. Where there is none it goes on with what it has.
+// The agent starts over with a configuration that was read after its first start: other URLs, a token, and parameters
+// that its inventory reports. Where there is none it goes on with what it has.
 //
 // Parity: D1
 func TestReload(t *testing.T) {

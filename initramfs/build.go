@@ -188,8 +188,8 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	return append(records, firmware...), err
 }
 
-// others returns the index of the network adapters' drivers that were not chosen, so that the ramdisk can name the one that
-// is missing.
+// others returns the index of the network adapters' drivers that were not chosen, so that the ramdisk can name the one
+// that is missing.
 func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, error) {
 	var index []*kmod.Module
 	for _, f := range files {

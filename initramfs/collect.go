@@ -68,12 +68,13 @@ func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
 	return files, group.Wait()
 }
 
-// searchOrder lists the directories of a kernel's modules from the highest to the lowest rank, as distributions configure
-// depmod: "search updates extra ubuntu built-in weak-updates" in depmod.d(5).
+// searchOrder lists the directories of a kernel's modules from the highest to the lowest rank, as distributions
+// configure depmod: "search updates extra ubuntu built-in weak-updates" in depmod.d(5).
 var searchOrder = []string{"updates", "extra", "ubuntu", "kernel", "weak-updates"}
 
-// treeName returns the path of a module in the kernel's tree without suffix, the rank of its directory, and whether name is
-// that of a module. A module of another directory than kernel/ keeps its path below that directory, without "dkms/".
+// treeName returns the path of a module in the kernel's tree without suffix, the rank of its directory, and whether
+// name is that of a module. A module of another directory than kernel/ keeps its path below that directory, without
+// "dkms/".
 func treeName(name string) (tree string, rank int, ok bool) {
 	base, _, found := strings.Cut(filepath.Base(name), ".ko")
 	if !found {

@@ -49,7 +49,7 @@ func list(t *testing.T, address, from string) (int, error) {
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// Strangers with unfinished headers neither keep a conductor out that is new nor one that presented the token.
+// Strangers with unfinished headers do not keep out a conductor, whether it is new or has presented the token.
 func TestUnfinishedHeaders(t *testing.T) {
 	address, _ := flooded(t)
 	if code, err := list(t, address, "127.0.0.9"); err != nil || code != http.StatusOK {
@@ -111,8 +111,8 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// Requests without the token leave a bounded number of short lines in the log, then one line with their number. Requests
-// with the token are logged all the same.
+// Requests without the token leave a bounded number of short lines in the log, then one line with their number.
+// Requests with the token are logged all the same.
 func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := journal.New(io.Discard, nil, 64<<10)
@@ -145,7 +145,7 @@ func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 			}
 		}
 		get("/v1/commands/?agent_token=" + secret)
-		time.Sleep(quotaWindow) // likewise
+		time.Sleep(quotaWindow) // in the bubble's time
 		log := string(lines.Bytes())
 		for _, want := range []string{"deployment began", "path=/v1/commands/?agent_token=*** status=200", "requests without a valid token not logged"} {
 			if !strings.Contains(log, want) {
@@ -162,7 +162,7 @@ func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 	})
 }
 
-// A flood of refused requests waits, whoever it comes from.
+// Requests of a flood without the token wait, from any peer.
 func TestPace(t *testing.T) {
 	var p pace
 	now := time.Now()

@@ -70,8 +70,8 @@ func TestPrepareImageWithoutADisk(t *testing.T) {
 	}
 }
 
-// Commands of standby that take no parameters answer as the protocol says; commands that were removed, or are not offered,
-// are unknown.
+// Commands of standby that take no parameters answer as the protocol says; commands that were removed, or are not
+// offered, are unknown.
 //
 // Parity: E16
 func TestStandbyWithoutParameters(t *testing.T) {

@@ -115,7 +115,8 @@ func (a Arrays) Created(s md.Superblock) string {
 	return ""
 }
 
-// minCutName is the shortest name, in bytes, that mdadm may have cut off: it wrote at most 31 or 32 bytes of longer ones.
+// minCutName is the shortest name, in bytes, that mdadm may have cut off: it wrote at most 31 or 32 bytes of longer
+// ones.
 const minCutName = 31
 
 // hasName reports whether an array has the name, with or without the host that created it.

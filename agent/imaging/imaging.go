@@ -239,8 +239,8 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (strin
 // cached by its id.
 func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
 
-// isWritten reports whether this very image was written to this disk and its partition table is still in place. After an
-// erase the image is written again.
+// isWritten reports whether this very image was written to this disk and its partition table is still in place. After
+// an erase the image is written again.
 func (i *Imager) isWritten(ctx context.Context, now written) bool {
 	i.mu.Lock()
 	last := i.written

@@ -47,9 +47,9 @@ func implicitDiscovery(c *config.Config) bool {
 }
 
 // Discover looks for Ironic by multicast DNS where the operator's configuration asks for it, and puts what it found in
-// the configuration: the URL, and those of the answer's overrides that allowed_overrides names. Each call asks anew, as
-// Ironic may have moved since the last one. That nothing was found is an error where a URL says mdns, and a warning where
-// only use_mdns does; what an earlier call found is then kept.
+// the configuration: the URL, and those of the answer's overrides that allowed_overrides names. Each call asks anew,
+// as Ironic may have moved since the last one. That nothing was found is an error where a URL says mdns, and a warning
+// where only use_mdns does; what an earlier call found is then kept.
 func (c *Client) Discover(ctx context.Context) error {
 	if !WantsDiscovery(c.configured) {
 		return nil

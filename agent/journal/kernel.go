@@ -40,8 +40,8 @@ func dmesg(context.Context, block.System) ([]byte, error) {
 // minCutLine is the length, in bytes, from which on a line of the kernel may have been cut off.
 const minCutLine = 900
 
-// withoutCutWord removes the last word of a long line with the kernel's command line. The kernel cuts such lines off (after
-// about 1000 bytes), and a part of a secret is not recognised.
+// withoutCutWord removes the last word of a long line with the kernel's command line. The kernel cuts such lines off
+// (after about 1000 bytes), and a part of a secret is not recognised.
 func withoutCutWord(line []byte) []byte {
 	if len(line) < minCutLine || !bytes.Contains(line, []byte("ommand line")) {
 		return line

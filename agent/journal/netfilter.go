@@ -17,9 +17,9 @@ import (
 	"ironroot/storage/block"
 )
 
-// packetFilter lists the kernel's packet filter: tables, chains and rules of nf_tables, which iptables uses too, and the
-// names of legacy iptables' tables. Rules are in the kernel's own form, a list of expressions. A kernel without a packet
-// filter is no error: the member says so.
+// packetFilter lists the kernel's packet filter: tables, chains and rules of nf_tables, which iptables uses too, and
+// the names of legacy iptables' tables. Rules are in the kernel's own form, a list of expressions. A kernel without a
+// packet filter is no error: the member says so.
 func packetFilter(ctx context.Context, sys block.System) ([]byte, error) {
 	var out bytes.Buffer
 	for _, name := range []string{"ip_tables_names", "ip6_tables_names"} {

@@ -121,8 +121,8 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 }
 
 // Again reads the media again where Load or the last call of Again could not use one: the BMC may attach it late, or
-// anew. It does what Load does, and puts the parameters it finds over those that were found before, whose medium may be
-// gone. It returns nil where every medium was read. It must not be called concurrently with Load or itself.
+// anew. It does what Load does, and puts the parameters it finds over those that were found before, whose medium may
+// be gone. It returns nil where every medium was read. It must not be called concurrently with Load or itself.
 func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	if !m.unread {
 		return nil, nil //nolint:nilnil // nothing is to be read

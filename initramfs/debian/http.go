@@ -156,7 +156,8 @@ func (a *Archive) save(ctx context.Context, address, path, sum string) error {
 	})
 }
 
-// writeAtomically writes a temporary file and renames it once check has accepted it: a file at path is always complete.
+// writeAtomically writes a temporary file and renames it once check has accepted it: a file at path is always
+// complete.
 func writeAtomically(path string, content io.Reader, check func() error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
 	if err != nil {

@@ -84,8 +84,8 @@ func (l Lock) find(suite, name, arch string) (Package, bool) {
 	return Package{}, false
 }
 
-// Update returns the lock with the newest versions of packages, each NAME:ARCH, and of those of their dependencies that
-// follow accepts. Pinned versions of other suites stay; other ones of this suite are dropped.
+// Update returns the lock with the newest versions of packages, each NAME:ARCH, and of those of their dependencies
+// that follow accepts. Pinned versions of other suites stay; other ones of this suite are dropped.
 func (a *Archive) Update(ctx context.Context, packages []string, follow func(name string) bool) (Lock, error) {
 	lock := Lock{}
 	for _, p := range a.o.Lock {

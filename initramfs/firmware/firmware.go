@@ -1,5 +1,5 @@
-// Package firmware finds the files that drivers request from /lib/firmware, in Debian's packages and in a directory of the
-// operator's.
+// Package firmware finds the files that drivers request from /lib/firmware, in Debian's packages and in a directory of
+// the operator's.
 package firmware
 
 import (

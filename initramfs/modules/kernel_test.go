@@ -12,8 +12,8 @@ import (
 	"ironroot/initramfs/modules"
 )
 
-// TestListsAgainstKernel reads the lists with Debian's kernels. Lines without an architecture are those of servers: they
-// name modules, or parts of the kernel's image, on amd64.
+// TestListsAgainstKernel reads the lists with Debian's kernels. Lines without an architecture are those of servers:
+// they name modules, or parts of the kernel's image, on amd64.
 func TestListsAgainstKernel(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {

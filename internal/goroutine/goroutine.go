@@ -61,7 +61,8 @@ var seen = struct {
 	count map[origin]int
 }{count: map[origin]int{}}
 
-// log logs the 1st, 2nd, 4th, 8th ... panic of one origin: a peer that sends many malformed messages must not fill the log.
+// log logs the 1st, 2nd, 4th, 8th ... panic of one origin: a peer that sends many malformed messages must not fill the
+// log.
 func (e *PanicError) log() {
 	const callers = 4 // runtime.Callers, log, Catch's deferred function, panic
 	var from origin
@@ -97,8 +98,8 @@ func Go(f func() error, done func(error)) {
 	}()
 }
 
-// Persist calls f until it returns. After a panic, which is logged, it waits for pause and calls f again, unless ctx has
-// ended.
+// Persist calls f until it returns. After a panic, which is logged, it waits for pause and calls f again, unless ctx
+// has ended.
 func Persist(ctx context.Context, pause time.Duration, f func()) {
 	for {
 		err := Catch(func() error {
@@ -156,8 +157,8 @@ func (g *Group) SetLimit(n int) { g.group.SetLimit(n) }
 // Wait waits for all goroutines and returns the first error. A panic is a *PanicError.
 func (g *Group) Wait() error { return g.group.Wait() }
 
-// Do calls the functions concurrently and returns when all have returned. If some panic, Do panics with the first one's
-// *PanicError.
+// Do calls the functions concurrently and returns when all have returned. If some panic, Do panics with the first
+// one's *PanicError.
 func Do(functions ...func()) {
 	group := NewGroup()
 	for _, f := range functions {

@@ -1,11 +1,11 @@
-// Command mutate measures what tests notice: it changes one statement of a package at a time and runs the package's own
-// tests. A changed program is a mutant; it is killed when a test fails, and survives when all pass.
+// Command mutate measures what tests notice: it changes one statement of a package at a time and runs the package's
+// own tests. A changed program is a mutant; it is killed when a test fails, and survives when all pass.
 //
 //	go run ./internal/mutate -n 50 ./storage/erase ./agent/...
 //
-// Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT selects
-// the one that is active. A first run of every test records its duration and the mutants that it reaches; a mutant is
-// run with those tests only, the quick ones first. One that no test reaches survives.
+// Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
+// selects the one that is active. A first run of every test records its duration and the mutants that it reaches; a
+// mutant is run with those tests only, the quick ones first. One that no test reaches survives.
 //
 // The mutations are:
 //
@@ -16,7 +16,7 @@
 // Definitions (:=) stay, so that everything compiles. Calls of a logger are counted apart: a log line is not what a
 // package is for.
 //
-// Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of the
-// machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
+// Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of
+// the machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
 // capabilities to stop it, to set its clock or to load modules. This needs root.
 package main

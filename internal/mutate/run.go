@@ -139,7 +139,8 @@ type outcome struct {
 	output           []byte
 }
 
-// run runs tests of the binary. limit bounds the time of all of them. trace receives what they reach, unless it is nil.
+// run runs tests of the binary. limit bounds the time of all of them. trace receives what they reach, unless it is
+// nil.
 func (r *packageRun) run(
 	ctx context.Context, tests []string, limit time.Duration, trace *os.File, environment ...string,
 ) (outcome, error) {
@@ -147,7 +148,8 @@ func (r *packageRun) run(
 	for i, name := range tests {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
-	// Flags of package testing bound the time too, and show where the tests hang; the process is killed a little later.
+	// Flags of package testing bound the time too, and show where the tests hang; the process is killed a little
+	// later.
 	base, err := os.MkdirTemp(r.work, "sandbox-")
 	if err != nil {
 		return outcome{}, err

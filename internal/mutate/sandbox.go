@@ -99,8 +99,8 @@ func newRoot(base, program string) (string, error) {
 	return root, errors.Join(copyFile(program, root+"/tmp/program"), os.WriteFile(root+sandboxTrace, nil, 0o600))
 }
 
-// hideDevices mounts /dev/null over the disks below root that are no loop devices and over other devices of the machine,
-// and hides the switches of the kernel and the firmware's variables.
+// hideDevices mounts /dev/null over the disks below root that are no loop devices and over other devices of the
+// machine, and hides the switches of the kernel and the firmware's variables.
 func hideDevices(root string) error {
 	nodes, err := filepath.Glob(root + "/dev/*")
 	if err != nil {

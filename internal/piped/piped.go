@@ -1,4 +1,5 @@
-// Package piped serves HTTP on connections in memory, so that tests of time limits run in a bubble of testing/synctest.
+// Package piped serves HTTP on connections in memory, so that tests of time limits run in a bubble of
+// testing/synctest.
 package piped
 
 import (

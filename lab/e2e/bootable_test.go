@@ -135,9 +135,9 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
 }
 
-// TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP: what GRUB
-// puts there gets a boot entry and a line in fstab. Its programs see the FAT file systems of fstab, and not the command line of
-// the ramdisk.
+// TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP:
+// what GRUB puts there gets a boot entry and a line in fstab. Its programs see the FAT file systems of fstab, and not
+// the command line of the ramdisk.
 //
 // Parity: M6
 func TestPartitionInstallsOnESP(t *testing.T) {

@@ -45,8 +45,9 @@ func refuser(i int) string { return fmt.Sprintf("10.77.8.%d", 1+i) }
 // newConductor is an address that the agent has not heard of.
 const newConductor = "10.77.9.1"
 
-// TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, half of them in the middle
-// of a TLS handshake, and others send requests without the token. Commands are polled every second as Ironic does it.
+// TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, half of them in the
+// middle of a TLS handshake, and others send requests without the token. Commands are polled every second as Ironic
+// does it.
 func TestFlood(t *testing.T) {
 	const mac = "52:54:00:e2:e0:77"
 	s := newSite(t)

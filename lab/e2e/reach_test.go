@@ -82,9 +82,9 @@ func (s *site) avahi(link, family, service string, port int, text ...string) {
 }
 
 // TestMulticastDNS boots a machine that knows no address at all: Ironic is announced on one card by IPv4 and the
-// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one is:
-// a time server, which sets a system clock that cannot be right and leaves the hardware clock alone. The interface that the
-// operator names is the one that Ironic is told.
+// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one
+// is: a time server, which sets a system clock that cannot be right and leaves the hardware clock alone. The interface
+// that the operator names is the one that Ironic is told.
 //
 // Parity: B16, B11 (network_interface)
 func TestMulticastDNS(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 // namespaceName matches NVMe namespaces, and not the hidden paths of one (nvme0c1n1).
 var namespaceName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
-// UnusableNamespaces lists the NVMe namespaces that the kernel knows and cannot read or write, because of their command set
-// or their format, such as one with metadata behind each block. They are hidden or have no size, so that [System.Disks] does
-// not list them, and their content is within reach of NVMe commands only.
+// UnusableNamespaces lists the NVMe namespaces that the kernel knows and cannot read or write, because of their
+// command set or their format, such as one with metadata behind each block. They are hidden or have no size, so that
+// [System.Disks] does not list them, and their content is within reach of NVMe commands only.
 func (s System) UnusableNamespaces(ctx context.Context) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 
 const immutable = 0x10 // FS_IMMUTABLE_FL
 
-// MakeMutable clears the immutable flag of a file, which efivarfs sets to prevent accidental deletion. A missing file and a
-// file system without flags are not errors.
+// MakeMutable clears the immutable flag of a file, which efivarfs sets to prevent accidental deletion. A missing file
+// and a file system without flags are not errors.
 func MakeMutable(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -74,8 +74,8 @@ func unchanged(t *testing.T, path string) {
 	}
 }
 
-// A device that the kernel does not list, a cancelled erase and a map whose partitions cannot be dropped are errors before
-// anything is written.
+// A device that the kernel does not list, a cancelled erase and a map whose partitions cannot be dropped are errors
+// before anything is written.
 func TestErrorsBeforeWriting(t *testing.T) {
 	path := secretDisk(t, mib)
 	name := filepath.Base(path)
@@ -202,7 +202,8 @@ func TestMetadataChecked(t *testing.T) {
 	}
 }
 
-// A partition that the kernel cannot drop after the erase is an error: the kernel would show a partition that is not there.
+// A partition that the kernel cannot drop after the erase is an error: the kernel would show a partition that is not
+// there.
 func TestPartitionOpened(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	for name, erase := range map[string]func(path string, open func()) error{

@@ -158,8 +158,8 @@ func (s span) superblocks(r io.ReaderAt) ([]md.Superblock, error) {
 	return md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
 }
 
-// dataOf returns the data of an array whose member the range is. It is widened to blocks of 4 KiB within the range: a superblock
-// can name any sector of 512 bytes, and direct writes to a device with larger sectors must be aligned.
+// dataOf returns the data of an array whose member the range is. It is widened to blocks of 4 KiB within the range: a
+// superblock can name any sector of 512 bytes, and direct writes to a device with larger sectors must be aligned.
 func (s span) dataOf(array md.Superblock) span {
 	const mask = 4<<10 - 1
 	start := s.start + array.DataOffset
@@ -173,8 +173,8 @@ func (s span) ends() []span {
 	return []span{front, {max(front.end, s.end-margin), s.end}}
 }
 
-// merge joins ranges that overlap or touch, so that nothing is written twice: a table can name thousands of partitions at one
-// place.
+// merge joins ranges that overlap or touch, so that nothing is written twice: a table can name thousands of partitions
+// at one place.
 func merge(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	var merged []span

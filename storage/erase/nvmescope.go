@@ -151,8 +151,8 @@ func (s nvmeScope) notErased() Method {
 	return ""
 }
 
-// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached. method says
-// what was done to the namespace itself.
+// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached. method
+// says what was done to the namespace itself.
 func (s nvmeScope) remains(method Method) error {
 	if s.unknown != nil || s.shared || len(s.unattached) == 0 {
 		return nil //nolint:nilerr // finish reports what is not known

@@ -21,8 +21,8 @@ const (
 )
 
 // Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
-// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are a
-// pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
+// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are
+// a pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
 func Pstore(ctx context.Context, sys block.System) error {
 	if err := pstore(ctx, sys); err != nil {
 		return fmt.Errorf("erase pstore: %w", err)

@@ -5,14 +5,15 @@
 // nothing from them. No address is known in advance: a peer becomes trusted by its first request with a valid token.
 //
 // Both pools limit the connections in total and for each peer. A full pool admits a new connection by closing an
-// unauthenticated one: the oldest of the peer that opened most connections lately. A peer that opened more than all others
-// closes its own. So a flood closes its own connections, and not that of a conductor's first request. Connections that
-// presented a token are closed only while they are idle and nothing else is left to close.
+// unauthenticated one: the oldest of the peer that opened most connections lately. A peer that opened more than all
+// others closes its own. So a flood closes its own connections, and not that of a conductor's first request.
+// Connections that presented a token are closed only while they are idle and nothing else is left to close.
 //
-// What strangers send is processed one connection at a time, TLS handshakes above all. Trusted peers do not wait for that.
+// What strangers send is processed one connection at a time, TLS handshakes above all. Trusted peers do not wait for
+// that.
 //
-// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new conductor,
-// unless they are IPv6 addresses of other networks: there the connections of a network (/64) count first.
+// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new
+// conductor, unless they are IPv6 addresses of other networks: there the connections of a network (/64) count first.
 package admission
 
 import (
@@ -280,7 +281,7 @@ func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // it is being given up
 	}
-	_ = c.Close() // likewise
+	_ = c.Close() // it is being given up
 }
 
 // peerOf returns the address at the other end, the zero Addr where it has none.

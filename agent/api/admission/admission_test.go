@@ -137,8 +137,8 @@ func TestNewPeerUnderFlood(t *testing.T) {
 	f.want("new peer", []net.Conn{conductor}, true)
 }
 
-// Of the addresses of an IPv6 network, each of which opens one connection, one is closed for a peer of another network.
-// Within a network the addresses are compared.
+// Of the addresses of an IPv6 network, each of which opens one connection, one is closed for a peer of another
+// network. Within a network the addresses are compared.
 func TestNetworks(t *testing.T) {
 	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
 	l := &Listener{tally: addresses, networks: networks, strangers: p, dropped: func(netip.Addr) {}}
@@ -330,8 +330,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Strangers have their turn one after the other, the latest first; a trusted peer does not wait for it, and one that is
-// gone does not get it.
+// Strangers have their turn one after the other, the latest first; a trusted peer does not wait for it, and one that
+// is gone does not get it.
 func TestStrangersTakeTurns(t *testing.T) {
 	f := start(t, limits())
 	f.l.maxTurn = patience

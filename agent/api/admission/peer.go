@@ -22,8 +22,8 @@ type peer struct {
 // attempts returns the number of connections that the peer opened lately.
 func (p *peer) attempts() int { return p.latest + p.previous }
 
-// rank orders peers: the one of the network that opened more connections comes later, and of one network the one that opened
-// more itself. An IPv4 address is a network of its own.
+// rank orders peers: the one of the network that opened more connections comes later, and of one network the one that
+// opened more itself. An IPv4 address is a network of its own.
 func (p *peer) rank() int64 {
 	network := p
 	if p.network != nil {

@@ -32,8 +32,8 @@ func (p *pool) remove(c *conn) {
 }
 
 // makeSpace takes the connection out of the pool that has to be closed for another one of the peer; nil where there is
-// space. ok is false when nothing can be closed: every connection is in use by someone who presented a token, or is of a peer
-// that opened fewer lately.
+// space. ok is false when nothing can be closed: every connection is in use by someone who presented a token, or is of
+// a peer that opened fewer lately.
 func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 	switch {
 	case p.count[of.addr] >= p.perPeer:

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// maxTurn bounds a turn. net/http reads ahead while a request is answered, and then nobody processes what was read: without
-// the bound, one more byte behind a request would keep the turn until the answer.
+// maxTurn bounds a turn. net/http reads ahead while a request is answered, and then nobody processes what was read:
+// without the bound, one more byte behind a request would keep the turn until the answer.
 const maxTurn = 100 * time.Millisecond
 
 // hold is one turn that a connection has. It is not empty, so that each has an address of its own.
 type hold struct{ _ byte }
 
-// turn lets one stranger at a time use the processor for what it sent. It goes to the peer that opened fewest connections
-// lately, and of its kind to the one that waits for the shortest time: in a flood the others are closed before they could be
-// answered.
+// turn lets one stranger at a time use the processor for what it sent. It goes to the peer that opened fewest
+// connections lately, and of its kind to the one that waits for the shortest time: in a flood the others are closed
+// before they could be answered.
 type turn struct {
 	mu      sync.Mutex
 	taken   bool

@@ -143,7 +143,8 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	}
 }
 
-// A member of the mirrored EFI system partition is small as a whole: its superblock can name a small part of a large one.
+// A member of the mirrored EFI system partition is small as a whole: its superblock can name a small part of a large
+// one.
 func TestESPMember(t *testing.T) {
 	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
 	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
@@ -153,7 +154,8 @@ func TestESPMember(t *testing.T) {
 	}
 }
 
-// The array that skip_block_devices names stays, and with it the table of its disk. The partitions beside it are erased.
+// The array that skip_block_devices names stays, and with it the table of its disk. The partitions beside it are
+// erased.
 func TestEraseKeepsProtectedArrays(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
@@ -201,7 +203,8 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 	}
 }
 
-// A name alone protects nothing: not with an invalid superblock, and not if raid_config has another array of that name.
+// A name alone protects nothing: not with an invalid superblock, and not if raid_config has another array of that
+// name.
 func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 	t.Parallel()
 	skip := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`

@@ -78,8 +78,8 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 
 var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
 
-// failUnusable makes NVMe namespaces an error that the list of disks lacks, as a tenant can format one so that the kernel
-// does not use it. Those that skip_block_devices names are left alone.
+// failUnusable makes NVMe namespaces an error that the list of disks lacks, as a tenant can format one so that the
+// kernel does not use it. Those that skip_block_devices names are left alone.
 func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
 	unusable, err := r.m.o.System.UnusableNamespaces(ctx)
 	if err != nil {
@@ -154,8 +154,8 @@ func (r *eraseRun) record(d block.Device, report diskReport) {
 	r.reports[d.Path] = report
 }
 
-// finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that were
-// not.
+// finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that
+// were not.
 func (r *eraseRun) finish() (any, error) {
 	if err := r.failures.err(); err != nil {
 		return nil, fault.BlockDeviceErase("erased: %s; not erased: %w", r.erasedText(), err)
@@ -170,8 +170,8 @@ func (r *eraseRun) finish() (any, error) {
 // maxErasedText limits the bytes of the devices that an error lists as erased.
 const maxErasedText = 1024
 
-// erasedText lists devices that were erased, with their methods, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If they do
-// not fit into maxErasedText bytes, it ends with the number of those left out.
+// erasedText lists devices that were erased, with their methods, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If
+// they do not fit into maxErasedText bytes, it ends with the number of those left out.
 func (r *eraseRun) erasedText() string {
 	methods := map[string]erase.Method{}
 	for _, report := range r.reports {
@@ -193,9 +193,9 @@ func (r *eraseRun) erasedText() string {
 	return strings.Join(words, ", ")
 }
 
-// keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an array
-// that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased through an
-// assembled array.
+// keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
+// array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
+// through an assembled array.
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
@@ -222,9 +222,9 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 	return kept, errors.Join(problems...)
 }
 
-// isESPMember reports whether a member looks like one of the mirrored EFI system partition that is made beside an array with
-// the system: a RAID 1 named esp with its superblock at the end. The size of the whole member counts: a superblock can name a
-// small part of it.
+// isESPMember reports whether a member looks like one of the mirrored EFI system partition that is made beside an
+// array with the system: a RAID 1 named esp with its superblock at the end. The size of the whole member counts: a
+// superblock can name a small part of it.
 func isESPMember(m md.Member) bool {
 	return m.ShortName() == "esp" && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
 }
