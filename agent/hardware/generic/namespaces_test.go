@@ -1,6 +1,7 @@
 package generic
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,8 +32,14 @@ func TestEraseNamesNamespaces(t *testing.T) {
 	}
 	m := newManager(t, block.Device{Name: "nvme0n1", Path: path, Type: "disk", Transport: "nvme", Size: diskSize})
 	m.o.System = sys
+	var log strings.Builder
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	for name, step := range map[string]hardware.StepFunc{"metadata": m.eraseMetadata, "express": m.eraseExpress} {
+		log.Reset()
 		result, err := step(t.Context(), hardware.Call{})
+		if tried := strings.Contains(log.String(), "disk not formatted"); tried != (name == "express") {
+			t.Errorf("%s: got a Format that was tried: %v", name, tried)
+		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -41,5 +48,11 @@ func TestEraseNamesNamespaces(t *testing.T) {
 		if want := "metadata; other namespaces of the NVMe subsystem are not known: "; !strings.HasPrefix(method, want) {
 			t.Errorf("%s: got method %q, want %q at its start", name, method, want)
 		}
+	}
+	m = newManager(t, block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize})
+	m.o.System, m.o.Log = sys, slog.New(slog.NewTextHandler(&log, nil))
+	log.Reset()
+	if _, err := m.eraseExpress(t.Context(), hardware.Call{}); err != nil || strings.Contains(log.String(), "disk not formatted") {
+		t.Errorf("express on a disk of another kind: got %v and log %s, want no Format tried", err, &log)
 	}
 }

@@ -1,0 +1,282 @@
+package generic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/node"
+	"ironroot/agent/status"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// listed makes a machine list disks with that many sectors.
+func listed(t *testing.T, sys block.System, sectors string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for _, dir := range []string{"block", "class/block"} {
+			file := sys.Sys(dir, name, "size")
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(sectors+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func startErase(t *testing.T, m *Manager) *eraseRun {
+	t.Helper()
+	run, err := m.startErase(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// A step that cannot list the disks fails, and one that can waits for holders as disk_partitioner says.
+func TestStartErase(t *testing.T) {
+	broken := errors.New("broken")
+	m := newManager(t)
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	for name, step := range erasing(m) {
+		if result, err := step(t.Context(), hardware.Call{}); !errors.Is(err, broken) {
+			t.Errorf("%s: got %v and %v, want %v", name, result, err, broken)
+		}
+	}
+	m = newManager(t, block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sdb"}, block.Device{Path: "/dev/md0"})
+	m.o.Config.Update(func(c *config.Config) {
+		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = 7*time.Second, 11
+	})
+	run := startErase(t, m)
+	if want := (erase.Wait{Interval: 7 * time.Second, Retries: 11}); run.flags.wait != want {
+		t.Errorf("got wait %+v, want %+v", run.flags.wait, want)
+	}
+	if got, want := paths(run.lastFirst()), []string{"/dev/md0", "/dev/sdb", "/dev/sda"}; !slices.Equal(got, want) {
+		t.Errorf("got order %v, want arrays before their members: %v", got, want)
+	}
+	if got, want := paths(run.disks), []string{"/dev/sda", "/dev/sdb", "/dev/md0"}; !slices.Equal(got, want) {
+		t.Errorf("got disks %v, want %v", got, want)
+	}
+}
+
+// A disk that cannot be looked at, or that fails, is not reported as erased.
+func TestEraseErrors(t *testing.T) {
+	broken := errors.New("broken")
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	d := block.Device{Name: filepath.Base(path), Path: path}
+	m := newManager(t)
+	listed(t, m.o.System, "2048", d.Name, "missing")
+	run := startErase(t, m)
+	report, err := run.eraseUnprotected(t.Context(), d, func(context.Context, block.Device) (erase.Method, error) { return "", broken })
+	if !errors.Is(err, broken) || len(report.Erased) > 0 {
+		t.Errorf("failing disk: got %v erased and %v, want none and %v", report.Erased, err, broken)
+	}
+	missing, unlisted := block.Device{Name: "missing", Path: "/dev/missing"}, block.Device{Name: "unlisted", Path: "/dev/unlisted"}
+	for _, gone := range []block.Device{missing, unlisted} {
+		if kept, err := run.keptMembers(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("members on %s: got %v and %v, want %v", gone.Name, kept, err, fs.ErrNotExist)
+		}
+		if parts, err := run.neighbours(t.Context(), gone, map[string]string{"/dev/missing1": "protected"}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("partitions of %s: got %v and %v, want %v", gone.Name, paths(parts), err, fs.ErrNotExist)
+		}
+	}
+	if reason, err := run.skipReason(t.Context(), unlisted, true); !errors.Is(err, fs.ErrNotExist) || reason != "" {
+		t.Errorf("reason to skip a disk that is not listed: got %q and %v, want %v", reason, err, fs.ErrNotExist)
+	}
+	m, _ = readOnlyNVMe(t)
+	disks, err := m.o.Disks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run = startErase(t, m)
+	if reason, err := run.skipReason(t.Context(), disks[0], false); !errors.Is(err, erase.ErrReadOnly) || reason != "" {
+		t.Errorf("reason to skip a read-only disk: got %q and %v, want %v", reason, err, erase.ErrReadOnly)
+	}
+	m = newManager(t)
+	if result, err := m.erasePstore(t.Context(), hardware.Call{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("erase_pstore without mounts: got %v and %v, want %v", result, err, fs.ErrNotExist)
+	}
+	if result, err := m.cleanUEFINVRAM(t.Context(), hardware.Call{}); err == nil {
+		t.Errorf("clean_uefi_nvram without UEFI: got %v and no error", result)
+	}
+}
+
+// erase_devices_express does not erase the metadata of an NVMe disk that is in use.
+func TestExpressBusy(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	holder, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	m := newManager(t)
+	m.o.System = block.System{}
+	d := block.Device{Name: filepath.Base(path), Path: path, Transport: "nvme"}
+	if method, err := startErase(t, m).format(t.Context(), d); !errors.Is(err, erase.ErrBusy) {
+		t.Errorf("got %q and %v, want %v", method, err, erase.ErrBusy)
+	}
+}
+
+// The status shows a disk only while it is erased.
+func TestEraseProgressEnds(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	m := newManager(t)
+	m.o.System, m.o.Board = block.System{}, status.NewBoard("1", nil)
+	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
+	method, err := startErase(t, m).eraseFully(t.Context(), d)
+	if work := m.o.Board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
+		t.Errorf("got %q, %v and work %v, want %q and none", method, err, work, erase.Overwrite)
+	}
+}
+
+func TestNumbersAndBooleans(t *testing.T) {
+	for value, want := range map[any]int{json.Number("3"): 3, " 4 ": 4, 5.0: 5, "many": 1, json.Number("1.5"): 1, true: 1, nil: 1} {
+		if got := number(value, 1); got != want {
+			t.Errorf("number %v: got %d, want %d", value, got, want)
+		}
+	}
+	for value, want := range map[any]bool{json.Number("0"): false, json.Number("2"): true, " No ": false} {
+		if got := truth(value, !want); got != want {
+			t.Errorf("boolean %v: got %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestStepDescriptions(t *testing.T) {
+	for kind, abortable := range map[hardware.Kind]bool{hardware.Clean: true, hardware.Deploy: false, hardware.Service: false} {
+		for _, step := range newManager(t).Steps(kind, nil, nil) {
+			if got := step.Abortable != nil && *step.Abortable; got != abortable {
+				t.Errorf("%s %s: got abortable %v, want %v", kind, step.Name, got, abortable)
+			}
+			if _, described := step.ArgsInfo["match_patterns"]; described != (step.Name == "clean_uefi_nvram") {
+				t.Errorf("%s %s: got match_patterns described: %v", kind, step.Name, described)
+			}
+		}
+	}
+}
+
+// write_image fails with the error of what it cannot do.
+func TestWriteImageErrors(t *testing.T) {
+	for argument, want := range map[string]string{"": "", "null": "", `"text"`: "text"} {
+		args := map[string]json.RawMessage{}
+		if argument != "" {
+			args["configdrive"] = json.RawMessage(argument)
+		}
+		if got, err := textArgument(hardware.Call{Args: args}, "configdrive"); err != nil || got != want {
+			t.Errorf("configdrive %s: got %q and %v, want %q", argument, got, err, want)
+		}
+	}
+	m := newManager(t)
+	m.o.Imager = imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System})
+	image := json.RawMessage(`{"id": "image", "urls": ["http://127.0.0.1/image"], "image_type": "whole-disk-image",
+		"os_hash_algo": "sha256", "os_hash_value": "` + strings.Repeat("0", 64) + `"}`)
+	for name, c := range map[string]struct {
+		args map[string]json.RawMessage
+		want string
+	}{
+		"image_info":  {map[string]json.RawMessage{"image_info": json.RawMessage(`5`)}, "InvalidCommandParamsError"},
+		"configdrive": {map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage(`5`)}, "InvalidCommandParamsError"},
+		"no disk":     {map[string]json.RawMessage{"image_info": image}, "DeviceNotFound"},
+	} {
+		if result, err := m.writeImage(t.Context(), hardware.Call{Args: c.args}); typeOf(err) != c.want || result != nil {
+			t.Errorf("%s: got %v and %v, want %s", name, result, err, c.want)
+		}
+	}
+}
+
+// Without a list of its own, the manager uses the machine's.
+func TestDisksOfTheSystem(t *testing.T) {
+	sys := block.System{Root: t.TempDir()}
+	m := New(Options{Config: config.NewLive(&config.Config{}), System: sys})
+	if disks, err := m.Disks(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no disks in sysfs: got %v and %v, want %v", paths(disks), err, fs.ErrNotExist)
+	}
+	listed(t, sys, "16777216", "sda")
+	if disks, err := m.o.Disks(t.Context()); err != nil || !slices.Equal(paths(disks), []string{"/dev/sda"}) {
+		t.Errorf("got %v and %v, want /dev/sda", paths(disks), err)
+	}
+}
+
+// The time for disks to appear runs from when the drivers are there.
+func TestInitialize(t *testing.T) {
+	settled := make(chan struct{})
+	m := newManager(t)
+	m.o.Settled = settled
+	if err := m.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !m.sinceDriven(time.Time{}).IsZero() {
+		t.Error("got a time before the drivers are there")
+	}
+	close(settled)
+	for m.sinceDriven(time.Time{}).IsZero() { // the limit is that of the test binary
+		time.Sleep(time.Millisecond)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.o.Settled = make(chan struct{})
+	if m.settled(cancelled) {
+		t.Error("cancelled: got drivers that are there")
+	}
+}
+
+// Drivers that are not loaded in time are waited for once.
+func TestWaitDisksWithoutDrivers(t *testing.T) {
+	m := newManager(t)
+	m.o.Settled = make(chan struct{})
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Millisecond })
+	if err := m.WaitDisks(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitDelay = 24 * time.Hour })
+	if err := m.WaitDisks(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A wait for disks ends with its command.
+func TestWaitDisksCancelled(t *testing.T) {
+	m := newManager(t)
+	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Hour })
+	if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := m.WaitDisks(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+func TestSyncErrors(t *testing.T) {
+	var log strings.Builder
+	m := newManager(t)
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := m.Sync(t.Context()); err != nil || strings.Contains(log.String(), "disks not flushed") {
+		t.Errorf("no disks: got %v and log %s, want no warning of them", err, &log)
+	}
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, errors.New("broken") }
+	if err := m.Sync(t.Context()); err != nil || !strings.Contains(log.String(), "disks not flushed") {
+		t.Errorf("no list: got %v and log %s, want a warning", err, &log)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Sync(cancelled); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+}
