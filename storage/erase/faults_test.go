@@ -32,13 +32,12 @@ func whenZero(t *testing.T, path string, do func() error) context.Context {
 	return hooked{t.Context(), func() error {
 		f, err := os.Open(path)
 		if err != nil {
-			t.Error(err)
-			return nil
+			return err
 		}
 		defer f.Close()
 		data := make([]byte, mib)
 		if _, err := f.ReadAt(data, 0); err != nil {
-			t.Error(err)
+			return err
 		}
 		if len(bytes.Trim(data, "\x00")) > 0 {
 			return nil

@@ -144,6 +144,37 @@ func TestEraseProgressEnds(t *testing.T) {
 	}
 }
 
+// Without disk_erasure_concurrency, disks are erased one at a time.
+func TestEraseOneByOne(t *testing.T) {
+	var disks []block.Device
+	for range 3 {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		disks = append(disks, block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib})
+	}
+	m := onThisMachine(t, disks...)
+	var log strings.Builder
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil)) // it locks the writer
+	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	running, erased := 0, 0
+	for line := range strings.Lines(log.String()) {
+		switch {
+		case strings.Contains(line, `msg="erasing disk" device`):
+			running++
+		case strings.Contains(line, `msg="device erased"`):
+			running--
+			erased++
+		}
+		if running > 1 {
+			t.Fatalf("got %d disks at a time, want 1:\n%s", running, &log)
+		}
+	}
+	if erased != len(disks) {
+		t.Errorf("got %d disks erased, want %d", erased, len(disks))
+	}
+}
+
 func TestNumbersAndBooleans(t *testing.T) {
 	for value, want := range map[any]int{json.Number("3"): 3, " 4 ": 4, 5.0: 5, "many": 1, json.Number("1.5"): 1, true: 1, nil: 1} {
 		if got := number(value, 1); got != want {
