@@ -55,13 +55,16 @@ func (r *trial) isWhole(q *http.Request) bool {
 	return q.Header.Get("Range") == "" || r.sample.noRanges
 }
 
-// serve answers with the file; on a request for all of it, misbehave is called first.
+// serve answers with the file; on a request for all of it, misbehave is called first, with the server's mu held: the request
+// before it may not have ended.
 func (r *trial) serve(misbehave func(w http.ResponseWriter, first bool)) string {
 	return serve(r.t, func(w http.ResponseWriter, q *http.Request) {
 		if r.isWhole(q) {
+			r.f.mu.Lock()
 			r.whole++
 			r.f.sent = 0
 			misbehave(w, r.whole == 1)
+			r.f.mu.Unlock()
 		}
 		r.f.ServeHTTP(w, q)
 	}).URL
@@ -83,6 +86,8 @@ func (r *trial) wantImage(err error, sent int64) {
 	if at, same := difference(readAt(r.t, r.disk, 0, len(r.sample.disk)), r.sample.disk); !same {
 		r.t.Errorf("the disk differs from the image at byte %d", at)
 	}
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
 	if sent >= 0 && r.f.sent != sent && !r.sample.noRanges {
 		r.t.Errorf("got %d bytes served, want %d", r.f.sent, sent)
 	}
@@ -137,9 +142,11 @@ var tenthFaults = []struct {
 				other.ServeHTTP(w, q)
 				return
 			}
+			r.f.mu.Lock()
 			if r.isWhole(q) && r.whole == 0 {
 				r.whole, r.f.cuts = 1, []int64{r.at}
 			}
+			r.f.mu.Unlock()
 			r.f.ServeHTTP(w, q)
 		}).URL
 		_, err := r.write(url, 1)
