@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -267,6 +268,7 @@ func TestMetadataOrder(t *testing.T) {
 
 // Neither kind of erase keeps the device open.
 func TestDeviceClosed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
 		t.Error(err)

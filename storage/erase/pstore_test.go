@@ -105,6 +105,11 @@ func TestPstoreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, file.Sys("firmware"), "")
+	unreadable, _, _ := firmware(t, "efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n")
+	if err := os.RemoveAll(unreadable.Sys("fs")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, unreadable.Sys("fs"), "")
 	sys, pstore, _ := firmware(t, bothMounts)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -116,6 +121,7 @@ func TestPstoreErrors(t *testing.T) {
 		"no mounts":             {t.Context(), block.System{Root: t.TempDir()}, fs.ErrNotExist},
 		"mount point not there": {t.Context(), missing, fs.ErrNotExist},
 		"firmware not readable": {t.Context(), file, unix.ENOTDIR},
+		"pstore not readable":   {t.Context(), unreadable, unix.ENOTDIR},
 		"cancelled":             {cancelled, sys, context.Canceled},
 	} {
 		if err := Pstore(c.ctx, c.sys); !errors.Is(err, c.want) {

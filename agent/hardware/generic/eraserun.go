@@ -133,9 +133,6 @@ func (r *eraseRun) do(d block.Device, eraseDisk func() (diskReport, error)) {
 	})
 	if err != nil {
 		r.fail(d, err)
-		if len(report.Erased) == 0 {
-			return
-		}
 	}
 	r.record(d, report)
 }

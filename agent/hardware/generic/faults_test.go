@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
@@ -56,6 +58,18 @@ func TestStartErase(t *testing.T) {
 	for name, step := range erasing(m) {
 		if result, err := step(t.Context(), hardware.Call{}); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v and %v, want %v", name, result, err, broken)
+		}
+	}
+	m = newManager(t)
+	if err := os.MkdirAll(m.o.System.Sys(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(m.o.System.Sys("block"), nil, 0o600); err != nil { // no directory
+		t.Fatal(err)
+	}
+	for name, step := range erasing(m) {
+		if result, err := step(t.Context(), hardware.Call{}); !errors.Is(err, unix.ENOTDIR) {
+			t.Errorf("%s without a list of the kernel: got %v and %v, want %v", name, result, err, unix.ENOTDIR)
 		}
 	}
 	m = newManager(t, block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sdb"}, block.Device{Path: "/dev/md0"})
