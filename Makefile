@@ -50,7 +50,7 @@ test-machines: build
 
 .PHONY: test-long
 test-long: prepare-test ## tests that take long: builds in chroots of other releases give the same bytes
-	IRONROOT_LONG=1 $(GO) test -count=1 -timeout 60m -run 'TestChroots' -v ./initramfs
+	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
