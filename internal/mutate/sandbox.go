@@ -37,7 +37,7 @@ func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
 // status. The arguments are those of sandboxed.
 func sandbox(arguments []string) error {
 	base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3:]
-	root, err := newRoot(base, program)
+	root, err := newRoot(base, dir, program)
 	if err == nil {
 		err = errors.Join(hideDevices(root), enter(root), loopbackUp(), dropCapabilities())
 	}
@@ -55,8 +55,9 @@ func sandbox(arguments []string) error {
 }
 
 // newRoot returns a directory below base that shows the machine's files. Changes stay in memory: mutants delete files,
-// and mount file systems read-only, which no mount namespace confines. program is copied to /tmp there.
-func newRoot(base, program string) (string, error) {
+// and mount file systems read-only, which no mount namespace confines. /tmp is empty there except for program and the
+// module that dir belongs to.
+func newRoot(base, dir, program string) (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("private mounts: %w", err)
 	}
@@ -77,15 +78,8 @@ func newRoot(base, program string) (string, error) {
 		}
 	}
 	for i, place := range places {
-		layer := filepath.Join(base, fmt.Sprintf("layer%d", i))
-		for _, d := range []string{layer + "/upper", layer + "/work", filepath.Join(root, place)} {
-			if err := os.MkdirAll(d, 0o755); err != nil {
-				return "", err
-			}
-		}
-		options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", place, layer, layer)
-		if err := unix.Mount("overlay", filepath.Join(root, place), "overlay", 0, options); err != nil {
-			return "", fmt.Errorf("overlay of %s: %w", place, err)
+		if err := overlay(place, root, filepath.Join(base, fmt.Sprintf("layer%d", i))); err != nil {
+			return "", err
 		}
 	}
 	for _, system := range []struct{ kind, dir string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}} {
@@ -96,7 +90,36 @@ func newRoot(base, program string) (string, error) {
 	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("bind /dev: %w", err)
 	}
+	if module := moduleRoot(dir); strings.HasPrefix(module, "/tmp/") {
+		if err := overlay(module, root, filepath.Join(base, "module")); err != nil {
+			return "", err
+		}
+	}
 	return root, errors.Join(copyFile(program, root+"/tmp/program"), os.WriteFile(root+sandboxTrace, nil, 0o600))
+}
+
+// overlay shows a directory at the same place below root. Changes are written to the directory layer.
+func overlay(place, root, layer string) error {
+	for _, d := range []string{layer + "/upper", layer + "/work", filepath.Join(root, place)} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", place, layer, layer)
+	if err := unix.Mount("overlay", filepath.Join(root, place), "overlay", 0, options); err != nil {
+		return fmt.Errorf("overlay of %s: %w", place, err)
+	}
+	return nil
+}
+
+// moduleRoot returns the directory of the go.mod file that dir belongs to, or dir if there is none.
+func moduleRoot(dir string) string {
+	for d := dir; d != "/" && d != "."; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return d
+		}
+	}
+	return dir
 }
 
 // hideDevices mounts /dev/null over the disks below root that are no loop devices and over other devices of the
