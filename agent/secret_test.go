@@ -65,11 +65,17 @@ func TestTokenShowsNowhere(t *testing.T) {
 	r.journal.Logger().Error("the kernel repeats its command line", "line", `rootpwd="$6$salt$hush" ipa-agent-token=`+given+
 		` mirror=http://user:p%40rameter@h/ x_password=hush-by-name plain=p@rameter token_required=1`)
 	_, _ = r.do(http.MethodGet, "/v1/status?token="+given, "")
+	r.post("flow.start_flow", `{"flow":[{"`+given+`.x":{}}]}`)
+	_, records := r.do(http.MethodGet, "/v1/commands/?agent_token="+given, "")
+	if !strings.Contains(records, "Extension with id *** not found") {
+		t.Errorf("got records %s, want the error of the flow without the token", records)
+	}
 
 	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
 	shown := maps.Clone(archive)
 	delete(shown, "ps") // of this machine, whose other processes are no business of the agent's
 	shown["console"], shown["kept lines"], shown["configuration"] = r.console.String(), string(r.journal.Bytes()), printed
+	shown["records"] = records
 	for name, text := range shown {
 		for _, secret := range []string{given, "$6$salt$hush", "p%40rameter", "p@rameter", "hush-by-name"} {
 			if i := strings.Index(text, secret); i >= 0 {

@@ -191,7 +191,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	}
 	a.managers = managers
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
-		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log,
+		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log, Redact: a.o.Journal.Clean,
 		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) }, Ended: a.o.Board.End,
 	})
 	a.api = api.New(api.Options{

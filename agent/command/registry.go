@@ -18,6 +18,7 @@ type Options struct {
 	// Started and Ended hear of every command when it begins and when its record is final; either may be nil.
 	Started func(name string, p Params)
 	Ended   func(err error)
+	Redact  func(text string) string // removes secrets from error texts before they are stored; nil keeps them as they are
 	Log     *slog.Logger
 }
 
@@ -27,6 +28,7 @@ type Registry struct {
 	finished func()
 	started  func(name string, p Params)
 	ended    func(err error)
+	redact   func(text string) string
 	log      *slog.Logger
 	ctx      context.Context // of asynchronous commands: they outlive the request
 	cancel   context.CancelFunc
@@ -48,6 +50,7 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 		finished: o.Finished,
 		started:  o.Started,
 		ended:    o.Ended,
+		redact:   o.Redact,
 		log:      o.Log,
 		turn:     make(chan struct{}, 1),
 	}
@@ -59,6 +62,9 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 	}
 	if r.ended == nil {
 		r.ended = func(error) {}
+	}
+	if r.redact == nil {
+		r.redact = func(text string) string { return text }
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -108,7 +114,7 @@ func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, er
 		return nil, err
 	}
 	record := Record{ID: newID(), Name: short}
-	if record.finish(result, wrapSync, err); record.Error != nil {
+	if r.finish(&record, result, wrapSync, err); record.Error != nil {
 		record.Name = name
 	}
 	r.report(name, started, record, err)
@@ -124,7 +130,7 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 			return nil, err
 		} else if err != nil {
 			record := Record{ID: newID(), Name: name}
-			record.finish(nil, wrapSync, err)
+			r.finish(&record, nil, wrapSync, err)
 			r.report(name, time.Now(), record, err)
 			r.add(record)
 			return &record, nil
@@ -167,11 +173,22 @@ func (r *Registry) work(e *entry, c Command, name string, p Params, mistake erro
 func (r *Registry) end(e *entry, c Command, result any, err error) Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.record.finish(result, func(text string) any {
+	r.finish(&e.record, result, func(text string) any {
 		return map[string]string{"result": c.Name + ": " + text}
 	}, err)
 	bound(r.entries)
 	return e.record
+}
+
+// finish writes the outcome of a command into its record. Secrets are removed from the text of an error: Ironic stores it
+// in the node's last_error, where more people read it than the agent's log.
+func (r *Registry) finish(record *Record, result any, wrap func(string) any, err error) {
+	record.finish(result, wrap, err)
+	if record.Error != nil {
+		redacted := *record.Error
+		redacted.Message, redacted.Details = r.redact(redacted.Message), r.redact(redacted.Details)
+		record.Error = &redacted
+	}
 }
 
 func wrapSync(text string) any { return map[string]string{"result": text} }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"ironroot/agent/fault"
@@ -143,6 +145,39 @@ func TestPanics(t *testing.T) {
 		got, err := r.Wait(t.Context(), record.ID)
 		if err != nil || got.Status != Failed || got.Error == nil {
 			t.Errorf("%s: got %s, %v, %v, want FAILED", name, got.Status, got.Error, err)
+		}
+	}
+}
+
+// Errors are stored without secrets, whichever way a command fails.
+func TestErrorsAreRedacted(t *testing.T) {
+	fail := func(context.Context, Params) (any, error) {
+		return nil, errors.New("get http://user:hunter2@host: refused")
+	}
+	invalid := func(context.Context, Params) error { return errors.New("no route for hunter2") }
+	r := NewRegistry(set(
+		Command{Name: "sync", Run: fail},
+		Command{Name: "async", Async: true, Run: fail},
+		Command{Name: "checked", Async: true, Run: fail, Validate: invalid},
+		Command{Name: "panics", Async: true, Run: func(context.Context, Params) (any, error) { panic("hunter2") }},
+	), Options{Redact: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }})
+	defer r.Close()
+	for _, name := range []string{"x.sync", "x.async", "x.checked", "x.panics"} {
+		record, err := r.Execute(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := r.Wait(t.Context(), record.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []Record{stored, *record} {
+			if text := fmt.Sprint(got.Error); got.Status == Failed && (!strings.Contains(text, "***") || strings.Contains(text, "hunter2")) {
+				t.Errorf("%s: got %s, want the password as ***", name, text)
+			}
+		}
+		if stored.Status != Failed {
+			t.Errorf("%s: got %s, want %s", name, stored.Status, Failed)
 		}
 	}
 }
