@@ -43,7 +43,7 @@ func arguments(c Config) ([]string, error) {
 func boardArguments(c Config) []string {
 	if c.Arch == "arm64" {
 		// A processor that is sold, so that the guest can know its name.
-		return []string{"-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "neoverse-n1", "-bios", FirmwareARM}
+		return []string{"-machine", "virt", "-accel", "tcg,thread=" + tcgThreads("qemu-system-aarch64"), "-cpu", "neoverse-n1", "-bios", FirmwareARM}
 	}
 	machine := "q35,graphics=off"
 	if c.Firmware == UEFISecure {
