@@ -101,13 +101,14 @@ func examineARM(t *testing.T, extra ...string) found {
 	return f
 }
 
-// debianLscpu returns a folder with arm64's lscpu and the libraries that it needs.
+// debianLscpu returns a directory with arm64's lscpu and the libraries that it needs. They are those of Debian 12, whose
+// packages have the dynamic linker in /lib itself: there is no merged /usr without the package that makes the link.
 func debianLscpu(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	wanted := regexp.MustCompile(`^(usr/)?(bin/lscpu|lib/(aarch64-linux-gnu/(libc\.so|libsmartcols\.so|ld-linux).*|ld-linux-aarch64.*))$`)
 	for _, pkg := range []string{"util-linux", "libsmartcols1", "libc6"} {
-		deb := debtest.Packages(t, "", pkg+":arm64")
+		deb := debtest.Packages(t, "bookworm", pkg+":arm64")
 		if err := debian.Extract(t.Context(), deb[0], dir, wanted.MatchString); err != nil {
 			t.Fatal(err)
 		}

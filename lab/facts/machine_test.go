@@ -38,7 +38,8 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 	}
 	results := filepath.Join(dir, "results")
 	c.Name, c.Dir, c.Kernel, c.Initrd = "facts", dir, report.Kernel, report.Initramfs
-	c.Append = "console=ttyS0,115200n8 " + qemu.KernelHints + " facts-disks=" + strconv.Itoa(disks+2) + " " + parameters
+	// The guest's udev would rename links that the agent has set up: kernels since 6.2 permit that.
+	c.Append = "console=ttyS0,115200n8 net.ifnames=0 " + qemu.KernelHints + " facts-disks=" + strconv.Itoa(disks+2) + " " + parameters
 	c.Disks = append(c.Disks,
 		qemu.Disk{Bus: qemu.Virtio, File: debian, Serial: "DEBIAN", ReadOnly: true},
 		qemu.Disk{Bus: qemu.Virtio, File: results, Size: 64 << 20, Serial: "RESULTS"},
