@@ -10,7 +10,7 @@ import (
 )
 
 // checkCPU compares the processors with lscpu. Recent versions of it name no frequency that is not scaled; then ours is that
-// of /proc/cpuinfo, which the kernel measures at each boot.
+// of /proc/cpuinfo, which the kernel measures at each boot of an x86_64 machine. On aarch64 it names none.
 func checkCPU(t *testing.T, f found) {
 	values := f.lscpu(t)
 	count, _ := strconv.Atoi(values["CPU(s)"])
@@ -19,7 +19,7 @@ func checkCPU(t *testing.T, f found) {
 	if frequency == "" {
 		frequency = values["CPU MHz"]
 	}
-	if measured := f.ours(t).Inventory.CPU.Frequency; frequency == "" {
+	if measured := f.ours(t).Inventory.CPU.Frequency; frequency == "" && values["Architecture"] == "x86_64" {
 		if mhz, err := strconv.ParseFloat(measured, 64); err != nil || mhz <= 0 {
 			t.Errorf("got frequency %q, want a number of MHz", measured)
 		}
