@@ -11,7 +11,7 @@ import (
 
 // imageCmd builds kernel and initramfs.
 type imageCmd struct {
-	Out      string   `short:"o" default:"build" help:"Folder of the results."`
+	Out      string   `short:"o" default:"build" help:"Directory of the results."`
 	Name     string   `help:"Stem of the files' names; ipa-ironroot-ARCH when not given."`
 	Arch     string   `default:"amd64" enum:"amd64,arm64" help:"Architecture of the image: ${enum}."`
 	Kernel   string   `type:"existingfile" help:"A kernel of your own instead of the package's."`

@@ -10,10 +10,10 @@ import (
 // without a shell, into build/.
 type Options struct {
 	Arch         string         // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
-	Out          string         // folder of the results; "" = "build"
+	Out          string         // directory of the results; "" = "build"
 	Name         string         // stem of the files' names; "" = "ipa-ironroot-" + Arch
 	Kernel       string         // path of a kernel; "" = the one of KernelPackage
-	Modules      string         // folder that holds the modules of Kernel, searched to its bottom; "" = those of the package
+	Modules      string         // directory with the modules of Kernel, searched recursively; "" = those of the package
 	Package      string         // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
 	KernelConfig string         // path of the configuration of Kernel; "" = unknown, firmware is not compressed
 	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
@@ -23,9 +23,9 @@ type Options struct {
 	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
 	NoFirmware   bool           // leave out firmware
 	Files        []string       // extra files, HOST:GUEST
-	CacheDir     string         // where packages and the busybox stay; "" = ironroot below the user's cache folder
+	CacheDir     string         // where packages and the busybox stay; "" = ironroot below the user's cache directory
 	Debian       debian.Options // archive of the packages; its CacheDir and Progress are those of the build
-	Dir          string         // folder of the Go module to build from; "" = the current folder
+	Dir          string         // directory of the Go module to build from; "" = the current directory
 	Progress     io.Writer
 }
 

@@ -26,7 +26,7 @@ type Options struct {
 	Out      string         // path of the image to write
 	Cmdline  string         // "" = DefaultCmdline
 	Label    string         // "" = DefaultLabel
-	CacheDir string         // where fetched packages stay; "" = ironroot below the user's cache folder
+	CacheDir string         // where fetched packages stay; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
 	Log      io.Writer      // progress and what takes the room; nil = nowhere
 }
@@ -110,7 +110,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// build makes the image in the folder work and moves it to its place.
+// build makes the image in the directory work and moves it to its place.
 func build(ctx context.Context, o Options, l loaders, work string) (Report, error) {
 	esp, err := espImage(l)
 	if err != nil {

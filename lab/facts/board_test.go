@@ -9,8 +9,8 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// checkCPU compares the processors with lscpu. Recent versions of it name no frequency that is not scaled; then ours is that
-// of /proc/cpuinfo, which the kernel measures at each boot of an x86_64 machine. On aarch64 it names none.
+// checkCPU compares the processors with lscpu. Recent versions of it name no frequency that is not scaled. Then ours is
+// that of /proc/cpuinfo, which the kernel measures at each boot of an x86_64 machine. On aarch64 it names none.
 func checkCPU(t *testing.T, f found) {
 	values := f.lscpu(t)
 	count, _ := strconv.Atoi(values["CPU(s)"])

@@ -216,7 +216,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, version string, data []byte, offset, size int64) {
 		if size < 0 || offset < 0 || offset > size {
-			t.Skip()
+			return // no device has such a superblock
 		}
 		s, ok := parse(version, data, offset, size)
 		if !ok || s.Problem != nil {
