@@ -71,7 +71,7 @@ bench: prepare-test build ## figures: first heartbeat, image writing, each again
 fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 	@for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} $$package || exit 1; \
+			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} -fuzzminimizetime 10x $$package || exit 1; \
 		done; done
 
 # Packages on the way to a disk: whatever survives there is listed as equivalent, with the reason.
