@@ -1,6 +1,9 @@
 package testenv
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // RAID describes an array of Linux software RAID of which one device is a member.
 type RAID struct {
@@ -11,10 +14,15 @@ type RAID struct {
 	Data    int64  // bytes of the member that the array uses; 0 means all there are
 	// DataOffset is where the array's data begin on the member, for versions 1.1 and 1.2; 0 means 1 MiB.
 	DataOffset int64
+
+	UUID   string // 16 bytes of the array; "" means a fixed one
+	Member uint32 // of the array, from 0: its number and its role
+	Spare  bool   // the member has no role
+	Events uint64 // 0 means 1
 }
 
-// Superblock returns a superblock of version 1 (struct mdp_superblock_1 of Linux) of the first member, for byte at of
-// the member: 0 is version 1.1, 4096 is 1.2, others are 1.0. mdadm --examine accepts it.
+// Superblock returns a superblock of version 1 (struct mdp_superblock_1 of Linux) for byte at of the member: 0 is
+// version 1.1, 4096 is 1.2, others are 1.0. mdadm --examine accepts it.
 func (r RAID) Superblock(at int64) []byte {
 	const header, sector = 256, 512
 	dataOffset := r.DataOffset
@@ -22,11 +30,12 @@ func (r RAID) Superblock(at int64) []byte {
 		dataOffset = 1 << 20
 	}
 	devices := max(2, r.Devices)
-	b := make([]byte, header+2*devices)
+	roles := max(devices, r.Member+1)
+	b := make([]byte, header+2*roles)
 	le := binary.LittleEndian
 	le.PutUint32(b, 0xa92b4efc)
 	le.PutUint32(b[4:], 1)
-	copy(b[16:], "0123456789abcdef") // the array's UUID
+	copy(b[16:32], cmp.Or(r.UUID, "0123456789abcdef"))
 	copy(b[32:64], r.Name)
 	le.PutUint32(b[72:], uint32(r.Level))
 	le.PutUint32(b[76:], map[int32]uint32{5: 2, 10: 0x102}[r.Level]) // left-symmetric; two near copies
@@ -44,12 +53,18 @@ func (r RAID) Superblock(at int64) []byte {
 	le.PutUint64(b[128:], uint64(start/sector))
 	le.PutUint64(b[136:], uint64(usable/sector))
 	le.PutUint64(b[144:], uint64(at/sector))
-	copy(b[168:], "fedcba9876543210") // the member's UUID
-	le.PutUint64(b[200:], 1)          // events
-	le.PutUint64(b[208:], 1<<64-1)    // in sync as a whole
-	le.PutUint32(b[220:], devices)
-	for i := range devices {
-		le.PutUint16(b[header+2*i:], uint16(i))
+	le.PutUint32(b[160:], r.Member)
+	copy(b[168:], "fedcba987654321") // the member's UUID
+	b[183] = byte('0' + r.Member)    // its last byte
+	le.PutUint64(b[200:], max(1, r.Events))
+	le.PutUint64(b[208:], 1<<64-1) // in sync as a whole
+	le.PutUint32(b[220:], roles)
+	for i := range roles {
+		role := uint16(i)
+		if i == r.Member && r.Spare {
+			role = 0xffff // MD_DISK_ROLE_SPARE
+		}
+		le.PutUint16(b[header+2*i:], role)
 	}
 	var sum uint64
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -33,6 +33,13 @@ type Superblock struct {
 	DataOffset int64  // start of the array's data on the member
 	DataSize   int64  // length of the array's data on the member
 	ArraySize  int64
+
+	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1. Events
+	// counts changes of the array: members that were in use together differ by at most one. They are read from version
+	// 1 only.
+	Number int
+	Role   int
+	Events uint64
 }
 
 // ShortName returns the name of the array without the host that created it.

@@ -25,14 +25,15 @@ var goldens = map[string]Superblock{
 	"raid1-1.2": {
 		Version: "1.2", Offset: 4096, UUID: "b14fcbb4-3f84-bc43-c0eb-ad65d6dd43be", Name: "tenant:data", Level: "raid1",
 		Devices: 2, DataOffset: mib, DataSize: 4 * mib, ArraySize: 4 * mib,
+		Events: 14,
 	},
 	"raid1-1.0": {
 		Version: "1.0", Offset: 49136 * 512, UUID: "a106cb4a-efd7-f370-9a5e-c2ad37fd7b69", Name: "tenant:esp", Level: "raid1",
-		Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024,
+		Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024, Events: 17,
 	},
 	"raid5-1.1": {
 		Version: "1.1", UUID: "7fca19f6-15aa-b7b2-06ab-7b96927714ec", Name: "none:scratch", Level: "raid5",
-		Devices: 3, DataOffset: 2 * mib, DataSize: 22 * mib, ArraySize: 44 * mib,
+		Devices: 3, DataOffset: 2 * mib, DataSize: 22 * mib, ArraySize: 44 * mib, Events: 18,
 	},
 	"raid1-0.90": {
 		Version: "0.90", Offset: diskSize - 65536, UUID: "b6c48f66-4840-ae1f-a172-e849031cf1ac", Level: "raid1",
@@ -176,12 +177,41 @@ func TestFindInvalid(t *testing.T) {
 	}
 }
 
+// The number, the role and the events of a member are its own.
+func TestFindMember(t *testing.T) {
+	for _, tt := range []struct {
+		array testenv.RAID
+		want  Superblock
+	}{
+		{testenv.RAID{}, Superblock{Number: 0, Role: 0, Events: 1}},
+		{testenv.RAID{Member: 1, Events: 7}, Superblock{Number: 1, Role: 1, Events: 7}},
+		{testenv.RAID{Member: 2, Spare: true, Events: 1<<64 - 1}, Superblock{Number: 2, Role: -1, Events: 1<<64 - 1}},
+	} {
+		tt.array.Level, tt.array.Size = 1, diskSize
+		found := find(t, member(tt.array.Superblock(4096), 4096))
+		if len(found) != 1 || found[0].Problem != nil {
+			t.Fatalf("%+v: got %+v, want one valid superblock", tt.array, found)
+		}
+		got := Superblock{Number: found[0].Number, Role: found[0].Role, Events: found[0].Events}
+		if got != tt.want {
+			t.Errorf("%+v: got %+v, want %+v", tt.array, got, tt.want)
+		}
+	}
+	// A number that the table of roles lacks is that of a spare, as for Linux.
+	b := testenv.RAID{Level: 1, Size: diskSize}.Superblock(4096)
+	binary.LittleEndian.PutUint32(b[160:], 2)
+	binary.LittleEndian.PutUint32(b[216:], checksum1(b))
+	if found := find(t, member(b, 4096)); len(found) != 1 || found[0].Problem != nil || found[0].Role != -1 {
+		t.Errorf("number without a role: got %+v, want a valid superblock with role -1", found)
+	}
+}
+
 // mdadm accepts the superblocks that other tests use, and prints the values that are read here.
 func TestExamine(t *testing.T) {
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	for at, level := range map[int64]int32{0: 5, 4096: 1, Offsets(diskSize)["1.0"]: 10} {
-		array := testenv.RAID{Name: "tenant:data", Level: level, Devices: 3, Size: diskSize}
+		array := testenv.RAID{Name: "tenant:data", Level: level, Devices: 3, Size: diskSize, Member: 1, Events: 5}
 		path := filepath.Join(t.TempDir(), "disk")
 		if err := os.WriteFile(path, member(array.Superblock(at), at), 0o600); err != nil {
 			t.Fatal(err)
@@ -191,7 +221,8 @@ func TestExamine(t *testing.T) {
 			t.Fatalf("byte %d: got %+v and %v, want a valid superblock", at, found, err)
 		}
 		out := testenv.Run(t, "mdadm", "--examine", path)
-		for _, want := range []string{"Version : " + found[0].Version, "Raid Level : " + found[0].Level, "- correct", "Name : tenant:data"} {
+		for _, want := range []string{"Version : " + found[0].Version, "Raid Level : " + found[0].Level, "- correct", "Name : tenant:data",
+			"Events : 5", "Device Role : Active device 1"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("byte %d: mdadm --examine lacks %q:\n%s", at, want, out)
 			}

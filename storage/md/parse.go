@@ -14,6 +14,7 @@ const (
 	superblockSize = 4096       // bytes that a superblock can take
 	header1        = 256        // bytes of version 1 before the roles of the devices
 	maxDevices1    = (superblockSize - header1) / 2
+	maxRole        = 0xff00  // MD_DISK_ROLE_MAX: higher ones are spares, faulty members and journals
 	maxDevices0    = 27      // MD_SB_DISKS
 	maxSectors     = 1 << 54 // the number of bytes overflows an int64
 )
@@ -114,6 +115,13 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	if s.DataOffset < first || s.DataOffset > end || s.DataSize > end-s.DataOffset {
 		return fmt.Errorf("%w: got %d bytes of data at byte %d, want them between %d and %d",
 			ErrInvalid, s.DataSize, s.DataOffset, first, end)
+	}
+	number := le.Uint32(data[160:])
+	s.Number, s.Role, s.Events = int(number), -1, le.Uint64(data[200:])
+	if number < roles {
+		if role := le.Uint16(data[header1+2*number:]); role <= maxRole {
+			s.Role = int(role)
+		}
 	}
 	return s.setArray(int32(le.Uint32(data[72:])), le.Uint32(data[92:]), maxDevices1, le.Uint32(data[76:]))
 }
