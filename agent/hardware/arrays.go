@@ -82,8 +82,12 @@ func raidLevel(value any) string {
 	return ""
 }
 
+// Named reports whether skip_block_devices protects an array by its name.
+func (a Arrays) Named() bool { return len(a.protected) > 0 }
+
 // Protected reports whether skip_block_devices protects the array of a superblock by its name. The superblock must be
-// valid. If raid_config has an array of that name, its level and size must be the same.
+// valid. If raid_config has an array of that name, its level and size must be the same. Whether other arrays have the
+// name, too, is the question of [Arrays.Ambiguous].
 func (a Arrays) Protected(s md.Superblock) bool {
 	if s.Problem != nil || !slices.ContainsFunc(a.protected, func(name string) bool { return hasName(s, name) }) {
 		return false
@@ -94,6 +98,71 @@ func (a Arrays) Protected(s md.Superblock) bool {
 		}
 	}
 	return true
+}
+
+// Ambiguous returns an error if a protected name of the array of a superblock is not that of one array: among the
+// members on all disks, those that the name protects must be consistent. The error names the name, the devices and the
+// UUIDs of their arrays.
+func (a Arrays) Ambiguous(s md.Superblock, members []md.Member) error {
+	for _, name := range a.protected {
+		if !hasName(s, name) {
+			continue
+		}
+		named := slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool {
+			return !hasName(m.Superblock, name) || !a.Protected(m.Superblock)
+		})
+		if err := OneArray(named); err != nil {
+			return fmt.Errorf("volume_name %q of skip_block_devices does not name one array: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// maxEventsApart is how far the events of two members can differ that were in use together: Linux updates superblocks
+// one after the other, and not those of spares when an array only becomes clean.
+const maxEventsApart = 1
+
+// OneArray returns an error that names all members if they cannot be those of one array: it has one UUID, level,
+// number of devices and size, each member has a number and a role of its own, and all were in use together.
+func OneArray(members []md.Member) error {
+	for i, m := range members {
+		for _, other := range members[:i] {
+			var problem string
+			switch {
+			case m.UUID != other.UUID:
+				problem = "members have different UUIDs"
+			case m.Level != other.Level:
+				problem = "members have different levels"
+			case m.Devices != other.Devices:
+				problem = "members have different numbers of devices"
+			case m.ArraySize != other.ArraySize && m.Level != "raid0" && m.Level != "linear": // these use all of each member
+				problem = "members have different sizes"
+			case m.Number == other.Number:
+				problem = fmt.Sprintf("two members have number %d", m.Number)
+			case m.Role == other.Role && m.Role >= 0:
+				problem = fmt.Sprintf("two members have role %d", m.Role)
+			case max(m.Events, other.Events)-min(m.Events, other.Events) > maxEventsApart:
+				problem = fmt.Sprintf("events of members differ by %d", max(m.Events, other.Events)-min(m.Events, other.Events))
+			default:
+				continue
+			}
+			return fmt.Errorf("%s: %s", problem, describe(members))
+		}
+		if m.Role >= m.Devices {
+			return fmt.Errorf("a member has role %d of %d: %s", m.Role, m.Devices, describe(members))
+		}
+	}
+	return nil
+}
+
+// describe lists the devices of members with what tells arrays apart.
+func describe(members []md.Member) string {
+	var list []string
+	for _, m := range members {
+		list = append(list, fmt.Sprintf("%s (UUID %s, %s of %d, role %d, events %d)",
+			m.Device.Path, m.UUID, m.Level, m.Devices, m.Role, m.Events))
+	}
+	return strings.Join(list, ", ")
 }
 
 // Created returns a description of the entry of raid_config that can be the array of a superblock, "" if there is
@@ -142,7 +211,7 @@ func WithoutProtectedArrays(ctx context.Context, sys block.System, n *node.Node,
 	if err != nil {
 		return nil, err
 	}
-	if len(arrays.protected) == 0 {
+	if !arrays.Named() {
 		return devices, nil
 	}
 	kept := make([]block.Device, 0, len(devices))

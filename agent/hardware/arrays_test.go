@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ironroot/agent/node"
+	"ironroot/storage/block"
 	"ironroot/storage/md"
 )
 
@@ -80,5 +81,75 @@ func TestArrays(t *testing.T) {
 		if _, err := ArraysOf(n); err == nil {
 			t.Errorf("%s: got no error", fields)
 		}
+	}
+}
+
+// A protected name must belong to one array whose members are consistent.
+func TestArraysAmbiguous(t *testing.T) {
+	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "data"}, {"volume_name": "other"}]},
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "other", "raid_level": "1", "size_gb": 10}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrays, err := ArraysOf(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := func(number int, change func(*md.Member)) md.Member {
+		m := md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%c", 'a'+number)}, Superblock: md.Superblock{
+			UUID: "u-1", Name: "host:data", Level: "raid5", Devices: 3, ArraySize: 10 << 30, Number: number, Role: number, Events: 8,
+		}}
+		if change != nil {
+			change(&m)
+		}
+		return m
+	}
+	first, second := member(0, nil), member(1, nil)
+	for _, tt := range []struct {
+		name   string
+		member md.Member
+		want   string
+	}{
+		{"third member", member(2, nil), ""},
+		{"stopped between two updates", member(2, func(m *md.Member) { m.Events = 9 }), ""},
+		{"replaced member", member(2, func(m *md.Member) { m.Number = 7 }), ""},
+		{"spare", member(3, func(m *md.Member) { m.Role = -1 }), ""},
+		{"other name", member(0, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" }), ""},
+		{"invalid", member(0, func(m *md.Member) { m.UUID, m.Problem = "u-2", md.ErrInvalid }), ""},
+		{"other host", member(2, func(m *md.Member) { m.Name = "tenant:data" }), ""},
+		{"other array", member(2, func(m *md.Member) { m.UUID = "u-2" }), "members have different UUIDs"},
+		{"other array, other host", member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "data" }), "members have different UUIDs"},
+		{"other level", member(2, func(m *md.Member) { m.Level = "raid1" }), "members have different levels"},
+		{"other number of members", member(2, func(m *md.Member) { m.Devices = 4 }), "members have different numbers of devices"},
+		{"other size", member(2, func(m *md.Member) { m.ArraySize++ }), "members have different sizes"},
+		{"role twice", member(2, func(m *md.Member) { m.Role = 1 }), "two members have role 1"},
+		{"number twice", member(2, func(m *md.Member) { m.Number = 1 }), "two members have number 1"},
+		{"number twice, spare", member(2, func(m *md.Member) { m.Number, m.Role = 1, -1 }), "two members have number 1"},
+		{"role that the array lacks", member(3, nil), "a member has role 3 of 3"},
+		{"former member", member(2, func(m *md.Member) { m.Events = 6 }), "events of members differ by 2"},
+		{"later member", member(2, func(m *md.Member) { m.Events = 100 }), "events of members differ by 92"},
+	} {
+		members := []md.Member{first, second, tt.member}
+		err := arrays.Ambiguous(first.Superblock, members)
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%s: got %v, want no error", tt.name, err)
+			}
+			continue
+		}
+		for _, want := range []string{tt.want, `"data"`, "/dev/sda", "/dev/sdb", tt.member.Device.Path, "u-1", tt.member.UUID} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want an error with %q", tt.name, err, want)
+			}
+		}
+	}
+	// An array of another level than raid_config has is not protected and does not make the name ambiguous.
+	real := md.Member{Device: block.Device{Path: "/dev/sda"}, Superblock: md.Superblock{
+		UUID: "u-1", Name: "other", Level: "raid1", Devices: 2, ArraySize: 10 << 30,
+	}}
+	foreign := real
+	foreign.UUID, foreign.Level = "u-2", "raid0"
+	if err := arrays.Ambiguous(real.Superblock, []md.Member{real, foreign}); err != nil {
+		t.Errorf("array that raid_config contradicts: got %v, want no error", err)
 	}
 }

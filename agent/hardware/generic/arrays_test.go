@@ -161,9 +161,10 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
 		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 1}]}`)
 	at := int64(8*mib - 8192) // version 1.0
+	const arrayData = 4 * mib // of both members
 	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-		whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
+		whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
+		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1, Data: arrayData}, &testenv.RAID{Name: "esp", Level: 1},
 			&testenv.RAID{Name: "scratch", Level: 1}, nil)
 		before, beforeParts := content(t, whole), content(t, parts)
 		m := onThisMachine(t, whole, parts)
@@ -200,6 +201,85 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 		if bytes.Contains(after[17*mib:33*mib], []byte{0xfc, 0x4e, 0x2b, 0xa9}) {
 			t.Errorf("%s: a superblock is left beside the protected array", name)
 		}
+	}
+}
+
+// A name that is not that of one array is an error which names disks, arrays and the name. None of their disks is
+// erased, and none is reported as left untouched. The others are erased.
+func TestEraseAmbiguousName(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	skip := `{"volume_name": "root"}`
+	const uuid, otherUUID = "30313233-3435-3637-3839-616263646566", "6f746865-722d-7575-6964-2d2d2d2d2d2d"
+	other := testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"}
+	for name, step := range map[string]func(*Manager) hardware.StepFunc{
+		"erase_devices": func(m *Manager) hardware.StepFunc { return m.eraseDevices },
+		"metadata":      func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
+		"express":       func(m *Manager) hardware.StepFunc { return m.eraseExpress },
+	} {
+		real, foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, other), loopDisk(t, "8300")
+		before := [][]byte{content(t, real), content(t, foreign)}
+		for _, named := range []bool{false, true} { // the disk of the real array is on the list, too
+			list := skip
+			if named {
+				list += `, {"serial": "` + real.Serial + `"}`
+			}
+			_, err := step(onThisMachine(t, plain, real, foreign))(t.Context(),
+				hardware.Call{Node: nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)})
+			for _, want := range []string{
+				"erased: " + plain.Path, `"root"`, "different UUIDs", real.Path, uuid, "not erased: ", foreign.Path, otherUUID,
+			} {
+				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, want)
+				}
+			}
+		}
+		for i, d := range []block.Device{real, foreign} {
+			if !bytes.Equal(content(t, d), before[i]) {
+				t.Errorf("%s wrote to %s", name, d.Path)
+			}
+		}
+	}
+}
+
+// The mirrored EFI system partition beside a protected array must be one array, too.
+func TestEraseAmbiguousESP(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	disk := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
+		&testenv.RAID{Name: "esp", Level: 1, Member: 1, UUID: "other-uuid------"})
+	before := content(t, disk)
+	m := onThisMachine(t, disk)
+	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
+	for _, want := range []string{`"esp"`, "different UUIDs", m.o.System.PartitionPath(disk.Path, 2), m.o.System.PartitionPath(disk.Path, 3)} {
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a BlockDeviceEraseError with %q", err, want)
+		}
+	}
+	if !bytes.Equal(content(t, disk), before) {
+		t.Error("the disk was written to")
+	}
+}
+
+// A spare holds no data of its array: protecting it would keep those of a tenant. The disk can be protected itself.
+func TestEraseSpareOfProtectedArray(t *testing.T) {
+	t.Parallel()
+	array, spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
+	before := content(t, spare)
+	for _, named := range []bool{false, true} {
+		list := `{"volume_name": "root"}`
+		if named {
+			list += `, {"serial": "` + spare.Serial + `"}`
+		}
+		_, err := onThisMachine(t, array, spare).eraseDevices(t.Context(),
+			hardware.Call{Node: nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)})
+		if named && err != nil {
+			t.Errorf("spare on the skip list: got %v, want no error", err)
+		} else if !named && (typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), spare.Path+" has no role in")) {
+			t.Errorf("spare: got %v, want a BlockDeviceEraseError that names %s", err, spare.Path)
+		}
+	}
+	if !bytes.Equal(content(t, spare), before) {
+		t.Error("the spare was written to")
 	}
 }
 

@@ -35,6 +35,10 @@ type eraseRun struct {
 	flags  eraseFlags
 	arrays hardware.Arrays
 	disks  []block.Device // those to erase
+	// members are the members of arrays on all disks, those of skip_block_devices, too. They are read only if it names
+	// an array.
+	members []md.Member
+	esps    []md.Member // members that look like those of the EFI system partition of a protected array
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -73,7 +77,30 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if err := r.failUnusable(ctx, call); err != nil {
 		return nil, err
 	}
+	if r.arrays.Named() {
+		r.readMembers(ctx, all)
+	}
 	return r, r.guard(ctx, disks)
+}
+
+// readMembers reads the members of arrays on all disks. A disk that cannot be read has none: if it is to be erased,
+// that fails for the same reason.
+func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
+	for _, d := range disks {
+		var members []md.Member
+		err := goroutine.Catch(func() (err error) {
+			members, err = md.Members(ctx, r.m.o.System, d)
+			return err
+		})
+		if err != nil {
+			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
+			continue
+		}
+		r.members = append(r.members, members...)
+		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
+			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool { return !isESPMember(m) })...)
+		}
+	}
 }
 
 var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
@@ -192,19 +219,27 @@ func (r *eraseRun) erasedText() string {
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
-// through an assembled array.
+// through an assembled array. So is a member with a protected name that is not the name of one array, see
+// [hardware.Arrays.Ambiguous]: a tenant could have written its superblock.
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
 		return nil, err
 	}
 	kept := map[string]string{}
+	var problems []error
 	for _, member := range members {
-		if r.arrays.Protected(member.Superblock) {
-			kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
+		if !r.arrays.Protected(member.Superblock) {
+			continue
+		}
+		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
+		if err := r.arrays.Ambiguous(member.Superblock, r.members); err != nil {
+			problems = append(problems, err)
+		} else if member.Role < 0 {
+			problems = append(problems, fmt.Errorf("%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
+				member.Device.Path, member.Superblock))
 		}
 	}
-	var problems []error
 	for _, member := range members {
 		if kept[member.Device.Path] != "" {
 			continue
@@ -214,16 +249,22 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 				member.Device.Path, member.Superblock, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
+			if err := hardware.OneArray(r.esps); err != nil {
+				problems = append(problems, fmt.Errorf("%q is not the name of one array: %w", espName, err))
+			}
 		}
 	}
 	return kept, errors.Join(problems...)
 }
 
-// isESPMember reports whether a member looks like one of the mirrored EFI system partition that is made beside an
-// array with the system: a RAID 1 named esp with its superblock at the end. The size of the whole member counts: a
+// espName is the name of the mirrored EFI system partition that is made beside an array with the system.
+const espName = "esp"
+
+// isESPMember reports whether a member looks like one of the mirrored EFI system partition: a RAID 1 of that name with
+// its superblock at the end. The size of the whole member counts: a
 // superblock can name a small part of it.
 func isESPMember(m md.Member) bool {
-	return m.ShortName() == "esp" && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
+	return m.ShortName() == espName && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
 }
 
 // neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
