@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ironroot/agent/journal"
 	"ironroot/uinit/boot/layout"
 
 	"github.com/google/go-cmp/cmp"
@@ -169,6 +171,28 @@ func TestConsoleOutlivesHangup(t *testing.T) {
 		if _, err := io.ReadFull(terminal, got); err != nil || string(got) != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
+	}
+}
+
+// The value of a panic may contain a secret: it is masked as in the log.
+func TestShowPanicMasksSecrets(t *testing.T) {
+	dir := t.TempDir()
+	terminal := fifo(t, dir, "a")
+	b := &boot{console: OpenConsole(dir, []string{"a"})}
+	b.journal = journal.New(b.console, nil, journalSize)
+	b.journal.Redact("s3cret-t0ken")
+	b.showPanic("goroutine", errors.New("get http://ironic/?agent_token=s3cret-t0ken"), []byte("main.f(s3cret-t0ken)\nend of stack\n"))
+	if err := terminal.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for lines := bufio.NewScanner(terminal); lines.Scan() && lines.Text() != "end of stack"; {
+		text.WriteString(lines.Text() + "\n")
+	}
+	got := text.String()
+	if strings.Contains(got, "s3cret") || !strings.Contains(got, "panic in goroutine: get http://ironic/?agent_token=***\n") ||
+		!strings.Contains(got, "main.f(***)\n") {
+		t.Errorf("got %q, want the panic and its stack with the token masked", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -63,9 +64,15 @@ func (b *boot) guard(where string) {
 	if value == nil {
 		return
 	}
-	b.console.Plain()
-	_, _ = fmt.Fprintf(b.console, "\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, debug.Stack())
+	b.showPanic(where, value, debug.Stack())
 	b.die("panic")
+}
+
+// showPanic writes the value of a panic and its stack on every console, with secrets masked.
+func (b *boot) showPanic(where string, value any, stack []byte) {
+	b.console.Plain()
+	text := fmt.Sprintf("\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, stack)
+	_, _ = io.WriteString(b.console, b.journal.Clean(text))
 }
 
 // die restarts the machine after the time that panic= asks for. It does not return.
