@@ -61,22 +61,29 @@ func AgentWith(change func(*agent.Options)) Func {
 				return followAdapters(ctx, m.Settled, m.Adapters, started.Changed, board, m.Log)
 			}, nil)
 		}
-		options := agent.Options{
-			Config:      settings,
-			Network:     network,
-			Dial:        network.Dial,
-			Neighbours:  network,
-			Journal:     m.Journal,
-			Power:       power.Machine{Log: m.Log},
-			System:      block.System{},
-			Destructive: true,
-			Forever:     true,
-			Board:       board,
-			Settled:     m.Settled,
-			Reload:      func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
-		}
+		options := agentOptions(m, settings, network, media, board)
 		change(&options)
 		return agent.Run(ctx, options)
+	}
+}
+
+// agentOptions returns the options of the agent on this machine. Before it starts over, it reads media again.
+func agentOptions(
+	m *Machine, settings *config.Config, network *netboot.Network, media *vmedia.Media, board *status.Board,
+) agent.Options {
+	return agent.Options{
+		Config:      settings,
+		Network:     network,
+		Dial:        network.Dial,
+		Neighbours:  network,
+		Journal:     m.Journal,
+		Power:       power.Machine{Log: m.Log},
+		System:      block.System{},
+		Destructive: true,
+		Forever:     true,
+		Board:       board,
+		Settled:     m.Settled,
+		Reload:      func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
 	}
 }
 
