@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 4 && os.Args[1] == sandboxArgument {
+	if len(os.Args) > 5 && os.Args[1] == sandboxArgument {
 		if err := sandbox(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(125)

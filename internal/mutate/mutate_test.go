@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 // TestMain lets the test binary be process 1 of a sandbox.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 4 && os.Args[1] == sandboxArgument {
+	if len(os.Args) > 5 && os.Args[1] == sandboxArgument {
 		main()
 		os.Exit(0)
 	}
@@ -217,5 +218,37 @@ echo "pid $$"; exit 3`, "sh", file)
 	}
 	if !bytes.Contains(out, []byte("net lo\n/usr\npid ")) || bytes.Contains(out, []byte("pid 1\n")) {
 		t.Errorf("got\n%s\nwant no network interface but lo, the directory /usr, / mounted read-only, and another process 1", out)
+	}
+}
+
+// TestSandboxIsAlone starts a sandbox without one of its namespaces. It must not touch the mounts, which are those of
+// a namespace of this thread so that a failure harms nothing else.
+func TestSandboxIsAlone(t *testing.T) {
+	testenv.Root(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile("/proc/thread-self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, missing := range map[string]uintptr{"PID": unix.CLONE_NEWPID, "mount": unix.CLONE_NEWNS} {
+		cmd := sandboxed(t.TempDir(), "/usr", "/bin/true")
+		cmd.SysProcAttr.Cloneflags &^= missing
+		out, err := cmd.CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte(errShared.Error())) {
+			t.Errorf("without a %s namespace: got %v, want an error with %q:\n%s", name, err, errShared, out)
+		}
+		after, err := os.ReadFile("/proc/thread-self/mounts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(before), string(after)); diff != "" {
+			t.Errorf("without a %s namespace: mounts changed:\n%s", name, diff)
+		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 // sandboxed returns a command that runs a program in namespaces of its own, in the directory dir. base is an empty
 // directory to work in. When the first process is killed, the kernel kills all others in the namespaces.
 func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
-	arguments = append([]string{sandboxArgument, base, dir, program}, arguments...)
+	arguments = append([]string{sandboxArgument, mountNamespace(), base, dir, program}, arguments...)
 	cmd := exec.Command("/proc/self/exe", arguments...) //nolint:noctx // run kills it
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -33,10 +33,24 @@ func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
+// mountNamespace returns the name of the calling thread's mount namespace, or "" if it is unknown.
+func mountNamespace() string {
+	name, _ := os.Readlink("/proc/thread-self/ns/mnt")
+	return name
+}
+
+// errShared means that the process is in namespaces of the machine, whose mounts it must not change.
+var errShared = errors.New("process is not alone in new namespaces")
+
 // sandbox is process 1 of the namespaces: it hides what mutants must not access, runs the program and exits with its
-// status. The arguments are those of sandboxed.
+// status. The arguments are those of sandboxed. It returns an error and changes nothing if the process is not the
+// first one of a PID namespace, or is in the mount namespace of its caller.
 func sandbox(arguments []string) error {
-	base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3:]
+	caller, base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4:]
+	own := mountNamespace()
+	if pid := os.Getpid(); pid != 1 || own == "" || !strings.HasPrefix(caller, "mnt:") || own == caller {
+		return fmt.Errorf("sandbox: %w: got process %d in %q, want process 1 outside of %q", errShared, pid, own, caller)
+	}
 	root, err := newRoot(base, dir, program)
 	if err == nil {
 		err = errors.Join(hideDevices(root), enter(root), loopbackUp(), dropCapabilities())
