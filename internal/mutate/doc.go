@@ -16,6 +16,9 @@
 // Definitions (:=) stay, so that everything compiles. Calls of a logger are counted apart: a log line is not what a
 // package is for.
 //
+// A package that imports package testing outside of its test files helps the tests of other packages and is left out.
+// One without tests is measured: its mutants survive.
+//
 // Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of
 // the machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
 // capabilities to stop it, to set its clock or to load modules. This needs root.

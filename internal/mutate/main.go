@@ -52,6 +52,10 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	}
 	report := report{out: out, equivalent: known, accounted: strings.Split(*accounted, ","), complete: *samples == 0}
 	for _, p := range packages {
+		if p.helpsTests() {
+			report.leaveOut(p)
+			continue
+		}
 		start := time.Now()
 		r, err := runPackage(ctx, p, *samples, *parallel, *timeout)
 		if err != nil {

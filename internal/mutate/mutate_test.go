@@ -151,6 +151,15 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// TestHelpers leaves out a package that helps tests.
+func TestHelpers(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-equivalent", os.DevNull, "./testdata/helpers"}, &out)
+	if text := out.String(); err != nil || !strings.Contains(text, "testdata/helpers") || !strings.Contains(text, " 0 mutants ") {
+		t.Errorf("got %v and %q, want the package named and no mutants", err, text)
+	}
+}
+
 func TestReadEquivalent(t *testing.T) {
 	for text, want := range map[string]string{
 		"a | b | nil | c":              "no reason",

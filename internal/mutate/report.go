@@ -130,6 +130,11 @@ func (p *report) add(r *packageRun, took time.Duration) {
 	}
 }
 
+// leaveOut reports a package that is part of tests.
+func (p *report) leaveOut(left goPackage) {
+	p.printf("%-30s not measured: it imports package testing\n", left.tree())
+}
+
 // packageOf returns the directory of a file, with slashes.
 func packageOf(file string) string { return file[:max(strings.LastIndex(file, "/"), 0)] }
 

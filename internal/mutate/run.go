@@ -32,9 +32,17 @@ const (
 // goPackage is a package as go list describes it.
 type goPackage struct {
 	ImportPath, Dir, Name     string
-	GoFiles                   []string
+	GoFiles, Imports          []string
 	TestGoFiles, XTestGoFiles []string
 	Module                    struct{ Path string }
+}
+
+// helpsTests reports whether the package is part of tests: no program imports package testing.
+func (p goPackage) helpsTests() bool { return slices.Contains(p.Imports, "testing") }
+
+// tree returns the package's path below its module.
+func (p goPackage) tree() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
 }
 
 // packageRun measures one package.
@@ -66,7 +74,7 @@ const (
 )
 
 func listPackages(ctx context.Context, patterns []string) ([]goPackage, error) {
-	const fields = "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles,Module"
+	const fields = "-json=ImportPath,Dir,Name,GoFiles,Imports,TestGoFiles,XTestGoFiles,Module"
 	out, err := goTool(ctx, append([]string{"list", fields}, patterns...)...)
 	if err != nil {
 		return nil, err
@@ -91,11 +99,6 @@ func goTool(ctx context.Context, arguments ...string) ([]byte, error) {
 		return nil, fmt.Errorf("go %s: %w\n%s", arguments[0], err, stderr.String())
 	}
 	return out, nil
-}
-
-// tree returns the package's path below its module.
-func (r *packageRun) tree() string {
-	return strings.TrimPrefix(strings.TrimPrefix(r.ImportPath, r.Module.Path), "/")
 }
 
 // build instruments the package and compiles its tests.
