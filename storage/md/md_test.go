@@ -221,8 +221,10 @@ func TestExamine(t *testing.T) {
 			t.Fatalf("byte %d: got %+v and %v, want a valid superblock", at, found, err)
 		}
 		out := testenv.Run(t, "mdadm", "--examine", path)
-		for _, want := range []string{"Version : " + found[0].Version, "Raid Level : " + found[0].Level, "- correct", "Name : tenant:data",
-			"Events : 5", "Device Role : Active device 1"} {
+		for _, want := range []string{
+			"Version : " + found[0].Version, "Raid Level : " + found[0].Level, "- correct", "Name : tenant:data",
+			"Events : 5", "Device Role : Active device 1",
+		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("byte %d: mdadm --examine lacks %q:\n%s", at, want, out)
 			}
