@@ -63,15 +63,7 @@ func Full(ctx context.Context, sys block.System, device block.Device, o Options)
 }
 
 func full(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	if readOnly, err := ReadOnly(sys, device.Name); err != nil {
-		return "", err
-	} else if readOnly {
-		return "", ErrReadOnly
-	}
-	if err := o.Wait.free(ctx, sys, device.Path); err != nil {
+	if err := writable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
 	method, scope, secureErr := secure(ctx, device, o, open)
@@ -91,6 +83,51 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 		return "", err
 	}
 	return scope.finish(method)
+}
+
+// Express formats an NVMe namespace, which takes seconds, or removes the metadata of a device that cannot be formatted.
+// The method is followed by what was not erased, as with [Full]. notFormatted is told why a device was not formatted,
+// before its metadata are removed. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do; with ErrRemains,
+// the device itself was formatted, or its metadata were removed.
+func Express(ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error)) (Method, error) {
+	method, err := express(ctx, sys, device, wait, notFormatted, openNVMe)
+	if err != nil {
+		return "", fmt.Errorf("erase %s: %w", device.Path, err)
+	}
+	return method, nil
+}
+
+func express(
+	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error), open func(string) (adminDevice, error),
+) (Method, error) {
+	if err := writable(ctx, sys, device, wait); err != nil {
+		return "", err
+	}
+	method, scope, err := secure(ctx, device, Options{NVMe: true}, open)
+	if err == nil {
+		if err := forget(ctx, sys, device, wait); err != nil {
+			return "", err
+		}
+		return scope.finish(method)
+	}
+	notFormatted(err)
+	if err := metadata(ctx, sys, device.Path, wait); err != nil {
+		return "", errors.Join(fmt.Errorf("metadata: %w", err), scope.remains("not erased"))
+	}
+	return scope.finish(MetadataOnly)
+}
+
+// writable waits until a device has no holder, and returns an error if it cannot be written.
+func writable(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if readOnly, err := ReadOnly(sys, device.Name); err != nil {
+		return err
+	} else if readOnly {
+		return ErrReadOnly
+	}
+	return wait.free(ctx, sys, device.Path)
 }
 
 // overwriteReleased overwrites a device after the kernel has dropped its partitions.

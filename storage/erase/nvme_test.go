@@ -233,6 +233,74 @@ func TestNVMe(t *testing.T) {
 	}
 }
 
+// A namespace that cannot be formatted loses its metadata, whatever remains of others.
+func TestExpress(t *testing.T) {
+	failure := errors.New("format failed")
+	const management = 2 | oacsNamespaceManagement
+	for _, c := range []struct {
+		name   string
+		drive  fakeNVMe
+		method Method
+		reason string // why it was not formatted
+		err    error
+		text   string // part of the error
+	}{
+		{name: "formatted", drive: fakeNVMe{oacs: 2}, method: NVMeUser},
+		{
+			name: "formatted, unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2}},
+			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: nvme-format-user)",
+		},
+		{name: "failed", drive: fakeNVMe{oacs: 2, formatError: failure}, method: MetadataOnly, reason: "format failed"},
+		{
+			name: "failed, unattached", drive: fakeNVMe{oacs: management, formatError: failure, allocated: []uint32{2}},
+			reason: "format failed", err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: metadata)",
+		},
+		{
+			name: "format of all namespaces, unattached", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2, 5}},
+			reason: "NVMe Format would also erase namespaces 2, 5", err: ErrRemains,
+			text: "namespaces 2, 5, not attached to the NVMe controller (this namespace: metadata)",
+		},
+		{
+			name: "shared", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2}}, reason: "the subsystem is shared",
+			method: "metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			loop := testenv.Loop(t, testenv.SparseFile(t, 32<<20), 512)
+			poke(t, loop, 1024, []byte("signature"))
+			poke(t, loop, 16<<20, []byte("secret"))
+			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
+			var reasons []string
+			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(err error) { reasons = append(reasons, err.Error()) },
+				func(string) (adminDevice, error) { return &c.drive, nil })
+			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
+			}
+			if formatted := c.reason == ""; formatted != (len(reasons) == 0) || !formatted && !strings.Contains(reasons[0], c.reason) {
+				t.Errorf("got reasons %q, want %q", reasons, c.reason)
+			}
+			data := content(t, loop)
+			if wiped := !bytes.Contains(data, []byte("signature")); wiped != (c.reason != "") {
+				t.Errorf("got metadata removed: %v", wiped)
+			}
+			if !bytes.Contains(data, []byte("secret")) {
+				t.Error("the content was overwritten")
+			}
+		})
+	}
+}
+
+// A namespace whose metadata cannot be removed either is not reported as erased.
+func TestExpressFails(t *testing.T) {
+	drive := fakeNVMe{oacs: 2 | oacsNamespaceManagement, fna: 1, allocated: []uint32{2}}
+	path := filepath.Join(t.TempDir(), "missing")
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Wait{},
+		func(error) {}, func(string) (adminDevice, error) { return &drive, nil })
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrRemains) || method != "" || !strings.Contains(err.Error(), "(this namespace: not erased)") {
+		t.Errorf("got %q and %v, want %v and %v", method, err, os.ErrNotExist, ErrRemains)
+	}
+}
+
 // The result of an erase of the metadata names the namespaces that stay. It is never an error.
 func TestNVMeMetadataMethod(t *testing.T) {
 	const management = 2 | oacsNamespaceManagement

@@ -109,18 +109,9 @@ func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, erro
 
 // format erases an NVMe disk by its Format command, or its metadata if that fails.
 func (r *eraseRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
-	// Without a pass of overwriting, a disk that cannot be formatted is not overwritten.
-	method, err := erase.Full(ctx, r.m.o.System, d, erase.Options{NVMe: true, Wait: r.flags.wait})
-	for _, final := range []error{erase.ErrReadOnly, erase.ErrBusy, erase.ErrRemains} {
-		if errors.Is(err, final) {
-			return "", err // erasing the metadata would not help
-		}
-	}
-	if err == nil {
-		return method, nil
-	}
-	r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
-	return r.wipe(ctx, d)
+	return erase.Express(ctx, r.m.o.System, d, r.flags.wait, func(err error) {
+		r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
+	})
 }
 
 // skipReason returns why a disk is left untouched, "" if it is not. A read-only disk is an error unless skipReadOnly.
