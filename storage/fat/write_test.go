@@ -201,7 +201,7 @@ type memory []byte
 
 func (m memory) WriteAt(p []byte, offset int64) (int, error) {
 	if offset+int64(len(p)) > int64(len(m)) {
-		return 0, errors.New("behind the end")
+		return 0, errors.New("beyond the end")
 	}
 	return copy(m[offset:], p), nil
 }

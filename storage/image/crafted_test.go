@@ -65,12 +65,12 @@ var crafted = []struct {
 	{name: "huge L1 table", options: []string{"-o", "cluster_size=512"}, change: func(b []byte) []byte { put64(b[24:], 1<<40); put32(b[36:], 1<<32-1); return b }, text: "the L1 table has"},
 	{name: "L1 table of more entries than needed", change: func(b []byte) []byte { put32(b[36:], 100); return b }},
 	{name: "L1 table too small", change: func(b []byte) []byte { put32(b[36:], 0); return b }, text: "L1 table is too small"},
-	{name: "L1 table behind the end", change: func(b []byte) []byte { put64(b[40:], 1<<24); return b }, text: "behind the end of the file"},
-	{name: "L1 table far behind the end", change: func(b []byte) []byte { put64(b[40:], 1<<40); return b }, text: "bytes are accepted at most"},
+	{name: "L1 table beyond the end", change: func(b []byte) []byte { put64(b[40:], 1<<24); return b }, text: "beyond the end of the file"},
+	{name: "L1 table far beyond the end", change: func(b []byte) []byte { put64(b[40:], 1<<40); return b }, text: "bytes are accepted at most"},
 	{name: "L1 table at no cluster", change: func(b []byte) []byte { put64(b[40:], 1<<16+8); return b }, text: "L1 table at byte"},
 	{name: "L1 table in the header", change: func(b []byte) []byte { put64(b[40:], 0); return b }, text: "L1 table at byte 0"},
 	{name: "L2 table not aligned", change: func(b []byte) []byte { l1(b)[6] |= 2; return b }, text: "no multiple of the cluster size"},
-	{name: "L2 table behind the end", change: func(b []byte) []byte { put64(l1(b), 1<<63|1<<24); return b }, text: "behind the end of the file"},
+	{name: "L2 table beyond the end", change: func(b []byte) []byte { put64(l1(b), 1<<63|1<<24); return b }, text: "beyond the end of the file"},
 	{name: "file that ends in an L2 table", change: func(b []byte) []byte { return b[:len(b)-len(l2(b))+512] }, text: "the file"},
 	{name: "cluster at no cluster", change: func(b []byte) []byte { put64(l2(b), 1<<63|1<<16|512); return b }, text: "no multiple of the cluster size"},
 	{name: "zero flag in version 2", options: []string{"-o", "compat=0.10"}, change: func(b []byte) []byte { l2(b)[7] |= 1; return b }, text: "version 2 does not know"},
@@ -99,7 +99,7 @@ var crafted = []struct {
 		return b
 	}},
 	{name: "file that ends in the last cluster", change: func(b []byte) []byte { return b[:len(b)-5000] }},
-	{name: "clusters behind the end", change: func(b []byte) []byte { put64(l2(b)[8*127:], 1<<63|1<<30); return b }},
+	{name: "clusters beyond the end", change: func(b []byte) []byte { put64(l2(b)[8*127:], 1<<63|1<<30); return b }},
 }
 
 // firstEntry returns the first L2 entry of a compressed cluster.

@@ -4,8 +4,8 @@
 // the format is described in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are
 // fetched first, and each cluster is written at its guest offset when it comes by. A server without ranges sends the
 // file once: its tables are read as they pass, and what comes before the table that tells its place is spooled, in 8
-// MiB of memory and behind the image's end on the disk. The file is fetched again only if that space is too small or
-// two tables name the same cluster. Raw images packed by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 and lz4 are
+// MiB of memory and beyond the end of the image on the disk. The file is fetched again only if that space is too small
+// or two tables name the same cluster. Raw images packed by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 and lz4 are
 // recognized by their first bytes, unless they are declared as raw, and unpacked while they arrive. No space is needed
 // for the image: the heap grows by at most 40 MiB for a raw image and 64 MiB for any other, plus 24 bytes for each
 // piece and about 100 for each table of a qcow2 image. The number of both is limited.

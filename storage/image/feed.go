@@ -15,7 +15,7 @@ import (
 const (
 	feedSize = 256 << 10
 	feeds    = 4
-	// maxTrailing is how many bytes may follow behind the end of a packed image.
+	// maxTrailing is how many bytes may follow beyond the end of a packed image.
 	maxTrailing = 1 << 20
 )
 
@@ -100,7 +100,7 @@ func (f *feed) ReadByte() (byte, error) {
 }
 
 // errTrailing says that drain was to stop before the end.
-var errTrailing = errors.New("bytes follow behind the end of the packed image")
+var errTrailing = errors.New("bytes follow beyond the end of the packed image")
 
 // drain reads the source to its end, so that its checksum can be told. More than limit bytes are an error.
 func (f *feed) drain(limit int64) error {

@@ -21,7 +21,7 @@ type way struct {
 	name    string
 	handler func(data []byte) http.HandlerFunc
 	spooled int // bytes of a spool in memory
-	room    int // of the disk behind the image's end; 0: enough for all of the file
+	room    int // of the disk beyond the end of the image; 0: enough for all of the file
 	// once: the server sends every byte of the file once. Else the image may need to be fetched again.
 	once bool
 }
@@ -63,7 +63,7 @@ func mustNotHold(t *testing.T, disk string, image int) {
 	t.Helper()
 	rest := mustRead(t, disk)[image:]
 	if at := slices.IndexFunc(rest, func(b byte) bool { return b != 0 && b != 0xa5 }); at >= 0 {
-		t.Errorf("%s has content %d bytes behind the image's end", disk, at)
+		t.Errorf("%s has content %d bytes beyond the end of the image", disk, at)
 	}
 }
 

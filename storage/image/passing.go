@@ -39,7 +39,7 @@ func (p *passing) check(table extent) error {
 // file, which must not appear in errors.
 func tableMissing(table extent, url string) error {
 	return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf(
-		"qcow2 image: a table of %d bytes lies behind the end of the file %s", table.len, url)}
+		"qcow2 image: a table of %d bytes lies beyond the end of the file %s", table.len, url)}
 }
 
 // done tells whether all tables have passed.

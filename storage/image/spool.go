@@ -17,7 +17,7 @@ const spoolMemory = 8 << 20
 var errOnePass = errors.New("the image cannot be written in one pass")
 
 // spool keeps those parts of a file of which nobody knows yet where they belong: in memory first, then on the disk that
-// the image is for, behind the image's end and before the place of a backup partition table.
+// the image is for, beyond the end of the image and before the place of a backup partition table.
 type spool struct {
 	target *target
 	memory []byte
@@ -53,8 +53,8 @@ func (s *spool) add(off int64, data []byte) error {
 		return nil
 	}
 	if s.tail.end()+int64(len(data)) > s.end {
-		return fmt.Errorf("%w: %d bytes of it came before the tables that tell their places, and the disk %s of %d bytes has no room for them behind the image's end",
-			errOnePass, at+int64(n+len(data)), s.target.path, s.target.size)
+		return fmt.Errorf("%w: %d bytes of it came before the tables that tell their places, "+
+			"and the disk %s of %d bytes has no space for them beyond the end of the image", errOnePass, at+int64(n+len(data)), s.target.path, s.target.size)
 	}
 	if err := s.target.cache(data, s.tail.end()); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *spool) read(p []byte, off int64) (n int, err error) {
 func (s *spool) clear(ctx context.Context) error {
 	used := s.tail
 	if used.len == 0 {
-		return nil // and it may lie behind the disk's end
+		return nil // and it may lie beyond the end of the disk
 	}
 	s.tail.len = 0
 	return s.target.zero(ctx, used)

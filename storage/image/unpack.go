@@ -168,7 +168,7 @@ func (u *unpacker) finishRun(ctx context.Context, r qcow2.Run, end int64) error 
 		return u.w.target.zero(ctx, extent{from, to - from})
 	}
 	if r.Host >= end {
-		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf("qcow2 image: a cluster lies behind the end of the file, which has %d bytes", end)}
+		return &FormatError{Format: formatQcow2, Reason: fmt.Sprintf("qcow2 image: a cluster lies beyond the end of the file, which has %d bytes", end)}
 	}
 	return u.unpackBatch([]packed{{r.Guest, u.carry[int64(len(u.carry))-(end-r.Host):]}})
 }

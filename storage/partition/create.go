@@ -55,7 +55,7 @@ func (l Layout) Fits(size, sector int64) error {
 		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has room to byte %d", l.end(), size, end)
 	}
 	if alignment%sector != 0 || alignment < (2+entrySectors(sector))*sector {
-		return fmt.Errorf("sectors of %d bytes leave no room for a table before the first partition", sector)
+		return fmt.Errorf("sectors of %d bytes leave no space for a table before the first partition", sector)
 	}
 	return nil
 }

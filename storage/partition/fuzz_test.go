@@ -77,7 +77,7 @@ func FuzzDisk(f *testing.F) {
 	binary.LittleEndian.PutUint64(disk[512+72:], 2)
 	binary.LittleEndian.PutUint32(disk[512+80:], 2) // no free entry
 	seed(4096)
-	binary.LittleEndian.PutUint64(disk[512+40:], 16418) // a first usable sector behind the end of the disk
+	binary.LittleEndian.PutUint64(disk[512+40:], 16418) // a first usable sector beyond the end of the disk
 	binary.LittleEndian.PutUint64(disk[512+48:], 20000)
 	seed(4096)
 	binary.LittleEndian.PutUint64(disk[512+40:], 34) // entries where the backup's belong

@@ -80,7 +80,7 @@ func (d *disk) mbrTable(m *mbr) (*Table, error) {
 			continue
 		}
 		if e.first*d.sector >= d.size {
-			return nil, fmt.Errorf("%w: partition %d starts at sector %d, behind the end of the disk", ErrNoTable, i+1, e.first)
+			return nil, fmt.Errorf("%w: partition %d starts at sector %d, beyond the end of the disk", ErrNoTable, i+1, e.first)
 		}
 		table.Partitions = append(table.Partitions, d.mbrPartition(m.diskID, i+1, e, 0))
 	}
@@ -180,7 +180,7 @@ func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {
 	}
 	start, end := d.placeMBR(p)
 	if start < alignment || end > min(d.size, maxLBA*d.sector) || !free(table.Partitions, start, end) {
-		return Partition{}, fmt.Errorf("no room for %d bytes at byte %d: taken or outside the disk", end-start, start)
+		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the disk", end-start, start)
 	}
 	e := mbrEntry{kind: kind, first: start / d.sector, size: (end - start) / d.sector}
 	if p.Boot {

@@ -251,7 +251,7 @@ func mbrImage(t *testing.T, size int64, script string) string {
 func TestAddGPTWithWrongUsableArea(t *testing.T) {
 	for name, last := range map[string]int64{
 		"to the last sector": 32*mib/512 - 1,
-		"behind the disk":    1<<55 + 20*mib/512, // its byte offset would wrap around into the disk
+		"beyond the disk":    1<<55 + 20*mib/512, // its byte offset would wrap around into the disk
 		"the largest number": 1<<63 - 1,
 	} {
 		t.Run(name, func(t *testing.T) {
