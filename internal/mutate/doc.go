@@ -19,6 +19,16 @@
 // A package that imports package testing outside of its test files helps the tests of other packages and is left out.
 // One without tests is measured: its mutants survive.
 //
+// Two lists account for survivors; each line is NAME => REASON. Listed mutants still count as survivors.
+//
+//	equivalent.txt   the mutant does what the program does, whatever happens
+//	untestable.txt   the mutant does something else, but no test can tell: a system call would have to fail that does
+//	                 not fail on request
+//
+// A mutant is untestable only if no file, device, resource limit or parameter of the code makes the call fail. It is an
+// error if a mutant is in both lists, or if a listed mutant is killed or does not exist. Every survivor of the packages
+// that the option -accounted names must be listed.
+//
 // Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of
 // the machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
 // capabilities to stop it, to set its clock or to load modules. This needs root.

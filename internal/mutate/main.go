@@ -37,20 +37,27 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	parallel := flags.Int("j", runtime.NumCPU(), "number of mutants to run at a time")
 	timeout := flags.Duration("timeout", 20*time.Second, "least time after which the tests of a mutant count as hung")
 	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")
-	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed as equivalent")
-	list := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
+	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed")
+	equivalent := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
+	untestable := flags.String("untestable", "internal/mutate/untestable.txt", "file that lists untestable mutants with reasons")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	known, err := readEquivalent(*list)
-	if err != nil {
+	report := report{out: out, accounted: strings.Split(*accounted, ","), complete: *samples == 0}
+	var err error
+	if report.equivalent, err = readList(*equivalent); err != nil {
 		return err
+	}
+	if report.untestable, err = readList(*untestable); err != nil {
+		return err
+	}
+	if both := inBoth(report.equivalent, report.untestable); len(both) > 0 {
+		return fmt.Errorf("%d mutants are listed both as equivalent and as untestable:\n%s", len(both), strings.Join(both, "\n"))
 	}
 	packages, err := listPackages(ctx, flags.Args())
 	if err != nil {
 		return err
 	}
-	report := report{out: out, equivalent: known, accounted: strings.Split(*accounted, ","), complete: *samples == 0}
 	for _, p := range packages {
 		if p.helpsTests() {
 			report.leaveOut(p)

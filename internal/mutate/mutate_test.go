@@ -99,13 +99,15 @@ func TestSample(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go")
 	dir := t.TempDir()
-	list := filepath.Join(dir, "equivalent.txt")
+	equivalentList, untestableList := filepath.Join(dir, "equivalent.txt"), filepath.Join(dir, "untestable.txt")
 	const (
 		file       = "internal/mutate/testdata/sample/sample.go"
 		equivalent = file + " | upper | remove | text = strings.ToUpper(text)"
+		untestable = file + " | counter.untested | negate | c.n > 0"
 		killed     = file + " | counter.add | remove | c.n++"
+		killedToo  = file + " | counter.add | remove | c.n += v"
 	)
-	write := func(lines ...string) {
+	write := func(list string, lines ...string) {
 		t.Helper()
 		if err := os.WriteFile(list, []byte("# comment\n\n"+strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -113,19 +115,23 @@ func TestSample(t *testing.T) {
 	}
 	measure := func(arguments ...string) (string, error) {
 		var out bytes.Buffer
-		arguments = slices.Concat([]string{"-j", "2", "-timeout", "5s", "-equivalent", list}, arguments, []string{"./testdata/sample"})
+		arguments = slices.Concat([]string{
+			"-j", "2", "-timeout", "5s", "-equivalent", equivalentList, "-untestable", untestableList,
+		}, arguments, []string{"./testdata/sample"})
 		err := run(t.Context(), arguments, &out)
 		return out.String(), err
 	}
-	write(equivalent + " => nobody looks at the result")
+	write(equivalentList, equivalent+" => nobody looks at the result")
+	write(untestableList, untestable+" => panics")
 	out, err := measure("-least", "60")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"20 mutants", "3 by timeout", "4 not reached, 1 equivalent; log lines 0 of 1",
+		"20 mutants", "3 by timeout; 1 equivalent, 1 untestable, 3 not reached; log lines 0 of 1",
 		"upper: remove: text = strings.ToUpper(text): equivalent (nobody looks at the result)\n",
-		"counter.untested: negate: c.n > 0: not reached\n",
+		"counter.untested: negate: c.n > 0: untestable (panics)\n",
+		"counter.untested: negate: c.n == 0: not reached\n",
 		"send: remove: return: not reached\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -136,15 +142,26 @@ func TestSample(t *testing.T) {
 		t.Errorf("c.n++ survives, want it killed:\n%s", out)
 	}
 
-	write(killed + " => wrong")
+	write(equivalentList, killed+" => wrong")
+	write(untestableList, killedToo+" => wrong", untestable+" => panics")
 	out, err = measure("-least", "99", "-accounted", "internal/mutate/testdata/sample")
 	for _, want := range []string{
-		"want at least 99.0 %", "survivors are not listed as equivalent:", equivalent,
-		"listed as equivalent and do not survive:\n" + killed,
+		"want at least 99.0 %", "4 survivors are listed neither as equivalent nor as untestable:", "\n" + equivalent + "\n",
+		"2 mutants are listed and do not survive:\n" + killedToo + "\n" + killed,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q in it", err, want)
 		}
+	}
+	if err != nil && strings.Contains(err.Error(), untestable) {
+		t.Errorf("got error %v, want none of the untestable mutant", err)
+	}
+
+	write(equivalentList, killed+" => wrong", equivalent+" => one")
+	write(untestableList, untestable+" => panics", equivalent+" => other")
+	const both = "1 mutants are listed both as equivalent and as untestable:\n" + equivalent
+	if _, err := measure(); err == nil || err.Error() != both {
+		t.Errorf("got error %v, want %q", err, both)
 	}
 	if t.Failed() {
 		t.Log(out)
@@ -154,13 +171,13 @@ func TestSample(t *testing.T) {
 // TestHelpers leaves out a package that helps tests.
 func TestHelpers(t *testing.T) {
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-equivalent", os.DevNull, "./testdata/helpers"}, &out)
+	err := run(t.Context(), []string{"-equivalent", os.DevNull, "-untestable", os.DevNull, "./testdata/helpers"}, &out)
 	if text := out.String(); err != nil || !strings.Contains(text, "testdata/helpers") || !strings.Contains(text, " 0 mutants ") {
 		t.Errorf("got %v and %q, want the package named and no mutants", err, text)
 	}
 }
 
-func TestReadEquivalent(t *testing.T) {
+func TestReadList(t *testing.T) {
 	for text, want := range map[string]string{
 		"a | b | nil | c":              "no reason",
 		"a | b | nil | c => ":          "no reason",
@@ -170,7 +187,7 @@ func TestReadEquivalent(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := readEquivalent(path); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := readList(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, %v, want error %q", text, got, err, want)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// readEquivalent reads the list of equivalent mutants: a line is the name of a mutant, " => " and the reason. Empty
-// lines and those that start with "#" are comments.
-func readEquivalent(path string) (map[string]string, error) {
+// readList reads a list of mutants that survive: a line is the name of a mutant, " => " and the reason. Empty lines and
+// those that start with "#" are comments.
+func readList(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -38,10 +38,23 @@ func readEquivalent(path string) (map[string]string, error) {
 	return known, lines.Err()
 }
 
+// inBoth returns the names that two lists have in common, sorted.
+func inBoth(a, b map[string]string) []string {
+	var names []string
+	for name := range a {
+		if b[name] != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // tally counts mutants.
 type tally struct {
-	tried, killed, timeouts, equivalent, unreached int
-	logging, loggingKilled                         int
+	tried, killed, timeouts           int
+	equivalent, untestable, unreached int
+	logging, loggingKilled            int
 }
 
 func (t *tally) add(other tally) {
@@ -49,12 +62,13 @@ func (t *tally) add(other tally) {
 	t.killed += other.killed
 	t.timeouts += other.timeouts
 	t.equivalent += other.equivalent
+	t.untestable += other.untestable
 	t.unreached += other.unreached
 	t.logging += other.logging
 	t.loggingKilled += other.loggingKilled
 }
 
-// percent returns the share of killed mutants. Equivalent ones count as survivors.
+// percent returns the share of killed mutants. Equivalent and untestable ones count as survivors.
 func (t *tally) percent() float64 {
 	if t.tried == 0 {
 		return 100
@@ -63,14 +77,16 @@ func (t *tally) percent() float64 {
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%5d mutants %5d killed %5.1f %%  %d by timeout, %d not reached, %d equivalent; log lines %d of %d",
-		t.tried, t.killed, t.percent(), t.timeouts, t.unreached, t.equivalent, t.loggingKilled, t.logging)
+	return fmt.Sprintf("%5d mutants %5d killed %5.1f %%  %d by timeout; %d equivalent, %d untestable, %d not reached; "+
+		"log lines %d of %d", t.tried, t.killed, t.percent(), t.timeouts, t.equivalent, t.untestable, t.unreached,
+		t.loggingKilled, t.logging)
 }
 
 // report prints results and checks them against the required share of killed mutants.
 type report struct {
 	out        io.Writer
-	equivalent map[string]string // reasons by name
+	equivalent map[string]string // reasons by name: mutants that do what the program does
+	untestable map[string]string // reasons by name: mutants that differ where no test can get
 	accounted  []string          // packages below the module
 	complete   bool              // every mutant was run
 
@@ -98,7 +114,7 @@ func (p *report) add(r *packageRun, took time.Duration) {
 			continue
 		}
 		t.tried++
-		reason := p.equivalent[m.name()]
+		equivalent, untestable := p.equivalent[m.name()], p.untestable[m.name()]
 		switch {
 		case killed:
 			t.killed++
@@ -106,21 +122,27 @@ func (p *report) add(r *packageRun, took time.Duration) {
 				t.timeouts++
 			}
 			continue
-		case reason != "":
+		case equivalent != "":
 			t.equivalent++
 			seen[m.name()] = true
-			status = "equivalent (" + reason + ")"
+			status = "equivalent (" + equivalent + ")"
+		case untestable != "":
+			t.untestable++
+			seen[m.name()] = true
+			status = "untestable (" + untestable + ")"
 		case status == statusUnreached:
 			t.unreached++
 		}
 		survivors = append(survivors, fmt.Sprintf("%s:%d: %s: %s: %s: %s", m.file, m.line, m.function, m.kind, m.text, status))
-		if reason == "" && slices.Contains(p.accounted, r.tree()) {
+		if !seen[m.name()] && slices.Contains(p.accounted, r.tree()) {
 			p.unlisted = append(p.unlisted, m.name())
 		}
 	}
-	for name := range p.equivalent {
-		if file, _, _ := strings.Cut(name, " | "); p.complete && !seen[name] && packageOf(file) == r.tree() {
-			p.superseded = append(p.superseded, name)
+	for _, list := range []map[string]string{p.equivalent, p.untestable} {
+		for name := range list {
+			if file, _, _ := strings.Cut(name, " | "); p.complete && !seen[name] && packageOf(file) == r.tree() {
+				p.superseded = append(p.superseded, name)
+			}
 		}
 	}
 	p.total.add(t)
@@ -143,7 +165,7 @@ func (p *report) printf(format string, arguments ...any) {
 }
 
 // end reports all packages together. It returns an error if too few mutants were killed, if a survivor of an accounted
-// package is not listed as equivalent, or if a listed mutant does not survive.
+// package is listed neither as equivalent nor as untestable, or if a listed mutant does not survive.
 func (p *report) end(least float64) error {
 	p.printf("%-30s %s\n", "all", p.total.String())
 	var errs []error
@@ -152,12 +174,12 @@ func (p *report) end(least float64) error {
 	}
 	if len(p.unlisted) > 0 {
 		names := strings.Join(p.unlisted, "\n")
-		errs = append(errs, fmt.Errorf("%d survivors are not listed as equivalent:\n%s", len(p.unlisted), names))
+		errs = append(errs, fmt.Errorf("%d survivors are listed neither as equivalent nor as untestable:\n%s", len(p.unlisted), names))
 	}
 	if len(p.superseded) > 0 {
 		slices.Sort(p.superseded)
 		names := strings.Join(p.superseded, "\n")
-		errs = append(errs, fmt.Errorf("%d mutants are listed as equivalent and do not survive:\n%s", len(p.superseded), names))
+		errs = append(errs, fmt.Errorf("%d mutants are listed and do not survive:\n%s", len(p.superseded), names))
 	}
 	return errors.Join(errs...)
 }
