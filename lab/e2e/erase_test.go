@@ -29,6 +29,7 @@ func TestErase(t *testing.T) {
 	readOnly, failing := file(t, "readonly", diskSize, marker{}), file(t, "failing", diskSize, marker{})
 	patch(t, unknown, 4096, testenv.RAID{Name: "tenant:data", Level: 1, Size: diskSize}.Superblock(4096))
 	patch(t, created, 4096, testenv.RAID{Name: "host:root", Level: 1, Size: diskSize}.Superblock(4096))
+	nvme := file(t, "nvme", diskSize, marker{})
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
 	variables := flash(filepath.Join(dir, "vars.fd"))
 	template, err := qemu.Variables(qemu.UEFI)
@@ -46,6 +47,7 @@ func TestErase(t *testing.T) {
 			{File: readOnly, Serial: "readonly", ReadOnly: true},
 			{File: failing, Serial: "failing", Faults: []qemu.Fault{{Type: "write", Offset: 20 * mib}}},
 			{File: floppy, Serial: "floppy", Bus: qemu.USB},
+			{File: nvme, Serial: "nvme", Bus: qemu.NVMe, NoDiscard: true},
 		}},
 	})
 	r.waitAgent(t)
@@ -53,9 +55,11 @@ func TestErase(t *testing.T) {
 	for _, path := range []string{created, readOnly, floppy} {
 		before[path] = sumAll(t, path)
 	}
-	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy")
-	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown) })
-	t.Run("skipped", func(t *testing.T) { r.eraseSkips(t, names) })
+	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy", "nvme")
+	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown, nvme) })
+	t.Run("skipped", func(t *testing.T) {
+		r.eraseSkips(t, names, map[string]string{"plain": plain, "unknown": unknown, "nvme": nvme})
+	})
 	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
 	for path, want := range before {
 		if got := sumAll(t, path); got != want {
@@ -127,10 +131,11 @@ func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string)
 	}
 }
 
-// eraseSkips checks that skipped disks and the reasons are in the result and in the log.
+// eraseSkips checks that skipped disks and the reasons are in the result and in the log, and that of the other disks
+// each step erases what it should: files are theirs by serial number.
 //
-// Parity: P6
-func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
+// Parity: P5, P6
+func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 	skip := map[string]any{
 		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true, "agent_erase_devices_iterations": 0},
 		"properties": map[string]any{"skip_block_devices": []any{
@@ -138,12 +143,18 @@ func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
 		}},
 	}
 	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata"} {
-		method := "metadata"
+		method := map[string]string{"plain": "metadata", "unknown": "metadata", "nvme": "metadata"}
 		switch step {
 		case "erase_devices":
-			method = "overwrite"
+			method = map[string]string{"plain": "overwrite", "unknown": "overwrite", "nvme": "nvme-format-user"}
+		case "erase_devices_express":
+			method["nvme"] = "nvme-format-user"
 		case "erase_devices_metadata": // skips read-only disks regardless of the node
 			skip["driver_internal_info"] = map[string]any{}
+		}
+		for _, path := range files {
+			patch(t, path, 0, secret)
+			patch(t, path, diskSize/2, secret)
 		}
 		record := r.eraseStep(t, step, skip)
 		if record.Status != conductor.Succeeded {
@@ -157,8 +168,8 @@ func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
 			t.Fatal(err)
 		}
 		want := map[string]report{}
-		for _, serial := range []string{"plain", "unknown"} {
-			want[names[serial]] = report{Erased: map[string]string{names[serial]: method}}
+		for serial := range files {
+			want[names[serial]] = report{Erased: map[string]string{names[serial]: method[serial]}}
 		}
 		for serial, reason := range map[string]string{
 			"created":  `member of raid1 array "host:root", protected by skip_block_devices`,
@@ -171,13 +182,24 @@ func (r *rig) eraseSkips(t *testing.T, names map[string]string) {
 		if diff := cmp.Diff(want, got.Result); diff != "" {
 			t.Errorf("%s: result differs (-want +got):\n%s", step, diff)
 		}
+		for serial, path := range files {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 0 // times the content
+			if method[serial] == "metadata" {
+				want = 1
+			}
+			if bytes.HasPrefix(data, secret) || bytes.Count(data, secret) != want {
+				t.Errorf("%s of %s: got the content %d times, want it %d times in the middle", step, serial, bytes.Count(data, secret), want)
+			}
+		}
 	}
 	says(t, r.machine, "device left untouched.*device="+names["readonly"]+" reason=read-only")
 }
 
 // erasePstore removes the log of the crashed kernel from the firmware.
-//
-// Parity: P8 (erase_pstore)
 func (r *rig) erasePstore(t *testing.T, f flash) {
 	logs := func() (names []string) {
 		f.walk(t, func(name string, state byte, guid, _ []byte) {

@@ -3,12 +3,15 @@ package erase
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,6 +72,19 @@ func wipefs(t *testing.T, path string) string {
 	return testenv.Run(t, "wipefs", "-n", path)
 }
 
+// lvmLabel returns the label of an LVM physical volume, for the second sector of 512 bytes.
+func lvmLabel() []byte {
+	label := make([]byte, 512)
+	copy(label, "LABELONE")
+	binary.LittleEndian.PutUint64(label[8:], 1)   // its own sector
+	binary.LittleEndian.PutUint32(label[20:], 32) // offset of the header
+	copy(label[24:], "LVM2 001")
+	const initial = 0xf597a6cf
+	binary.LittleEndian.PutUint32(label[16:], ^crc32.Update(^uint32(initial), crc32.IEEETable, label[20:]))
+	return label
+}
+
+// Parity: P4
 func TestMetadata(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "mkfs.vfat")
 	makers := [][]string{ // one for each partition
@@ -78,7 +94,7 @@ func TestMetadata(t *testing.T) {
 		path := testenv.Loop(t, testenv.SparseFile(t, 1000*mib), sector)
 		table := func() {
 			t.Helper()
-			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M", "-n", "5:0:0", path)
+			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M", "-n", "5:0:+64M", "-n", "6:0:0", path)
 			if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
 				t.Fatal(err)
 			}
@@ -90,6 +106,11 @@ func TestMetadata(t *testing.T) {
 				t.Fatalf("%s left no signature", maker[0])
 			}
 		}
+		volume := block.System{}.PartitionPath(path, len(makers)+1)
+		poke(t, volume, 512, lvmLabel())
+		if out := wipefs(t, volume); !strings.Contains(out, "LVM2_member") {
+			t.Fatalf("physical volume: got %q, want a signature", out)
+		}
 		if err := Metadata(context.Background(), block.System{}, path, Wait{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
@@ -100,9 +121,9 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("the kernel still has %d partitions, %v", len(parts), err)
 		}
 		table() // the same once more: nothing may show through
-		for i, maker := range makers {
+		for i := range len(makers) + 1 {
 			if out := wipefs(t, (block.System{}).PartitionPath(path, i+1)); out != "" {
-				t.Errorf("%s, sectors of %d bytes: still there:\n%s", maker[0], sector, out)
+				t.Errorf("partition %d, sectors of %d bytes: still there:\n%s", i+1, sector, out)
 			}
 		}
 	}
@@ -153,6 +174,21 @@ func TestInUse(t *testing.T) {
 	}
 }
 
+// written returns the number of bytes that were written to a block device.
+func written(t *testing.T, path string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(path), "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sectors, err := strconv.ParseInt(strings.Fields(string(text))[6], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sectors * 512
+}
+
+// Parity: P3 (passes)
 func TestOverwrite(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
 		size := int64(10*mib + 3*4096)
@@ -166,9 +202,13 @@ func TestOverwrite(t *testing.T) {
 			}
 			last, total = done, all
 		}}
+		before := written(t, path)
 		method, err := Full(context.Background(), block.System{}, device(t, path), o)
 		if err != nil || method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
+		}
+		if got := written(t, path) - before; got != 2*size {
+			t.Errorf("two random passes: got %d bytes written, want %d", got, 2*size)
 		}
 		if last != 2*size || total != 2*size {
 			t.Errorf("progress ended at %d of %d, want %d", last, total, 2*size)
@@ -177,9 +217,13 @@ func TestOverwrite(t *testing.T) {
 		if bytes.Contains(data, []byte("secret")) || bytes.Count(data, []byte{0}) > len(data)/100 {
 			t.Error("the device was not filled with random bytes")
 		}
-		o = Options{Iterations: 1, Zeroize: true, NVMe: true, ATA: true}
+		o = Options{Iterations: 2, Zeroize: true, NVMe: true, ATA: true}
+		before = written(t, path)
 		if method, err := Full(context.Background(), block.System{}, device(t, path), o); err != nil || method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
+		}
+		if got := written(t, path) - before; got != 3*size {
+			t.Errorf("two random passes and zeros: got %d bytes written, want %d", got, 3*size)
 		}
 		if data := content(t, path); int64(len(data)) != size || bytes.Count(data, []byte{0}) != len(data) {
 			t.Error("the last pass left something else than zeros")

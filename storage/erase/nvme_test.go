@@ -107,7 +107,7 @@ func TestCommandSize(t *testing.T) {
 
 const sharedUnknown = "overwrite; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
 
-// Parity: P2
+// Parity: P2, P3 (fallback)
 func TestNVMe(t *testing.T) {
 	failure := errors.New("format failed")
 	unreadable := errors.New("no list")

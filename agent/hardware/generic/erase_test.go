@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -106,22 +109,92 @@ func TestEraseMetadata(t *testing.T) {
 	}
 }
 
+// meeting holds up the erase of a disk until that of as many others has begun.
+type meeting struct {
+	slog.Handler
+	t        *testing.T
+	mu       sync.Mutex
+	expected int
+	complete chan struct{}
+}
+
+func (m *meeting) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "erasing disk" {
+		return nil
+	}
+	m.mu.Lock()
+	if m.expected--; m.expected == 0 {
+		close(m.complete)
+	}
+	m.mu.Unlock()
+	select {
+	case <-m.complete:
+	case <-time.After(time.Minute):
+		m.t.Error("the erase of the other disks has not begun")
+	}
+	return nil
+}
+
+func (m *meeting) Enabled(context.Context, slog.Level) bool { return true }
+
+// With disk_erasure_concurrency, that many disks are erased at a time.
+//
+// Parity: P3 (in parallel)
 func TestEraseDevices(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
-	disks := []block.Device{loopDisk(t, "8300"), loopDisk(t, "8300")}
+	var disks []block.Device
+	want := map[string]diskReport{}
+	for range 4 {
+		d := loopDisk(t, "8300")
+		disks = append(disks, d)
+		want[d.Path] = diskReport{Erased: map[string]erase.Method{d.Path: erase.Overwrite}}
+	}
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 0}`)
-	result, err := onThisMachine(t, disks...).eraseDevices(t.Context(), hardware.Call{Node: n})
+	m := onThisMachine(t, disks...)
+	m.o.Log = slog.New(&meeting{Handler: slog.DiscardHandler, t: t, expected: len(disks), complete: make(chan struct{})})
+	result, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameResult(t, result, map[string]diskReport{
-		disks[0].Path: {Erased: map[string]erase.Method{disks[0].Path: erase.Overwrite}},
-		disks[1].Path: {Erased: map[string]erase.Method{disks[1].Path: erase.Overwrite}},
-	})
+	sameResult(t, result, want)
 	for _, d := range disks {
 		if !bytes.Equal(content(t, d), make([]byte, diskSize)) {
 			t.Errorf("%s still holds data", d.Path)
 		}
+	}
+}
+
+// The metadata of an NVMe disk that cannot be formatted are erased.
+//
+// Parity: P5 (fallback)
+func TestExpressFallsBack(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	disk := loopDisk(t, "8300")
+	disk.Transport = "nvme"
+	middle := content(t, disk)[diskSize/2:][:mib]
+	for i := range middle {
+		middle[i] = 'x'
+	}
+	f, err := os.OpenFile(disk.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(middle, diskSize/2); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	result, err := onThisMachine(t, disk).eraseExpress(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameResult(t, result, map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+	if table, err := partition.Read(t.Context(), disk.Path); !errors.Is(err, partition.ErrNoTable) {
+		t.Errorf("got table %+v and %v, want none", table, err)
+	}
+	if !bytes.Equal(content(t, disk)[diskSize/2:][:mib], middle) {
+		t.Error("the content in the middle of the disk was erased")
 	}
 }
 

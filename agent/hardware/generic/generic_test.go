@@ -69,6 +69,7 @@ func TestEraseWithoutDisks(t *testing.T) {
 	}
 }
 
+// Parity: P3 (names of the fallback switch)
 func TestEraseFlags(t *testing.T) {
 	standard := eraseFlags{concurrency: 1, iterations: 1, zeroize: true, nvme: true, ata: true, guard: true}
 	changed := func(change func(*eraseFlags)) eraseFlags {
