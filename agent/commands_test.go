@@ -3,12 +3,15 @@ package agent
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/internal/testenv"
@@ -107,6 +110,15 @@ func TestPoll(t *testing.T) {
 	}
 	if err := json.Unmarshal(got.Result, &inventory); err != nil {
 		t.Fatal(err)
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(got.Result, &keys); err != nil {
+		t.Fatal(err)
+	}
+	delete(keys, "bmc_mac") // only there if a BMC has one
+	want := []string{"bmc_address", "bmc_v6address", "boot", "cpu", "disks", "hostname", "interfaces", "memory", "system_vendor"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(keys))); diff != "" {
+		t.Errorf("keys of the inventory (-want +got):\n%s", diff)
 	}
 	links, err := net.Interfaces()
 	if err != nil {
