@@ -71,7 +71,8 @@ func TestServerImage(t *testing.T) {
 
 // checkFirmware checks that the archive contains the compressed firmware of common adapters, and that the reviewed
 // list contains all missing files.
-// Parity: R13
+//
+// Parity: R13 (firmware)
 func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	t.Helper()
 	files := map[string]cpio.Record{}

@@ -62,7 +62,7 @@ func TestDeploy(t *testing.T) {
 
 // mbr deploys an image that nothing on the disk is changed after.
 //
-// Parity: E1, E5
+// Parity: E1, E5 (whole disk)
 func (r *rig) mbr(t *testing.T, image, disk string) {
 	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != "{}" {
 		t.Errorf("partition uuids before a deployment: got %s, want {}", got)

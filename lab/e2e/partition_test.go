@@ -78,7 +78,7 @@ func TestPartitionImages(t *testing.T) {
 
 // uefiLayout deploys as the conductor does, with all partitions there are.
 //
-// Parity: L1, L3, K5
+// Parity: L1, L3, K5, E5 (partition image)
 func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 	const instance = "c0ffee00-6f1c-4f0e-8a42-7f0a2d6f9c11"
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
