@@ -94,15 +94,26 @@ func (m *machine) link(target, path string) {
 	}
 }
 
-// readable is time enough to read media on a busy machine. Where one cannot be read, all of it is waited for.
-const readable = 3 * time.Second
+const (
+	// readable is time enough to read media on a busy machine. Where one cannot be read, all of it is waited for.
+	readable = 3 * time.Second
+	// short is a wait for what does not come.
+	short = 100 * time.Millisecond
+)
 
-// options look at the machine with short waits.
+// options look at the machine with a short grace and no limit: what must come is waited for until the test's context ends.
 func (m *machine) options(cmdline string) Options {
 	return Options{
 		System: block.System{Root: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
-		limit: 300 * time.Millisecond, scan: 100 * time.Millisecond, grace: 20 * time.Millisecond,
+		limit: time.Hour, scan: time.Hour, grace: 20 * time.Millisecond,
 	}
+}
+
+// limited returns a context that ends a test that waits in vain.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func floppy(t *testing.T, label, file, content string) string {
@@ -129,6 +140,7 @@ func iso(t *testing.T, label, publisher string, files map[string]string) string 
 const cmdline = "ipa-api-url=http://cmdline ipa-debug=0 boot_method=vmedia BOOTIF=01-52-54-00-00-00-01"
 
 func TestFloppy(t *testing.T) {
+	t.Parallel()
 	content := "ipa-api-url=http://floppy ipa-agent-token=abc\nipa-debug=1\n\tquoted=\"x y\""
 	named := floppy(t, "IR-VFD-DEV", "parameters.txt", content)
 	other := floppy(t, "OTHER", "parameters.txt", content)
@@ -191,10 +203,12 @@ func TestFloppy(t *testing.T) {
 			m := newMachine(t)
 			c.attach(m)
 			o := m.options(c.cmdline)
-			o.limit = readable
+			if name == "nothing, no URL" {
+				o.limit = short
+			}
 			want := maps.Clone(o.Params)
 			maps.Copy(want, c.want)
-			got, err := New(o).Load(context.Background())
+			got, err := New(o).Load(limited(t))
 			switch {
 			case c.err == "" && err != nil:
 				t.Fatal(err)
@@ -216,6 +230,7 @@ func TestFloppy(t *testing.T) {
 //
 // Parity: D1, D3
 func TestAgain(t *testing.T) {
+	t.Parallel()
 	ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
@@ -323,7 +338,7 @@ func TestNoSecretsInLog(t *testing.T) {
 	var log bytes.Buffer
 	o := m.options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if _, err := New(o).Load(context.Background()); err != nil {
+	if _, err := New(o).Load(limited(t)); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(log.String(), "verysecret") || !strings.Contains(log.String(), "ipa-agent-token") {
@@ -372,7 +387,7 @@ func TestBootISO(t *testing.T) {
 			outside := filepath.Join(m.root, "outside") // must not be written through
 			write(t, outside, "[DEFAULT]\n")
 			m.link(outside, filepath.Join(o.Root, "etc/ironic-python-agent.d/ironic-tls.conf"))
-			if _, err := New(o).Load(context.Background()); err != nil {
+			if _, err := New(o).Load(limited(t)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -447,8 +462,15 @@ func TestNetworkData(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			c.attach(m)
-			got, err := New(m.options(c.cmdline)).NetworkData(context.Background(), func() {})
-			if err != nil || (got != nil) != c.want || c.want && string(got) != data[networkFile] {
+			media := New(m.options(c.cmdline))
+			ctx, overdue := limited(t), func() {}
+			if !c.want && media.NetworkDataExpected() { // overdue is called after the media were looked at
+				ctx, overdue = context.WithCancel(ctx)
+			} else if !c.want {
+				media.limit = short
+			}
+			got, err := media.NetworkData(ctx, overdue)
+			if err != nil && !errors.Is(err, context.Canceled) || (got != nil) != c.want || c.want && string(got) != data[networkFile] {
 				t.Errorf("got %q, %v, found expected: %v", got, err, c.want)
 			}
 		})
@@ -459,8 +481,10 @@ func TestNetworkData(t *testing.T) {
 func TestConfigDriveOfAnotherBoot(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
 	drives := []string{iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`}), iso(t, "config-2", "somebody", nil)}
+	parameters := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy")
 	for _, foreign := range []string{"sr0", "sr1"} {
 		m := newMachine(t)
+		m.afterLooks("ahci\n", func() {}, func() { m.attach("sda", usb, "0", "S", parameters, mib) }) // three looks
 		for i, name := range []string{"sr0", "sr1"} {
 			drive := drives[0]
 			if name == foreign {
@@ -472,10 +496,10 @@ func TestConfigDriveOfAnotherBoot(t *testing.T) {
 		o := m.options("boot_method=vmedia ir_pub_id=" + id)
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		media := New(o)
-		if _, err := media.Load(t.Context()); err != nil {
+		if _, err := media.Load(limited(t)); err != nil {
 			t.Fatal(err)
 		}
-		if data, err := media.NetworkData(t.Context(), func() {}); err != nil || data == nil {
+		if data, err := media.NetworkData(limited(t), func() {}); err != nil || data == nil {
 			t.Errorf("foreign drive %s: got %q, %v, want the data of the other one", foreign, data, err)
 		}
 		if got := strings.Count(log.String(), "a config drive of another boot is not looked at"); got != 1 || !strings.Contains(log.String(), "publisher=SOMEBODY") && !strings.Contains(log.String(), "publisher=somebody") {
@@ -495,7 +519,7 @@ func TestNetworkDataLate(t *testing.T) {
 			m := newMachine(t)
 			o := m.options(cmdline)
 			overdue := 0
-			got, err := New(o).NetworkData(context.Background(), func() {
+			got, err := New(o).NetworkData(limited(t), func() {
 				if overdue++; overdue == 1 {
 					m.attach("sr0", "pci/ata1/host1", "5", "D", drive, mib)
 				}
@@ -510,46 +534,10 @@ func TestNetworkDataLate(t *testing.T) {
 		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", strings.ToUpper(id), map[string]string{"a": "b"}), mib)
 		o := m.options("boot_method=vmedia ir_pub_id=" + id)
 		o.limit, o.scan, o.grace = time.Hour, time.Hour, time.Hour
-		if got, err := New(o).NetworkData(context.Background(), func() {}); got != nil || err != nil {
+		if got, err := New(o).NetworkData(limited(t), func() {}); got != nil || err != nil {
 			t.Errorf("got %q, %v, want nothing", got, err)
 		}
 	})
-}
-
-// Where the boot ISO has no word of Ironic's address either, the floppy that has is waited for.
-func TestWaitsForWhoNamesIronic(t *testing.T) {
-	image := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy")
-	for name, c := range map[string]struct {
-		conf  string
-		waits bool
-	}{"certificate only": {"[DEFAULT]\ncafile = /x\n", true}, "address": {"[DEFAULT]\napi_url = http://iso\n", false}} {
-		m := newMachine(t)
-		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"etc/ironic-python-agent.d/a.conf": c.conf}), mib)
-		o := m.options("boot_method=vmedia")
-		o.limit, o.grace = time.Minute, 30*time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		late := time.AfterFunc(300*time.Millisecond, func() { m.attach("sda", usb, "0", "S", image, mib) })
-		defer late.Stop()
-		params, err := New(o).Load(ctx)
-		if waited := params["ipa-api-url"] == "http://floppy"; err != nil || waited != c.waits {
-			t.Errorf("%s: got %v, %v, want the floppy's address: %v", name, params, err, c.waits)
-		}
-	}
-}
-
-// Devices come in any order: a floppy by its label counts, also where one by its model alone was there before it.
-func TestLabelAfterModel(t *testing.T) {
-	m := newMachine(t)
-	m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "ipa-api-url=http://model"), mib)
-	labelled := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://label")
-	o := m.options("boot_method=vmedia")
-	o.limit, o.grace = time.Minute, 500*time.Millisecond
-	late := time.AfterFunc(100*time.Millisecond, func() { m.attach("sdb", usb, "0", "S", labelled, mib) })
-	defer late.Stop()
-	if params, err := New(o).Load(t.Context()); err != nil || params["ipa-api-url"] != "http://label" {
-		t.Errorf("got %v, %v, want the address of the medium with the label", params, err)
-	}
 }
 
 // What Load saw is not looked for again: neither data, nor that there are none.
@@ -565,10 +553,10 @@ func TestNetworkDataOfLoad(t *testing.T) {
 		o := m.options(cmdline + " ir_pub_id=" + id)
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		media := New(o)
-		if _, err := media.Load(t.Context()); err != nil {
+		if _, err := media.Load(limited(t)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(limited(t))
 		data, err := media.NetworkData(ctx, cancel)
 		if got := data != nil && err == nil; got != want {
 			t.Errorf("%s: got %q, %v, found expected: %v", name, data, err, want)
@@ -586,14 +574,18 @@ func TestWaits(t *testing.T) {
 	m := newMachine(t)
 	o := m.options("ipa-api-url=x")
 	o.Settled = make(chan struct{}) // never
-	o.limit = time.Hour
-	if _, err := New(o).Load(context.Background()); err != nil {
+	if _, err := New(o).Load(limited(t)); err != nil {
 		t.Fatal(err)
 	}
 	overdue := false
 	o.Params["BOOTIF"] = "01-52-54-00-00-00-01"
-	if _, err := New(o).NetworkData(context.Background(), func() { overdue = true }); err != nil || !overdue {
+	if _, err := New(o).NetworkData(limited(t), func() { overdue = true }); err != nil || !overdue {
 		t.Fatalf("got %v, overdue %v, want nobody to wait", err, overdue)
+	}
+	for text, want := range map[string]bool{"": false, "boot_method=pxe": false, "boot_method=vmedia": true, "ir_pub_id=x": true} {
+		if got := New(m.options(text)).NetworkDataExpected(); got != want {
+			t.Errorf("%q: got network data expected %v, want %v", text, got, want)
+		}
 	}
 	if New(o).scanning() {
 		t.Error("no USB host is there, got scanning")
@@ -609,7 +601,6 @@ func TestWaits(t *testing.T) {
 	}
 	o = m.options(cmdline)
 	o.Settled = make(chan struct{})
-	o.limit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := New(o).Load(ctx); err == nil {
