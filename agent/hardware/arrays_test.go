@@ -143,6 +143,12 @@ func TestArraysAmbiguous(t *testing.T) {
 			}
 		}
 	}
+	// Which arrays have a name matters only for an array of that name.
+	scratch := member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
+	rivals := []md.Member{first, member(2, func(m *md.Member) { m.UUID = "u-3" }), scratch}
+	if err := arrays.Ambiguous(scratch.Superblock, rivals); err != nil {
+		t.Errorf("array without a protected name: got %v, want no error", err)
+	}
 	// An array of another level than raid_config has is not protected and does not make the name ambiguous.
 	real := md.Member{Device: block.Device{Path: "/dev/sda"}, Superblock: md.Superblock{
 		UUID: "u-1", Name: "other", Level: "raid1", Devices: 2, ArraySize: 10 << 30,
