@@ -65,6 +65,21 @@ func TestDMI(t *testing.T) {
 	}
 }
 
+// dmidecode prints nothing for a text of spaces, and ironic-python-agent reads that as a list without lines.
+func TestDMIEmptyText(t *testing.T) {
+	var got dmi
+	sys := machinetest.Unpack(t, "smbios 0 0x0 0x18 04:s=_ 08:s=1.2\nsmbios 16 0x1 0x17 0d:w=1\n")
+	if err := collect(t, sys, "dmi-decode", &got); err != nil {
+		t.Fatal(err)
+	}
+	if list, ok := got.BIOS["Vendor"].([]any); !ok || len(list) > 0 {
+		t.Errorf("vendor: got %#v, want an empty list", got.BIOS["Vendor"])
+	}
+	if got := got.BIOS["Release Date"]; got != "1.2" {
+		t.Errorf("release date: got %#v, want 1.2", got)
+	}
+}
+
 func TestDMIWithoutTables(t *testing.T) {
 	var got any
 	err := collect(t, machinetest.Unpack(t, "sys/class/net/"), "dmi-decode", &got)
@@ -114,9 +129,51 @@ func TestNUMANotReadable(t *testing.T) {
 			}
 		})
 	}
-	var got any
-	if err := collect(t, machinetest.Unpack(t, "sys/class/net/"), "numa-topology", &got); err != nil || got != nil {
-		t.Errorf("without nodes: got %v and %v, want neither", got, err)
+	for name, tree := range map[string]string{
+		"without nodes":                "sys/class/net/",
+		"node without meminfo":         "sys/class/net/\n" + node + "cpu0/topology/core_id: 0\n",
+		"without a list of interfaces": node + "meminfo: Node 0 MemTotal: 1024 kB\\n\n",
+	} {
+		var got any
+		if err := collect(t, machinetest.Unpack(t, tree), "numa-topology", &got); err != nil || got != nil {
+			t.Errorf("%s: got %v and %v, want neither", name, got, err)
+		}
+	}
+}
+
+// A directory of the kernel that cannot be listed is an error that names it. One that does not exist is a machine without
+// such a bus.
+func TestListsNotReadable(t *testing.T) {
+	for collector, dir := range map[string]string{"pci-devices": "sys/bus/pci/devices", "usb-devices": "sys/bus/usb/devices"} {
+		var got []any
+		if err := collect(t, machinetest.Unpack(t, "sys/class/net/"), collector, &got); err != nil || got == nil || len(got) > 0 {
+			t.Errorf("%s, no bus: got %v and %v, want an empty list", collector, got, err)
+		}
+		got = nil
+		err := collect(t, machinetest.Unpack(t, dir+": no directory"), collector, &got)
+		if err == nil || !strings.Contains(err.Error(), dir) || got != nil {
+			t.Errorf("%s: got %v and %v, want an error that names %s", collector, got, err, dir)
+		}
+	}
+}
+
+func TestNodeMemory(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want int64 // -1: an error
+	}{
+		{"Node 0 MemTotal:       1560000 kB\n", 1560000},
+		{"Node 0 SwapCached: 1 kB\nno colon\nNode 0 MemTotal: 7 kB\nNode 0 MemFree: 2 kB\n", 7},
+		{"Node 0 MemFree: 7 kB\n", -1},
+		{"Node 0 MemTotal: 7 MB\n", -1},
+		{"Node 0 MemTotal: -7 kB\n", -1},
+		{"Node 0 MemTotal: many kB\n", -1},
+		{"", -1},
+	} {
+		got, err := parseNodeMemory([]byte(tt.text))
+		if (err != nil) != (tt.want < 0) || err == nil && got != tt.want {
+			t.Errorf("%q: got %d and %v, want %d", tt.text, got, err, tt.want)
+		}
 	}
 }
 
@@ -173,20 +230,42 @@ func TestExtraHardware(t *testing.T) {
 		lines[strings.Join(item, "|")] = true
 	}
 	for _, want := range []string{
-		"disk|logical|count|1", "disk|sda|size|256", "disk|sda|model|TS256GSSD230S",
+		"disk|logical|count|1", "disk|sda|size|256", "disk|sda|model|TS256GSSD230S", "disk|sda|vendor|ATA",
+		"disk|sda|wwn-id|0x57c354800000a1b2", "disk|sda|serial|ANON-TS256-000000001", "disk|sda|rotational|0",
+		"disk|sda|physical_block_size|512",
 		"system|product|name|ProLiant DL360 Gen10 (867960-B21)", "system|product|vendor|HPE", "system|product|serial|ANON-148",
 		"system|motherboard|name|ProLiant DL360 Gen10", "system|kernel|version|6.12.41", "system|kernel|arch|x86_64",
 		"firmware|bios|version|U32", "firmware|bios|date|01/23/2021",
-		"memory|total|size|412316860416", "memory|bank:7|size|34359738368", "memory|bank:7|slot|PROC 1 DIMM 8",
+		"memory|total|size|412316860416", "memory|banks|count|24", "memory|bank:0|vendor|UNKNOWN", "memory|bank:0|serial|ANON-38",
+		"memory|bank:0|product|NOT AVAILABLE", "memory|bank:1|slot|PROC 1 DIMM 2",
+		"memory|bank:7|size|34359738368", "memory|bank:7|slot|PROC 1 DIMM 8",
 		"network|eno1|serial|b4:7a:f1:00:10:20", "network|eno1|businfo|pci@0000:02:00.0", "network|eno1|link|yes", "network|eno4|link|no",
-		"cpu|physical|number|2", "cpu|logical|number|12", "cpu|physical_0|vendor|Intel(R) Corporation", "numa|nodes|count|2",
+		"network|eno1|vendor|0x14e4", "network|eno1|product|0x1657", "network|eno1|driver|tg3", "network|eno1|capacity|1000000000",
+		"cpu|physical|number|2", "cpu|logical|number|12", "cpu|physical|product|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz",
+		"cpu|physical|frequency|1700.0000", "cpu|physical_0|vendor|Intel(R) Corporation",
+		"cpu|physical_1|version|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical_1|slot|Proc 2", "numa|nodes|count|2",
 	} {
 		if !lines[want] {
 			t.Errorf("got no item %q", want)
 		}
 	}
-	if lines["memory|bank:0|size|0"] {
-		t.Error("an empty slot has a size")
+	for line := range lines {
+		if strings.HasPrefix(line, "memory|bank:1|") && line != "memory|bank:1|slot|PROC 1 DIMM 2" {
+			t.Errorf("an empty slot has the item %q", line)
+		}
+	}
+}
+
+// An interface with an address has it among the facts; no machine of package machinetest asks a kernel for addresses.
+func TestExtraHardwareAddress(t *testing.T) {
+	address := "192.0.2.1"
+	facts := factList{}
+	facts.network([]inventory.Interface{{Name: "eth0", MACAddress: "52:54:00:1a:15:d6", IPv4Address: &address}})
+	want := []fact{
+		{"network", "eth0", "serial", "52:54:00:1a:15:d6"}, {"network", "eth0", "link", "no"}, {"network", "eth0", "ipv4", address},
+	}
+	if diff := cmp.Diff(want, facts.list); diff != "" {
+		t.Errorf("facts differ (-want +got):\n%s", diff)
 	}
 }
 

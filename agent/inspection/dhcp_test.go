@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -29,7 +30,7 @@ func TestBootMAC(t *testing.T) {
 // links is a network whose addresses, by MAC, the test changes.
 type links struct {
 	mu        sync.Mutex
-	addresses map[string]string
+	addresses map[string]string // nil: cannot be read
 	next      chan struct{}
 }
 
@@ -54,6 +55,9 @@ func (l *links) change(addresses map[string]string) {
 func (l *links) interfaces(context.Context) ([]inventory.Interface, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.addresses == nil {
+		return nil, errors.New("netlink: no buffer space available")
+	}
 	var list []inventory.Interface
 	for mac, address := range l.addresses {
 		i := inventory.Interface{Name: fmt.Sprintf("eth%d", len(list)), MACAddress: mac}
@@ -98,6 +102,13 @@ func TestWaitDHCP(t *testing.T) {
 			"boot interface appears later",
 			config.Config{Params: config.Params{"BOOTIF": boot}},
 			map[string]string{other: "192.0.2.2"},
+			map[string]string{boot: "192.0.2.1"},
+			3 * time.Second,
+		},
+		{
+			"interfaces cannot be read at first",
+			config.Config{InspectionDHCPAllInterfaces: true},
+			nil,
 			map[string]string{boot: "192.0.2.1"},
 			3 * time.Second,
 		},

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +22,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/node"
 	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -190,11 +192,14 @@ func TestPCIDevices(t *testing.T) {
 func TestUnknownCollector(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "pci-devices,colour"})
 	_, err := Run(t.Context(), m.Options)
-	if err == nil || !strings.Contains(err.Error(), "colour") {
-		t.Errorf("got %v, want an error that names the collector", err)
+	if err == nil || !strings.Contains(err.Error(), `"colour"`) || !strings.Contains(err.Error(), "default, pci-devices, ") {
+		t.Errorf("got %v, want an error that names the collector and those there are", err)
 	}
 	if got, want := keys(m.posted), "boot_interface configuration error inventory"; got != want {
 		t.Errorf("got keys %q, want the error and the inventory, which Ironic demands: %q", got, want)
+	}
+	if got := string(m.posted["configuration"]); !strings.HasPrefix(got, `{"collectors":["default"],`) {
+		t.Errorf("configuration: got %s, want the collector that ran", got)
 	}
 	if got := string(m.posted["error"]); !strings.HasPrefix(got, `"The following errors were encountered:\n* `) || !strings.Contains(got, "colour") {
 		t.Errorf("got error %s", got)
@@ -255,9 +260,109 @@ func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 
 func TestPostFails(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "pci-devices"})
-	m.postErr = errors.New("status 404")
+	m.postErr, m.Log = errors.New("status 404"), nil
 	if _, err := Run(t.Context(), m.Options); !errors.Is(err, m.postErr) {
 		t.Errorf("got %v, want %v", err, m.postErr)
+	}
+}
+
+// slowDisks is a manager whose disks appear late.
+type slowDisks struct {
+	hardware.Manager
+	wait func(context.Context) error
+}
+
+func (s slowDisks) WaitDisks(ctx context.Context, _ *node.Node) error { return s.wait(ctx) }
+
+// The inventory is read when disks and addresses were waited for, both at the same time. If either wait fails there is no
+// inventory: it would be that of half a machine.
+func TestDefaultCollectorWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		disks     time.Duration // until they are there
+		diskError error
+		cancel    time.Duration // until the inspection is cancelled; 0: it is not
+		want      time.Duration
+		err       string // in the posted data; "" is success
+	}{
+		{name: "addresses are late", disks: time.Second, want: time.Minute},
+		{name: "disks are late", disks: 90 * time.Second, want: 90 * time.Second},
+		{name: "disks fail", diskError: errors.New("no driver"), want: time.Minute, err: "default failed: wait for disks: no driver"},
+		{name: "cancelled", cancel: 20 * time.Second, want: 20 * time.Second, err: "default failed: " + context.Canceled.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t, &config.Config{
+					InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Minute, InspectionDHCPAllInterfaces: true,
+				})
+				wait := func(context.Context) error {
+					time.Sleep(tt.disks) // in the bubble's time
+					m.disk = &block.Device{Name: "sda", Path: "/dev/sda", Size: 8 << 30}
+					return tt.diskError
+				}
+				var err error
+				generic := generic.New(generic.Options{Config: m.Config, System: m.System})
+				m.Managers, err = hardware.Load(t.Context(), []hardware.Manager{slowDisks{generic, wait}}, m.Log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Network = newLinks(nil) // where nothing ever changes
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel > 0 {
+					time.AfterFunc(tt.cancel, cancel)
+				}
+				started := time.Now()
+				_, err = Run(ctx, m.Options)
+				if took := time.Since(started); took != tt.want {
+					t.Errorf("got data after %v, want %v", took, tt.want)
+				}
+				if (err != nil) != (tt.err != "") || !strings.Contains(string(m.posted["error"]), tt.err) {
+					t.Errorf("got %v and the posted error %s, want %q", err, m.posted["error"], tt.err)
+				}
+				want := "boot_interface configuration error inventory root_disk"
+				if tt.err != "" {
+					want = "error"
+				}
+				if got := keys(m.posted); got != want {
+					t.Errorf("got keys %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// An inspection that is cancelled says so instead of posting half of what it found.
+func TestCancelledCollectors(t *testing.T) {
+	for _, collector := range []string{"lldp", "numa-topology"} {
+		m := newMachine(t, &config.Config{InspectionCollectors: collector})
+		m.Neighbours = hearing(func() {})
+		write(t, m.System, "sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 1024 kB\n")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Run(ctx, m.Options); !errors.Is(err, context.Canceled) || keys(m.posted) != "error" {
+			t.Errorf("%s: got %v and the keys %q, want %v", collector, err, keys(m.posted), context.Canceled)
+		}
+	}
+}
+
+// Without interfaces there is nothing that an inventory or the data of LLDP could be about.
+func TestInterfacesNotListed(t *testing.T) {
+	for _, collector := range []string{"default", "extra-hardware", "lldp"} {
+		m := newMachine(t, &config.Config{InspectionCollectors: collector})
+		m.Neighbours = hearing(func() {})
+		if err := os.RemoveAll(m.System.Sys("class/net")); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Run(t.Context(), m.Options)
+		if err == nil || !strings.Contains(err.Error(), "sys/class/net") {
+			t.Errorf("%s: got %v, want an error that names the directory", collector, err)
+		}
+		for _, key := range []string{"inventory", "data", "lldp_raw"} {
+			if got, posted := m.posted[key]; posted {
+				t.Errorf("%s: got %s: %s, want none", collector, key, got)
+			}
+		}
 	}
 }
 

@@ -202,6 +202,15 @@ func TestLLDPWithoutCapability(t *testing.T) {
 	}
 }
 
+// Where nothing can listen the collector was not meant to run.
+func TestLLDPWithoutListener(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "lldp"})
+	_, err := Run(t.Context(), m.Options)
+	if got, posted := m.posted["lldp_raw"]; err == nil || posted {
+		t.Errorf("got %s and %v, want an error", got, err)
+	}
+}
+
 func TestWantsLLDP(t *testing.T) {
 	for _, tt := range []struct {
 		c    config.Config

@@ -31,9 +31,6 @@ func collectUSBDevices(_ context.Context, i *inspection) error {
 	}
 	devices := []usbDevice{}
 	for _, entry := range entries {
-		if strings.Contains(entry.Name(), ":") {
-			continue // an interface of a device
-		}
 		if d, ok := i.genericUSB(entry.Name()); ok {
 			devices = append(devices, d)
 		}
@@ -53,7 +50,7 @@ func (i *inspection) genericUSB(name string) (usbDevice, bool) {
 	}
 	classes := []string{fact("bDeviceClass")}
 	if classes[0] == "" {
-		return usbDevice{}, false // not a device, or unplugged
+		return usbDevice{}, false // an interface of a device, or unplugged
 	}
 	interfaces, err := os.ReadDir(dir)
 	if err != nil {
