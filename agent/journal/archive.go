@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -24,7 +25,8 @@ type Member struct {
 	Data []byte
 }
 
-// source makes one member; an error leaves it out.
+// source makes one member. An error leaves it out, except for [block.ErrUnreadable]: then the data is about the other
+// disks.
 type source struct {
 	name string
 	read func(context.Context, block.System) ([]byte, error)
@@ -60,9 +62,10 @@ func (j *Journal) Archive(ctx context.Context, sys block.System, extra ...Member
 		data, err := s.read(ctx, sys)
 		if err != nil {
 			fmt.Fprintf(&missing, "%s: %v\n", s.name, err)
-			continue
 		}
-		members = append(members, Member{s.name, data})
+		if err == nil || errors.Is(err, block.ErrUnreadable) {
+			members = append(members, Member{s.name, data})
+		}
 	}
 	members = append(members, deviceProperties(ctx, sys)...)
 	members = append(members, extra...)

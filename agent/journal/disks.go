@@ -16,50 +16,37 @@ import (
 	"ironroot/storage/partition"
 )
 
-// devices lists every disk, followed by its partitions.
+// devices lists every disk, followed by its partitions. Its errors are those of [block.System.Disks].
 func devices(ctx context.Context, sys block.System) ([]block.Device, error) {
 	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var all []block.Device
 	for _, d := range disks {
-		all = append(all, d)
-		parts, err := sys.Partitions(ctx, d.Name)
-		if err != nil {
-			continue // the disk itself is listed
-		}
-		all = append(all, parts...)
+		parts, _ := sys.Partitions(ctx, d.Name) // the disk itself is listed
+		all = append(append(all, d), parts...)
 	}
-	return all, nil
+	return all, err
 }
 
 func blockTable(ctx context.Context, sys block.System) ([]byte, error) {
 	all, err := devices(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%-16s %-6s %16s %4s %3s %-8s %-20s %-24s %s\n", "KNAME", "TYPE", "SIZE", "ROTA", "RO", "TRAN", "MODEL", "SERIAL", "WWN")
 	for _, d := range all {
 		fmt.Fprintf(&out, "%-16s %-6s %16d %4d %3d %-8s %-20s %-24s %s\n", d.Name, d.Type, d.Size, bit(d.Rotational), bit(d.ReadOnly),
 			d.Transport, d.Model, d.Serial, d.WWN)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 func blockPairs(ctx context.Context, sys block.System) ([]byte, error) {
 	all, err := devices(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	for _, d := range all {
 		fmt.Fprintf(&out, "KNAME=%q PATH=%q TYPE=%q SIZE=\"%d\" MODEL=%q VENDOR=%q SERIAL=%q WWN=%q HCTL=%q TRAN=%q "+
 			"ROTA=\"%d\" RO=\"%d\" RM=\"%d\" LOG-SEC=\"%d\" PHY-SEC=\"%d\"\n", d.Name, d.Path, d.Type, d.Size, d.Model, d.Vendor,
 			d.Serial, d.WWN, d.HCTL, d.Transport, bit(d.Rotational), bit(d.ReadOnly), bit(d.Removable), d.LogicalSector, d.PhysicalSector)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 func bit(b bool) int {
@@ -71,13 +58,10 @@ func bit(b bool) int {
 
 func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	for _, d := range disks {
 		fmt.Fprintf(&out, "%s: %d bytes, sectors of %d bytes\n", d.Path, d.Size, d.LogicalSector)
-		table, err := partition.Read(ctx, d.Path)
+		table, err := partition.Read(ctx, sys.Dev(strings.TrimPrefix(d.Path, "/dev/")))
 		if err != nil {
 			fmt.Fprintf(&out, "  %v\n", err)
 			continue
@@ -87,15 +71,12 @@ func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 			fmt.Fprintf(&out, "  %3d start %16d size %16d type %s uuid %s name %q\n", p.Number, p.Start, p.Size, p.Type, p.UUID, p.Name)
 		}
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 // multipathMaps lists the maps over several paths to one disk, and the paths with their state.
 func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
 	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
 	out := []byte{} // no map is worth an empty member
 	for _, d := range disks {
 		if d.Type != "mpath" {
@@ -114,7 +95,7 @@ func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
 			out = fmt.Appendf(out, "  %s %s\n", path.Name(), bytes.TrimSpace(state))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // bootEntries lists the firmware's boot options: UEFI Specification 2.10, section 3.1.3, without their device paths.
