@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,6 +40,102 @@ ERROR foreign  [2Jtext after=true
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// Lines begin with the time of their record, if it has one: [slog.Handler].
+func TestTime(t *testing.T) {
+	var console bytes.Buffer
+	h := New(&console, nil, 1<<20).Logger().Handler()
+	for at, want := range map[time.Time]string{
+		{}: "INFO  message\n", time.Date(2024, 2, 29, 23, 4, 5, 6e6, time.UTC): "23:04:05.006 INFO  message\n",
+	} {
+		console.Reset()
+		err := h.Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "message", 0))
+		if err != nil || console.String() != want {
+			t.Errorf("got %q and %v, want %q", console.String(), err, want)
+		}
+	}
+}
+
+// Attributes without key and value are ignored: [slog.Handler].
+func TestEmptyAttribute(t *testing.T) {
+	var console bytes.Buffer
+	New(&console, nil, 1<<20).Logger().Info("message", slog.Attr{}, slog.Int("n", 1))
+	if got := console.String(); !strings.HasSuffix(got, "INFO  message n=1\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+type brokenConsole struct{}
+
+func (brokenConsole) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+// Lines are kept, and the error is returned, if the console does not take them.
+func TestBrokenConsole(t *testing.T) {
+	j := New(brokenConsole{}, nil, 1<<20)
+	err := j.Logger().Handler().Handle(t.Context(), slog.NewRecord(time.Now(), slog.LevelInfo, "kept", 0))
+	if !errors.Is(err, os.ErrClosed) || !strings.HasSuffix(string(j.Bytes()), "kept\n") {
+		t.Errorf("got error %v and lines %q", err, j.Bytes())
+	}
+}
+
+// A secret that contains another one is masked as a whole, in whatever order they become known.
+func TestRedactOverlapping(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	j.Redact("inner")
+	j.Redact("the-inner-part")
+	if got := j.Clean("a the-inner-part b inner c"); got != "a *** b *** c" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A secret is masked wherever it is in a line: in a key too, and across the parts of a line.
+func TestRedactWholeLine(t *testing.T) {
+	var console bytes.Buffer
+	j := New(&console, nil, 1<<20)
+	j.Redact("s3cret")
+	j.Redact("word=two")
+	j.Logger().Info("message", "s3cret", 1, "pass.word", "two")
+	if got := console.String(); strings.Contains(got, "s3cret") || strings.Contains(got, "two") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRedactURLs(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	j.RedactURLs("get http://user:p%40ss@[2001:db8::1]/path and https://:tok%zz@host:8080?q, not ftp://host:21/a@b")
+	for text, want := range map[string]string{
+		"http://user:p%40ss@h": "http://user:***@h", "password p@ss": "password ***", "tok%zz": "***",
+		"host:21/a": "host:21/a", "8080": "8080",
+	} {
+		if got := j.Clean(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Go and JSON escape control characters, characters beyond ASCII, and those of HTML in different ways.
+func TestRedactEscapedCharacters(t *testing.T) {
+	const password = "a\x01b<c>d\u00f6&\a"
+	j := New(io.Discard, nil, 1<<20)
+	j.Redact(password)
+	escaped, err := json.Marshal(password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(password); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		fmt.Sprintf("%q", password), fmt.Sprintf("%+q", password), string(escaped), strings.TrimSpace(plain.String()),
+	} {
+		if got := j.Clean(text); got != `"***"` {
+			t.Errorf("%s: got %s, want the password masked", text, got)
+		}
 	}
 }
 

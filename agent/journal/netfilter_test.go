@@ -1,13 +1,17 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/inventory/machinetest"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
@@ -48,6 +52,37 @@ func TestPacketFilter(t *testing.T) {
 	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("got no %q in\n%s", want, got)
+		}
+	}
+	if got := strings.Count(string(got), "  chain "); got != 3 {
+		t.Errorf("got %d chains, want each of 3 in its table only", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := packetFilter(ctx, sys); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got error %v", err)
+	}
+	legacy, err := packetFilter(t.Context(), machinetest.Unpack(t, `
+proc/net/ip_tables_names: filter\nnat\n
+proc/net/ip6_tables_names/
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(ip_tables_names): filter nat\n", "(ip6_tables_names): read ", "table inet guard\n"} {
+		if !strings.Contains(string(legacy), want) {
+			t.Errorf("legacy tables: got no %q in\n%s", want, legacy)
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for want, verdict := range map[string]expr.Verdict{
+		"accept": {Kind: expr.VerdictAccept}, "goto other": {Kind: expr.VerdictGoto, Chain: "other"},
+		"verdict -2": {Kind: expr.VerdictBreak},
+	} {
+		if got := expressions([]expr.Any{&verdict}); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
