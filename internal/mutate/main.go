@@ -65,10 +65,14 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		}
 		start := time.Now()
 		r, err := runPackage(ctx, p, *samples, *parallel, *timeout)
-		if err != nil {
+		switch {
+		case err == nil:
+			report.add(r, time.Since(start))
+		case ctx.Err() != nil:
 			return err
+		default:
+			report.fail(p, err)
 		}
-		report.add(r, time.Since(start))
 	}
 	return report.end(*least)
 }

@@ -177,6 +177,27 @@ func TestHelpers(t *testing.T) {
 	}
 }
 
+// TestFailing measures a package after one whose tests fail.
+func TestFailing(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "go")
+	var out bytes.Buffer
+	err := run(t.Context(), []string{
+		"-n", "1", "-least", "0", "-equivalent", os.DevNull, "-untestable", os.DevNull, "./testdata/failing", "./testdata/sample",
+	}, &out)
+	const want = "1 packages could not be measured: internal/mutate/testdata/failing"
+	if err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+	for _, want := range []string{
+		"testdata/failing not measured: TestOne fails without mutants:", "got 1, want 2", "testdata/sample     1 mutants",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestReadList(t *testing.T) {
 	for text, want := range map[string]string{
 		"a | b | nil | c":              "no reason",

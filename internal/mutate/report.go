@@ -93,6 +93,7 @@ type report struct {
 	total      tally
 	unlisted   []string // survivors that have to be listed
 	superseded []string // listed mutants that do not survive or do not exist
+	failed     []string // packages that could not be measured
 }
 
 // add reports one package.
@@ -157,6 +158,12 @@ func (p *report) leaveOut(left goPackage) {
 	p.printf("%-30s not measured: it imports package testing\n", left.tree())
 }
 
+// fail reports a package that could not be measured.
+func (p *report) fail(failed goPackage, err error) {
+	p.printf("%-30s not measured: %v\n", failed.tree(), err)
+	p.failed = append(p.failed, failed.tree())
+}
+
 // packageOf returns the directory of a file, with slashes.
 func packageOf(file string) string { return file[:max(strings.LastIndex(file, "/"), 0)] }
 
@@ -164,11 +171,14 @@ func (p *report) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that cannot be written is seen to be missing
 }
 
-// end reports all packages together. It returns an error if too few mutants were killed, if a survivor of an accounted
+// end reports all packages together. It returns an error if a package could not be measured, if too few mutants were killed, if a survivor of an accounted
 // package is listed neither as equivalent nor as untestable, or if a listed mutant does not survive.
 func (p *report) end(least float64) error {
 	p.printf("%-30s %s\n", "all", p.total.String())
 	var errs []error
+	if len(p.failed) > 0 {
+		errs = append(errs, fmt.Errorf("%d packages could not be measured: %s", len(p.failed), strings.Join(p.failed, ", ")))
+	}
 	if percent := p.total.percent(); percent < least {
 		errs = append(errs, fmt.Errorf("%w: got %.1f %%, want at least %.1f %%", errTooFew, percent, least))
 	}

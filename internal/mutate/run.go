@@ -317,15 +317,15 @@ func runPackage(ctx context.Context, p goPackage, samples, parallel int, timeout
 	}
 	defer os.RemoveAll(r.work) //nolint:errcheck // a leftover does no harm
 	if err = r.build(ctx); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.tree(), err)
+		return nil, err
 	}
 	if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
 		if err = r.baseline(ctx, parallel); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.tree(), err)
+			return nil, err
 		}
 	}
 	if err = r.try(ctx, r.sample(samples), parallel); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.tree(), err)
+		return nil, err
 	}
 	return r, nil
 }
