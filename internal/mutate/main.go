@@ -33,9 +33,11 @@ func main() {
 // run measures packages and reports each as soon as it is done.
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	samples := flags.Int("n", 0, "number of mutants of each package to run, the same random ones every time; 0 runs all")
-	parallel := flags.Int("j", runtime.NumCPU(), "number of mutants to run at a time")
-	timeout := flags.Duration("timeout", 20*time.Second, "least time after which the tests of a mutant count as hung")
+	var o options
+	flags.IntVar(&o.samples, "n", 0, "number of mutants of each package to run, the same random ones every time; 0 runs all")
+	flags.IntVar(&o.parallel, "j", runtime.NumCPU(), "number of mutants to run at a time")
+	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "least time after which the tests of a mutant count as hung")
+	flags.StringVar(&o.skip, "skip", "", "regular expression of tests not to run, as of go test")
 	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")
 	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed")
 	equivalent := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
@@ -43,7 +45,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	report := report{out: out, accounted: strings.Split(*accounted, ","), complete: *samples == 0}
+	report := report{out: out, accounted: strings.Split(*accounted, ","), complete: o.samples == 0}
 	var err error
 	if report.equivalent, err = readList(*equivalent); err != nil {
 		return err
@@ -64,7 +66,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 			continue
 		}
 		start := time.Now()
-		r, err := runPackage(ctx, p, *samples, *parallel, *timeout)
+		r, err := runPackage(ctx, p, o)
 		switch {
 		case err == nil:
 			report.add(r, time.Since(start))

@@ -177,14 +177,17 @@ func TestHelpers(t *testing.T) {
 	}
 }
 
-// TestFailing measures a package after one whose tests fail.
+// TestFailing measures a package after one whose tests fail, and one whose failing test is skipped.
 func TestFailing(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go")
 	var out bytes.Buffer
-	err := run(t.Context(), []string{
-		"-n", "1", "-least", "0", "-equivalent", os.DevNull, "-untestable", os.DevNull, "./testdata/failing", "./testdata/sample",
-	}, &out)
+	measure := func(arguments ...string) error {
+		out.Reset()
+		arguments = append([]string{"-n", "1", "-least", "0", "-equivalent", os.DevNull, "-untestable", os.DevNull}, arguments...)
+		return run(t.Context(), arguments, &out)
+	}
+	err := measure("./testdata/failing", "./testdata/sample")
 	const want = "1 packages could not be measured: internal/mutate/testdata/failing"
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)
@@ -195,6 +198,9 @@ func TestFailing(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, out.String())
 		}
+	}
+	if err := measure("-skip", "^TestOne$", "./testdata/failing"); err != nil {
+		t.Errorf("without the failing test: got %v, want no error\n%s", err, out.String())
 	}
 }
 
@@ -217,11 +223,13 @@ func TestReadList(t *testing.T) {
 // TestSampleOfMutants chooses the same mutants every time.
 func TestSampleOfMutants(t *testing.T) {
 	r := &packageRun{mutants: make([]mutant, 50)}
-	first := r.sample(10)
-	if diff := cmp.Diff(first, r.sample(10)); diff != "" || len(first) != 10 {
+	r.samples = 10
+	first := r.sample()
+	if diff := cmp.Diff(first, r.sample()); diff != "" || len(first) != 10 {
 		t.Errorf("got %v, then another sample:\n%s", first, diff)
 	}
-	if got := r.sample(0); len(got) != 50 || got[49] != 49 {
+	r.samples = 0
+	if got := r.sample(); len(got) != 50 || got[49] != 49 {
 		t.Errorf("got %v, want all of 50", got)
 	}
 }

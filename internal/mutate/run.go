@@ -45,17 +45,22 @@ func (p goPackage) tree() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
 }
 
+// options of a run.
+type options struct {
+	samples, parallel int           // mutants of each package, and at a time; 0 samples means all mutants
+	timeout           time.Duration // least time after which the tests of a mutant count as hung. The machine may be busy.
+	skip              string        // regular expression of tests not to run
+}
+
 // packageRun measures one package.
 type packageRun struct {
 	goPackage
+	options
 	work    string // directory for what is made
 	binary  string
 	mutants []mutant
 	tests   []*testRun
 	status  []string // by mutant; "" = not in the sample
-
-	// timeout is the least time after which the tests of a mutant count as hung. The machine may be busy.
-	timeout time.Duration
 }
 
 // testRun is the run of a test without mutants.
@@ -159,7 +164,7 @@ func (r *packageRun) run(
 	}
 	defer os.RemoveAll(base) //nolint:errcheck // only a place to mount on
 	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.failfast", "-test.count=1",
-		"-test.timeout="+limit.String())
+		"-test.timeout="+limit.String(), "-test.skip="+r.skip)
 	cmd.Env = append(os.Environ(), environment...)
 	if trace != nil {
 		cmd.Env = append(cmd.Env, traceVariable+"="+sandboxTrace)
@@ -190,7 +195,7 @@ func (r *packageRun) run(
 }
 
 // baseline runs every test alone, without mutants, and notes what it reaches.
-func (r *packageRun) baseline(ctx context.Context, parallel int) error {
+func (r *packageRun) baseline(ctx context.Context) error {
 	list := exec.CommandContext(ctx, r.binary, "-test.list=.") //nolint:gosec // made by build
 	list.Dir = r.Dir
 	out, err := list.Output()
@@ -203,7 +208,7 @@ func (r *packageRun) baseline(ctx context.Context, parallel int) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(r.parallel)
 	for i, test := range r.tests {
 		group.Go(func() error { return r.trace(ctx, test, filepath.Join(r.work, fmt.Sprintf("reached-%d", i))) })
 	}
@@ -243,13 +248,13 @@ func (r *packageRun) trace(ctx context.Context, test *testRun, file string) erro
 	return nil
 }
 
-// sample returns the numbers of at most n mutants, in order; all of them for 0.
-func (r *packageRun) sample(n int) []int {
+// sample returns the numbers of the mutants to run, in order.
+func (r *packageRun) sample() []int {
 	numbers := make([]int, len(r.mutants))
 	for i := range numbers {
 		numbers[i] = i
 	}
-	if n > 0 && n < len(numbers) {
+	if n := r.samples; n > 0 && n < len(numbers) {
 		random := rand.New(rand.NewPCG(seed, uint64(len(numbers)))) //nolint:gosec // the same sample every time
 		random.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
 		numbers = numbers[:n]
@@ -259,10 +264,10 @@ func (r *packageRun) sample(n int) []int {
 }
 
 // try runs the mutants of a sample.
-func (r *packageRun) try(ctx context.Context, numbers []int, parallel int) error {
+func (r *packageRun) try(ctx context.Context, numbers []int) error {
 	r.status = make([]string, len(r.mutants))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(r.parallel)
 	for _, n := range numbers {
 		group.Go(func() error {
 			status, err := r.tryOne(ctx, n)
@@ -309,8 +314,8 @@ func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 }
 
 // runPackage measures one package.
-func runPackage(ctx context.Context, p goPackage, samples, parallel int, timeout time.Duration) (*packageRun, error) {
-	r := &packageRun{goPackage: p, timeout: timeout}
+func runPackage(ctx context.Context, p goPackage, o options) (*packageRun, error) {
+	r := &packageRun{goPackage: p, options: o}
 	var err error
 	if r.work, err = os.MkdirTemp("", "mutants-"); err != nil {
 		return nil, err
@@ -320,11 +325,11 @@ func runPackage(ctx context.Context, p goPackage, samples, parallel int, timeout
 		return nil, err
 	}
 	if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
-		if err = r.baseline(ctx, parallel); err != nil {
+		if err = r.baseline(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err = r.try(ctx, r.sample(samples), parallel); err != nil {
+	if err = r.try(ctx, r.sample()); err != nil {
 		return nil, err
 	}
 	return r, nil
