@@ -276,6 +276,30 @@ echo "pid $$"; exit 3`, "sh", file)
 	}
 }
 
+// TestSandboxDetachesLoops leaves a loop device behind in a sandbox, and another one outside of it.
+func TestSandboxDetachesLoops(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sh", "losetup", "truncate")
+	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
+	for name, directory := range map[string]string{"/tmp": "", "elsewhere": "/var/tmp"} {
+		cmd := sandboxed(t.TempDir(), "/usr", "/bin/sh", "-c",
+			`f=${TMPDIR:-/tmp}/mutate-leftover && truncate -s 1M $f && losetup --find --show $f`)
+		cmd.Env = append(os.Environ(), "TMPDIR="+directory)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		// The number may belong to another test by now.
+		left := filepath.Base(strings.TrimSpace(string(out)))
+		if file, err := os.ReadFile("/sys/class/block/" + left + "/loop/backing_file"); err == nil && bytes.Contains(file, []byte("mutate-leftover")) {
+			t.Errorf("%s: %s is still attached to %s", name, left, file)
+		}
+	}
+	if _, err := os.Stat("/sys/class/block/" + filepath.Base(other) + "/loop/backing_file"); err != nil {
+		t.Errorf("the loop device outside of the sandbox: %v", err)
+	}
+}
+
 // TestSandboxIsAlone starts a sandbox without one of its namespaces. It must not touch the mounts, which are those of
 // a namespace of this thread so that a failure harms nothing else.
 func TestSandboxIsAlone(t *testing.T) {

@@ -60,7 +60,9 @@ func sandbox(arguments []string) error {
 	}
 	cmd := exec.Command("/tmp/program", arguments...) //nolint:noctx // ends with this process
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	err = errors.Join(cmd.Run(), copyTrace())
+	err = cmd.Run()
+	detachLoops()
+	err = errors.Join(err, copyTrace())
 	var exited *exec.ExitError
 	if errors.As(err, &exited) {
 		os.Exit(max(exited.ExitCode(), 1))
@@ -203,6 +205,32 @@ func dropCapabilities() error {
 		}
 	}
 	return nil
+}
+
+// detachLoops detaches the loop devices whose files are temporary ones of the sandbox: a test that ends by a panic or a
+// timeout leaves them, and the kernel keeps their files in memory. Devices that are still open are detached when they
+// are closed. Errors are ignored: they change no result.
+func detachLoops() {
+	temporary, err := os.CreateTemp("", "")
+	if err != nil {
+		return
+	}
+	defer temporary.Close() //nolint:errcheck // nothing was written
+	var own unix.Stat_t
+	if err := unix.Fstat(int(temporary.Fd()), &own); err != nil {
+		return
+	}
+	nodes, _ := filepath.Glob("/dev/loop[0-9]*") // the pattern is valid
+	for _, node := range nodes {
+		loop, err := os.Open(node)
+		if err != nil {
+			continue
+		}
+		if info, err := unix.IoctlLoopGetStatus64(int(loop.Fd())); err == nil && info.Device == own.Dev {
+			_ = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0)
+		}
+		_ = loop.Close() // nothing was written
+	}
 }
 
 func copyFile(from, to string) error {
