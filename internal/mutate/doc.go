@@ -5,7 +5,8 @@
 //
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
 // selects the one that is active. A first run of every test records its duration and the mutants that it reaches; a
-// mutant is run with those tests only, the quick ones first. One that no test reaches survives.
+// mutant is run with those tests only, the quick ones first. One that no test reaches survives. One that makes the tests
+// take five times as long is hung and counts as killed, unless the tests without it are as slow at that moment.
 //
 // The mutations are:
 //

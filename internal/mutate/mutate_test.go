@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -116,7 +117,7 @@ func TestSample(t *testing.T) {
 	measure := func(arguments ...string) (string, error) {
 		var out bytes.Buffer
 		arguments = slices.Concat([]string{
-			"-j", "2", "-timeout", "5s", "-equivalent", equivalentList, "-untestable", untestableList,
+			"-j", "2", "-timeout", "1s", "-equivalent", equivalentList, "-untestable", untestableList,
 		}, arguments, []string{"./testdata/sample"})
 		err := run(t.Context(), arguments, &out)
 		return out.String(), err
@@ -165,6 +166,28 @@ func TestSample(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(out)
+	}
+}
+
+// TestBusyMachine makes the machine slow after the durations of the tests were measured. That is no hung mutant.
+func TestBusyMachine(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "go")
+	packages, err := listPackages(t.Context(), []string{"./testdata/slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &packageRun{goPackage: packages[0], options: options{parallel: 1, timeout: time.Second}, work: t.TempDir()}
+	if err := r.build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.baseline(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.tests[0].duration = time.Millisecond
+	t.Setenv("TEST_DURATION", "2s")
+	if got, err := r.tryOne(t.Context(), 0); err != nil || got != statusSurvived {
+		t.Errorf("got %q and %v, want %q", got, err, statusSurvived)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 const (
 	// timeoutFactor is how many times longer tests may take with a mutant than without.
 	timeoutFactor = 5
+	// maxTimeout is the limit after which a mutant counts as hung although the machine is busy.
+	maxTimeout = 10 * time.Minute
 	// quickTests limits the total duration of the tests of a mutant that run before the others.
 	quickTests = 2 * time.Second
 	seed       = 20240229 // of the sample
@@ -48,7 +50,7 @@ func (p goPackage) tree() string {
 // options of a run.
 type options struct {
 	samples, parallel int           // mutants of each package, and at a time; 0 samples means all mutants
-	timeout           time.Duration // least time after which the tests of a mutant count as hung. The machine may be busy.
+	timeout           time.Duration // least time after which the tests of a mutant count as hung
 	skip              string        // regular expression of tests not to run
 }
 
@@ -300,17 +302,35 @@ func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 		if len(tests) == 0 {
 			continue
 		}
-		o, err := r.run(ctx, tests, max(r.timeout, timeoutFactor*durations[i]), nil, fmt.Sprintf("%s=%d", activeVariable, n))
-		switch {
-		case err != nil:
-			return "", err
-		case o.timedOut:
-			return statusTimeout, nil
-		case !o.passed:
-			return statusKilled, nil
+		status, err := r.tryBatch(ctx, n, tests, max(r.timeout, timeoutFactor*durations[i]))
+		if status != statusSurvived || err != nil {
+			return status, err
 		}
 	}
 	return statusSurvived, nil
+}
+
+// tryBatch runs tests with a mutant. When they reach the limit, they run once more without a mutant: if that takes more
+// than half of the limit too, the machine is busy, and the mutant is tried again with twice the limit.
+func (r *packageRun) tryBatch(ctx context.Context, n int, tests []string, limit time.Duration) (string, error) {
+	for ; ; limit *= 2 {
+		o, err := r.run(ctx, tests, limit, nil, fmt.Sprintf("%s=%d", activeVariable, n))
+		switch {
+		case err != nil:
+			return "", err
+		case o.passed:
+			return statusSurvived, nil
+		case !o.timedOut:
+			return statusKilled, nil
+		}
+		unchanged, err := r.run(ctx, tests, limit, nil)
+		if err != nil {
+			return "", err
+		}
+		if unchanged.passed && unchanged.duration <= limit/2 || limit > maxTimeout {
+			return statusTimeout, nil
+		}
+	}
 }
 
 // runPackage measures one package.
