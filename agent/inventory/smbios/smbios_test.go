@@ -2,6 +2,7 @@ package smbios
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"strings"
@@ -44,20 +45,23 @@ func print(t *Table) string {
 	return out.String()
 }
 
-// The structures have random contents and every length that an edition of the specification gave them. The text is what
-// dmidecode 3.4 prints of them (dmidecode --from-dump random.bin), without its first lines.
+// The text is what dmidecode 3.4 prints of the same file (dmidecode --from-dump random.bin), without its first lines. The
+// structures of random.bin have random contents and every length that an edition of the specification gave them, those
+// of rare.bin contents that these lack. The tables of old.bin have an entry point of SMBIOS 2.1.
 func TestDescribeIsWhatDmidecodePrints(t *testing.T) {
-	table, err := Parse(dump(t, "testdata/random.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("testdata/random.dmidecode")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _, _ := strings.Cut(string(want), "Handle 0xFEFF, DMI type 127")
-	if diff := cmp.Diff(strings.Split(text, "\n"), strings.Split(print(table), "\n")); diff != "" {
-		t.Errorf("description differs (-want +got):\n%s", diff)
+	for _, name := range []string{"random", "rare", "old"} {
+		table, err := Parse(dump(t, "testdata/"+name+".bin"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile("testdata/" + name + ".dmidecode")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := strings.Cut(string(want), "Handle 0xFEFF, DMI type 127")
+		if diff := cmp.Diff(strings.Split(text, "\n"), strings.Split(print(table), "\n")); diff != "" {
+			t.Errorf("%s: description differs (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -68,29 +72,83 @@ func TestParse(t *testing.T) {
 		t.Fatalf("got %d structures of version %d.%d and %v, want 198 of 3.5", len(whole.Structures), whole.Major, whole.Minor, err)
 	}
 	for _, tt := range []struct {
-		name  string
-		entry []byte
-		table []byte
-		count int
-		bad   bool
+		name    string
+		entry   []byte
+		table   []byte
+		version string
+		count   int
+		bad     bool
 	}{
-		{"old entry point", []byte("_SM_\x00\x1f\x02\x08"), []byte{1, 4, 0, 0, 'a', 0, 0, 127, 4, 0, 0}, 1, false},
-		{"no end", entry, []byte{1, 4, 0, 0, 0, 0}, 1, false},
-		{"cut in the header", entry, []byte{1, 4, 0, 0, 0, 0, 1, 4}, 1, true},
-		{"cut in the fields", entry, []byte{1, 40, 0, 0, 0, 0}, 0, true},
-		{"length without a header", entry, []byte{1, 3, 0, 0, 0, 0}, 0, true},
-		{"cut in the strings", entry, []byte{1, 4, 0, 0, 'a', 0}, 0, true},
-		{"no anchor", []byte("SMBIOS"), table, 0, true},
+		{"entry point of 2.8", []byte("_SM_\x00\x1f\x02\x08"), []byte{1, 4, 0, 0, 'a', 0, 0, 127, 4, 0, 0}, "2.8", 1, false},
+		{"entry point of 2.0", []byte("_DMI_\x00\x40\x00\x00\x00\x0f\x00\x01\x00\x20"), []byte{1, 4, 0, 0, 0, 0}, "2.0", 1, false},
+		{"no end", entry, []byte{1, 4, 0, 0, 0, 0}, "3.5", 1, false},
+		{"cut in the header", entry, []byte{1, 4, 0, 0, 0, 0, 1, 4}, "3.5", 1, true},
+		{"cut in the fields", entry, []byte{1, 40, 0, 0, 0, 0}, "3.5", 0, true},
+		{"length without a header", entry, []byte{1, 3, 0, 0, 0, 0}, "3.5", 0, true},
+		{"cut in the strings", entry, []byte{1, 4, 0, 0, 'a', 0}, "3.5", 0, true},
+		{"no anchor", []byte("SMBIOS"), table, "", 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Parse(tt.entry, tt.table)
 			if (err != nil) != tt.bad {
 				t.Errorf("got %v, want an error: %v", err, tt.bad)
 			}
-			if got != nil && len(got.Structures) != tt.count {
-				t.Errorf("got %d structures, want %d", len(got.Structures), tt.count)
+			if got == nil {
+				if tt.version != "" {
+					t.Errorf("got no table, want one of version %s", tt.version)
+				}
+				return
+			}
+			if version := fmt.Sprintf("%d.%d", got.Major, got.Minor); len(got.Structures) != tt.count || version != tt.version {
+				t.Errorf("got %d structures of version %s, want %d of %s", len(got.Structures), version, tt.count, tt.version)
 			}
 		})
+	}
+}
+
+func TestStructures(t *testing.T) {
+	table, err := Parse(dump(t, "testdata/rare.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handles []uint16
+	for _, s := range table.All(TypeMemoryDevice) {
+		handles = append(handles, s.Handle)
+	}
+	if diff := cmp.Diff([]uint16{0x1100, 0x1101}, handles); diff != "" {
+		t.Errorf("memory devices differ (-want +got):\n%s", diff)
+	}
+	s := Structure{Data: []byte{TypeSystem, 8, 0, 0, 1, 2, 3, 0}, Strings: []string{"first", "second"}}
+	for offset, want := range map[int]string{4: "first", 5: "second", 6: "", 7: "", 8: ""} { // no third one, none, no such field
+		if got := s.Text(offset); got != want {
+			t.Errorf("text at %d: got %q, want %q", offset, got, want)
+		}
+	}
+}
+
+// The sizes of table 84 of the specification.
+func TestMemorySize(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		size     uint16
+		extended uint32
+		length   int
+		want     int64
+	}{
+		{"empty slot", 0, 0, 0x22, 0},
+		{"unknown", 0xffff, 0, 0x22, 0},
+		{"MiB", 0x4000, 0, 0x22, 16 << 30},
+		{"KiB", 0x8200, 0, 0x22, 512 << 10},
+		{"extended", 0x7fff, 0x20000, 0x22, 128 << 30},
+		{"extended, reserved bit", 0x7fff, 0x80008000, 0x22, 32 << 30},
+		{"no extended size", 0x7fff, 0, 0x1b, 0x7fff << 20},
+	} {
+		data := make([]byte, 0x22)
+		binary.LittleEndian.PutUint16(data[0x0c:], tt.size)
+		binary.LittleEndian.PutUint32(data[0x1c:], tt.extended)
+		if got := (Structure{Type: TypeMemoryDevice, Data: data[:tt.length]}).MemorySize(); got != tt.want {
+			t.Errorf("%s: got %d bytes, want %d", tt.name, got, tt.want)
+		}
 	}
 }
 
