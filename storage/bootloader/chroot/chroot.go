@@ -4,9 +4,10 @@
 // The program sees its own root, the device nodes of the disk, a read-only sysfs and procfs, an empty /run and /tmp,
 // and processes of its own only. /proc/cmdline names the root and nothing else, because the ramdisk's command line
 // holds the agent token and the root password; kernel log and kernel memory are masked. It has no network and no
-// capability to mount, to make device nodes, to load modules or to read the kernel log, see [capabilities]. Its mounts
-// and processes belong to namespaces of its own: the kernel removes them when the program ends for any reason. It
-// writes to the disk as root: this is not a sandbox.
+// capability to mount, to make device nodes, to load modules or to read the kernel log, see [capabilities]. A filter
+// denies the system calls that would undo the masks, see [denyCalls]. Its mounts and processes belong to namespaces of
+// its own: the kernel removes them when the program ends for any reason. It writes to the disk as root: this is not a
+// sandbox.
 package chroot
 
 import (

@@ -27,8 +27,15 @@ func TestMain(m *testing.M) {
 // system is a loop device with a root file system that has the installer in it.
 func system(t *testing.T) System {
 	t.Helper()
+	return systemOn(t, 64<<20, "mkfs.ext4", "-q", "-d")
+}
+
+// systemOn is a system on a file system of size bytes. The arguments of the program that makes it are followed by the
+// tree and the device.
+func systemOn(t *testing.T, size int64, mkfs ...string) System {
+	t.Helper()
 	testenv.Root(t)
-	testenv.Programs(t, "mkfs.ext4")
+	testenv.Programs(t, mkfs[0])
 	tree := t.TempDir()
 	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc", "usr/sbin"} {
 		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
@@ -36,8 +43,8 @@ func system(t *testing.T) System {
 		}
 	}
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin/installer"), "./testdata/installer")
-	image := testenv.SparseFile(t, 64<<20)
-	testenv.Run(t, "mkfs.ext4", "-q", "-d", tree, image)
+	image := testenv.SparseFile(t, size)
+	testenv.Run(t, mkfs[0], append(mkfs[1:], tree, image)...)
 	return System{Root: testenv.Loop(t, image, 512)}
 }
 

@@ -76,6 +76,9 @@ func (e entry) enter() error {
 	if err := e.mountOthers(); err != nil {
 		return err
 	}
+	if err := denyCalls(); err != nil {
+		return err
+	}
 	return capabilities(e.privileged())
 }
 

@@ -5,10 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
@@ -84,6 +86,144 @@ func TestSecrets(t *testing.T) {
 	left(t, s)
 	if _, err := os.Stat(filepath.Join("/", "etc", "shadow")); err != nil {
 		t.Errorf("the root of this machine changed: %v", err)
+	}
+}
+
+// CAP_SYS_ADMIN, which GRUB needs on Btrfs, does not let the program undo what masks files of the ramdisk. The ioctls
+// that GRUB needs work.
+func TestMasksStay(t *testing.T) {
+	for _, kind := range []struct {
+		name   string
+		system System
+		search string // what Btrfs answers
+	}{
+		{"btrfs", systemOn(t, 128<<20, "mkfs.btrfs", "-q", "--rootdir"), "errno 0"},
+		{"ext4", system(t), "inappropriate ioctl for device"},
+	} {
+		var failed *Error
+		if err := Run(t.Context(), kind.system, nil, "installer", "undo"); !errors.As(err, &failed) {
+			t.Fatalf("%s: got %v, want the output of the program", kind.name, err)
+		}
+		_, own, _ := strings.Cut(failed.Output, "in a new namespace: ")
+		result, own, _ := strings.Cut(own, "\n")
+		if kind.name == "btrfs" { // only CAP_SYS_ADMIN makes one
+			if result != "exit status 4" {
+				t.Errorf("got %q of the program in a new namespace", result)
+			}
+			again, rest, found := strings.Cut(own, "search of Btrfs: errno 0\n")
+			if !found {
+				t.Fatalf("got no output of the program in a new namespace:\n%s", failed.Output)
+			}
+			sameAnswers(t, "btrfs, new namespace", again+"search of Btrfs: errno 0", kind.search)
+			own = rest
+		}
+		sameAnswers(t, kind.name, own, kind.search)
+		left(t, kind.system)
+	}
+}
+
+// sameAnswers compares what the program says of its calls.
+func sameAnswers(t *testing.T, name, output, search string) {
+	t.Helper()
+	want := map[string]string{"later call": "function not implemented", "search of Btrfs": search}
+	for _, call := range []string{
+		"unmount", "mount", "remount", "pivot_root", "setns", "fsopen", "fspick", "open_tree", "move_mount", "mount_setattr",
+		"fsconfig", "fsmount", "open_tree_attr", "bpf", "perf_event_open", "log",
+	} {
+		want[call] = "operation not permitted"
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(output) {
+		call, answer, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		got[call] = answer
+	}
+	if line := got["command line"]; !strings.HasPrefix(line, `"root=UUID=`) {
+		t.Errorf("%s: got command line %s, want the system's", name, line)
+	}
+	delete(got, "command line")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: answers differ (-want +got):\n%s", name, diff)
+	}
+}
+
+// The numbers of the calls are those of the machine that runs the test.
+func TestCallTables(t *testing.T) {
+	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	want := []uint32{
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
+		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
+		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE_ATTR,
+	}
+	for _, table := range callTables {
+		if table.arch == arch {
+			if diff := cmp.Diff(want, table.denied); diff != "" {
+				t.Errorf("calls of %s differ (-want +got):\n%s", runtime.GOARCH, diff)
+			}
+		}
+	}
+	if last := uint32(unix.SYS_RSEQ_SLICE_YIELD); last != lastKnown {
+		t.Errorf("got %d as the last call, want %d", lastKnown, last)
+	}
+}
+
+// decide runs a filter on a call.
+func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32) uint32 {
+	t.Helper()
+	var word uint32
+	for at := 0; ; at++ {
+		next := func(yes bool) {
+			if yes {
+				at += int(filter[at].Jt)
+			} else {
+				at += int(filter[at].Jf)
+			}
+		}
+		switch f := filter[at]; f.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			word = map[uint32]uint32{0: number, 4: arch}[f.K]
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			next(word == f.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			next(word >= f.K)
+		case unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K:
+			next(word > f.K)
+		case unix.BPF_RET | unix.BPF_K:
+			return f.K
+		default:
+			t.Fatalf("instruction %d has code %#x", at, f.Code)
+		}
+	}
+}
+
+// Each call of each architecture is decided as its table says.
+func TestCallFilter(t *testing.T) {
+	filter := callFilter(callTables)
+	const denied, unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	for _, table := range callTables {
+		for number := range uint32(1000) {
+			want := uint32(unix.SECCOMP_RET_ALLOW)
+			if slices.Contains(table.denied, number) {
+				want = denied
+			} else if number > lastKnown {
+				want = unknown
+			}
+			if got := decide(t, filter, table.arch, number); got != want {
+				t.Errorf("arch %#x, call %d: got %#x, want %#x", table.arch, number, got, want)
+			}
+		}
+		want := unknown
+		if table.private != 0 {
+			want = unix.SECCOMP_RET_ALLOW
+		}
+		if got := decide(t, filter, table.arch, 0x0f0002); got != want {
+			t.Errorf("arch %#x, private call: got %#x, want %#x", table.arch, got, want)
+		}
+		if got := decide(t, filter, table.arch, 0x40000000|165); table.private == 0 && got != unknown {
+			t.Errorf("arch %#x, call of x32: got %#x, want %#x", table.arch, got, unknown)
+		}
+	}
+	if got := decide(t, filter, unix.AUDIT_ARCH_S390X, 1); got != unix.SECCOMP_RET_KILL_PROCESS {
+		t.Errorf("other architecture: got %#x, want %#x", got, uint32(unix.SECCOMP_RET_KILL_PROCESS))
 	}
 }
 

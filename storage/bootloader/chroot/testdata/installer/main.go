@@ -2,12 +2,17 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -22,6 +27,8 @@ func run(args []string) int {
 		time.Sleep(time.Hour)
 	case "spy":
 		return spy()
+	case "undo":
+		return undo()
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	interfaces, _ := os.ReadFile("/proc/net/dev") // two lines of titles, one for each
@@ -68,6 +75,46 @@ func spy() int {
 	for line := range strings.Lines(string(mounts)) {
 		fmt.Print("mounted: ", strings.Join(strings.Fields(line)[1:3], " "), "\n")
 	}
+	return 4
+}
+
+// undo tries to remove what masks files of the ramdisk, in its own namespaces and in new ones, and prints the results.
+// It exits with an error, so that its output is returned.
+func undo() int {
+	if os.Getenv("AGAIN") == "" {
+		command := exec.Command("/proc/self/exe", "undo")
+		command.Env = append(os.Environ(), "AGAIN=1")
+		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		out, err := command.CombinedOutput()
+		fmt.Printf("in a new namespace: %v\n%s", err, out)
+	}
+	fmt.Println("unmount:", syscall.Unmount("/proc/cmdline", syscall.MNT_DETACH))
+	fmt.Println("mount:", syscall.Mount("proc", "/tmp", "proc", 0, ""))
+	fmt.Println("remount:", syscall.Mount("", "/proc", "", syscall.MS_REMOUNT|syscall.MS_BIND, ""))
+	fmt.Println("pivot_root:", unix.PivotRoot("/", "/"))
+	self, _ := os.Open("/proc/self/ns/mnt")
+	fmt.Println("setns:", unix.Setns(int(self.Fd()), unix.CLONE_NEWNS))
+	fmt.Println("fsopen:", call(unix.Fsopen("proc", 0)))
+	fmt.Println("fspick:", call(unix.Fspick(unix.AT_FDCWD, "/proc", 0)))
+	fmt.Println("open_tree:", call(unix.OpenTree(unix.AT_FDCWD, "/proc", unix.OPEN_TREE_CLONE)))
+	fmt.Println("move_mount:", unix.MoveMount(unix.AT_FDCWD, "/proc", unix.AT_FDCWD, "/tmp", 0))
+	fmt.Println("mount_setattr:", unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
+	for name, number := range map[string]uintptr{
+		"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "open_tree_attr": unix.SYS_OPEN_TREE_ATTR,
+		"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN, "later call": 472,
+	} {
+		_, _, errno := syscall.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
+		fmt.Printf("%s: %v\n", name, errno)
+	}
+	fmt.Println("log:", call(syscall.Klogctl(10, nil))) // SYSLOG_ACTION_SIZE_BUFFER
+	fmt.Println("command line:", read("/proc/cmdline"))
+	// What GRUB needs on Btrfs.
+	root, _ := os.Open("/")
+	search := [4096]byte{}
+	binary.LittleEndian.PutUint64(search[:], 1) // tree of tree roots
+	binary.LittleEndian.PutUint32(search[64:], 1)
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, root.Fd(), 0xd0009411, uintptr(unsafe.Pointer(&search[0]))) // BTRFS_IOC_TREE_SEARCH
+	fmt.Println("search of Btrfs:", errno)
 	return 4
 }
 

@@ -1,0 +1,77 @@
+package chroot
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// callTable lists system calls of an architecture by their numbers.
+type callTable struct {
+	arch    uint32 // AUDIT_ARCH_*
+	denied  []uint32
+	private uint32 // number from which on an architecture has calls of its own, 0 for none
+}
+
+// newCalls are denied calls with the same number on all architectures: open_tree, move_mount, fsopen, fsconfig, fsmount,
+// fspick, mount_setattr, open_tree_attr.
+var newCalls = []uint32{428, 429, 430, 431, 432, 433, 442, 467}
+
+// lastKnown is the number of the last system call that this list knows (rseq_slice_yield). Later ones could mount, too.
+const lastKnown = 471
+
+// callTables name the system calls by which a program with CAP_SYS_ADMIN could see what is masked: those that mount and
+// unmount, enter other namespaces, return the kernel log, and read kernel memory (BPF, perf). Programs of 32 bits have
+// numbers of their own. The order of the other numbers is: mount, umount2, umount where there is one, pivot_root, setns,
+// syslog, bpf, perf_event_open.
+var callTables = []callTable{
+	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298}, newCalls)},
+	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336}, newCalls)},
+	{arch: unix.AUDIT_ARCH_AARCH64, denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241}, newCalls)},
+	{arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364}, newCalls), private: 0x0f0000},
+}
+
+// denyCalls denies the system calls of callTables to the calling thread and whatever it starts, forever: the error is
+// EPERM, and ENOSYS for calls after lastKnown. A call of another architecture ends the process. See seccomp(2).
+func denyCalls() error {
+	filter := callFilter(callTables)
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		return fmt.Errorf("deny system calls: %w", errno)
+	}
+	return nil
+}
+
+// callFilter returns the program that decides about each call, from struct seccomp_data.
+func callFilter(tables []callTable) []unix.SockFilter {
+	const numberOffset, archOffset = 0, 4
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	jump := func(code uint16, k uint32, yes, no int) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: uint8(yes), Jf: uint8(no)}
+	}
+	result := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+
+	filter := []unix.SockFilter{load(archOffset)}
+	for _, table := range tables {
+		// Jumps count from the next instruction on: 0 is the next one.
+		ends := []unix.SockFilter{
+			result(unix.SECCOMP_RET_ALLOW), result(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)), result(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
+		}
+		section := []unix.SockFilter{load(numberOffset)}
+		if table.private != 0 {
+			section = append(section, jump(unix.BPF_JGE, table.private, len(table.denied)+1, 0)) // allowed
+		}
+		section = append(section, jump(unix.BPF_JGT, lastKnown, len(table.denied)+2, 0)) // not known
+		for i, number := range table.denied {
+			section = append(section, jump(unix.BPF_JEQ, number, len(table.denied)-i, 0)) // denied
+		}
+		section = append(section, ends...)
+		filter = append(filter, jump(unix.BPF_JEQ, table.arch, 0, len(section)))
+		filter = append(filter, section...)
+	}
+	return append(filter, result(unix.SECCOMP_RET_KILL_PROCESS))
+}
