@@ -65,6 +65,7 @@ func (m *machine) attach(name, bus, kind, model, image string, size int64) {
 	write(m.t, filepath.Join(device, "type"), kind)
 	write(m.t, filepath.Join(device, "model"), model)
 	write(m.t, filepath.Join(device, "block", name, "size"), fmt.Sprint(size/512))
+	write(m.t, filepath.Join(device, "block", name, "removable"), "1")
 	m.link(device, filepath.Join(device, "block", name, "device"))
 	m.link(filepath.Join(device, "block", name), filepath.Join(m.root, "sys/class/block", name))
 	m.link(filepath.Join(device, "block", name), filepath.Join(m.root, "sys/block", name))
@@ -158,9 +159,13 @@ func TestFloppy(t *testing.T) {
 			m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "wrong=1"), mib)
 			m.attach("sdb", usb, "0", "Stick", named, mib)
 		}, over, ""},
-		"no vmedia boot":  {"ipa-api-url=http://cmdline", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
-		"another method":  {"boot_method=pxe ipa-api-url=x", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
-		"tenant's disk":   {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "Virtual Media", named, mib) }, nil, ""},
+		"no vmedia boot": {"ipa-api-url=http://cmdline", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
+		"another method": {"boot_method=pxe ipa-api-url=x", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
+		"tenant's disk":  {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "Virtual Media", named, mib) }, nil, ""},
+		"built in": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "Virtual Media", named, mib)
+			m.write("sys/class/block/sda/removable", "0")
+		}, nil, ""},
 		"large USB disk":  {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, 4<<30) }, nil, ""},
 		"neither of both": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", other, mib) }, nil, ""},
 		"partition": {cmdline, func(m *machine) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -234,10 +235,20 @@ func TestPartitions(t *testing.T) {
 
 func TestVirtualMedia(t *testing.T) {
 	tr := server(t)
-	tr.device("sdg", "pci0000:00/0000:00:14.0/usb1/1-5/1-5:1.0/host4/target4:0:0/4:0:0:0", 4*gib, nil)
+	const usb = "pci0000:00/0000:00:14.0/usb1/1-%d/1-%d:1.0/host%d/target%d:0:0/%d:0:0:0"
+	plug := func(name string, n int, size int64, files map[string]string) {
+		tr.device(name, strings.ReplaceAll(usb, "%d", strconv.Itoa(n)), size, files)
+	}
+	removable, protected := map[string]string{"removable": "1"}, map[string]string{"ro": "1"}
+	plug("sdg", 5, 4*gib, removable)
+	plug("sdh", 6, 4*gib-512, removable)
+	plug("sdi", 7, 100<<10, protected)
+	tr.device("sdj", "pci0000:00/0000:00:1f.2/ata9/host9/target9:0:0/9:0:0:0", gib, removable)
 	for name, want := range map[string]bool{
-		"sr0": true, "sdc": true, // an optical drive, a small USB stick
-		"sda": false, "sda2": false, "sdg": false, "dm-0": false, "loop0": false, // a USB disk of 4 GiB is one too many
+		"sr0": true, "sdh": true, "sdi": true, // an optical drive, a stick, a floppy that is write-protected
+		"sdc": false,                                                             // a USB disk that is built in
+		"sda": false, "sda2": false, "sdg": false, "dm-0": false, "loop0": false, // a stick of 4 GiB is too large
+		"sdj": false, // not on the USB
 	} {
 		if got, err := tr.system().VirtualMedia(name); err != nil || got != want {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)

@@ -29,8 +29,10 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 	return devices, nil
 }
 
-// VirtualMedia tells whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB.
-// A partition, or a device made of partitions, never is, since anybody who owned the disk could have labelled it.
+// VirtualMedia reports whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB
+// whose medium can be removed or is write-protected. BMCs (iDRAC, iLO, AMI's, OpenBMC) and QEMU say so of virtual
+// floppies and USB keys. A disk that is built in says neither, and its content cannot change that. A partition, or a
+// device made of others, never is virtual media, since anybody who owned the disk could have labelled it.
 func (s System) VirtualMedia(name string) (bool, error) {
 	device, err := s.Device(name)
 	if err != nil {
@@ -43,7 +45,7 @@ func (s System) VirtualMedia(name string) (bool, error) {
 	case "rom":
 		return true, nil
 	case "disk":
-		return device.Transport == "usb" && device.Size < maxMediaSize, nil
+		return device.Transport == "usb" && device.Size < maxMediaSize && (device.Removable || device.ReadOnly), nil
 	}
 	return false, nil
 }

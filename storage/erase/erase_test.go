@@ -365,20 +365,34 @@ func TestParametersFloppy(t *testing.T) {
 	for _, c := range []struct {
 		bus, label string
 		sectors    int64
+		removable  bool
 		want       bool
 	}{
-		{"usb1/1-1", "ir-vfd-dev", 2048, true},
-		{"usb1/1-1", "IR-VFD-DEV", 2048, true},
-		{"usb1/1-1", "OTHER", 2048, false},
-		{"usb1/1-1", "ir-vfd-dev", 8 << 30 / 512, false}, // too large for a medium: somebody's disk
-		{"pci0000:00/ata1", "ir-vfd-dev", 2048, false},   // a disk of the machine that somebody labelled
+		{"usb1/1-1", "ir-vfd-dev", 2048, true, true},
+		{"usb1/1-1", "IR-VFD-DEV", 2048, true, true},
+		{"usb1/1-1", "ir-vfd-dev", 64 << 20 / 512, true, true},
+		{"usb1/1-1", "OTHER", 2048, true, false},
+		{"usb1/1-1", "ir-vfd-dev", 64<<20/512 + 1, true, false}, // larger than any floppy: somebody's stick
+		{"usb1/1-1", "ir-vfd-dev", 2048, false, false},          // a USB disk that is built in
+		{"pci0000:00/ata1", "ir-vfd-dev", 2048, true, false},    // a disk of the machine that somebody labelled
 	} {
 		image := testenv.SparseFile(t, mib)
 		testenv.Run(t, "mkfs.vfat", "-n", c.label, image)
 		sys := scsiDisk(t, "sdz", c.bus, c.sectors)
-		if got, err := ParametersFloppy(context.Background(), sys, block.Device{Name: "sdz", Path: image}); err != nil || got != c.want {
+		if c.removable {
+			makeRemovable(t, sys, "sdz")
+		}
+		disk := block.Device{Name: "sdz", Path: image, Size: c.sectors * 512}
+		if got, err := ParametersFloppy(t.Context(), sys, disk); err != nil || got != c.want {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
+	}
+}
+
+func makeRemovable(t *testing.T, sys block.System, name string) {
+	t.Helper()
+	if err := os.WriteFile(sys.Sys("class/block", name, "removable"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -386,6 +386,7 @@ func TestSkipErrors(t *testing.T) {
 		t.Errorf("disk not listed: got %v, want %v", err, fs.ErrNotExist)
 	}
 	stick := scsiDisk(t, "sdz", "usb1/1-1", 2048)
+	makeRemovable(t, stick, "sdz")
 	if _, err := ParametersFloppy(t.Context(), stick, block.Device{Name: "sdz", Path: "/dev/missing"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing medium: got %v, want %v", err, fs.ErrNotExist)
 	}

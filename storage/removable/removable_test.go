@@ -23,6 +23,7 @@ func plug(t *testing.T, root, name, bus, kind, image string, size int64) {
 	device := filepath.Join(root, "sys/devices", bus)
 	write(t, filepath.Join(device, "type"), kind)
 	write(t, filepath.Join(device, "block", name, "size"), fmt.Sprint(size/512))
+	write(t, filepath.Join(device, "block", name, "removable"), "1")
 	for _, class := range []string{"sys/class/block", "sys/block"} {
 		link(t, filepath.Join(device, "block", name), filepath.Join(root, class, name))
 	}

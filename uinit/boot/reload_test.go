@@ -17,7 +17,9 @@ import (
 func attachMedium(t *testing.T, root, name, bus, kind, image string) {
 	t.Helper()
 	device := filepath.Join(root, "sys/devices", bus)
-	for file, content := range map[string]string{"type": kind, "block/" + name + "/size": "2048"} {
+	for file, content := range map[string]string{
+		"type": kind, "block/" + name + "/size": "2048", "block/" + name + "/removable": "1",
+	} {
 		path := filepath.Join(device, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
