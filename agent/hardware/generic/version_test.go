@@ -1,0 +1,57 @@
+package generic
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+)
+
+// released are the steps of each version: kind, priority, interface and name, whether Ironic may abort the step, and its
+// arguments. Entries are added, never changed.
+var released = map[string]string{
+	"1.2-ironroot.1": `
+clean 10 deploy.erase_devices abortable
+clean 99 deploy.erase_devices_metadata abortable
+clean 0 deploy.erase_devices_express abortable
+clean 0 deploy.erase_pstore abortable
+clean 0 deploy.clean_uefi_nvram abortable match_patterns
+deploy 0 deploy.erase_devices_metadata
+deploy 0 deploy.clean_uefi_nvram match_patterns
+deploy 0 deploy.write_image
+service 0 deploy.write_image
+`,
+}
+
+// Ironic lists the steps of a node again only if the version of a manager has changed.
+func TestVersionNamesSteps(t *testing.T) {
+	m := newManager(t)
+	got := "\n"
+	for _, kind := range []hardware.Kind{hardware.Clean, hardware.Deploy, hardware.Service} {
+		for _, step := range m.Steps(kind, nil, nil) {
+			words := []string{string(kind), fmt.Sprint(step.Priority), step.Interface + "." + step.Name}
+			if step.Abortable != nil && *step.Abortable {
+				words = append(words, "abortable")
+			}
+			for _, name := range slices.Sorted(maps.Keys(step.ArgsInfo)) {
+				if step.ArgsInfo[name].Required {
+					name += " (required)"
+				}
+				words = append(words, name)
+			}
+			got += strings.Join(words, " ") + "\n"
+		}
+	}
+	want, known := released[m.Version()]
+	if !known {
+		t.Fatalf("version %s is not known: add it with these steps:%s", m.Version(), got)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps of version %s differ: raise the number that Version returns, and add it with its steps (-want +got):\n%s", m.Version(), diff)
+	}
+}
