@@ -154,3 +154,56 @@ func TestPreferredAddress(t *testing.T) {
 		}
 	}
 }
+
+// The way to a URL that does not answer does not count where another one answers.
+func TestAdvertiseLeavesDeadURLsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		net.serve("10.0.0.2", newFake("1.115"))
+		c, _ := newClient(t, net, "--api-url=http://10.0.0.1,http://10.0.0.2")
+		table := &routes{sources: map[string]string{"10.0.0.1": "10.0.0.8", "10.0.0.2": "10.0.0.9"}}
+		c.sourceFor = table.sourceFor
+		if got, err := c.Advertise(t.Context()); err != nil || got.Host != "10.0.0.9" {
+			t.Errorf("got %v, %v, want the address on the route to 10.0.0.2", got, err)
+		}
+	})
+}
+
+// The error says what every way of looking found: to where Ironic answered last, and to its names.
+func TestAdvertiseNamesAllFailures(t *testing.T) {
+	c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere", "--ip-lookup-attempts=1")
+	peer := netip.MustParseAddr("10.0.0.7")
+	c.peer.Store(&peer)
+	c.sourceFor = (&routes{}).sourceFor
+	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
+	_, err := c.Advertise(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.7") || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("got %v, want an error that names the address and the host", err)
+	}
+}
+
+func TestAdvertiseEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-sleep=7")
+		c.sourceFor = (&routes{}).sourceFor
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if got, err := c.Advertise(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, %v, want the context's error", got, err)
+		}
+	})
+}
+
+// Without an option the system resolves the names of Ironic.
+func TestAdvertiseResolvesNames(t *testing.T) {
+	const own = "10.0.0.9"
+	table := &routes{sources: map[string]string{"127.0.0.1": own, "::ffff:127.0.0.1": own, "::1": own}}
+	live := settings(t, "--api-url=http://localhost", "--ip-lookup-attempts=1")
+	c, err := New(Options{Config: live, SourceFor: table.sourceFor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Advertise(t.Context()); err != nil || got.Host != "10.0.0.9" {
+		t.Errorf("got %v, %v, want the source to localhost", got, err)
+	}
+}

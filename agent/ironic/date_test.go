@@ -54,5 +54,8 @@ func TestVerifiedTime(t *testing.T) {
 		if ok != tt.want || ok && (time.Until(got)-3*time.Hour).Abs() > time.Minute {
 			t.Errorf("%s: got %v, %v, want a time three hours ahead: %v", name, got, ok, tt.want)
 		}
+		if sent, err := http.ParseTime(ahead); err != nil || ok && got.Sub(sent) < time.Second/2 {
+			t.Errorf("%s: got %v, %v, want the middle of the second that %v names, or later", name, got, err, sent)
+		}
 	}
 }

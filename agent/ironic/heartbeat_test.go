@@ -334,3 +334,55 @@ func FuzzLookupAnswer(f *testing.F) {
 		}
 	})
 }
+
+// Whoever wants to know hears what came of each heartbeat, but not of one that the end of the context broke off.
+func TestSentHeartbeatsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.heartbeat = func(n int) (int, string) {
+			switch n {
+			case 1:
+				return 409, ""
+			case 3:
+				time.Sleep(time.Hour)
+			}
+			return 202, ""
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic", "--http-request-timeout=7200")
+		h := beats(c, "")
+		var got []int
+		h.Sent = func(err error) { got = append(got, statusOf(err)) }
+		run(t, h, 30*time.Minute)
+		if diff := cmp.Diff([]int{409, 0}, got); diff != "" || len(ironic.got("/v1/heartbeat")) != 3 {
+			t.Errorf("got %d heartbeats, statuses (-want +got):\n%s", len(ironic.got("/v1/heartbeat")), diff)
+		}
+		time.Sleep(time.Hour) // the hanging answer must end before the test does
+	})
+}
+
+// A heartbeat that was asked for before the first one is repeated like any forced one until it succeeds. Failures after
+// that are ordinary ones again.
+func TestForcedHeartbeatEndsWithItsSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.heartbeat = func(n int) (int, string) {
+			if n == 3 {
+				return 202, ""
+			}
+			return 500, ""
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		c.rand = func() float64 { return 1 }
+		h := beats(c, "")
+		h.Force()
+		run(t, h, 211*time.Second)
+		want := []time.Duration{forcedGap, forcedGap, 180 * time.Second, retryHigh, retryHigh}
+		if diff := cmp.Diff(want, waits(ironic.got("/v1/heartbeat"))); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
+		}
+	})
+}

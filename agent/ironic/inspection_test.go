@@ -1,6 +1,7 @@
 package ironic
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -117,4 +118,22 @@ func TestPostInspectionAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPostInspectionEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.inspection = func(int) (int, string) { return 503, "" }
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if uuid, err := c.PostInspection(ctx, nil); uuid != "" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %q, %v, want the context's error", uuid, err)
+		}
+		if uuid, err := c.PostInspection(t.Context(), make(chan int)); uuid != "" || err == nil {
+			t.Errorf("data that have no JSON: got %q, %v, want an error", uuid, err)
+		}
+	})
 }

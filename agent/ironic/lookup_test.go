@@ -305,3 +305,46 @@ func TestLookupAtTheVersionOfTheOption(t *testing.T) {
 		t.Errorf("got lookups %v, want one at 1.58", got)
 	}
 }
+
+// Whoever wants to know hears what came of each try.
+func TestLookupsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		ironic.lookup = func(n int) (int, string) {
+			if n < 3 {
+				return 404, ""
+			}
+			return 200, lookupAnswer(`{"heartbeat_timeout":300}`)
+		}
+		net.serve("ironic", ironic)
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		var got []int
+		c.lookedUp = func(err error) { got = append(got, statusOf(err)) }
+		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]int{404, 404, 0}, got); diff != "" {
+			t.Errorf("statuses (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A lookup ends with its context also within a request and within the pause for a locked node.
+func TestLookupEndsAnywhere(t *testing.T) {
+	locked := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
+	for name, handler := range map[string]http.Handler{"silent": silent, "locked": locked} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			net.serve("ironic", handler)
+			c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.115")
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			started := time.Now()
+			answer, err := c.Lookup(ctx, nil, "")
+			if answer != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
+				t.Errorf("%s: got %v, %v after %v, want the context's error after 3 s", name, answer, err, time.Since(started))
+			}
+		})
+	}
+}

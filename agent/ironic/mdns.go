@@ -138,12 +138,10 @@ func (c *Client) serviceURL(ctx context.Context, s service) (string, error) {
 		return "", fmt.Errorf("protocol of the service: got %q, want http or https", protocol)
 	}
 	path := s.text["path"]
-	if path != "" && !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
 	if strings.Contains(path, ",") { // which separates URLs
 		return "", fmt.Errorf("path of the service: got %q", path)
 	}
+	// String adds a "/" before a path without one.
 	u := url.URL{Scheme: protocol, Host: net.JoinHostPort(host, strconv.Itoa(s.port)), Path: path}
 	return u.String(), nil
 }

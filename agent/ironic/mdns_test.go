@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -258,6 +259,45 @@ func FuzzAnswer(f *testing.F) {
 			c := &Client{sourceFor: func(_ context.Context, a netip.Addr) (netip.Addr, error) { return a, nil }}
 			if u, err := c.serviceURL(context.Background(), s); err == nil && strings.ContainsAny(u, ", \n") {
 				t.Fatalf("got %q", u)
+			}
+		}
+	})
+}
+
+// Options of an answer are those with the prefix. Those of the answer for the callback count as well.
+func TestOverridesOfTheCallback(t *testing.T) {
+	const introspection = "baremetal-introspection._openstack._tcp.local."
+	c, live, _ := answers(t, config.Params{"ipa-inspection-callback-url": "mdns"}, map[string]service{
+		introspection: {host: "a.example.", port: 1, text: map[string]string{"ipa_ntp_server": "192.0.2.67"}},
+	})
+	if err := c.Discover(t.Context()); err != nil || live.Get().NTPServer != "192.0.2.67" {
+		t.Errorf("got %v, ntp_server %q, want that of the answer", err, live.Get().NTPServer)
+	}
+	c, live, _ = answers(t, config.Params{"ipa-inspection-callback-url": "mdns"}, map[string]service{
+		introspection: {host: "a.example.", port: 1, text: map[string]string{"ntp_server": "192.0.2.67"}},
+	})
+	if err := c.Discover(t.Context()); err != nil || live.Get().NTPServer != "" {
+		t.Errorf("without the prefix: got %v, ntp_server %q, want none", err, live.Get().NTPServer)
+	}
+	c, _, _ = answers(t, config.Params{"ipa-inspection-callback-url": "mdns"}, nil)
+	if err := c.Discover(t.Context()); err == nil || !strings.Contains(err.Error(), introspection) {
+		t.Errorf("no answer: got %v, want an error that names the service", err)
+	}
+}
+
+// The pauses between the searches double. A search ends with its context, whether it asks or pauses.
+func TestDiscoverPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, asked := answers(t, config.Params{"ipa-api-url": "mdns"}, nil)
+		started := time.Now()
+		if err := c.Discover(t.Context()); err == nil || len(*asked) != 3 || time.Since(started) != 3*mdnsFirstPause {
+			t.Errorf("got %v after %d tries in %v, want 3 in %v", err, len(*asked), time.Since(started), 3*mdnsFirstPause)
+		}
+		for _, limit := range []time.Duration{0, mdnsFirstPause / 2} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if err := c.Discover(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %v: got %v, want the context's error", limit, err)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -297,5 +298,108 @@ func TestTakesIronicsClock(t *testing.T) {
 				t.Errorf("%s: the log does not tell what to do:\n%s", name, log)
 			}
 		})
+	}
+}
+
+// The attempts at a connection end when one of them won. A connection that another one made by then is closed.
+func TestPatientDialDropsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n changes
+		first, firstPeer := net.Pipe()
+		second, secondPeer := net.Pipe()
+		defer second.Close()     //nolint:errcheck // of a pipe
+		defer secondPeer.Close() //nolint:errcheck // of a pipe
+		release := make(chan struct{})
+		var dials atomic.Int32
+		var context1 context.Context
+		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if dials.Add(1) == 1 {
+				context1 = ctx
+				<-release
+				return first, nil
+			}
+			return second, nil
+		}, n.changed)
+		time.AfterFunc(time.Second, n.happen)
+		if conn, err := dial(t.Context(), "tcp", "10.0.0.1:80"); err != nil || conn != second {
+			t.Errorf("got %v, %v, want the connection of the second attempt", conn, err)
+		}
+		if context1.Err() == nil {
+			t.Error("the first attempt was not ended")
+		}
+		close(release)
+		if n, err := firstPeer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("connection of the first attempt: got %d bytes, %v, want it closed", n, err)
+		}
+	})
+}
+
+// The question whether a URL is reachable follows no redirect and leaves no connection behind.
+func TestReachabilityQuestion(t *testing.T) {
+	network := newNetwork(t)
+	network.serve("other", newFake("1.115"))
+	closes := make(chan bool, 1)
+	network.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		closes <- r.Close
+		http.Redirect(w, r, "http://other/", http.StatusMovedPermanently)
+	}))
+	c, _ := newClient(t, network)
+	if _, err := c.ask(t.Context(), "http://ironic"); err != nil {
+		t.Error(err)
+	}
+	if !<-closes {
+		t.Error("the connection would stay open")
+	}
+	if diff := cmp.Diff([]string{"ironic"}, network.dials); diff != "" {
+		t.Errorf("connections (-want +got):\n%s", diff)
+	}
+	if _, err := c.ask(t.Context(), "http://[bad"); err == nil {
+		t.Error("a text that is no URL: got no error")
+	}
+}
+
+// Every URL that is tried is reported, and what came of it. Nothing is tried or reported after the context ended.
+func TestTriedURLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newNetwork(t)
+		network.serve("good", newFake("1.115"))
+		network.serve("silent", silent)
+		c, _ := newClient(t, network)
+		var tried []string
+		c.tried = func(url string, err error) {
+			if err != nil {
+				url += " failed"
+			}
+			tried = append(tried, url)
+		}
+		r := request{method: http.MethodGet, path: "/"}
+		urls := []string{"http://dead", "http://[bad", "http://good"}
+		if _, used, err := c.try(t.Context(), urls, r); err != nil || used != 2 {
+			t.Errorf("got URL %d, %v, want the third one's answer", used, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := c.try(ctx, []string{"http://silent", "http://good"}, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+		if diff := cmp.Diff([]string{"http://dead failed", "http://[bad failed", "http://good"}, tried); diff != "" {
+			t.Errorf("URLs tried (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"dead", "good", "silent"}, network.dials); diff != "" {
+			t.Errorf("connections (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An answer that breaks off is none.
+func TestAnswerCutOff(t *testing.T) {
+	network := newNetwork(t)
+	network.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"default_version":{"version":"1.115"}}`)
+	}))
+	c, _ := newClient(t, network, "--api-url=http://ironic")
+	if _, err := c.apiVersion(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }

@@ -148,3 +148,24 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("got error %v, want one that names the limit", err)
 	}
 }
+
+// Redirects on one host are followed, but not forever.
+func TestRedirectsOfOneHost(t *testing.T) {
+	for redirects, works := range map[int]bool{3: true, 4: false} {
+		net := newNetwork(t)
+		ironic := newFake("1.115")
+		asked := 0
+		net.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked++; asked <= redirects {
+				http.Redirect(w, r, "http://ironic/", http.StatusFound)
+				return
+			}
+			ironic.ServeHTTP(w, r)
+		}))
+		c, _ := newClient(t, net, "--api-url=http://ironic")
+		_, err := c.apiVersion(t.Context())
+		if works && err != nil || !works && (err == nil || !strings.Contains(err.Error(), "more than 3 redirects")) {
+			t.Errorf("%d redirects: got %v, want success: %v", redirects, err, works)
+		}
+	}
+}

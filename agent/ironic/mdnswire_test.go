@@ -1,0 +1,296 @@
+package ironic
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// ownNetwork gives this test's thread a network with a link "wire" that has an address of IPv4, and no IPv6.
+func ownNetwork(t *testing.T, more ...string) {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Programs(t, "ip")
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range append([]string{
+		"link add wire type veth peer name cable", "link set wire addrgenmode none", "link set cable addrgenmode none",
+		"link set cable up multicast off", "link set wire multicast on up", "link set lo up",
+		"address add 192.0.2.1/24 dev wire",
+	}, more...) {
+		testenv.Run(t, "ip", strings.Fields(args)...)
+	}
+}
+
+// responder hears the questions on a link. It answers those from the given one on, counted from 1.
+type responder struct {
+	ids  []uint16 // of the questions
+	hops []int    // their TTL or hop limit
+}
+
+// respond answers questions until the connection is closed.
+func (r *responder) respond(t *testing.T, network string, from int) {
+	t.Helper()
+	link, err := net.InterfaceByName("wire")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := map[string]string{"udp4": "224.0.0.251", "udp6": "ff02::fb"}[network]
+	conn, err := net.ListenMulticastUDP(network, link, &net.UDPAddr{IP: net.ParseIP(group), Port: mdnsPort})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read func([]byte) (n, hops int, sender net.Addr, err error)
+	if network == "udp4" {
+		p := ipv4.NewPacketConn(conn)
+		err = p.SetControlMessage(ipv4.FlagTTL, true)
+		read = func(b []byte) (int, int, net.Addr, error) {
+			n, control, sender, err := p.ReadFrom(b)
+			if err != nil {
+				return 0, 0, nil, err
+			}
+			return n, control.TTL, sender, nil
+		}
+	} else {
+		p := ipv6.NewPacketConn(conn)
+		err = p.SetControlMessage(ipv6.FlagHopLimit, true)
+		read = func(b []byte) (int, int, net.Addr, error) {
+			n, control, sender, err := p.ReadFrom(b)
+			if err != nil {
+				return 0, 0, nil, err
+			}
+			return n, control.HopLimit, sender, nil
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for buffer := make([]byte, mdnsMaxPacket); ; {
+			n, hops, sender, err := read(buffer)
+			if err != nil {
+				return
+			}
+			var p dnsmessage.Parser
+			header, err := p.Start(buffer[:n])
+			if err != nil {
+				t.Errorf("question: %v", err)
+				continue
+			}
+			r.ids, r.hops = append(r.ids, header.ID), append(r.hops, hops)
+			if len(r.ids) < from {
+				continue
+			}
+			srv := target("ironic.example.")
+			txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})
+			if _, err := conn.WriteTo(packet(t, header.ID, []dnsmessage.Resource{srv, txt}), sender); err != nil {
+				t.Errorf("answer: %v", err)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+	})
+}
+
+// target is a record that names the host of the service.
+func target(host string) dnsmessage.Resource {
+	return record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName(host)})
+}
+
+func never() <-chan struct{} { return nil }
+
+// A question that gets lost is repeated: the same one, on the same socket. Questions do not pass a router, and their
+// sockets are closed in the end.
+func TestQuestionsAreRepeated(t *testing.T) {
+	ownNetwork(t)
+	var r responder
+	r.respond(t, "udp4", 2)
+	sockets := func() int {
+		t.Helper()
+		list, err := os.ReadFile("/proc/thread-self/net/udp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(list), "\n")
+	}
+	before := sockets()
+	s, err := askService(t.Context(), time.Minute, instance, nil, never)
+	if err != nil || s.host != "ironic.example." || s.port != 6385 {
+		t.Fatalf("got %+v, %v, want the service", s, err)
+	}
+	if got := sockets(); got != before {
+		t.Errorf("got %d sockets after the answer, want %d as before", got-1, before-1)
+	}
+	if len(r.ids) < 2 || r.ids[0] != r.ids[1] || r.hops[0] != 255 {
+		t.Errorf("got questions %v with TTL %v, want one repeated with TTL 255", r.ids, r.hops)
+	}
+}
+
+// A responder that speaks only IPv6 is found as well.
+func TestQuestionsByIPv6(t *testing.T) {
+	ownNetwork(t, "address flush dev wire", "address add fe80::1/64 dev wire nodad")
+	var r responder
+	r.respond(t, "udp6", 1)
+	s, err := askService(t.Context(), time.Minute, instance, []string{"fe80::1"}, never)
+	if err != nil || s.host != "ironic.example." {
+		t.Fatalf("got %+v, %v, want the service", s, err)
+	}
+	if r.hops[0] != 255 {
+		t.Errorf("got hop limits %v, want 255", r.hops)
+	}
+}
+
+// The error of a search names what was not asked, once however often that was tried.
+func TestNoAnswer(t *testing.T) {
+	ownNetwork(t)
+	_, err := askService(t.Context(), mdnsAgain+mdnsAgain/2, instance, nil, never)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer to 1 questions") ||
+		strings.Count(err.Error(), "wire, udp6: ") != 1 {
+		t.Errorf("got %v, want one question, and the failure of the other", err)
+	}
+}
+
+// Only links that are up and speak multicast are asked on, and of those the ones with an address that the operator
+// names.
+func TestMDNSLinks(t *testing.T) {
+	ownNetwork(t)
+	for addresses, want := range map[string]string{
+		"": "wire", "192.0.2.1": "wire", "192.0.2.9 192.0.2.1": "wire", "192.0.2.9": "", "127.0.0.1": "",
+	} {
+		links, err := mdnsLinks(strings.Fields(addresses))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, link := range links {
+			names = append(names, link.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("addresses %q: got links %q, want %q", addresses, got, want)
+		}
+	}
+	if address, err := interfaceAddress("cable"); err == nil || !strings.Contains(err.Error(), "cable has no address") {
+		t.Errorf("link without address: got %v, %v, want an error", address, err)
+	}
+}
+
+// A link that went away cannot be asked on.
+func TestQuestionsOnAMissingLink(t *testing.T) {
+	for _, network := range []string{"udp4", "udp6"} {
+		if _, _, err := openMDNS(t.Context(), net.Interface{Index: 1 << 30, Name: "gone"}, network); err == nil {
+			t.Errorf("%s: got a socket for a link that does not exist, want an error", network)
+		}
+	}
+}
+
+// What listens ends with its context, and with its socket.
+func TestListenEnds(t *testing.T) {
+	for _, end := range []string{"context", "socket"} {
+		conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			(&question{conn: conn, name: dnsmessage.MustNewName(instance)}).listen(ctx, make(chan service))
+		}()
+		if end == "context" {
+			cancel()
+			<-done
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+		cancel()
+	}
+}
+
+// A packet that is cut off anywhere is no answer, whatever stands before the cut.
+func TestAnswersCutOff(t *testing.T) {
+	srv := target("ironic.example.")
+	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})
+	a := record("other.example.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
+	other := netip.MustParseAddr("2001:db8::1").As16()
+	aaaa := record("other.example.", dnsmessage.TypeAAAA, &dnsmessage.AAAAResource{AAAA: other})
+	ns := record("example.", dnsmessage.TypeNS, &dnsmessage.NSResource{NS: dnsmessage.MustNewName("ns.example.")})
+	m := dnsmessage.Message{
+		Header:  dnsmessage.Header{ID: 7, Response: true},
+		Answers: []dnsmessage.Resource{srv, txt, a, srv, txt, ns}, Authorities: []dnsmessage.Resource{ns, ns},
+		Additionals: []dnsmessage.Resource{aaaa, ns, a},
+	}
+	data, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(data) + 1 {
+		q := &question{name: dnsmessage.MustNewName(instance), id: 7}
+		if got, want := q.take(data[:n]), n == len(data); got != want {
+			t.Errorf("%d of %d bytes: taken %v, want %v", n, len(data), got, want)
+		}
+	}
+}
+
+// recorder is a socket that keeps what is sent.
+type recorder struct {
+	net.PacketConn
+	sent []dnsmessage.Message
+}
+
+func (r *recorder) WriteTo(p []byte, _ net.Addr) (int, error) {
+	var m dnsmessage.Message
+	err := m.Unpack(p)
+	r.sent = append(r.sent, m)
+	return len(p), err
+}
+
+// The addresses of a host that only multicast DNS knows are asked for, once.
+func TestAddressesAreAskedFor(t *testing.T) {
+	srv := target("host.local.")
+	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})
+	a := record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
+	conn := &recorder{}
+	q := &question{conn: conn, name: dnsmessage.MustNewName(instance), id: 7}
+	for range 2 {
+		if q.take(packet(t, 7, []dnsmessage.Resource{srv, txt})) {
+			t.Error("got complete without an address")
+		}
+	}
+	var kinds []dnsmessage.Type
+	for _, m := range conn.sent {
+		for _, question := range m.Questions {
+			if question.Name.String() != "host.local." {
+				t.Errorf("got a question for %v, want host.local.", question.Name)
+			}
+			kinds = append(kinds, question.Type)
+		}
+	}
+	if diff := cmp.Diff([]dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA}, kinds); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+	if !q.take(packet(t, 7, []dnsmessage.Resource{a})) || len(q.result().addresses) != 1 {
+		t.Errorf("got incomplete, %+v, want the service with its address", q.result())
+	}
+}
