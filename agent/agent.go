@@ -125,7 +125,7 @@ func (a *agent) life(ctx context.Context) error {
 	return a.serve(ctx)
 }
 
-// serve keeps API and heartbeats alive until ctx ends or a command puts an end to them.
+// serve keeps API and heartbeats alive until ctx ends or a command locks the agent down.
 func (a *agent) serve(ctx context.Context) error {
 	a.status("ready")
 	serving, stop := context.WithCancel(ctx)
@@ -135,18 +135,14 @@ func (a *agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.keep(serving, "heartbeats", a.sendHeartbeats) })
 	select {
 	case <-ctx.Done():
-	case <-a.stopped:
+	case <-a.locked:
 	}
 	stop()
 	_ = parts.Wait() // the parts end with their context
-	if a.locked.Load() {
-		return a.lockdown(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
-	a.log.Info("the API is no longer served")
-	if a.o.Forever {
-		<-ctx.Done()
-	}
-	return nil
+	return a.lockdown(ctx)
 }
 
 // phase is one step of the start.

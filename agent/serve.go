@@ -94,14 +94,8 @@ func (a *agent) forceHeartbeat() {
 	}
 }
 
-// StopAPI implements [extension.Control].
-func (a *agent) StopAPI() { a.once.Do(func() { close(a.stopped) }) }
-
 // Lockdown implements [extension.Control].
-func (a *agent) Lockdown() {
-	a.locked.Store(true)
-	a.StopAPI()
-}
+func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 
 // lockdown takes the network down and idles. API and heartbeats have ended before.
 func (a *agent) lockdown(ctx context.Context) error {

@@ -66,10 +66,9 @@ type agent struct {
 	warned        []string // settings that were reported to have no effect
 	warnedCiphers string   // cipher list that was checked
 
-	beats   atomic.Pointer[ironic.Heartbeater]
-	once    sync.Once
-	stopped chan struct{} // closed by StopAPI and Lockdown
-	locked  atomic.Bool
+	beats  atomic.Pointer[ironic.Heartbeater]
+	once   sync.Once
+	locked chan struct{} // closed by Lockdown
 }
 
 func newAgent(o Options) *agent {
@@ -100,7 +99,7 @@ func newAgent(o Options) *agent {
 		clocks:     machineClocks(),
 		timeServer: o.Config.NTPServer,
 		ironicTime: func() (time.Time, bool) { return time.Time{}, false },
-		stopped:    make(chan struct{}),
+		locked:     make(chan struct{}),
 	}
 }
 

@@ -44,10 +44,10 @@ type Deps struct {
 	AllowDestructive bool
 }
 
-// Control is what commands can do to the agent itself. Both return at once.
+// Control is what commands can do to the agent itself.
 type Control interface {
-	StopAPI()  // stop serving once the running requests are answered
-	Lockdown() // stop the API and the heartbeats, take the network down, idle
+	// Lockdown returns at once. Then the API and the heartbeats stop, the network is taken down, and the agent idles.
+	Lockdown()
 }
 
 // All lists every extension there is.

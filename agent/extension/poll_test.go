@@ -62,7 +62,6 @@ func TestSetNodeInfo(t *testing.T) {
 // control notes what it is asked for.
 type control struct{ lockdowns int }
 
-func (c *control) StopAPI()  {}
 func (c *control) Lockdown() { c.lockdowns++ }
 
 func TestLockdown(t *testing.T) {
