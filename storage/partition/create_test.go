@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,32 +106,30 @@ func TestCreateAsParted(t *testing.T) {
 	}
 }
 
-// Nothing of what lay on the disk before is found in the new partitions, wherever they begin.
+// Nothing of what lay on the disk before is found in the new partitions, wherever they begin: neither the file system or
+// the table of the whole disk, nor swap areas where partitions will be, nor other content.
 func TestCreateClears(t *testing.T) {
-	testenv.Programs(t, "mkfs.ext4", "wipefs", "sgdisk", "mkswap", "blkid")
-	for name, prepare := range map[string]func(device string, layout Layout){
-		"whole disk": func(device string, _ Layout) { testenv.Run(t, "mkfs.ext4", "-q", "-F", device) },
-		"an old gpt": func(device string, _ Layout) { testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", "-n", "2:0:0", device) },
-		"file systems where partitions will be": func(device string, layout Layout) {
-			for _, p := range layout.Partitions {
-				old := testenv.SparseFile(t, p.Size)
-				testenv.Run(t, "mkswap", old)
-				data, err := os.ReadFile(old)
-				if err != nil {
-					t.Fatal(err)
-				}
-				poke(t, device, p.Start, data)
-			}
-		},
-		"random bytes": func(device string, _ Layout) {
-			testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=128", "oflag=direct")
-		},
+	testenv.Programs(t, "mkfs.ext4", "wipefs", "sgdisk", "mkswap")
+	signature := testenv.SparseFile(t, mib)
+	testenv.Run(t, "mkswap", signature)
+	swap, err := os.ReadFile(signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, prepare := range map[string]func(image string){
+		"file system": func(image string) { testenv.Run(t, "mkfs.ext4", "-q", "-F", "-E", "nodiscard", image) },
+		"old gpt":     func(image string) { testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", "-n", "2:0:0", image) },
 	} {
 		for _, scheme := range []string{GPT, MBR} {
 			t.Run(name+" "+scheme, func(t *testing.T) {
-				device := testenv.Loop(t, testenv.SparseFile(t, 128*mib), 512)
+				image := testenv.SparseFile(t, 128*mib)
 				layout := plan(t, small(scheme, false, false))
-				prepare(device, layout)
+				poke(t, image, 0, bytes.Repeat([]byte("secret  "), 128*mib/8))
+				prepare(image)
+				for _, p := range layout.Partitions {
+					poke(t, image, p.Start, swap)
+				}
+				device := testenv.Loop(t, image, 512)
 				if _, err := Create(t.Context(), device, layout); err != nil {
 					t.Fatal(err)
 				}
@@ -140,18 +139,42 @@ func TestCreateClears(t *testing.T) {
 				if scheme == GPT {
 					verify(t, device)
 				}
+				cleared(t, image, layout)
 				kind := map[string]string{GPT: "gpt", MBR: "dos"}[scheme]
-				for _, line := range strings.Split(strings.TrimSpace(testenv.Run(t, "wipefs", "-n", "-p", device)), "\n")[1:] {
-					if !strings.Contains(line, kind) && !strings.Contains(line, "PMBR") {
-						t.Errorf("the disk still has a signature: %s", line)
-					}
-				}
+				devices := []string{device}
 				for _, p := range layout.Partitions {
-					if out := testenv.Run(t, "wipefs", "-n", (block.System{}).PartitionPath(device, p.Number)); out != "" {
-						t.Errorf("partition %d still has a signature:\n%s", p.Number, out)
+					devices = append(devices, (block.System{}).PartitionPath(device, p.Number))
+				}
+				arguments := append([]string{"-n", "-p", "--noheadings", "-O", "DEVICE,TYPE"}, devices...)
+				own := filepath.Base(device) + ","
+				for line := range strings.Lines(testenv.Run(t, "wipefs", arguments...)) {
+					if signature := strings.TrimSpace(line); signature != own+kind && signature != own+"PMBR" {
+						t.Errorf("there is still a signature: %s", signature)
 					}
 				}
 			})
+		}
+	}
+}
+
+// cleared checks that the start of a disk and both ends of each partition are zero.
+func cleared(t *testing.T, image string, layout Layout) {
+	t.Helper()
+	data, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tables = 34 * 512 // where a new GPT lies
+	for _, r := range [][2]int64{{tables, mib}, {int64(len(data)) - mib, int64(len(data)) - tables}} {
+		if !zero(data[r[0]:r[1]]) {
+			t.Errorf("bytes %d to %d hold data, want zeros", r[0], r[1])
+		}
+	}
+	for _, p := range layout.Partitions {
+		content := data[p.Start:][:p.Size]
+		end := min(p.Size, 8*mib)
+		if !zero(content[:end]) || !zero(content[p.Size-end:]) {
+			t.Errorf("partition %d: the first or the last %d bytes hold data, want zeros", p.Number, end)
 		}
 	}
 }
