@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,12 +54,9 @@ func memberDisk(t *testing.T, array testenv.RAID) block.Device {
 // partsDisk makes a disk with a partition of 8 MiB for each array, full of bytes of a tenant. A nil array is none.
 func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
 	t.Helper()
-	testenv.Programs(t, "sgdisk")
 	size := int64(len(arrays)+1) * 8 * mib
 	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
-	for range arrays {
-		testenv.Run(t, "sgdisk", "-n", "0:0:+8M", path)
-	}
+	testenv.GPT(t, path, slices.Repeat([]string{"size=8MiB"}, len(arrays))...)
 	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +73,6 @@ func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
 
 // Members of arrays that the node object does not name are erased like any disk, on partitions too.
 func TestEraseForeignMembers(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	foreign := testenv.RAID{Name: "tenant:data", Level: 1}
 	n := nodeWith(t, `"raid_config": {"logical_disks": [
 		{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 10},
@@ -110,7 +107,6 @@ func TestEraseForeignMembers(t *testing.T) {
 
 // A member of an array that Ironic created fails the step, which names disk and array. The other disks are erased.
 func TestEraseKeepsCreatedArrays(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	created := testenv.RAID{Name: "host:root", Level: 1}
 	whole, parts := memberDisk(t, created), partsDisk(t, 0, nil, &created)
 	before := [][]byte{content(t, whole), content(t, parts)}
@@ -122,7 +118,7 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	} {
 		n := nodeWith(t, `"raid_config": {"logical_disks": `+list+`}`)
 		for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-			plain := loopDisk(t, "8300")
+			plain := loopDisk(t, partition.TypeLinux)
 			m := onThisMachine(t, whole, plain, parts)
 			_, err := erasing(m)[name](t.Context(), hardware.Call{Node: n})
 			part := m.o.System.PartitionPath(parts.Path, 2)
@@ -157,7 +153,6 @@ func TestESPMember(t *testing.T) {
 // The array that skip_block_devices names stays, and with it the table of its disk. The partitions beside it are
 // erased.
 func TestEraseKeepsProtectedArrays(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
 		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 1}]}`)
 	at := int64(8*mib - 8192) // version 1.0
@@ -207,7 +202,6 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 // A name that is not that of one array is an error which names disks, arrays and the name. None of their disks is
 // erased, and none is reported as left untouched. The others are erased.
 func TestEraseAmbiguousName(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	skip := `{"volume_name": "root"}`
 	const uuid, otherUUID = "30313233-3435-3637-3839-616263646566", "6f746865-722d-7575-6964-2d2d2d2d2d2d"
 	other := testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"}
@@ -216,7 +210,7 @@ func TestEraseAmbiguousName(t *testing.T) {
 		"metadata":      func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
 		"express":       func(m *Manager) hardware.StepFunc { return m.eraseExpress },
 	} {
-		real, foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, other), loopDisk(t, "8300")
+		real, foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, other), loopDisk(t, partition.TypeLinux)
 		before := [][]byte{content(t, real), content(t, foreign)}
 		for _, named := range []bool{false, true} { // the disk of the real array is on the list, too
 			list := skip
@@ -243,7 +237,6 @@ func TestEraseAmbiguousName(t *testing.T) {
 
 // The mirrored EFI system partition beside a protected array must be one array, too.
 func TestEraseAmbiguousESP(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	disk := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
 		&testenv.RAID{Name: "esp", Level: 1, Member: 1, UUID: "other-uuid------"})
@@ -262,7 +255,6 @@ func TestEraseAmbiguousESP(t *testing.T) {
 
 // A spare holds no data of its array: protecting it would keep those of a tenant. The disk can be protected itself.
 func TestEraseSpareOfProtectedArray(t *testing.T) {
-	t.Parallel()
 	array, spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
 	before := content(t, spare)
 	for _, named := range []bool{false, true} {
@@ -286,7 +278,6 @@ func TestEraseSpareOfProtectedArray(t *testing.T) {
 // A name alone protects nothing: not with an invalid superblock, and not if raid_config has another array of that
 // name.
 func TestEraseProtectsByValidSuperblocks(t *testing.T) {
-	t.Parallel()
 	skip := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`
 	disk := memberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
 	write(t, disk.Path, 4096+100, []byte{1}) // the checksum is wrong now

@@ -31,9 +31,9 @@ const diskSize = 24 << 20
 // loopDisk makes a disk with one partition of that type that holds a file system.
 func loopDisk(t *testing.T, partitionType string) block.Device {
 	t.Helper()
-	testenv.Programs(t, "sgdisk", "mkfs.vfat")
+	testenv.Programs(t, "mkfs.vfat")
 	file := testenv.SparseFile(t, diskSize)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", "-t", "1:"+partitionType, file)
+	testenv.GPT(t, file, "start=2048, size=8MiB, type="+partitionType)
 	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
 	path := testenv.Loop(t, file, 512)
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
@@ -84,8 +84,7 @@ func sameResult(t *testing.T, got any, want map[string]diskReport) {
 }
 
 func TestEraseMetadata(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
-	disk, protected := loopDisk(t, "8300"), loopDisk(t, "8300")
+	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	before := content(t, protected)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}]}`)
 	result, err := onThisMachine(t, disk, protected).eraseMetadata(t.Context(), hardware.Call{Node: n})
@@ -141,11 +140,10 @@ func (m *meeting) Enabled(context.Context, slog.Level) bool { return true }
 //
 // Parity: P3 (in parallel)
 func TestEraseDevices(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	var disks []block.Device
 	want := map[string]diskReport{}
 	for range 4 {
-		d := loopDisk(t, "8300")
+		d := loopDisk(t, partition.TypeLinux)
 		disks = append(disks, d)
 		want[d.Path] = diskReport{Erased: map[string]erase.Method{d.Path: erase.Overwrite}}
 	}
@@ -168,8 +166,7 @@ func TestEraseDevices(t *testing.T) {
 //
 // Parity: P5 (fallback)
 func TestExpressFallsBack(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
-	disk := loopDisk(t, "8300")
+	disk := loopDisk(t, partition.TypeLinux)
 	disk.Transport = "nvme"
 	middle := content(t, disk)[diskSize/2:][:mib]
 	for i := range middle {
@@ -200,8 +197,7 @@ func TestExpressFallsBack(t *testing.T) {
 
 // Every step that erases leaves the disks of the skip list alone.
 func TestEraseLeavesSkippedDisks(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
-	disk, protected := loopDisk(t, "8300"), loopDisk(t, "8300")
+	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	before := content(t, protected)
 	n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0},
 		"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}, {"name": "/dev/not-there"}]}`)
@@ -223,9 +219,8 @@ func TestEraseLeavesSkippedDisks(t *testing.T) {
 
 // The guard looks at all disks before the first one is written.
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
-	disk, shared := loopDisk(t, "8300"), loopDisk(t, vmfs)
+	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
 	before := content(t, disk)
 	m := onThisMachine(t, disk, shared)
 	for name, step := range map[string]hardware.StepFunc{
@@ -248,8 +243,7 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 // A disk that fails, by whatever it is, does not keep the others from being erased. The step fails and names those
 // that failed.
 func TestEraseCollectsErrors(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
-	disk, closed := loopDisk(t, "8300"), loopDisk(t, "8300")
+	disk, closed := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	holder, err := os.Open(closed.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +256,7 @@ func TestEraseCollectsErrors(t *testing.T) {
 		"erase_devices_express":  func(m *Manager) hardware.StepFunc { return m.eraseExpress },
 	} {
 		for _, guard := range []bool{true, false} {
-			testenv.Run(t, "sgdisk", "-o", disk.Path)
+			testenv.GPT(t, disk.Path)
 			m := onThisMachine(t)
 			m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = guard })
 			m.o.Disks = func(context.Context) ([]block.Device, error) {
