@@ -212,6 +212,25 @@ func TestInvalidValues(t *testing.T) {
 	}
 }
 
+// The names that options had before work in the environment as they do in files.
+func TestAliasesInTheEnvironment(t *testing.T) {
+	c := load(t, Sources{Environ: []string{"OS_SSL__CERT_FILE=/c", "OS_DEFAULT__TLS_KEY_FILE=/k"}})
+	if c.TLSCertFile != "/c" || c.TLSKeyFile != "/k" {
+		t.Errorf("got %q and %q, want /c and /k", c.TLSCertFile, c.TLSKeyFile)
+	}
+}
+
+// A file of any size must not fill the memory.
+func TestFileTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	comment := "# " + strings.Repeat("x", 1<<20)
+	_, err := Load(Sources{Files: []string{writeFile(t, dir, "large.conf", comment)}})
+	if err == nil || !strings.Contains(err.Error(), "large.conf") || !strings.Contains(err.Error(), "1048576") {
+		t.Errorf("got %v, want an error that names the file and the limit", err)
+	}
+	load(t, Sources{Files: []string{writeFile(t, dir, "largest.conf", comment[:1<<20])}})
+}
+
 func TestErrorsNameEverySource(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.conf", "listen_port=x")
 	_, err := Load(Sources{Files: []string{file}, Environ: []string{"OS_DEFAULT__LISTEN_PORT=y"}, Args: []string{"--listen_port=z"}})

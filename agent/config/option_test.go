@@ -2,7 +2,9 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -258,6 +260,9 @@ func TestSet(t *testing.T) {
 		{"md5_enabled", float64(1), "boolean"},
 		{"md5_enabled", nil, "boolean"},
 		{"metrics_statsd.statsd_port", 1.5, "1.5"},
+		{"container.runner", []any{"docker"}, "want a string"},
+		{"mdns.params", "a:b,c", "key:value"},
+		{"mdns.params", ":b", "key:value"},
 		{"no_such", "x", "unknown"},
 	} {
 		err := c.Set(tt.name, tt.value)
@@ -285,6 +290,13 @@ func TestPrintingHidesSecrets(t *testing.T) {
 	}
 }
 
+// full is a disk that takes nothing.
+type full struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
 func TestReferenceAndUsage(t *testing.T) {
 	var reference, usage bytes.Buffer
 	if err := Reference(&reference); err != nil {
@@ -296,10 +308,30 @@ func TestReferenceAndUsage(t *testing.T) {
 	for _, want := range []string{
 		"## [DEFAULT]\n\n| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n| `api_url` | `ipa-api-url` | string | none |",
 		"\n## [disk_utils]\n", "| `inject_files_priority` | `ipa-inject-files-priority` | integer, 0 to 99 | `0` |",
-		"| `efi_system_partition_size` | – | integer, MiB | `550` |",
+		"| `efi_system_partition_size` | – | integer, MiB | `550` |", "| `tls_min_version` | `ipa-tls-min-version` | 1.2 or 1.3 | `1.2` |",
+		"| `ip_lookup_attempts` | `ipa-ip-lookup-attempts` | integer, ≥ 1 | `6` |",
 	} {
 		if !strings.Contains(reference.String(), want) {
 			t.Errorf("reference lacks %q", want)
+		}
+	}
+	if !strings.HasPrefix(reference.String(), "# Configuration of the agent\n") {
+		t.Errorf("reference begins with %.40q, want an introduction", reference.String())
+	}
+	if strings.Contains(usage.String(), "--use-mdns") {
+		t.Error("usage has a flag of group mdns, want those of the default group")
+	}
+	// Options without a heading of their own stand under that of the option before.
+	_, ironic, _ := strings.Cut(usage.String(), "\nIronic:\n")
+	ironic, _, _ = strings.Cut(ironic, "\n\n")
+	for _, want := range []string{"--api-url", "--global-request-id"} {
+		if !strings.Contains(ironic, want+" ") {
+			t.Errorf("usage: got %q under Ironic, want %s in it", ironic, want)
+		}
+	}
+	for name, write := range map[string]func(io.Writer) error{"reference": Reference, "usage": Usage} {
+		if err := write(full{}); !errors.Is(err, errFull) {
+			t.Errorf("%s: got %v, want %v", name, err, errFull)
 		}
 	}
 	if !strings.HasPrefix(usage.String(), "General:\n  --config-file FILE\n") {
@@ -325,5 +357,41 @@ func TestLive(t *testing.T) {
 	}
 	if after := live.Get(); !after.Debug || after.PermittedImageFormats[0] != "iso" || after.Params["a"] != "b" {
 		t.Errorf("the update is lost: %v", after)
+	}
+}
+
+// No update changes a snapshot, whichever list or map it edits in place.
+func TestLiveSharesNothing(t *testing.T) {
+	c := load(t, Sources{})
+	var edits []func(*Config)
+	for _, o := range options() {
+		switch o.kind {
+		case "list":
+			edits = append(edits, func(c *Config) {
+				reflect.ValueOf(c).Elem().FieldByIndex(o.index).Index(0).SetString("changed")
+			})
+			if err := o.set(c, "a,b"); err != nil {
+				t.Fatal(err)
+			}
+		case "map":
+			edits = append(edits, func(c *Config) {
+				reflect.ValueOf(c).Elem().FieldByIndex(o.index).SetMapIndex(reflect.ValueOf("a"), reflect.ValueOf("changed"))
+			})
+			if err := o.set(c, "a:b"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(edits) < 7 {
+		t.Fatalf("got %d lists and maps, want all", len(edits))
+	}
+	live := NewLive(c)
+	before, shown := live.Get(), fmt.Sprintf("%+v %+v", live.Get().MDNS, live.Get().Container)
+	for _, edit := range edits {
+		live.Update(edit)
+		edit(c) // the loaded configuration is not shared either
+	}
+	if got := fmt.Sprintf("%+v %+v", before.MDNS, before.Container); got != shown || before.PermittedImageFormats[0] != "a" {
+		t.Errorf("the snapshot changed: got %s, want %s", got, shown)
 	}
 }

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/testenv"
+	"ironroot/lab/selfsigned"
 )
 
 // cipherLists are lists from operators' configurations and the groups of openssl-ciphers(1).
@@ -18,7 +22,7 @@ func cipherLists() []string {
 		defaultCiphers, "HIGH:!aNULL", "HIGH:!aNULL:!MD5", "ECDHE+AESGCM", "ECDHE+AESGCM:ECDHE+CHACHA20:!aECDSA", "DEFAULT:@STRENGTH",
 		"ALL:!ADH:!LOW:!EXP:!MD5:@STRENGTH", "HIGH:-AES256:+AES128", "DEFAULT:!kRSA", "EECDH+AESGCM:EDH+AESGCM:AES256+EECDH:AES256+EDH",
 		"AES128-SHA256", "ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA256", "ALL:!SHA1:!RC4-SHA:@SECLEVEL=2", "HIGH:!DES-CBC3-SHA",
-		"kECDHE+aRSA,AES256", "DHE-RSA-AES256-GCM-SHA384:AES256-GCM-SHA384", "!AES:ALL", "ALL:-AES:AES128", "ALL:+ECDHE:!SSLv3",
+		"kECDHE+aRSA,AES256", "AES256-SHA:ECDHE:+RSA:@STRENGTH", "AES128:AES256:@STRENGTH:-ECDSA", "ALL:no-such-suite:!ECDHE", "DHE-RSA-AES256-GCM-SHA384:AES256-GCM-SHA384", "!AES:ALL", "ALL:-AES:AES128", "ALL:+ECDHE:!SSLv3",
 	}
 	for _, s := range suites() {
 		lists = append(lists, s.name)
@@ -31,25 +35,22 @@ func cipherLists() []string {
 	return lists
 }
 
-// Among the supported suites, OpenSSL selects the same ones.
+// Among the supported suites, OpenSSL selects the same ones in the same order.
 //
 // Parity: A15 (cipher lists)
 func TestCipherListsAsOpenSSL(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	for _, list := range cipherLists() {
-		said := strings.Split(strings.TrimSpace(testenv.Run(t, "openssl", "ciphers", list)), ":")
 		var want, got []string
-		for _, s := range suites() {
-			if slices.Contains(said, s.name) {
-				want = append(want, s.name)
+		for _, name := range strings.Split(strings.TrimSpace(testenv.Run(t, "openssl", "ciphers", list)), ":") {
+			if slices.ContainsFunc(suites(), func(s suite) bool { return s.name == name }) {
+				want = append(want, name)
 			}
 		}
 		chosen, _ := cipherList(list)
 		for _, s := range chosen {
 			got = append(got, s.name)
 		}
-		slices.Sort(want)
-		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-OpenSSL +got):\n%s", list, diff)
 		}
@@ -122,12 +123,16 @@ func TestClientTLS(t *testing.T) {
 		{"missing CA", Config{CAFile: "/nonexistent/ca.pem"}, "/nonexistent/ca.pem"},
 		{"empty CA", Config{CAFile: junk}, junk},
 		{"broken pair", Config{CertFile: junk, KeyFile: junk}, junk},
+		{"missing certificate", Config{CertFile: "/nonexistent/cert.pem", KeyFile: junk}, "/nonexistent/cert.pem"},
 		{"missing key", Config{CertFile: junk, KeyFile: "/nonexistent/key.pem"}, "/nonexistent/key.pem"},
 		{"certificate alone", Config{CertFile: junk}, "must both be set"},
 		{"key alone", Config{KeyFile: junk}, "must both be set"},
 	} {
 		var log strings.Builder
 		settings, err := tt.config.ClientTLS(slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil && !strings.HasPrefix(err.Error(), "option") {
+			t.Errorf("%s: got %v, want the options named", tt.name, err)
+		}
 		if err == nil && len(settings.Certificates) > 0 {
 			t.Errorf("%s: got a client certificate", tt.name)
 		}
@@ -139,7 +144,24 @@ func TestClientTLS(t *testing.T) {
 			t.Errorf("%s: got %q, want %q in it", tt.name, text, tt.want)
 		}
 	}
-	settings, err := (&Config{TLSMinVersion: "1.3", Insecure: true, CAFile: "/nonexistent"}).ClientTLS(slog.New(slog.DiscardHandler))
+	pair, ca, err := selfsigned.Issue("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		CAFile:   writeFile(t, dir, "ca.pem", string(ca)),
+		CertFile: writeFile(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))),
+		KeyFile:  writeFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))),
+	}
+	settings, err := c.ClientTLS(slog.New(slog.DiscardHandler))
+	if err != nil || settings.RootCAs == nil || len(settings.Certificates) != 1 || !bytes.Equal(settings.Certificates[0].Certificate[0], pair.Certificate[0]) {
+		t.Errorf("got %+v, %v, want the CA and the client certificate of the files", settings, err)
+	}
+	settings, err = (&Config{TLSMinVersion: "1.3", Insecure: true, CAFile: "/nonexistent"}).ClientTLS(slog.New(slog.DiscardHandler))
 	if err != nil || settings.MinVersion != tls.VersionTLS13 || !settings.InsecureSkipVerify {
 		t.Errorf("got %+v, %v, want TLS 1.3 without verification", settings, err)
 	}
