@@ -28,7 +28,7 @@ func (b *Board) Follow(ctx context.Context, n Source) {
 		changed := n.Changed()
 		known := n.Links()
 		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), func(link string) int {
-			return linkSpeed(&files, link)
+			return linkSpeed(&files, filepath.Join("/sys/class/net", link))
 		}))
 		select {
 		case <-changed:
@@ -74,9 +74,10 @@ func trouble(l netboot.Link) string {
 	return ""
 }
 
-// linkSpeed returns the speed of the moment in Mbit/s, 0 where the driver does not tell.
-func linkSpeed(files *sysfile.Reader, link string) int {
-	text, err := files.Read(filepath.Join("/sys/class/net", link, "speed"))
+// linkSpeed returns the present speed of the link with the sysfs directory dir in Mbit/s, 0 if the driver does not
+// report it.
+func linkSpeed(files *sysfile.Reader, dir string) int {
+	text, err := files.Read(filepath.Join(dir, "speed"))
 	if err != nil {
 		return 0
 	}

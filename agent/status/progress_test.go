@@ -2,11 +2,14 @@ package status
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A writer that reports every tenth of a second for 100 s, a percent each second, makes a line each 5 %, and no more
@@ -61,4 +64,69 @@ func testTracker(t *testing.T) {
 	if work := b.State().Work; work != nil {
 		t.Errorf("after the end: got %v, want none", work)
 	}
+}
+
+// attributes keeps those of the latest log line.
+type attributes struct {
+	slog.Handler
+	lines  int
+	latest map[string]string
+}
+
+func (a *attributes) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a *attributes) Handle(_ context.Context, r slog.Record) error {
+	a.lines++
+	a.latest = map[string]string{}
+	r.Attrs(func(attr slog.Attr) bool {
+		a.latest[attr.Key] = attr.Value.String()
+		return true
+	})
+	return nil
+}
+
+// The log shows what is known of the work: a rate only when there is one, an attempt only when it is not the first.
+func TestProgressAttributes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mib = 1 << 20
+		var log attributes
+		b := NewBoard("1", nil)
+		tracker := b.Track(slog.New(&log), "writing image", "/dev/sda")
+		if diff := cmp.Diff([]Progress{{What: "writing image", Device: "/dev/sda"}}, b.State().Work); diff != "" {
+			t.Errorf("at the beginning (-want +got):\n%s", diff)
+		}
+		tracker.Set(20*mib, 0)
+		if work := b.State().Work[0]; work.Rate != 0 || log.lines != 0 {
+			t.Errorf("at once: got rate %d and %d log lines, want none", work.Rate, log.lines)
+		}
+		time.Sleep(2 * time.Second)
+		tracker.Set(20*mib, 0)
+		if got := b.State().Work[0].RateText(); got != "10.0 MiB/s" {
+			t.Errorf("rate: got %s, want 10.0 MiB/s", got)
+		}
+		time.Sleep(time.Second)
+		tracker.Set(70*mib, 0)
+		if got := b.State().Work[0].RateText(); got != "20.0 MiB/s" {
+			t.Errorf("rate after a second of 50 MiB/s: got %s, want 20.0 MiB/s", got)
+		}
+		time.Sleep(2 * time.Second)
+		tracker.Set(110*mib, 0)
+		want := map[string]string{"device": "/dev/sda", "MiB": "110", "rate": "20.0 MiB/s"}
+		if diff := cmp.Diff(want, log.latest); diff != "" {
+			t.Errorf("without a total (-want +got):\n%s", diff)
+		}
+		tracker.SetPhase("transfer", 2, 0, 1000*mib)
+		time.Sleep(6 * time.Second)
+		tracker.SetPhase("transfer", 2, 60*mib, 1000*mib)
+		want = map[string]string{
+			"device": "/dev/sda", "phase": "transfer", "percent": "6", "MiB": "60", "rate": "10.0 MiB/s", "left": "1m34s",
+			"attempt": "2",
+		}
+		if diff := cmp.Diff(want, log.latest); diff != "" {
+			t.Errorf("second attempt (-want +got):\n%s", diff)
+		}
+		if got := (&Progress{}).RateText(); got != "-" {
+			t.Errorf("unknown rate: got %q, want -", got)
+		}
+	})
 }

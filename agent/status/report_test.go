@@ -30,7 +30,8 @@ func network() []netboot.Link {
 }
 
 func show(b *Board, links []netboot.Link) {
-	b.setNetwork("node", nil, links, describe(links, nil, func(string) int { return 1000 }))
+	described := describe(links, nil, func(string) int { return 1000 })
+	b.setNetwork("node", []string{"192.0.2.53", "2001:db8::53"}, links, described)
 }
 
 // logBuffer is a log that may be written and read concurrently.
@@ -77,7 +78,8 @@ func TestReport(t *testing.T) {
 		first, _, _ := strings.Cut(out.String(), "next_report=40s")
 		for _, text := range []string{
 			`doing="waiting for network"`, "eno2 (02:00:00:00:00:02): carrier", "neighbour leaf-3, port Ethernet1/12", "DHCP: asked 4 times in 19s, no answer",
-			"no carrier on eno1", "https://ironic.example", "not tried yet", "what to do: DHCP server did not answer on eno2", "leaf-3 port Ethernet1/12",
+			"no carrier on eno1", "name servers 192.0.2.53, 2001:db8::53", "https://ironic.example", "not tried yet",
+			"what to do: DHCP server did not answer on eno2", "leaf-3 port Ethernet1/12",
 		} {
 			if !strings.Contains(first, text) {
 				t.Errorf("the first report lacks %q:\n%s", text, first)
