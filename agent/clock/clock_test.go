@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,24 @@ func TestAskSilence(t *testing.T) {
 }
 
 func never() <-chan struct{} { return nil }
+
+// The error for a server that sends an impossible time names the server and the time.
+func TestAskImpossibleTime(t *testing.T) {
+	wrong := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{At: time.Date(2010, 5, 4, 3, 2, 1, 0, time.UTC)}).Address()
+	_, _, err := Ask(t.Context(), func() []string { return []string{wrong} }, never, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), "2010-05-04") {
+		t.Errorf("got error %v, want %s and its time in it", err, wrong)
+	}
+}
+
+func TestAskByName(t *testing.T) {
+	_, port, _ := net.SplitHostPort(sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{}).Address())
+	name := net.JoinHostPort("localhost", port)
+	_, server, err := Ask(t.Context(), func() []string { return []string{name} }, never, slog.New(slog.DiscardHandler))
+	if err != nil || server != name {
+		t.Errorf("got server %q and error %v, want %s", server, err, name)
+	}
+}
 
 // A server that the network names only while others are asked is asked, too.
 func TestAskLater(t *testing.T) {

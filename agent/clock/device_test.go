@@ -1,0 +1,76 @@
+package clock
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// withDevices shows the calling goroutine a /dev of its own, with the hardware clock that make
+// makes. The thread ends with the goroutine.
+func withDevices(t *testing.T, make func() error) {
+	t.Helper()
+	testenv.Root(t)
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", "/dev", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := make(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A machine need not have a hardware clock, but one that fails is an error.
+func TestHardwareFails(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, c := range []struct {
+		name           string
+		make           func() error
+		reads, setting error
+	}{
+		{"none", func() error { return nil }, fs.ErrNotExist, nil},
+		{"no clock", func() error { return os.WriteFile(device, nil, 0o600) }, unix.ENOTTY, unix.ENOTTY},
+		{"not opened", func() error { return os.Symlink(device, device) }, unix.ELOOP, unix.ELOOP},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			withDevices(t, c.make)
+			if got, err := Hardware(); !errors.Is(err, c.reads) || !got.IsZero() {
+				t.Errorf("Hardware: got %v and error %v, want %v", got, err, c.reads)
+			}
+			if err := SetHardware(now); !errors.Is(err, c.setting) {
+				t.Errorf("SetHardware: got error %v, want %v", err, c.setting)
+			}
+		})
+	}
+}
+
+func TestSetSystemFails(t *testing.T) {
+	testenv.Root(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	data[0].Effective &^= 1 << unix.CAP_SYS_TIME
+	data[0].Permitted &^= 1 << unix.CAP_SYS_TIME
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetSystem(time.Now()); !errors.Is(err, unix.EPERM) {
+		t.Errorf("without the capability: got error %v, want %v", err, unix.EPERM)
+	}
+}
