@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -23,7 +24,7 @@ func server(t *testing.T) (port int, next func() string) {
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.LocalAddr().(*net.UDPAddr).Port, func() string {
 		buffer := make([]byte, 2048)
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := conn.Read(buffer)
@@ -75,17 +76,46 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A metric that cannot be sent is logged, and its place is free again for the next one.
+// A metric that cannot be sent is logged, and its place is free again for the next one. The port does not exist, or the
+// name does not fit into a datagram.
 func TestFailures(t *testing.T) {
-	logged := make(lines, 1)
-	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: 70000}
-	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
-	m := New(live, slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	for range 2 * inFlight {
-		m.Timer("lost")()
-		if line := <-logged; !strings.Contains(line, "metric not sent") || !strings.Contains(line, "127.0.0.1:70000") {
-			t.Fatalf("got log line %q, want the failure and the server", line)
+	for server, c := range map[string]config.Config{
+		"127.0.0.1:70000": {MetricsStatsd: config.MetricsStatsd{StatsdPort: 70000}},
+		"127.0.0.1:8125": {
+			Metrics: config.Metrics{GlobalPrefix: strings.Repeat("x", 1<<16)}, MetricsStatsd: config.MetricsStatsd{StatsdPort: 8125},
+		},
+	} {
+		logged := make(lines, 1)
+		c.Metrics.Backend, c.MetricsStatsd.StatsdHost = "statsd", "127.0.0.1"
+		m := New(config.NewLive(&c), slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		for range 2 * inFlight {
+			m.Timer("lost")()
+			if line := <-logged; !strings.Contains(line, "metric not sent") || !strings.Contains(line, server) {
+				t.Fatalf("got log line %q, want the failure and the server", line)
+			}
 		}
+	}
+}
+
+// Nothing of a metric that was sent stays open.
+func TestSocketsAreClosed(t *testing.T) {
+	port, next := server(t)
+	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
+	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
+	m := New(live, slog.New(slog.DiscardHandler))
+	for range inFlight {
+		m.Timer("sent")()
+		next()
+	}
+	for range inFlight { // until all of them are done
+		m.slots <- struct{}{}
+	}
+	sockets, err := os.ReadFile("/proc/self/net/udp") // proc(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(sockets), fmt.Sprintf(" 0100007F:%04X ", port)); got != 1 {
+		t.Errorf("sockets with the server's address: got %d, want only the server's:\n%s", got, sockets)
 	}
 }
 
