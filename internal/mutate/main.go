@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"runtime"
@@ -38,12 +39,17 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&o.parallel, "j", runtime.NumCPU(), "number of mutants to run at a time")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "least time after which the tests of a mutant count as hung")
 	flags.StringVar(&o.skip, "skip", "", "regular expression of tests not to run, as of go test")
+	verbose := flags.Bool("v", false, "print each mutant that was run to standard error")
 	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")
 	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed")
 	equivalent := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
 	untestable := flags.String("untestable", "internal/mutate/untestable.txt", "file that lists untestable mutants with reasons")
 	if err := flags.Parse(arguments); err != nil {
 		return err
+	}
+	if *verbose {
+		log := log.New(os.Stderr, "", log.Ltime)
+		o.progress = func(m mutant, status string) { log.Printf("%s: %s", m.name(), status) }
 	}
 	report := report{out: out, accounted: strings.Split(*accounted, ","), complete: o.samples == 0}
 	var err error

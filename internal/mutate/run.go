@@ -52,6 +52,9 @@ type options struct {
 	samples, parallel int           // mutants of each package, and at a time; 0 samples means all mutants
 	timeout           time.Duration // least time after which the tests of a mutant count as hung
 	skip              string        // regular expression of tests not to run
+
+	// progress receives each mutant as soon as it is done, from several goroutines. It may be nil.
+	progress func(m mutant, status string)
 }
 
 // packageRun measures one package.
@@ -274,6 +277,9 @@ func (r *packageRun) try(ctx context.Context, numbers []int) error {
 		group.Go(func() error {
 			status, err := r.tryOne(ctx, n)
 			r.status[n] = status
+			if r.progress != nil && err == nil {
+				r.progress(r.mutants[n], status)
+			}
 			return err
 		})
 	}
