@@ -8,6 +8,8 @@ type Device struct {
 	Size int64  // bytes
 	// Number is that of a partition in its table, as Partitions lists it; 0 for others.
 	Number int
+	// Start is that of a partition on its disk in bytes, as Partitions lists it; 0 for others and for maps.
+	Start int64
 
 	Model  string
 	Vendor string

@@ -84,7 +84,7 @@ func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		part.Number = n
+		part.Number, part.Start = n, s.number(s.Sys("class/block", names[n], "start"), 0)*512
 		parts = append(parts, part)
 	}
 	return parts, nil

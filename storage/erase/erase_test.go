@@ -129,6 +129,76 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// The sectors that name logical partitions are wiped, and file systems in all of these. If the same table is written
+// again, nothing shows.
+func TestMetadataOfLogicalPartitions(t *testing.T) {
+	testenv.Programs(t, "sfdisk", "wipefs", "mkfs.ext4")
+	for _, sector := range []int{512, 4096} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 200*mib), sector)
+		const mark = "content between the ends"
+		table := func() {
+			t.Helper()
+			in := "label: dos\nstart=1MiB, size=20MiB, type=83\nstart=24MiB, size=170MiB, type=5\n" +
+				"start=26MiB, size=40MiB, type=83\nstart=70MiB, size=40MiB, type=83\nstart=114MiB, size=40MiB, type=83\n"
+			testenv.Run(t, "sh", "-c", `printf "$0" | PATH=$PATH:/usr/sbin sfdisk -q --wipe never "$1"`, in, path)
+			if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		table()
+		before, err := partition.Read(t.Context(), path)
+		if err != nil || len(before.LogicalTables) != 3 {
+			t.Fatalf("got table %+v and %v, want three logical partitions", before, err)
+		}
+		logical := []int{5, 6, 7}
+		for _, n := range logical {
+			testenv.Run(t, "mkfs.ext4", "-q", "-F", block.System{}.PartitionPath(path, n))
+		}
+		poke(t, path, 90*mib, []byte(mark))
+		if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+			t.Fatalf("sectors of %d bytes: %v", sector, err)
+		}
+		data := content(t, path)
+		for _, at := range before.LogicalTables {
+			if left := bytes.Trim(data[at:at+512], "\x00"); len(left) > 0 {
+				t.Errorf("sectors of %d bytes: the table at byte %d is left", sector, at)
+			}
+		}
+		if !bytes.Contains(data, []byte(mark)) {
+			t.Errorf("sectors of %d bytes: content between the ends was erased", sector)
+		}
+		table()
+		for _, n := range logical {
+			if out := wipefs(t, block.System{}.PartitionPath(path, n)); out != "" {
+				t.Errorf("partition %d, sectors of %d bytes: still there:\n%s", n, sector, out)
+			}
+		}
+	}
+}
+
+// A file system in a partition that only the kernel knows is wiped, too: it reads more kinds of tables.
+func TestMetadataOfKernelPartitions(t *testing.T) {
+	testenv.Programs(t, "mkfs.ext4", "wipefs")
+	path := testenv.Loop(t, testenv.SparseFile(t, 80*mib), 512)
+	add := func() string {
+		t.Helper()
+		if err := block.AddPartition(path, 3, 20*mib, 40*mib); err != nil {
+			t.Fatal(err)
+		}
+		return block.System{}.PartitionPath(path, 3)
+	}
+	testenv.Run(t, "mkfs.ext4", "-q", "-F", add())
+	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+		t.Fatal(err)
+	}
+	if out := wipefs(t, add()); out != "" {
+		t.Errorf("still there:\n%s", out)
+	}
+	if err := partition.Sync(t.Context(), block.System{}, path); err != nil { // no partition stays behind
+		t.Error(err)
+	}
+}
+
 func TestMetadataOfWholeDisk(t *testing.T) {
 	testenv.Programs(t, "wipefs", "mkfs.ext4")
 	path := testenv.Loop(t, testenv.SparseFile(t, 40*mib+512*3), 512)

@@ -187,17 +187,23 @@ func TestMetadataChecked(t *testing.T) {
 	}
 	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
 	poke(t, path, 8*mib+4096, testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}.Superblock(4096))
-	if err := checkWiped(t.Context(), path, []span{{0, 24 * mib}}); err != nil {
+	if err := checkWiped(t.Context(), path, []span{{0, 24 * mib}}, nil); err != nil {
 		t.Errorf("without the partition: got %v, want no error", err)
 	}
-	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}, {8 * mib, 16 * mib}})
+	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}, {8 * mib, 16 * mib}}, nil)
 	if want := "an md superblock 1.2 is left at byte 8392704"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
-	if err := checkWiped(t.Context(), "/dev/missing", nil); !errors.Is(err, fs.ErrNotExist) {
+	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
+	poke(t, path, 3*mib+5, []byte("written by another"))
+	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}}, []span{{0, 2 * mib}, {2 * mib, 8 * mib}})
+	if want := "not all 1048576 bytes at byte 3145728 read as zeros"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+	if err := checkWiped(t.Context(), "/dev/missing", nil, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing device: got %v, want %v", err, fs.ErrNotExist)
 	}
-	if _, err := ranges(t.Context(), "/dev/missing", mib); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := readLayout(t.Context(), "/dev/missing", mib, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("ranges of a missing device: got %v, want %v", err, fs.ErrNotExist)
 	}
 }

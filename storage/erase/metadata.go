@@ -1,11 +1,13 @@
 package erase
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -22,7 +24,10 @@ import (
 const margin = 8 << 20
 
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
-// partitions, and checks that none is left. Other content stays. Afterwards the kernel has no partitions of the
+// partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and of
+// the data of arrays on them, and the sectors that name logical partitions. It checks that these read as zeros
+// afterwards, and that the device has no signature elsewhere. What stays: all other content, and with it the
+// signatures of file systems in partitions that an earlier table had. Afterwards the kernel has no partitions of the
 // device. The error wraps ErrBusy for a device that is in use.
 func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
 	if err := metadata(ctx, sys, device, wait); err != nil {
@@ -52,6 +57,10 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	if err := wait.free(ctx, sys, device); err != nil {
 		return err
 	}
+	known, err := kernelRanges(ctx, sys, device)
+	if err != nil {
+		return err
+	}
 	if err := partition.Release(ctx, sys, device); err != nil {
 		return err
 	}
@@ -63,16 +72,12 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	}); err != nil {
 		return err
 	}
-	ranges, err := ranges(ctx, device, size)
+	l, err := readLayout(ctx, device, size, known)
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	// The whole device comes last: if this is interrupted, its table still names the partitions.
-	var inside []span
-	for _, r := range ranges[1:] {
-		inside = append(inside, r.ends()...)
-	}
-	for _, part := range slices.Concat(merge(inside), ranges[0].ends()) {
+	wiped := l.wipes()
+	for _, part := range wiped {
 		if err := part.zero(ctx, f); err != nil {
 			return errors.Join(err, f.Close())
 		}
@@ -88,45 +93,95 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 			return err
 		}
 	}
-	return checkWiped(ctx, device, ranges)
+	return checkWiped(ctx, device, l.ranges, wiped)
 }
 
-// ranges returns the byte ranges of the device, of its partitions, and of the data of the arrays that they are members
-// of.
-func ranges(ctx context.Context, device string, size int64) ([]span, error) {
-	spans := []span{{0, size}}
-	table, err := partition.Read(ctx, device)
-	switch {
-	case err == nil:
-		for _, p := range table.Partitions {
-			if end := min(p.Start+p.Size, size); p.Start < end {
-				spans = append(spans, span{p.Start, end})
-			}
+// kernelRanges returns the byte ranges of the partitions that the kernel knows. It reads more kinds of tables than
+// package partition. Those of a multipath map are made from the table.
+func kernelRanges(ctx context.Context, sys block.System, device string) ([]span, error) {
+	parts, err := sys.Partitions(ctx, device)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // not a device that the kernel lists
+	}
+	var spans []span
+	for _, part := range parts {
+		if part.Start > 0 {
+			spans = append(spans, span{part.Start, part.Start + part.Size})
 		}
-	case !errors.Is(err, partition.ErrNoTable):
-		return nil, err
+	}
+	return spans, err
+}
+
+// layout describes where a device has metadata.
+type layout struct {
+	device   span
+	ranges   []span // the device, its partitions, and the data of arrays that they are members of
+	extended []span // partitions that contain the logical ones, also in ranges
+	tables   []span // sectors that name logical partitions, in the order of their chain
+}
+
+// readLayout reads the layout of a device of size bytes. known are further ranges of partitions.
+func readLayout(ctx context.Context, device string, size int64, known []span) (layout, error) {
+	l := layout{device: span{0, size}}
+	l.ranges = []span{l.device}
+	table, err := partition.Read(ctx, device)
+	if errors.Is(err, partition.ErrNoTable) {
+		table = &partition.Table{}
+	} else if err != nil {
+		return layout{}, err
+	}
+	for _, p := range table.Partitions {
+		known = append(known, span{p.Start, p.Start + p.Size})
+		if p.Extended() {
+			l.extended = append(l.extended, span{p.Start, p.Start + p.Size})
+		}
+	}
+	for _, offset := range table.LogicalTables {
+		l.tables = append(l.tables, span{offset, min(offset+table.SectorSize, size)})
+	}
+	for _, r := range known {
+		if r.end = min(r.end, size); r.start < r.end && !slices.Contains(l.ranges, r) {
+			l.ranges = append(l.ranges, r)
+		}
 	}
 	f, err := os.Open(device)
 	if err != nil {
-		return nil, err
+		return layout{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	for _, r := range slices.Clone(spans) {
+	for _, r := range slices.Clone(l.ranges) {
 		found, err := r.superblocks(f)
 		if err != nil {
-			return nil, err
+			return layout{}, err
 		}
 		for _, s := range found {
 			if s.Problem == nil {
-				spans = append(spans, r.dataOf(s))
+				l.ranges = append(l.ranges, r.dataOf(s))
 			}
 		}
 	}
-	return spans, nil
+	return l, nil
 }
 
-// checkWiped returns an error if a signature is left on the device or a superblock of an array in one of the ranges.
-func checkWiped(ctx context.Context, device string, ranges []span) error {
+// wipes returns what is overwritten, in order: the ends of all ranges, the chain of logical partitions from its end,
+// and the ends of the device. If this is interrupted, the tables still name the partitions that are not wiped.
+func (l layout) wipes() []span {
+	var inside, extended []span
+	for _, r := range l.ranges[1:] {
+		if slices.ContainsFunc(l.extended, func(e span) bool { return e.start == r.start }) {
+			extended = append(extended, r.ends()...)
+		} else {
+			inside = append(inside, r.ends()...)
+		}
+	}
+	chain := slices.Clone(l.tables)
+	slices.Reverse(chain)
+	return slices.Concat(merge(inside), chain, merge(extended), l.device.ends())
+}
+
+// checkWiped returns an error if what was wiped does not read as zeros, if a signature is left on the device, or a
+// superblock of an array in one of the ranges.
+func checkWiped(ctx context.Context, device string, ranges, wiped []span) error {
 	found, err := block.Probe(ctx, device)
 	if err != nil {
 		return err
@@ -146,6 +201,11 @@ func checkWiped(ctx context.Context, device string, ranges []span) error {
 		}
 		if len(left) > 0 {
 			return fmt.Errorf("an md superblock %s is left at byte %d", left[0].Version, r.start+left[0].Offset)
+		}
+	}
+	for _, part := range wiped {
+		if err := part.checkZero(ctx, f); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -199,6 +259,25 @@ func (s span) zero(ctx context.Context, f *os.File) error {
 			return fmt.Errorf("write zeros at byte %d: %w", offset, err)
 		}
 		offset += int64(n)
+	}
+	return nil
+}
+
+// checkZero returns an error if a byte of the range is not zero.
+func (s span) checkZero(ctx context.Context, f *os.File) error {
+	data, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
+	for offset := s.start; offset < s.end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(int64(len(data)), s.end-offset)
+		if _, err := f.ReadAt(data[:n], offset); err != nil {
+			return fmt.Errorf("read %d bytes at byte %d: %w", n, offset, err)
+		}
+		if !bytes.Equal(data[:n], zeros[:n]) {
+			return fmt.Errorf("not all %d bytes at byte %d read as zeros after they were overwritten", n, offset)
+		}
+		offset += n
 	}
 	return nil
 }

@@ -89,43 +89,44 @@ func (d *disk) mbrTable(m *mbr) (*Table, error) {
 	}
 	for _, e := range m.entries {
 		if e.used() && e.extended() {
-			logical, err := d.logical(m.diskID, e.first)
+			logical, sectors, err := d.logical(m.diskID, e.first)
 			if err != nil {
 				return nil, err
 			}
-			table.Partitions = append(table.Partitions, logical...)
+			table.Partitions, table.LogicalTables = append(table.Partitions, logical...), sectors
 			break
 		}
 	}
 	return table, nil
 }
 
-// logical follows the chain of an extended partition. A link that breaks or turns back ends it.
-func (d *disk) logical(diskID uint32, extended int64) ([]Partition, error) {
-	var list []Partition
+// logical follows the chain of an extended partition and returns its partitions, and the offsets of the sectors that
+// name them. A link that breaks or turns back ends the chain.
+func (d *disk) logical(diskID uint32, extended int64) (list []Partition, sectors []int64, err error) {
 	next := extended
 	for len(list) < maxLogical {
 		offset := next * d.sector
 		if offset+512 > d.size {
-			return list, nil
+			return list, sectors, nil
 		}
 		m, err := d.readTableSector(offset)
 		if errors.Is(err, ErrNoTable) {
-			return list, nil
+			return list, sectors, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		sectors = append(sectors, offset)
 		if e := m.entries[0]; e.used() {
 			list = append(list, d.mbrPartition(diskID, 5+len(list), e, next))
 		}
 		link := m.entries[1]
 		if !link.used() || !link.extended() || extended+link.first <= next {
-			return list, nil
+			return list, sectors, nil
 		}
 		next = extended + link.first
 	}
-	return list, nil
+	return list, sectors, nil
 }
 
 func (d *disk) mbrPartition(diskID uint32, n int, e mbrEntry, base int64) Partition {

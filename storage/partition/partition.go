@@ -63,6 +63,9 @@ type Table struct {
 	Damaged         bool   // GPT: the primary or the backup is broken
 	BackupMisplaced bool   // GPT: the backup header does not lie in the disk's last sector
 	Partitions      []Partition
+	// LogicalTables are the offsets in bytes of the sectors in an extended partition that name the logical ones (EBR), in
+	// the order of their chain.
+	LogicalTables []int64
 }
 
 // Read reads the partition table of a device or image file. The error wraps ErrNoTable where there is none.

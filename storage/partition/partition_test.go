@@ -298,7 +298,7 @@ func TestReadMBR(t *testing.T) {
 		{Number: 3, Type: "0x05", UUID: "deadbeef-03", Start: 17 * mib, Size: 32 * mib},
 		{Number: 5, Type: "0x83", UUID: "deadbeef-05", Start: 18 * mib, Size: mib},
 		{Number: 6, Type: "0x82", UUID: "deadbeef-06", Start: 20 * mib, Size: mib},
-	}}
+	}, LogicalTables: []int64{17 * mib, 19 * mib}}
 	if diff := cmp.Diff(want, table); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
