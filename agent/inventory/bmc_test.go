@@ -76,6 +76,16 @@ func TestAskBMC(t *testing.T) {
 			bmcAddresses{v4: text("0.0.0.0"), v6: text("2001:db8::2"), mac: text("3c:ec:ef:00:00:01")},
 		},
 		{
+			"the first channel with an address counts",
+			fakeBMC{"2 3 0": {192, 0, 2, 9}, "2 5 0": mac, "8 3 0": {192, 0, 2, 10}, "8 5 0": {2, 2, 2, 2, 2, 2}},
+			bmcAddresses{v4: text("192.0.2.9"), v6: text("::/0"), mac: text("3c:ec:ef:00:00:01")},
+		},
+		{
+			"static IPv6 alone",
+			fakeBMC{"1 51 0": {1}, "1 56 0": v6Entry(0, "::", 0), "1 56 1": v6Entry(1, "2001:db8::3", 0)},
+			bmcAddresses{v4: text("0.0.0.0"), v6: text("2001:db8::3")},
+		},
+		{
 			"IPv6 disabled",
 			fakeBMC{"1 51 0": {0}, "1 56 0": v6Entry(0, "2001:db8::3", 0)},
 			bmcAddresses{v4: text("0.0.0.0"), v6: text("::/0")},
@@ -87,6 +97,123 @@ func TestAskBMC(t *testing.T) {
 				t.Errorf("addresses differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// asked notes which parameters are asked for, and calls after with each.
+type asked struct {
+	fakeBMC
+	queries []string
+	after   func(query string)
+	closed  bool
+}
+
+func (b *asked) LAN(channel, parameter, set byte) ([]byte, error) {
+	query := fmt.Sprintf("%d %d %d", channel, parameter, set)
+	b.queries = append(b.queries, query)
+	if b.after != nil {
+		b.after(query)
+	}
+	return b.fakeBMC.LAN(channel, parameter, set)
+}
+
+func (b *asked) Close() error {
+	b.closed = true
+	return nil
+}
+
+// Some BMCs take seconds for each answer: nothing is asked for that a former answer ruled out, and nothing after the time
+// limit.
+func TestAskBMCBriefly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b := &asked{fakeBMC: fakeBMC{"1 51 0": {2}, "1 59 0": v6Entry(0, "2001:db8::1", 3), "2 51 0": {0}}, after: func(query string) {
+		if query == "3 3 0" {
+			cancel()
+		}
+	}}
+	var answers bmcAnswers
+	answers.ask(ctx, b)
+	want := []string{"1 3 0", "1 51 0", "1 59 0", "1 59 1", "1 56 0", "2 3 0", "2 51 0", "3 3 0", "3 51 0"}
+	if diff := cmp.Diff(want, b.queries); diff != "" {
+		t.Errorf("queries differ (-want +got):\n%s", diff)
+	}
+	if got, missing := answers.addresses(); got != (bmcAddresses{}) || missing == "" {
+		t.Errorf("got %+v, missing %q, want nothing known", got, missing)
+	}
+}
+
+// The connection is closed when all is known, and the time limit ends with it.
+func TestBMCAnswers(t *testing.T) {
+	sys := tree(t, "testdata/qemu.tree")
+	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	var log strings.Builder
+	b := &asked{fakeBMC: fakeBMC{"1 3 0": {192, 0, 2, 9}}}
+	s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)), BMC: func() (BMC, error) { return b, nil }})
+	limited, cancel := context.WithCancel(t.Context())
+	s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, cancel }
+	if got := s.bmc(t.Context()); got.v4 == nil || *got.v4 != "192.0.2.9" {
+		t.Errorf("got %+v, want 192.0.2.9", got)
+	}
+	<-limited.Done()
+	if !b.closed || log.Len() > 0 {
+		t.Errorf("got closed %v and the log %q, want a closed connection and nothing logged", b.closed, &log)
+	}
+}
+
+// A driver without a BMC behind it is not reported as one that was too slow.
+func TestBMCNotReachable(t *testing.T) {
+	sys := tree(t, "testdata/qemu.tree")
+	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	var log strings.Builder
+	s := New(Options{
+		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		BMC: func() (BMC, error) { return nil, errors.New("no such device or address") },
+	})
+	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
+		t.Errorf("got %+v, want nothing", got)
+	}
+	if got := log.String(); !strings.Contains(got, "no such device or address") || strings.Contains(got, "in time") {
+		t.Errorf("got the log %q, want the error and no word of a time limit", got)
+	}
+}
+
+// Without the driver's character device there is nobody to ask.
+func TestNoIPMIDevice(t *testing.T) {
+	for _, name := range []string{"", "dev/ipmi0"} {
+		sys := tree(t, "testdata/qemu.tree")
+		if name != "" {
+			write(t, sys.Root, name, nil) // no device
+		}
+		s := New(Options{System: sys, BMC: func() (BMC, error) { panic("the BMC was asked") }})
+		if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
+			t.Errorf("%q: got %+v, want nothing", name, got)
+		}
+		select {
+		case <-s.bmcEnded:
+			t.Errorf("%q: the BMC was asked", name)
+		default:
+		}
+	}
+}
+
+// The forms of an answer in table 23-3 of IPMI 2.0.
+func TestLANData(t *testing.T) {
+	for _, tt := range []struct {
+		answer []byte
+		want   string
+		fails  bool
+	}{
+		{[]byte{0, 0x11, 192, 0, 2, 9}, "\xc0\x00\x02\x09", false},
+		{[]byte{0, 0x11}, "", false},
+		{[]byte{0x80}, "", true},
+		{[]byte{0x80, 0x11, 192, 0, 2, 9}, "", true},
+		{nil, "", true},
+	} {
+		got, err := lanData(tt.answer)
+		if string(got) != tt.want || (err != nil) != tt.fails {
+			t.Errorf("% x: got % x and %v, want % x and an error: %v", tt.answer, got, err, tt.want, tt.fails)
+		}
 	}
 }
 

@@ -116,6 +116,22 @@ func TestSpoiltFiles(t *testing.T) {
 	}
 }
 
+// Without a Reader of the caller's a Source has its own, which writes to the Source's log.
+func TestOwnReader(t *testing.T) {
+	sys := machinetest.System(t, "qemu-q35")
+	spoil(t, filepath.Join(sys.Root, "sys/class/dmi/id/product_serial"), fails)
+	var log bytes.Buffer
+	s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 2 {
+		if _, err := s.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(log.String(), "product_serial"); got != 1 {
+		t.Errorf("got the log %q, want one warning that names the file", &log)
+	}
+}
+
 // Everything hangs at once: the inventory has little in it, and still arrives in time.
 func TestEverythingHangs(t *testing.T) {
 	sys := machinetest.System(t, "dell-r640")

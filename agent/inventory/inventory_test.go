@@ -5,16 +5,24 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/internal/testenv"
+	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 )
 
@@ -93,6 +101,130 @@ func addMemory(t *testing.T, sys block.System, devices ...[2]uint32) {
 	entry, table := memoryTables(devices...)
 	write(t, sys.Root, "sys/firmware/dmi/tables/smbios_entry_point", entry)
 	write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
+}
+
+// failing says of neither the network nor the disks all there is.
+type failing struct{ err error }
+
+func (f failing) facts(context.Context) (map[string]linkFacts, error) { return nil, f.err }
+
+// What cannot be found out is missing from the inventory and named in the log; the rest is there.
+func TestCollectWithFailures(t *testing.T) {
+	var log bytes.Buffer
+	sys := tree(t, "testdata/qemu.tree")
+	addMemory(t, sys, [2]uint32{3072, 0})
+	broken := false
+	s := New(Options{
+		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Disks: func(context.Context) ([]block.Device, error) {
+			disks := []block.Device{{Name: "vda", Path: "/dev/vda"}}
+			if broken {
+				return disks, errors.New("vdb: input/output error")
+			}
+			return disks, nil
+		},
+	})
+	for _, broken = range []bool{false, true} {
+		if broken {
+			s.net = failing{errors.New("netlink: permission denied")}
+		}
+		inv, err := s.Collect(t.Context())
+		if err != nil || len(inv.Interfaces) != 1 || len(inv.Disks) != 1 {
+			t.Fatalf("broken %v: got %+v and %v, want an interface and a disk", broken, inv, err)
+		}
+		for _, text := range []string{"permission denied", "vdb: input/output error"} {
+			if strings.Contains(log.String(), text) != broken || !broken && log.Len() > 0 {
+				t.Errorf("broken %v: got the log %q, want %q in it: %v", broken, &log, text, broken)
+			}
+		}
+	}
+}
+
+// A cancelled inventory is none, and without a list of interfaces there is none: Ironic finds the node by them.
+func TestNoInventory(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sys := tree(t, "testdata/qemu.tree")
+	if _, err := New(Options{System: sys}).Collect(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	if err := os.RemoveAll(sys.Sys("class/net")); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := New(Options{System: sys}).Collect(t.Context())
+	if inv != nil || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "class/net") {
+		t.Errorf("no interfaces: got %+v and %v, want %v that names the directory", inv, err, fs.ErrNotExist)
+	}
+}
+
+// A fixture is not mixed with the machine that the test runs on, whose kernel knows an interface lo as well.
+func TestOtherRoot(t *testing.T) {
+	sys := block.System{Root: t.TempDir()}
+	write(t, sys.Root, "sys/class/net/lo/address", []byte("52:54:00:1a:15:d6\n"))
+	write(t, sys.Root, "sys/class/net/lo/device/vendor", []byte("0x1af4\n"))
+	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	s := New(Options{System: sys})
+	list, err := s.Interfaces(t.Context())
+	if err != nil || len(list) != 1 || list[0].IPv4Address != nil {
+		t.Errorf("got %+v and %v, want an interface without an address", list, err)
+	}
+	if s.ipmi != nil {
+		t.Error("the machine's BMC would be asked")
+	}
+	for _, root := range []string{"", "/"} {
+		s := New(Options{System: block.System{Root: root}})
+		if _, kernel := s.net.(kernelNetwork); !kernel || s.ipmi == nil {
+			t.Errorf("root %q: got network %T, BMC asked %v, want those of the machine", root, s.net, s.ipmi != nil)
+		}
+	}
+}
+
+// hears returns frames or why there are none.
+type hears struct {
+	frames map[string]lldp.Frame
+	err    error
+	quiet  time.Duration // that was asked for
+}
+
+func (h *hears) WaitLLDP(_ context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
+	h.quiet = quiet
+	return h.frames, h.err
+}
+
+// The interfaces have the frames of their neighbours if the configuration asks for them, and otherwise null.
+func TestNeighbours(t *testing.T) {
+	frame := lldp.Frame{TLVs: []lldp.TLV{{Type: 5, Value: []byte("leaf1")}, {Type: 0}}}
+	for _, tt := range []struct {
+		name   string
+		hears  *hears
+		wanted bool
+		want   string
+	}{
+		{"not wanted", &hears{frames: map[string]lldp.Frame{"enp0s2": frame}}, false, `null`},
+		{"heard", &hears{frames: map[string]lldp.Frame{"enp0s2": frame}}, true, `[[5,"6c65616631"],[0,""]]`},
+		{"heard by others", &hears{frames: map[string]lldp.Frame{"enp0s3": frame}}, true, `[]`},
+		{"not permitted", &hears{err: errors.New("it needs CAP_NET_RAW")}, true, `[]`},
+	} {
+		var log bytes.Buffer
+		s := New(Options{
+			System: tree(t, "testdata/qemu.tree"), Log: slog.New(slog.NewTextHandler(&log, nil)), Neighbours: tt.hears,
+			LLDPTimeout: func() (time.Duration, bool) { return 30 * time.Second, tt.wanted },
+		})
+		inv, err := s.Collect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(inv.Interfaces[0].LLDP)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: got %s and %v, want %s", tt.name, got, err, tt.want)
+		}
+		if tt.wanted && tt.hears.quiet != 30*time.Second {
+			t.Errorf("%s: got a wait of %v, want that of the configuration", tt.name, tt.hears.quiet)
+		}
+		if warned := strings.Contains(log.String(), "CAP_NET_RAW"); warned != (tt.hears.err != nil) {
+			t.Errorf("%s: got the log %q", tt.name, &log)
+		}
+	}
 }
 
 // The golden file is what ironic-python-agent posted of this machine, with the list of cpu flags cut short.
@@ -196,13 +328,63 @@ func TestModeSpeed(t *testing.T) {
 	}
 }
 
+// The running kernel's links, in a network namespace that has one more: its addresses are the first of each family.
 func TestKernelNetwork(t *testing.T) {
-	facts, err := kernelNetwork{slog.New(slog.DiscardHandler)}.facts(t.Context())
-	if err != nil {
+	testenv.Root(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := facts["lo"].ipv4, "127.0.0.1"; got != want {
-		t.Errorf("IPv4 address of lo: got %q, want %q", got, want)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "nic0"
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "switch0"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, addresses := range map[string][]string{"lo": {"127.0.0.1/8"}, "nic0": {"192.0.2.7/24", "192.0.2.8/24", "2001:db8::7/64"}} {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range addresses {
+			address, err := netlink.ParseAddr(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			address.Flags = unix.IFA_F_NODAD
+			if err := netlink.AddrAdd(link, address); err != nil {
+				t.Fatalf("add %s to %s: %v", text, name, err)
+			}
+		}
+	}
+	var log bytes.Buffer
+	facts, err := kernelNetwork{slog.New(slog.NewTextHandler(&log, nil))}.facts(t.Context())
+	if err != nil || log.Len() > 0 {
+		t.Fatalf("got %v and the log %q, want neither", err, &log)
+	}
+	for name, want := range map[string]linkFacts{
+		"lo": {ipv4: "127.0.0.1"}, "nic0": {ipv4: "192.0.2.7", ipv6: "2001:db8::7"}, "switch0": {},
+	} {
+		got, known := facts[name]
+		got.permanent = nil // newer kernels invent one
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(linkFacts{})); diff != "" || !known {
+			t.Errorf("%s differs (-want +got):\n%s", name, diff)
+		}
+	}
+	// The link modes of a virtual Ethernet cable are a list without one.
+	speeds, err := linkSpeeds()
+	if _, known := speeds["nic0"]; err != nil || !known {
+		t.Errorf("link speeds: got %v and %v, want nic0 in it", speeds, err)
+	}
+}
+
+func TestLinkFacts(t *testing.T) {
+	var got linkFacts
+	for _, address := range []string{"fe80::1", "192.0.2.7", "2001:db8::7", "192.0.2.8"} {
+		got.add(net.ParseIP(address), "eth0")
+	}
+	want := linkFacts{ipv4: "192.0.2.7", ipv6: "fe80::1%eth0"}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(linkFacts{})); diff != "" {
+		t.Errorf("facts differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -226,6 +408,20 @@ func TestCPU(t *testing.T) {
 	}
 }
 
+// A kernel before 6.1 has no file for the architecture, and one without sysfs no list of processors.
+func TestCPUOfOldKernels(t *testing.T) {
+	sys := block.System{Root: t.TempDir()}
+	long := strings.Repeat("long ", 20<<10) // more than the 64 KiB a scanner takes by itself
+	write(t, sys.Root, "proc/cpuinfo", []byte("processor\t: 0\nflags\nflags\t: "+long+"\nmodel name\t: A\n\nprocessor\t: 1\nmodel name\t: B\n"))
+	got := New(Options{System: sys}).cpu()
+	if got.Count != 2 || got.ModelName != "A" || len(got.Flags) != 20<<10 {
+		t.Errorf("got %d processors, model %q, %d flags, want 2, A, %d", got.Count, got.ModelName, len(got.Flags), 20<<10)
+	}
+	if want := strings.TrimSpace(testenv.Run(t, "uname", "-m")); got.Architecture != want {
+		t.Errorf("architecture: got %q, want %q", got.Architecture, want)
+	}
+}
+
 // Without frequency scaling, the frequency is that of /proc/cpuinfo, as text.
 // Parity: G5
 func TestFrequencyFallback(t *testing.T) {
@@ -245,6 +441,32 @@ func TestFrequencyFallback(t *testing.T) {
 				t.Errorf("got frequency %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestMemTotal(t *testing.T) {
+	for text, want := range map[string]int64{
+		"MemTotal:        2971144 kB\nMemFree: 1 kB\n":         2971144 << 10,
+		"MemFree:  1 kB\nMemTotal: 7 kB\nMemAvailable: 1 kB\n": 7 << 10,
+		"MemFree:  1 kB\n":      -1,
+		"MemTotal: many kB\n":   -1,
+		"SwapTotal:     0 kB\n": -1,
+		"":                      -1,
+	} {
+		got, err := parseMemTotal([]byte(text))
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: got %d and %v, want %d", text, got, err, want)
+		}
+		var log bytes.Buffer
+		sys := block.System{Root: t.TempDir()}
+		write(t, sys.Root, "proc/meminfo", []byte(text))
+		entry, table := memoryTables()
+		write(t, sys.Root, "sys/firmware/dmi/tables/smbios_entry_point", entry)
+		write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
+		m := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).memory()
+		if m.Total != max(want, 0) || strings.Contains(log.String(), "level=WARN") != (want < 0) {
+			t.Errorf("%q: got %d bytes and the log %q, want %d and a warning: %v", text, m.Total, &log, max(want, 0), want < 0)
+		}
 	}
 }
 
@@ -294,8 +516,9 @@ func TestSystemVendor(t *testing.T) {
 	}
 	arm := block.System{Root: t.TempDir()}
 	write(t, arm.Root, "proc/device-tree/model", []byte("linux,dummy-virt\x00"))
+	write(t, arm.Root, "proc/device-tree/serial-number", []byte("0000000000000001\x00"))
 	got = New(Options{System: arm}).systemVendor()
-	if want := (SystemVendor{ProductName: "linux,dummy-virt"}); got != want {
+	if want := (SystemVendor{ProductName: "linux,dummy-virt", SerialNumber: "0000000000000001"}); got != want {
 		t.Errorf("device tree: got %+v, want %+v", got, want)
 	}
 }

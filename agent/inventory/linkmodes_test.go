@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/mdlayher/netlink"
@@ -74,12 +75,54 @@ func TestParseLinkModes(t *testing.T) {
 	}
 }
 
+// A reply that is cut within an attribute is an error, at whatever level.
 func TestParseLinkModesTruncated(t *testing.T) {
 	whole := linkModes(t, "eth0", mode{5, "1000baseT/Full", true}, mode{93, "800000baseCR8/Full", true})
+	ends := map[int]bool{0: true} // of attributes
+	for at := 0; at < len(whole); {
+		at += (int(binary.NativeEndian.Uint16(whole[at:])) + 3) &^ 3
+		ends[at] = true
+	}
 	for n := range whole {
-		if _, speed, err := parseLinkModes(whole[:n]); err == nil && speed > 800000 {
-			t.Errorf("%d of %d bytes: got speed %d", n, len(whole), speed)
+		if _, speed, err := parseLinkModes(whole[:n]); (err == nil) != ends[n] || err == nil && speed > 800000 {
+			t.Errorf("%d of %d bytes: got speed %d and %v, want an error: %v", n, len(whole), speed, err, !ends[n])
 		}
+	}
+	e := netlink.NewAttributeEncoder()
+	e.Bytes(netlink.Nested|unix.ETHTOOL_A_LINKMODES_OURS, []byte{200, 0, 1, 0})
+	data, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, speed, err := parseLinkModes(data); err == nil {
+		t.Errorf("bit set cut short: got speed %d, want an error", speed)
+	}
+}
+
+// Attributes of later kernels beside the bits are ignored.
+func TestParseLinkModesUnknownAttribute(t *testing.T) {
+	nested := func(kind uint16, f func(*netlink.AttributeEncoder)) func(*netlink.AttributeEncoder) {
+		return func(e *netlink.AttributeEncoder) {
+			e.Nested(kind, func(e *netlink.AttributeEncoder) error {
+				f(e)
+				return nil
+			})
+		}
+	}
+	bit := func(name string) func(*netlink.AttributeEncoder) {
+		return func(e *netlink.AttributeEncoder) { e.String(unix.ETHTOOL_A_BITSET_BIT_NAME, name) }
+	}
+	e := netlink.NewAttributeEncoder()
+	nested(unix.ETHTOOL_A_LINKMODES_OURS, nested(unix.ETHTOOL_A_BITSET_BITS, func(e *netlink.AttributeEncoder) {
+		nested(unix.ETHTOOL_A_BITSET_BITS_BIT, bit("1000baseT/Full"))(e)
+		nested(unix.ETHTOOL_A_BITSET_BITS_BIT+1, bit("800000baseCR8/Full"))(e)
+	}))(e)
+	data, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, speed, err := parseLinkModes(data); err != nil || speed != 1000 {
+		t.Errorf("got speed %d and %v, want 1000", speed, err)
 	}
 }
 
