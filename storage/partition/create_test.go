@@ -109,7 +109,7 @@ func TestCreateAsParted(t *testing.T) {
 // Nothing of what lay on the disk before is found in the new partitions, wherever they begin: neither the file system or
 // the table of the whole disk, nor swap areas where partitions will be, nor other content.
 func TestCreateClears(t *testing.T) {
-	testenv.Programs(t, "mkfs.ext4", "wipefs", "sgdisk", "mkswap")
+	testenv.Programs(t, "mkfs.ext4", "wipefs", "mkswap")
 	signature := testenv.SparseFile(t, mib)
 	testenv.Run(t, "mkswap", signature)
 	swap, err := os.ReadFile(signature)
@@ -118,7 +118,7 @@ func TestCreateClears(t *testing.T) {
 	}
 	for name, prepare := range map[string]func(image string){
 		"file system": func(image string) { testenv.Run(t, "mkfs.ext4", "-q", "-F", "-E", "nodiscard", image) },
-		"old gpt":     func(image string) { testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", "-n", "2:0:0", image) },
+		"old gpt":     func(image string) { testenv.GPT(t, image, "start=2048, size=5MiB", "start=12288") },
 	} {
 		for _, scheme := range []string{GPT, MBR} {
 			t.Run(name+" "+scheme, func(t *testing.T) {

@@ -17,14 +17,13 @@ import (
 
 const mib = 1 << 20
 
-// gptImage makes an image with two partitions by sgdisk.
+// gptImage makes an image with two partitions by sfdisk.
 func gptImage(t *testing.T, size int64) string {
 	t.Helper()
-	testenv.Programs(t, "sgdisk")
 	image := testenv.SparseFile(t, size)
-	testenv.Run(t, "sgdisk", "-U", "11111111-2222-3333-4444-555555555555",
-		"-n", "1:2048:+8M", "-t", "1:ef00", "-c", "1:EFI system", "-u", "1:AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE",
-		"-n", "3:0:+4M", "-c", "3:rööt", "-A", "3:set:2", image)
+	testenv.GPT(t, image, "label-id: 11111111-2222-3333-4444-555555555555",
+		"1: start=2048, size=8MiB, type="+TypeESP+`, name="EFI system", uuid=AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE`,
+		`3: start=18432, size=4MiB, name="rööt", attrs=LegacyBIOSBootable`)
 	return image
 }
 
@@ -38,6 +37,7 @@ func grow(t *testing.T, image string, size int64) {
 // verify lets sgdisk judge a table.
 func verify(t *testing.T, device string) {
 	t.Helper()
+	testenv.Programs(t, "sgdisk")
 	if out := testenv.Run(t, "sgdisk", "-v", device); !strings.Contains(out, "No problems found") {
 		t.Errorf("sgdisk -v %s:\n%s", device, out)
 	}
@@ -174,10 +174,9 @@ func TestRepairBackupLeavesAlone(t *testing.T) {
 }
 
 func TestRepairBackup4K(t *testing.T) {
-	testenv.Programs(t, "sgdisk")
 	file := testenv.SparseFile(t, 64*mib)
 	small := testenv.Loop(t, file, 4096)
-	testenv.Run(t, "sgdisk", "-n", "1:0:+8M", "-t", "1:ef00", small)
+	testenv.GPT(t, small, "size=8MiB, type="+TypeESP)
 	big := testenv.SparseFile(t, 0)
 	copyFile(t, file, big)
 	grow(t, big, 200*mib)
