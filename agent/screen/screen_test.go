@@ -149,9 +149,28 @@ func manyLinks() status.State {
 	return s
 }
 
+// done is a command that ended well, while heartbeats fail; Ironic does not tell the node's name.
+func done() status.State {
+	s := ready()
+	s.NodeName, s.Beat.Failed = "", true
+	s.Command = status.Command{
+		Name: "clean.execute_clean_step", Step: "erase_devices", Started: at("15:16:00"), Ended: at("15:17:30"),
+	}
+	return s
+}
+
+// unmeasured is work whose total is unknown, before the first heartbeat was accepted.
+func unmeasured() status.State {
+	s := ready()
+	s.Beat = status.Beat{Failed: true}
+	s.Command = status.Command{Name: "image.install_bootloader", Started: at("15:16:00")}
+	s.Work = []status.Progress{{What: "unpacking image", Device: "/dev/sda", Done: 420 << 20, Rate: 110 << 20}}
+	return s
+}
+
 func locked() status.State {
 	s := ready()
-	s.Phase, s.Links = status.Lockdown, nil
+	s.Phase = status.Lockdown
 	return s
 }
 
@@ -177,6 +196,8 @@ func pictures() map[string]picture {
 		"many-links": {manyLinks(), 30, 80, 25},
 		"wide":       {executing(), 60, 160, 50},
 		"locked":     {locked(), 30, 80, 25},
+		"done":       {done(), 30, 80, 25},
+		"unmeasured": {unmeasured(), 30, 80, 25},
 	}
 }
 
@@ -250,6 +271,108 @@ func TestPaintChanges(t *testing.T) {
 	}
 	if _, err := vt.Write(append(sent.Bytes(), "panic: a stack\n"...)); err != nil || vt.hidden || !strings.HasSuffix(vt.String(), "panic: a stack\n") {
 		t.Errorf("after Release: %v, cursor hidden %v, the screen is\n%s", err, vt.hidden, vt)
+	}
+}
+
+// broken is a terminal that takes nothing while it is broken.
+type broken struct {
+	*terminal
+	err error
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.terminal.Write(p)
+}
+
+// After an error of the terminal, and after Release, the whole picture is written again.
+func TestPaintAfterError(t *testing.T) {
+	vt := &broken{newTerminal(80, 25), os.ErrClosed}
+	painter := NewPainter(vt)
+	s := ready()
+	frame := Draw(&s, nil, 80, 25)
+	paint := func(want error) {
+		t.Helper()
+		if err := painter.Paint(frame); !errors.Is(err, want) {
+			t.Fatalf("Paint: got error %v, want %v", err, want)
+		}
+		if diff := cmp.Diff(strings.TrimRight(frame.Text(), "\n")+"\n", vt.String()); want == nil && diff != "" {
+			t.Errorf("terminal (-frame +got):\n%s", diff)
+		}
+	}
+	paint(os.ErrClosed)
+	if err := painter.Release(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Release: got error %v, want %v", err, os.ErrClosed)
+	}
+	vt.err = nil
+	paint(nil)
+	vt.err = os.ErrClosed
+	other := executing()
+	frame = Draw(&other, nil, 80, 25)
+	paint(os.ErrClosed)
+	vt.err = nil
+	paint(nil)
+	if err := painter.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vt.Write([]byte("a line\nand another one\n")); err != nil {
+		t.Fatal(err)
+	}
+	paint(nil)
+}
+
+// The colours of texts: green for what is well, yellow for what needs attention, red for what failed.
+func TestColours(t *testing.T) {
+	alone := ready()
+	alone.Phase = status.Lookup
+	beginning := ready()
+	beginning.Phase = "configuration"
+	for _, c := range []struct {
+		text  string
+		state status.State
+		want  style
+	}{
+		{"locked down", locked(), bad},
+		{"looking up", alone, hint},
+		{"waiting for commands", ready(), good},
+		{"starting", beginning, strong},
+		{"https://ironic.example", ready(), good},
+		{"https://ironic-a.example", noTrust(), bad},
+		{"TLS: certificate", noTrust(), bad},
+		{"https://ironic.example", noDHCP(), plain},
+		{"none yet", noDHCP(), plain},
+		{"accepted at", ready(), good},
+		{"the latest failed", done(), bad},
+		{"not accepted yet", unmeasured(), bad},
+		{"eno1  192.0.2.15", ready(), plain},
+		{"eno1  no address yet", noDHCP(), hint},
+		{"no carrier: eno2", ready(), plain},
+		{"no carrier: eno1", noCarrier(), hint},
+		{"no network card", status.State{}, hint},
+		{"0000:3d:00.0", noDriver(), bad},
+		{"deploy.execute_deploy_step", executing(), strong},
+		{"deploy.execute_deploy_step", failed(), bad},
+		{"clean.execute_clean_step", done(), plain},
+		{"Error verifying", failed(), bad},
+		{"the image is not", failed(), hint},
+	} {
+		frame := Draw(&c.state, nil, 80, 25)
+		found := false
+		for _, r := range frame.rows {
+			for _, s := range r {
+				if strings.HasPrefix(s.text, c.text) {
+					found = true
+					if s.style != c.want {
+						t.Errorf("%s: got style %s, want %s", c.text, s.style, c.want)
+					}
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no text begins with %q in\n%s", c.text, frame.Text())
+		}
 	}
 }
 
