@@ -106,6 +106,9 @@ func TestPrintingHidesTheToken(t *testing.T) {
 			t.Errorf("got %q, want ***", got)
 		}
 	}
+	if out, err := tok.MarshalJSON(); err == nil || strings.Contains(err.Error(), minted) {
+		t.Errorf("MarshalJSON: got %s and error %v, want an error without the token", out, err)
+	}
 	if out, err := json.Marshal(&tok); err == nil {
 		t.Errorf("json.Marshal: got %s, want an error", out)
 	}
