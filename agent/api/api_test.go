@@ -368,25 +368,35 @@ func TestBusyAndWait(t *testing.T) {
 func TestRecord(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
-	for name, want := range map[string]any{
-		"text":       map[string]any{"result": "done"},
-		"object":     map[string]any{"n": 1.0},
-		"nothing":    nil,
-		"async_text": map[string]any{"result": "async_text: written"},
-	} {
-		got := f.post("test."+name, "{}", "true")
+	check := func(name, status string, want any) {
+		t.Helper()
+		wait := "true"
+		if status == "RUNNING" {
+			wait = "false"
+		}
+		got := f.post("test."+name, "{}", wait)
 		id, _ := got["id"].(string)
 		if len(id) != 36 || id[14] != '4' {
 			t.Errorf("%s: got id %q, want a UUID of version 4", name, id)
 		}
 		delete(got, "id")
 		record := map[string]any{
-			"command_name": name, "command_status": "SUCCEEDED", "command_error": nil, "command_result": want,
+			"command_name": name, "command_status": status, "command_error": nil, "command_result": want,
 		}
 		if diff := cmp.Diff(record, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+	for name, want := range map[string]any{
+		"text":       map[string]any{"result": "done"},
+		"object":     map[string]any{"n": 1.0},
+		"nothing":    nil,
+		"async_text": map[string]any{"result": "async_text: written"},
+	} {
+		check(name, "SUCCEEDED", want)
+	}
+	check("slow", "RUNNING", nil)
+	close(f.release)
 }
 
 func failed(name, kind string, code float64, message, details string) map[string]any {

@@ -74,12 +74,16 @@ func TestConfigDriveLimits(t *testing.T) {
 		for path, want := range map[string]string{
 			"/slow": "", "/stall": "no data arrived in time", "/drip": "bytes per second over 2m6s, want at least 1024",
 		} {
+			begin := time.Now()
 			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret", i.opener(client))
 			if want == "" && (err != nil || len(drive) != size) {
 				t.Errorf("%s: got %d bytes and %v, want the drive", path, len(drive), err)
 			}
 			if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "http://host"+path) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("%s: got %v, want %q and the URL", path, err, want)
+			}
+			if took := time.Since(begin); path == "/stall" && took != 10*time.Second {
+				t.Errorf("%s: got an error after %v, want it after the time of the option", path, took)
 			}
 		}
 	})

@@ -268,12 +268,26 @@ func TestAgain(t *testing.T) {
 	}
 	merged := maps.Clone(o.Params)
 	merged["ipa-api-url"], merged["ipa-debug"] = "http://floppy", "1"
+	detach := func(device string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(m.root, "sys/block", device)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	step("bad ISO", "Load", merged, true)
-	step("still bad", "Again", merged, true)
-	if err := os.Remove(filepath.Join(m.root, "sys/block/sda")); err != nil {
+	detach("sda")
+	m.attach("sdb", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://second"), mib)
+	merged["ipa-api-url"] = "http://second"
+	step("another floppy", "Again", merged, true)
+	detach("sdb")
+	step("floppy gone", "Again", merged, true)
+	detach("sr0")
+	step("ISO gone", "Again", merged, false)
+	drive, err := filepath.EvalSymlinks(filepath.Join(m.root, "sys/class/block/sr0"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	step("floppy gone", "Again", merged, true)
+	m.link(drive, filepath.Join(m.root, "sys/block/sr0"))
 	replace("sr0", iso(t, "VMEDIA_BOOT_ISO", "", ca))
 	step("good ISO", "Again", merged, false)
 	if files, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*")); err != nil || len(files) != 1 {

@@ -122,7 +122,34 @@ func TestFindAnywhere(t *testing.T) {
 	}
 }
 
+// The root is searched on the disk that was deployed to, and then on the others that the kernel lists.
+//
+// Parity: M6 (findfs)
+func TestFindRoot(t *testing.T) {
+	rootFS, elsewhere := newUUID(t), newUUID(t)
+	disk := rootDisk(t, t.TempDir(), "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := testenv.SparseFile(t, 8<<20)
+	testenv.Run(t, "mkfs.ext4", "-q", "-U", elsewhere, other)
+	sys := block.System{Root: t.TempDir()}
+	name := ".." + strings.ReplaceAll(other, "/", "!") // a disk that is not below /dev
+	for _, dir := range []string{"block", "class/block"} {
+		write(t, sys.Sys(dir), name+"/size", "16384\n")
+	}
+	for uuid, want := range map[string]string{rootFS: disk + "p2", elsewhere: "/dev/.." + other, newUUID(t): ""} {
+		got, err := findRoot(t.Context(), sys, disk, table, uuid)
+		if got != want || errors.Is(err, ErrNoRoot) != (want == "") || want != "" && err != nil {
+			t.Errorf("%s: got %q and %v, want %q", uuid, got, err, want)
+		}
+	}
+}
+
 // One of the two installations on an ESP may fail: the one with --removable or the one without.
+//
+// Parity: M6 (failures of --removable)
 func TestGRUBInstallTwice(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
