@@ -39,6 +39,19 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// The end of an asynchronous command is followed by a heartbeat, long before the next one is due.
+//
+// Parity: B7
+func TestCommandForcesHeartbeat(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
+		t.Errorf("unknown step: got %s, want FAILED", got.Status)
+	}
+	r.beat(ironic)
+}
+
 // Parity: B21
 func TestStandalone(t *testing.T) {
 	ironic := newIronic(t)
