@@ -28,11 +28,20 @@ const grubConfig = "boot/grub/ironroot.cfg"
 func packages() []string {
 	return []string{
 		"ca-certificates", "python3-ironic", "ironic-common", "python3-sushy", "qemu-utils", "ipxe", "genisoimage", "mtools",
-		"dosfstools", "grub-efi-amd64-bin", "grub-common",
+		"dosfstools", "grub-efi-amd64-bin", "grub-common", "pxelinux", "syslinux-common",
+		"dnsmasq-base",
 	}
 }
 
-// finish makes the boot loader for virtual media: a GRUB that looks for the configuration Ironic writes.
+// The boot loaders for PXE within the chroot. Ironic copies them to where machines fetch them.
+const (
+	pxeLoaderUEFI = "/srv/netboot.efi"
+	pxeLoaderBIOS = "/usr/lib/PXELINUX/pxelinux.0"
+	pxeModuleBIOS = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
+)
+
+// finish makes the boot loader for virtual media, a GRUB that looks for the configuration Ironic writes, and the one for
+// PXE in UEFI.
 const finish = `
 mkdir -p ` + inside + `
 cd /srv
@@ -47,6 +56,8 @@ truncate -s 8M esp.img
 mkfs.vfat -n ESP esp.img
 mmd -i esp.img ::/EFI ::/EFI/BOOT
 mcopy -i esp.img BOOTX64.EFI ::/EFI/BOOT/BOOTX64.EFI
+grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo test serial terminal boot reboot halt \
+    efinet net tftp sleep
 `
 
 // chroot returns the folder of an installed Ironic and builds it where it is not in the cache. The name holds a hash

@@ -10,6 +10,7 @@ import (
 func configuration(o Options) string {
 	text := strings.NewReplacer(
 		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@HINTS@", qemu.KernelHints, "@PARAMS@", o.KernelParams,
+		"@LOADERS@", "pxelinux.0:"+pxeLoaderBIOS+",ldlinux.c32:"+pxeModuleBIOS+",bootx64.efi:"+pxeLoaderUEFI,
 	).Replace(base)
 	return text + "\n" + o.Config
 }
@@ -29,7 +30,7 @@ pybasedir = /usr/lib/python3/dist-packages/ironic
 grub_config_path = @GRUB@
 enabled_hardware_types = redfish
 enabled_bios_interfaces = no-bios
-enabled_boot_interfaces = ipxe,redfish-virtual-media
+enabled_boot_interfaces = ipxe,pxe,redfish-virtual-media
 enabled_console_interfaces = no-console
 enabled_deploy_interfaces = direct
 enabled_firmware_interfaces = no-firmware
@@ -91,6 +92,7 @@ dhcp_provider = none
 tftp_root = @DIR@/tftp
 tftp_master_path = @DIR@/tftp-master
 tftp_server = @IP@
+loader_file_paths = @LOADERS@
 images_path = @DIR@/images
 instance_master_path = @DIR@/master
 kernel_append_params = nofb nomodeset console=ttyS0,115200n8 @HINTS@ @PARAMS@

@@ -4,8 +4,8 @@
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
 // talks to the BMC of package lab/bmc, which powers QEMU machines; DHCP and HTTP are served from the test process, by
-// package netboot/server. Network boot goes through the iPXE that QEMU's network cards carry, virtual media through an
-// ISO that Ironic builds. Everything ends with Stop, and with the process at the latest.
+// package netboot/server, and TFTP by dnsmasq. Network boot goes through the iPXE that QEMU's network cards carry, or by PXE through the
+// PXELINUX or GRUB that Ironic configures; virtual media boot from an ISO that Ironic builds. Everything ends with Stop, and with the process at the latest.
 //
 // Limits: needs root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
 package ironic
@@ -47,6 +47,8 @@ type Options struct {
 	CacheDir string
 	// KernelParams are added to the ramdisk's command line.
 	KernelParams string
+	// PXE makes DHCP name boot loaders for PXE instead of Ironic's iPXE script.
+	PXE bool
 	// Config is added to ironic.conf: sections with options, which win over the ones before.
 	Config string
 	// Log tells what happens; nil discards it.
@@ -112,6 +114,11 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 	if err := i.ns.Do(i.serve); err != nil {
 		return err
 	}
+	if i.options.PXE {
+		if err := i.serveTFTP(); err != nil {
+			return err
+		}
+	}
 	return i.run(ctx)
 }
 
@@ -119,11 +126,15 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 func (i *Ironic) serve() error {
 	own := netip.MustParseAddr(address)
 	background := context.Background()
+	boot := &server.Boot{BIOS: "pxelinux.0", UEFI: "bootx64.efi", Script: filesURL + "/boot.ipxe"}
+	if i.options.PXE {
+		boot.Script = boot.BIOS // the only PXE that QEMU has for BIOS is iPXE
+	}
 	var err error
 	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
 		Log: i.log, Interface: bridge, Address: netip.PrefixFrom(own, 24),
 		First: netip.MustParseAddr("172.30.0.100"), Last: netip.MustParseAddr("172.30.0.200"),
-		Router: own, Boot: &server.Boot{Script: filesURL + "/boot.ipxe"},
+		Router: own, Boot: boot,
 	})
 	if err != nil {
 		return err
@@ -144,6 +155,26 @@ func (i *Ironic) serve() error {
 	i.onStop(redfish.Close)
 	go func() { _ = redfish.Serve(listener) }()
 	return nil
+}
+
+// tftpLog is dnsmasq's.
+const tftpLog = "tftp.log"
+
+// serveTFTP starts a TFTP server for the files that Ironic places for boot loaders.
+func (i *Ironic) serveTFTP() error {
+	dnsmasq, err := i.inChroot(tftpLog, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root",
+		"--bind-interfaces", "--listen-address="+address, "--enable-tftp", "--tftp-root="+inside+"/tftp", "--log-facility=-")
+	if err != nil {
+		return err
+	}
+	i.onStop(dnsmasq.stop)
+	return nil
+}
+
+// Fetched reports whether a file was sent by TFTP as a whole. The path is relative to the server's directory.
+func (i *Ironic) Fetched(path string) (bool, error) {
+	log, err := os.ReadFile(i.path("log/" + tftpLog))
+	return strings.Contains(string(log), "sent "+inside+"/tftp/"+path+" to "), err
 }
 
 // run creates the database, starts Ironic and waits until its conductor has the hardware type.

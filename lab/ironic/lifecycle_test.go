@@ -27,7 +27,7 @@ import (
 // what Ironic was told to put on the medium. The machine has 384 MiB of memory, the qcow2 image 4 GiB and more content than
 // the machine has memory. Before the second tear-down the machine is rebuilt with a partition image.
 //
-// Parity: S1, S2, S3, S4, H11
+// Parity: S1, S2, S3, S4, H11, R12 (ISO, iPXE)
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")

@@ -25,6 +25,7 @@ type Boot string
 // The boot interfaces.
 const (
 	IPXE         Boot = "ipxe"
+	PXE          Boot = "pxe" // needs Options.PXE and NodeOptions.Firmware
 	VirtualMedia Boot = "redfish-virtual-media"
 )
 
@@ -149,7 +150,7 @@ func (n *Node) cards() ([]qemu.NIC, error) {
 		if err != nil {
 			return nil, err
 		}
-		nics = append(nics, qemu.NIC{MAC: n.MACs[card], Netdev: "tap:" + tap})
+		nics = append(nics, qemu.NIC{MAC: n.MACs[card], Netdev: "tap:" + tap, NoROM: n.Boot == PXE && !n.BIOS})
 	}
 	return nics, nil
 }

@@ -178,7 +178,8 @@ func nicArguments(i int, n NIC) []string {
 	}
 	if n.Boot != 0 {
 		device += ",bootindex=" + strconv.Itoa(n.Boot)
-	} else {
+	}
+	if n.Boot == 0 || n.NoROM {
 		device += ",romfile="
 	}
 	return []string{"-netdev", netdev + ",id=" + id, "-device", device}

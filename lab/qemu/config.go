@@ -95,7 +95,8 @@ type NIC struct {
 	TFTP     string // folder served by TFTP on a "user" network
 	BootFile string // DHCP option 67 on a "user" network: a file of TFTP or an HTTP URL
 	Forwards []Forward
-	Boot     int // boot order, 1 is first; 0 means that the interface cannot boot: it gets no option ROM
+	Boot     int  // boot order, 1 is first; 0 means that the interface cannot boot: it gets no option ROM
+	NoROM    bool // the firmware's own drivers boot from the interface, not the iPXE of its option ROM. Not for BIOS
 }
 
 // Config describes a machine.
