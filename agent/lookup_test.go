@@ -125,7 +125,10 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 	})
 }
 
-// The agent of PID 1 starts over after a failed lookup, and a server that dies is replaced on the same port.
+// The agent of PID 1 starts over after a failed lookup, from the discovery by multicast DNS on, and a server that dies
+// is replaced on the same port.
+//
+// Parity: B16 (start-over)
 func TestNeverEnds(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.answer(404)
@@ -142,6 +145,7 @@ func TestNeverEnds(t *testing.T) {
 		}
 	}, "--api-url="+ironic.URL, "--lookup_timeout=0")
 	for range 3 {
+		r.reach("discovery")
 		r.reach("lookup")
 	}
 	ironic.answer(200)

@@ -113,6 +113,25 @@ func listen(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
+// Images of formats that are not permitted are refused, unless Ironic switched the inspection of images off.
+//
+// Parity: K7 (permitted formats)
+func TestPermittedFormats(t *testing.T) {
+	r := newImageRig(t)
+	url := listen(t, r.content())
+	for _, off := range []bool{false, true} {
+		r.deps.Config.Update(func(c *config.Config) {
+			c.PermittedImageFormats, c.DisableDeepImageInspection = []string{"qcow2"}, off
+		})
+		a := r.deploy(url, map[string]any{"disk_format": "unknown"})
+		if off {
+			r.wantImage(t, a)
+		} else if a.Status != "FAILED" || a.Error.Type != "InvalidImage" || !strings.Contains(a.Error.Details, "not permitted") {
+			t.Errorf("got %s %+v, want an InvalidImage", a.Status, a.Error)
+		}
+	}
+}
+
 // Parity: K10 (time)
 func TestDownloadTimeLimits(t *testing.T) {
 	r := newImageRig(t)

@@ -141,6 +141,23 @@ func TestDefaultCollector(t *testing.T) {
 	}
 }
 
+// The collector default waits for addresses before it takes the inventory.
+//
+// Parity: H1
+func TestDefaultCollectorWaitsForAddresses(t *testing.T) {
+	m := newMachine(t, &config.Config{
+		InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Millisecond, Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"},
+	})
+	var log strings.Builder
+	m.Log, m.Network = slog.New(slog.NewTextHandler(&log, nil)), newLinks(nil)
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "not all interfaces got an address in time") {
+		t.Errorf("got no warning that an address is missing:\n%s", &log)
+	}
+}
+
 func TestLogsCollector(t *testing.T) {
 	m := newMachine(t, &config.Config{})
 	m.Journal.Logger().Info("a line of the journal")

@@ -162,6 +162,46 @@ func TestEraseDevices(t *testing.T) {
 	}
 }
 
+// onMessage calls a function before a message is logged.
+type onMessage struct {
+	slog.Handler
+	message string
+	call    func()
+}
+
+func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		h.call()
+	}
+	return nil
+}
+
+// The metadata of a disk in use are erased when its holder has ended, within the time that disk_partitioner says.
+//
+// Parity: P4 (options)
+func TestEraseMetadataWaits(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	disk := loopDisk(t, "8300")
+	holder, err := os.Open(disk.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := onThisMachine(t, disk)
+	m.o.Config.Update(func(c *config.Config) {
+		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = time.Millisecond, 1<<20
+	})
+	m.o.Log = slog.New(onMessage{slog.DiscardHandler, "erasing metadata", func() {
+		time.AfterFunc(100*time.Millisecond, func() { _ = holder.Close() }) // nothing was written
+	}})
+	result, err := m.eraseMetadata(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameResult(t, result, map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+}
+
 // The metadata of an NVMe disk that cannot be formatted are erased.
 //
 // Parity: P5 (fallback)

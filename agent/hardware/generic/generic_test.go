@@ -22,6 +22,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 )
 
 func newManager(t *testing.T, disks ...block.Device) *Manager {
@@ -118,6 +119,24 @@ func TestEraseFlags(t *testing.T) {
 	}
 	if f := eraseFlagsOf(nil, false); f.guard {
 		t.Error("guard: got on, want what the option says")
+	}
+}
+
+// The flags reach the erase of a disk.
+//
+// Parity: P3 (fallback switch)
+func TestEraseOptions(t *testing.T) {
+	wait := erase.Wait{Interval: time.Second, Retries: 2}
+	for _, want := range []erase.Options{
+		{Iterations: 3, Zeroize: true, NVMe: true, ATA: true, Wait: wait}, {ContinueOnFailure: true},
+	} {
+		f := eraseFlags{
+			iterations: want.Iterations, zeroize: want.Zeroize, nvme: want.NVMe, ata: want.ATA,
+			continueOnFailure: want.ContinueOnFailure, wait: want.Wait,
+		}
+		if diff := cmp.Diff(want, f.options(nil)); diff != "" {
+			t.Errorf("options (-want +got):\n%s", diff)
+		}
 	}
 }
 
