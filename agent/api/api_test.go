@@ -487,7 +487,9 @@ func TestRequestLog(t *testing.T) {
 			t.Errorf("token %s in the log:\n%s", text, log)
 		}
 	}
-	for _, want := range []string{`path="/v1/commands/?wait=true&agent_token=***&x=1" status=200`, "status=401", "client=127.0.0.1", "method=POST"} {
+	for _, want := range []string{
+		`path="/v1/commands/?wait=true&agent_token=***&x=1" status=200`, "status=401", "client=127.0.0.1 method=POST",
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in the request log:\n%s", want, log)
 		}

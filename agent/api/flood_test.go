@@ -55,6 +55,28 @@ func TestUnfinishedHeaders(t *testing.T) {
 	if code, err := list(t, address, "127.0.0.9"); err != nil || code != http.StatusOK {
 		t.Fatalf("before the flood: got %d, %v", code, err)
 	}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.9")}}
+	trusted, err := d.DialContext(t.Context(), "tcp4", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trusted.Close() //nolint:errcheck // only asked
+	answers := bufio.NewReader(trusted)
+	ask := func() (int, error) {
+		_, err := io.WriteString(trusted, "GET /v1/commands/?agent_token="+secret+" HTTP/1.1\r\nHost: agent\r\n\r\n")
+		if err != nil {
+			return 0, err
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, errors.Join(err, answer.Body.Close())
+	}
+	if code, err := ask(); err != nil || code != http.StatusOK {
+		t.Fatalf("on a connection that stays open, before the flood: got %d, %v", code, err)
+	}
 	var flood []net.Conn
 	for i := range 900 {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%100))}}
@@ -70,6 +92,9 @@ func TestUnfinishedHeaders(t *testing.T) {
 		if code, err := list(t, address, from); err != nil || code != http.StatusOK {
 			t.Errorf("request from %s during the flood: got %d, %v, want 200", from, code, err)
 		}
+	}
+	if code, err := ask(); err != nil || code != http.StatusOK {
+		t.Errorf("on the connection that stayed open: got %d, %v, want 200", code, err)
 	}
 	limit := connectionLimits()
 	kept := 0

@@ -1,0 +1,334 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/command"
+	"ironroot/agent/token"
+)
+
+// A port that is taken is an error. A server that ends by itself says why, one that was stopped does not.
+func TestServerEnds(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := Listen(t.Context(), "127.0.0.1", l.Addr().(*net.TCPAddr).Port); err == nil {
+		t.Errorf("port %v is open twice", second.Addr())
+	}
+	a := New(Options{Token: &token.Token{}})
+	s := Serve(l, a, nil)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
+	if s.Err() == nil {
+		t.Error("the listener was closed: got no error of the server")
+	}
+	s, _ = serve(t, "127.0.0.1", nil)
+	shutdown(s)
+	select {
+	case <-s.Done():
+	default:
+		t.Error("Shutdown returned before the server ended")
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("after Shutdown: got %v, want no error", err)
+	}
+}
+
+// serving serves an API on connections within a bubble of synctest.
+func serving(o Options) (s *Server, dial func() net.Conn) {
+	o.Token = &token.Token{}
+	o.Token.Set(secret)
+	l := pipes{make(chan net.Conn), make(chan struct{})}
+	return Serve(l, New(o), nil), func() net.Conn {
+		client, conn := net.Pipe()
+		l.conns <- conn
+		return client
+	}
+}
+
+// sleeping has the command test.sleep, which takes as many minutes as it is told, whatever happens to its context.
+func sleeping() *command.Registry {
+	return command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{{
+		Name: "sleep", Async: true, Params: []command.Param{{Name: "minutes"}},
+		Run: func(_ context.Context, p command.Params) (any, error) {
+			var minutes int
+			err := p.Decode("minutes", &minutes)
+			time.Sleep(time.Duration(minutes) * time.Minute)
+			return nil, err
+		},
+	}}}}, command.Options{})
+}
+
+func send(t *testing.T, conn net.Conn, method, path, body string) {
+	t.Helper()
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The API is idle when the last of its requests was answered. Who waits for that need not wait forever.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := sleeping()
+		defer registry.Close()
+		s, dial := serving(Options{Commands: registry})
+		started := time.Now()
+		idle := func(limit, want time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if s.api.Idle(ctx); time.Since(started) != want {
+				t.Errorf("got idle after %v, want %v", time.Since(started), want)
+			}
+		}
+		idle(time.Hour, 0)
+		path := "/v1/commands/?wait=true&agent_token=" + secret
+		conns := []net.Conn{dial(), dial()}
+		send(t, conns[0], "POST", path, `{"name":"test.sleep","params":{"minutes":10}}`)
+		synctest.Wait()
+		send(t, conns[1], "GET", "/v1/commands/"+registry.List()[0].ID+path[len("/v1/commands/"):], "")
+		synctest.Wait()
+		idle(time.Minute, time.Minute)
+		go func() { // who takes only the first answer
+			_, _ = io.Copy(io.Discard, conns[0])
+		}()
+		time.Sleep(9*time.Minute + time.Second)
+		idle(time.Minute, 11*time.Minute+time.Second)
+		go func() { _, _ = io.Copy(io.Discard, conns[1]) }()
+		idle(time.Hour, 11*time.Minute+time.Second)
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		shutdown(s)
+	})
+}
+
+// Requests that still run when the time for their answers is over are cut off.
+func TestShutdownCutsRequestsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := sleeping()
+		defer registry.Close()
+		s, dial := serving(Options{Commands: registry})
+		conn := dial()
+		send(t, conn, "POST", "/v1/commands/?wait=true&agent_token="+secret, `{"name":"test.sleep","params":{"minutes":10}}`)
+		synctest.Wait()
+		started := time.Now()
+		shutdown(s)
+		_, err := conn.Read(make([]byte, 1))
+		if took := time.Since(started); !errors.Is(err, io.EOF) || took > time.Minute {
+			t.Errorf("got %v after %v, want a closed connection within a minute", err, took)
+		}
+		_ = conn.Close()
+		time.Sleep(time.Hour) // the command ends
+	})
+}
+
+// Who has the token gets more time to take the answer.
+func TestTimeToTakeAnAnswer(t *testing.T) {
+	for query, want := range map[string]error{"": io.EOF, "?agent_token=" + secret: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			s, dial := serving(Options{})
+			conn := dial()
+			send(t, conn, "GET", "/v1/status"+query, "")
+			time.Sleep(strangerAnswerTime + time.Second)
+			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, want) {
+				t.Errorf("query %q: got %v, want %v", query, err, want)
+			}
+			_ = conn.Close()
+			shutdown(s)
+		})
+	}
+}
+
+// Requests without the token that come too fast wait. Those with it do not.
+func TestStrangersArePaced(t *testing.T) {
+	for query, want := range map[string]time.Duration{"": paceDelay, "?agent_token=" + secret: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, dial := serving(Options{})
+			conn := dial()
+			answers := bufio.NewReader(conn)
+			started := time.Now()
+			for range freePace + 1 {
+				send(t, conn, "GET", "/v1/status"+query, "")
+				answer, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, answer.Body)
+				if err = errors.Join(err, answer.Body.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(started); took != want {
+				t.Errorf("query %q: got %d answers in %v, want %v", query, freePace+1, took, want)
+			}
+			_ = conn.Close()
+			shutdown(s)
+		})
+	}
+}
+
+// Lines about broken connections and about those over a limit are few. The others are counted.
+func TestConnectionLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &buffer{}
+		all := &slog.HandlerOptions{Level: slog.LevelDebug}
+		a := New(Options{Token: &token.Token{}, Log: slog.New(slog.NewTextHandler(log, all))})
+		for i := range requestLines + 7 {
+			if n, err := (errorLog{a}).Write([]byte("TLS handshake error\n")); n != 20 || err != nil {
+				t.Errorf("got %d, %v, want all of the line taken", n, err)
+			}
+			a.connectionDropped(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 3)}))
+		}
+		if got := strings.Count(log.String(), "TLS handshake error"); got != requestLines {
+			t.Errorf("got %d lines about broken connections, want %d", got, requestLines)
+		}
+		time.Sleep(quotaWindow)
+		synctest.Wait()
+		for _, want := range []string{"count=7 peers=0", "count=" + strconv.Itoa(requestLines+7) + " peers=3"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, log)
+			}
+		}
+	})
+}
+
+// Whoever measures hears of a request's work by name, when it begins and when it ends, also when it fails.
+func TestTimer(t *testing.T) {
+	var got []string
+	registry := command.NewRegistry(nil, command.Options{})
+	defer registry.Close()
+	known := &token.Token{}
+	known.Set(secret)
+	a := New(Options{Commands: registry, Token: known, Timer: func(name string) func() {
+		got = append(got, name)
+		return func() { got = append(got, "end") }
+	}})
+	for _, tt := range []struct {
+		method, path, name string
+		status             int
+	}{
+		{"GET", "/v1/status", "get_status", 200},
+		{"GET", "/v1/commands/", "list_commands", 200},
+		{"POST", "/v1/commands/", "run_command", 400},
+		{"GET", "/v1/commands/x", "get_command", 404},
+	} {
+		got = nil
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path+"?agent_token="+secret, http.NoBody))
+		if diff := cmp.Diff([]string{tt.name, "end"}, got); diff != "" || w.Code != tt.status {
+			t.Errorf("%s %s: got status %d, want %d; measured (-want +got):\n%s", tt.method, tt.path, w.Code, tt.status, diff)
+		}
+	}
+}
+
+// deadlines answers without a connection; setting its read deadline fails at one call.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	fails, calls int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error {
+	if d.calls++; d.calls == d.fails {
+		return errors.New("use of closed network connection")
+	}
+	return nil
+}
+
+// A request whose connection takes no deadline is refused: its body could take forever. Without a connection there is
+// none to set.
+func TestDeadlinesThatFail(t *testing.T) {
+	registry := command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{{
+		Name: "text", Run: func(context.Context, command.Params) (any, error) { return "done", nil },
+	}}}}, command.Options{})
+	defer registry.Close()
+	known := &token.Token{}
+	known.Set(secret)
+	a := New(Options{Commands: registry, Token: known})
+	request := func() *http.Request {
+		body := strings.NewReader(`{"name":"test.text","params":{}}`)
+		return httptest.NewRequest(http.MethodPost, "/v1/commands/?agent_token="+secret, body)
+	}
+	healthy := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	if a.ServeHTTP(healthy, request()); healthy.Code != http.StatusOK || healthy.calls < 3 {
+		t.Fatalf("got %d after %d deadlines, want 200", healthy.Code, healthy.calls)
+	}
+	for n := range healthy.calls {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder(), fails: n + 1}
+		if a.ServeHTTP(w, request()); w.Code < 400 || !strings.Contains(w.Body.String(), "closed network connection") {
+			t.Errorf("deadline %d of %d fails: got %d %s, want an error", n+1, healthy.calls, w.Code, w.Body)
+		}
+	}
+	w := httptest.NewRecorder()
+	if a.ServeHTTP(w, request()); w.Code != http.StatusOK {
+		t.Errorf("without a connection: got %d %s, want 200", w.Code, w.Body)
+	}
+}
+
+// A body over the limit has a status of its own.
+func TestLargeBody(t *testing.T) {
+	body := http.MaxBytesReader(httptest.NewRecorder(), io.NopCloser(strings.NewReader(`{"name":"a.b"}`)), 5)
+	name, _, err := parseCommand(body)
+	code, text := errorCode(orNil(err))
+	if err == nil || code != http.StatusRequestEntityTooLarge || !strings.Contains(text, "5 bytes") {
+		t.Errorf("got %q, %v, want status 413 with the limit", name, err)
+	}
+}
+
+// A wait for a command's end that the client gives up is no success.
+func TestWaitGivenUp(t *testing.T) {
+	f := start(t)
+	f.token.Set(secret)
+	id, _ := f.post("test.slow", "{}", "")["id"].(string)
+	defer close(f.release)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, "GET", "/v1/commands/"+id+"?wait=true&agent_token="+secret, http.NoBody)
+	if f.Config.Handler.ServeHTTP(w, r); w.Code < 500 {
+		t.Errorf("got %d %s, want an error", w.Code, w.Body)
+	}
+}
+
+// The length of an answer is named, and the word that a conductor takes for a missing feature is not in it.
+func TestAnswers(t *testing.T) {
+	f := start(t)
+	f.token.Set(secret)
+	for range 30 {
+		f.post("test.text", "{}", "true")
+	}
+	path := "/v1/commands/?agent_token=" + secret
+	answer, body := f.do("GET", path, "")
+	if got := answer.header.Get("Content-Length"); got != strconv.Itoa(len(body)) || len(body) < 2048 {
+		t.Errorf("got length %q of %d bytes, want it named", got, len(body))
+	}
+	f.want("POST", path, `{"name":"agent_token.x","params":{}}`, 404,
+		fails("Client", "Not found: Extension with id agent token not found."))
+}
+
+func TestCertificateOfAnUnknownCurve(t *testing.T) {
+	_, err := NewCertificate(CertificateOptions{Host: "192.0.2.7", Curve: "p224"})
+	if err == nil || !strings.Contains(err.Error(), `"p224"`) {
+		t.Errorf("got %v, want an error that names the curve", err)
+	}
+}
