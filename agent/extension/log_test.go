@@ -1,6 +1,9 @@
 package extension
 
 import (
+	"encoding/base64"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +16,8 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/agent/journal"
+	"ironroot/internal/testenv"
 )
 
 func TestReadEnd(t *testing.T) {
@@ -64,6 +69,33 @@ func TestExtraMembers(t *testing.T) {
 			}
 		}
 		return got
+	}
+	large := filepath.Join(dir, "large")
+	for i := range maxLogFiles/maxLogFile + 1 {
+		path := filepath.Join(large, strconv.Itoa(i))
+		err := errors.Join(os.MkdirAll(large, 0o755), os.WriteFile(path, nil, 0o600), os.Truncate(path, maxLogFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := 0
+	for name, content := range members("", large) {
+		if name != "lshw" {
+			total += len(content)
+		}
+	}
+	if total != maxLogFiles {
+		t.Errorf("large files: got %d bytes of them, want %d", total, maxLogFiles)
+	}
+	r.deps.Journal = journal.New(io.Discard, nil, 1<<20)
+	r.deps.Config.Update(func(c *config.Config) { c.LogFile, c.LogDir = dir+"/agent.log", "" })
+	result, err := find(t, logs(r.deps), "collect_system_logs").Call(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := base64.StdEncoding.DecodeString(result.(map[string]string)["system_logs"])
+	if err != nil || testenv.Untar(t, archive)["files"+dir+"/agent.log"] != "one" {
+		t.Errorf("got an archive of %d bytes, %v, want one with the log file", len(archive), err)
 	}
 	for name, c := range map[string]struct {
 		file, directory string

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
 )
 
 func find(t *testing.T, e command.Extension, name string) command.Command {
@@ -80,6 +83,45 @@ func TestSync(t *testing.T) {
 	r.deps.PoweringOff = func() { told++ }
 	if result, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil); result != nil || err != nil || told != 1 {
 		t.Errorf("got %v, %v, and was told %d times, want once", result, err, told)
+	}
+}
+
+// brokenManager can neither wait for the disks nor sync them.
+type brokenManager struct{}
+
+func (brokenManager) Class() string                          { return "BrokenHardwareManager" }
+func (brokenManager) Name() string                           { return "broken" }
+func (brokenManager) Version() string                        { return "1" }
+func (brokenManager) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
+
+func (brokenManager) Sync(context.Context) error { return errors.New("input/output error") }
+
+func (brokenManager) WaitDisks(context.Context, *node.Node) error { return errors.New("no such disk") }
+
+// The steps of a node whose disks do not appear are not listed.
+func TestDisksOfStepsDoNotAppear(t *testing.T) {
+	r := newRig(t, brokenManager{})
+	params := command.Params{"node": json.RawMessage(`{"uuid":"x"}`), "ports": json.RawMessage("[]")}
+	result, err := find(t, clean(r.deps), "get_clean_steps").Call(t.Context(), params)
+	if err == nil || !strings.Contains(err.Error(), "no such disk") {
+		t.Errorf("got %v, %v, want the error of the manager", result, err)
+	}
+}
+
+// A sync that fails fails the command, but does not keep the machine running.
+func TestSyncFails(t *testing.T) {
+	r := newRig(t, brokenManager{})
+	_, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "input/output error") {
+		t.Errorf("sync: got %v, want the error of the manager", err)
+	}
+	ended := false
+	end := endWith(r.deps, "power off", func(context.Context) error {
+		ended = true
+		return nil
+	})
+	if _, err := end(t.Context(), nil); err != nil || !ended {
+		t.Errorf("power off: got %v, ended %v, want the machine to stop", err, ended)
 	}
 }
 
