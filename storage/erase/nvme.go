@@ -160,6 +160,11 @@ func (n nvmeFile) admin(c *adminCommand, data []byte) error {
 		c.address, c.dataLength = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))
 	}
 	status, _, errno := unix.Syscall(unix.SYS_IOCTL, n.file.Fd(), ioctlAdmin, uintptr(unsafe.Pointer(c)))
+	return commandError(status, errno)
+}
+
+// commandError returns the error of a command: errno is the kernel's, status the controller's.
+func commandError(status uintptr, errno unix.Errno) error {
 	if errno != 0 {
 		return errno
 	}

@@ -1,0 +1,234 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// fullDisk returns a file of a file system with data in the journal, of which the device has no space for more data:
+// direct writes to the file go to the page cache, and only fsync reports that they cannot be written.
+func fullDisk(t *testing.T) string {
+	t.Helper()
+	testenv.Programs(t, "mkfs.ext4", "fallocate")
+	memory, mount := t.TempDir(), t.TempDir()
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "size=24m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
+	image := filepath.Join(memory, "image")
+	put(t, image, "")
+	if err := os.Truncate(image, 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "mkfs.ext4", "-q", "-E", "nodiscard", "-J", "size=16", image)
+	testenv.Run(t, "fallocate", "--dig-holes", image)
+	loop := testenv.Loop(t, image, 512)
+	if err := unix.Mount(loop, mount, "ext4", 0, "data=journal,noinit_itable,commit=300"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(mount, 0) })
+	disk := filepath.Join(mount, "disk")
+	f, err := os.Create(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, mib), unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	filler, err := os.Create(filepath.Join(memory, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 64<<10))
+	}
+	if err := filler.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// Data that cannot be written to the medium after all are an error.
+func TestSyncFails(t *testing.T) {
+	if err := Metadata(t.Context(), block.System{}, fullDisk(t), Wait{}); err == nil || !strings.Contains(err.Error(), "sync ") {
+		t.Errorf("Metadata: got %v, want an error of fsync", err)
+	}
+	err := overwrite(t.Context(), fullDisk(t), Options{Zeroize: true})
+	if want := "pass 1 of 1: sync "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("overwrite: got %v, want an error with %q", err, want)
+	}
+}
+
+// memoryOf returns a field of /proc/self/status in bytes.
+func memoryOf(t *testing.T, field string) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, value, _ := strings.Cut(string(text), field+":")
+	kilobytes, err := strconv.Atoi(strings.Fields(value)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// A buffer that cannot be had is an error, and one that was used is released: a machine has many disks.
+func TestOverwriteBuffer(t *testing.T) {
+	disk := testenv.SparseFile(t, mib)
+	const passes = 64
+	before := memoryOf(t, "VmData")
+	for range passes {
+		if err := overwrite(t.Context(), disk, Options{Zeroize: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := memoryOf(t, "VmData") - before; grown > passes*blockSize/2 {
+		t.Errorf("%d disks took %d bytes of memory, want their buffers of %d bytes released", passes, grown, blockSize)
+	}
+	runtime.GC() // leaves space for what the runtime needs below the limit
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		t.Fatal(err)
+	}
+	lower := limit
+	lower.Cur = uint64(memoryOf(t, "VmSize") + blockSize*3/4)
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &lower); err != nil {
+		t.Fatal(err)
+	}
+	err := overwrite(t.Context(), disk, Options{Zeroize: true})
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("without memory: got %v, want %v", err, unix.ENOMEM)
+	}
+}
+
+// A buffer of a command is no longer pinned afterwards: the runtime ends a program that leaves one.
+func TestNVMeUnpins(t *testing.T) {
+	d, err := openNVMe(testenv.Loop(t, testenv.SparseFile(t, mib), 512))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := identify(d, identifyController, 0); err == nil {
+		t.Error("got no error of a device that is no namespace")
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	for range 2 { // the second one begins after the finalizers of the first have been queued
+		done := make(chan struct{})
+		runtime.SetFinalizer(new([64]byte), func(*[64]byte) { close(done) })
+		runtime.GC()
+		<-done
+	}
+}
+
+// The controller answers with a status of its own, beside the errors of the kernel.
+func TestNVMeStatus(t *testing.T) {
+	for _, c := range []struct {
+		status uintptr
+		errno  unix.Errno
+		want   string
+	}{{0, 0, "<nil>"}, {0x4002, 0, "NVMe status 0x4002"}, {^uintptr(0), unix.EIO, unix.EIO.Error()}} {
+		if got := fmt.Sprint(commandError(c.status, c.errno)); got != c.want {
+			t.Errorf("status 0x%x, errno %d: got %q, want %q", c.status, c.errno, got, c.want)
+		}
+	}
+}
+
+// An express erase reports what happened to the device, and fails where a full erase does.
+func TestExpressErrors(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	method, err := Express(t.Context(), block.System{}, device(t, path), Wait{}, func(error) {})
+	if method != MetadataOnly || err != nil {
+		t.Errorf("got %q and %v, want %q", method, err, MetadataOnly)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	locked := nvmeTree(t, "nvme0n1")
+	put(t, locked.Sys("class/block/nvme0n1/ro"), "1\n")
+	never := func(err error) { t.Errorf("got to the format, which failed with %v", err) }
+	disk := block.Device{Name: "nvme0n1", Path: path, Type: "disk"}
+	if method, err := Express(t.Context(), locked, disk, Wait{}, never); !errors.Is(err, ErrReadOnly) || !strings.HasPrefix(err.Error(), "erase "+path) {
+		t.Errorf("read-only: got %q and %v, want %v of %s", method, err, ErrReadOnly, path)
+	}
+	if method, err := Express(cancelled, locked, disk, Wait{}, never); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %q and %v, want %v", method, err, context.Canceled)
+	}
+	disk.Path = testenv.SparseFile(t, mib) // the kernel has no partitions of it to drop
+	method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, never, func(string) (adminDevice, error) {
+		return &fakeNVMe{oacs: 2}, nil
+	})
+	if !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("partitions that cannot be dropped: got %q and %v, want %v", method, err, unix.ENOTTY)
+	}
+}
+
+// A disk that cannot be read where superblocks of arrays would be is an error.
+func TestMetadataUnreadable(t *testing.T) {
+	image := testenv.SparseFile(t, 24*mib)
+	path := testenv.Loop(t, image, 512)
+	if err := os.Truncate(image, 12*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := Metadata(t.Context(), block.System{}, path, Wait{}); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "md superblock") {
+		t.Errorf("got %v, want %v of a superblock", err, unix.EIO)
+	}
+}
+
+// Only nodes below /dev are examined: to ask for another file's status can hang.
+func TestOpenersOutsideDev(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	var stat unix.Stat_t
+	if err := unix.Stat(loop, &stat); err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(t.TempDir(), "node")
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(stat.Rdev)); err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]int{node: 0, loop: 1} {
+		sys := block.System{Root: t.TempDir()}
+		put(t, sys.Proc("100/comm"), "holder\n")
+		if err := os.Mkdir(sys.Proc("100/fd"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, sys.Proc("100/fd/3")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := openersOf(t.Context(), sys, map[uint64]string{stat.Rdev: loop}); len(got) != want || err != nil {
+			t.Errorf("%s: got %q and %v, want %d processes", target, got, err, want)
+		}
+	}
+}
+
+// A directory of crash logs that cannot be read again afterwards is an error.
+func TestEmptyDirectoryVanishes(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "dump"), "panic")
+	err := emptyDirectory(t.Context(), dir, func(string) bool {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+		return false
+	})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+}
