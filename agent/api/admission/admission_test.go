@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds the wait for an event.
@@ -94,8 +97,8 @@ func TestPeerLimit(t *testing.T) {
 	if err := first.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("client of the closed connection: got %v, want a reset", err)
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("client of the closed connection: got %v, want %v", err, unix.ECONNRESET)
 	}
 	if got := f.dropped[netip.MustParseAddr("127.0.0.2")]; got != 1 {
 		t.Errorf("dropped connections of the peer: got %d, want 1", got)
@@ -312,6 +315,168 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 	if got := len(f.l.strangers.conns) + len(f.l.trusted.conns); got != 0 {
 		t.Errorf("connections in the pools: got %d, want 0", got)
 	}
+	if got := len(f.l.strangers.count) + len(f.l.trusted.count); got != 0 {
+		t.Errorf("peers whose connections are counted: got %d, want 0", got)
+	}
+	if err := f.l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed twice: got %v, want %v", err, net.ErrClosed)
+	}
+	if err := owned[0].Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("connection closed again: got %v, want %v", err, net.ErrClosed)
+	}
+}
+
+// A connection that is not admitted is reset, and Accept returns the next one that is.
+func TestAcceptRefuses(t *testing.T) {
+	few := Limits{Strangers: 1, StrangerPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1}
+	for _, c := range []struct {
+		name  string
+		start func() (*Listener, func() int)
+	}{
+		{"counted", func() (*Listener, func() int) {
+			f := start(t, few)
+			return f.l, func() int {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return f.dropped[netip.MustParseAddr("127.0.0.3")]
+			}
+		}},
+		{"not counted", func() (*Listener, func() int) {
+			f := start(t, few)
+			return New(f.l.Listener, few, nil), func() int { return 2 }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, dropped := c.start()
+			accepted := make(chan net.Conn, 4)
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						close(accepted)
+						return
+					}
+					accepted <- conn
+				}
+			}()
+			connect := func(from string) (net.Conn, error) {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+				client, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
+				if err == nil {
+					t.Cleanup(func() { _ = client.Close() })
+				}
+				return client, err
+			}
+			dial := func(from string) net.Conn {
+				client, err := connect(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return client
+			}
+			dial("127.0.0.3")
+			first := <-accepted
+			dial("127.0.0.2")
+			second := <-accepted // in place of the first
+			refused, err := connect("127.0.0.3")
+			if err == nil { // it may be reset while it is being connected
+				if err := refused.SetReadDeadline(time.Now().Add(patience)); err != nil {
+					t.Fatal(err)
+				}
+				_, err = refused.Read(make([]byte, 1))
+			}
+			if !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("client that was not admitted: got %v, want %v", err, unix.ECONNRESET)
+			}
+			last := dial("127.0.0.4")
+			third := <-accepted // in place of the second
+			if got, want := third.RemoteAddr().String(), last.LocalAddr().String(); got != want {
+				t.Errorf("accepted: got %s, want %s", got, want)
+			}
+			if got := dropped(); got != 2 {
+				t.Errorf("dropped connections of the peer: got %d, want 2", got)
+			}
+			for _, conn := range []net.Conn{first, second, third} {
+				_ = conn.Close()
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			for range accepted {
+				t.Error("one more connection was accepted")
+			}
+			if got := len(l.slots); got != 0 {
+				t.Errorf("slots in use: got %d, want 0", got)
+			}
+		})
+	}
+}
+
+// faulty is a listener that fails, such as for want of file descriptors.
+type faulty struct{ net.Listener }
+
+func (faulty) Accept() (net.Conn, error) { return nil, unix.EMFILE }
+
+func TestAcceptFails(t *testing.T) {
+	l := New(faulty{}, limits(), nil)
+	for range 2 * cap(l.slots) { // each failure leaves its slot free
+		if _, err := l.Accept(); !errors.Is(err, unix.EMFILE) {
+			t.Fatalf("got error %v, want %v", err, unix.EMFILE)
+		}
+	}
+}
+
+// The trusted peer that was silent for longest is forgotten.
+func TestRemember(t *testing.T) {
+	three := limits()
+	three.TrustedPeers = 3
+	f := start(t, three)
+	trusted := func(from string, want bool) {
+		t.Helper()
+		_, server := f.dial(from)
+		defer server.Close()
+		if got := f.l.trusts(server.(*conn)); got != want {
+			t.Errorf("%s trusted: got %v, want %v", from, got, want)
+		}
+	}
+	present := func(from string) {
+		t.Helper()
+		_, server := f.dial(from)
+		authenticate(server)
+		_ = server.Close()
+	}
+	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.2"} {
+		present(from)
+	}
+	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		trusted(from, true)
+	}
+	present("127.0.0.5")
+	trusted("127.0.0.3", false)
+	for _, from := range []string{"127.0.0.2", "127.0.0.4", "127.0.0.5"} {
+		trusted(from, true)
+	}
+}
+
+// Connections are recognised below TLS. Those that no Listener accepted are ignored.
+func TestWrapped(t *testing.T) {
+	f := start(t, limits())
+	_, server := f.dial("127.0.0.2")
+	encrypted := tls.Server(server, &tls.Config{MinVersion: tls.VersionTLS12})
+	SetBusy(encrypted, true)
+	if !server.(*conn).busy {
+		t.Error("connection below TLS: got it idle, want it busy")
+	}
+	Authenticate(WithConn(context.Background(), encrypted))
+	if !f.l.trusts(server.(*conn)) {
+		t.Error("connection below TLS: got it not trusted")
+	}
+	client, other := net.Pipe()
+	defer client.Close()
+	defer other.Close()
+	SetBusy(other, true)
+	authenticate(other)
+	Yield(WithConn(context.Background(), other))
 }
 
 func TestFit(t *testing.T) {
@@ -330,54 +495,103 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// reader is a connection whose client sends a byte that the server reads.
+type reader struct {
+	client, server net.Conn
+	read           chan error
+}
+
+func (f *fixture) connect(from string) reader {
+	f.t.Helper()
+	client, server := f.dial(from)
+	return reader{client, server, make(chan error, 1)}
+}
+
+func (f *fixture) send(r reader) {
+	f.t.Helper()
+	if _, err := io.WriteString(r.client, "x"); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() {
+		_, err := r.server.Read(make([]byte, 1))
+		r.read <- err
+	}()
+}
+
+// waiting waits until n strangers wait for their turn.
+func (f *fixture) waiting(n int) {
+	f.t.Helper()
+	for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		f.l.turn.mu.Lock()
+		got := len(f.l.turn.waiting)
+		f.l.turn.mu.Unlock()
+		if got == n {
+			return
+		}
+		if time.Now().After(limit) {
+			f.t.Fatalf("strangers that wait for their turn: got %d, want %d", got, n)
+		}
+	}
+}
+
+// A stranger's turn ends when it is read from again and when it is closed. One that is closed no longer waits.
+func TestTurnEnds(t *testing.T) {
+	f := start(t, limits())
+	f.l.maxTurn = 2 * patience
+	first, second, third := f.connect("127.0.0.2"), f.connect("127.0.0.3"), f.connect("127.0.0.4")
+	outcome := func(r reader, want error) {
+		t.Helper()
+		select {
+		case err := <-r.read:
+			if !errors.Is(err, want) {
+				t.Fatalf("got error %v, want %v", err, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("no turn after %v", patience)
+		}
+	}
+	f.send(first)
+	outcome(first, nil)
+	f.send(second)
+	f.waiting(1)
+	go func() { // nothing more arrives
+		_, err := first.server.Read(make([]byte, 1))
+		first.read <- err
+	}()
+	outcome(second, nil)
+	f.send(third)
+	f.waiting(1)
+	if err := third.server.Close(); err != nil {
+		t.Error(err)
+	}
+	outcome(third, net.ErrClosed)
+	fourth := f.connect("127.0.0.5")
+	f.send(fourth)
+	f.waiting(1)
+	if err := second.server.Close(); err != nil {
+		t.Error(err)
+	}
+	outcome(fourth, nil)
+}
+
 // Strangers have their turn one after the other, the latest first; a trusted peer does not wait for it, and one that
 // is gone does not get it.
 func TestStrangersTakeTurns(t *testing.T) {
 	f := start(t, limits())
 	f.l.maxTurn = patience
-	type peer struct {
-		client, server net.Conn
-		read           chan error
-	}
-	connect := func(from string) peer {
-		client, server := f.dial(from)
-		return peer{client, server, make(chan error, 1)}
-	}
-	send := func(p peer) {
-		if _, err := io.WriteString(p.client, "x"); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			_, err := p.server.Read(make([]byte, 1))
-			p.read <- err
-		}()
-	}
-	waiting := func(n int) {
-		t.Helper()
-		for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			f.l.turn.mu.Lock()
-			got := len(f.l.turn.waiting)
-			f.l.turn.mu.Unlock()
-			if got == n {
-				return
-			}
-			if time.Now().After(limit) {
-				t.Fatalf("strangers that wait for their turn: got %d, want %d", got, n)
-			}
-		}
-	}
-	conductor := connect("127.0.0.9")
+	conductor := f.connect("127.0.0.9")
 	authenticate(conductor.server)
-	first, second, third, gone := connect("127.0.0.2"), connect("127.0.0.3"), connect("127.0.0.4"), connect("127.0.0.5")
-	send(first)
+	first, second, third := f.connect("127.0.0.2"), f.connect("127.0.0.3"), f.connect("127.0.0.4")
+	gone := f.connect("127.0.0.5")
+	f.send(first)
 	if err := <-first.read; err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range []peer{second, gone, third} {
-		send(p)
-		waiting(i + 1)
+	for i, p := range []reader{second, gone, third} {
+		f.send(p)
+		f.waiting(i + 1)
 	}
-	send(conductor)
+	f.send(conductor)
 	if err := <-conductor.read; err != nil {
 		t.Errorf("conductor while strangers wait: %v", err)
 	}
@@ -385,14 +599,14 @@ func TestStrangersTakeTurns(t *testing.T) {
 	if err := <-gone.read; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("stranger that was closed: got %v, want %v", err, net.ErrClosed)
 	}
-	waiting(2)
+	f.waiting(2)
 	if _, err := first.server.Write([]byte("x")); err != nil { // ends its turn
 		t.Fatal(err)
 	}
 	if err := <-third.read; err != nil {
 		t.Errorf("latest stranger: %v", err)
 	}
-	waiting(1)
+	f.waiting(1)
 	Yield(WithConn(context.Background(), third.server))
 	if err := <-second.read; err != nil {
 		t.Errorf("stranger that waited for longest: %v", err)
