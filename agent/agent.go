@@ -97,7 +97,10 @@ func Run(ctx context.Context, o Options) error {
 		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
-		a.reload(ctx)
+		_ = goroutine.Catch(func() error { // a panic was logged; the present configuration remains
+			a.reload(ctx)
+			return nil
+		})
 	}
 }
 

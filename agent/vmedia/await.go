@@ -114,8 +114,9 @@ func (m *Media) pause() time.Duration {
 	return m.grace
 }
 
-// look opens the media and visits them. Reading a medium can hang in the kernel: then it is left behind.
-func (m *Media) look(ctx context.Context, v visit) (bool, error) {
+// look opens the media and visits them. Reading a medium can hang in the kernel: then it is left behind. A panic of the
+// visitor is an error.
+func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	type answer struct {
 		volumes  []*removable.Volume
 		problems []*removable.Problem
@@ -124,7 +125,7 @@ func (m *Media) look(ctx context.Context, v visit) (bool, error) {
 	answers := make(chan answer, 1)
 	var read answer
 	goroutine.Go(func() (err error) {
-		read.volumes, read.problems, err = removable.Volumes(ctx, m.System)
+		read.volumes, read.problems, err = m.open(ctx, m.System)
 		return err
 	}, func(err error) {
 		read.err = err
@@ -143,7 +144,10 @@ func (m *Media) look(ctx context.Context, v visit) (bool, error) {
 	for _, p := range a.problems {
 		m.warn(p.Device, p.Err)
 	}
-	done, err := v(a.volumes)
+	err = goroutine.Catch(func() (err error) {
+		done, err = v(a.volumes)
+		return err
+	})
 	for _, volume := range a.volumes {
 		if closing := volume.Close(); closing != nil {
 			err = errors.Join(err, fmt.Errorf("close %s: %w", volume.Device.Path, closing))

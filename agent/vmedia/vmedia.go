@@ -22,6 +22,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
@@ -50,7 +51,9 @@ type Options struct {
 	// Root is the folder below which etc is written; "" is "/".
 	Root string
 
-	limit, scan, grace time.Duration // of tests
+	// Of tests: waits, and how media are opened.
+	limit, scan, grace time.Duration
+	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
 }
 
 // Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for again.
@@ -82,6 +85,9 @@ func New(o Options) *Media {
 	}
 	if o.limit == 0 {
 		o.limit, o.scan, o.grace = limit, scan, grace
+	}
+	if o.open == nil {
+		o.open = removable.Volumes
 	}
 	return &Media{
 		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{},
@@ -151,15 +157,15 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 	return m.floppy && m.iso, nil
 }
 
-// use reads the medium that pick chooses, and tells whether it was of use. One that makes no sense makes room for
-// another; one that cannot be read is tried again at the next look.
+// use reads the medium that pick chooses, and reports whether it was of use. If it makes no sense or causes a panic,
+// another one is chosen. If it cannot be read, it is tried again at the next look.
 func (m *Media) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
 	for {
 		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return m.useless[v.Device.Path] }))
 		if v == nil {
 			return false
 		}
-		err := read(v)
+		err := goroutine.Catch(func() error { return read(v) })
 		if err == nil {
 			return true
 		}

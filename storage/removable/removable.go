@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/iso9660"
@@ -41,34 +42,42 @@ func (p *Problem) Error() string { return "medium " + p.Device + ": " + p.Err.Er
 func (p *Problem) Unwrap() error { return p.Err }
 
 // Volumes opens all trusted media that hold a file system, in the order of their devices' names. Media that cannot be
-// read come beside them.
+// read, or whose file system causes a panic, come beside them.
 func Volumes(ctx context.Context, sys block.System) ([]*Volume, []*Problem, error) {
+	return volumes(ctx, sys, (*Volume).probe)
+}
+
+func volumes(ctx context.Context, sys block.System, probe func(*Volume) error) ([]*Volume, []*Problem, error) {
 	devices, err := sys.All(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var volumes []*Volume
+	var opened []*Volume
 	var problems []*Problem
 	for _, device := range devices {
 		if trusted, err := sys.VirtualMedia(device.Name); err != nil || !trusted {
 			continue // an error: unplugged meanwhile
 		}
-		volume, err := open(sys, device)
+		var volume *Volume
+		err := goroutine.Catch(func() (err error) {
+			volume, err = open(sys, device, probe)
+			return err
+		})
 		if err != nil {
 			problems = append(problems, &Problem{device.Path, err})
 		}
 		if volume != nil {
-			volumes = append(volumes, volume)
+			opened = append(opened, volume)
 		}
 	}
-	return volumes, problems, nil
+	return opened, problems, nil
 }
 
 // Close closes the volume's device.
 func (v *Volume) Close() error { return v.file.Close() }
 
 // open returns nil where there is no medium or nothing that can be read on it.
-func open(sys block.System, device block.Device) (*Volume, error) {
+func open(sys block.System, device block.Device, probe func(*Volume) error) (opened *Volume, err error) {
 	file, err := os.Open(sys.Dev(strings.TrimPrefix(device.Path, "/dev/")))
 	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -76,12 +85,16 @@ func open(sys block.System, device block.Device) (*Volume, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { // after a panic, too
+		if opened == nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
 	v := &Volume{Device: device, file: file}
-	err = v.probe()
-	if err == nil && v.root.list != nil {
-		return v, nil
+	if err := probe(v); err != nil || v.root.list == nil {
+		return nil, err
 	}
-	return nil, errors.Join(err, file.Close())
+	return v, nil
 }
 
 // probe finds the file system. ISO 9660 comes first: the front of such a medium is free for anything.
@@ -106,9 +119,26 @@ func (v *Volume) probe() error {
 	return err
 }
 
+// contain calls f, which reads the file system. A panic is an error that names the path and the device.
+func contain[T any](v *Volume, path string, f func() (T, error)) (result T, err error) {
+	err = goroutine.Catch(func() (err error) {
+		result, err = f()
+		return err
+	})
+	var caught *goroutine.PanicError
+	if errors.As(err, &caught) {
+		err = fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
+	}
+	return result, err
+}
+
 // ReadFile returns a file's content. The path is one of [fs.ValidPath]. The error wraps fs.ErrNotExist where there is
 // no such file, and is an error too where it has more than limit bytes.
 func (v *Volume) ReadFile(path string, limit int64) ([]byte, error) {
+	return contain(v, path, func() ([]byte, error) { return v.readFile(path, limit) })
+}
+
+func (v *Volume) readFile(path string, limit int64) ([]byte, error) {
 	n, err := v.find(path)
 	if err != nil {
 		return nil, err
@@ -129,6 +159,10 @@ func (v *Volume) ReadFile(path string, limit int64) ([]byte, error) {
 // Files returns the names of a folder's regular files in order. The error wraps fs.ErrNotExist where there is no such
 // folder.
 func (v *Volume) Files(path string) ([]string, error) {
+	return contain(v, path, func() ([]string, error) { return v.files(path) })
+}
+
+func (v *Volume) files(path string) ([]string, error) {
 	n, err := v.find(path)
 	if err != nil {
 		return nil, err

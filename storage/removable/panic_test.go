@@ -1,0 +1,78 @@
+package removable
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// isPanic checks that err is a contained panic and names everything in want.
+func isPanic(t *testing.T, err error, want ...string) {
+	t.Helper()
+	var caught *goroutine.PanicError
+	if !errors.As(err, &caught) {
+		t.Errorf("got error %v, want a panic", err)
+		return
+	}
+	for _, part := range want {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("got error %v, want one that names %s", err, part)
+		}
+	}
+}
+
+// A medium whose file system causes a panic is a problem of that medium. It is closed, and the others are opened.
+func TestVolumesContainsPanics(t *testing.T) {
+	root := t.TempDir()
+	for i, name := range []string{"sr0", "sr1", "sr2"} {
+		bus := "pci0000:00/ata" + string(rune('1'+i)) + "/host1/target1:0:0/1:0:0:0"
+		plug(t, root, name, bus, "5", testenv.SparseFile(t, 1<<20), 1<<20)
+	}
+	var file *os.File
+	opened, problems, err := volumes(t.Context(), block.System{Root: root}, func(v *Volume) error {
+		if v.Device.Name == "sr1" {
+			file = v.file
+			panic("in the file system")
+		}
+		v.root.list = func() ([]node, error) { return nil, nil }
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range opened {
+		defer v.Close()
+	}
+	if len(opened) != 2 || opened[0].Device.Name != "sr0" || opened[1].Device.Name != "sr2" {
+		t.Errorf("got %d volumes, want those of sr0 and sr2", len(opened))
+	}
+	if len(problems) != 1 || problems[0].Device != "/dev/sr1" {
+		t.Fatalf("got problems %v, want one of /dev/sr1", problems)
+	}
+	isPanic(t, problems[0])
+	if err := file.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("close of the medium with the panic: got %v, want %v", err, os.ErrClosed)
+	}
+}
+
+// A panic while a file or a folder is read is an error that names it and its device.
+func TestReadContainsPanics(t *testing.T) {
+	oops := func() { panic("in the file system") }
+	v := &Volume{Device: block.Device{Path: "/dev/sr0"}, root: node{list: func() ([]node, error) {
+		return []node{
+			{name: "file", size: 1, read: func(int64) ([]byte, error) { oops(); return nil, nil }},
+			{name: "folder", list: func() ([]node, error) { oops(); return nil, nil }},
+		}, nil
+	}}}
+	_, err := v.ReadFile("file", 1)
+	isPanic(t, err, "file on /dev/sr0")
+	_, err = v.ReadFile("folder/file", 1)
+	isPanic(t, err, "folder/file on /dev/sr0")
+	_, err = v.Files("folder")
+	isPanic(t, err, "folder on /dev/sr0")
+}
