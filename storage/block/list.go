@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/sysfile"
 )
 
@@ -33,14 +34,24 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 		err    error
 	}
 	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
-		if !s.isDisk(entry.Name()) || ctx.Err() != nil {
-			return r
+		name := entry.Name()
+		err := goroutine.Catch(func() error { // what a disk says of itself must not hide the others
+			if !s.isDisk(name) || ctx.Err() != nil {
+				return nil
+			}
+			device, err := s.Device(name)
+			r.device = &device
+			return err
+		})
+		var caught *goroutine.PanicError
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return result{} // unplugged while we looked
+		case errors.As(err, &caught):
+			err = fmt.Errorf("block device %s: %w", name, err)
 		}
-		device, err := s.Device(entry.Name())
-		if errors.Is(err, fs.ErrNotExist) {
-			return r // unplugged while we looked
-		}
-		return result{&device, err}
+		r.err = err
+		return r
 	})
 	var devices []Device
 	var unreadable []error

@@ -155,7 +155,11 @@ func (r *eraseRun) eraseUnprotected(
 	var problems []error
 	for _, target := range targets {
 		started := time.Now()
-		method, err := eraseDevice(ctx, target)
+		var method erase.Method
+		err := goroutine.Catch(func() (err error) { // the report contains what was erased before a panic
+			method, err = eraseDevice(ctx, target)
+			return err
+		})
 		if err != nil {
 			problems = append(problems, err)
 			continue

@@ -1,0 +1,94 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/partition"
+)
+
+// brokenLog is a log handler that panics when the erasure of a device begins.
+type brokenLog struct{ device string }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l brokenLog) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (l brokenLog) WithGroup(string) slog.Handler          { return l }
+
+func (l brokenLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "erasing ") {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "device" && a.Value.String() == l.device {
+				panic("in the erasure of " + l.device)
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+// A panic while a disk is erased is the failure of that disk: the others are erased, and the step fails and names it.
+func TestEraseContainsPanics(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	disks := []block.Device{loopDisk(t, "8300"), loopDisk(t, "8300"), loopDisk(t, "8300")}
+	broken := disks[1]
+	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 2}`)
+	for name, step := range map[string]func(*Manager) hardware.StepFunc{
+		"erase_devices":          func(m *Manager) hardware.StepFunc { return m.eraseDevices },
+		"erase_devices_metadata": func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
+		"erase_devices_express":  func(m *Manager) hardware.StepFunc { return m.eraseExpress },
+	} {
+		m := onThisMachine(t, disks...)
+		m.o.Log = slog.New(brokenLog{broken.Path})
+		result, err := step(m)(t.Context(), hardware.Call{Node: n})
+		var caught *goroutine.PanicError
+		if typeOf(err) != "BlockDeviceEraseError" || !errors.As(err, &caught) || result != nil {
+			t.Errorf("%s: got %v and %v, want a BlockDeviceEraseError with the panic", name, result, err)
+			continue
+		}
+		erased, failed, _ := strings.Cut(err.Error(), "; not erased: ")
+		for _, d := range []block.Device{disks[0], disks[2]} {
+			if !strings.Contains(erased, d.Path+" (") || strings.Contains(failed, d.Path+":") {
+				t.Errorf("%s: got %v, want an error that lists %s as erased", name, err, d.Path)
+			}
+		}
+		if strings.Contains(erased, broken.Path) || !strings.Contains(failed, broken.Path+": internal error: panic: ") {
+			t.Errorf("%s: got %v, want an error that names %s as not erased", name, err, broken.Path)
+		}
+	}
+	for _, d := range disks {
+		_, err := partition.Read(t.Context(), d.Path)
+		if errors.Is(err, partition.ErrNoTable) == (d.Path == broken.Path) {
+			t.Errorf("%s: got error %v of its table, want a table on %s alone", d.Path, err, broken.Path)
+		}
+	}
+}
+
+// A panic while a part of a disk is erased fails the disk. The report contains what was erased before.
+func TestErasePartContainsPanics(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
+	m := newManager(t)
+	listed(t, m.o.System, "2048", d.Name)
+	run := startErase(t, m)
+	report, err := run.eraseUnprotected(t.Context(), d, func(context.Context, block.Device) (erase.Method, error) {
+		panic("in a table")
+	})
+	var caught *goroutine.PanicError
+	if !errors.As(err, &caught) || len(report.Erased) > 0 || report.Erased == nil {
+		t.Errorf("got report %+v and %v, want an empty one and the panic", report, err)
+	}
+	run.do(d, func() (diskReport, error) { panic("before the erasure") })
+	if _, err := run.finish(); !errors.As(err, &caught) || !strings.Contains(fmt.Sprint(err), path+": internal error: panic: before the erasure") {
+		t.Errorf("got %v, want the panic and the name of the disk", err)
+	}
+}
