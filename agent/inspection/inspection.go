@@ -147,7 +147,7 @@ func (i *inspection) collect(ctx context.Context, chosen []collector) (failures 
 
 func (i *inspection) runOne(ctx context.Context, c collector) error {
 	started := time.Now()
-	err := c.run(ctx, i)
+	err := goroutine.Catch(func() error { return c.run(ctx, i) })
 	i.Log.Info("inspection collected", "collector", c.name, "took", time.Since(started).Round(time.Millisecond), "ok", err == nil)
 	if err != nil {
 		i.Log.Error("collector failed", "collector", c.name, "err", err)

@@ -23,6 +23,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
+	"ironroot/internal/goroutine"
 	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -271,6 +272,23 @@ func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 		t.Errorf("got keys %q, want %q", got, want)
 	}
 	if want := `"The following errors were encountered:\n* collector default failed: hints nobody understands"`; string(m.posted["error"]) != want {
+		t.Errorf("got error %s, want %s", m.posted["error"], want)
+	}
+}
+
+// A panic of a collector is an error of that collector, and Ironic receives the data of the others.
+func TestCollectContainsPanics(t *testing.T) {
+	m := newMachine(t, &config.Config{InspectionCollectors: "default,lldp,pci-devices"})
+	m.Neighbours = hearing(func() { panic("in a frame") })
+	uuid, err := Run(t.Context(), m.Options)
+	var caught *goroutine.PanicError
+	if !errors.As(err, &caught) || uuid != "b77a8c26" {
+		t.Errorf("got %q and %v, want the node's uuid and the panic", uuid, err)
+	}
+	if got, want := keys(m.posted), "boot_interface configuration error inventory pci_devices"; got != want {
+		t.Errorf("got keys %q, want %q", got, want)
+	}
+	if want := "collector lldp failed: internal error: panic: in a frame"; !strings.Contains(string(m.posted["error"]), want) {
 		t.Errorf("got error %s, want %s", m.posted["error"], want)
 	}
 }

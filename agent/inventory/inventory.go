@@ -155,7 +155,13 @@ func New(o Options) *Source {
 	s.bmcLimit = func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, bmcTimeout)
 	}
-	s.tables = sync.OnceValues(s.readSMBIOS)
+	s.tables = sync.OnceValues(func() (table *smbios.Table, err error) {
+		err = goroutine.Catch(func() (err error) {
+			table, err = s.readSMBIOS()
+			return err
+		})
+		return table, err
+	})
 	if o.System.Root != "" && o.System.Root != "/" {
 		s.net, s.ipmi = noNetwork{}, nil
 	}
@@ -165,31 +171,44 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error. Everything
-// is read side by side, since any of it may take long.
+// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error, not even
+// if it causes a panic. Without a list of interfaces or disks there is no inventory. Everything is read concurrently,
+// since any of it may take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
-	var unlisted error
-	goroutine.Do(
-		func() {
-			if inv.Interfaces, unlisted = s.Interfaces(ctx); unlisted == nil {
-				s.hearNeighbours(ctx, inv.Interfaces)
-			}
-		},
-		func() { inv.Disks = s.disks(ctx) },
-		func() {
-			if s.o.SkipBMC == nil || !s.o.SkipBMC() {
-				a := s.bmc(ctx)
-				inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
-			}
-		},
-		func() { inv.CPU = s.cpu() },
-		func() { inv.Memory = s.memory() },
-		func() { inv.SystemVendor, inv.Boot = s.systemVendor(), s.boot() },
-		func() { inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname")) },
-	)
-	if unlisted != nil {
-		return nil, fmt.Errorf("inventory: %w", unlisted)
+	facts := goroutine.NewGroup()
+	fact := func(read func()) {
+		facts.Go(func() error {
+			_ = goroutine.Catch(func() error { // a panic was logged
+				read()
+				return nil
+			})
+			return nil
+		})
+	}
+	facts.Go(func() (err error) {
+		if inv.Interfaces, err = s.Interfaces(ctx); err == nil {
+			fact(func() { s.hearNeighbours(ctx, inv.Interfaces) })
+		}
+		return err
+	})
+	facts.Go(func() error {
+		inv.Disks = s.disks(ctx)
+		return nil
+	})
+	fact(func() {
+		if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+			a := s.bmc(ctx)
+			inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
+		}
+	})
+	fact(func() { inv.CPU = s.cpu() })
+	fact(func() { inv.Memory = s.memory() })
+	fact(func() { inv.SystemVendor = s.systemVendor() })
+	fact(func() { inv.Boot = s.boot() })
+	fact(func() { inv.Hostname = s.text(s.o.System.Proc("sys/kernel/hostname")) })
+	if err := facts.Wait(); err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
 	}
 	return inv, ctx.Err()
 }
