@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -57,28 +58,41 @@ func subscribeAdvertisements(events chan<- advertisement, done <-chan struct{}) 
 		return nil
 	}, nil)
 	goroutine.Go(func() error {
-		for {
-			messages, from, err := socket.Receive()
-			if err != nil {
-				return err
-			}
-			if from.Pid != nl.PidKernel {
-				continue
-			}
-			for _, m := range messages {
-				var a advertisement
-				ok := false
-				err := goroutine.Catch(func() error { // an advertisement that panics is dropped
-					a, ok = parseAdvertisement(m.Header.Type, m.Data)
-					return nil
-				})
-				if err == nil && ok {
-					events <- a
-				}
-			}
-		}
+		return readAdvertisements(socket.Receive, parseAdvertisement, events)
 	}, func(error) { close(events) }) // the subscriber subscribes again
 	return nil
+}
+
+// messageParser reads a message of the kernel; ok is false for one that says nothing about routers.
+type messageParser func(kind uint16, data []byte) (a advertisement, ok bool)
+
+// contained calls a parser. A message that causes a panic says nothing.
+func (parse messageParser) contained(kind uint16, data []byte) (a advertisement, ok bool) {
+	err := goroutine.Catch(func() error {
+		a, ok = parse(kind, data)
+		return nil
+	})
+	return a, ok && err == nil
+}
+
+// readAdvertisements sends what the kernel's messages say to events until receive fails.
+func readAdvertisements(
+	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error), parse messageParser, events chan<- advertisement,
+) error {
+	for {
+		messages, from, err := receive()
+		if err != nil {
+			return err
+		}
+		if from.Pid != nl.PidKernel {
+			continue
+		}
+		for _, m := range messages {
+			if a, ok := parse.contained(m.Header.Type, m.Data); ok {
+				events <- a
+			}
+		}
+	}
 }
 
 // listAdvertisements returns the flags of all links, as far as routers have set any.
@@ -93,14 +107,14 @@ func listAdvertisements() ([]advertisement, error) {
 	}
 	var list []advertisement
 	for _, data := range messages {
-		if a, ok := parseAdvertisement(unix.RTM_NEWLINK, data); ok {
+		if a, ok := messageParser(parseAdvertisement).contained(unix.RTM_NEWLINK, data); ok {
 			list = append(list, a)
 		}
 	}
 	return list, nil
 }
 
-// parseAdvertisement reads a message of the kernel; ok is false for one that says nothing about routers.
+// parseAdvertisement is the [messageParser] of both kinds of messages.
 func parseAdvertisement(kind uint16, data []byte) (a advertisement, ok bool) {
 	switch kind {
 	case unix.RTM_NEWLINK:

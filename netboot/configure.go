@@ -26,11 +26,12 @@ func (n *Network) Configure(data *networkdata.Data) {
 func (n *Network) adopt(ctx context.Context, data *networkdata.Data, running *goroutine.Group) {
 	old := n.plan
 	n.waiting = nil
-	n.mu.Lock()
-	n.plan = nil
+	var next *plan
 	if data != nil && (len(data.Links) > 0 || len(data.DNS) > 0) {
-		n.plan = newPlan(data)
+		next = newPlan(data) // without the lock, which a panic would not release
 	}
+	n.mu.Lock()
+	n.plan = next
 	n.mu.Unlock()
 	n.writeResolver()
 	n.removeBonds(old)

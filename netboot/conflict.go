@@ -84,20 +84,35 @@ func probe(ctx context.Context, on Link, address netip.Addr, interval time.Durat
 		if err := conn.SetReadDeadline(time.Now().Add(interval)); err != nil {
 			return fmt.Errorf("listen to ARP: %w", err)
 		}
-		for {
+		if err := awaitOwner(conn, frame, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitOwner returns a *conflictError if a frame says that another machine has the address, and nil once the deadline
+// of conn is over. A frame that causes a panic is dropped.
+func awaitOwner(conn net.PacketConn, frame []byte, address netip.Addr) error {
+	for {
+		err := goroutine.Catch(func() error {
 			n, _, err := conn.ReadFrom(frame)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
 			if err != nil {
 				return fmt.Errorf("listen to ARP: %w", err)
 			}
 			if owner, of, ok := parseARP(frame[:n]); ok && of == address && !isOwn(owner) {
 				return &conflictError{address, owner}
 			}
+			return nil
+		})
+		var caught *goroutine.PanicError
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil && !errors.As(err, &caught):
+			return err
 		}
 	}
-	return nil
 }
 
 const (

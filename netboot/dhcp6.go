@@ -22,15 +22,16 @@ var errNoAnswer6 = errors.New("no answer from a DHCPv6 server")
 
 // client6 is the DHCPv6 client of one link.
 type client6 struct {
-	link *link
-	duid []byte
-	iaid [4]byte
+	link  *link
+	duid  []byte
+	iaid  [4]byte
+	parse func(raw []byte) (*message6, error)
 }
 
 // newClient6 identifies the client by its MAC address alone (RFC 8415, section 11.4): it stays the same from boot to
 // boot without a memory, and servers that know machines by their MAC address find it there.
 func newClient6(l *link) *client6 {
-	c := &client6{link: l}
+	c := &client6{link: l, parse: parseMessage6}
 	mac := l.snapshot().MAC
 	const linkLayer = 3 // type of DUID
 	c.duid = append([]byte{0, linkLayer}, linkLayerID(mac)...)
@@ -243,6 +244,13 @@ func (c *client6) attempt(ctx context.Context, e exchange6, message *message6, l
 		return nil, fmt.Errorf("send DHCPv6 message: %w", err)
 	}
 	defer goroutine.AfterContext(ctx, func() { _ = conn.Close() })()
+	return c.receive(ctx, conn, name, e, message, asked)
+}
+
+// receive returns the first usable answer that arrives before ctx ends.
+func (c *client6) receive(
+	ctx context.Context, conn net.PacketConn, name string, e exchange6, message *message6, asked time.Time,
+) (*Lease6, error) {
 	binding := e.kind != solicit && e.kind != informationRequest
 	passed := errNoAnswer6
 	buffer := make([]byte, 1<<16)
@@ -281,7 +289,7 @@ var errForeign = errors.New("not an answer for this client")
 
 // read takes what an answer says.
 func (c *client6) read(e exchange6, sent *message6, raw []byte, asked time.Time) (*Lease6, []string, error) {
-	m, err := parseMessage6(slices.Clone(raw))
+	m, err := c.parse(slices.Clone(raw))
 	if err != nil {
 		return nil, nil, err
 	}

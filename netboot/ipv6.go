@@ -132,17 +132,19 @@ func (n *Network) advertise(a advertisement) {
 // learnDNS takes over the name servers that a router names, for as long as it says.
 func (l *link) learnDNS(o *dnsOption) {
 	n := l.network
-	n.mu.Lock()
-	for _, server := range o.servers {
-		if server.IsLinkLocalUnicast() {
-			server = server.WithZone(l.state.Name)
+	func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, server := range o.servers {
+			if server.IsLinkLocalUnicast() {
+				server = server.WithZone(l.state.Name)
+			}
+			l.routerDNS = learn(l.routerDNS, server, o.lifetime, maxServers)
 		}
-		l.routerDNS = learn(l.routerDNS, server, o.lifetime, maxServers)
-	}
-	for _, name := range o.search {
-		l.routerSearch = learn(l.routerSearch, name, o.lifetime, maxSearch)
-	}
-	n.mu.Unlock()
+		for _, name := range o.search {
+			l.routerSearch = learn(l.routerSearch, name, o.lifetime, maxSearch)
+		}
+	}()
 	n.writeResolver()
 	if o.lifetime > 0 && o.lifetime != Forever {
 		goroutine.AfterTime(o.lifetime+time.Second, func() { // n.names omits what has expired by then

@@ -72,12 +72,13 @@ func empty[T any](events <-chan T) {
 func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data) {
 	running := goroutine.NewGroup()
 	defer running.Wait() //nolint:errcheck // links start over after a panic, and have no other errors
-	if data != nil {
-		n.adopt(ctx, data, running)
-	}
 	for {
 		again := false
 		err := goroutine.Catch(func() error {
+			if plan := data; plan != nil {
+				data = nil // data that causes a panic is not used again
+				n.adopt(ctx, plan, running)
+			}
 			n.reconcile(ctx, running)
 			again = n.follow(ctx, w, running)
 			return nil
