@@ -22,6 +22,14 @@ const (
 // the first answer whose time passes Check, and whose it is. Servers that are named only when changed, which may return
 // nil, says so are asked, too. Servers that fail are warned about by name. The error is that of all of them.
 func Ask(ctx context.Context, servers func() []string, changed func() <-chan struct{}, log *slog.Logger) (sntp.Answer, string, error) {
+	return askAll(ctx, servers, changed, askServer, log)
+}
+
+// askAll is Ask with the function that asks one server.
+func askAll(
+	ctx context.Context, servers func() []string, changed func() <-chan struct{},
+	askOne func(context.Context, string) (sntp.Answer, error), log *slog.Logger,
+) (sntp.Answer, string, error) {
 	type result struct {
 		answer sntp.Answer
 		server string
@@ -42,7 +50,7 @@ func Ask(ctx context.Context, servers func() []string, changed func() <-chan str
 			pending++
 			var answer sntp.Answer
 			goroutine.Go(func() (err error) {
-				answer, err = askServer(ctx, server)
+				answer, err = askOne(ctx, server)
 				return err
 			}, func(err error) { results <- result{answer, server, err} })
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +21,32 @@ func TestDialContainsPanics(t *testing.T) {
 	var caught *goroutine.PanicError
 	if !errors.As(err, &caught) || caught.Value != "oops" {
 		t.Errorf("got error %v, want the panic", err)
+	}
+}
+
+// brokenTransport panics when a host is asked.
+type brokenTransport struct {
+	http.RoundTripper
+	host string
+}
+
+func (t brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Hostname() == t.host {
+		panic("in an answer")
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// A panic while a URL is asked counts as no answer of that URL.
+func TestReachableContainsPanics(t *testing.T) {
+	net := newNetwork(t)
+	net.serve("one", newFake("1.115"))
+	net.serve("two", newFake("1.115"))
+	c, _ := newClient(t, net)
+	c.probe.Transport = brokenTransport{c.probe.Transport, "one"}
+	got := c.reachable(t.Context(), []string{"http://one", "http://two", "http://three"})
+	if want := []string{"http://two"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

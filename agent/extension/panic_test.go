@@ -1,0 +1,40 @@
+package extension
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"ironroot/agent/command"
+	"ironroot/agent/hardware"
+)
+
+// brokenSync is a hardware manager that panics when the disks are synced.
+type brokenSync struct{}
+
+func (brokenSync) Class() string                          { return "BrokenManager" }
+func (brokenSync) Name() string                           { return "broken" }
+func (brokenSync) Version() string                        { return "1" }
+func (brokenSync) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
+func (brokenSync) Sync(context.Context) error             { panic("in the manager") }
+
+// A panic of the sync does not keep the machine from stopping. The command sync, whose result Ironic waits for, fails.
+func TestSyncContainsPanics(t *testing.T) {
+	r := newRig(t, brokenSync{})
+	if a := r.run("standby.sync", map[string]any{}); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "in the manager") {
+		t.Errorf("sync: got %s %+v, want FAILED with the panic", a.Status, a.Error)
+	}
+	machine := &stopped{}
+	var log strings.Builder
+	r.deps.Power, r.deps.Log = machine, slog.New(slog.NewTextHandler(&log, nil))
+	extension := standby(r.deps)
+	i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == "run_image" })
+	if result, err := extension.Commands[i].Call(t.Context(), nil); result != nil || err != nil || machine.reboots != 1 {
+		t.Errorf("run_image: got %v, %v and %d restarts, want null and one", result, err, machine.reboots)
+	}
+	if !strings.Contains(log.String(), "disks not synced before reboot") || !strings.Contains(log.String(), "in the manager") {
+		t.Errorf("got log %s, want a warning with the panic", &log)
+	}
+}
