@@ -2,6 +2,7 @@ package block
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,7 @@ import (
 // A file with holes gets another one; a file that has all its blocks reads as zeros and keeps them.
 func TestPunchFiles(t *testing.T) {
 	const size, off, length = 8 << 20, 1 << 20, 4 << 20
-	dir, err := os.MkdirTemp("/var/tmp", "punch") // on a disk: a file system in memory knows holes only
+	dir, err := os.MkdirTemp("/var/tmp", "punch") // mostly on a disk: a file system in memory knows holes only
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,8 +22,12 @@ func TestPunchFiles(t *testing.T) {
 	want := append([]byte(nil), content...)
 	clear(want[off : off+length])
 
+	full := int64(size)
+	if !zeroesRanges(t, dir) {
+		full -= length // the range becomes a hole, as on tmpfs
+	}
 	for name, has := range map[string]struct{ size, blocks int64 }{
-		"full":   {size, size},
+		"full":   {size, full},
 		"sparse": {2 * size, size - length},
 	} {
 		f, err := os.Create(filepath.Join(dir, name))
@@ -55,4 +60,19 @@ func TestPunchFiles(t *testing.T) {
 			t.Errorf("%s: got %d bytes of blocks, want %d", name, blocks, has.blocks)
 		}
 	}
+}
+
+// zeroesRanges reports whether the file system of a directory can zero a range and keep its blocks.
+func zeroesRanges(t *testing.T, dir string) bool {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
