@@ -119,17 +119,19 @@ func (a *agent) life(ctx context.Context) error {
 	} {
 		err := a.enter(ctx, p)
 		if errors.Is(err, errLocked) {
-			return a.lockdown(ctx)
+			a.lockdown(ctx)
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	return a.serve(ctx)
+	a.serve(ctx)
+	return nil
 }
 
 // serve keeps API and heartbeats alive until ctx ends or a command locks the agent down.
-func (a *agent) serve(ctx context.Context) error {
+func (a *agent) serve(ctx context.Context) {
 	a.status("ready")
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -142,10 +144,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	stop()
 	_ = parts.Wait() // the parts end with their context
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		a.lockdown(ctx)
 	}
-	return a.lockdown(ctx)
 }
 
 // phase is one step of the start.

@@ -98,7 +98,7 @@ func (a *agent) forceHeartbeat() {
 func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 
 // lockdown takes the network down and idles. API and heartbeats have ended before.
-func (a *agent) lockdown(ctx context.Context) error {
+func (a *agent) lockdown(ctx context.Context) {
 	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
 	a.status("lockdown")
 	for wait := linger; pause.For(ctx, wait) == nil; wait = restartPause {
@@ -106,11 +106,10 @@ func (a *agent) lockdown(ctx context.Context) error {
 		if err == nil {
 			a.log.Info("lockdown is complete")
 			<-ctx.Done()
-			break
+			return
 		}
 		a.log.Error("lockdown: a link is still up, trying again", "err", err, "pause", restartPause)
 	}
-	return nil
 }
 
 func (a *agent) networkDown(ctx context.Context) error {
