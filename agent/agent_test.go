@@ -72,6 +72,9 @@ func TestStandalone(t *testing.T) {
 	if got := ironic.seen(); len(got) != 0 {
 		t.Errorf("requests to Ironic: got %v, want none", got)
 	}
+	if strings.Contains(r.console.String(), "a part of the agent ended") {
+		t.Errorf("an agent without Ironic has no part that ends:\n%s", r.console)
+	}
 }
 
 // fakePower tells when the machine would stop, and never comes back.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type fakeClocks struct {
 	offset, rtcOffset  time.Duration // from the true time
 	system, hardware   []time.Time   // what they were set to
 	systemErr, rtcErr  error
+	setHardwareErr     error
 	withoutHardwareRTC bool
 }
 
@@ -42,8 +44,10 @@ func (f *fakeClocks) clocks() clocks {
 			return time.Now().Add(f.rtcOffset).Truncate(time.Second), f.rtcErr
 		},
 		setHardware: func(at time.Time) error {
-			f.hardware, f.rtcOffset = append(f.hardware, at), time.Until(at)
-			return nil
+			if f.setHardwareErr == nil {
+				f.hardware, f.rtcOffset = append(f.hardware, at), time.Until(at)
+			}
+			return f.setHardwareErr
 		},
 	}
 }
@@ -89,6 +93,7 @@ func TestNamedServerSetsBothClocks(t *testing.T) {
 		f := &fakeClocks{}
 		a := clockAgent(true, &config.Config{NTPServer: server}, f)
 		ironicAhead(a, 24*time.Hour)
+		a.unverified.Store(true) // until now
 		if err := way(a, t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +140,29 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 		if err := a.setClocksForStop(t.Context()); err != nil || f.hardware != nil {
 			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it unchanged", name, err, f.hardware)
 		}
+		ironicAhead(a, 2*time.Hour)
+		a.checkClocks()
+		corrected := len(f.system) == 2 && near(f.system[1:], 2*time.Hour)
+		if corrected != tt.want || !near(f.hardware, 2*time.Hour) {
+			t.Errorf("%s: with a verified Ironic: got system clock %v, hardware clock %v, want both set to its time",
+				name, f.system, f.hardware)
+		}
+		ironicAhead(a, 9*time.Hour)
+		if known := len(f.system); known > 0 {
+			if a.checkClocks(); len(f.system) != known {
+				t.Errorf("%s: got system clock %v, want a verified one kept", name, f.system)
+			}
+		}
+	}
+	f := &fakeClocks{offset: decade, systemErr: errors.New("not permitted")}
+	a := clockAgent(true, &config.Config{FailIfClockNotSet: true}, f)
+	a.o.Network = network
+	if err := a.setUnverifiedClock(time.Now()); !errors.Is(err, f.systemErr) {
+		t.Errorf("clock that cannot be set by Ironic's: got %v, want %v", err, f.systemErr)
+	}
+	var known *fault.Error
+	if err := a.setClock(t.Context()); !errors.As(err, &known) || known.Type != "ClockSyncError" {
+		t.Errorf("clock that cannot be set: got %v, want a ClockSyncError", err)
 	}
 }
 
@@ -149,13 +177,16 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 		unverified       bool
 		system, hardware bool
 	}{
-		"both right":            {clocks: fakeClocks{offset: ahead, rtcOffset: ahead}},
-		"hardware clock wrong":  {clocks: fakeClocks{offset: ahead, rtcOffset: decade}, hardware: true},
-		"system clock kept":     {clocks: fakeClocks{offset: time.Hour, rtcOffset: time.Hour}, hardware: true},
-		"set by the network":    {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: decade}, unverified: true, system: true, hardware: true},
-		"unreadable":            {clocks: fakeClocks{offset: ahead, rtcErr: errors.New("input/output error")}, hardware: true},
-		"no hardware clock":     {clocks: fakeClocks{offset: 9 * time.Hour, withoutHardwareRTC: true}, unverified: true, system: true},
-		"system clock not ours": {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: ahead, systemErr: errors.New("not permitted")}, unverified: true},
+		"both right":           {clocks: fakeClocks{offset: ahead, rtcOffset: ahead}},
+		"hardware clock wrong": {clocks: fakeClocks{offset: ahead, rtcOffset: decade}, hardware: true},
+		"system clock kept":    {clocks: fakeClocks{offset: time.Hour, rtcOffset: time.Hour}, hardware: true},
+		"set by the network":   {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: decade}, unverified: true, system: true, hardware: true},
+		"unreadable":           {clocks: fakeClocks{offset: ahead, rtcErr: errors.New("input/output error")}, hardware: true},
+		"no hardware clock":    {clocks: fakeClocks{offset: 9 * time.Hour, withoutHardwareRTC: true}, unverified: true, system: true},
+		"system clock not ours": {
+			clocks:     fakeClocks{offset: 9 * time.Hour, rtcOffset: decade, systemErr: errors.New("not permitted")},
+			unverified: true,
+		},
 	} {
 		f := tt.clocks
 		a := clockAgent(true, &config.Config{}, &f)
@@ -218,6 +249,13 @@ func TestSetClockFails(t *testing.T) {
 					t.Errorf("server %s, fail_if_clock_not_set %v: got %v", server, must, err)
 				}
 			}
+		}
+	}
+	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+		f := &fakeClocks{setHardwareErr: errors.New("input/output error")}
+		err := way(clockAgent(true, &config.Config{NTPServer: present, FailIfClockNotSet: true}, f), t.Context())
+		if err == nil || !strings.Contains(err.Error(), "input/output error") {
+			t.Errorf("hardware clock that cannot be set: got %v, want its error", err)
 		}
 	}
 	f := &fakeClocks{rtcOffset: decade}

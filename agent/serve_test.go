@@ -1,0 +1,298 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/config"
+	"ironroot/agent/power"
+	"ironroot/agent/status"
+	"ironroot/internal/testenv"
+)
+
+// stubborn is a network that goes down at the third attempt.
+type stubborn struct {
+	fakeNetwork
+	attempts int
+}
+
+func (n *stubborn) Down(context.Context) error {
+	if n.attempts++; n.attempts < 3 {
+		return errors.New("device busy")
+	}
+	return nil
+}
+
+// A network that does not go down is taken down again until it does, and not any more then.
+func TestLockdownInsists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &stubborn{}
+		board := status.NewBoard("", nil)
+		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if a.lockdown(ctx); n.attempts != 3 || ctx.Err() == nil {
+			t.Errorf("got an end after %d attempts, %v, want 3 and the end of the context", n.attempts, ctx.Err())
+		}
+		if got := board.State().Phase; got != status.Lockdown {
+			t.Errorf("got phase %q on the board, want %q", got, status.Lockdown)
+		}
+	})
+}
+
+// An ordinary process takes the links down only with --destructive.
+func TestLockdownOfAnOrdinaryProcess(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "ip")
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"link add one type veth peer name two", "link set one up", "link set two up"} {
+		testenv.Run(t, "ip", strings.Fields(args)...)
+	}
+	up := newAgent(Options{Config: &config.Config{}, Destructive: true})
+	withoutCapabilities(t, func() {
+		err := up.networkDown(t.Context())
+		if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "link one down") {
+			t.Errorf("links that cannot be taken down: got %v, want an error that names each", err)
+		}
+	})
+	for _, destructive := range []bool{false, true} {
+		a := newAgent(Options{Config: &config.Config{}, Destructive: destructive})
+		if err := a.networkDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		links, err := net.Interfaces()
+		if err != nil || len(links) != 3 {
+			t.Fatalf("got links %v, %v, want lo and two more", links, err)
+		}
+		for _, link := range links {
+			if up := link.Flags&net.FlagUp != 0; link.Name != "lo" && up == destructive {
+				t.Errorf("destructive %v: link %s is up: %v", destructive, link.Name, up)
+			}
+		}
+	}
+}
+
+// withoutCapabilities calls a function while this thread has no capabilities in effect.
+func withoutCapabilities(t *testing.T, function func()) {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	if err := unix.Capget(&header, &all[0]); err != nil {
+		t.Fatal(err)
+	}
+	none := all
+	none[0].Effective, none[1].Effective = 0, 0
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		t.Fatal(err)
+	}
+	function()
+	if err := unix.Capset(&header, &all[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A part that ends or panics is run again after a pause, until the context ends.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(Options{Config: &config.Config{}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		started, runs := time.Now(), 0
+		err := a.keep(ctx, "part", func(ctx context.Context) error {
+			switch runs++; runs {
+			case 1:
+				return errors.New("ended")
+			case 2:
+				panic("defect")
+			}
+			cancel()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || runs != 3 || time.Since(started) != 2*restartPause {
+			t.Errorf("got %v after %d runs and %v, want the context's error after 3 and %v",
+				err, runs, time.Since(started), 2*restartPause)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), restartPause/2)
+		defer cancel()
+		err = a.keep(ctx, "part", func(context.Context) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error from the pause", err)
+		}
+	})
+}
+
+// A port that cannot be opened again at once is opened as soon as it can be.
+func TestPortOpensLate(t *testing.T) {
+	ironic := newIronic(t)
+	listeners := make(chan net.Listener, 10)
+	attempts := 0
+	r := startAgent(t, func(o *Options) {
+		listen := o.Listen
+		o.Listen = func(ctx context.Context, host string, port int) (net.Listener, error) {
+			if attempts++; attempts == 2 {
+				return nil, errors.New("address in use")
+			}
+			l, err := listen(ctx, host, port)
+			if err == nil {
+				listeners <- l
+			}
+			return l, err
+		}
+	}, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if err := (<-listeners).Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-listeners
+	if code, body := r.do("GET", "/v1/status", ""); code != http.StatusOK {
+		t.Errorf("got %d %s, want 200", code, body)
+	}
+}
+
+// A defect that ends a life of the agent after its API was opened costs no more than that life. It is shown meanwhile.
+func TestStartsOverWithItsPort(t *testing.T) {
+	ironic := newIronic(t)
+	lives, shown := 0, ""
+	r := startAgent(t, func(o *Options) {
+		o.Forever, o.Board = true, status.NewBoard("", nil)
+		o.Reload = func(context.Context) *config.Config {
+			shown = problem(o.Board.State(), "start")
+			return nil
+		}
+		tell := o.Status
+		o.Status = func(phase string) {
+			tell(phase)
+			if phase == "ready" {
+				if lives++; lives == 1 {
+					panic("a defect")
+				}
+			}
+		}
+	}, "--api-url="+ironic.URL)
+	if b := r.beat(ironic); b.called != nil || lives != 2 {
+		t.Errorf("calling back in life %d: %v", lives, b.called)
+	}
+	if !strings.Contains(shown, "a defect") {
+		t.Errorf("got the problem %q between the lives, want the defect", shown)
+	}
+}
+
+// Ironic learns early that a command ended.
+func TestHeartbeatAfterCommand(t *testing.T) {
+	ironic := newIronic(t)
+	bare := func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }
+	r := startAgent(t, bare, "--api-url="+ironic.URL, "--disk_wait_attempts=0")
+	r.beat(ironic)
+	image := `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"` + strings.Repeat("a", 64) + `"}}`
+	if got := r.run("standby.prepare_image", image); got.Status != "FAILED" {
+		t.Errorf("got %s, want FAILED", got.Status)
+	}
+	r.beat(ironic) // long before the interval of 90 s and more
+}
+
+// brokenPower cannot stop the machine.
+type brokenPower struct{}
+
+func (brokenPower) Reboot(context.Context) error   { return errors.New("no reboot") }
+func (brokenPower) PowerOff(context.Context) error { return errors.New("no power off") }
+
+// A machine that cannot be stopped is reported, also where the network is none of the agent's business.
+func TestMachineDoesNotStop(t *testing.T) {
+	for name, want := range map[string]string{"run_image": "no reboot", "power_off": "no power off"} {
+		ironic := newIronic(t)
+		broken := func(o *Options) { o.Destructive, o.Power, o.Network = true, brokenPower{}, nil }
+		r := startAgent(t, broken, "--api-url="+ironic.URL)
+		r.beat(ironic)
+		got := r.run("standby."+name, "{}")
+		if details, _ := got.Error["details"].(string); got.Status != "FAILED" || !strings.Contains(details, want) {
+			t.Errorf("%s: got %s %v, want FAILED with %q", name, got.Status, got.Error, want)
+		}
+	}
+}
+
+// The machine stops only after requests were answered, or after a while.
+func TestStopWaitsForRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := startedAgent(t, Options{Destructive: true}, "--standalone", "--agent_token="+given)
+		p := afterAnswers{brokenPower{}, a}
+		for name, stop := range map[string]func(context.Context) error{"reboot": p.Reboot, "power off": p.PowerOff} {
+			for answered, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopTime} {
+				body, sender := io.Pipe()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					r := httptest.NewRequest(http.MethodPost, "/v1/commands/?agent_token="+given, body)
+					a.api.ServeHTTP(httptest.NewRecorder(), r)
+				}()
+				synctest.Wait()
+				started := time.Now()
+				time.AfterFunc(answered, func() { _ = sender.Close() })
+				if err := stop(t.Context()); err == nil || time.Since(started) != want {
+					t.Errorf("%s: got %v after %v, want an attempt after %v", name, err, time.Since(started), want)
+				}
+				<-done
+			}
+		}
+	})
+}
+
+// A command that runs ends with the agent.
+func TestCommandsEndWithTheAgent(t *testing.T) {
+	ended := make(chan struct{})
+	machine := endingPower{fakePower{make(chan string, 1)}, ended}
+	t.Run("agent", func(t *testing.T) {
+		alone := func(o *Options) { o.Destructive, o.Power = true, machine }
+		r := startAgent(t, alone, "--standalone", "--agent_token="+given)
+		r.reach("ready")
+		code, body := r.do("POST", "/v1/commands/?agent_token="+given, `{"name":"standby.run_image","params":{}}`)
+		if code != http.StatusOK {
+			t.Fatalf("got %d %s, want 200", code, body)
+		}
+		<-machine.called
+	})
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the command still runs")
+	}
+}
+
+// endingPower tells when the context of its caller ended.
+type endingPower struct {
+	fakePower
+	ended chan struct{}
+}
+
+func (p endingPower) Reboot(ctx context.Context) error {
+	err := p.fakePower.Reboot(ctx)
+	close(p.ended)
+	return err
+}
+
+// What is not given has a safe default: the machine cannot be stopped, and its files are read in bounded time.
+func TestOptionDefaults(t *testing.T) {
+	for _, o := range []Options{{}, {Power: brokenPower{}}, {Destructive: true}} {
+		o.Config = &config.Config{}
+		a := newAgent(o)
+		if _, refused := a.o.Power.(power.Refused); !refused {
+			t.Errorf("%+v: got power %T, want one that refuses", o, a.o.Power)
+		}
+		if a.o.Listen == nil || a.o.System.Files == nil || a.o.Pause != 30*time.Second || a.o.Version != Version {
+			t.Errorf("%+v: got %+v, want all that is needed", o, a.o)
+		}
+	}
+}
