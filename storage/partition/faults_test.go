@@ -1,0 +1,534 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/devmapper"
+)
+
+// wantError checks an error and that its text contains a phrase.
+func wantError(t *testing.T, what string, err error, phrase string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), phrase) {
+		t.Errorf("%s: got %v, want an error with %q", what, err, phrase)
+	}
+}
+
+// hooked is a context whose error is what a function returns.
+type hooked struct {
+	context.Context
+	err func() error
+}
+
+func (h hooked) Err() error { return h.err() }
+
+// atLast returns a context of which the function is called at the last of n times that its error is asked for.
+func atLast(t *testing.T, n int, do func()) context.Context {
+	t.Helper()
+	return hooked{t.Context(), func() error {
+		if n--; n == 0 {
+			do()
+		}
+		return nil
+	}}
+}
+
+// asked returns how often a function asks for the error of its context.
+func asked(t *testing.T, do func(context.Context) error) int {
+	t.Helper()
+	n := 0
+	if err := do(hooked{t.Context(), func() error { n++; return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// scarce is a disk image on a file system that has no more space once take was called.
+type scarce struct {
+	t     *testing.T
+	image string
+}
+
+// newScarce copies an image to such a file system.
+func newScarce(t *testing.T, image string) *scarce {
+	t.Helper()
+	testenv.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	s := &scarce{t, filepath.Join(dir, "image")}
+	copyFile(t, image, s.image)
+	info, err := os.Stat(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.image, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, info.Size()), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// loop attaches the image. The device stays open, so that what take reads of it stays in the page cache.
+func (s *scarce) loop() (device string, cached *os.File) {
+	s.t.Helper()
+	device = testenv.Loop(s.t, s.image, 512)
+	cached, err := os.Open(device)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = cached.Close() }) // only read
+	return device, cached
+}
+
+// take deallocates a range of the image, which must be allocated again before it can be written.
+func (s *scarce) take(offset, length int64, cached *os.File) {
+	s.t.Helper()
+	if cached != nil {
+		if _, err := io.Copy(io.Discard, io.NewSectionReader(cached, offset, length)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	f, err := os.OpenFile(s.image, os.O_RDWR, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length)
+	if err := errors.Join(err, f.Close()); err != nil {
+		s.t.Fatal(err)
+	}
+	filler, err := os.Create(filepath.Join(filepath.Dir(s.image), "filler"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	if err := filler.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Nothing is reported as written before the device has said so.
+func TestSyncErrors(t *testing.T) {
+	grown := gptImage(t, 16*mib)
+	grow(t, grown, 20*mib)
+	for name, c := range map[string]struct {
+		image string
+		do    func(device string) error
+	}{
+		"RepairBackup": {grown, func(device string) error {
+			moved, err := RepairBackup(t.Context(), device)
+			if moved {
+				t.Error("RepairBackup: got a moved backup")
+			}
+			return err
+		}},
+		"Add to a GPT": {gptImage(t, 16*mib), func(device string) error {
+			_, err := Add(t.Context(), block.System{}, device, Partition{Size: mib})
+			return err
+		}},
+		"Add to an MBR": {mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n"), func(device string) error {
+			_, err := Add(t.Context(), block.System{}, device, Partition{Size: mib})
+			return err
+		}},
+		"Create": {testenv.SparseFile(t, 16*mib), func(device string) error {
+			_, err := Create(t.Context(), device, plan(t, Needs{Scheme: GPT, BIOSBoot: mib, Root: 2 * mib}))
+			return err
+		}},
+		"protective MBR": {grown, func(device string) error {
+			d, err := open(t.Context(), device, os.O_RDWR)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.file.Close() //nolint:errcheck // Sync is what counts
+			return d.growProtector()
+		}},
+	} {
+		s := newScarce(t, c.image)
+		device, cached := s.loop()
+		s.take(0, 20*mib, cached)
+		if err := c.do(device); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
+		}
+	}
+}
+
+// Each of the writes of Create can be the first that fails.
+func TestCreateWriteErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		scheme       string
+		loop         bool
+		offset, size int64 // that cannot be written after the disk was cleared
+		want         error
+	}{
+		"GPT, medium":        {GPT, true, 0, mib, unix.EIO},
+		"GPT, backup header": {GPT, false, 8 * mib, 4096, unix.ENOSPC},
+		"MBR":                {MBR, false, 0, mib, unix.ENOSPC},
+		"MBR, medium":        {MBR, true, 0, mib, unix.EIO},
+	} {
+		layout := plan(t, Needs{Scheme: c.scheme, BIOSBoot: mib, Root: 2 * mib})
+		create := func(device string) func(context.Context) error {
+			return func(ctx context.Context) error { _, err := Create(ctx, device, layout); return err }
+		}
+		s := newScarce(t, testenv.SparseFile(t, 8*mib+512)) // the last sector has a page of its own
+		device, n := s.image, asked(t, create(testenv.SparseFile(t, 8*mib+512)))
+		if c.loop {
+			device, _ = s.loop()
+		}
+		err := create(device)(atLast(t, n, func() { s.take(c.offset, c.size, nil) }))
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// A device that can only be read fails every change.
+func TestReadOnlyFile(t *testing.T) {
+	grown := gptImage(t, 16*mib)
+	grow(t, grown, 20*mib)
+	mbr := mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n")
+	layout := plan(t, Needs{Scheme: MBR, Root: 2 * mib})
+	for name, c := range map[string]struct {
+		image string
+		do    func(d *disk) error
+	}{
+		"clear":          {mbr, func(d *disk) error { return d.clear(t.Context(), layout) }},
+		"create":         {mbr, func(d *disk) error { _, err := d.create(t.Context(), layout); return err }},
+		"add to an MBR":  {mbr, func(d *disk) error { _, err := d.add(Partition{Size: mib}); return err }},
+		"protective MBR": {grown, func(d *disk) error { return d.growProtector() }},
+		"write a GPT": {grown, func(d *disk) error {
+			g, err := d.primary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.writeGPT(g)
+		}},
+	} {
+		d, err := open(t.Context(), c.image, os.O_RDONLY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.do(d); !errors.Is(err, unix.EBADF) {
+			t.Errorf("%s: got %v, want %v", name, err, unix.EBADF)
+		}
+		if err := d.file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// shrunk opens an image and shortens it, so that what is behind cannot be read.
+func shrunk(t *testing.T, image string, size int64) *disk {
+	t.Helper()
+	d, err := open(t.Context(), image, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.file.Close() }) // a test's file
+	if err := os.Truncate(image, size); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A table that cannot be read is an error, and not a disk without a table.
+func TestReadErrors(t *testing.T) {
+	_, header := shrunk(t, gptImage(t, 16*mib), 0).readGPT(1)
+	_, entries := shrunk(t, gptImage(t, 16*mib), 1024).readGPT(1)
+	_, table := shrunk(t, gptImage(t, 16*mib), 0).add(Partition{Size: mib})
+	_, mbr := shrunk(t, gptImage(t, 16*mib), 0).addMBR(&Table{}, Partition{Size: mib})
+	extended := mbrImage(t, 16*mib, "label: dos\nstart=4096, size=8192, type=5\nstart=6144, size=2048\n")
+	_, logical := shrunk(t, extended, mib).read()
+	for name, err := range map[string]error{
+		"header": header, "entries": entries, "table": table, "MBR": mbr, "logical partitions": logical,
+		"protective MBR": shrunk(t, gptImage(t, 16*mib), 0).growProtector(),
+	} {
+		if !errors.Is(err, io.EOF) || errors.Is(err, ErrNoTable) {
+			t.Errorf("%s: got %v, want %v", name, err, io.EOF)
+		}
+	}
+	image := testenv.SparseFile(t, 16*mib)
+	device := testenv.Loop(t, image, 512)
+	if err := os.Truncate(image, 0); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := RepairBackup(t.Context(), device); moved || !errors.Is(err, unix.EIO) {
+		t.Errorf("RepairBackup: got %v and %v, want %v", moved, err, unix.EIO)
+	}
+	_, missing := Read(t.Context(), "/dev/missing")
+	_, repair := RepairBackup(t.Context(), "/dev/missing")
+	_, add := Add(t.Context(), block.System{}, "/dev/missing", Partition{Size: mib})
+	for name, err := range map[string]error{
+		"Read": missing, "RepairBackup": repair, "Add": add,
+		"sync":   syncTable(t.Context(), "/dev/missing", nil),
+		"remove": (&plainDisk{device: "/dev/missing"}).remove(t.Context(), 1),
+	} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of a missing device: got %v, want %v", name, err, fs.ErrNotExist)
+		}
+	}
+	_, character := open(t.Context(), os.DevNull, os.O_RDONLY)
+	wantError(t, "character device", character, "size of /dev/null")
+	_, tiny := open(t.Context(), testenv.SparseFile(t, 1024), os.O_RDONLY)
+	wantError(t, "tiny file", tiny, "1024 bytes hold none")
+}
+
+// What makes a table unsound is named.
+func TestUnsoundTables(t *testing.T) {
+	for want, change := range map[string]func(g *gpt){
+		"GPT header at sector 1 says it lies at 5":   func(g *gpt) { g.own = 5 },
+		"GPT entries at sector 1 lie outside":        func(g *gpt) { g.entries = 1 },
+		"GPT entries at sector 99999999 lie outside": func(g *gpt) { g.entries = 99999999 },
+		"GPT entries have CRC":                       func(g *gpt) { g.array[0]++ },
+		"GPT has usable sectors 34 to 33":            func(g *gpt) { g.first, g.last = 34, 33 },
+		"GPT has 128 entries of 64 bytes":            func(g *gpt) { binary.LittleEndian.PutUint32(g.sector[84:], 64) },
+	} {
+		image := gptImage(t, 16*mib)
+		rewritePrimary(t, image, change)
+		d, err := open(t.Context(), image, os.O_RDWR)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.primary()
+		wantError(t, "read", err, want)
+		_, err = d.add(Partition{Size: mib})
+		wantError(t, "add", err, "the primary GPT is broken: "+want)
+		if err := d.file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	image := gptImage(t, 16*mib)
+	poke(t, image, 16*mib-512+60, []byte{0xff})
+	if table := read(t, image); !table.Damaged {
+		t.Error("a broken backup is not reported")
+	}
+	image = mbrImage(t, 16*mib, "label: dos\nstart=4096, size=2048\n")
+	grow(t, image, mib)
+	_, err := Read(t.Context(), image)
+	if wantError(t, "beyond the end", err, "partition 1 starts at sector 4096, beyond the end"); !errors.Is(err, ErrNoTable) {
+		t.Errorf("beyond the end: got %v, want %v", err, ErrNoTable)
+	}
+	poke(t, image, mbrTable, []byte{1})
+	_, err = Read(t.Context(), image)
+	if wantError(t, "status", err, "entry 1 of the MBR has the status 0x01"); !errors.Is(err, ErrNoTable) {
+		t.Errorf("status: got %v, want %v", err, ErrNoTable)
+	}
+}
+
+// A layout that cannot be written leaves the disk as it is.
+func TestCreateImpossible(t *testing.T) {
+	image := mbrImage(t, 128*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n")
+	for want, l := range map[string]Layout{
+		`partition 1: "none" is no GUID`:        {GPT, []Planned{{Partition: Partition{Number: 1, Type: "none", Start: mib, Size: mib}}}},
+		`"0x00" is no MBR partition type`:       {MBR, []Planned{{Partition: Partition{Number: 1, Type: "0x00", Start: mib, Size: mib}}}},
+		`partition scheme "bsd" is neither gpt`: {Scheme: "bsd"},
+	} {
+		_, err := Create(t.Context(), image, l)
+		wantError(t, "Create", err, want)
+	}
+	wantError(t, "large sectors", Layout{Scheme: GPT}.Fits(1<<30, 1<<19), "sectors of 524288 bytes leave no")
+	opened := false
+	_, err := Create(hooked{t.Context(), func() error {
+		if opened {
+			return context.Canceled
+		}
+		opened = true
+		return nil
+	}}, image, plan(t, small(MBR, false, false)))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	if table := read(t, image); table.DiskID != 0x12345678 {
+		t.Errorf("got table %+v, want the former one", table)
+	}
+}
+
+// The constant fields of a new GPT are those of UEFI 2.10, tables 5.4 and 5.5, and its GUID is drawn.
+func TestCreateConstants(t *testing.T) {
+	guids := map[string]bool{}
+	for range 2 {
+		image := testenv.SparseFile(t, 128*mib)
+		table, err := Create(t.Context(), image, plan(t, small(GPT, true, false)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		guids[table.GUID] = true
+		data := head(t, image)
+		if got := string(data[mbrTable : mbrTable+5]); got != "\x00\x00\x02\x00\xee" {
+			t.Errorf("got protective entry %x, want 000002 00ee", got)
+		}
+		if got := string(data[512+8 : 512+12]); got != "\x00\x00\x01\x00" {
+			t.Errorf("got revision %x, want 1.0", got)
+		}
+	}
+	if len(guids) != 2 || guids["00000000-0000-0000-0000-000000000000"] {
+		t.Errorf("got GUIDs %v, want two different ones", guids)
+	}
+}
+
+// A partition can be added at a place, with every field.
+func TestAddFields(t *testing.T) {
+	image := gptImage(t, 32*mib)
+	const id = "01234567-89ab-cdef-0123-456789abcdef"
+	added, err := Add(t.Context(), block.System{}, image, Partition{Start: 20*mib + 512, Size: mib + 1, UUID: id, Boot: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added.Start != 20*mib || added.Start+added.Size != 21*mib+2*512 || added.UUID != id || !added.Boot {
+		t.Errorf("got %+v, want it bootable with UUID %s from byte %d to %d", added, id, 20*mib, 21*mib+2*512)
+	}
+	for want, p := range map[string]Partition{
+		"size 0":             {},
+		`"none" is no GUID`:  {Size: mib, Type: "none"},
+		`"short" is no GUID`: {Size: mib, UUID: "short"},
+		"36 fit":             {Size: mib, Name: strings.Repeat("n", 37)},
+	} {
+		_, err := Add(t.Context(), block.System{}, image, p)
+		wantError(t, "GPT", err, want)
+	}
+	image = mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n")
+	if added, err := Add(t.Context(), block.System{}, image, Partition{Size: mib, Boot: true}); err != nil || !added.Boot {
+		t.Errorf("MBR: got %+v and %v, want it active", added, err)
+	}
+	_, err = Add(t.Context(), block.System{}, image, Partition{Size: mib, Type: "0x100"})
+	wantError(t, "MBR", err, `"0x100" is no MBR partition type`)
+	if !(Partition{Type: "0x0f"}).Extended() || (Partition{Type: "0x83"}).Extended() {
+		t.Error("want 0x0f alone to be an extended partition")
+	}
+}
+
+// A partition that the kernel knows where none should be is in the way: the table is read again, unless it is in use.
+func TestAddAgainstKernel(t *testing.T) {
+	device := testenv.Loop(t, mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n"), 512)
+	if err := block.AddPartition(device, 2, 8*mib, mib); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Add(t.Context(), block.System{}, device, Partition{Size: mib}); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	if err := Forget(t.Context(), block.System{}, device); err != nil {
+		t.Fatal(err)
+	}
+	if err := block.AddPartition(device, 3, 8*mib, mib); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(device + "p3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Add(t.Context(), block.System{}, device, Partition{Start: 16 * mib, Size: mib}); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("in use: got %v, want %v", err, unix.EBUSY)
+	}
+	if err := held.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// brokenView is a kernel that answers with errors.
+type brokenView struct {
+	known          map[int]extent
+	list, addError error
+	added, removed []int
+}
+
+func (v *brokenView) partitions(context.Context) (map[int]extent, error) { return v.known, v.list }
+
+func (v *brokenView) add(n int, _ extent) error {
+	v.added = append(v.added, n)
+	return v.addError
+}
+
+func (v *brokenView) remove(_ context.Context, n int) error {
+	v.removed = append(v.removed, n)
+	return nil
+}
+
+func TestSyncRefused(t *testing.T) {
+	broken := errors.New("broken kernel")
+	table := &Table{Scheme: MBR, SectorSize: 512, DiskSize: 32 * mib, Partitions: []Partition{{Number: 1, Type: "0x05", Start: mib, Size: 8 * mib}}}
+	for name, v := range map[string]*brokenView{"list": {list: broken}, "add": {addError: broken}} {
+		if err := apply(t.Context(), "disk", table, v); !errors.Is(err, broken) {
+			t.Errorf("%s: got %v, want %v", name, err, broken)
+		}
+	}
+	// Of an extended partition, the kernel shows the start.
+	for size, changed := range map[extent]int{{mib, 1024}: 0, {mib, 512}: 0, {2 * mib, 1024}: 1} {
+		v := &brokenView{known: map[int]extent{1: size}}
+		if err := apply(t.Context(), "disk", table, v); err != nil || len(v.added) != changed || len(v.removed) != changed {
+			t.Errorf("%+v: got %d added, %d removed and %v, want %d", size, len(v.added), len(v.removed), err, changed)
+		}
+	}
+	if err := Sync(t.Context(), block.System{}, testenv.SparseFile(t, mib)); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("regular file: got %v, want %v", err, unix.ENOTTY)
+	}
+	device := testenv.Loop(t, mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n"), 512)
+	name := filepath.Base(device)
+	root := block.System{Root: t.TempDir()}
+	if err := Sync(t.Context(), root, device); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not listed: got %v, want %v", err, fs.ErrNotExist)
+	}
+	f := &fakeMapper{t: t, root: root.Root}
+	f.write(root.Sys("class/block", name, "size"), "65536")
+	f.write(root.Sys("class/block", name, name+"p1/partition"), "1")
+	f.write(root.Sys("class/block", name+"p1/size"), "2048")
+	if _, err := (&plainDisk{root, device}).partitions(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("partition without a start: got %v, want %v", err, fs.ErrNotExist)
+	}
+	f.write(root.Sys("class/block", name, "dm/uuid"), mapID) // without its name
+	_, add := Add(t.Context(), root, device, Partition{Size: mib})
+	for what, err := range map[string]error{
+		"Add": add, "Sync": Sync(t.Context(), root, device), "Forget": Forget(t.Context(), root, device), "Release": Release(t.Context(), root, device),
+	} {
+		if err == nil {
+			t.Errorf("%s of a broken map: got no error", what)
+		}
+	}
+	if _, err := newMappedDisk(root, device, f); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("map without a name: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// brokenMapper fails.
+type brokenMapper struct{ err error }
+
+func (b brokenMapper) Create(devmapper.Map) (string, error)       { return "", b.err }
+func (b brokenMapper) Remove(string) error                        { return b.err }
+func (b brokenMapper) Targets(string) ([]devmapper.Target, error) { return nil, b.err }
+
+func TestMapperErrors(t *testing.T) {
+	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
+	d := f.disk()
+	if err := d.add(1, extent{mib, mib}); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken mapper")
+	d.mapper = brokenMapper{broken}
+	_, list := d.partitions(t.Context())
+	for name, err := range map[string]error{"list": list, "add": d.add(2, extent{2 * mib, mib}), "remove": d.remove(t.Context(), 1)} {
+		if !errors.Is(err, broken) {
+			t.Errorf("%s: got %v, want %v", name, err, broken)
+		}
+	}
+	d.device = "/dev/missing"
+	if _, err := d.partitions(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("map that is not listed: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
