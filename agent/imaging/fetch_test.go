@@ -39,6 +39,23 @@ func TestImagesComeByHTTP1(t *testing.T) {
 	}
 }
 
+// The options of downloads reach the download of an image.
+func TestFetchLimits(t *testing.T) {
+	i := newImager(t, nil)
+	i.o.Config.Update(func(c *config.Config) {
+		c.ImageDownloadConnectionTimeout, c.ImageDownloadConnectionRetries = time.Second, 2
+		c.ImageDownloadConnectionRetryInterval, c.ImageDownloadMaxDuration, c.ImageDownloadMinRate = 3*time.Second, 4*time.Second, 5
+	})
+	got, err := i.fetch(ImageInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ConnectTimeout != time.Second || got.Retries != 2 || got.RetryInterval != 3*time.Second ||
+		got.MaxDuration != 4*time.Second || got.MinRate != 5 {
+		t.Errorf("got %+v, want the limits of the options", got)
+	}
+}
+
 // A config drive may take longer than one read may, but its server must not be silent, and must not send a byte at a
 // time for hours.
 //
