@@ -47,6 +47,7 @@ func build(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
+// Parity: R11 (size)
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
 	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })

@@ -12,6 +12,8 @@ import (
 )
 
 // TestLittleMemory inspects, cleans and deploys on a machine with 256 MiB, with an image of six times as much.
+//
+// Parity: R11 (memory)
 func TestLittleMemory(t *testing.T) {
 	const imageSize, limit = 1536 * mib, 15 * time.Minute
 	image := gptImage(t, "gpt", imageSize)
