@@ -35,6 +35,7 @@ type Options struct {
 	Config           map[string]any // overrides single keys of the lookup answer's config; a nil value removes the key
 	FastTrack        bool           // lookup also in the states that Ironic allows with fast track
 	AgentCA          string         // PEM; vouches for agents whose heartbeats bring no certificate
+	PlainAgents      bool           // takes callback URLs without TLS
 
 	// Dial reaches an agent at the address of its callback URL; nil means the ordinary way. A guest behind QEMU's own
 	// network is reached through a forwarded port.

@@ -228,7 +228,7 @@ func (n *Node) checkHeartbeat(v version, body heartbeatBody) string {
 		return "the agent token is missing or wrong" // and is not repeated here
 	case body.AgentVersion == "":
 		return "agent_version is missing"
-	case !strings.HasPrefix(body.CallbackURL, "https://"):
+	case !strings.HasPrefix(body.CallbackURL, "https://") && !n.conductor.options.PlainAgents:
 		return fmt.Sprintf("callback_url %q does not use TLS", body.CallbackURL)
 	case n.callback != "" && n.callback != body.CallbackURL:
 		return fmt.Sprintf("callback_url changed from %q to %q", n.callback, body.CallbackURL)

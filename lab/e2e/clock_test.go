@@ -165,9 +165,16 @@ func (s *site) powerOff(t *testing.T) {
 	fromGuest(t, event)
 }
 
-// trusting makes a ramdisk of the built one and an archive that is joined to it, with a configuration that verifies
-// Ironic by the certificate.
+// trusting makes a ramdisk with a configuration that verifies Ironic by the certificate.
 func (s *site) trusting(certificate []byte) string {
+	s.t.Helper()
+	return s.initramfsWith(
+		cpio.StaticFile("etc/ironic.pem", string(certificate), 0o644),
+		cpio.StaticFile("etc/ironic-python-agent.d/ca.conf", "[DEFAULT]\ncafile = /etc/ironic.pem\n", 0o644))
+}
+
+// initramfsWith makes a ramdisk of the built one and an archive that is joined to it: configuration in /etc.
+func (s *site) initramfsWith(files ...cpio.Record) string {
 	s.t.Helper()
 	initramfs, err := os.ReadFile(testenv.Build(s.t, "ipa-ironroot-amd64.initramfs"))
 	if err != nil {
@@ -180,11 +187,8 @@ func (s *site) trusting(certificate []byte) string {
 	joined := bytes.NewBuffer(append(initramfs, make([]byte, -len(initramfs)&3)...))
 	start := joined.Len()
 	w := format.Writer(joined)
-	for _, record := range []cpio.Record{
-		cpio.Directory("etc", 0o755), cpio.Directory("etc/ironic-python-agent.d", 0o755),
-		cpio.StaticFile("etc/ironic.pem", string(certificate), 0o644),
-		cpio.StaticFile("etc/ironic-python-agent.d/ca.conf", "[DEFAULT]\ncafile = /etc/ironic.pem\n", 0o644),
-	} {
+	directories := []cpio.Record{cpio.Directory("etc", 0o755), cpio.Directory("etc/ironic-python-agent.d", 0o755)}
+	for _, record := range append(directories, files...) {
 		if err := w.WriteRecord(record); err != nil {
 			s.t.Fatal(err)
 		}

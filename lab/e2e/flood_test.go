@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -20,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/u-root/mkuimage/cpio"
+
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -32,6 +35,14 @@ const (
 	floodConnections = 5000
 	floodWorkers     = 40
 	floodRefusers    = 8
+	// keptStrangers is the number of connections that the agent keeps of peers without a token.
+	keptStrangers = 256
+	// ownedLimit is the number of connections that the agent has at most, with those that are being closed and those of
+	// peers with a token.
+	ownedLimit = 512
+	// unfinishedHeader is the size of headers that do not end, just below the limit of 16 KiB and the 4 KiB that net/http
+	// adds.
+	unfinishedHeader = 19 << 10
 	// commandTimeout is how long Ironic waits for an answer.
 	commandTimeout = 60 * time.Second
 )
@@ -45,10 +56,16 @@ func refuser(i int) string { return fmt.Sprintf("10.77.8.%d", 1+i) }
 // newConductor is an address that the agent has not heard of.
 const newConductor = "10.77.9.1"
 
-// TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, half of them in the
-// middle of a TLS handshake, and others send requests without the token. Commands are polled every second as Ironic
-// does it.
+// TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, and others send
+// requests without the token. Commands are polled every second as Ironic does it. With TLS, half of the connections are
+// in the middle of a handshake. Without TLS, three quarters of them send a header of almost the maximum size, which does
+// not end. The others wait between two requests, which they may for two minutes: only the limits close them earlier.
 func TestFlood(t *testing.T) {
+	t.Run("TLS", func(t *testing.T) { testFlood(t, true) })
+	t.Run("plain", func(t *testing.T) { testFlood(t, false) })
+}
+
+func testFlood(t *testing.T, withTLS bool) {
 	const mac = "52:54:00:e2:e0:77"
 	s := newSite(t)
 	addresses := []string{floodConductor + "/16", newConductor + "/16"}
@@ -60,13 +77,20 @@ func TestFlood(t *testing.T) {
 	}
 	netdev := s.tap("flood", addresses...)
 	s.dnsmasq("--interface=flood", "--dhcp-range="+floodNode+","+floodNode+",1h")
-	s.startIronic(netip.MustParseAddr(floodConductor), mac, 5*time.Minute)
+	s.startIronic(netip.MustParseAddr(floodConductor), mac, 5*time.Minute, func(o *conductor.Options) {
+		o.PlainAgents = !withTLS
+	})
 	disk := file(t, "disk", 5<<30, nil)
 	image := mbrImage(t, "image", 256*mib)
 	flooded := make(chan struct{}) // closed when all connections were made
-	s.bootAs(qemu.Config{
+	machine := qemu.Config{
 		Memory: memory, NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Disks: []qemu.Disk{{File: disk, Serial: "disk"}},
-	}, "ipa-insecure=1 ipa-api-url="+s.ironic.URL())
+	}
+	if !withTLS {
+		const conf = "[DEFAULT]\nenable_auto_tls = false\n"
+		machine.Initrd = s.initramfsWith(cpio.StaticFile("etc/ironic-python-agent.d/plain.conf", conf, 0o644))
+	}
+	s.bootAs(machine, "ipa-insecure=1 ipa-api-url="+s.ironic.URL())
 	s.waitAgent(t)
 	s.answers(t) // the conductor's address is known from here on
 
@@ -79,12 +103,13 @@ func TestFlood(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f := &flood{site: s, half: make(chan struct{})}
+	f := &flood{site: s, withTLS: withTLS, half: make(chan struct{}), changed: make(chan struct{})}
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer cancel()
 	parts.Go(func() {
 		f.connect(ctx, t)
+		f.settle(t)
 		close(flooded)
 	})
 	parts.Go(func() {
@@ -103,11 +128,8 @@ func TestFlood(t *testing.T) {
 	default:
 		t.Error("the deployment ended before the flood was complete")
 	}
-	t.Logf("%d polls, the longest took %v; %d connections, %d of them after a handshake; %d requests refused",
-		polls, longest.Round(time.Millisecond), f.dialed.Load(), f.shaken.Load(), f.refused.Load())
-	if f.dialed.Load() < floodConnections*9/10 || f.refused.Load() == 0 {
-		t.Errorf("the flood was too weak: %d connections and %d refused requests", f.dialed.Load(), f.refused.Load())
-	}
+	f.check(t)
+	t.Logf("%d polls, the longest took %v; %d requests refused", polls, longest.Round(time.Millisecond), f.refused.Load())
 	cancel()
 	if got, want := sum(t, disk, 0, sizeOf(t, image)), sumAll(t, image); got != want {
 		t.Errorf("the disk's SHA-256 is %s, want the image's, %s", got, want)
@@ -176,9 +198,72 @@ func (f *slowFile) Read(p []byte) (int, error) {
 
 // flood is what strangers do to the agent.
 type flood struct {
-	site                    *site
-	dialed, shaken, refused atomic.Int64
-	half                    chan struct{} // closed when half of the connections were made
+	site    *site
+	withTLS bool
+	refused atomic.Int64
+	half    chan struct{} // closed when half of the connections were made
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+	counts  floodCounts
+}
+
+// floodCounts are numbers of connections as the strangers see them.
+type floodCounts struct {
+	made            int
+	open, maxOpen   int // that the agent has not closed; the kernel may have accepted them for it
+	heard           int // on which the agent answered something, so that it has accepted them
+	owned, maxOwned int // of these those that it has not closed
+	answered        int // on which it answered a request
+}
+
+func (c floodCounts) String() string {
+	return fmt.Sprintf("%d connections, %d answered at all, %d requests answered; %d open, at most %d at a time; "+
+		"%d owned by the agent, at most %d at a time", c.made, c.heard, c.answered, c.open, c.maxOpen, c.owned, c.maxOwned)
+}
+
+// count changes the counts and wakes settle.
+func (f *flood) count(change func(*floodCounts)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.counts)
+	f.counts.maxOpen = max(f.counts.maxOpen, f.counts.open)
+	f.counts.maxOwned = max(f.counts.maxOwned, f.counts.owned)
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// settle waits until the agent has closed all connections but those that it keeps. A peer between two requests would
+// be closed after two minutes without limits, too.
+func (f *flood) settle(t *testing.T) {
+	limit := time.After(commandTimeout)
+	for {
+		f.mu.Lock()
+		counts, changed := f.counts, f.changed
+		f.mu.Unlock()
+		if counts.open <= keptStrangers {
+			t.Logf("after the flood: %v", counts)
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Errorf("after the flood: %v, want at most %d open", counts, keptStrangers)
+			return
+		}
+	}
+}
+
+// check reports whether the flood was large enough, and whether the agent limited it at any time.
+func (f *flood) check(t *testing.T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counts.made < floodConnections*9/10 || f.counts.heard == 0 || f.refused.Load() == 0 {
+		t.Errorf("the flood was too weak: %v, and %d refused requests", f.counts, f.refused.Load())
+	}
+	if f.counts.maxOwned > ownedLimit {
+		t.Errorf("got %v, want at most %d at any time", f.counts, ownedLimit)
+	}
 }
 
 // tls returns the settings by which the agent is trusted.
@@ -206,18 +291,14 @@ func (f *flood) connect(ctx context.Context, t *testing.T) {
 					if err != nil {
 						continue // the flood has to be large, not complete
 					}
-					if f.dialed.Add(1) == floodConnections/2 {
-						close(f.half)
-					}
+					f.count(func(c *floodCounts) {
+						c.open++
+						if c.made++; c.made == floodConnections/2 {
+							close(f.half)
+						}
+					})
 					context.AfterFunc(ctx, func() { _ = conn.Close() })
-					switch i % 4 {
-					case 0:
-						_, _ = conn.Write(hello) // the agent may have closed the connection
-					case 1:
-						_, _ = conn.Write(hello[:len(hello)/2])
-					case 2:
-						f.unfinished(ctx, conn)
-					}
+					go f.hold(&heard{Conn: conn, flood: f}, i%4, hello)
 				}
 				return nil
 			})
@@ -229,16 +310,55 @@ func (f *flood) connect(ctx context.Context, t *testing.T) {
 	workers.Wait()
 }
 
-// unfinished sends a header that does not end.
-func (f *flood) unfinished(ctx context.Context, conn net.Conn) {
-	secure := tls.Client(conn, f.tls())
-	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if secure.HandshakeContext(limited) != nil {
-		return // the agent closed the connection, or is slow
+// heard is a connection that counts when the agent answers anything, and when it closes the connection.
+type heard struct {
+	net.Conn
+	flood *flood
+	any   bool
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	if n > 0 && !h.any {
+		h.any = true
+		h.flood.count(func(c *floodCounts) { c.heard, c.owned = c.heard+1, c.owned+1 })
 	}
-	f.shaken.Add(1)
-	_, _ = io.WriteString(secure, "GET /v1/status HTTP/1.1\r\nHost: agent\r\nX-Filling: "+strings.Repeat("x", 15<<10))
+	return n, err
+}
+
+// hold uses a connection in one of four ways until it is closed.
+func (f *flood) hold(h *heard, way int, hello []byte) {
+	var conn net.Conn = h
+	if f.withTLS {
+		conn = tls.Client(h, f.tls())
+	}
+	// What is written may not arrive: the agent may have closed the connection.
+	const line = "GET /v1/commands/ HTTP/1.1\r\nHost: agent\r\n"
+	unfinished := line + "X-Filling: " + strings.Repeat("x", unfinishedHeader-len(line))
+	switch {
+	case way == 0:
+		if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
+			break
+		}
+		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+			_ = answer.Body.Close() // short, and read already
+			f.count(func(c *floodCounts) { c.answered++ })
+		}
+	case way == 1 || !f.withTLS:
+		_, _ = io.WriteString(conn, unfinished)
+	case way == 2:
+		_, _ = h.Write(hello)
+	default:
+		_, _ = h.Write(hello[:len(hello)/2])
+	}
+	_, _ = io.Copy(io.Discard, h) // until it is closed
+	f.count(func(c *floodCounts) {
+		c.open--
+		if h.any {
+			c.owned--
+		}
+	})
+	_ = h.Close()
 }
 
 // clientHello returns the first message of a TLS handshake.
@@ -257,10 +377,11 @@ func clientHello(t *testing.T) []byte {
 
 // list asks for the commands from an address, as often as Ironic does where a connection fails.
 func (f *flood) list(ctx context.Context, from, token string) (status int, err error) {
+	base, _ := f.site.node.Callback()
 	client := f.client(from)
 	defer client.CloseIdleConnections()
 	for range 3 {
-		if status, err = get(ctx, client, "/v1/commands/?agent_token="+url.QueryEscape(token)); err == nil {
+		if status, err = get(ctx, client, base, "/v1/commands/?agent_token="+url.QueryEscape(token)); err == nil {
 			return status, nil
 		}
 	}
@@ -280,8 +401,8 @@ func (f *flood) client(from string) *http.Client {
 	}}
 }
 
-func get(ctx context.Context, client *http.Client, path string) (status int, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d%s", floodNode, agentPort, path), nil)
+func get(ctx context.Context, client *http.Client, base, path string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -295,6 +416,7 @@ func get(ctx context.Context, client *http.Client, path string) (status int, err
 
 // refuse sends requests without the token until ctx ends.
 func (f *flood) refuse(ctx context.Context) {
+	base, _ := f.site.node.Callback()
 	var workers sync.WaitGroup
 	for i := range floodRefusers {
 		workers.Go(func() {
@@ -302,7 +424,7 @@ func (f *flood) refuse(ctx context.Context) {
 			defer client.CloseIdleConnections()
 			for n := 0; ctx.Err() == nil; n++ {
 				path := fmt.Sprintf("/v1/commands/%d-%s?agent_token=wrong", n, strings.Repeat("x", 4<<10))
-				if status, err := get(ctx, client, path); err == nil && status == http.StatusUnauthorized {
+				if status, err := get(ctx, client, base, path); err == nil && status == http.StatusUnauthorized {
 					f.refused.Add(1)
 				}
 			}

@@ -71,12 +71,19 @@ func (s *site) run(name string, args ...string) {
 }
 
 // startIronic makes Ironic listen at an address of the namespace. heartbeats is the timeout that it tells the agent.
-func (s *site) startIronic(address netip.Addr, mac string, heartbeats time.Duration) {
+func (s *site) startIronic(
+	address netip.Addr, mac string, heartbeats time.Duration, change ...func(*conductor.Options),
+) {
 	s.t.Helper()
+	options := conductor.Options{
+		Addr: netip.AddrPortFrom(address, 0).String(), TLS: true, HeartbeatTimeout: heartbeats,
+		CommandTimeout: patience, Dial: s.ns.Dial,
+	}
+	for _, f := range change {
+		f(&options)
+	}
 	err := s.ns.Do(func() (err error) {
-		s.ironic, err = conductor.New(conductor.Options{
-			Addr: netip.AddrPortFrom(address, 0).String(), TLS: true, HeartbeatTimeout: heartbeats, CommandTimeout: patience, Dial: s.ns.Dial,
-		})
+		s.ironic, err = conductor.New(options)
 		return err
 	})
 	if err != nil {
