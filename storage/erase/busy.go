@@ -60,6 +60,7 @@ func (w Wait) until(ctx context.Context, sys block.System, device string, do fun
 			}
 			return errors.Join(fmt.Errorf("%w: held by %s: %w", ErrBusy, strings.Join(names, ", "), err), holdersErr)
 		}
+		willTake(ctx, w.Interval)
 		// The kernel has no event for the end of every kind of holder.
 		select {
 		case <-ctx.Done():

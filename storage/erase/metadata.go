@@ -258,6 +258,7 @@ func (s span) zero(ctx context.Context, f *os.File) error {
 		if err != nil {
 			return fmt.Errorf("write zeros at byte %d: %w", offset, err)
 		}
+		progressed(ctx)
 		offset += int64(n)
 	}
 	return nil
@@ -274,6 +275,7 @@ func (s span) checkZero(ctx context.Context, f *os.File) error {
 		if _, err := f.ReadAt(data[:n], offset); err != nil {
 			return fmt.Errorf("read %d bytes at byte %d: %w", n, offset, err)
 		}
+		progressed(ctx)
 		if !bytes.Equal(data[:n], zeros[:n]) {
 			return fmt.Errorf("not all %d bytes at byte %d read as zeros after they were overwritten", n, offset)
 		}

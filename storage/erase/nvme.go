@@ -80,7 +80,10 @@ func eraseNVMe(ctx context.Context, path string, format bool, open func(string) 
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
 	}
-	if err := d.admin(&command, nil); err != nil {
+	willTake(ctx, formatTimeout) // then the kernel gives up
+	err = d.admin(&command, nil)
+	progressed(ctx)
+	if err != nil {
 		return "", scope, fmt.Errorf("NVMe format: %w", err)
 	}
 	return method, scope, block.Flush(ctx, path)

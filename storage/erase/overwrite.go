@@ -52,6 +52,7 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 		if err := f.Sync(); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
+		progressed(ctx)
 	}
 	return block.Flush(ctx, path)
 }
@@ -85,6 +86,7 @@ func writePass(ctx context.Context, f *os.File, size int64, buffer []byte, fill 
 			return fmt.Errorf("write %d bytes at byte %d: %w", len(part), offset, err)
 		}
 		offset += int64(len(part))
+		progressed(ctx)
 		progress(offset)
 	}
 	return nil

@@ -22,7 +22,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 	group.SetLimit(run.flags.concurrency)
 	for _, d := range run.disks {
 		group.Go(func() error {
-			run.do(d, func() (diskReport, error) { return run.eraseDisk(ctx, d) })
+			run.do(ctx, d, run.eraseDisk)
 			return nil
 		})
 	}
@@ -37,7 +37,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 		return nil, err
 	}
 	for _, d := range run.lastFirst() {
-		run.do(d, func() (diskReport, error) { return run.wipeDisk(ctx, d) })
+		run.do(ctx, d, run.wipeDisk)
 	}
 	return run.finish()
 }
@@ -50,7 +50,7 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 		return nil, err
 	}
 	for _, d := range run.lastFirst() {
-		run.do(d, func() (diskReport, error) { return run.expressDisk(ctx, d) })
+		run.do(ctx, d, run.expressDisk)
 	}
 	return run.finish()
 }
@@ -157,8 +157,10 @@ func (r *eraseRun) eraseUnprotected(
 		started := time.Now()
 		var method erase.Method
 		err := goroutine.Catch(func() (err error) { // the report contains what was erased before a panic
-			method, err = eraseDevice(ctx, target)
-			return err
+			if method, err = eraseDevice(ctx, target); err != nil {
+				return err
+			}
+			return ctx.Err() // the step may not wait for this disk any more
 		})
 		if err != nil {
 			problems = append(problems, err)

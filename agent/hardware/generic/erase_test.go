@@ -393,7 +393,7 @@ func TestEraseErrorText(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range append(tt.disks, broken) {
-			run.do(d, func() (diskReport, error) {
+			run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) {
 				if d.Path == broken.Path {
 					return diskReport{}, errors.New("no answer")
 				}
@@ -414,7 +414,7 @@ func TestEraseErrorTextOfPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.do(block.Device{Path: "/dev/sda"}, func() (diskReport, error) {
+	run.do(t.Context(), block.Device{Path: "/dev/sda"}, func(context.Context, block.Device) (diskReport, error) {
 		return diskReport{Erased: map[string]erase.Method{"/dev/sda2": erase.Overwrite}}, errors.New("erase /dev/sda3: no answer")
 	})
 	const want = "erased: /dev/sda2 (overwrite); not erased: /dev/sda: erase /dev/sda3: no answer"

@@ -11,7 +11,6 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
-	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -42,6 +41,7 @@ type eraseRun struct {
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
+	stuck    map[string]error // why the kernel is still busy, by device path
 	failures collected
 }
 
@@ -52,7 +52,10 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 		return nil, err
 	}
 	c := m.o.Config.Get()
-	r := &eraseRun{m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems), reports: map[string]diskReport{}}
+	r := &eraseRun{
+		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
+		reports: map[string]diskReport{}, stuck: map[string]error{},
+	}
 	r.flags.wait = erase.Wait{Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries}
 	var err error
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
@@ -87,10 +90,8 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 // that fails for the same reason.
 func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 	for _, d := range disks {
-		var members []md.Member
-		err := goroutine.Catch(func() (err error) {
-			members, err = md.Members(ctx, r.m.o.System, d)
-			return err
+		members, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
+			return md.Members(ctx, r.m.o.System, d)
 		})
 		if err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
@@ -129,7 +130,10 @@ func (r *eraseRun) guard(ctx context.Context, disks []block.Device) error {
 	}
 	var protected []error
 	for _, d := range disks {
-		switch err := goroutine.Catch(func() error { return erase.Guard(ctx, r.m.o.System, d.Path) }); {
+		_, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+			return nil, erase.Guard(ctx, r.m.o.System, d.Path)
+		})
+		switch {
 		case err == nil:
 			r.disks = append(r.disks, d)
 		case errors.Is(err, erase.ErrProtected):
@@ -151,13 +155,29 @@ func (r *eraseRun) lastFirst() []block.Device {
 	return disks
 }
 
+// bounded calls a function that erases or reads a disk, in bounded time. The step does not use a disk again that the
+// kernel is still busy with.
+func bounded[T any](
+	ctx context.Context, r *eraseRun, d block.Device, call func(context.Context, block.Device) (T, error),
+) (value T, err error) {
+	r.mu.Lock()
+	err = r.stuck[d.Path]
+	r.mu.Unlock()
+	if err != nil {
+		return value, err
+	}
+	value, err = erase.Bounded(ctx, r.m.limits, func(ctx context.Context) (T, error) { return call(ctx, d) })
+	if errors.Is(err, erase.ErrStuck) {
+		r.mu.Lock()
+		r.stuck[d.Path] = err
+		r.mu.Unlock()
+	}
+	return value, err
+}
+
 // do erases one disk by a function and records the result.
-func (r *eraseRun) do(d block.Device, eraseDisk func() (diskReport, error)) {
-	var report diskReport
-	err := goroutine.Catch(func() (err error) {
-		report, err = eraseDisk()
-		return err
-	})
+func (r *eraseRun) do(ctx context.Context, d block.Device, eraseDisk func(context.Context, block.Device) (diskReport, error)) {
+	report, err := bounded(ctx, r, d, eraseDisk)
 	if err != nil {
 		r.fail(d, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 	"ironroot/storage/hint"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 type Manager struct {
 	o Options
 
+	limits erase.Limits // of what the kernel does with one disk
+
 	mu     sync.Mutex
 	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
 	driven time.Time       // when the drivers were there
@@ -58,7 +61,7 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
-	return &Manager{o: o, gaveUp: map[string]bool{}}
+	return &Manager{o: o, limits: erase.DefaultLimits, gaveUp: map[string]bool{}}
 }
 
 // Class implements [hardware.Manager].

@@ -87,7 +87,7 @@ func TestErasePartContainsPanics(t *testing.T) {
 	if !errors.As(err, &caught) || len(report.Erased) > 0 || report.Erased == nil {
 		t.Errorf("got report %+v and %v, want an empty one and the panic", report, err)
 	}
-	run.do(d, func() (diskReport, error) { panic("before the erasure") })
+	run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { panic("before the erasure") })
 	if _, err := run.finish(); !errors.As(err, &caught) || !strings.Contains(fmt.Sprint(err), path+": internal error: panic: before the erasure") {
 		t.Errorf("got %v, want the panic and the name of the disk", err)
 	}

@@ -1,0 +1,103 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"ironroot/internal/goroutine"
+)
+
+// ErrStuck means that the kernel did not return from an operation on a device in time. The operation goes on, and keeps
+// the device claimed.
+var ErrStuck = errors.New("still busy in the kernel")
+
+// Limits bound the time for which [Bounded] waits.
+type Limits struct {
+	Silence time.Duration // for progress
+	Grace   time.Duration // for the end of the operation after its context has ended
+}
+
+// DefaultLimits are longer than Linux tries a command: drivers give up on one after some minutes of retries and resets.
+var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
+
+// Bounded calls a function that erases or reads one device, and returns its result. A process that waits in the kernel
+// for a device cannot be interrupted. If the functions of this package report no progress for l.Silence, the context of
+// the call ends. If the call does not return within l.Grace after its context has ended, Bounded returns an error that
+// wraps [ErrStuck], without a result. The call then goes on by itself until the kernel returns, and starts nothing
+// new: its context has ended. A device that it writes to stays claimed until then, so that nothing else can write to
+// it. A panic of the function is an error.
+func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &pulse{started: time.Now(), silence: l.Silence}
+	p.expect(l.Silence)
+	done := make(chan result, 1)
+	var value T
+	goroutine.Go(func() (err error) {
+		value, err = call(context.WithValue(ctx, pulseKey{}, p))
+		return err
+	}, func(err error) { done <- result{value, err} })
+
+	timer := time.NewTimer(l.Silence)
+	defer timer.Stop()
+	var silence error // why this function ended the context
+	for ctx.Err() == nil {
+		select {
+		case r := <-done:
+			return r.value, r.err
+		case <-timer.C:
+			if left := p.left(); left > 0 {
+				timer.Reset(left)
+			} else {
+				silence = fmt.Errorf("no progress for %v", l.Silence)
+				cancel(silence)
+			}
+		case <-ctx.Done():
+		}
+	}
+	timer.Reset(l.Grace)
+	select {
+	case r := <-done:
+		if silence != nil && r.err != nil {
+			return r.value, fmt.Errorf("%w: %w", silence, r.err)
+		}
+		return r.value, r.err
+	case <-timer.C:
+		var none T
+		return none, fmt.Errorf("%w: %w", ErrStuck, context.Cause(ctx))
+	}
+}
+
+// pulse knows until when the next progress of a call is expected.
+type pulse struct {
+	started time.Time
+	silence time.Duration
+	until   atomic.Int64 // time.Duration since started
+}
+
+type pulseKey struct{}
+
+func (p *pulse) expect(within time.Duration) { p.until.Store(int64(time.Since(p.started) + within)) }
+
+func (p *pulse) left() time.Duration { return time.Duration(p.until.Load()) - time.Since(p.started) }
+
+// progressed reports progress to [Bounded], if the context is one of its calls.
+func progressed(ctx context.Context) {
+	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
+		p.expect(p.silence)
+	}
+}
+
+// willTake announces an operation that reports no progress for up to the duration.
+func willTake(ctx context.Context, d time.Duration) {
+	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
+		p.expect(p.silence + d)
+	}
+}

@@ -1,0 +1,101 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBounded(t *testing.T) {
+	limits := Limits{Silence: time.Minute, Grace: time.Second}
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name  string
+		call  func(context.Context) (string, error)
+		value string
+		err   error
+		took  time.Duration
+	}{
+		{"result", func(context.Context) (string, error) { return "done", nil }, "done", nil, 0},
+		{"both", func(context.Context) (string, error) { return "part", broken }, "part", broken, 0},
+		{"just in time", func(context.Context) (string, error) { time.Sleep(59 * time.Second); return "done", nil }, "done", nil, 59 * time.Second},
+		{"progress", func(ctx context.Context) (string, error) {
+			for range 100 {
+				time.Sleep(50 * time.Second)
+				progressed(ctx)
+			}
+			return "done", nil
+		}, "done", nil, 5000 * time.Second},
+		{"announced", func(ctx context.Context) (string, error) {
+			willTake(ctx, 24*time.Hour)
+			time.Sleep(24 * time.Hour)
+			progressed(ctx)
+			time.Sleep(59 * time.Second)
+			return "done", nil
+		}, "done", nil, 24*time.Hour + 59*time.Second},
+		{"silent, then ended by its context", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }, "", context.Canceled, time.Minute},
+		{"silent, then done", func(ctx context.Context) (string, error) { <-ctx.Done(); return "done", nil }, "done", nil, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			started := time.Now()
+			value, err := Bounded(t.Context(), limits, tt.call)
+			if took := time.Since(started); value != tt.value || !errors.Is(err, tt.err) || took != tt.took {
+				t.Errorf("%s: got %q and %v after %v, want %q and %v after %v", tt.name, value, err, took, tt.value, tt.err, tt.took)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, err := Bounded(t.Context(), limits, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		if want := "no progress for 1m0s: context canceled"; err == nil || err.Error() != want {
+			t.Errorf("silent: got %v, want %s", err, want)
+		}
+	})
+	if _, err := Bounded(t.Context(), limits, func(context.Context) (string, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "panic") {
+		t.Errorf("panic: got %v, want an error", err)
+	}
+}
+
+// A call that does not return is left behind, and its context has ended.
+func TestBoundedStuck(t *testing.T) {
+	limits := Limits{Silence: time.Minute, Grace: time.Second}
+	for name, tt := range map[string]struct {
+		cancel time.Duration // after which the caller gives up
+		took   time.Duration
+		cause  error
+		text   string
+	}{
+		"silent":    {time.Hour, time.Minute + time.Second, nil, "still busy in the kernel: no progress for 1m0s"},
+		"cancelled": {5 * time.Second, 6 * time.Second, context.Canceled, "still busy in the kernel: context canceled"},
+		"at once":   {0, time.Second, context.Canceled, "still busy in the kernel: context canceled"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.cancel == 0 {
+				cancel()
+			} else {
+				defer time.AfterFunc(tt.cancel, cancel).Stop()
+			}
+			returns, started := make(chan struct{}), time.Now()
+			var own context.Context
+			value, err := Bounded(ctx, limits, func(ctx context.Context) (string, error) {
+				own = ctx
+				<-returns // of the kernel
+				return "done", nil
+			})
+			if took := time.Since(started); value != "" || !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), tt.text) || took != tt.took {
+				t.Errorf("%s: got %q and %v after %v, want %q after %v", name, value, err, took, tt.text, tt.took)
+			}
+			if tt.cause != nil && !errors.Is(err, tt.cause) {
+				t.Errorf("%s: got %v, want %v in it", name, err, tt.cause)
+			}
+			if own.Err() == nil {
+				t.Errorf("%s: the context of the call has not ended", name)
+			}
+			close(returns)
+		})
+	}
+}
