@@ -378,6 +378,12 @@ func TestWaitPartition(t *testing.T) {
 	if _, err := (System{}).WaitPartition(short, loop, 8); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a deadline", err)
 	}
+	cause := errors.New("no device node in the time of an option")
+	limited, stop := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, cause)
+	defer stop()
+	if _, err := (System{}).WaitPartition(limited, loop, 8); !errors.Is(err, cause) {
+		t.Errorf("got %v, want the cause of the deadline, %v", err, cause)
+	}
 }
 
 func TestFlushAndRescan(t *testing.T) {

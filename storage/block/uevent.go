@@ -31,14 +31,14 @@ func watch() (*watcher, error) {
 	return &watcher{file: os.NewFile(uintptr(fd), "uevent")}, nil
 }
 
-// next waits for an event or the end of the context.
+// next waits for an event or the end of the context, whose cause it then returns.
 func (w *watcher) next(ctx context.Context) error {
 	stop := goroutine.AfterContext(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, err := w.file.Read(w.buffer[:])
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return context.Cause(ctx)
 	case errors.Is(err, unix.ENOBUFS): // events were lost: the caller looks anew, as after any other
 		return nil
 	case err != nil:
@@ -89,7 +89,7 @@ func (s System) WaitDisks(ctx context.Context, enough func([]Device) bool) ([]De
 }
 
 // WaitPartition waits until the kernel knows partition n of disk and its device node exists, and returns the node's
-// path. Devtmpfs makes the node before the event is sent.
+// path. Devtmpfs makes the node before the event is sent. If ctx ends first, the error wraps its cause.
 func (s System) WaitPartition(ctx context.Context, disk string, n int) (string, error) {
 	w, err := watch()
 	if err != nil {
@@ -107,7 +107,7 @@ func (s System) WaitPartition(ctx context.Context, disk string, n int) (string, 
 }
 
 // Await calls look, and calls it again after every change the kernel reports, until it returns true or an error, or
-// the context ends, whose error it then returns.
+// the context ends, whose cause it then returns.
 func (s System) Await(ctx context.Context, look func() (bool, error)) error {
 	w, err := watch() // before the first look, so that nothing is missed between
 	if err != nil {
