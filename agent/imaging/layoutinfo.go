@@ -2,7 +2,6 @@ package imaging
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"ironroot/agent/fault"
 )
@@ -83,13 +82,11 @@ func decodeMB(field string, raw json.RawMessage, into *int64) error {
 	if absent(raw) {
 		return nil
 	}
-	text := string(raw)
-	if raw[0] == '"' {
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return fault.InvalidCommandParams("image_info '%s' must be a number of MiB", field)
-		}
+	var number json.Number // may be a text
+	if err := decode(field, raw, "a number of MiB", &number); err != nil {
+		return err
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := number.Int64()
 	if err != nil || n < 0 || n > maxMB {
 		return fault.InvalidCommandParams("image_info '%s' must be a number of MiB", field)
 	}

@@ -60,16 +60,14 @@ func parseNoProxy(text string) direct {
 		if entry == "*" {
 			return direct{all: true}
 		}
-		if prefix, err := netip.ParsePrefix(entry); err == nil {
-			d.rules = append(d.rules, directRule{prefix: prefix.Masked()})
-			continue
-		}
 		var rule directRule
 		host := strings.Trim(entry, "[]")
 		if name, port, err := net.SplitHostPort(entry); err == nil {
 			host, rule.port = name, port
 		}
-		if address, err := netip.ParseAddr(host); err == nil {
+		if prefix, err := netip.ParsePrefix(entry); err == nil {
+			rule.prefix = prefix.Masked()
+		} else if address, err := netip.ParseAddr(host); err == nil {
 			rule.prefix = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
 		} else if below, found := strings.CutPrefix(strings.TrimPrefix(host, "*"), "."); found {
 			rule.suffix = "." + below
