@@ -9,7 +9,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +25,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -218,9 +221,15 @@ func TestPrepareWritesTheDisk(t *testing.T) {
 	}
 	path := osImage(t)
 	drive, driveBytes := configDrive(t)
-	got, err := i.Prepare(t.Context(), rawImage(t, serve(t, path).URL, path), drive)
+	var log strings.Builder
+	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s := serve(t, path)
+	got, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), drive)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if text := log.String(); strings.Contains(text, "level=WARN") || !strings.Contains(text, "backup GPT moved") {
+		t.Errorf("got the log\n%s\nwant no warnings, and that the GPT was moved", text)
 	}
 	if want := "image (inst.raw) written to device " + disk + " root_uuid=0x1a2b3c4d"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -245,6 +254,230 @@ func TestPrepareWritesTheDisk(t *testing.T) {
 	sum := sha256.Sum256(driveBytes)
 	if got, want := sumOf(t, disk, last.Start, int64(len(driveBytes))), hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("config drive: got SHA-256 %s, want %s", got, want)
+	}
+}
+
+// Connections to the servers of image and config drive end with the deployment.
+func TestPrepareClosesConnections(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	_, drive := configDrive(t)
+	var open atomic.Int64
+	closed := make(chan struct{}, 100)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/drive" {
+			_, _ = w.Write(drive)
+			return
+		}
+		http.ServeFile(w, r, path)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	_, i := loopDisk(t)
+	if _, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), s.URL+"/drive"); err != nil {
+		t.Fatal(err)
+	}
+	for timeout := time.After(30 * time.Second); open.Load() > 0; {
+		select {
+		case <-closed: // the server hears of it a moment later
+		case <-timeout:
+			t.Fatalf("%d connections are open, want none", open.Load())
+		}
+	}
+}
+
+// The checksum may be that of the field checksum, or stand in a file, which the log names; without it nothing is written.
+func TestPrepareChecksums(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	digits := sumOf(t, path, 0, imageSize)
+	sums := filepath.Join(t.TempDir(), "sums")
+	if err := os.WriteFile(sums, []byte(digits+"  inst.raw\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	images, files := serve(t, path), serve(t, sums)
+	for _, tt := range []struct {
+		name   string
+		change func(*ImageInfo)
+		want   string // the fault
+		file   bool   // the log names the file
+	}{
+		{"checksum", func(i *ImageInfo) { i.Checksum = digits }, "<nil>", false},
+		{"wrong checksum", func(i *ImageInfo) { i.Checksum = strings.Repeat("0", 64) }, "ImageChecksumError", false},
+		{"checksum beside an unknown algorithm", func(i *ImageInfo) { i.Checksum, i.OSHashAlgo, i.OSHashValue = digits, "crc32", "1" }, "<nil>", false},
+		{"file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums" }, "<nil>", true},
+		{"no such file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums.missing" }, "ImageDownloadFatalError", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, i := loopDisk(t)
+			var log strings.Builder
+			i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			info := rawImage(t, images.URL, path)
+			info.OSHashAlgo, info.OSHashValue = "", ""
+			tt.change(&info)
+			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
+				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
+			}
+			written := sumOf(t, disk, mib, 16*mib) == sumOf(t, path, mib, 16*mib)
+			if tt.want == "<nil>" && !written || tt.want == "ImageDownloadFatalError" && written {
+				t.Errorf("got the image on the disk: %v", written)
+			}
+			if named := strings.Contains(log.String(), files.URL+"/sums"); named != tt.file || strings.Contains(log.String(), "checksum found") != tt.file {
+				t.Errorf("got the log\n%s\nwant the file in it: %v", log.String(), tt.file)
+			}
+		})
+	}
+}
+
+// A failed write leaves nothing of the image before: neither its UUID nor that it is there.
+func TestPrepareForgets(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	whole, root := osImage(t), rootImage(t, rootUUID)
+	fails := func(t *testing.T, i *Imager, info ImageInfo) {
+		t.Helper()
+		info.StreamRaw = false
+		if _, err := i.Prepare(t.Context(), info, ""); err != nil {
+			t.Fatal(err)
+		}
+		if len(i.PartitionUUIDs()) == 0 {
+			t.Error("got no partition uuids of the first image")
+		}
+		info.ID, info.OSHashValue = "other", strings.Repeat("0", 64)
+		if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != "ImageChecksumError" {
+			t.Errorf("got %v, want an ImageChecksumError", err)
+		}
+		if got := i.PartitionUUIDs(); len(got) != 0 {
+			t.Errorf("partition uuids: got %v, want none", got)
+		}
+	}
+	t.Run("whole disk", func(t *testing.T) {
+		_, i := loopDisk(t)
+		fails(t, i, rawImage(t, serve(t, whole).URL, whole))
+	})
+	t.Run("partition image", func(t *testing.T) {
+		_, i := layoutDisk(t, 512, "boot_mode:bios")
+		fails(t, i, partitionImage(t, root, serve(t, root).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })))
+	})
+}
+
+// A config drive needs a partition, which an MBR with four of them has no place for.
+func TestConfigDriveWithoutPlace(t *testing.T) {
+	testenv.Programs(t, "sfdisk")
+	path := testenv.SparseFile(t, imageSize)
+	testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\nstart=8192, size=2048\n' |
+		PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
+	text, _ := configDrive(t)
+	disk, i := loopDisk(t)
+	_, err := i.Prepare(t.Context(), rawImage(t, serve(t, path).URL, path), text)
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "write config drive to "+disk) {
+		t.Errorf("got %s (%v), want a DeploymentError that says what was not written", typeOf(err), err)
+	}
+	if got := i.PartitionUUIDs(); len(got) != 0 {
+		t.Errorf("partition uuids: got %v, want none", got)
+	}
+}
+
+// The partitions of a multipath map hold it. If they cannot be dropped, nothing is written.
+func TestPrepareReleasesTheDisk(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	disk, i := loopDisk(t)
+	i.o.System = block.System{Root: t.TempDir()}
+	dir := i.o.System.Sys("class/block", filepath.Base(disk), "dm")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "uuid"), []byte("mpath-a-map-of-this-file-alone\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, path)
+	_, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), "")
+	if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), disk) || s.downloads.Load() > 0 {
+		t.Errorf("got %s (%v) after %d downloads, want an ImageWriteError after none", typeOf(err), err, s.downloads.Load())
+	}
+}
+
+// The status shows how far the write is, and nothing of it afterwards.
+func TestPrepareShowsProgress(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	path := osImage(t)
+	image, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, i := loopDisk(t)
+	board := status.NewBoard("1", func(text string) string { return text })
+	i.o.Board = board
+	shown := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(imageSize))
+		if r.Method == http.MethodHead {
+			return
+		}
+		_, _ = w.Write(image[:imageSize/2])
+		w.(http.Flusher).Flush()
+		<-shown
+		_, _ = w.Write(image[imageSize/2:])
+	}))
+	t.Cleanup(s.Close)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), "")
+		ended <- err
+	}()
+	for timeout := time.After(time.Minute); ; {
+		changed := board.Changed()
+		if work := board.State().Work; len(work) == 1 && work[0].Done > 0 {
+			if work[0].Device != disk || work[0].Total != imageSize {
+				t.Errorf("got %+v, want %d bytes for %s", work[0], imageSize, disk)
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			close(shown)
+			t.Fatalf("got %+v on the board, want a share of the image", board.State().Work)
+		}
+	}
+	close(shown)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if work := board.State().Work; len(work) > 0 {
+		t.Errorf("got %+v on the board, want nothing", work)
+	}
+	// What follows a write is not shown as one.
+	for range 100 {
+		i.showProgress(t.Context(), disk, nil)()
+		if work := board.State().Work; len(work) > 0 {
+			t.Fatalf("got %+v on the board, want nothing", work)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for _, tt := range []struct {
+		bytes int64
+		took  time.Duration
+		want  string
+	}{{10 * mib, 2 * time.Second, "5.0 MiB/s"}, {0, time.Second, "0.0 MiB/s"}, {10 * mib, 0, "-"}} {
+		if got := rate(tt.bytes, tt.took); got != tt.want {
+			t.Errorf("%d bytes in %v: got %s, want %s", tt.bytes, tt.took, got, tt.want)
+		}
 	}
 }
 
@@ -288,6 +521,12 @@ func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	}
 	if got := i.PartitionUUIDs(); len(got) != 0 {
 		t.Errorf("partition uuids: got %v, want none", got)
+	}
+	empty := testenv.SparseFile(t, imageSize)
+	testenv.Run(t, "sgdisk", "-o", empty)
+	_, err = i.Prepare(t.Context(), rawImage(t, serve(t, empty).URL, empty), "")
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), disk+" has no partition") {
+		t.Errorf("empty table: got %v, want a DeploymentError that says so of %s", err, disk)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
+	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/image"
@@ -170,6 +172,8 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib)}
 	hinted := testNode(t, `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`)
 	i := newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
+	var log strings.Builder
+	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	lookups := 0
 	i.o.Refresh = func(context.Context) error {
 		lookups++
@@ -185,10 +189,14 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	if lookups != 1 {
 		t.Errorf("got %d lookups, want 1", lookups)
 	}
+	if log.Len() > 0 {
+		t.Errorf("got the log %q, want none", log.String())
+	}
 	i = newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
+	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	i.o.Refresh = func(context.Context) error { return errors.New("Ironic does not answer") }
-	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" {
-		t.Errorf("failed lookup: got %s and %v, want a warning and the disk of the node that is known", got.Path, err)
+	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" || !strings.Contains(log.String(), "Ironic does not answer") {
+		t.Errorf("failed lookup: got %s, %v and the log %q, want a warning and the disk of the node that is known", got.Path, err, log.String())
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -201,6 +209,92 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	i.o.Config.Update(func(c *config.Config) { c.Standalone = true })
 	if _, err := i.RootDisk(t.Context(), true); err != nil {
 		t.Errorf("standalone, where there is nobody to ask: %v", err)
+	}
+}
+
+// What keeps the root disk from being chosen is told apart: nothing is fetched or installed in any case.
+func TestRootDiskNotChosen(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name   string
+		change func(*Imager)
+		want   error
+		kind   string
+	}{
+		{"disks not listed", func(i *Imager) {
+			i.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+		}, broken, "DeviceNotFound"},
+		{"wait cancelled", func(i *Imager) {
+			i.o.WaitDisks = func(context.Context, *node.Node) error { return context.Canceled }
+		}, context.Canceled, "*errors.errorString"},
+	} {
+		i := newImager(t, nil, disk("sda", 8*gib))
+		tt.change(i)
+		check := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, tt.want) || typeOf(err) != tt.kind {
+				t.Errorf("%s: %s: got %s (%v), want %s", tt.name, what, typeOf(err), err, tt.kind)
+			}
+		}
+		_, err := i.RootDisk(t.Context(), false)
+		check("RootDisk", err)
+		check("InstallBootloader", i.InstallBootloader(t.Context(), Bootloader{}))
+		_, err = i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "sha256", OSHashValue: sha256Digits}, "")
+		check("Prepare", err)
+	}
+	skip := testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)
+	if got, err := ChooseRootDisk(skip, []block.Device{disk("sda", 8*gib)}); err == nil {
+		t.Errorf("skip list that is not understood: got %s, want an error", got.Path)
+	}
+}
+
+// The disks are listed when those that the node needs have appeared.
+func TestRootDiskWaits(t *testing.T) {
+	n := testNode(t, `{"uuid": "u"}`)
+	i := newImager(t, n, disk("sda", 8*gib))
+	late := disk("sdb", 4*gib)
+	i.o.WaitDisks = func(_ context.Context, got *node.Node) error {
+		if got != n {
+			t.Errorf("waited for the disks of %v, want those of the node", got)
+		}
+		i.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{late}, nil }
+		return nil
+	}
+	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != late.Path {
+		t.Errorf("got %s and %v, want %s", got.Path, err, late.Path)
+	}
+}
+
+// Without another list of disks the machine's own counts.
+func TestRootDiskOfTheMachine(t *testing.T) {
+	i := New(Options{Config: config.NewLive(&config.Config{}), Node: &node.Cache{}, System: machinetest.System(t, "dell-r640")})
+	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != "/dev/sdb" {
+		t.Errorf("got %s and %v, want the smaller disk of the machine, /dev/sdb", got.Path, err)
+	}
+}
+
+// A machine that was booted in another mode than the instance will be is worth a warning, because it may not start.
+func TestOtherBootMode(t *testing.T) {
+	for _, tt := range []struct {
+		uefi   bool
+		target string
+		want   bool
+	}{{false, "bios", false}, {false, "uefi", true}, {false, "", false}, {true, "bios", true}, {true, "uefi", false}, {true, "", false}} {
+		i := newImager(t, nil, disk("sda", 8*gib))
+		var log strings.Builder
+		i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if tt.uefi {
+			if err := os.MkdirAll(i.o.System.Sys("firmware/efi"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ignore := true // there is no such disk
+		if err := i.InstallBootloader(t.Context(), Bootloader{TargetBootMode: tt.target, IgnoreFailure: &ignore}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "boot mode differs"); got != tt.want {
+			t.Errorf("booted by UEFI %v, target %q: got the log %q, want a warning: %v", tt.uefi, tt.target, log.String(), tt.want)
+		}
 	}
 }
 
@@ -327,6 +421,27 @@ func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
 	}, "")
 	if typeOf(err) != "RESTError" || !strings.Contains(err.Error(), "crc32") {
 		t.Errorf("got %v, want a RESTError that names the algorithm", err)
+	}
+}
+
+// Settings that cannot work are known before any server is asked.
+func TestPrepareRefusesSettings(t *testing.T) {
+	for name, change := range map[string]func(*config.Config){
+		"authentication without a password": func(c *config.Config) { c.ImageServerAuthStrategy, c.ImageServerUser = "http_basic", "u" },
+		"CA that is not there":              func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" },
+	} {
+		s := serve(t, os.DevNull)
+		i := newImager(t, nil, disk("sda", 8*gib))
+		i.o.Config.Update(change)
+		_, err := i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{s.URL + "/i"}, OSHashAlgo: "sha256", OSHashValue: s.URL + "/sums"}, "")
+		if typeOf(err) != "ImageDownloadError" || s.downloads.Load() > 0 {
+			t.Errorf("%s: got %s (%v) after %d downloads, want an ImageDownloadError after none", name, typeOf(err), err, s.downloads.Load())
+		}
+	}
+	i := newImager(t, nil)
+	i.o.Config.Update(func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" })
+	if _, err := i.loadConfigDrive(t.Context(), "http://192.0.2.1/drive"); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "ca.pem") {
+		t.Errorf("config drive: got %v, want a DeploymentError that names the CA", err)
 	}
 }
 

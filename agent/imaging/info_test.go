@@ -111,6 +111,8 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"root_mb is null", layout(map[string]any{"root_mb": json.RawMessage("null")}), "'root_mb'"},
 		{"root_mb is 0", layout(map[string]any{"root_mb": 0}), "'root_mb'"},
 		{"root_mb is no number", layout(map[string]any{"root_mb": "1G"}), "'root_mb'"},
+		{"root_mb is an empty text", layout(map[string]any{"root_mb": ""}), "'root_mb'"},
+		{"root_mb is a list", layout(map[string]any{"root_mb": []int{1}}), "'root_mb'"},
 		{"root_mb is a fraction", layout(map[string]any{"root_mb": 10.5}), "'root_mb'"},
 		{"swap_mb is negative", layout(map[string]any{"swap_mb": -1}), "'swap_mb'"},
 		{"ephemeral_mb is a boolean", layout(map[string]any{"ephemeral_mb": true}), "'ephemeral_mb'"},
@@ -121,6 +123,7 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"proxies is a text", map[string]any{"proxies": "http://192.0.2.3"}, "'proxies'"},
 		{"proxy with a bad port", map[string]any{"proxies": map[string]string{"http": "http://user:secret@192.0.2.3:x"}}, "'proxies'"},
 		{"proxy without a host", map[string]any{"proxies": map[string]string{"https": "http:///"}}, "'proxies'"},
+		{"authorization is a number", map[string]any{"image_request_authorization": 7}, "'image_request_authorization'"},
 		{"authorization is not base64", map[string]any{"image_request_authorization": "%%"}, "'image_request_authorization'"},
 		{
 			"authorization smuggles a header",

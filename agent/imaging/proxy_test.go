@@ -1,11 +1,47 @@
 package imaging
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"golang.org/x/net/http/httpproxy"
 )
+
+// The proxies that came with an image are used for its servers, and none otherwise.
+func TestProxiesOfAnImage(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.String())
+	}))
+	t.Cleanup(proxy.Close)
+	const address = "http://image.invalid/i"
+	for _, tt := range []struct {
+		info ImageInfo
+		want string
+	}{
+		{ImageInfo{Proxies: map[string]string{"http": proxy.URL}}, address},
+		{ImageInfo{Proxies: map[string]string{"http": proxy.URL}, NoProxy: "image.invalid"}, ""},
+		{ImageInfo{Proxies: map[string]string{"https": proxy.URL}}, ""},
+		{ImageInfo{}, ""},
+	} {
+		client, err := newImager(t, nil).client(tt.info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(address)
+		got := ""
+		if err == nil {
+			text, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			got = string(text)
+		}
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%+v: got %q from the proxy and %v, want %q", tt.info, got, err, tt.want)
+		}
+		client.CloseIdleConnections()
+	}
+}
 
 // The Go project's own package is the judge.
 func TestProxyFunc(t *testing.T) {
@@ -18,6 +54,7 @@ func TestProxyFunc(t *testing.T) {
 		"http://a.example/i", "http://b.a.example/i", "https://xa.example/i", "http://b.example:8000/i", "http://b.example/i",
 		"http://192.0.2.7/i", "http://192.0.2.7:8000/i", "http://198.51.100.1/i", "https://[2001:db8::1]/i", "http://[2001:db8::1]:8000/i",
 		"http://localhost/i", "http://127.0.0.1:8000/i", "http://[::1]/i", "http://A.EXAMPLE/i", "ftp://a.example/i",
+		"http://[::ffff:192.0.2.7]/i", "http://[::ffff:127.0.0.1]/i", "http://a.example../i",
 	}
 	for _, list := range lists {
 		judge := (&httpproxy.Config{HTTPProxy: proxies["http"], HTTPSProxy: proxies["https"], NoProxy: list}).ProxyFunc()

@@ -65,6 +65,11 @@ func TestPrepareFromRegistry(t *testing.T) {
 	if text := console.String(); strings.Contains(text, token) || !strings.Contains(text, "image found in the registry") {
 		t.Errorf("got log %s, want the blob's URL and no token", text)
 	}
+	missing := info
+	missing.URLs = []string{info.URLs[0] + "0"}
+	if _, err := i.Prepare(t.Context(), missing, ""); typeOf(err) != "ImageDownloadFatalError" || !strings.Contains(err.Error(), "404") {
+		t.Errorf("no such manifest: got %s (%v), want an ImageDownloadFatalError with status 404", typeOf(err), err)
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,10 @@ func TestSecretsOfAnImage(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	secrets := []string{"in%2Furl", "in/url", "in-checksum", "in-drive", "in-proxy", "of-the-image", "of-the-registry"}
+	if _, err := i.fetch(ImageInfo{Authorization: "a-token-without-a-scheme"}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{"a-token-without-a-scheme", "in%2Furl", "in/url", "in-checksum", "in-drive", "in-proxy", "of-the-image", "of-the-registry"}
 	j.Logger().Info("the server says", "err", strings.Join(secrets, " "), "url", "http://mirror/i")
 	for _, secret := range secrets {
 		if strings.Contains(console.String(), secret) {

@@ -1,8 +1,12 @@
 package imaging
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ironroot/internal/testenv"
@@ -41,6 +45,14 @@ func TestInstallBootloaderUEFI(t *testing.T) {
 	path := testenv.Loop(t, file, 512)
 	i := newImager(t, nil, block.Device{Name: filepath.Base(path), Path: path, Size: 8 * gib})
 	i.o.System, i.o.Efivars = uefiMachine(t)
+	var log strings.Builder
+	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := i.InstallBootloader(ended, Bootloader{RootUUID: "0x00000000"}); !errors.Is(err, context.Canceled) || typeOf(err) == "CommandExecutionError" {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	log.Reset()
 	for range 2 { // the second run replaces the entry of the first
 		if err := i.InstallBootloader(t.Context(), Bootloader{RootUUID: "0x00000000", TargetBootMode: "uefi"}); err != nil {
 			t.Fatal(err)
@@ -49,5 +61,8 @@ func TestInstallBootloaderUEFI(t *testing.T) {
 		if err != nil || len(entries) != 1 {
 			t.Errorf("got boot entries %v and %v, want one", entries, err)
 		}
+	}
+	if strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("got the log\n%s\nwant no warnings", log.String())
 	}
 }

@@ -1,0 +1,270 @@
+package imaging
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/config"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/bootloader/chroot"
+)
+
+// TestMain lets this very program be the child that enters the root of an image.
+func TestMain(m *testing.M) {
+	if os.Args[0] == chroot.Name {
+		chroot.Child(os.Args[1:])
+	}
+	os.Exit(m.Run())
+}
+
+// hold opens a device exclusively, as a mount does, until release is called.
+func hold(t *testing.T, device string) (release func()) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // again, where a test failed
+	return func() { _ = f.Close() }
+}
+
+// A disk that is in use keeps what it has.
+func TestPartitionImageOnADiskInUse(t *testing.T) {
+	raw := rootImage(t, rootUUID)
+	disk, i := layoutDisk(t, 512, "boot_mode:bios")
+	fillNoise(t, disk)
+	before := sumOf(t, disk, 0, 256*mib)
+	hold(t, disk)
+	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), "")
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "erase the metadata of "+disk) {
+		t.Errorf("got %s (%v), want a DeploymentError that names the disk", typeOf(err), err)
+	}
+	if sumOf(t, disk, 0, 256*mib) != before {
+		t.Error("the disk has changed")
+	}
+}
+
+// A disk that is smaller than the kernel said is not laid out.
+func TestPartitionImageOnASmallerDisk(t *testing.T) {
+	raw := rootImage(t, rootUUID)
+	disk, i := layoutDisk(t, 512, "boot_mode:bios")
+	list := i.o.Disks
+	i.o.Disks = func(ctx context.Context) ([]block.Device, error) {
+		disks, err := list(ctx)
+		disks[0].Size = gib
+		return disks, err
+	}
+	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &PartitionInfo{Root: 300 * mib}), "")
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), disk) {
+		t.Errorf("got %s (%v), want a DeploymentError that names the disk", typeOf(err), err)
+	}
+}
+
+// A config drive that cannot be copied into a file system of the disk is refused before the disk loses anything.
+func TestPartitionImageUnreadableDrive(t *testing.T) {
+	raw := rootImage(t, rootUUID)
+	drive := filepath.Join(t.TempDir(), "drive")
+	if err := os.WriteFile(drive, []byte(strings.Repeat("junk", 1<<18)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, i := layoutDisk(t, 512, "boot_mode:bios")
+	i.o.Config.Update(func(c *config.Config) { c.ConfigDriveRebuild = true })
+	fillNoise(t, disk)
+	before := sumOf(t, disk, 0, 256*mib)
+	info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {}))
+	if _, err := i.Prepare(t.Context(), info, serve(t, drive).URL+"/drive"); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "config drive") {
+		t.Errorf("got %s (%v), want a DeploymentError about the config drive", typeOf(err), err)
+	}
+	if sumOf(t, disk, 0, 256*mib) != before {
+		t.Error("the disk has changed")
+	}
+}
+
+// With preserve_ephemeral the partitions are there before and may be in use: what cannot be written fails the deployment,
+// and says which one it is.
+func TestPreserveEphemeralInUse(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sfdisk")
+	raw := rootImage(t, rootUUID)
+	drive, _ := configDrive(t)
+	disk, i := layoutDisk(t, 512, "boot_mode:bios")
+	layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
+	prepare := func() error {
+		p := layout
+		_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &p), drive)
+		return err
+	}
+	if err := prepare(); err != nil {
+		t.Fatal(err)
+	}
+	paths := i.PartitionUUIDs()["partitions"].(map[string]string)
+	layout.PreserveEphemeral = true
+	for _, name := range []string{"swap", "configdrive"} {
+		release := hold(t, paths[name])
+		if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), paths[name]) {
+			t.Errorf("%s in use: got %s (%v), want a DeploymentError that names %s", name, typeOf(err), err, paths[name])
+		}
+		if got := i.PartitionUUIDs(); len(got) > 0 {
+			t.Errorf("%s in use: got partition uuids %v, want none", name, got)
+		}
+		release()
+	}
+	// The table says that root is smaller, and the kernel cannot be told as long as root is in use.
+	release := hold(t, paths["root"])
+	testenv.Run(t, "sh", "-c", `echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
+	layout.Root = 38 * mib
+	if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "partitions of "+disk) {
+		t.Errorf("root in use: got %s (%v), want a DeploymentError about the partitions of %s", typeOf(err), err, disk)
+	}
+	release()
+	if err := prepare(); err != nil {
+		t.Errorf("nothing in use: %v", err)
+	}
+}
+
+// A repeated image whose config drive cannot be written is no longer taken for complete.
+func TestPartitionImageAgainWithDriveInUse(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := rootImage(t, rootUUID)
+	drive, _ := configDrive(t)
+	_, i := layoutDisk(t, 512, "boot_mode:bios")
+	s := serve(t, raw)
+	prepare := func() error {
+		info := partitionImage(t, raw, s.URL, "raw", small(func(*PartitionInfo) {}))
+		info.StreamRaw = false
+		_, err := i.Prepare(t.Context(), info, drive)
+		return err
+	}
+	if err := prepare(); err != nil {
+		t.Fatal(err)
+	}
+	path := i.PartitionUUIDs()["partitions"].(map[string]string)["configdrive"]
+	release := hold(t, path)
+	if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %s (%v), want a DeploymentError that names %s", typeOf(err), err, path)
+	}
+	if got := i.PartitionUUIDs(); len(got) > 0 {
+		t.Errorf("got partition uuids %v, want none", got)
+	}
+	release()
+	downloads := s.downloads.Load()
+	if err := prepare(); err != nil || s.downloads.Load() == downloads {
+		t.Errorf("got %v and %d downloads more, want the image written again", err, s.downloads.Load()-downloads)
+	}
+}
+
+// Partitions without device nodes are waited for as long as the option says, on a new disk and on one that has the image.
+func TestPartitionWithoutNode(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := rootImage(t, rootUUID)
+	for _, first := range []bool{true, false} {
+		disk, i := layoutDisk(t, 512, "boot_mode:bios")
+		s := serve(t, raw)
+		prepare := func() error {
+			info := partitionImage(t, raw, s.URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
+			info.StreamRaw = false
+			_, err := i.Prepare(t.Context(), info, "")
+			return err
+		}
+		if !first {
+			if err := prepare(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		downloads, table := s.downloads.Load(), sumOf(t, disk, 0, mib)
+		i.o.Config.Update(func(c *config.Config) { c.DiskUtils.PartitionDetectionAttempts = 1 })
+		sys := block.System{Root: t.TempDir()} // the machine's sysfs, and no nodes
+		if err := os.Symlink("/sys", sys.Sys()); err != nil {
+			t.Fatal(err)
+		}
+		i.o.System = sys
+		err := prepare()
+		if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "root partition of "+disk) || !strings.Contains(err.Error(), "no device node") {
+			t.Errorf("first %v: got %s (%v), want a DeploymentError that says what was waited for", first, typeOf(err), err)
+		}
+		if s.downloads.Load() != downloads {
+			t.Errorf("first %v: got an image for a partition that is not there", first)
+		}
+		if !first && sumOf(t, disk, 0, mib) != table {
+			t.Error("the disk that has the image was laid out anew")
+		}
+	}
+}
+
+// A root file system without a UUID is known by its partition's.
+func TestPartitionImageWithoutUUID(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "blkid")
+	raw := filepath.Join(t.TempDir(), "root.img")
+	if err := os.WriteFile(raw, []byte(strings.Repeat("junk", 1<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, i := layoutDisk(t, 512, "boot_mode:bios,disk_label:gpt")
+	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })), ""); err != nil {
+		t.Fatal(err)
+	}
+	want := tag(t, (block.System{}).PartitionPath(disk, 2), "PART_ENTRY_UUID")
+	if got := i.PartitionUUIDs()["root uuid"]; want == "" || got != want {
+		t.Errorf("got %v, want the partition's UUID %q", got, want)
+	}
+}
+
+// grubImage is a root file system with a GRUB that only leaves a report.
+func grubImage(t *testing.T) string {
+	t.Helper()
+	testenv.Programs(t, "mke2fs")
+	installer := filepath.Join(t.TempDir(), "installer")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", installer, "ironroot/storage/bootloader/chroot/testdata/installer")
+	tree := t.TempDir()
+	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc", "boot/efi"} {
+		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"usr/sbin/grub-install", "usr/sbin/grub-mkconfig"} {
+		testenv.Run(t, "install", "-D", installer, filepath.Join(tree, name))
+	}
+	path := testenv.SparseFile(t, 32*mib)
+	testenv.Run(t, "mke2fs", "-q", "-t", "ext4", "-U", rootUUID, "-d", tree, path)
+	return path
+}
+
+// A partition image for BIOS gets the boot loader that its own GRUB installs. Whichever way the machine was booted, a root
+// that is not there is told apart from one that may not be run.
+func TestInstallBootloaderGRUB(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := grubImage(t)
+	for _, uefi := range []bool{false, true} {
+		mode := map[bool]string{false: "bios", true: "uefi"}[uefi]
+		t.Run(mode, func(t *testing.T) {
+			_, i := layoutDisk(t, 512, "boot_mode:"+mode)
+			if uefi {
+				i.o.System = linkedSystem(t)
+			}
+			i.o.Config.Update(func(c *config.Config) { c.EnableBIOSBootloaderInstall = !uefi })
+			info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
+			if _, err := i.Prepare(t.Context(), info, ""); err != nil {
+				t.Fatal(err)
+			}
+			b := Bootloader{RootUUID: rootUUID, TargetBootMode: mode}
+			if uefi {
+				b.EFISystemPartUUID = i.PartitionUUIDs()["efi system partition uuid"].(string)
+			}
+			if !uefi {
+				if err := i.InstallBootloader(t.Context(), b); err != nil {
+					t.Errorf("got %v, want success", err)
+				}
+			}
+			b.RootUUID = "ffffffff-1111-4222-8333-444455556666"
+			if err := i.InstallBootloader(t.Context(), b); typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), b.RootUUID) {
+				t.Errorf("no such root: got %s (%v), want a DeviceNotFound that names it", typeOf(err), err)
+			}
+		})
+	}
+}
