@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -230,5 +232,51 @@ func TestEmptyDirectoryVanishes(t *testing.T) {
 	})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// The sectors that name logical partitions are overwritten from the last one, and their extended partition after them.
+func TestWipeOrder(t *testing.T) {
+	testenv.Programs(t, "sfdisk")
+	image := testenv.SparseFile(t, 64*mib)
+	testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=2048, size=81920, type=5\nstart=4096, size=2048\nstart=8192, size=2048\n' |
+		PATH=$PATH:/usr/sbin sfdisk -q "$0"`, image)
+	l, err := readLayout(t.Context(), image, 64*mib, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extended := span{mib, 41 * mib}
+	if !slices.Equal(l.extended, []span{extended}) || len(l.tables) != 2 {
+		t.Fatalf("got extended partitions %v and tables %v, want %v and two tables", l.extended, l.tables, extended)
+	}
+	got := l.wipes()
+	last, first := slices.Index(got, l.tables[1]), slices.Index(got, l.tables[0])
+	inside, outside := slices.Index(got, span{2 * mib, 3 * mib}), slices.Index(got, span{mib, 9 * mib})
+	if inside < 0 || inside > last || last > first || first > outside {
+		t.Errorf("got %v, want partitions, tables from the last one, %v", got, extended)
+	}
+}
+
+// A range that cannot be read is not taken for one without superblocks or for zeros.
+func TestCheckErrors(t *testing.T) {
+	path := testenv.SparseFile(t, mib)
+	if err := checkWiped(t.Context(), path, []span{{-mib, mib}}, nil); err == nil || !strings.Contains(err.Error(), "negative offset") {
+		t.Errorf("before the start: got %v, want an error", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := (span{0, 2 * mib}).checkZero(t.Context(), f); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the end: got %v, want %v", err, io.EOF)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (span{0, mib}).checkZero(cancelled, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	if _, err := kernelRanges(cancelled, block.System{}, testenv.Loop(t, path, 512)); !errors.Is(err, context.Canceled) {
+		t.Errorf("partitions: got %v, want %v", err, context.Canceled)
 	}
 }

@@ -147,12 +147,19 @@ func TestClosed(t *testing.T) {
 	if _, err := RepairBackup(t.Context(), image); err != nil {
 		t.Error(err)
 	}
+	device := testenv.Loop(t, mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n"), 512)
+	if err := Sync(t.Context(), block.System{}, device); err != nil {
+		t.Error(err)
+	}
+	if err := Forget(t.Context(), block.System{}, device); err != nil {
+		t.Error(err)
+	}
 	links, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if file, err := os.Readlink(link); err == nil && file == image {
+		if file, err := os.Readlink(link); err == nil && (file == image || file == device) {
 			t.Errorf("%s is still open as %s", file, link)
 		}
 	}

@@ -183,6 +183,7 @@ func TestCreateWriteErrors(t *testing.T) {
 		"GPT, backup header": {GPT, false, 8 * mib, 4096, unix.ENOSPC},
 		"MBR":                {MBR, false, 0, mib, unix.ENOSPC},
 		"MBR, medium":        {MBR, true, 0, mib, unix.EIO},
+		"partition, medium":  {MBR, true, 2 * mib, mib, unix.EIO},
 	} {
 		layout := plan(t, Needs{Scheme: c.scheme, BIOSBoot: mib, Root: 2 * mib})
 		create := func(device string) func(context.Context) error {
@@ -280,6 +281,7 @@ func TestReadErrors(t *testing.T) {
 		"Read": missing, "RepairBackup": repair, "Add": add,
 		"sync":   syncTable(t.Context(), "/dev/missing", nil),
 		"remove": (&plainDisk{device: "/dev/missing"}).remove(t.Context(), 1),
+		"add":    (&plainDisk{device: "/dev/missing"}).add(1, extent{mib, mib}),
 	} {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s of a missing device: got %v, want %v", name, err, fs.ErrNotExist)
@@ -395,6 +397,9 @@ func TestAddFields(t *testing.T) {
 	if added.Start != 20*mib || added.Start+added.Size != 21*mib+2*512 || added.UUID != id || !added.Boot {
 		t.Errorf("got %+v, want it bootable with UUID %s from byte %d to %d", added, id, 20*mib, 21*mib+2*512)
 	}
+	if added, err := Add(t.Context(), block.System{}, image, Partition{Start: 24*mib - 1, Size: mib + 1}); err != nil || added.Start != 23*mib {
+		t.Errorf("got %+v and %v, want it to start at byte %d", added, err, 23*mib)
+	}
 	for want, p := range map[string]Partition{
 		"size 0":             {},
 		`"none" is no GUID`:  {Size: mib, Type: "none"},
@@ -446,13 +451,14 @@ func TestAddAgainstKernel(t *testing.T) {
 type brokenView struct {
 	known          map[int]extent
 	list, addError error
-	added, removed []int
+	added          []extent
+	removed        []int
 }
 
 func (v *brokenView) partitions(context.Context) (map[int]extent, error) { return v.known, v.list }
 
-func (v *brokenView) add(n int, _ extent) error {
-	v.added = append(v.added, n)
+func (v *brokenView) add(_ int, e extent) error {
+	v.added = append(v.added, e)
 	return v.addError
 }
 
@@ -474,6 +480,8 @@ func TestSyncRefused(t *testing.T) {
 		v := &brokenView{known: map[int]extent{1: size}}
 		if err := apply(t.Context(), "disk", table, v); err != nil || len(v.added) != changed || len(v.removed) != changed {
 			t.Errorf("%+v: got %d added, %d removed and %v, want %d", size, len(v.added), len(v.removed), err, changed)
+		} else if changed > 0 && v.added[0] != (extent{mib, 1024}) {
+			t.Errorf("%+v: got %+v added, want two sectors", size, v.added)
 		}
 	}
 	if err := Sync(t.Context(), block.System{}, testenv.SparseFile(t, mib)); !errors.Is(err, unix.ENOTTY) {

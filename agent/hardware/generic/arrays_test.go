@@ -305,3 +305,22 @@ func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 		t.Error("the disk was erased")
 	}
 }
+
+// The kernel can know partitions of a table that is gone. If one of them is a member of a protected array, nothing is
+// erased.
+func TestEraseProtectedWithoutTable(t *testing.T) {
+	disk := partsDisk(t, 0, &testenv.RAID{Name: "root", Level: 1}, nil)
+	write(t, disk.Path, 0, make([]byte, mib))
+	write(t, disk.Path, disk.Size-mib, make([]byte, mib))
+	before := content(t, disk)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	for name, step := range erasing(onThisMachine(t, disk)) {
+		_, err := step(t.Context(), hardware.Call{Node: n})
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), partition.ErrNoTable.Error()) {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, partition.ErrNoTable)
+		}
+		if !bytes.Equal(content(t, disk), before) {
+			t.Errorf("%s wrote to the disk", name)
+		}
+	}
+}
