@@ -82,12 +82,12 @@ func raidLevel(value any) string {
 	return ""
 }
 
-// Named reports whether skip_block_devices protects an array by its name.
-func (a Arrays) Named() bool { return len(a.protected) > 0 }
+// HasProtected reports whether skip_block_devices protects an array by its name.
+func (a Arrays) HasProtected() bool { return len(a.protected) > 0 }
 
 // Protected reports whether skip_block_devices protects the array of a superblock by its name. The superblock must be
-// valid. If raid_config has an array of that name, its level and size must be the same. Whether other arrays have the
-// name, too, is the question of [Arrays.Ambiguous].
+// valid. If raid_config has an array of that name, its level and size must be the same. Other arrays can have the same
+// name: see [Arrays.CheckUnambiguous].
 func (a Arrays) Protected(s md.Superblock) bool {
 	if s.Problem != nil || !slices.ContainsFunc(a.protected, func(name string) bool { return hasName(s, name) }) {
 		return false
@@ -100,10 +100,10 @@ func (a Arrays) Protected(s md.Superblock) bool {
 	return true
 }
 
-// Ambiguous returns an error if a protected name of the array of a superblock is not that of one array: among the
-// members on all disks, those that the name protects must be consistent. The error names the name, the devices and the
-// UUIDs of their arrays.
-func (a Arrays) Ambiguous(s md.Superblock, members []md.Member) error {
+// CheckUnambiguous returns an error if several arrays share a protected name of the array of a superblock. members are
+// those on all disks: the ones that the name protects must pass [CheckOneArray]. The error contains the name, the
+// devices and the UUIDs of their arrays.
+func (a Arrays) CheckUnambiguous(s md.Superblock, members []md.Member) error {
 	for _, name := range a.protected {
 		if !hasName(s, name) {
 			continue
@@ -111,20 +111,20 @@ func (a Arrays) Ambiguous(s md.Superblock, members []md.Member) error {
 		named := slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool {
 			return !hasName(m.Superblock, name) || !a.Protected(m.Superblock)
 		})
-		if err := OneArray(named); err != nil {
+		if err := CheckOneArray(named); err != nil {
 			return fmt.Errorf("volume_name %q of skip_block_devices does not name one array: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// maxEventsApart is how far the events of two members can differ that were in use together: Linux updates superblocks
-// one after the other, and not those of spares when an array only becomes clean.
+// maxEventsApart is the largest difference between the event counts of two members that were in use together: Linux
+// updates superblocks one after the other, and not those of spares when an array only becomes clean.
 const maxEventsApart = 1
 
-// OneArray returns an error that names all members if they cannot be those of one array: it has one UUID, level,
-// number of devices and size, each member has a number and a role of its own, and all were in use together.
-func OneArray(members []md.Member) error {
+// CheckOneArray returns an error that names all members if they cannot belong to one array. Members of one array have
+// the same UUID, level, number of devices and size, different numbers and roles, and were in use together.
+func CheckOneArray(members []md.Member) error {
 	for i, m := range members {
 		for _, other := range members[:i] {
 			var problem string
@@ -155,7 +155,7 @@ func OneArray(members []md.Member) error {
 	return nil
 }
 
-// describe lists the devices of members with what tells arrays apart.
+// describe lists the devices of members with the fields that distinguish arrays.
 func describe(members []md.Member) string {
 	var list []string
 	for _, m := range members {
@@ -211,7 +211,7 @@ func WithoutProtectedArrays(ctx context.Context, sys block.System, n *node.Node,
 	if err != nil {
 		return nil, err
 	}
-	if !arrays.Named() {
+	if !arrays.HasProtected() {
 		return devices, nil
 	}
 	kept := make([]block.Device, 0, len(devices))

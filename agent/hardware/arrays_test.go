@@ -85,7 +85,7 @@ func TestArrays(t *testing.T) {
 }
 
 // A protected name must belong to one array whose members are consistent.
-func TestArraysAmbiguous(t *testing.T) {
+func TestArraysCheckUnambiguous(t *testing.T) {
 	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "data"}, {"volume_name": "other"}]},
 		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "other", "raid_level": "1", "size_gb": 10}]}}`))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestArraysAmbiguous(t *testing.T) {
 		{"later member", member(2, func(m *md.Member) { m.Events = 100 }), "events of members differ by 92"},
 	} {
 		members := []md.Member{first, second, tt.member}
-		err := arrays.Ambiguous(first.Superblock, members)
+		err := arrays.CheckUnambiguous(first.Superblock, members)
 		if tt.want == "" {
 			if err != nil {
 				t.Errorf("%s: got %v, want no error", tt.name, err)
@@ -146,7 +146,7 @@ func TestArraysAmbiguous(t *testing.T) {
 	// Which arrays have a name matters only for an array of that name.
 	scratch := member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
 	rivals := []md.Member{first, member(2, func(m *md.Member) { m.UUID = "u-3" }), scratch}
-	if err := arrays.Ambiguous(scratch.Superblock, rivals); err != nil {
+	if err := arrays.CheckUnambiguous(scratch.Superblock, rivals); err != nil {
 		t.Errorf("array without a protected name: got %v, want no error", err)
 	}
 	// An array of another level than raid_config has is not protected and does not make the name ambiguous.
@@ -155,7 +155,7 @@ func TestArraysAmbiguous(t *testing.T) {
 	}}
 	foreign := real
 	foreign.UUID, foreign.Level = "u-2", "raid0"
-	if err := arrays.Ambiguous(real.Superblock, []md.Member{real, foreign}); err != nil {
+	if err := arrays.CheckUnambiguous(real.Superblock, []md.Member{real, foreign}); err != nil {
 		t.Errorf("array that raid_config contradicts: got %v, want no error", err)
 	}
 }

@@ -34,8 +34,8 @@ type eraseRun struct {
 	flags  eraseFlags
 	arrays hardware.Arrays
 	disks  []block.Device // those to erase
-	// members are the members of arrays on all disks, those of skip_block_devices, too. They are read only if it names
-	// an array.
+	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
+	// only if skip_block_devices names an array.
 	members []md.Member
 	esps    []md.Member // members that look like those of the EFI system partition of a protected array
 
@@ -80,14 +80,14 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if err := r.failUnusable(ctx, call); err != nil {
 		return nil, err
 	}
-	if r.arrays.Named() {
+	if r.arrays.HasProtected() {
 		r.readMembers(ctx, all)
 	}
 	return r, r.guard(ctx, disks)
 }
 
-// readMembers reads the members of arrays on all disks. A disk that cannot be read has none: if it is to be erased,
-// that fails for the same reason.
+// readMembers reads the members of arrays on all disks. A disk that cannot be read is logged and skipped: erasing it
+// fails for the same reason.
 func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 	for _, d := range disks {
 		members, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
@@ -239,8 +239,8 @@ func (r *eraseRun) erasedText() string {
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
-// through an assembled array. So is a member with a protected name that is not the name of one array, see
-// [hardware.Arrays.Ambiguous]: a tenant could have written its superblock.
+// through an assembled array. A member with a protected name that several arrays share is an error too, see
+// [hardware.Arrays.CheckUnambiguous]: a tenant could have written its superblock.
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
@@ -253,7 +253,7 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 			continue
 		}
 		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
-		if err := r.arrays.Ambiguous(member.Superblock, r.members); err != nil {
+		if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
 			problems = append(problems, err)
 		} else if member.Role < 0 {
 			problems = append(problems, fmt.Errorf("%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
@@ -269,7 +269,7 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 				member.Device.Path, member.Superblock, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
-			if err := hardware.OneArray(r.esps); err != nil {
+			if err := hardware.CheckOneArray(r.esps); err != nil {
 				problems = append(problems, fmt.Errorf("%q is not the name of one array: %w", espName, err))
 			}
 		}
@@ -277,12 +277,11 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 	return kept, errors.Join(problems...)
 }
 
-// espName is the name of the mirrored EFI system partition that is made beside an array with the system.
+// espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.
 const espName = "esp"
 
 // isESPMember reports whether a member looks like one of the mirrored EFI system partition: a RAID 1 of that name with
-// its superblock at the end. The size of the whole member counts: a
-// superblock can name a small part of it.
+// its superblock at the end. The size of the whole member is limited, because a superblock can name a small part of it.
 func isESPMember(m md.Member) bool {
 	return m.ShortName() == espName && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
 }

@@ -71,7 +71,7 @@ func (m *Manager) Class() string { return "GenericHardwareManager" }
 func (m *Manager) Name() string { return "generic_hardware_manager" }
 
 // Version implements [hardware.Manager]. It changes when a step is added, removed or described differently, or when its
-// meaning changes; a test has the steps of each version. It differs from ironic-python-agent's, whose manager of this
+// meaning changes; TestVersionNamesSteps records the steps of each version. It differs from ironic-python-agent's, whose manager of this
 // name offers other steps: a conductor that listed steps there lists them again.
 func (m *Manager) Version() string { return "1.2-ironroot.1" }
 
