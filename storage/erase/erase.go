@@ -63,7 +63,7 @@ func Full(ctx context.Context, sys block.System, device block.Device, o Options)
 }
 
 func full(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
-	if err := writable(ctx, sys, device, o.Wait); err != nil {
+	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
 	method, scope, secureErr := secure(ctx, device, o, open)
@@ -86,9 +86,10 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 }
 
 // Express formats an NVMe namespace, which takes seconds, or removes the metadata of a device that cannot be formatted.
-// The method is followed by what was not erased, as with [Full]. notFormatted is told why a device was not formatted,
-// before its metadata are removed. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do; with ErrRemains,
-// the device itself was formatted, or its metadata were removed.
+// The method is followed by what was not erased, as with [Full]. If the device cannot be formatted, notFormatted is
+// called with the reason before the metadata are removed. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of
+// Full do. ErrRemains does not mean that the device was left as it is: it was formatted, or its metadata were removed,
+// unless the error also contains a failure of the metadata.
 func Express(ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error)) (Method, error) {
 	method, err := express(ctx, sys, device, wait, notFormatted, openNVMe)
 	if err != nil {
@@ -100,7 +101,7 @@ func Express(ctx context.Context, sys block.System, device block.Device, wait Wa
 func express(
 	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error), open func(string) (adminDevice, error),
 ) (Method, error) {
-	if err := writable(ctx, sys, device, wait); err != nil {
+	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
 	}
 	method, scope, err := secure(ctx, device, Options{NVMe: true}, open)
@@ -117,8 +118,8 @@ func express(
 	return scope.finish(MetadataOnly)
 }
 
-// writable waits until a device has no holder, and returns an error if it cannot be written.
-func writable(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
+// awaitWritable returns an error for a read-only device. It waits until no other program holds the device.
+func awaitWritable(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

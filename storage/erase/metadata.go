@@ -26,9 +26,9 @@ const margin = 8 << 20
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
 // partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and of
 // the data of arrays on them, and the sectors that name logical partitions. It checks that these read as zeros
-// afterwards, and that the device has no signature elsewhere. What stays: all other content, and with it the
-// signatures of file systems in partitions that an earlier table had. Afterwards the kernel has no partitions of the
-// device. The error wraps ErrBusy for a device that is in use.
+// afterwards, and that the device has no signature elsewhere. All other content stays, and with it the signatures of
+// file systems in partitions of an earlier table. Afterwards the kernel has no partitions of the device. The error wraps
+// ErrBusy for a device that is in use.
 func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
 	if err := metadata(ctx, sys, device, wait); err != nil {
 		return fmt.Errorf("erase the metadata of %s: %w", device, err)
@@ -96,8 +96,8 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	return checkWiped(ctx, device, l.ranges, wiped)
 }
 
-// kernelRanges returns the byte ranges of the partitions that the kernel knows. It reads more kinds of tables than
-// package partition. Those of a multipath map are made from the table.
+// kernelRanges returns the byte ranges of the partitions that the kernel knows: it reads more kinds of tables than
+// package partition. Partitions of a multipath map have no start and are omitted: they are those of the table.
 func kernelRanges(ctx context.Context, sys block.System, device string) ([]span, error) {
 	parts, err := sys.Partitions(ctx, device)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +120,7 @@ type layout struct {
 	tables   []span // sectors that name logical partitions, in the order of their chain
 }
 
-// readLayout reads the layout of a device of size bytes. known are further ranges of partitions.
+// readLayout reads the layout of a device of size bytes. known are the ranges of the partitions that the kernel knows.
 func readLayout(ctx context.Context, device string, size int64, known []span) (layout, error) {
 	l := layout{device: span{0, size}}
 	l.ranges = []span{l.device}
@@ -179,8 +179,8 @@ func (l layout) wipes() []span {
 	return slices.Concat(merge(inside), chain, merge(extended), l.device.ends())
 }
 
-// checkWiped returns an error if what was wiped does not read as zeros, if a signature is left on the device, or a
-// superblock of an array in one of the ranges.
+// checkWiped returns an error if a wiped range does not read as zeros, if the device has a signature, or if one of the
+// ranges has a superblock of an array.
 func checkWiped(ctx context.Context, device string, ranges, wiped []span) error {
 	found, err := block.Probe(ctx, device)
 	if err != nil {

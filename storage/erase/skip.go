@@ -22,12 +22,12 @@ func ReadOnly(sys block.System, name string) (bool, error) {
 // floppyLabel is the label of the conductor's virtual floppy with the agent's parameters.
 const floppyLabel = "ir-vfd-dev"
 
-// maxFloppySize is the size in bytes above which a medium is not the conductor's floppy. Ironic makes it of 100 KiB.
+// maxFloppySize is the largest size in bytes of the conductor's floppy. Ironic makes floppies of 100 KiB.
 const maxFloppySize = 64 << 20
 
-// ParametersFloppy reports whether the device is the conductor's virtual floppy: a virtual medium of at most 64 MiB with
-// the file system label ir-vfd-dev. The label alone does not count: a former tenant could label a disk, or a stick that
-// stays in the machine, to keep it from being erased.
+// ParametersFloppy reports whether the device is the conductor's virtual floppy: a virtual medium of at most 64 MiB
+// with the file system label ir-vfd-dev. The label alone is not enough: a former tenant could label a disk, or a USB
+// stick that stays in the machine, to keep it from being erased.
 func ParametersFloppy(ctx context.Context, sys block.System, device block.Device) (bool, error) {
 	if medium, err := sys.VirtualMedia(device.Name); err != nil || !medium || device.Size > maxFloppySize {
 		return false, err
