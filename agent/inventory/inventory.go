@@ -171,9 +171,9 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read is missing from the result; that is not an error, not even
-// if it causes a panic. Without a list of interfaces or disks there is no inventory. Everything is read concurrently,
-// since any of it may take long.
+// Collect reads the machine anew. A fact that cannot be read, or whose reading panics, is missing from the result and
+// logged. It is an error if the interfaces cannot be listed, or if a panic occurs while interfaces or disks are listed.
+// All facts are read concurrently, because each of them can take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	facts := goroutine.NewGroup()

@@ -19,8 +19,8 @@ func (brokenNeighbours) WaitLLDP(context.Context, time.Duration) (map[string]lld
 	panic("in a frame")
 }
 
-// A fact that causes a panic is missing from the inventory; the others are there. Without a list of disks there is no
-// inventory.
+// A fact that causes a panic is missing from the inventory, which contains the others. A panic while disks are listed is
+// an error.
 func TestCollectContainsPanics(t *testing.T) {
 	oops := func() { panic("oops") }
 	fill := func(change func(*Source, *Options)) (*Inventory, error) {
