@@ -63,11 +63,11 @@ func subscribeAdvertisements(events chan<- advertisement, done <-chan struct{}) 
 	return nil
 }
 
-// messageParser reads a message of the kernel; ok is false for one that says nothing about routers.
+// messageParser parses a netlink message; ok is false if the message does not come from a router advertisement.
 type messageParser func(kind uint16, data []byte) (a advertisement, ok bool)
 
-// contained calls a parser. A message that causes a panic says nothing.
-func (parse messageParser) contained(kind uint16, data []byte) (a advertisement, ok bool) {
+// contain calls the parser. A message that causes a panic is dropped: ok is false.
+func (parse messageParser) contain(kind uint16, data []byte) (a advertisement, ok bool) {
 	err := goroutine.Catch(func() error {
 		a, ok = parse(kind, data)
 		return nil
@@ -75,7 +75,7 @@ func (parse messageParser) contained(kind uint16, data []byte) (a advertisement,
 	return a, ok && err == nil
 }
 
-// readAdvertisements sends what the kernel's messages say to events until receive fails.
+// readAdvertisements sends the advertisements of the kernel's messages to events until receive fails.
 func readAdvertisements(
 	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error), parse messageParser, events chan<- advertisement,
 ) error {
@@ -88,7 +88,7 @@ func readAdvertisements(
 			continue
 		}
 		for _, m := range messages {
-			if a, ok := parse.contained(m.Header.Type, m.Data); ok {
+			if a, ok := parse.contain(m.Header.Type, m.Data); ok {
 				events <- a
 			}
 		}
@@ -107,14 +107,14 @@ func listAdvertisements() ([]advertisement, error) {
 	}
 	var list []advertisement
 	for _, data := range messages {
-		if a, ok := messageParser(parseAdvertisement).contained(unix.RTM_NEWLINK, data); ok {
+		if a, ok := messageParser(parseAdvertisement).contain(unix.RTM_NEWLINK, data); ok {
 			list = append(list, a)
 		}
 	}
 	return list, nil
 }
 
-// parseAdvertisement is the [messageParser] of both kinds of messages.
+// parseAdvertisement is the [messageParser] for RTM_NEWLINK and RTM_NEWNDUSEROPT.
 func parseAdvertisement(kind uint16, data []byte) (a advertisement, ok bool) {
 	switch kind {
 	case unix.RTM_NEWLINK:

@@ -28,7 +28,7 @@ func (n *Network) adopt(ctx context.Context, data *networkdata.Data, running *go
 	n.waiting = nil
 	var next *plan
 	if data != nil && (len(data.Links) > 0 || len(data.DNS) > 0) {
-		next = newPlan(data) // without the lock, which a panic would not release
+		next = newPlan(data) // before the lock, which a panic would not release
 	}
 	n.mu.Lock()
 	n.plan = next

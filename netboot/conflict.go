@@ -91,8 +91,8 @@ func probe(ctx context.Context, on Link, address netip.Addr, interval time.Durat
 	return nil
 }
 
-// awaitOwner returns a *conflictError if a frame says that another machine has the address, and nil once the deadline
-// of conn is over. A frame that causes a panic is dropped.
+// awaitOwner reads frames until the deadline of conn and then returns nil. If a frame shows that another machine has the
+// address, it returns a *conflictError. A frame that causes a panic is dropped.
 func awaitOwner(conn net.PacketConn, frame []byte, address netip.Addr) error {
 	for {
 		err := goroutine.Catch(func() error {

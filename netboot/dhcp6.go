@@ -25,7 +25,7 @@ type client6 struct {
 	link  *link
 	duid  []byte
 	iaid  [4]byte
-	parse func(raw []byte) (*message6, error)
+	parse func(raw []byte) (*message6, error) // parseMessage6, except in tests
 }
 
 // newClient6 identifies the client by its MAC address alone (RFC 8415, section 11.4): it stays the same from boot to

@@ -75,9 +75,9 @@ func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data)
 	for {
 		again := false
 		err := goroutine.Catch(func() error {
-			if plan := data; plan != nil {
+			if static := data; static != nil {
 				data = nil // data that causes a panic is not used again
-				n.adopt(ctx, plan, running)
+				n.adopt(ctx, static, running)
 			}
 			n.reconcile(ctx, running)
 			again = n.follow(ctx, w, running)
