@@ -74,7 +74,7 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} -fuzzminimizetime 10x $$package || exit 1; \
 		done; done
 
-# Packages on the way to a disk: whatever survives there is listed as equivalent, with the reason.
+# Packages on the way to a disk: each survivor there is listed as equivalent or untestable, with the reason.
 ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging
 MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./agent/...
 # Tests that boot virtual machines take minutes for each mutant.

@@ -5,8 +5,8 @@
 //
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
 // selects the one that is active. A first run of every test records its duration and the mutants that it reaches; a
-// mutant is run with those tests only, the quick ones first. One that no test reaches survives. One that makes the tests
-// take five times as long is hung and counts as killed, unless the tests without it are as slow at that moment.
+// mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. A mutant that makes
+// the tests take five times as long is hung and counts as killed, unless the tests without it are as slow at that time.
 //
 // The mutations are:
 //
@@ -17,14 +17,13 @@
 // Definitions (:=) stay, so that everything compiles. Calls of a logger are counted apart: a log line is not what a
 // package is for.
 //
-// A package that imports package testing outside of its test files helps the tests of other packages and is left out.
-// One without tests is measured: its mutants survive.
+// A package that imports package testing outside of its test files helps the tests of other packages and is not
+// measured. A package without tests is measured: its mutants survive.
 //
 // Two lists account for survivors; each line is NAME => REASON. Listed mutants still count as survivors.
 //
 //	equivalent.txt   the mutant does what the program does, whatever happens
-//	untestable.txt   the mutant does something else, but no test can tell: a system call would have to fail that does
-//	                 not fail on request
+//	untestable.txt   the mutant differs only after a system call has failed that no test can make fail
 //
 // A mutant is untestable only if no file, device, resource limit or parameter of the code makes the call fail. It is an
 // error if a mutant is in both lists, or if a listed mutant is killed or does not exist. Every survivor of the packages

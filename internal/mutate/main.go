@@ -68,7 +68,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	}
 	for _, p := range packages {
 		if p.helpsTests() {
-			report.leaveOut(p)
+			report.skip(p)
 			continue
 		}
 		start := time.Now()

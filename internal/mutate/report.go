@@ -86,7 +86,7 @@ func (t *tally) String() string {
 type report struct {
 	out        io.Writer
 	equivalent map[string]string // reasons by name: mutants that do what the program does
-	untestable map[string]string // reasons by name: mutants that differ where no test can get
+	untestable map[string]string // reasons by name: mutants whose difference no test can cause
 	accounted  []string          // packages below the module
 	complete   bool              // every mutant was run
 
@@ -153,9 +153,9 @@ func (p *report) add(r *packageRun, took time.Duration) {
 	}
 }
 
-// leaveOut reports a package that is part of tests.
-func (p *report) leaveOut(left goPackage) {
-	p.printf("%-30s not measured: it imports package testing\n", left.tree())
+// skip reports a package that is not measured because it is part of tests.
+func (p *report) skip(skipped goPackage) {
+	p.printf("%-30s not measured: it imports package testing\n", skipped.tree())
 }
 
 // fail reports a package that could not be measured.
@@ -171,8 +171,8 @@ func (p *report) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that cannot be written is seen to be missing
 }
 
-// end reports all packages together. It returns an error if a package could not be measured, if too few mutants were killed, if a survivor of an accounted
-// package is listed neither as equivalent nor as untestable, or if a listed mutant does not survive.
+// end reports all packages together. It returns an error if a package could not be measured, if too few mutants were
+// killed, if a survivor of an accounted package is in neither list, or if a listed mutant does not survive.
 func (p *report) end(least float64) error {
 	p.printf("%-30s %s\n", "all", p.total.String())
 	var errs []error

@@ -24,7 +24,7 @@ import (
 const (
 	// timeoutFactor is how many times longer tests may take with a mutant than without.
 	timeoutFactor = 5
-	// maxTimeout is the limit after which a mutant counts as hung although the machine is busy.
+	// maxTimeout is the limit above which a mutant that reaches it counts as hung even on a busy machine.
 	maxTimeout = 10 * time.Minute
 	// quickTests limits the total duration of the tests of a mutant that run before the others.
 	quickTests = 2 * time.Second

@@ -39,7 +39,7 @@ func mountNamespace() string {
 	return name
 }
 
-// errShared means that the process is in namespaces of the machine, whose mounts it must not change.
+// errShared is returned if the process shares namespaces with the machine, whose mounts it must not change.
 var errShared = errors.New("process is not alone in new namespaces")
 
 // sandbox is process 1 of the namespaces: it hides what mutants must not access, runs the program and exits with its
@@ -207,9 +207,9 @@ func dropCapabilities() error {
 	return nil
 }
 
-// detachLoops detaches the loop devices whose files are temporary ones of the sandbox: a test that ends by a panic or a
-// timeout leaves them, and the kernel keeps their files in memory. Devices that are still open are detached when they
-// are closed. Errors are ignored: they change no result.
+// detachLoops detaches the loop devices whose files are temporary files of the sandbox. A test that ends by a panic or a
+// timeout leaves them attached, and the kernel then keeps their files in memory. Devices that are still open are
+// detached when they are closed. Errors are ignored: they change no result.
 func detachLoops() {
 	temporary, err := os.CreateTemp("", "")
 	if err != nil {
