@@ -130,7 +130,8 @@ func (a *agent) life(ctx context.Context) error {
 	return nil
 }
 
-// serve keeps API and heartbeats alive until ctx ends or a command locks the agent down.
+// serve keeps API and heartbeats alive until ctx ends. If a command locks the agent down, it stops them, takes the
+// network down and idles until ctx ends.
 func (a *agent) serve(ctx context.Context) {
 	a.status("ready")
 	serving, stop := context.WithCancel(ctx)

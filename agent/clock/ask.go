@@ -25,7 +25,7 @@ func Ask(ctx context.Context, servers func() []string, changed func() <-chan str
 	return askAll(ctx, servers, changed, askServer, log)
 }
 
-// askAll is Ask with the function that asks one server.
+// askAll is Ask with askOne in place of askServer.
 func askAll(
 	ctx context.Context, servers func() []string, changed func() <-chan struct{},
 	askOne func(context.Context, string) (sntp.Answer, error), log *slog.Logger,

@@ -25,8 +25,8 @@ type Member struct {
 	Data []byte
 }
 
-// source makes one member. An error leaves it out, except for [block.ErrUnreadable]: then the data is about the other
-// disks.
+// source makes one member. After an error the member is omitted, except after [block.ErrUnreadable]: then its data
+// describes the other disks.
 type source struct {
 	name string
 	read func(context.Context, block.System) ([]byte, error)

@@ -21,7 +21,7 @@ func devices(ctx context.Context, sys block.System) ([]block.Device, error) {
 	disks, err := sys.Disks(ctx)
 	var all []block.Device
 	for _, d := range disks {
-		parts, _ := sys.Partitions(ctx, d.Name) // the disk itself is listed
+		parts, _ := sys.Partitions(ctx, d.Name) // after an error only the disk is listed
 		all = append(append(all, d), parts...)
 	}
 	return all, err

@@ -114,8 +114,8 @@ func (m *Media) pause() time.Duration {
 	return m.grace
 }
 
-// look opens the media and visits them. Reading a medium can hang in the kernel: then it is left behind. A panic of the
-// visitor is an error.
+// look opens the media and passes them to v. Opening can hang in the kernel: its goroutine is then abandoned. A panic of
+// v is returned as an error.
 func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	type answer struct {
 		volumes  []*removable.Volume

@@ -51,7 +51,7 @@ type Options struct {
 	// Root is the folder below which etc is written; "" is "/".
 	Root string
 
-	// Of tests: waits, and how media are opened.
+	// Set by tests: the waits, and the function that opens the media.
 	limit, scan, grace time.Duration
 	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
 }
@@ -157,8 +157,8 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 	return m.floppy && m.iso, nil
 }
 
-// use reads the medium that pick chooses, and reports whether it was of use. If it makes no sense or causes a panic,
-// another one is chosen. If it cannot be read, it is tried again at the next look.
+// use reads the medium that pick chooses, and reports whether it succeeded. If the content is invalid or causes a panic,
+// another medium is chosen. If it cannot be read, it is tried again at the next look.
 func (m *Media) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
 	for {
 		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return m.useless[v.Device.Path] }))

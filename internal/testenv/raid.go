@@ -16,7 +16,7 @@ type RAID struct {
 	DataOffset int64
 
 	UUID   string // 16 bytes of the array; "" means a fixed one
-	Member uint32 // of the array, from 0: its number and its role
+	Member uint32 // number and role of the member, from 0
 	Spare  bool   // the member has no role
 	Events uint64 // 0 means 1
 }

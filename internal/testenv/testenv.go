@@ -74,8 +74,8 @@ func Run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// GPT makes a partition table with sfdisk. Each partition is a line of its input: "start=2048, size=8MiB". Where a test
-// does not ask what sgdisk makes, it saves more than a second: sgdisk sleeps after it has written.
+// GPT makes a partition table with sfdisk. Each partition is a line of its input: "start=2048, size=8MiB". It is more
+// than a second faster than sgdisk, which sleeps after writing.
 func GPT(t testing.TB, path string, partitions ...string) {
 	t.Helper()
 	Programs(t, "sfdisk")

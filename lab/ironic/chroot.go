@@ -33,15 +33,15 @@ func packages() []string {
 	}
 }
 
-// The boot loaders for PXE within the chroot. Ironic copies them to where machines fetch them.
+// The boot loaders for PXE within the chroot. Ironic copies them to its TFTP directory.
 const (
 	pxeLoaderUEFI = "/srv/netboot.efi"
 	pxeLoaderBIOS = "/usr/lib/PXELINUX/pxelinux.0"
 	pxeModuleBIOS = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
 )
 
-// finish makes the boot loader for virtual media, a GRUB that looks for the configuration Ironic writes, and the one for
-// PXE in UEFI.
+// finish makes two GRUBs: the boot loader for virtual media, which looks for the configuration that Ironic writes, and
+// the one for PXE by UEFI.
 const finish = `
 mkdir -p ` + inside + `
 cd /srv

@@ -4,8 +4,9 @@
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
 // talks to the BMC of package lab/bmc, which powers QEMU machines; DHCP and HTTP are served from the test process, by
-// package netboot/server, and TFTP by dnsmasq. Network boot goes through the iPXE that QEMU's network cards carry, or by PXE through the
-// PXELINUX or GRUB that Ironic configures; virtual media boot from an ISO that Ironic builds. Everything ends with Stop, and with the process at the latest.
+// package netboot/server, and TFTP by dnsmasq. Network boot uses the iPXE of QEMU's network cards, or PXE with the
+// PXELINUX or GRUB that Ironic configures; virtual media boot from an ISO that Ironic builds. Everything ends with Stop,
+// and with the process at the latest.
 //
 // Limits: needs root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
 package ironic
@@ -128,7 +129,7 @@ func (i *Ironic) serve() error {
 	background := context.Background()
 	boot := &server.Boot{BIOS: "pxelinux.0", UEFI: "bootx64.efi", Script: filesURL + "/boot.ipxe"}
 	if i.options.PXE {
-		boot.Script = boot.BIOS // the only PXE that QEMU has for BIOS is iPXE
+		boot.Script = boot.BIOS // a BIOS machine of QEMU has no PXE but iPXE, which fetches Script
 	}
 	var err error
 	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
@@ -157,7 +158,7 @@ func (i *Ironic) serve() error {
 	return nil
 }
 
-// tftpLog is dnsmasq's.
+// tftpLog is the log file of dnsmasq.
 const tftpLog = "tftp.log"
 
 // serveTFTP starts a TFTP server for the files that Ironic places for boot loaders.
@@ -171,7 +172,7 @@ func (i *Ironic) serveTFTP() error {
 	return nil
 }
 
-// Fetched reports whether a file was sent by TFTP as a whole. The path is relative to the server's directory.
+// Fetched reports whether a file was sent completely by TFTP. The path is relative to the server's directory.
 func (i *Ironic) Fetched(path string) (bool, error) {
 	log, err := os.ReadFile(i.path("log/" + tftpLog))
 	return strings.Contains(string(log), "sent "+inside+"/tftp/"+path+" to "), err

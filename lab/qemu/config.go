@@ -96,7 +96,7 @@ type NIC struct {
 	BootFile string // DHCP option 67 on a "user" network: a file of TFTP or an HTTP URL
 	Forwards []Forward
 	Boot     int  // boot order, 1 is first; 0 means that the interface cannot boot: it gets no option ROM
-	NoROM    bool // the firmware's own drivers boot from the interface, not the iPXE of its option ROM. Not for BIOS
+	NoROM    bool // UEFI boots from the interface by its own drivers, not by the iPXE of the option ROM
 }
 
 // Config describes a machine.

@@ -35,7 +35,7 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 	}
 	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
 		name := entry.Name()
-		err := goroutine.Catch(func() error { // what a disk says of itself must not hide the others
+		err := goroutine.Catch(func() error { // a panic while one disk is described must not hide the others
 			if !s.isDisk(name) || ctx.Err() != nil {
 				return nil
 			}

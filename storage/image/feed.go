@@ -15,7 +15,7 @@ import (
 const (
 	feedSize = 256 << 10
 	feeds    = 4
-	// maxTrailing is how many bytes may follow beyond the end of a packed image.
+	// maxTrailing is the number of bytes that may follow the end of a packed image.
 	maxTrailing = 1 << 20
 )
 

@@ -12,20 +12,21 @@ import (
 type callTable struct {
 	arch    uint32 // AUDIT_ARCH_*
 	denied  []uint32
-	private uint32 // number from which on an architecture has calls of its own, 0 for none
+	private uint32 // number of the first call that only this architecture has; 0 for none
 }
 
-// newCalls are denied calls with the same number on all architectures: open_tree, move_mount, fsopen, fsconfig, fsmount,
-// fspick, mount_setattr, open_tree_attr.
+// newCalls are denied calls with the same number on all architectures: open_tree, move_mount, fsopen, fsconfig,
+// fsmount, fspick, mount_setattr, open_tree_attr.
 var newCalls = []uint32{428, 429, 430, 431, 432, 433, 442, 467}
 
-// lastKnown is the number of the last system call that this list knows (rseq_slice_yield). Later ones could mount, too.
+// lastKnown is the largest number of a system call that was checked for this list (rseq_slice_yield). Later calls could
+// mount, too.
 const lastKnown = 471
 
-// callTables name the system calls by which a program with CAP_SYS_ADMIN could see what is masked: those that mount and
-// unmount, enter other namespaces, return the kernel log, and read kernel memory (BPF, perf). Programs of 32 bits have
-// numbers of their own. The order of the other numbers is: mount, umount2, umount where there is one, pivot_root, setns,
-// syslog, bpf, perf_event_open.
+// callTables list the system calls by which a program with CAP_SYS_ADMIN could read what is masked: those that mount and
+// unmount, enter other namespaces, return the kernel log, and read kernel memory (BPF, perf). 32-bit programs use other
+// numbers. The numbers before newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf
+// and perf_event_open.
 var callTables = []callTable{
 	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298}, newCalls)},
 	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336}, newCalls)},
@@ -33,8 +34,8 @@ var callTables = []callTable{
 	{arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364}, newCalls), private: 0x0f0000},
 }
 
-// denyCalls denies the system calls of callTables to the calling thread and whatever it starts, forever: the error is
-// EPERM, and ENOSYS for calls after lastKnown. A call of another architecture ends the process. See seccomp(2).
+// denyCalls denies the system calls of callTables to the calling thread and all its children, forever. They fail with
+// EPERM, and calls after lastKnown with ENOSYS. A call of another architecture ends the process. See seccomp(2).
 func denyCalls() error {
 	filter := callFilter(callTables)
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -44,7 +45,7 @@ func denyCalls() error {
 	return nil
 }
 
-// callFilter returns the program that decides about each call, from struct seccomp_data.
+// callFilter returns the BPF program that allows or denies a call described by struct seccomp_data.
 func callFilter(tables []callTable) []unix.SockFilter {
 	const numberOffset, archOffset = 0, 4
 	load := func(offset uint32) unix.SockFilter {
