@@ -182,7 +182,6 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 //
 // Parity: P4 (options)
 func TestEraseMetadataWaits(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	disk := loopDisk(t, partition.TypeLinux)
 	holder, err := os.Open(disk.Path)
 	if err != nil {

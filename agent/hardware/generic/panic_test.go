@@ -38,7 +38,6 @@ func (l brokenLog) Handle(_ context.Context, r slog.Record) error {
 
 // A panic while a disk is erased is the failure of that disk: the others are erased, and the step fails and names it.
 func TestEraseContainsPanics(t *testing.T) {
-	t.Parallel() // sgdisk sleeps
 	disks := []block.Device{loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)}
 	broken := disks[1]
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 2}`)
