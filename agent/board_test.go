@@ -42,7 +42,7 @@ func problem(s *status.State, source string) string {
 	return s.Problems[i].Text
 }
 
-// The board shows where the agent is on its way, what keeps it from going on, which node it is and what it works on.
+// The board shows the phase of the start, the problems, the node, and the running or latest command.
 func TestBoard(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.answer(http.StatusNotFound)

@@ -34,8 +34,8 @@ func (n *stubborn) Down(context.Context) error {
 	return nil
 }
 
-// A network that does not go down is taken down again until it does, and not any more then.
-func TestLockdownInsists(t *testing.T) {
+// A lockdown takes the network down until that succeeds, and then no more.
+func TestLockdownRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &stubborn{}
 		board := status.NewBoard("", nil)
@@ -135,7 +135,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A port that cannot be opened again at once is opened as soon as it can be.
+// A port that cannot be opened again at once is retried until it is open.
 func TestPortOpensLate(t *testing.T) {
 	ironic := newIronic(t)
 	listeners := make(chan net.Listener, 10)
@@ -163,7 +163,8 @@ func TestPortOpensLate(t *testing.T) {
 	}
 }
 
-// A defect that ends a life of the agent after its API was opened costs no more than that life. It is shown meanwhile.
+// After a panic that occurs when the API is open, the agent starts over and opens the same port. Until then the board
+// shows the panic.
 func TestStartsOverWithItsPort(t *testing.T) {
 	ironic := newIronic(t)
 	lives, shown := 0, ""
@@ -210,7 +211,7 @@ type brokenPower struct{}
 func (brokenPower) Reboot(context.Context) error   { return errors.New("no reboot") }
 func (brokenPower) PowerOff(context.Context) error { return errors.New("no power off") }
 
-// A machine that cannot be stopped is reported, also where the network is none of the agent's business.
+// A failure to stop the machine is the error of the command, also if the agent has no network to take down.
 func TestMachineDoesNotStop(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "no reboot", "power_off": "no power off"} {
 		ironic := newIronic(t)
@@ -271,7 +272,7 @@ func TestCommandsEndWithTheAgent(t *testing.T) {
 	}
 }
 
-// endingPower tells when the context of its caller ended.
+// endingPower closes ended when the context of its caller has ended.
 type endingPower struct {
 	fakePower
 	ended chan struct{}
@@ -283,7 +284,7 @@ func (p endingPower) Reboot(ctx context.Context) error {
 	return err
 }
 
-// What is not given has a safe default: the machine cannot be stopped, and its files are read in bounded time.
+// Options have safe defaults: the machine cannot be stopped, and its files are read in bounded time.
 func TestOptionDefaults(t *testing.T) {
 	for _, o := range []Options{{}, {Power: brokenPower{}}, {Destructive: true}} {
 		o.Config = &config.Config{}

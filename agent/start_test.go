@@ -118,7 +118,7 @@ func TestLookupSetsTheHardwareClock(t *testing.T) {
 	}
 }
 
-// The node is looked up again where there is one and an Ironic to ask. A failure leaves what is known.
+// refresh looks the node up again. It fails without a node, and a failure keeps the known node.
 func TestRefresh(t *testing.T) {
 	ironic := newIronic(t)
 	a := startedAgent(t, Options{}, "--api-url="+ironic.URL)
@@ -144,7 +144,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// hanging is a way to Ironic that leads nowhere.
+// hanging dials a host that does not answer.
 func hanging(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case <-ctx.Done():
@@ -154,7 +154,7 @@ func hanging(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// The lookup waits for the drivers, but not forever; nor does it wait for an Ironic that does not answer meanwhile.
+// The lookup waits for the drivers for at most lookupSettle, and tries to connect to Ironic meanwhile.
 func TestLookupWaitsForDrivers(t *testing.T) {
 	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettle} {
 		synctest.Test(t, func(t *testing.T) {
@@ -229,12 +229,13 @@ func TestCollectCannotBegin(t *testing.T) {
 	}
 }
 
-// neighbour is somebody who hears LLDP frames.
-type neighbour struct{ inventory.Neighbours }
+// fakeNeighbours is a source of LLDP frames.
+type fakeNeighbours struct{ inventory.Neighbours }
 
-// LLDP frames are heard by whom the caller names, or by a listener that leaves firmware alone in an ordinary process.
+// LLDP frames come from the caller's source, otherwise from a listener. In an ordinary process it does not stop the
+// LLDP agents of firmware.
 func TestNeighbours(t *testing.T) {
-	given := &neighbour{}
+	given := &fakeNeighbours{}
 	if got := newAgent(Options{Config: &config.Config{}, Neighbours: given}).neighbours(); got != given {
 		t.Errorf("got %T, want the given one", got)
 	}
@@ -246,7 +247,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// The options decide what is logged, and settings without effect are logged without a lookup, too.
+// ipa-debug sets the level of the log. Settings without effect are logged once, without a lookup, too.
 func TestConfigure(t *testing.T) {
 	for _, debug := range []bool{false, true} {
 		console := &lockedBuffer{}
@@ -272,7 +273,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// Passwords of URLs are secrets, and those of a configuration that was read late.
+// Passwords in URLs are secrets, also those of a configuration that was read after the start.
 func TestSecretsOfURLs(t *testing.T) {
 	console := &lockedBuffer{}
 	j := journal.New(console, nil, 1<<20)
@@ -290,7 +291,8 @@ func TestSecretsOfURLs(t *testing.T) {
 	}
 }
 
-// An ordinary process never sets a clock, that of PID 1 takes an unverified Ironic's where its own cannot be right.
+// If its clock shows an impossible time, the agent of PID 1 sets it to that of an unverified Ironic. An ordinary
+// process never sets a clock.
 func TestUnverifiedClock(t *testing.T) {
 	testenv.Root(t)
 	for _, destructive := range []bool{false, true} {

@@ -135,7 +135,7 @@ func TestAdvertisementsContainPanics(t *testing.T) {
 	}
 }
 
-// An ARP frame that causes a panic does not hide the next one, which tells of another owner of the address.
+// An ARP frame that causes a panic is dropped; the next one shows another owner of the address.
 func TestAwaitOwnerContainsPanics(t *testing.T) {
 	address := addr("192.0.2.9")
 	claim := arpProbe(net.HardwareAddr{2, 0xde, 0xad, 0xbe, 0xef, 1}, address)

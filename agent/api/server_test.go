@@ -23,7 +23,7 @@ import (
 	"ironroot/agent/token"
 )
 
-// A port that is taken is an error. A server that ends by itself says why, one that was stopped does not.
+// A port in use is an error. A server that fails returns the cause, and one that was shut down returns nil.
 func TestServerEnds(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func serving(o Options) (s *Server, dial func() net.Conn) {
 	}
 }
 
-// sleeping has the command test.sleep, which takes as many minutes as it is told, whatever happens to its context.
+// sleeping has the command test.sleep, which sleeps for its argument minutes and ignores its context.
 func sleeping() *command.Registry {
 	return command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{{
 		Name: "sleep", Async: true, Params: []command.Param{{Name: "minutes"}},
@@ -86,7 +86,7 @@ func send(t *testing.T, conn net.Conn, method, path, body string) {
 	}
 }
 
-// The API is idle when the last of its requests was answered. Who waits for that need not wait forever.
+// The API is idle when the last of its requests was answered. The wait for that ends with its context.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := sleeping()
@@ -109,7 +109,7 @@ func TestIdle(t *testing.T) {
 		send(t, conns[1], "GET", "/v1/commands/"+registry.List()[0].ID+path[len("/v1/commands/"):], "")
 		synctest.Wait()
 		idle(time.Minute, time.Minute)
-		go func() { // who takes only the first answer
+		go func() { // only the first answer is read
 			_, _ = io.Copy(io.Discard, conns[0])
 		}()
 		time.Sleep(9*time.Minute + time.Second)
@@ -143,8 +143,8 @@ func TestShutdownCutsRequestsOff(t *testing.T) {
 	})
 }
 
-// Who has the token gets more time to take the answer.
-func TestTimeToTakeAnAnswer(t *testing.T) {
+// A client with the token has more time to read the answer.
+func TestTimeToReadAnswer(t *testing.T) {
 	for query, want := range map[string]error{"": io.EOF, "?agent_token=" + secret: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			s, dial := serving(Options{})
@@ -188,7 +188,7 @@ func TestStrangersArePaced(t *testing.T) {
 	}
 }
 
-// Lines about broken connections and about those over a limit are few. The others are counted.
+// The number of log lines about broken and dropped connections is limited. Further ones are counted.
 func TestConnectionLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &buffer{}
@@ -213,7 +213,7 @@ func TestConnectionLines(t *testing.T) {
 	})
 }
 
-// Whoever measures hears of a request's work by name, when it begins and when it ends, also when it fails.
+// The timer receives the name of each request when it begins, and its end, also if the request fails.
 func TestTimer(t *testing.T) {
 	var got []string
 	registry := command.NewRegistry(nil, command.Options{})
@@ -242,7 +242,7 @@ func TestTimer(t *testing.T) {
 	}
 }
 
-// deadlines answers without a connection; setting its read deadline fails at one call.
+// deadlines is a ResponseWriter without a connection. One call of SetReadDeadline fails.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	fails, calls int
@@ -255,8 +255,8 @@ func (d *deadlines) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// A request whose connection takes no deadline is refused: its body could take forever. Without a connection there is
-// none to set.
+// A request is refused if a deadline of its connection cannot be set: its body could take forever. A request without a
+// connection needs none.
 func TestDeadlinesThatFail(t *testing.T) {
 	registry := command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{{
 		Name: "text", Run: func(context.Context, command.Params) (any, error) { return "done", nil },
@@ -285,7 +285,7 @@ func TestDeadlinesThatFail(t *testing.T) {
 	}
 }
 
-// A body over the limit has a status of its own.
+// A body over the limit is answered with status 413.
 func TestLargeBody(t *testing.T) {
 	body := http.MaxBytesReader(httptest.NewRecorder(), io.NopCloser(strings.NewReader(`{"name":"a.b"}`)), 5)
 	name, _, err := parseCommand(body)
@@ -295,7 +295,7 @@ func TestLargeBody(t *testing.T) {
 	}
 }
 
-// A wait for a command's end that the client gives up is no success.
+// A request that the client cancels while it waits for a command is answered with an error.
 func TestWaitGivenUp(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -310,7 +310,8 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// The length of an answer is named, and the word that a conductor takes for a missing feature is not in it.
+// Answers have a Content-Length. Errors never contain "agent_token", from which a conductor concludes that the agent
+// is too old for tokens.
 func TestAnswers(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)

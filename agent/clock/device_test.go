@@ -13,9 +13,9 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// withDevices shows the calling goroutine a /dev of its own, with the hardware clock that make
-// makes. The thread ends with the goroutine.
-func withDevices(t *testing.T, make func() error) {
+// withDevices gives the calling goroutine a /dev of its own, with the hardware clock that create creates. The thread
+// ends with the goroutine.
+func withDevices(t *testing.T, create func() error) {
 	t.Helper()
 	testenv.Root(t)
 	runtime.LockOSThread()
@@ -28,17 +28,17 @@ func withDevices(t *testing.T, make func() error) {
 	if err := unix.Mount("none", "/dev", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := make(); err != nil {
+	if err := create(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A machine need not have a hardware clock, but one that fails is an error.
+// A missing hardware clock is an error of reading only. A clock that fails is an error of reading and of setting.
 func TestHardwareFails(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, c := range []struct {
 		name           string
-		make           func() error
+		create         func() error
 		reads, setting error
 	}{
 		{"none", func() error { return nil }, fs.ErrNotExist, nil},
@@ -46,7 +46,7 @@ func TestHardwareFails(t *testing.T) {
 		{"not opened", func() error { return os.Symlink(device, device) }, unix.ELOOP, unix.ELOOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			withDevices(t, c.make)
+			withDevices(t, c.create)
 			if got, err := Hardware(); !errors.Is(err, c.reads) || !got.IsZero() {
 				t.Errorf("Hardware: got %v and error %v, want %v", got, err, c.reads)
 			}

@@ -11,7 +11,7 @@ import (
 	"ironroot/netboot/sntp"
 )
 
-// A panic in the answer of a time server is the failure of that server; another one is followed.
+// A panic in the answer of a time server is an error of that server; the answer of another one is used.
 func TestAskContainsPanics(t *testing.T) {
 	never := func() <-chan struct{} { return nil }
 	log := slog.New(slog.DiscardHandler)

@@ -290,7 +290,7 @@ func TestPrintingHidesSecrets(t *testing.T) {
 	}
 }
 
-// full is a disk that takes nothing.
+// full is a writer without free space.
 type full struct{}
 
 var errFull = errors.New("no space left on device")
@@ -321,7 +321,7 @@ func TestReferenceAndUsage(t *testing.T) {
 	if strings.Contains(usage.String(), "--use-mdns") {
 		t.Error("usage has a flag of group mdns, want those of the default group")
 	}
-	// Options without a heading of their own stand under that of the option before.
+	// Options without a heading follow under the heading of the option before.
 	_, ironic, _ := strings.Cut(usage.String(), "\nIronic:\n")
 	ironic, _, _ = strings.Cut(ironic, "\n\n")
 	for _, want := range []string{"--api-url", "--global-request-id"} {

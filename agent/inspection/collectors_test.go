@@ -65,7 +65,7 @@ func TestDMI(t *testing.T) {
 	}
 }
 
-// dmidecode prints nothing for a text of spaces, and ironic-python-agent reads that as a list without lines.
+// A text of spaces is an empty list: dmidecode prints nothing for it, from which ironic-python-agent makes that list.
 func TestDMIEmptyText(t *testing.T) {
 	var got dmi
 	sys := machinetest.Unpack(t, "smbios 0 0x0 0x18 04:s=_ 08:s=1.2\nsmbios 16 0x1 0x17 0d:w=1\n")
@@ -141,8 +141,8 @@ func TestNUMANotReadable(t *testing.T) {
 	}
 }
 
-// A directory of the kernel that cannot be listed is an error that names it. One that does not exist is a machine without
-// such a bus.
+// A directory of sysfs that cannot be listed is an error that names it. One that does not exist means that the machine
+// has no such bus.
 func TestListsNotReadable(t *testing.T) {
 	for collector, dir := range map[string]string{"pci-devices": "sys/bus/pci/devices", "usb-devices": "sys/bus/usb/devices"} {
 		var got []any

@@ -309,8 +309,8 @@ type slowDisks struct {
 
 func (s slowDisks) WaitDisks(ctx context.Context, _ *node.Node) error { return s.wait(ctx) }
 
-// The inventory is read when disks and addresses were waited for, both at the same time. If either wait fails there is no
-// inventory: it would be that of half a machine.
+// The collector default waits for disks and for addresses, both at the same time, before it reads the inventory. If
+// either wait fails, there is no inventory: it would be incomplete.
 func TestDefaultCollectorWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -367,7 +367,7 @@ func TestDefaultCollectorWaits(t *testing.T) {
 	}
 }
 
-// An inspection that is cancelled says so instead of posting half of what it found.
+// A cancelled collector posts an error instead of incomplete data.
 func TestCancelledCollectors(t *testing.T) {
 	for _, collector := range []string{"lldp", "numa-topology"} {
 		m := newMachine(t, &config.Config{InspectionCollectors: collector})
@@ -381,7 +381,7 @@ func TestCancelledCollectors(t *testing.T) {
 	}
 }
 
-// Without interfaces there is nothing that an inventory or the data of LLDP could be about.
+// If interfaces cannot be listed, neither an inventory nor data of LLDP are posted.
 func TestInterfacesNotListed(t *testing.T) {
 	for _, collector := range []string{"default", "extra-hardware", "lldp"} {
 		m := newMachine(t, &config.Config{InspectionCollectors: collector})

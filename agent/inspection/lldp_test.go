@@ -202,7 +202,7 @@ func TestLLDPWithoutCapability(t *testing.T) {
 	}
 }
 
-// Where nothing can listen the collector was not meant to run.
+// Without a listener the collector is an error and posts no data.
 func TestLLDPWithoutListener(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "lldp"})
 	_, err := Run(t.Context(), m.Options)

@@ -100,7 +100,7 @@ func TestAskBMC(t *testing.T) {
 	}
 }
 
-// asked notes which parameters are asked for, and calls after with each.
+// asked records the requested parameters, and calls after with each.
 type asked struct {
 	fakeBMC
 	queries []string
@@ -122,8 +122,8 @@ func (b *asked) Close() error {
 	return nil
 }
 
-// Some BMCs take seconds for each answer: nothing is asked for that a former answer ruled out, and nothing after the time
-// limit.
+// Parameters that a former answer ruled out are not requested, and none is requested after the time limit: some BMCs
+// take seconds for each answer.
 func TestAskBMCBriefly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -161,7 +161,7 @@ func TestBMCAnswers(t *testing.T) {
 	}
 }
 
-// A driver without a BMC behind it is not reported as one that was too slow.
+// A BMC that cannot be opened is not reported as too slow.
 func TestBMCNotReachable(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
@@ -178,7 +178,7 @@ func TestBMCNotReachable(t *testing.T) {
 	}
 }
 
-// Without the driver's character device there is nobody to ask.
+// Without the character device of the driver, the BMC is not opened.
 func TestNoIPMIDevice(t *testing.T) {
 	for _, name := range []string{"", "dev/ipmi0"} {
 		sys := tree(t, "testdata/qemu.tree")

@@ -103,12 +103,12 @@ func addMemory(t *testing.T, sys block.System, devices ...[2]uint32) {
 	write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
 }
 
-// failing says of neither the network nor the disks all there is.
+// failing is a network whose facts cannot be read.
 type failing struct{ err error }
 
 func (f failing) facts(context.Context) (map[string]linkFacts, error) { return nil, f.err }
 
-// What cannot be found out is missing from the inventory and named in the log; the rest is there.
+// Facts that cannot be read are missing from the inventory and named in the log; the others are there.
 func TestCollectWithFailures(t *testing.T) {
 	var log bytes.Buffer
 	sys := tree(t, "testdata/qemu.tree")
@@ -140,7 +140,7 @@ func TestCollectWithFailures(t *testing.T) {
 	}
 }
 
-// A cancelled inventory is none, and without a list of interfaces there is none: Ironic finds the node by them.
+// A cancelled inventory is an error, and so is one without a list of interfaces: Ironic finds the node by them.
 func TestNoInventory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -179,7 +179,7 @@ func TestOtherRoot(t *testing.T) {
 	}
 }
 
-// hears returns frames or why there are none.
+// hears returns frames or an error.
 type hears struct {
 	frames map[string]lldp.Frame
 	err    error

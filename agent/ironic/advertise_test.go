@@ -155,7 +155,7 @@ func TestPreferredAddress(t *testing.T) {
 	}
 }
 
-// The way to a URL that does not answer does not count where another one answers.
+// The address is that of the route to a URL that answers, not of the route to one that does not.
 func TestAdvertiseLeavesDeadURLsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -169,7 +169,7 @@ func TestAdvertiseLeavesDeadURLsOut(t *testing.T) {
 	})
 }
 
-// The error says what every way of looking found: to where Ironic answered last, and to its names.
+// The error contains the failure of each attempt: for the address at which Ironic answered last, and for its names.
 func TestAdvertiseNamesAllFailures(t *testing.T) {
 	c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere", "--ip-lookup-attempts=1")
 	peer := netip.MustParseAddr("10.0.0.7")

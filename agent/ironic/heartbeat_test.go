@@ -335,7 +335,7 @@ func FuzzLookupAnswer(f *testing.F) {
 	})
 }
 
-// Whoever wants to know hears what came of each heartbeat, but not of one that the end of the context broke off.
+// The result of each heartbeat is reported, except that of one that was cancelled.
 func TestSentHeartbeatsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -362,8 +362,8 @@ func TestSentHeartbeatsAreReported(t *testing.T) {
 	})
 }
 
-// A heartbeat that was asked for before the first one is repeated like any forced one until it succeeds. Failures after
-// that are ordinary ones again.
+// A heartbeat that is forced before the first one is retried until it succeeds, like every forced one. Later failures
+// are retried like those of ordinary heartbeats.
 func TestForcedHeartbeatEndsWithItsSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)

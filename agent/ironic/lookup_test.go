@@ -306,7 +306,7 @@ func TestLookupAtTheVersionOfTheOption(t *testing.T) {
 	}
 }
 
-// Whoever wants to know hears what came of each try.
+// The result of each attempt of a lookup is reported.
 func TestLookupsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)

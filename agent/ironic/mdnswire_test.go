@@ -160,7 +160,7 @@ func TestQuestionsByIPv6(t *testing.T) {
 	}
 }
 
-// The error of a search names what was not asked, once however often that was tried.
+// The error of a search contains the number of questions, and each failure to send one only once.
 func TestNoAnswer(t *testing.T) {
 	ownNetwork(t)
 	_, err := askService(t.Context(), mdnsAgain+mdnsAgain/2, instance, nil, never)
@@ -194,7 +194,7 @@ func TestMDNSLinks(t *testing.T) {
 	}
 }
 
-// A link that went away cannot be asked on.
+// A question on a link that no longer exists is an error.
 func TestQuestionsOnAMissingLink(t *testing.T) {
 	for _, network := range []string{"udp4", "udp6"} {
 		if _, _, err := openMDNS(t.Context(), net.Interface{Index: 1 << 30, Name: "gone"}, network); err == nil {
@@ -203,7 +203,7 @@ func TestQuestionsOnAMissingLink(t *testing.T) {
 	}
 }
 
-// What listens ends with its context, and with its socket.
+// A listener ends with its context, and when its socket is closed.
 func TestListenEnds(t *testing.T) {
 	for _, end := range []string{"context", "socket"} {
 		conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -228,7 +228,7 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// A packet that is cut off anywhere is no answer, whatever stands before the cut.
+// A truncated packet is ignored, wherever it ends.
 func TestAnswersCutOff(t *testing.T) {
 	srv := target("ironic.example.")
 	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})

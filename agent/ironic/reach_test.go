@@ -301,7 +301,7 @@ func TestTakesIronicsClock(t *testing.T) {
 	}
 }
 
-// The attempts at a connection end when one of them won. A connection that another one made by then is closed.
+// When an attempt to connect succeeds, the others are cancelled. A connection that another one has made is closed.
 func TestPatientDialDropsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n changes
@@ -334,7 +334,7 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 	})
 }
 
-// The question whether a URL is reachable follows no redirect and leaves no connection behind.
+// The check whether a URL is reachable follows no redirect and closes its connection.
 func TestReachabilityQuestion(t *testing.T) {
 	network := newNetwork(t)
 	network.serve("other", newFake("1.115"))
@@ -391,7 +391,7 @@ func TestTriedURLs(t *testing.T) {
 	})
 }
 
-// An answer that breaks off is none.
+// A truncated answer is an error.
 func TestAnswerCutOff(t *testing.T) {
 	network := newNetwork(t)
 	network.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

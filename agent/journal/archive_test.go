@@ -19,7 +19,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// What is missing on a machine is noted, and everything else is in the archive.
+// Members that a machine cannot provide are listed in the member "errors"; all others are in the archive.
 func TestArchiveNotesWhatIsMissing(t *testing.T) {
 	testenv.Root(t) // for the kernel's log
 	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: t.TempDir()})
@@ -40,7 +40,7 @@ func TestArchiveNotesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The table of free space is what df says.
+// The table of free space equals that of df.
 func TestFreeSpace(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "df")

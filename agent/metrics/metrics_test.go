@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Nothing of a metric that was sent stays open.
+// The socket of a metric is closed after it was sent.
 func TestSocketsAreClosed(t *testing.T) {
 	port, next := server(t)
 	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}

@@ -208,7 +208,7 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Before the machine stops, what lies on devices is unmounted. What is in use becomes read-only.
+// Before the machine stops, file systems on devices are unmounted. Those in use become read-only.
 func TestMachineUnmounts(t *testing.T) {
 	if !inside(t, passed(t)) {
 		return

@@ -15,8 +15,9 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// afterLooks calls each function once: the first after the media were looked at and nothing changed for a while, the
-// next after the same happened again. For that it stands in for a file of a SCSI host, whose driver is looked at then.
+// afterLooks calls the functions in order, each one after a look at the media after which nothing changed for a while.
+// It notices these looks by a FIFO in place of the file that names the driver of a SCSI host, which is read after
+// each.
 func (m *machine) afterLooks(driver string, functions ...func()) {
 	m.t.Helper()
 	path := filepath.Join(m.root, "sys/class/scsi_host/host99/proc_name")
@@ -45,7 +46,7 @@ func (m *machine) afterLooks(driver string, functions ...func()) {
 		}
 		return nil
 	}, func(err error) { ended <- err })
-	m.t.Cleanup(func() { // lets the function go that still waits
+	m.t.Cleanup(func() { // ends the goroutine if it still waits for a reader
 		for {
 			file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 			if err == nil {
@@ -63,7 +64,7 @@ func (m *machine) afterLooks(driver string, functions ...func()) {
 	})
 }
 
-// replace puts another content into a drive.
+// replace changes the medium of a drive.
 func (m *machine) replace(device, image string) {
 	m.t.Helper()
 	if err := os.Remove(filepath.Join(m.root, "dev", device)); err != nil {
@@ -74,8 +75,8 @@ func (m *machine) replace(device, image string) {
 	}
 }
 
-// Where the boot ISO has no word of Ironic's address either, the floppy that has is waited for.
-func TestWaitsForWhoNamesIronic(t *testing.T) {
+// If neither the command line nor the boot ISO contains a URL of Ironic, Load waits for the floppy.
+func TestWaitsForURL(t *testing.T) {
 	image := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy")
 	for name, c := range map[string]struct {
 		cmdline, conf string
@@ -96,7 +97,7 @@ func TestWaitsForWhoNamesIronic(t *testing.T) {
 	}
 }
 
-// Devices come in any order: a floppy by its label counts, also where one by its model alone was there before it.
+// A floppy with the label is preferred to one that is recognized by its model, also if it appears later.
 func TestLabelAfterModel(t *testing.T) {
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "ipa-api-url=http://model"), mib)
@@ -108,7 +109,7 @@ func TestLabelAfterModel(t *testing.T) {
 	}
 }
 
-// A floppy by its model that makes no sense ends the wait for one that names Ironic as little as none does.
+// A floppy that is recognized by its model and has invalid content does not end the wait for a valid one.
 func TestUselessModel(t *testing.T) {
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "a=\xff"), mib)
@@ -120,7 +121,7 @@ func TestUselessModel(t *testing.T) {
 	}
 }
 
-// The kernel looks at a USB disk only a while after its driver found the device. So long the disk is waited for.
+// The kernel scans a USB disk some time after its driver was bound. Load waits that long for the disk.
 func TestUSBDiskIsWaitedFor(t *testing.T) {
 	parameters := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-debug=1")
 	boot := iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"a": "b"})
@@ -137,7 +138,7 @@ func TestUSBDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A medium that cannot be read is read again until it can be. What was wrong with it is reported once.
+// A medium that cannot be read is retried until it can be. Its error is reported once.
 func TestUnreadableForAWhile(t *testing.T) {
 	m := newMachine(t)
 	// Reading a directory fails as reading a bad medium does.
@@ -154,7 +155,7 @@ func TestUnreadableForAWhile(t *testing.T) {
 	}
 }
 
-// A configuration that cannot be written is copied again until it can be.
+// Copying a configuration that cannot be written is retried until it succeeds.
 func TestUnwritableForAWhile(t *testing.T) {
 	m := newMachine(t)
 	boot := iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"etc/ironic-python-agent.d/a.conf": "[DEFAULT]\n"})
@@ -175,7 +176,7 @@ func TestUnwritableForAWhile(t *testing.T) {
 	}
 }
 
-// What was read again counts, although its medium is gone when another one is read again.
+// Parameters that were read again stay in effect if their medium is gone when another one is read again.
 func TestAgainKeepsWhatItFound(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -199,7 +200,7 @@ func TestAgainKeepsWhatItFound(t *testing.T) {
 	check("floppy gone", "1", media.Again)
 }
 
-// A drive that does not answer does not hold the machine up.
+// Load does not wait forever for a drive that does not answer.
 func TestMediaThatHang(t *testing.T) {
 	m := newMachine(t)
 	path := filepath.Join(t.TempDir(), "hangs")
@@ -213,7 +214,7 @@ func TestMediaThatHang(t *testing.T) {
 	if err != nil || params["ipa-api-url"] != "http://cmdline" {
 		t.Errorf("got %v, %v, want the parameters of the command line", params, err)
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY, 0) // lets go who still opens it
+	file, err := os.OpenFile(path, os.O_WRONLY, 0) // ends the open that still waits
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestMediaThatHang(t *testing.T) {
 	}
 }
 
-// A kernel that does not list its block devices is reported.
+// A failure to list the block devices is reported.
 func TestNoBlockDevices(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -240,8 +241,8 @@ func TestNoBlockDevices(t *testing.T) {
 	}
 }
 
-// Media get time to appear: all of grace where there is none yet, and with an id of the config drive ten times the
-// limit of others.
+// Load waits for grace if there are no media yet. With an id of a config drive on the command line, NetworkData waits
+// ten times as long as limit.
 func TestTimeToAppear(t *testing.T) {
 	m := newMachine(t)
 	o := m.options(cmdline)
@@ -259,7 +260,7 @@ func TestTimeToAppear(t *testing.T) {
 	}
 }
 
-// Drivers that never load do not hold the machine up.
+// Load does not wait forever for drivers.
 func TestDriversNeverLoad(t *testing.T) {
 	m := newMachine(t)
 	o := m.options(cmdline)
@@ -269,7 +270,7 @@ func TestDriversNeverLoad(t *testing.T) {
 	}
 }
 
-// Without options the media are waited for as long as the package says, not at all or forever.
+// Without options the waits are the constants of the package.
 func TestDefaults(t *testing.T) {
 	m := newMachine(t)
 	media := New(Options{System: m.options("").System})
@@ -282,7 +283,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A config drive whose network data make no sense is an error. The drive is read again by the next call.
+// Invalid network data of a config drive are an error. The next call reads the drive again.
 func TestNetworkDataUseless(t *testing.T) {
 	m := newMachine(t)
 	large := strings.Repeat(" ", maxNetworkData+1)
@@ -304,7 +305,7 @@ func TestNetworkDataUseless(t *testing.T) {
 	}
 }
 
-// Who ends the wait for the config drive hears so.
+// A cancelled wait for the config drive returns the error of the context.
 func TestNetworkDataEnds(t *testing.T) {
 	for _, cmdline := range []string{"", "boot_method=vmedia"} {
 		m := newMachine(t)

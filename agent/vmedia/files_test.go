@@ -13,7 +13,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Configuration that is too much, or that cannot be written, is an error. It is copied in whole or not at all.
+// A configuration that exceeds a limit, or that cannot be written, is an error. It is copied completely or not at all.
 func TestConfigurationRefused(t *testing.T) {
 	t.Parallel()
 	const dir = "etc/ironic-python-agent"
@@ -85,7 +85,7 @@ func TestConfigurationRefused(t *testing.T) {
 	}
 }
 
-// All mounts on a folder are taken away, up to a bound. What is no mount point is none of them.
+// Unmount removes all mounts on a directory, up to a limit. A directory without mounts is no error.
 func TestUnmount(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()

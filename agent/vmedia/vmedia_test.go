@@ -96,13 +96,14 @@ func (m *machine) link(target, path string) {
 }
 
 const (
-	// readable is time enough to read media on a busy machine. Where one cannot be read, all of it is waited for.
+	// readable is long enough to read media on a busy machine. If a medium cannot be read, all of it elapses.
 	readable = 3 * time.Second
-	// short is a wait for what does not come.
+	// short limits the wait for a device that does not appear.
 	short = 100 * time.Millisecond
 )
 
-// options look at the machine with a short grace and no limit: what must come is waited for until the test's context ends.
+// options returns options for the machine with a short grace and a limit that no test reaches: a wait for a device
+// that must appear ends with the context of the test.
 func (m *machine) options(cmdline string) Options {
 	return Options{
 		System: block.System{Root: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
@@ -110,7 +111,7 @@ func (m *machine) options(cmdline string) Options {
 	}
 }
 
-// limited returns a context that ends a test that waits in vain.
+// limited returns a context that limits the waits of a test.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

@@ -169,7 +169,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestBusyMachine makes the machine slow after the durations of the tests were measured. That is no hung mutant.
+// TestBusyMachine slows the tests down after their durations were measured. A mutant that they do not notice must not
+// count as hung.
 func TestBusyMachine(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go")

@@ -9,8 +9,9 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS through PXELINUX, OVMF's own PXE
-// through GRUB. Both fetch the configuration that Ironic writes from its templates, the kernel and the ramdisk by TFTP.
+// TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS through PXELINUX, and the
+// PXE of OVMF through GRUB. Both fetch the configuration that Ironic writes from its templates, the kernel and the
+// ramdisk by TFTP.
 //
 // Parity: R12 (PXE)
 func TestRealIronicPXE(t *testing.T) {

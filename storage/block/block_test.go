@@ -246,7 +246,7 @@ func TestVirtualMedia(t *testing.T) {
 	tr.device("sdj", "pci0000:00/0000:00:1f.2/ata9/host9/target9:0:0/9:0:0:0", gib, removable)
 	for name, want := range map[string]bool{
 		"sr0": true, "sdh": true, "sdi": true, // an optical drive, a stick, a floppy that is write-protected
-		"sdc": false,                                                             // a USB disk that is built in
+		"sdc": false,                                                             // a built-in USB disk
 		"sda": false, "sda2": false, "sdg": false, "dm-0": false, "loop0": false, // a stick of 4 GiB is too large
 		"sdj": false, // not on the USB
 	} {

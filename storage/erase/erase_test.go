@@ -129,8 +129,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// The sectors that name logical partitions are wiped, and file systems in all of these. If the same table is written
-// again, nothing shows.
+// The sectors that name logical partitions are wiped, and so are the file systems in these partitions: none reappears
+// if the same table is written again.
 func TestMetadataOfLogicalPartitions(t *testing.T) {
 	testenv.Programs(t, "sfdisk", "wipefs", "mkfs.ext4")
 	for _, sector := range []int{512, 4096} {
@@ -176,7 +176,7 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 	}
 }
 
-// A file system in a partition that only the kernel knows is wiped, too: it reads more kinds of tables.
+// A file system in a partition that only the kernel knows is wiped, too: the kernel reads more kinds of tables.
 func TestMetadataOfKernelPartitions(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4", "wipefs")
 	path := testenv.Loop(t, testenv.SparseFile(t, 80*mib), 512)
@@ -442,9 +442,9 @@ func TestParametersFloppy(t *testing.T) {
 		{"usb1/1-1", "IR-VFD-DEV", 2048, true, true},
 		{"usb1/1-1", "ir-vfd-dev", 64 << 20 / 512, true, true},
 		{"usb1/1-1", "OTHER", 2048, true, false},
-		{"usb1/1-1", "ir-vfd-dev", 64<<20/512 + 1, true, false}, // larger than any floppy: somebody's stick
-		{"usb1/1-1", "ir-vfd-dev", 2048, false, false},          // a USB disk that is built in
-		{"pci0000:00/ata1", "ir-vfd-dev", 2048, true, false},    // a disk of the machine that somebody labelled
+		{"usb1/1-1", "ir-vfd-dev", 64<<20/512 + 1, true, false}, // too large for a floppy of Ironic
+		{"usb1/1-1", "ir-vfd-dev", 2048, false, false},          // a built-in USB disk
+		{"pci0000:00/ata1", "ir-vfd-dev", 2048, true, false},    // a disk that a tenant labelled
 	} {
 		image := testenv.SparseFile(t, mib)
 		testenv.Run(t, "mkfs.vfat", "-n", c.label, image)

@@ -233,7 +233,7 @@ func TestNVMe(t *testing.T) {
 	}
 }
 
-// A namespace that cannot be formatted loses its metadata, whatever remains of others.
+// A namespace that cannot be formatted loses its metadata, also if other namespaces remain.
 func TestExpress(t *testing.T) {
 	failure := errors.New("format failed")
 	const management = 2 | oacsNamespaceManagement

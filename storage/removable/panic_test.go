@@ -60,7 +60,7 @@ func TestVolumesContainsPanics(t *testing.T) {
 	}
 }
 
-// A panic while a file or a folder is read is an error that names it and its device.
+// A panic while a file or a directory is read is an error that names it and its device.
 func TestReadContainsPanics(t *testing.T) {
 	oops := func() { panic("in the file system") }
 	v := &Volume{Device: block.Device{Path: "/dev/sr0"}, root: node{list: func() ([]node, error) {

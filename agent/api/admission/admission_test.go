@@ -412,14 +412,14 @@ func TestAcceptRefuses(t *testing.T) {
 	}
 }
 
-// faulty is a listener that fails, such as for want of file descriptors.
+// faulty is a listener without free file descriptors.
 type faulty struct{ net.Listener }
 
 func (faulty) Accept() (net.Conn, error) { return nil, unix.EMFILE }
 
 func TestAcceptFails(t *testing.T) {
 	l := New(faulty{}, limits(), nil)
-	for range 2 * cap(l.slots) { // each failure leaves its slot free
+	for range 2 * cap(l.slots) { // each failure releases its slot
 		if _, err := l.Accept(); !errors.Is(err, unix.EMFILE) {
 			t.Fatalf("got error %v, want %v", err, unix.EMFILE)
 		}

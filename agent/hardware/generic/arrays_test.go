@@ -199,8 +199,8 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 	}
 }
 
-// A name that is not that of one array is an error which names disks, arrays and the name. None of their disks is
-// erased, and none is reported as left untouched. The others are erased.
+// A protected name that several arrays share is an error that contains the name, the disks and the arrays. Their disks
+// are neither erased nor reported as untouched. The others are erased.
 func TestEraseAmbiguousName(t *testing.T) {
 	skip := `{"volume_name": "root"}`
 	const uuid, otherUUID = "30313233-3435-3637-3839-616263646566", "6f746865-722d-7575-6964-2d2d2d2d2d2d"
@@ -235,7 +235,7 @@ func TestEraseAmbiguousName(t *testing.T) {
 	}
 }
 
-// The mirrored EFI system partition beside a protected array must be one array, too.
+// The mirrored EFI system partition of a protected array must be one array, too.
 func TestEraseAmbiguousESP(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	disk := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
@@ -253,7 +253,8 @@ func TestEraseAmbiguousESP(t *testing.T) {
 	}
 }
 
-// A spare holds no data of its array: protecting it would keep those of a tenant. The disk can be protected itself.
+// A spare of a protected array is an error: it holds no data of the array, but can hold those of a tenant. An entry
+// for the disk itself protects it.
 func TestEraseSpareOfProtectedArray(t *testing.T) {
 	array, spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
 	before := content(t, spare)

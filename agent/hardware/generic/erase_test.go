@@ -108,7 +108,7 @@ func TestEraseMetadata(t *testing.T) {
 	}
 }
 
-// meeting holds up the erase of a disk until that of as many others has begun.
+// meeting is a log handler that blocks the erase of a disk until the erase of all expected disks has begun.
 type meeting struct {
 	slog.Handler
 	t        *testing.T
@@ -178,7 +178,7 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The metadata of a disk in use are erased when its holder has ended, within the time that disk_partitioner says.
+// The erase of metadata waits until nothing holds the disk, at most for the time that disk_partitioner sets.
 //
 // Parity: P4 (options)
 func TestEraseMetadataWaits(t *testing.T) {

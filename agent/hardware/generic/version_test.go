@@ -12,8 +12,8 @@ import (
 	"ironroot/agent/hardware"
 )
 
-// released are the steps of each version: kind, priority, interface and name, whether Ironic may abort the step, and its
-// arguments. Entries are added, never changed.
+// released lists the steps of each version: kind, priority, interface and name, whether Ironic may abort the step, and
+// its arguments. Entries are added, never changed.
 var released = map[string]string{
 	"1.2-ironroot.1": `
 clean 10 deploy.erase_devices abortable
@@ -28,7 +28,8 @@ service 0 deploy.write_image
 `,
 }
 
-// Ironic lists the steps of a node again only if the version of a manager has changed.
+// The steps of a version never change: Ironic lists the steps of a node again only if the version of a manager has
+// changed.
 func TestVersionNamesSteps(t *testing.T) {
 	m := newManager(t)
 	got := "\n"

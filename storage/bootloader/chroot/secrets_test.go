@@ -122,7 +122,7 @@ func TestMasksStay(t *testing.T) {
 	}
 }
 
-// sameAnswers compares what the program says of its calls.
+// sameAnswers compares the results that the program prints of its calls with the expected ones.
 func sameAnswers(t *testing.T, name, output, search string) {
 	t.Helper()
 	want := map[string]string{"later call": "function not implemented", "search of Btrfs": search}
@@ -195,7 +195,7 @@ func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32) uint32 
 	}
 }
 
-// Each call of each architecture is decided as its table says.
+// The filter allows and denies each call of each architecture as its table says.
 func TestCallFilter(t *testing.T) {
 	filter := callFilter(callTables)
 	const denied, unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)

@@ -20,8 +20,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// fullDisk returns a file of a file system with data in the journal, of which the device has no space for more data:
-// direct writes to the file go to the page cache, and only fsync reports that they cannot be written.
+// fullDisk returns a file on ext4 with data=journal, on a device without free space: direct writes to the file go to
+// the page cache, and only fsync reports that they cannot be written.
 func fullDisk(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "mkfs.ext4", "fallocate")
@@ -63,7 +63,7 @@ func fullDisk(t *testing.T) string {
 	return disk
 }
 
-// Data that cannot be written to the medium after all are an error.
+// A failing fsync is an error of the erase.
 func TestSyncFails(t *testing.T) {
 	if err := Metadata(t.Context(), block.System{}, fullDisk(t), Wait{}); err == nil || !strings.Contains(err.Error(), "sync ") {
 		t.Errorf("Metadata: got %v, want an error of fsync", err)
@@ -89,7 +89,7 @@ func memoryOf(t *testing.T, field string) int {
 	return kilobytes << 10
 }
 
-// A buffer that cannot be had is an error, and one that was used is released: a machine has many disks.
+// A buffer that cannot be allocated is an error. A buffer is released after use: a machine has many disks.
 func TestOverwriteBuffer(t *testing.T) {
 	disk := testenv.SparseFile(t, mib)
 	const passes = 64
@@ -141,7 +141,7 @@ func TestNVMeUnpins(t *testing.T) {
 	}
 }
 
-// The controller answers with a status of its own, beside the errors of the kernel.
+// The status of a controller is an error, as an errno of the kernel is.
 func TestNVMeStatus(t *testing.T) {
 	for _, c := range []struct {
 		status uintptr
@@ -194,7 +194,7 @@ func TestMetadataUnreadable(t *testing.T) {
 	}
 }
 
-// Only nodes below /dev are examined: to ask for another file's status can hang.
+// Only nodes below /dev are examined: stat(2) of other files can hang.
 func TestOpenersOutsideDev(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	var stat unix.Stat_t
