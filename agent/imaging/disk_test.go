@@ -257,7 +257,7 @@ func TestPrepareWritesTheDisk(t *testing.T) {
 	}
 }
 
-// Connections to the servers of image and config drive end with the deployment.
+// Prepare closes its connections to the servers of image and config drive.
 func TestPrepareClosesConnections(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -296,7 +296,8 @@ func TestPrepareClosesConnections(t *testing.T) {
 	}
 }
 
-// The checksum may be that of the field checksum, or stand in a file, which the log names; without it nothing is written.
+// The checksum comes from the field checksum or from a file, whose URL is logged. Without a checksum nothing is
+// written.
 func TestPrepareChecksums(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -340,7 +341,7 @@ func TestPrepareChecksums(t *testing.T) {
 	}
 }
 
-// A failed write leaves nothing of the image before: neither its UUID nor that it is there.
+// After a failed write, the UUIDs of the former image are no longer returned.
 func TestPrepareForgets(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -372,7 +373,7 @@ func TestPrepareForgets(t *testing.T) {
 	})
 }
 
-// A config drive needs a partition, which an MBR with four of them has no place for.
+// A config drive needs a partition, for which an MBR with four partitions has no space.
 func TestConfigDriveWithoutPlace(t *testing.T) {
 	testenv.Programs(t, "sfdisk")
 	path := testenv.SparseFile(t, imageSize)
@@ -409,7 +410,7 @@ func TestPrepareReleasesTheDisk(t *testing.T) {
 	}
 }
 
-// The status shows how far the write is, and nothing of it afterwards.
+// The status shows the progress of the write, and no longer after its end.
 func TestPrepareShowsProgress(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -460,7 +461,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 	if work := board.State().Work; len(work) > 0 {
 		t.Errorf("got %+v on the board, want nothing", work)
 	}
-	// What follows a write is not shown as one.
+	// Work after the write has no progress of the write.
 	for range 100 {
 		i.showProgress(t.Context(), disk, nil)()
 		if work := board.State().Work; len(work) > 0 {

@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/bootloader/chroot"
 )
 
-// TestMain lets this very program be the child that enters the root of an image.
+// TestMain makes the test binary the child process that enters the root of an image.
 func TestMain(m *testing.M) {
 	if os.Args[0] == chroot.Name {
 		chroot.Child(os.Args[1:])
@@ -34,7 +34,7 @@ func hold(t *testing.T, device string) (release func()) {
 	return func() { _ = f.Close() }
 }
 
-// A disk that is in use keeps what it has.
+// A disk in use is not changed.
 func TestPartitionImageOnADiskInUse(t *testing.T) {
 	raw := rootImage(t, rootUUID)
 	disk, i := layoutDisk(t, 512, "boot_mode:bios")
@@ -50,7 +50,7 @@ func TestPartitionImageOnADiskInUse(t *testing.T) {
 	}
 }
 
-// A disk that is smaller than the kernel said is not laid out.
+// A disk that is smaller than the size that the kernel reports is not partitioned.
 func TestPartitionImageOnASmallerDisk(t *testing.T) {
 	raw := rootImage(t, rootUUID)
 	disk, i := layoutDisk(t, 512, "boot_mode:bios")
@@ -66,7 +66,7 @@ func TestPartitionImageOnASmallerDisk(t *testing.T) {
 	}
 }
 
-// A config drive that cannot be copied into a file system of the disk is refused before the disk loses anything.
+// A config drive that cannot be copied into a file system of the disk is an error before the disk is changed.
 func TestPartitionImageUnreadableDrive(t *testing.T) {
 	raw := rootImage(t, rootUUID)
 	drive := filepath.Join(t.TempDir(), "drive")
@@ -86,8 +86,8 @@ func TestPartitionImageUnreadableDrive(t *testing.T) {
 	}
 }
 
-// With preserve_ephemeral the partitions are there before and may be in use: what cannot be written fails the deployment,
-// and says which one it is.
+// With preserve_ephemeral the partitions exist before and can be in use: a partition that cannot be written is an
+// error that names it.
 func TestPreserveEphemeralInUse(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sfdisk")
@@ -115,7 +115,7 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 		}
 		release()
 	}
-	// The table says that root is smaller, and the kernel cannot be told as long as root is in use.
+	// The table has a smaller root, and the kernel does not read it again while root is in use.
 	release := hold(t, paths["root"])
 	testenv.Run(t, "sh", "-c", `echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
 	layout.Root = 38 * mib
@@ -128,7 +128,7 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 	}
 }
 
-// A repeated image whose config drive cannot be written is no longer taken for complete.
+// An image is no longer complete after a repeated deployment that could not write its config drive.
 func TestPartitionImageAgainWithDriveInUse(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
@@ -159,7 +159,8 @@ func TestPartitionImageAgainWithDriveInUse(t *testing.T) {
 	}
 }
 
-// Partitions without device nodes are waited for as long as the option says, on a new disk and on one that has the image.
+// The wait for the device nodes of partitions ends after the time of the option, on a new disk and on one that has the
+// image.
 func TestPartitionWithoutNode(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
@@ -197,7 +198,7 @@ func TestPartitionWithoutNode(t *testing.T) {
 	}
 }
 
-// A root file system without a UUID is known by its partition's.
+// A root file system without a UUID is identified by the UUID of its partition.
 func TestPartitionImageWithoutUUID(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "blkid")
@@ -215,7 +216,7 @@ func TestPartitionImageWithoutUUID(t *testing.T) {
 	}
 }
 
-// grubImage is a root file system with a GRUB that only leaves a report.
+// grubImage is a root file system with a GRUB that only writes a report.
 func grubImage(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "mke2fs")
@@ -235,8 +236,8 @@ func grubImage(t *testing.T) string {
 	return path
 }
 
-// A partition image for BIOS gets the boot loader that its own GRUB installs. Whichever way the machine was booted, a root
-// that is not there is told apart from one that may not be run.
+// The GRUB of a partition image for BIOS installs its boot loader. A root that does not exist is a DeviceNotFound, by
+// BIOS and by UEFI.
 func TestInstallBootloaderGRUB(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := grubImage(t)

@@ -212,7 +212,7 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	}
 }
 
-// What keeps the root disk from being chosen is told apart: nothing is fetched or installed in any case.
+// The error of choosing the root disk keeps its cause, and nothing is fetched or installed.
 func TestRootDiskNotChosen(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tt := range []struct {
@@ -248,7 +248,7 @@ func TestRootDiskNotChosen(t *testing.T) {
 	}
 }
 
-// The disks are listed when those that the node needs have appeared.
+// The disks are listed after those that the node needs have appeared.
 func TestRootDiskWaits(t *testing.T) {
 	n := testNode(t, `{"uuid": "u"}`)
 	i := newImager(t, n, disk("sda", 8*gib))
@@ -265,7 +265,7 @@ func TestRootDiskWaits(t *testing.T) {
 	}
 }
 
-// Without another list of disks the machine's own counts.
+// Without the option Disks, the disks are those of the machine.
 func TestRootDiskOfTheMachine(t *testing.T) {
 	i := New(Options{Config: config.NewLive(&config.Config{}), Node: &node.Cache{}, System: machinetest.System(t, "dell-r640")})
 	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != "/dev/sdb" {
@@ -273,7 +273,7 @@ func TestRootDiskOfTheMachine(t *testing.T) {
 	}
 }
 
-// A machine that was booted in another mode than the instance will be is worth a warning, because it may not start.
+// A warning is logged if the machine was booted in another mode than the instance, which may then not boot.
 func TestOtherBootMode(t *testing.T) {
 	for _, tt := range []struct {
 		uefi   bool
@@ -424,7 +424,7 @@ func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
 	}
 }
 
-// Settings that cannot work are known before any server is asked.
+// Invalid settings are an error before a request is sent.
 func TestPrepareRefusesSettings(t *testing.T) {
 	for name, change := range map[string]func(*config.Config){
 		"authentication without a password": func(c *config.Config) { c.ImageServerAuthStrategy, c.ImageServerUser = "http_basic", "u" },

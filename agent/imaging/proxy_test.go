@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// The proxies that came with an image are used for its servers, and none otherwise.
+// The proxies of image_info are used for the servers of the image, and no others.
 func TestProxiesOfAnImage(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.String())

@@ -10,8 +10,8 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// ErrStuck means that the kernel did not return from an operation on a device in time. The operation goes on, and keeps
-// the device claimed.
+// ErrStuck is returned if the kernel did not return from an operation on a device in time. The operation continues,
+// and holds the device exclusively.
 var ErrStuck = errors.New("still busy in the kernel")
 
 // Limits bound the time for which [Bounded] waits.
@@ -24,11 +24,11 @@ type Limits struct {
 var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 
 // Bounded calls a function that erases or reads one device, and returns its result. A process that waits in the kernel
-// for a device cannot be interrupted. If the functions of this package report no progress for l.Silence, the context of
-// the call ends. If the call does not return within l.Grace after its context has ended, Bounded returns an error that
-// wraps [ErrStuck], without a result. The call then goes on by itself until the kernel returns, and starts nothing
-// new: its context has ended. A device that it writes to stays claimed until then, so that nothing else can write to
-// it. A panic of the function is an error.
+// for a device cannot be interrupted. If the functions of this package report no progress for l.Silence, the context
+// of the call ends. If the call does not return within l.Grace after its context has ended, Bounded returns an error
+// that wraps [ErrStuck], without a result. The call then continues until the kernel returns, and starts nothing new,
+// because its context has ended. Until then it holds a device that it writes to exclusively, so that nothing else can
+// write to it. A panic of the function is an error.
 func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -75,7 +75,7 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}
 }
 
-// pulse knows until when the next progress of a call is expected.
+// pulse holds the time by which the next progress of a call is expected.
 type pulse struct {
 	started time.Time
 	silence time.Duration

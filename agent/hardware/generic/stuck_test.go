@@ -18,8 +18,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// stuckDisk makes a disk full of bytes of a tenant whose writes do not return before thaw is called: it is a file on a
-// frozen file system.
+// stuckDisk makes a disk that is full of a tenant's data. Its writes do not return before thaw is called: it is a file
+// on a frozen file system.
 func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 	t.Helper()
 	testenv.Programs(t, "mkfs.ext4")
@@ -63,7 +63,7 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}, thaw
 }
 
-// free waits until nobody has claimed a disk any more. The limit is that of the test binary.
+// free waits until nothing holds a disk exclusively. The limit is that of the test binary.
 func free(t *testing.T, path string) {
 	t.Helper()
 	for {
@@ -79,8 +79,8 @@ func free(t *testing.T, path string) {
 	}
 }
 
-// A disk whose write the kernel does not end fails by name, and the others are erased. It stays claimed, so that
-// nothing else writes to it, and nothing more is written when the kernel goes on.
+// A disk whose write does not return is an error that names it, and the others are erased. It stays open exclusively,
+// so that nothing else writes to it, and nothing more is written after the write has returned.
 func TestEraseStuckDisk(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]func(*Manager) hardware.StepFunc{
