@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -93,6 +94,48 @@ func sorted(lines []string) map[string]bool {
 		set[name] = true
 	}
 	return set
+}
+
+// TestListedMutantsExist looks up every listed name in the sources. A run of all mutants reports a stale name too, but
+// takes hours.
+func TestListedMutantsExist(t *testing.T) {
+	testenv.Programs(t, "go")
+	lists := map[string]map[string]string{}
+	packagesOf := map[string]bool{}
+	for _, list := range []string{"equivalent.txt", "untestable.txt"} {
+		known, err := readList(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists[list] = known
+		for name := range known {
+			file, _, _ := strings.Cut(name, " | ")
+			packagesOf["ironroot/"+packageOf(file)] = true
+		}
+	}
+	packages, err := listPackages(t.Context(), slices.Sorted(maps.Keys(packagesOf)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for _, p := range packages {
+		in := &instrumenter{counts: map[string]int{}}
+		for _, name := range p.GoFiles {
+			if _, err := in.instrument(filepath.Join(p.Dir, name), filepath.Join(p.tree(), name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range in.mutants {
+			exists[m.name()] = !m.logging // log lines are not accounted for
+		}
+	}
+	for list, known := range lists {
+		for name := range known {
+			if !exists[name] {
+				t.Errorf("%s lists %q, which does not exist", list, name)
+			}
+		}
+	}
 }
 
 // TestSample measures the sample: what its tests notice is killed, and nothing else.
