@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -135,7 +133,6 @@ func TestReportWithoutIronic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
 		err = Run(t.Context(), Options{
 			Config: c, System: bareMachine(t), Dial: refused, Journal: journal.New(console, nil, 1<<20),
 			Board: status.NewBoard("", nil),

@@ -154,6 +154,11 @@ func hanging(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// refused dials a host that refuses connections.
+func refused(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("connection refused")
+}
+
 // The lookup waits for the drivers for at most lookupSettle, and tries to connect to Ironic meanwhile.
 func TestLookupWaitsForDrivers(t *testing.T) {
 	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettle} {
@@ -170,7 +175,6 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
-		refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
 		a := startedAgent(t, Options{Settled: settled, Dial: refused}, "--api-url=http://192.0.2.1")
 		time.AfterFunc(5*time.Second, func() { close(settled) })
 		started := time.Now()
@@ -184,7 +188,6 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 func TestInspectionAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
-		refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
 		a := startedAgent(t, Options{Settled: settled, Dial: refused},
 			"--inspection-callback-url=http://192.0.2.1", "--inspection-collectors=pci-devices")
 		time.AfterFunc(30*time.Second, func() { close(settled) })
