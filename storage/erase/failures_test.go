@@ -127,7 +127,7 @@ func TestNVMeUnpins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := identify(d, identifyController, 0); err == nil {
+	if _, err := identify(t.Context(), d, identifyController, 0); err == nil {
 		t.Error("got no error of a device that is no namespace")
 	}
 	if err := d.close(); err != nil {

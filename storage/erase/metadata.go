@@ -38,9 +38,11 @@ func Metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 
 // MetadataMethod returns the result of Metadata for a device: MetadataOnly, followed by what was not erased and why:
 // namespaces of an NVMe subsystem that this host cannot see. It only reads.
-func MetadataMethod(device block.Device) Method { return metadataMethod(device, openIdentify) }
+func MetadataMethod(ctx context.Context, device block.Device) Method {
+	return metadataMethod(ctx, device, openIdentify)
+}
 
-func metadataMethod(device block.Device, open func(string) (adminDevice, error)) Method {
+func metadataMethod(ctx context.Context, device block.Device, open func(string) (adminDevice, error)) Method {
 	if !nvmeName.MatchString(device.Name) {
 		return MetadataOnly
 	}
@@ -49,7 +51,7 @@ func metadataMethod(device block.Device, open func(string) (adminDevice, error))
 		return MetadataOnly + nvmeScope{unknown: err}.notErased()
 	}
 	defer d.close() //nolint:errcheck // nothing was written
-	_, _, scope := identifyAll(d)
+	_, _, scope := identifyAll(ctx, d)
 	return MetadataOnly + scope.notErased()
 }
 

@@ -59,14 +59,14 @@ type adminDevice interface {
 
 // eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported if Format is
 // switched off, if the controller does not support it, or if it could erase other namespaces. The scope is also valid
-// with an error.
+// with an error. After its context has ended, it sends no further command.
 func eraseNVMe(ctx context.Context, path string, format bool, open func(string) (adminDevice, error)) (_ Method, scope nvmeScope, err error) {
 	d, err := open(path)
 	if err != nil {
 		return "", nvmeScope{unknown: err}, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	controller, namespace, scope := identifyAll(d)
+	controller, namespace, scope := identifyAll(ctx, d)
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}
@@ -79,6 +79,9 @@ func eraseNVMe(ctx context.Context, path string, format bool, open func(string) 
 	}
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
+	}
+	if err := ctx.Err(); err != nil { // the commands before can take minutes
+		return "", scope, err
 	}
 	willTake(ctx, formatTimeout) // then the kernel gives up
 	err = d.admin(&command, nil)
@@ -118,10 +121,16 @@ func formatWord(namespace []byte, setting uint32) uint32 {
 	return word
 }
 
-func identify(d adminDevice, structure, nsid uint32) ([]byte, error) {
+// identify reads one structure of the controller. It sends nothing after its context has ended.
+func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	data := make([]byte, 4096)
 	command := adminCommand{opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds())}
-	if err := d.admin(&command, data); err != nil {
+	err := d.admin(&command, data)
+	progressed(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): %w", structure, err)
 	}
 	return data, nil

@@ -3,6 +3,7 @@ package erase
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,12 +33,16 @@ type fakeNVMe struct {
 	formatError           error
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
+	afterIdentify         func() // may be nil
 }
 
 func (f *fakeNVMe) namespace() (uint32, error) { return 7, nil }
 func (f *fakeNVMe) close() error               { f.closed = true; return nil }
 
 func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
+	if c.opcode == opIdentify && f.afterIdentify != nil {
+		defer f.afterIdentify()
+	}
 	active := f.active
 	if active == nil {
 		active = []uint32{7}
@@ -233,6 +240,72 @@ func TestNVMe(t *testing.T) {
 	}
 }
 
+// A context that ends during an identify command, which can take a minute, prevents the next command and the format.
+func TestNVMeCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		drive    fakeNVMe
+		identify int // the command during which the context ends
+	}{
+		"controller":      {fakeNVMe{oacs: 2}, 1},
+		"namespace":       {fakeNVMe{oacs: 2}, 2},
+		"last command":    {fakeNVMe{oacs: 2}, 3},
+		"first list":      {fakeNVMe{oacs: 2 | oacsNamespaceManagement}, 3},
+		"second list":     {fakeNVMe{oacs: 2 | oacsNamespaceManagement}, 4},
+		"NVMe 1.1":        {fakeNVMe{oacs: 2, old: true}, 10},
+		"NVMe 1.1, first": {fakeNVMe{oacs: 2, old: true}, 3},
+	} {
+		for kind, o := range map[string]Options{
+			"full": {NVMe: true}, "full, continued": {NVMe: true, Zeroize: true, ContinueOnFailure: true}, "express": {},
+		} {
+			path := secretDisk(t, mib)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			sent := 0
+			drive := c.drive
+			drive.afterIdentify = func() {
+				if sent++; sent == c.identify {
+					cancel()
+				}
+			}
+			disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+			open := func(string) (adminDevice, error) { return &drive, nil }
+			var method Method
+			var err error
+			if kind == "express" {
+				method, err = express(ctx, nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {}, open)
+			} else {
+				method, err = full(ctx, nvmeTree(t, "nvme0n1"), disk, o, open)
+			}
+			if !errors.Is(err, context.Canceled) || method != "" {
+				t.Errorf("%s, %s: got %q and %v, want %v", name, kind, method, err, context.Canceled)
+			}
+			if sent != c.identify || len(drive.formats) > 0 || !drive.closed {
+				t.Errorf("%s, %s: got %d identify commands, formats %x and closed %v, want %d, no format and closed",
+					name, kind, sent, drive.formats, drive.closed, c.identify)
+			}
+			unchanged(t, path)
+		}
+	}
+}
+
+// Each identify command is progress: a controller with many namespaces takes longer than one command can.
+func TestNVMeProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drive := fakeNVMe{oacs: 2, old: true, afterIdentify: func() { time.Sleep(50 * time.Second) }}
+		ended := make(chan struct{})
+		limits := Limits{Silence: time.Minute, Grace: time.Second}
+		_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
+			defer close(ended)
+			_, _, scope := identifyAll(ctx, &drive)
+			return "", scope.unknown
+		})
+		<-ended
+		if err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+	})
+}
+
 // A namespace that cannot be formatted loses its metadata, also if other namespaces remain.
 func TestExpress(t *testing.T) {
 	failure := errors.New("format failed")
@@ -329,7 +402,7 @@ func TestNVMeMetadataMethod(t *testing.T) {
 	} {
 		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}
 		opened := ""
-		got := metadataMethod(d, func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
+		got := metadataMethod(t.Context(), d, func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
 		if got != c.want || len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q and formats %x, want %q and no format", name, got, c.drive.formats, c.want)
 		}
@@ -338,8 +411,8 @@ func TestNVMeMetadataMethod(t *testing.T) {
 		}
 	}
 	const missing = "/dev/missing/nvme0n1"
-	if got := string(MetadataMethod(block.Device{Name: "nvme0n1", Path: missing})); !strings.HasPrefix(got, "metadata; other namespaces") ||
-		!strings.Contains(got, missing) {
+	got := string(MetadataMethod(t.Context(), block.Device{Name: "nvme0n1", Path: missing}))
+	if !strings.HasPrefix(got, "metadata; other namespaces") || !strings.Contains(got, missing) {
 		t.Errorf("missing device: got %q, want that its namespaces are not known", got)
 	}
 }
@@ -365,7 +438,7 @@ func TestNVMeLists(t *testing.T) {
 			}
 		},
 	} {
-		if got, err := listNamespaces(listNVMe{list: list}, identifyActive); err == nil {
+		if got, err := listNamespaces(t.Context(), listNVMe{list: list}, identifyActive); err == nil {
 			t.Errorf("%s: got %d namespaces, want an error", name, len(got))
 		}
 	}

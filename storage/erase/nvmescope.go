@@ -1,6 +1,7 @@
 package erase
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"regexp"
@@ -31,16 +32,16 @@ const (
 )
 
 // identifyAll reads the data of the controller and of the device's namespace, and the scope.
-func identifyAll(d adminDevice) (controller, namespace []byte, scope nvmeScope) {
+func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []byte, scope nvmeScope) {
 	nsid, err := d.namespace()
 	if err != nil {
 		return nil, nil, nvmeScope{unknown: fmt.Errorf("NVMe namespace id: %w", err)}
 	}
-	if controller, err = identify(d, identifyController, 0); err == nil {
-		namespace, err = identify(d, identifyNamespace, nsid)
+	if controller, err = identify(ctx, d, identifyController, 0); err == nil {
+		namespace, err = identify(ctx, d, identifyNamespace, nsid)
 	}
 	if err == nil {
-		scope, err = readScope(d, nsid, controller, namespace)
+		scope, err = readScope(ctx, d, nsid, controller, namespace)
 	}
 	if err != nil {
 		return nil, nil, nvmeScope{nsid: nsid, unknown: err}
@@ -50,15 +51,15 @@ func identifyAll(d adminDevice) (controller, namespace []byte, scope nvmeScope) 
 
 // readScope reads the scope from the controller. CMIC reports further ports and controllers, SR-IOV and asymmetric
 // access. NMIC bit 0 reports that the namespace can be attached to several controllers.
-func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
+func readScope(ctx context.Context, d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
 	scope := nvmeScope{nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0}
-	active, err := activeNamespaces(d, controller)
+	active, err := activeNamespaces(ctx, d, controller)
 	if err != nil {
 		return nvmeScope{}, err
 	}
 	all := active
 	if binary.LittleEndian.Uint16(controller[256:])&oacsNamespaceManagement != 0 {
-		allocated, err := listNamespaces(d, identifyAllocated)
+		allocated, err := listNamespaces(ctx, d, identifyAllocated)
 		if err != nil {
 			return nvmeScope{}, err
 		}
@@ -81,9 +82,9 @@ func readScope(d adminDevice, nsid uint32, controller, namespace []byte) (nvmeSc
 // activeNamespaces lists the namespaces attached to the controller. NVMe 1.1 introduced the list (CNS 02h), NVMe 1.2
 // the version field (VER). On older controllers, every namespace up to the highest number (NN) is identified; a
 // capacity of zero means that it does not exist.
-func activeNamespaces(d adminDevice, controller []byte) ([]uint32, error) {
+func activeNamespaces(ctx context.Context, d adminDevice, controller []byte) ([]uint32, error) {
 	if binary.LittleEndian.Uint32(controller[80:]) >= version12 {
-		return listNamespaces(d, identifyActive)
+		return listNamespaces(ctx, d, identifyActive)
 	}
 	highest := binary.LittleEndian.Uint32(controller[516:])
 	if highest > maxSequential {
@@ -91,7 +92,7 @@ func activeNamespaces(d adminDevice, controller []byte) ([]uint32, error) {
 	}
 	var active []uint32
 	for id := uint32(1); id <= highest; id++ {
-		namespace, err := identify(d, identifyNamespace, id)
+		namespace, err := identify(ctx, d, identifyNamespace, id)
 		if err != nil {
 			return nil, fmt.Errorf("namespace %d: %w", id, err)
 		}
@@ -103,10 +104,10 @@ func activeNamespaces(d adminDevice, controller []byte) ([]uint32, error) {
 }
 
 // listNamespaces reads a list of namespace ids, 1,024 with each command, in ascending order and ended by a zero.
-func listNamespaces(d adminDevice, structure uint32) ([]uint32, error) {
+func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uint32, error) {
 	var list []uint32
 	for last := uint32(0); ; {
-		page, err := identify(d, structure, last)
+		page, err := identify(ctx, d, structure, last)
 		if err != nil {
 			return nil, err
 		}

@@ -104,7 +104,7 @@ func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, erro
 	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
 		return "", err
 	}
-	return erase.MetadataMethod(d), nil
+	return erase.MetadataMethod(ctx, d), nil
 }
 
 // format erases an NVMe disk by its Format command, or its metadata if that fails.

@@ -34,7 +34,7 @@ func main() {
 			method, err := erase.Full(ctx, block.System{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
 			err = erase.Metadata(ctx, block.System{}, d.Path, erase.Wait{})
-			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(d), err)
+			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(ctx, d), err)
 		}
 		fmt.Printf("\nDONE\n")
 		return nil
