@@ -89,8 +89,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// CAP_SYS_ADMIN, which GRUB needs on Btrfs, does not let the program undo what masks files of the ramdisk. The ioctls
-// that GRUB needs work.
+// CAP_SYS_ADMIN, which GRUB needs on Btrfs, does not let the program undo what masks files of the ramdisk, nor swap the
+// ramdisk's memory out. The ioctls that GRUB needs work.
 func TestMasksStay(t *testing.T) {
 	for _, kind := range []struct {
 		name   string
@@ -128,7 +128,7 @@ func sameAnswers(t *testing.T, name, output, search string) {
 	want := map[string]string{"later call": "function not implemented", "search of Btrfs": search}
 	for _, call := range []string{
 		"unmount", "mount", "remount", "pivot_root", "setns", "fsopen", "fspick", "open_tree", "move_mount", "mount_setattr",
-		"fsconfig", "fsmount", "open_tree_attr", "bpf", "perf_event_open", "log",
+		"fsconfig", "fsmount", "open_tree_attr", "bpf", "perf_event_open", "log", "swapon", "swapoff",
 	} {
 		want[call] = "operation not permitted"
 	}
@@ -151,6 +151,7 @@ func TestCallTables(t *testing.T) {
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	want := []uint32{
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
+		unix.SYS_SWAPON, unix.SYS_SWAPOFF,
 		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
 		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE_ATTR,
 	}

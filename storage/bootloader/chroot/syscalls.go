@@ -24,14 +24,17 @@ var newCalls = []uint32{428, 429, 430, 431, 432, 433, 442, 467}
 const lastKnown = 471
 
 // callTables list the system calls by which a program with CAP_SYS_ADMIN could read what is masked: those that mount and
-// unmount, enter other namespaces, return the kernel log, and read kernel memory (BPF, perf). 32-bit programs use other
-// numbers. The numbers before newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf
-// and perf_event_open.
+// unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), and choose where the kernel
+// swaps memory out, which could be the disk of the image. 32-bit programs use other numbers. The numbers before newCalls
+// are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon and swapoff.
 var callTables = []callTable{
-	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298}, newCalls)},
-	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336}, newCalls)},
-	{arch: unix.AUDIT_ARCH_AARCH64, denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241}, newCalls)},
-	{arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364}, newCalls), private: 0x0f0000},
+	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168}, newCalls)},
+	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115}, newCalls)},
+	{arch: unix.AUDIT_ARCH_AARCH64, denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225}, newCalls)},
+	{
+		arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115}, newCalls),
+		private: 0x0f0000,
+	},
 }
 
 // denyCalls denies the system calls of callTables to the calling thread and all its children, forever. They fail with

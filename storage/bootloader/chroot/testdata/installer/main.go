@@ -102,6 +102,7 @@ func undo() int {
 	for name, number := range map[string]uintptr{
 		"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "open_tree_attr": unix.SYS_OPEN_TREE_ATTR,
 		"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN, "later call": 472,
+		"swapon": unix.SYS_SWAPON, "swapoff": unix.SYS_SWAPOFF,
 	} {
 		_, _, errno := syscall.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
 		fmt.Printf("%s: %v\n", name, errno)
