@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -247,6 +249,21 @@ func TestPartitionOpened(t *testing.T) {
 	}
 }
 
+// An erase fails if sysfs does not describe the device: its partitions were not dropped. A device that the kernel does
+// not list has none.
+func TestPartitionsUnknown(t *testing.T) {
+	path := secretDisk(t, mib)
+	name := filepath.Base(path)
+	sys := nvmeTree(t, name)
+	put(t, sys.Sys("class/block", name, "size"), "unknown\n")
+	if err := Metadata(t.Context(), sys, path, Wait{}); !errors.Is(err, strconv.ErrSyntax) {
+		t.Errorf("got %v, want %v of the size", err, strconv.ErrSyntax)
+	}
+	if err := Metadata(t.Context(), nvmeTree(t), path, Wait{}); err != nil {
+		t.Errorf("not listed: %v", err)
+	}
+}
+
 // Partitions are erased before the disk: after a failure, the table still names those that hold data.
 func TestMetadataOrder(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
@@ -287,6 +304,34 @@ func TestDeviceClosed(t *testing.T) {
 	}
 	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Full: got holders %v and %v, want none", names, err)
+	}
+}
+
+// A panic does not keep the device open: the erase can be repeated.
+func TestDeviceClosedAfterPanic(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
+	for name, erase := range map[string]func(ctx context.Context, path string) error{
+		"Metadata": func(ctx context.Context, path string) error { return Metadata(ctx, block.System{}, path, Wait{}) },
+		"Full": func(ctx context.Context, path string) error {
+			_, err := Full(ctx, block.System{}, device(t, path), Options{Zeroize: true})
+			return err
+		},
+	} {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		ctx := hooked{t.Context(), func() error {
+			f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
+			if errors.Is(err, unix.EBUSY) {
+				panic("before a write")
+			}
+			return errors.Join(err, f.Close())
+		}}
+		var caught *goroutine.PanicError
+		if err := goroutine.Catch(func() error { return erase(ctx, path) }); !errors.As(err, &caught) {
+			t.Errorf("%s: got %v, want a panic", name, err)
+		}
+		if err := erase(t.Context(), path); err != nil {
+			t.Errorf("%s: repeated: %v", name, err)
+		}
 	}
 }
 

@@ -66,36 +66,44 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	if err := partition.Release(ctx, sys, device); err != nil {
 		return err
 	}
+	l, err := wipe(ctx, sys, device, known, wait)
+	if err != nil {
+		return err
+	}
+	if err := block.Flush(ctx, device); err != nil {
+		return err
+	}
+	if info, err := sys.Device(device); err == nil {
+		if err := forget(ctx, sys, info, wait); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) { // a device that the kernel does not list has no partitions
+		return err
+	}
+	return checkWiped(ctx, device, l.ranges, l.wipes())
+}
+
+// wipe overwrites the metadata of a device and returns its layout. known are the ranges of the partitions that the
+// kernel knows.
+func wipe(ctx context.Context, sys block.System, device string, known []span, wait Wait) (l layout, err error) {
 	var f *os.File
 	var size int64
 	if err := wait.until(ctx, sys, device, func() (err error) {
 		f, size, err = openExclusive(device)
 		return err
 	}); err != nil {
-		return err
+		return layout{}, err
 	}
-	l, err := readLayout(ctx, device, size, known)
-	if err != nil {
-		return errors.Join(err, f.Close())
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if l, err = readLayout(ctx, device, size, known); err != nil {
+		return layout{}, err
 	}
-	wiped := l.wipes()
-	for _, part := range wiped {
+	for _, part := range l.wipes() {
 		if err := part.zero(ctx, f); err != nil {
-			return errors.Join(err, f.Close())
+			return layout{}, err
 		}
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := block.Flush(ctx, device); err != nil {
-		return err
-	}
-	if info, err := sys.Device(device); err == nil && info.Type != "part" {
-		if err := forget(ctx, sys, info, wait); err != nil {
-			return err
-		}
-	}
-	return checkWiped(ctx, device, l.ranges, wiped)
+	return l, f.Sync()
 }
 
 // kernelRanges returns the byte ranges of the partitions that the kernel knows: it reads more kinds of tables than
