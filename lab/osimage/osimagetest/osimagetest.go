@@ -24,7 +24,7 @@ import (
 func Root(t testing.TB, change func(root, esp string)) string {
 	t.Helper()
 	testenv.Root(t)
-	testenv.Programs(t, "mmdebstrap", "mke2fs", "mformat", "mcopy", "dd")
+	testenv.Programs(t, "mmdebstrap", "mke2fs", "e2fsck", "resize2fs", "mformat", "mcopy", "dd")
 	system, err := osimage.Build(t.Context(), osimage.Options{Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +38,10 @@ func Root(t testing.TB, change func(root, esp string)) string {
 	image := filepath.Join(t.TempDir(), "root.ext4")
 	testenv.Run(t, "dd", "if="+system.Raw, "of="+image, "bs=1M", "conv=sparse", "status=none",
 		fmt.Sprintf("skip=%d", root.Start/mib), fmt.Sprintf("count=%d", root.Size/mib))
+	// The free space of the system's own file system depends on the one that it was built on.
+	testenv.Run(t, "truncate", "-s", "+32M", image)
+	testenv.Run(t, "e2fsck", "-fp", image)
+	testenv.Run(t, "resize2fs", image)
 	files, mount := t.TempDir(), t.TempDir()
 	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
 	if err := unix.Mount(testenv.Loop(t, image, 512), mount, "ext4", 0, ""); err != nil {
