@@ -118,7 +118,7 @@ func TestAddMBREntry(t *testing.T) {
 	}
 }
 
-// Of two extended partitions, the first one counts, as for the kernel.
+// Of two extended partitions, both count, as for Linux.
 func TestTwoExtended(t *testing.T) {
 	image := mbrImage(t, 32*mib, "label: dos\nstart=2048, size=8192, type=5\nstart=20480, size=8192\nstart=4096, size=2048\n")
 	chain := make([]byte, 512)
@@ -132,8 +132,8 @@ func TestTwoExtended(t *testing.T) {
 	}
 	poke(t, image, 20480*512, chain)
 	poke(t, image, mbrTable+16+4, []byte{0x05})
-	if table := read(t, image); len(table.Partitions) != 3 || table.Partitions[2].Number != 5 {
-		t.Errorf("got %+v, want two extended partitions and one logical one", table.Partitions)
+	if table := read(t, image); len(table.Partitions) != 4 || table.Partitions[3].Number != 6 {
+		t.Errorf("got %+v, want two extended partitions and two logical ones", table.Partitions)
 	}
 }
 

@@ -86,7 +86,7 @@ func (d *disk) create(ctx context.Context, l Layout) (*Table, error) {
 	if err := d.file.Sync(); err != nil {
 		return nil, err
 	}
-	return d.read()
+	return d.read(ctx)
 }
 
 // encodeTable makes the first sector and, for a GPT, the table.

@@ -213,7 +213,7 @@ func TestReadOnlyFile(t *testing.T) {
 	}{
 		"clear":          {mbr, func(d *disk) error { return d.clear(t.Context(), layout) }},
 		"create":         {mbr, func(d *disk) error { _, err := d.create(t.Context(), layout); return err }},
-		"add to an MBR":  {mbr, func(d *disk) error { _, err := d.add(Partition{Size: mib}); return err }},
+		"add to an MBR":  {mbr, func(d *disk) error { _, err := d.add(t.Context(), Partition{Size: mib}); return err }},
 		"protective MBR": {grown, func(d *disk) error { return d.growProtector() }},
 		"write a GPT": {grown, func(d *disk) error {
 			g, err := d.primary()
@@ -254,10 +254,10 @@ func shrunk(t *testing.T, image string, size int64) *disk {
 func TestReadErrors(t *testing.T) {
 	_, header := shrunk(t, gptImage(t, 16*mib), 0).readGPT(1)
 	_, entries := shrunk(t, gptImage(t, 16*mib), 1024).readGPT(1)
-	_, table := shrunk(t, gptImage(t, 16*mib), 0).add(Partition{Size: mib})
+	_, table := shrunk(t, gptImage(t, 16*mib), 0).add(t.Context(), Partition{Size: mib})
 	_, mbr := shrunk(t, gptImage(t, 16*mib), 0).addMBR(&Table{}, Partition{Size: mib})
 	extended := mbrImage(t, 16*mib, "label: dos\nstart=4096, size=8192, type=5\nstart=6144, size=2048\n")
-	_, logical := shrunk(t, extended, mib).read()
+	_, logical := shrunk(t, extended, mib).read(t.Context())
 	for name, err := range map[string]error{
 		"header": header, "entries": entries, "table": table, "MBR": mbr, "logical partitions": logical,
 		"protective MBR": shrunk(t, gptImage(t, 16*mib), 0).growProtector(),
@@ -311,7 +311,7 @@ func TestUnsoundTables(t *testing.T) {
 		}
 		_, err = d.primary()
 		wantError(t, "read", err, want)
-		_, err = d.add(Partition{Size: mib})
+		_, err = d.add(t.Context(), Partition{Size: mib})
 		wantError(t, "add", err, "the primary GPT is broken: "+want)
 		if err := d.file.Close(); err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,9 +10,14 @@ import (
 )
 
 const (
-	mbrTable   = 446 // offset of the four entries
-	maxLogical = 128 // logical partitions that are followed
-	maxLBA     = 1 << 32
+	mbrTable = 446 // offset of the four entries
+	maxLBA   = 1 << 32
+
+	// Linux has partitions up to this number. Logical ones start at 5.
+	maxNumber  = 255
+	maxLogical = maxNumber - 4
+
+	maxEmptyLinks = 100 // Linux stops after so many tables in a row that name no logical partition
 )
 
 // mbrEntry is one entry of the table; LBAs in sectors, relative as it stands there.
@@ -28,37 +34,47 @@ type mbr struct {
 
 // readMBR reads sector 0. The error wraps ErrNoTable where it holds no sound table.
 func (d *disk) readMBR() (*mbr, error) {
-	return d.readTableSector(0)
-}
-
-func (d *disk) readTableSector(offset int64) (*mbr, error) {
-	sector := make([]byte, 512)
-	if _, err := d.file.ReadAt(sector, offset); err != nil {
+	sector, err := d.readSector(0)
+	if err != nil {
 		return nil, err
 	}
 	return parseMBR(sector)
 }
 
+func (d *disk) readSector(offset int64) ([]byte, error) {
+	sector := make([]byte, 512)
+	_, err := d.file.ReadAt(sector, offset)
+	return sector, err
+}
+
+func hasMBRSignature(sector []byte) bool { return sector[510] == 0x55 && sector[511] == 0xaa }
+
 func parseMBR(sector []byte) (*mbr, error) {
-	if sector[510] != 0x55 || sector[511] != 0xaa {
+	if !hasMBRSignature(sector) {
 		return nil, fmt.Errorf("%w: no MBR signature", ErrNoTable)
 	}
 	// A FAT file system without partitions ends its boot sector with the same signature.
 	if strings.HasPrefix(string(sector[54:62]), "FAT") || strings.HasPrefix(string(sector[82:90]), "FAT") {
 		return nil, fmt.Errorf("%w: a FAT file system fills the device", ErrNoTable)
 	}
-	m := &mbr{sector: sector, diskID: binary.LittleEndian.Uint32(sector[440:])}
-	for i := range m.entries {
-		e := sector[mbrTable+16*i:]
-		m.entries[i] = mbrEntry{
-			boot: e[0], kind: e[4],
-			first: int64(binary.LittleEndian.Uint32(e[8:])), size: int64(binary.LittleEndian.Uint32(e[12:])),
-		}
-		if e[0]&0x7f != 0 {
-			return nil, fmt.Errorf("%w: entry %d of the MBR has the status 0x%02x", ErrNoTable, i+1, e[0])
+	m := &mbr{sector: sector, diskID: binary.LittleEndian.Uint32(sector[440:]), entries: mbrEntries(sector)}
+	for i, e := range m.entries {
+		if e.boot&0x7f != 0 {
+			return nil, fmt.Errorf("%w: entry %d of the MBR has the status 0x%02x", ErrNoTable, i+1, e.boot)
 		}
 	}
 	return m, nil
+}
+
+func mbrEntries(sector []byte) (entries [4]mbrEntry) {
+	for i := range entries {
+		e := sector[mbrTable+16*i:]
+		entries[i] = mbrEntry{
+			boot: e[0], kind: e[4],
+			first: int64(binary.LittleEndian.Uint32(e[8:])), size: int64(binary.LittleEndian.Uint32(e[12:])),
+		}
+	}
+	return entries
 }
 
 func (m *mbr) protective() bool {
@@ -73,7 +89,7 @@ func (m *mbr) protective() bool {
 func (e mbrEntry) used() bool     { return e.kind != 0 && e.size > 0 }
 func (e mbrEntry) extended() bool { return e.kind == 0x05 || e.kind == 0x0f || e.kind == 0x85 }
 
-func (d *disk) mbrTable(m *mbr) (*Table, error) {
+func (d *disk) mbrTable(ctx context.Context, m *mbr) (*Table, error) {
 	table := &Table{Scheme: MBR, DiskID: m.diskID, SectorSize: d.sector, DiskSize: d.size}
 	for i, e := range m.entries {
 		if !e.used() {
@@ -87,46 +103,70 @@ func (d *disk) mbrTable(m *mbr) (*Table, error) {
 	if len(table.Partitions) == 0 {
 		return nil, fmt.Errorf("%w: the MBR is empty", ErrNoTable)
 	}
+	c := chain{disk: d, table: table, seen: map[int64]bool{}}
 	for _, e := range m.entries {
 		if e.used() && e.extended() {
-			logical, sectors, err := d.logical(m.diskID, e.first)
-			if err != nil {
+			if err := c.follow(ctx, e); err != nil {
 				return nil, err
 			}
-			table.Partitions, table.LogicalTables = append(table.Partitions, logical...), sectors
-			break
 		}
 	}
 	return table, nil
 }
 
-// logical follows the chain of an extended partition and returns its partitions, and the offsets of the sectors that
-// name them. A link that breaks or turns back ends the chain.
-func (d *disk) logical(diskID uint32, extended int64) (list []Partition, sectors []int64, err error) {
-	next := extended
-	for len(list) < maxLogical {
-		offset := next * d.sector
-		if offset+512 > d.size {
-			return list, sectors, nil
+// chain adds logical partitions, and the tables that name them, to a partition table.
+type chain struct {
+	disk  *disk
+	table *Table
+	count int            // logical partitions
+	seen  map[int64]bool // offsets of tables
+}
+
+// follow follows the tables of an extended partition as Linux does. It stops at a sector without the signature of a
+// table, behind the end of the disk, after maxEmptyLinks tables in a row that name no logical partition, and after
+// maxLogical logical partitions of the disk. Unlike Linux, it stops at a table that was read before: that one names the
+// same partitions again.
+func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
+	first, size := extended.first, extended.size
+	for empty := 0; empty < maxEmptyLinks && c.count < maxLogical; empty++ {
+		offset := first * c.disk.sector
+		if offset+512 > c.disk.size || c.seen[offset] {
+			return nil
 		}
-		m, err := d.readTableSector(offset)
-		if errors.Is(err, ErrNoTable) {
-			return list, sectors, nil
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		sector, err := c.disk.readSector(offset)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		sectors = append(sectors, offset)
-		if e := m.entries[0]; e.used() {
-			list = append(list, d.mbrPartition(diskID, 5+len(list), e, next))
+		if !hasMBRSignature(sector) {
+			return nil
 		}
-		link := m.entries[1]
-		if !link.used() || !link.extended() || extended+link.first <= next {
-			return list, sectors, nil
+		c.seen[offset] = true
+		c.table.LogicalTables = append(c.table.LogicalTables, offset)
+		var link *mbrEntry
+		for i, e := range mbrEntries(sector) {
+			switch {
+			case e.size == 0:
+			case e.extended():
+				if link == nil {
+					link = &e
+				}
+			case i >= 2 && (e.first+e.size > size || first+e.first+e.size > extended.first+extended.size):
+				// The last two entries are often garbage: they count only inside of the extended partition.
+			case c.count < maxLogical:
+				c.table.Partitions = append(c.table.Partitions, c.disk.mbrPartition(c.table.DiskID, 5+c.count, e, first))
+				c.count++
+				empty = -1
+			}
 		}
-		next = extended + link.first
+		if link == nil {
+			return nil
+		}
+		first, size = extended.first+link.first, link.size
 	}
-	return list, sectors, nil
+	return nil
 }
 
 func (d *disk) mbrPartition(diskID uint32, n int, e mbrEntry, base int64) Partition {

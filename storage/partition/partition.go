@@ -63,8 +63,9 @@ type Table struct {
 	Damaged         bool   // GPT: the primary or the backup is broken
 	BackupMisplaced bool   // GPT: the backup header does not lie in the disk's last sector
 	Partitions      []Partition
-	// LogicalTables are the offsets in bytes of the sectors in an extended partition that name the logical ones (EBR), in
-	// the order of their chain.
+	// LogicalTables are the offsets in bytes of the sectors in extended partitions that name the logical ones (EBR), in
+	// the order of their chain. Like Linux, Read stops after 100 of them in a row that name no partition, and after
+	// partition number 255.
 	LogicalTables []int64
 }
 
@@ -75,7 +76,7 @@ func Read(ctx context.Context, device string) (*Table, error) {
 		return nil, err
 	}
 	defer d.file.Close() //nolint:errcheck // only read
-	table, err := d.read()
+	table, err := d.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("partition table of %s: %w", device, err)
 	}
@@ -92,7 +93,7 @@ func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, d.file.Close()) }()
-	table, err := d.read()
+	table, err := d.read(ctx)
 	if errors.Is(err, ErrNoTable) {
 		return false, nil
 	}
@@ -121,7 +122,7 @@ func Add(ctx context.Context, sys block.System, device string, p Partition) (add
 	if err != nil {
 		return Partition{}, err
 	}
-	added, err = d.add(p)
+	added, err = d.add(ctx, p)
 	if err = errors.Join(err, d.file.Close()); err != nil {
 		return Partition{}, fmt.Errorf("add a partition to %s: %w", device, err)
 	}
@@ -187,13 +188,13 @@ func (d *disk) hasSignature(offset int64) bool {
 }
 
 // read reads whichever table there is.
-func (d *disk) read() (*Table, error) {
+func (d *disk) read(ctx context.Context) (*Table, error) {
 	mbr, err := d.readMBR()
 	if err != nil {
 		return nil, err
 	}
 	if !mbr.protective() {
-		return d.mbrTable(mbr)
+		return d.mbrTable(ctx, mbr)
 	}
 	table, err := d.gptTable()
 	if err != nil {
@@ -213,8 +214,8 @@ func free(partitions []Partition, start, end int64) bool {
 	return true
 }
 
-func (d *disk) add(p Partition) (Partition, error) {
-	table, err := d.read()
+func (d *disk) add(ctx context.Context, p Partition) (Partition, error) {
+	table, err := d.read(ctx)
 	if err != nil {
 		return Partition{}, err
 	}
