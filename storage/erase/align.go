@@ -2,10 +2,13 @@ package erase
 
 import "unsafe"
 
-// alignedZeros returns a MiB of zeros at an address that direct I/O accepts.
+// zerosSize is the number of bytes that one write of zeros has at most.
+const zerosSize = 1 << 20
+
+// alignedZeros returns zerosSize zeros at an address that direct I/O accepts.
 func alignedZeros() []byte {
-	const size, page = 1 << 20, 4096
-	raw := make([]byte, size+page)
+	const page = 4096
+	raw := make([]byte, zerosSize+page)
 	shift := (page - int(uintptr(unsafe.Pointer(&raw[0]))%page)) % page
-	return raw[shift : shift+size]
+	return raw[shift : shift+zerosSize]
 }

@@ -257,6 +257,21 @@ func TestWipeOrder(t *testing.T) {
 	}
 }
 
+// Tables of logical partitions that touch are overwritten by one write each MiB, and still from the last one.
+func TestWipeTogether(t *testing.T) {
+	l := layout{device: span{0, 64 * mib}, ranges: []span{{0, 64 * mib}}}
+	for at := int64(16 * mib); at < 18*mib; at += 512 {
+		l.tables = append(l.tables, span{at, at + 512})
+	}
+	l.tables = append(l.tables, span{40 * mib, 40*mib + 512}, span{30 * mib, 30*mib + 512}, span{30*mib + 512, 30*mib + 1024})
+	want := append([]span{
+		{30 * mib, 30*mib + 1024}, {40 * mib, 40*mib + 512}, {17 * mib, 18 * mib}, {16 * mib, 17 * mib},
+	}, l.device.ends()...)
+	if got := l.wipes(); !slices.Equal(got, want) {
+		t.Errorf("got %d ranges, want %v", len(got), want)
+	}
+}
+
 // A range that cannot be read is not taken for one without superblocks or for zeros.
 func TestCheckErrors(t *testing.T) {
 	path := testenv.SparseFile(t, mib)

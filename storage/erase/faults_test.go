@@ -129,7 +129,7 @@ func TestErrorsBeforeWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := (span{0, mib}).zero(cancelled, f); !errors.Is(err, context.Canceled) {
+	if err := (span{0, mib}).zero(cancelled, f, alignedZeros()); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before a write: got %v, want %v", err, context.Canceled)
 	}
 	unchanged(t, path)

@@ -25,7 +25,8 @@ const margin = 8 << 20
 
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
 // partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and of
-// the data of arrays on them, and the sectors that name logical partitions. It checks that these read as zeros
+// the data of arrays on them, and the sectors that name logical partitions, as far as Linux follows their chain: to
+// partition number 255, and over at most 100 of them in a row that name none. It checks that these read as zeros
 // afterwards, and that the device has no signature elsewhere. All other content stays, and with it the signatures of
 // file systems in partitions of an earlier table. Afterwards the kernel has no partitions of the device. The error wraps
 // ErrBusy for a device that is in use.
@@ -98,8 +99,9 @@ func wipe(ctx context.Context, sys block.System, device string, known []span, wa
 	if l, err = readLayout(ctx, device, size, known); err != nil {
 		return layout{}, err
 	}
+	zeros := alignedZeros()
 	for _, part := range l.wipes() {
-		if err := part.zero(ctx, f); err != nil {
+		if err := part.zero(ctx, f, zeros); err != nil {
 			return layout{}, err
 		}
 	}
@@ -184,9 +186,21 @@ func (l layout) wipes() []span {
 			inside = append(inside, r.ends()...)
 		}
 	}
-	chain := slices.Clone(l.tables)
-	slices.Reverse(chain)
-	return slices.Concat(merge(inside), chain, merge(extended), l.device.ends())
+	return slices.Concat(merge(inside), l.chain(), merge(extended), l.device.ends())
+}
+
+// chain returns the tables of logical partitions from the last one. Those that touch are joined up to the size of one
+// write: a tenant can make thousands of them.
+func (l layout) chain() []span {
+	var chain []span
+	for _, s := range slices.Backward(l.tables) {
+		if last := len(chain) - 1; last >= 0 && s.end == chain[last].start && chain[last].end-s.start <= zerosSize {
+			chain[last].start = s.start
+		} else {
+			chain = append(chain, s)
+		}
+	}
+	return chain
 }
 
 // checkWiped returns an error if a wiped range does not read as zeros, if the device has a signature, or if one of the
@@ -258,8 +272,8 @@ func merge(spans []span) []span {
 	return merged
 }
 
-func (s span) zero(ctx context.Context, f *os.File) error {
-	zeros := alignedZeros()
+// zero overwrites the range with zeros, which are those of alignedZeros.
+func (s span) zero(ctx context.Context, f *os.File, zeros []byte) error {
 	for offset := s.start; offset < s.end; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -276,7 +290,8 @@ func (s span) zero(ctx context.Context, f *os.File) error {
 
 // checkZero returns an error if a byte of the range is not zero.
 func (s span) checkZero(ctx context.Context, f *os.File) error {
-	data, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
+	size := max(0, min(s.end-s.start, zerosSize))
+	data, zeros := make([]byte, size), make([]byte, size)
 	for offset := s.start; offset < s.end; {
 		if err := ctx.Err(); err != nil {
 			return err
