@@ -344,6 +344,24 @@ func TestEraseNamesUnusableNamespaces(t *testing.T) {
 	}
 }
 
+// A hint of skip_block_devices can suit all disks but not a namespace that the kernel does not use. The step fails.
+func TestEraseUnusableNamespaceWithoutNumber(t *testing.T) {
+	m := newManager(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})
+	listed(t, m.o.System, "0", "nvme0n2")
+	serial := m.o.System.Sys("class/block/nvme0n2/device/serial")
+	if err := os.MkdirAll(filepath.Dir(serial), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(serial, []byte("S3X9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
+	_, err := m.startErase(t.Context(), hardware.Call{Node: n})
+	if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "skip_block_devices") || !strings.Contains(err.Error(), "S3X9") {
+		t.Errorf("got %v, want a BlockDeviceEraseError that names the entry of skip_block_devices and the serial number", err)
+	}
+}
+
 func TestErasePstore(t *testing.T) {
 	m := newManager(t)
 	dump := m.o.System.Sys("fs/pstore/dmesg-erst-1")

@@ -21,6 +21,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
 	"ironroot/agent/node"
+	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -365,5 +366,29 @@ func TestSync(t *testing.T) {
 	}
 	if got, err := os.ReadFile(caches); err != nil || string(got) != "3" {
 		t.Errorf("drop_caches: got %q and %v, want 3", got, err)
+	}
+}
+
+// What was written to a disk that is not in the list is on the disk after a sync, too.
+func TestSyncWritesDirtyPages(t *testing.T) {
+	backing := testenv.SparseFile(t, mib)
+	disk, err := os.OpenFile(testenv.Loop(t, backing, 512), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close() // the last close writes the pages, too
+	written := bytes.Repeat([]byte("dirty"), 1000)
+	if _, err := disk.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	if err := newManager(t).Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(backing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(got, written) {
+		t.Error("the file behind the loop device lacks what was written before the sync")
 	}
 }
