@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -29,9 +30,14 @@ type mappedDisk struct {
 	mapper                 mapper
 }
 
-// withMaps does something with the partitions of a multipath map.
-func withMaps(ctx context.Context, sys block.System, device string, do func(context.Context, string, kernelView) error) error {
-	control, err := devmapper.Open()
+// withMaps does something with the partitions of a multipath map. open opens the device mapper.
+func withMaps[M interface {
+	mapper
+	io.Closer
+}](
+	ctx context.Context, sys block.System, device string, open func() (M, error), do func(context.Context, string, kernelView) error,
+) error {
+	control, err := open()
 	if err != nil {
 		return fmt.Errorf("partitions of %s: %w", device, err)
 	}

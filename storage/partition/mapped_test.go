@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,5 +137,48 @@ func TestPartitionsOfMapForeign(t *testing.T) {
 	f.busy["part1-"+mapID] = 1 << 20
 	if err := apply(t.Context(), "/dev/dm-0", &Table{}, d); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "/dev/dm-0: remove partition 1") {
 		t.Errorf("got %v, want %v", err, unix.EBUSY)
+	}
+}
+
+// closingMapper counts how often it is closed.
+type closingMapper struct {
+	*fakeMapper
+	closed *int
+}
+
+func (c closingMapper) Close() error {
+	*c.closed++
+	return nil
+}
+
+// The device mapper is closed after use. Its errors, those of the map and those of the use are returned.
+func TestWithMaps(t *testing.T) {
+	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
+	f.disk()
+	sys := block.System{Root: f.root}
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name, device string
+		open, do     error
+		used, closed int
+		want         error
+	}{
+		{"success", "/dev/dm-0", nil, nil, 1, 1, nil},
+		{"no device mapper", "/dev/dm-0", broken, nil, 0, 0, broken},
+		{"no map", "/dev/dm-1", nil, nil, 0, 1, fs.ErrNotExist},
+		{"failing use", "/dev/dm-0", nil, broken, 1, 1, broken},
+	} {
+		used, closed := 0, 0
+		open := func() (closingMapper, error) { return closingMapper{f, &closed}, tt.open }
+		err := withMaps(t.Context(), sys, tt.device, open, func(_ context.Context, device string, view kernelView) error {
+			if device != tt.device || view == nil || closed > 0 {
+				t.Errorf("%s: got %s, %v, closed %d times", tt.name, device, view, closed)
+			}
+			used++
+			return tt.do
+		})
+		if !errors.Is(err, tt.want) || used != tt.used || closed != tt.closed {
+			t.Errorf("%s: got %v, used %d times, closed %d times, want %v, %d and %d", tt.name, err, used, closed, tt.want, tt.used, tt.closed)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
+	"ironroot/storage/devmapper"
 )
 
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
@@ -23,7 +24,7 @@ import (
 // partitions at all: they are maps of their own, that this package makes.
 func Sync(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
-		return withMaps(ctx, sys, device, syncTable)
+		return withMaps(ctx, sys, device, devmapper.Open, syncTable)
 	}
 	rescanErr := block.Rescan(ctx, device)
 	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) && !errors.Is(rescanErr, unix.EINVAL) {
@@ -47,7 +48,7 @@ func Sync(ctx context.Context, sys block.System, device string) error {
 // an error.
 func Forget(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
-		return withMaps(ctx, sys, device, forgetAll)
+		return withMaps(ctx, sys, device, devmapper.Open, forgetAll)
 	}
 	return forgetAll(ctx, device, &plainDisk{sys: sys, device: device})
 }
