@@ -58,7 +58,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		return nil
 	}
 	if c.EnableBIOSBootloaderInstall {
-		err = i.installGRUB(ctx, disk, b, uefi)
+		err = i.installGRUB(ctx, bootloader.InstallGRUB, disk, b, uefi)
 	} else {
 		err = errDisabled(uefi)
 	}
@@ -81,12 +81,15 @@ func errDisabled(uefi bool) error {
 		"use an image that boots by UEFI, or a whole-disk image%s", why)
 }
 
-// installGRUB runs the image's own GRUB. What it puts onto an EFI system partition gets boot entries as everything there.
-func (i *Imager) installGRUB(ctx context.Context, disk block.Device, b Bootloader, uefi bool) error {
+// installGRUB runs the image's own GRUB by a function. What it puts onto an EFI system partition gets boot entries as
+// everything there.
+func (i *Imager) installGRUB(
+	ctx context.Context, install func(context.Context, bootloader.GRUB) error, disk block.Device, b Bootloader, uefi bool,
+) error {
 	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
 		return bootFault(disk, err)
 	}
-	err := bootloader.InstallGRUB(ctx, bootloader.GRUB{
+	err := install(ctx, bootloader.GRUB{
 		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID,
 		UEFI: uefi, Log: i.o.Log,
 	})

@@ -2,6 +2,8 @@ package imaging
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	"ironroot/agent/config"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 	"ironroot/storage/bootloader/chroot"
+	"ironroot/storage/partition"
 )
 
 // TestMain makes the test binary the child process that enters the root of an image.
@@ -267,5 +271,89 @@ func TestInstallBootloaderGRUB(t *testing.T) {
 				t.Errorf("no such root: got %s (%v), want a DeviceNotFound that names it", typeOf(err), err)
 			}
 		})
+	}
+}
+
+// By UEFI, GRUB is installed only if there is a loader with a boot entry afterwards.
+func TestInstallGRUBWritesEntries(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "mmd", "mcopy")
+	raw := rootImage(t, rootUUID)
+	path, i := layoutDisk(t, 512, "boot_mode:uefi")
+	i.o.System, i.o.Efivars = uefiMachine(t)
+	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
+		t.Fatal(err)
+	}
+	uuids := i.PartitionUUIDs()
+	b := Bootloader{RootUUID: rootUUID, EFISystemPartUUID: uuids["efi system partition uuid"].(string)}
+	d := block.Device{Name: filepath.Base(path), Path: path}
+	entries := func() int {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(i.o.Efivars, "Boot0*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	idle := func(context.Context, bootloader.GRUB) error { return nil }
+	if err := i.installGRUB(t.Context(), idle, d, b, true); !errors.Is(err, bootloader.ErrNoLoader) || typeOf(err) != "CommandExecutionError" || entries() != 0 {
+		t.Errorf("no loader: got %v and %d entries, want %v and none", err, entries(), bootloader.ErrNoLoader)
+	}
+	loader := filepath.Join(t.TempDir(), "BOOTX64.EFI")
+	if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	grub := func(_ context.Context, g bootloader.GRUB) error {
+		if g.Disk != path || g.RootUUID != b.RootUUID || g.ESPUUID != b.EFISystemPartUUID || !g.UEFI {
+			t.Errorf("got %+v, want %s with root and ESP of %+v", g, path, b)
+		}
+		esp := uuids["partitions"].(map[string]string)[partitionNames[partition.RoleESP]]
+		testenv.Run(t, "mmd", "-i", esp, "::EFI", "::EFI/BOOT")
+		testenv.Run(t, "mcopy", "-i", esp, loader, "::EFI/BOOT/BOOTX64.EFI")
+		return nil
+	}
+	if err := i.installGRUB(t.Context(), grub, d, b, true); err != nil || entries() != 1 {
+		t.Errorf("got %v and %d entries, want success and one", err, entries())
+	}
+}
+
+// What cannot be read after the image was written is an error.
+func TestFinishUnreadablePartitions(t *testing.T) {
+	i := newImager(t, nil)
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, d := range map[string]*partitioned{
+		"root": {
+			layout: partition.Layout{Partitions: []partition.Planned{{Role: partition.RoleRoot}}},
+			paths:  map[partition.Role]string{partition.RoleRoot: missing},
+		},
+		"disk": {disk: missing},
+	} {
+		text, err := i.finishPartitions(t.Context(), ImageInfo{Partition: &PartitionInfo{}}, d, written{})
+		if text != "" || typeOf(err) != "DeploymentError" || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %q and %v, want a DeploymentError with %v", name, text, err, fs.ErrNotExist)
+		}
+	}
+}
+
+// A disk with an intact table and an unreadable root fails the command. The image is not written again.
+func TestPresentUnreadableRoot(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := rootImage(t, rootUUID)
+	path, i := layoutDisk(t, 512, "boot_mode:bios")
+	info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
+	info.StreamRaw = false
+	if _, err := i.Prepare(t.Context(), info, ""); err != nil {
+		t.Fatal(err)
+	}
+	backing, err := os.ReadFile("/sys/class/block/" + filepath.Base(path) + "/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(strings.TrimSpace(string(backing)), mib); err != nil {
+		t.Fatal(err)
+	}
+	const want = "UUID of the root partition"
+	if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != "DeploymentError" || !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want a DeploymentError with %q and %v", err, want, unix.EIO)
 	}
 }
