@@ -6,7 +6,8 @@
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
 // selects the one that is active. A first run of every test records its duration and the mutants that it reaches; a
 // mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. A mutant that makes
-// the tests take five times as long is hung and counts as killed, unless the tests without it are as slow at that time.
+// the tests take five times as long is hung and counts as killed, unless the tests without it are as slow at that time:
+// then the limit is doubled, and above ten minutes the package counts as not measured.
 //
 // The mutations are:
 //

@@ -34,7 +34,7 @@ func main() {
 // run measures packages and reports each as soon as it is done.
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	var o options
+	o := options{maxTimeout: maxTimeout}
 	flags.IntVar(&o.samples, "n", 0, "number of mutants of each package to run, the same random ones every time; 0 runs all")
 	flags.IntVar(&o.parallel, "j", runtime.NumCPU(), "number of mutants to run at a time")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "least time after which the tests of a mutant count as hung")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -213,7 +214,7 @@ func TestSample(t *testing.T) {
 }
 
 // TestBusyMachine slows the tests down after their durations were measured. A mutant that they do not notice must not
-// count as hung.
+// count as hung. It is an error if they stay slow, or fail without a mutant.
 func TestBusyMachine(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go")
@@ -221,7 +222,7 @@ func TestBusyMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &packageRun{goPackage: packages[0], options: options{parallel: 1, timeout: time.Second}, work: t.TempDir()}
+	r := &packageRun{goPackage: packages[0], options: options{parallel: 1, timeout: time.Second, maxTimeout: maxTimeout}, work: t.TempDir()}
 	if err := r.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +233,14 @@ func TestBusyMachine(t *testing.T) {
 	t.Setenv("TEST_DURATION", "2s")
 	if got, err := r.tryOne(t.Context(), 0); err != nil || got != statusSurvived {
 		t.Errorf("got %q and %v, want %q", got, err, statusSurvived)
+	}
+	r.maxTimeout = time.Millisecond
+	if got, err := r.tryOne(t.Context(), 0); !errors.Is(err, errSlow) || got != "" {
+		t.Errorf("above the largest limit: got %q and %v, want %v", got, err, errSlow)
+	}
+	t.Setenv("TEST_FAILURE", "broken without a mutant")
+	if got, err := r.tryOne(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "broken without a mutant") || got != "" {
+		t.Errorf("tests that fail: got %q and %v, want an error with their output", got, err)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 const (
 	// timeoutFactor is how many times longer tests may take with a mutant than without.
 	timeoutFactor = 5
-	// maxTimeout is the limit above which a mutant that reaches it counts as hung even on a busy machine.
+	// maxTimeout is the limit above which it is an error if the tests without the mutant are slow too.
 	maxTimeout = 10 * time.Minute
 	// quickTests limits the total duration of the tests of a mutant that run before the others.
 	quickTests = 2 * time.Second
@@ -51,6 +51,7 @@ func (p goPackage) tree() string {
 type options struct {
 	samples, parallel int           // mutants of each package, and at a time; 0 samples means all mutants
 	timeout           time.Duration // least time after which the tests of a mutant count as hung
+	maxTimeout        time.Duration // no limit above it is doubled
 	skip              string        // regular expression of tests not to run
 
 	// progress receives each mutant as soon as it is done, from several goroutines. It may be nil.
@@ -317,7 +318,8 @@ func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 }
 
 // tryBatch runs tests with a mutant. When they reach the limit, they run once more without a mutant: if that takes more
-// than half of the limit too, the machine is busy, and the mutant is tried again with twice the limit.
+// than half of the limit too, the machine is busy, and the mutant is tried again with twice the limit. Above maxTimeout
+// it returns an error that wraps errSlow. It is an error, too, if they fail without a mutant.
 func (r *packageRun) tryBatch(ctx context.Context, n int, tests []string, limit time.Duration) (string, error) {
 	for ; ; limit *= 2 {
 		o, err := r.run(ctx, tests, limit, nil, fmt.Sprintf("%s=%d", activeVariable, n))
@@ -330,11 +332,15 @@ func (r *packageRun) tryBatch(ctx context.Context, n int, tests []string, limit 
 			return statusKilled, nil
 		}
 		unchanged, err := r.run(ctx, tests, limit, nil)
-		if err != nil {
+		switch {
+		case err != nil:
 			return "", err
-		}
-		if unchanged.passed && unchanged.duration <= limit/2 || limit > maxTimeout {
+		case unchanged.passed && unchanged.duration <= limit/2:
 			return statusTimeout, nil
+		case !unchanged.passed && !unchanged.timedOut:
+			return "", fmt.Errorf("%s fail without mutants:\n%s", strings.Join(tests, ", "), unchanged.output)
+		case limit > r.maxTimeout:
+			return "", fmt.Errorf("%s: %w: %s of %s", strings.Join(tests, ", "), errSlow, unchanged.duration.Round(time.Second), limit)
 		}
 	}
 }
@@ -361,4 +367,7 @@ func runPackage(ctx context.Context, p goPackage, o options) (*packageRun, error
 	return r, nil
 }
 
-var errTooFew = errors.New("too few mutants are killed")
+var (
+	errTooFew = errors.New("too few mutants are killed")
+	errSlow   = errors.New("without mutants the tests take more than half of the time limit too")
+)
