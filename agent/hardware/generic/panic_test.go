@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"maps"
 	"strings"
 	"testing"
 
@@ -74,20 +74,25 @@ func TestEraseContainsPanics(t *testing.T) {
 
 // A panic while a part of a disk is erased fails the disk. The report contains what was erased before.
 func TestErasePartContainsPanics(t *testing.T) {
-	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
-	m := newManager(t)
-	listed(t, m.o.System, "2048", d.Name)
-	run := startErase(t, m)
-	report, err := run.eraseUnprotected(t.Context(), d, func(context.Context, block.Device) (erase.Method, error) {
-		panic("in a table")
+	d := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	run, err := onThisMachine(t, d).startErase(t.Context(), hardware.Call{Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := block.System{}.PartitionPath(d.Path, 2), block.System{}.PartitionPath(d.Path, 3)
+	report, err := run.eraseUnprotected(t.Context(), d, func(_ context.Context, target block.Device) (erase.Method, error) {
+		if target.Path == second {
+			panic("in a partition")
+		}
+		return erase.Overwrite, nil
 	})
 	var caught *goroutine.PanicError
-	if !errors.As(err, &caught) || len(report.Erased) > 0 || report.Erased == nil {
-		t.Errorf("got report %+v and %v, want an empty one and the panic", report, err)
+	if want := map[string]erase.Method{first: erase.Overwrite}; !errors.As(err, &caught) || !maps.Equal(report.Erased, want) {
+		t.Errorf("got report %+v and %v, want the panic and %v erased", report, err, want)
 	}
 	run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { panic("before the erasure") })
-	if _, err := run.finish(); !errors.As(err, &caught) || !strings.Contains(fmt.Sprint(err), path+": internal error: panic: before the erasure") {
+	if _, err := run.finish(); !errors.As(err, &caught) || !strings.Contains(fmt.Sprint(err), d.Path+": internal error: panic: before the erasure") {
 		t.Errorf("got %v, want the panic and the name of the disk", err)
 	}
 }
