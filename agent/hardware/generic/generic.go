@@ -1,6 +1,7 @@
-// Package generic is the built-in hardware manager: it works on any machine that Linux runs on, through the kernel's own
-// interfaces. It offers the steps that erase disks, remove boot entries and write images, as ironic-python-agent's manager of that
-// name does; steps for RAID, burn-in, file injection and containers are not offered.
+// Package generic is the built-in hardware manager: it works on any machine that Linux runs on, through the kernel's
+// own interfaces. It offers the steps that erase disks, remove boot entries and write images, as
+// ironic-python-agent's manager of that name does; steps for RAID, burn-in, file injection and containers are not
+// offered.
 package generic
 
 import (
@@ -70,16 +71,18 @@ func (m *Manager) Class() string { return "GenericHardwareManager" }
 // Name implements [hardware.Manager].
 func (m *Manager) Name() string { return "generic_hardware_manager" }
 
-// Version implements [hardware.Manager]. It changes when a step is added, removed or described differently, or when its
-// meaning changes; TestVersionNamesSteps records the steps of each version. It differs from ironic-python-agent's, whose manager of this
-// name offers other steps: a conductor that listed steps there lists them again.
+// Version implements [hardware.Manager]. It must change with the list of steps: TestVersionNamesSteps fails if a step
+// is added or removed, or if its priority, its interface, whether it can be aborted, or the names of its arguments and
+// which of them are required change. No test notices that a step does something else: the version must be raised by
+// hand then. It differs from ironic-python-agent's, whose manager of this name offers other steps: a conductor that
+// listed steps there lists them again.
 func (m *Manager) Version() string { return "1.2-ironroot.1" }
 
 // Support implements [hardware.Manager].
 func (m *Manager) Support(context.Context) hardware.Level { return hardware.Generic }
 
-// Disks implements [hardware.DiskLister]. The paths to a disk are joined first: whatever is done with a list of disks must not
-// be done with one disk twice.
+// Disks implements [hardware.DiskLister]. The paths to a disk are joined first: whatever is done with a list of disks
+// must not be done with one disk twice.
 func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) {
 	disks, err := m.o.System.Disks(ctx)
 	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join(ctx, disks) {
@@ -107,10 +110,10 @@ func (m *Manager) Initialize(ctx context.Context) error {
 }
 
 // WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
-// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node, and
-// without root device hints the time since the machine's drivers were loaded counts: any disk that was there at boot
-// has shown itself by then. Before that it waits for the drivers, because the root disk need not be the last one to
-// appear.
+// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node,
+// and without root device hints the time since the machine's drivers were loaded counts: any disk that was there at
+// boot has shown itself by then. Before that it waits for the drivers, because the root disk need not be the last one
+// to appear.
 func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	c := m.o.Config.Get()
 	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay

@@ -28,8 +28,8 @@ service 0 deploy.write_image
 `,
 }
 
-// The steps of a version never change: Ironic lists the steps of a node again only if the version of a manager has
-// changed.
+// The list of steps of a version never changes: Ironic lists the steps of a node again only if the version of a
+// manager has changed.
 func TestVersionNamesSteps(t *testing.T) {
 	m := newManager(t)
 	got := "\n"
@@ -53,6 +53,7 @@ func TestVersionNamesSteps(t *testing.T) {
 		t.Fatalf("version %s is not known: add it with these steps:%s", m.Version(), got)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("steps of version %s differ: raise the number that Version returns, and add it with its steps (-want +got):\n%s", m.Version(), diff)
+		t.Errorf("steps of version %s differ: raise the number in Version, and add it with its steps (-want +got):\n%s",
+			m.Version(), diff)
 	}
 }
