@@ -166,7 +166,7 @@ func bounded[T any](
 	if err != nil {
 		return value, err
 	}
-	value, err = erase.Bounded(ctx, r.m.limits, func(ctx context.Context) (T, error) { return call(ctx, d) })
+	value, err = erase.Bounded(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
 	if errors.Is(err, erase.ErrStuck) {
 		r.mu.Lock()
 		r.stuck[d.Path] = err

@@ -47,7 +47,7 @@ type Options struct {
 type Manager struct {
 	o Options
 
-	limits erase.Limits // of what the kernel does with one disk
+	limits func(block.Device) erase.Limits // of what the kernel does with one disk
 
 	mu     sync.Mutex
 	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
@@ -62,7 +62,8 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = o.System.Disks
 	}
-	return &Manager{o: o, limits: erase.DefaultLimits, gaveUp: map[string]bool{}}
+	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
+	return &Manager{o: o, limits: limits, gaveUp: map[string]bool{}}
 }
 
 // Class implements [hardware.Manager].

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,51 +80,81 @@ func free(t *testing.T, path string) {
 	}
 }
 
+// stuckCase is a step that erases a disk that is stuck and another one.
+type stuckCase struct {
+	name         string
+	stuck, plain block.Device
+	thaw         func()
+	step         hardware.StepFunc
+	err          error // of the step
+}
+
+// newStuckCase makes the disks of a case. Only the stuck disk has a short limit: the other one can be slow.
+func newStuckCase(t *testing.T, name string, step func(*Manager) hardware.StepFunc) *stuckCase {
+	t.Helper()
+	c := &stuckCase{name: name, plain: memberDisk(t, testenv.RAID{Name: "plain", Level: 1})}
+	c.stuck, c.thaw = stuckDisk(t)
+	disks := []block.Device{c.stuck, c.plain}
+	if name == "metadata" {
+		disks = []block.Device{c.plain, c.stuck} // the last one comes first
+	}
+	m := onThisMachine(t, disks...)
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == c.stuck.Path {
+			return erase.Limits{Silence: 10 * time.Second, Grace: time.Second}
+		}
+		return erase.DefaultLimits
+	}
+	c.step = step(m)
+	return c
+}
+
 // A disk whose write does not return is an error that names it, and the others are erased. It stays open exclusively,
 // so that nothing else writes to it, and nothing more is written after the write has returned.
+//
+// All disks are made before the first is erased: a process that starts during an erase can inherit an open disk. Both
+// steps run concurrently because each one takes the time of its limit.
 func TestEraseStuckDisk(t *testing.T) {
-	t.Parallel()
-	for name, step := range map[string]func(*Manager) hardware.StepFunc{
-		"erase_devices": func(m *Manager) hardware.StepFunc { return m.eraseDevices },
-		"metadata":      func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
-	} {
-		stuck, thaw := stuckDisk(t)
-		plain := memberDisk(t, testenv.RAID{Name: "plain", Level: 1})
-		disks := []block.Device{stuck, plain}
-		if name == "metadata" {
-			disks = []block.Device{plain, stuck} // the last one comes first
+	cases := []*stuckCase{
+		newStuckCase(t, "erase_devices", func(m *Manager) hardware.StepFunc { return m.eraseDevices }),
+		newStuckCase(t, "metadata", func(m *Manager) hardware.StepFunc { return m.eraseMetadata }),
+	}
+	var steps sync.WaitGroup
+	for _, c := range cases {
+		steps.Go(func() { _, c.err = c.step(t.Context(), hardware.Call{}) })
+	}
+	steps.Wait()
+	for _, c := range cases {
+		erased, failed, _ := strings.Cut(errorText(c.err), "; not erased: ")
+		if typeOf(c.err) != "BlockDeviceEraseError" || !strings.Contains(erased, c.plain.Path+" (") ||
+			strings.Contains(erased, c.stuck.Path) {
+			t.Errorf("%s: got %v, want an error that lists %s alone as erased", c.name, c.err, c.plain.Path)
 		}
-		m := onThisMachine(t, disks...)
-		m.limits = erase.Limits{Silence: 10 * time.Second, Grace: time.Second}
-		_, err := step(m)(t.Context(), hardware.Call{})
-		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
-		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, plain.Path+" (") || strings.Contains(erased, stuck.Path) {
-			t.Errorf("%s: got %v, want an error that lists %s alone as erased", name, err, plain.Path)
+		if want := c.stuck.Path + ": still busy in the kernel: no progress for 10s"; !strings.Contains(failed, want) {
+			t.Errorf("%s: got %v, want %q in it", c.name, c.err, want)
 		}
-		if want := stuck.Path + ": still busy in the kernel: no progress for 10s"; !strings.Contains(failed, want) {
-			t.Errorf("%s: got %v, want %q in it", name, err, want)
+		if bytes.Contains(content(t, c.plain)[:mib], []byte("tenant!")) {
+			t.Errorf("%s: %s was not erased", c.name, c.plain.Path)
 		}
-		if bytes.Contains(content(t, plain)[:mib], []byte("tenant!")) {
-			t.Errorf("%s: %s was not erased", name, plain.Path)
-		}
-		if f, err := os.OpenFile(stuck.Path, os.O_RDWR|unix.O_EXCL, 0); !errors.Is(err, unix.EBUSY) {
-			t.Errorf("%s: claimed again: got %v, want %v", name, err, unix.EBUSY)
+		if f, err := os.OpenFile(c.stuck.Path, os.O_RDWR|unix.O_EXCL, 0); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("%s: claimed again: got %v, want %v", c.name, err, unix.EBUSY)
 			_ = f.Close()
 		}
-		thaw()
-		free(t, stuck.Path)
-		if data := content(t, stuck); bytes.Count(data, []byte("tenant!")) < (diskSize-4*mib)/8 {
-			t.Errorf("%s: more was written to %s after it was given up", name, stuck.Path)
+		c.thaw()
+		free(t, c.stuck.Path)
+		if data := content(t, c.stuck); bytes.Count(data, []byte("tenant!")) < (diskSize-4*mib)/8 {
+			t.Errorf("%s: more was written to %s after it was given up", c.name, c.stuck.Path)
 		}
 	}
 }
 
 // A step that is cancelled ends, although the kernel does not return from a write.
 func TestEraseStuckCancelled(t *testing.T) {
-	t.Parallel()
 	stuck, _ := stuckDisk(t)
 	m := onThisMachine(t, stuck)
-	m.limits.Grace = time.Second
+	m.limits = func(block.Device) erase.Limits {
+		return erase.Limits{Silence: erase.DefaultLimits.Silence, Grace: time.Second}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
