@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -38,6 +39,7 @@ type eraseRun struct {
 	// only if skip_block_devices names an array.
 	members []md.Member
 	esps    []md.Member // members that look like those of the EFI system partition of a protected array
+	unread  []error     // why the members of other disks are not known, with the devices
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -65,6 +67,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if errors.Is(err, block.ErrUnreadable) {
 		m.o.Log.Error("disk not erased", "err", err)
 		r.failures.add(err)
+		r.unread = append(r.unread, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("list disks to erase: %w", err)
 	}
@@ -86,23 +89,61 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	return r, r.guard(ctx, disks)
 }
 
-// readMembers reads the members of arrays on all disks. A disk that cannot be read is logged and skipped: erasing it
-// fails for the same reason.
+// readMembers reads the members of arrays on all disks concurrently, so that those that hang, which
+// skip_block_devices can name for that reason, delay the step only once. A disk that cannot be read is logged: while
+// there is one, no array is protected by its name, see keptMembers.
 func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
-	for _, d := range disks {
-		members, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
-			return md.Members(ctx, r.m.o.System, d)
+	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
+	group := goroutine.NewGroup()
+	for i, d := range disks {
+		group.Go(func() error {
+			found[i], errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
+				return md.Members(ctx, r.m.o.System, d)
+			})
+			return nil
 		})
-		if err != nil {
+	}
+	_ = group.Wait() // the functions return no errors
+	for i, d := range disks {
+		if err := errs[i]; err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
+			r.unread = append(r.unread, fmt.Errorf("%s: %w", d.Path, err))
 			continue
 		}
+		members := found[i]
 		r.members = append(r.members, members...)
 		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
 			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool { return !isESPMember(m) })...)
 		}
 	}
 }
+
+// checkRead returns an error if a member can belong to another array than the one that its protected name means,
+// because not all disks were read.
+func (r *eraseRun) checkRead(d block.Device, member md.Member) error {
+	if len(r.unread) > 0 {
+		var words []string
+		for _, err := range r.unread[:min(len(r.unread), maxUnread)] {
+			words = append(words, err.Error())
+		}
+		if more := len(r.unread) - len(words); more > 0 {
+			words = append(words, fmt.Sprintf("and %d more", more))
+		}
+		return fmt.Errorf("%s is a member of %s, but its name cannot be checked: %s",
+			member.Device.Path, member.Superblock, strings.Join(words, "; "))
+	}
+	if !slices.ContainsFunc(r.members, func(m md.Member) bool {
+		// The members of an assembled array are those of its components.
+		return m.UUID == member.UUID && m.Number == member.Number &&
+			(m.Device.Path == member.Device.Path || strings.Contains(d.Type, "raid"))
+	}) {
+		return fmt.Errorf("%s is a member of %s, which was not read when the arrays were compared", member.Device.Path, member.Superblock)
+	}
+	return nil
+}
+
+// maxUnread limits the disks that an error lists.
+const maxUnread = 16
 
 var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
 
@@ -240,7 +281,8 @@ func (r *eraseRun) erasedText() string {
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
 // through an assembled array. A member with a protected name that several arrays share is an error too, see
-// [hardware.Arrays.CheckUnambiguous]: a tenant could have written its superblock.
+// [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written its
+// superblock.
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
@@ -253,7 +295,9 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 			continue
 		}
 		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
-		if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
+		if err := r.checkRead(d, member); err != nil {
+			problems = append(problems, err)
+		} else if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
 			problems = append(problems, err)
 		} else if member.Role < 0 {
 			problems = append(problems, fmt.Errorf("%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",

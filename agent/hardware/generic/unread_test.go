@@ -1,0 +1,93 @@
+package generic
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// A protected name protects nothing while a disk cannot be read, be it on the list or not: its array could be the one
+// that is meant. The error names the disk. Others are erased.
+func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
+	broken := block.Device{Name: "broken", Path: "/dev/broken", Type: "disk", Size: diskSize, Serials: []string{"B1"}}
+	for _, list := range []string{`{"volume_name": "root"}`, `{"volume_name": "root"}, {"serial": "B1"}`} {
+		foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "other", Level: 1})
+		before := content(t, foreign)
+		n := nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)
+		_, err := onThisMachine(t, foreign, plain, broken).eraseMetadata(t.Context(), hardware.Call{Node: n})
+		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
+		want := foreign.Path + ` is a member of raid1 array "root", but its name cannot be checked: /dev/broken`
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) || !strings.Contains(erased, plain.Path) {
+			t.Errorf("%s: got %v, want %q", list, err, want)
+		}
+		if !bytes.Equal(content(t, foreign), before) {
+			t.Errorf("%s: %s was written to", list, foreign.Path)
+		}
+	}
+}
+
+// A member of a protected array that was not there when the disks were compared is an error.
+func TestEraseNewMember(t *testing.T) {
+	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	run, err := onThisMachine(t, disk).startErase(t.Context(), hardware.Call{Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := run.keptMembers(t.Context(), disk); err != nil || len(kept) != 1 {
+		t.Errorf("got %v and %v, want one kept member", kept, err)
+	}
+	run.members = nil
+	if kept, err := run.keptMembers(t.Context(), disk); err == nil || !strings.Contains(err.Error(), "was not read") {
+		t.Errorf("got %v and %v, want an error", kept, err)
+	}
+}
+
+// Disks are read concurrently: one that hangs does not delay the others.
+func TestReadMembersConcurrently(t *testing.T) {
+	m := newManager(t)
+	m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: time.Hour, Grace: time.Hour} }
+	var disks []block.Device
+	for _, name := range []string{"first", "second"} {
+		pipe := filepath.Join(t.TempDir(), name) // its reader waits for a writer
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		listed(t, m.o.System, "2048", strings.ReplaceAll(pipe, "/", "!"))
+		disks = append(disks, block.Device{Name: name, Path: pipe})
+	}
+	run := startErase(t, m)
+	group := goroutine.NewGroup()
+	group.Go(func() error {
+		run.readMembers(t.Context(), disks)
+		return nil
+	})
+	for _, i := range []int{1, 0} { // the last one first
+		f, err := os.OpenFile(disks[i].Path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close() //nolint:errcheck // nothing is written
+	}
+	_ = group.Wait() // it returns no error
+	for _, err := range run.unread {
+		if !errors.Is(err, unix.ENOTTY) {
+			t.Errorf("got %v, want %v", err, unix.ENOTTY)
+		}
+	}
+	if len(run.unread) != 2 {
+		t.Errorf("got %v, want two disks that cannot be read", run.unread)
+	}
+}
