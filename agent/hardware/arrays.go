@@ -101,8 +101,8 @@ func (a Arrays) Protected(s md.Superblock) bool {
 }
 
 // CheckUnambiguous returns an error if several arrays share a protected name of the array of a superblock. members are
-// those on all disks: the ones that the name protects must pass [CheckOneArray]. The error contains the name, the
-// devices and the UUIDs of their arrays.
+// those on all disks: the ones that the name protects must pass [CheckOneArray]. The error contains the name, and
+// devices with the UUIDs of their arrays.
 func (a Arrays) CheckUnambiguous(s md.Superblock, members []md.Member) error {
 	for _, name := range a.protected {
 		if !hasName(s, name) {
@@ -122,11 +122,12 @@ func (a Arrays) CheckUnambiguous(s md.Superblock, members []md.Member) error {
 // updates superblocks one after the other, and not those of spares when an array only becomes clean.
 const maxEventsApart = 1
 
-// CheckOneArray returns an error that names all members if they cannot belong to one array. Members of one array have
-// the same UUID, level, number of devices and size, different numbers and roles, and were in use together.
+// CheckOneArray returns an error if the members cannot belong to one array. Members of one array have the same UUID,
+// level, number of devices and size, different numbers and roles, and were in use together. The error names at most
+// maxDescribed members, first those that contradict each other.
 func CheckOneArray(members []md.Member) error {
 	for i, m := range members {
-		for _, other := range members[:i] {
+		for j, other := range members[:i] {
 			var problem string
 			switch {
 			case m.UUID != other.UUID:
@@ -146,21 +147,37 @@ func CheckOneArray(members []md.Member) error {
 			default:
 				continue
 			}
-			return fmt.Errorf("%s: %s", problem, describe(members))
+			return fmt.Errorf("%s: %s", problem, describe(members, j, i))
 		}
 		if m.Role >= m.Devices {
-			return fmt.Errorf("a member has role %d of %d: %s", m.Role, m.Devices, describe(members))
+			return fmt.Errorf("a member has role %d of %d: %s", m.Role, m.Devices, describe(members, i))
 		}
 	}
 	return nil
 }
 
-// describe lists the devices of members with the fields that distinguish arrays.
-func describe(members []md.Member) string {
+// maxDescribed limits the members that an error lists: there can be one on each of a thousand disks.
+const maxDescribed = 16
+
+// describe lists the devices of at most maxDescribed members with the fields that distinguish arrays. Those at the
+// positions come first.
+func describe(members []md.Member, positions ...int) string {
+	for i := range members {
+		if len(positions) == maxDescribed {
+			break
+		}
+		if !slices.Contains(positions, i) {
+			positions = append(positions, i)
+		}
+	}
 	var list []string
-	for _, m := range members {
+	for _, i := range positions {
+		m := members[i]
 		list = append(list, fmt.Sprintf("%s (UUID %s, %s of %d, role %d, events %d)",
 			m.Device.Path, m.UUID, m.Level, m.Devices, m.Role, m.Events))
+	}
+	if more := len(members) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(list, ", ")
 }

@@ -159,3 +159,22 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 		t.Errorf("array that raid_config contradicts: got %v, want no error", err)
 	}
 }
+
+// The error of an ambiguous name is short: it begins with the two members that differ.
+func TestArraysAmbiguousLimit(t *testing.T) {
+	var members []md.Member
+	for i := range 1280 {
+		members = append(members, md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
+			UUID: "u-1", Level: "raid1", Devices: 1280, Number: i, Role: i,
+		}})
+	}
+	members[700].UUID = "u-2"
+	err := CheckOneArray(members)
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	const start = "members have different UUIDs: /dev/sd0 (UUID u-1, raid1 of 1280, role 0, events 0), /dev/sd700 (UUID u-2"
+	if text := err.Error(); !strings.HasPrefix(text, start) || !strings.HasSuffix(text, ", and 1264 more") || strings.Count(text, "/dev/") != 16 {
+		t.Errorf("got %s, want 16 devices after %s", text, start)
+	}
+}

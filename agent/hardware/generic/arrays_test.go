@@ -226,6 +226,9 @@ func TestEraseAmbiguousName(t *testing.T) {
 					t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, want)
 				}
 			}
+			if count := strings.Count(err.Error(), "different UUIDs"); count != 1 {
+				t.Errorf("%s: got %v, which lists the members %d times", name, err, count)
+			}
 		}
 		for i, d := range []block.Device{real, foreign} {
 			if !bytes.Equal(content(t, d), before[i]) {

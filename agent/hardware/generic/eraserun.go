@@ -45,6 +45,8 @@ type eraseRun struct {
 	reports  map[string]diskReport
 	stuck    map[string]error // why the kernel is still busy, by device path
 	failures collected
+	// explained has the devices whose error is the whole error of an ambiguous name, by its text.
+	explained map[string]string
 }
 
 // startErase lists the disks to erase. The guard looks at all of them before the first is erased: a shared file system
@@ -56,7 +58,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	c := m.o.Config.Get()
 	r := &eraseRun{
 		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
-		reports: map[string]diskReport{}, stuck: map[string]error{},
+		reports: map[string]diskReport{}, stuck: map[string]error{}, explained: map[string]string{},
 	}
 	r.flags.wait = erase.Wait{Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries}
 	var err error
@@ -298,7 +300,7 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 		if err := r.checkRead(d, member); err != nil {
 			problems = append(problems, err)
 		} else if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
-			problems = append(problems, err)
+			problems = append(problems, r.ambiguous(member, err))
 		} else if member.Role < 0 {
 			problems = append(problems, fmt.Errorf("%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
 				member.Device.Path, member.Superblock))
@@ -314,11 +316,25 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
 			if err := hardware.CheckOneArray(r.esps); err != nil {
-				problems = append(problems, fmt.Errorf("%q is not the name of one array: %w", espName, err))
+				problems = append(problems, r.ambiguous(member, fmt.Errorf("%q is not the name of one array: %w", espName, err)))
 			}
 		}
 	}
 	return kept, errors.Join(problems...)
+}
+
+// ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the
+// error of a step contains those of all disks.
+func (r *eraseRun) ambiguous(member md.Member, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := err.Error()
+	first, ok := r.explained[text]
+	if !ok {
+		r.explained[text] = member.Device.Path
+		return err
+	}
+	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s", member.Device.Path, member.Superblock, first)
 }
 
 // espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.
