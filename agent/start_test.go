@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -353,10 +354,15 @@ func TestBoardNamesURLs(t *testing.T) {
 // changing is a network that changes once.
 type changing struct {
 	fakeNetwork
+	lock   sync.Mutex
 	change chan struct{}
 }
 
-func (n *changing) Changed() <-chan struct{} { return n.change }
+func (n *changing) Changed() <-chan struct{} {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	return n.change
+}
 
 // A lookup that found no way to Ironic is tried again when the network changes.
 func TestLookupAfterChange(t *testing.T) {
@@ -373,9 +379,10 @@ func TestLookupAfterChange(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		time.AfterFunc(5*time.Second, func() {
-			changed := network.change
+			network.lock.Lock()
+			defer network.lock.Unlock()
+			close(network.change)
 			network.change = nil
-			close(changed)
 		})
 		if err := a.lookup(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's error", err)
