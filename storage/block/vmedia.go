@@ -30,9 +30,10 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 }
 
 // VirtualMedia reports whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB
-// whose medium is removable or write-protected. BMCs (iDRAC, iLO, AMI's, OpenBMC) present virtual floppies and USB keys
-// that way, and QEMU does with removable=on. A built-in disk is neither, and its content cannot change that. A partition,
-// or a device made of others, never is virtual media, because a former owner of the disk could have labelled it.
+// whose medium is removable or write-protected, which its content cannot change. QEMU presents one that way with
+// removable=on. That BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB sticks and
+// the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never is virtual
+// media, because a former owner of the disk could have labelled it.
 func (s System) VirtualMedia(name string) (bool, error) {
 	device, err := s.Device(name)
 	if err != nil {

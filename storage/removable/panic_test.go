@@ -34,7 +34,7 @@ func TestVolumesContainsPanics(t *testing.T) {
 		plug(t, root, name, bus, "5", testenv.SparseFile(t, 1<<20), 1<<20)
 	}
 	var file *os.File
-	opened, problems, err := volumes(t.Context(), block.System{Root: root}, func(v *Volume) error {
+	opened, problems, err := volumes(t.Context(), block.System{Root: root}, block.System{Root: root}.VirtualMedia, func(v *Volume) error {
 		if v.Device.Name == "sr1" {
 			file = v.file
 			panic("in the file system")
@@ -75,4 +75,23 @@ func TestReadContainsPanics(t *testing.T) {
 	isPanic(t, err, "folder/file on /dev/sr0")
 	_, err = v.Files("folder")
 	isPanic(t, err, "folder on /dev/sr0")
+}
+
+// A panic while a device is described is the error of that device.
+func TestVolumesContainsPanicOfDevice(t *testing.T) {
+	root := t.TempDir()
+	plug(t, root, "sdb", usb, "0", floppyImage(t, "ir-vfd-dev"), 1<<20)
+	plug(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", isoImage(t, "config-2"), 1<<20)
+	sys := block.System{Root: root}
+	opened, problems, err := volumes(t.Context(), sys, func(name string) (bool, error) {
+		if name == "sdb" {
+			panic("in sysfs")
+		}
+		return sys.VirtualMedia(name)
+	}, (*Volume).probe)
+	if err != nil || len(opened) != 1 || opened[0].Device.Name != "sr0" || len(problems) != 1 {
+		t.Fatalf("got volumes %v, problems %v and %v, want sr0 and the panic of sdb", opened, problems, err)
+	}
+	defer opened[0].Close()
+	isPanic(t, problems[0], "/dev/sdb", "in sysfs")
 }

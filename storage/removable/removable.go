@@ -44,10 +44,12 @@ func (p *Problem) Unwrap() error { return p.Err }
 // Volumes opens all trusted media that contain a file system, in the order of their devices' names. Media that cannot be
 // read, or whose file system causes a panic, are returned as problems.
 func Volumes(ctx context.Context, sys block.System) ([]*Volume, []*Problem, error) {
-	return volumes(ctx, sys, (*Volume).probe)
+	return volumes(ctx, sys, sys.VirtualMedia, (*Volume).probe)
 }
 
-func volumes(ctx context.Context, sys block.System, probe func(*Volume) error) ([]*Volume, []*Problem, error) {
+func volumes(
+	ctx context.Context, sys block.System, isTrusted func(name string) (bool, error), probe func(*Volume) error,
+) ([]*Volume, []*Problem, error) {
 	devices, err := sys.All(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -55,11 +57,11 @@ func volumes(ctx context.Context, sys block.System, probe func(*Volume) error) (
 	var opened []*Volume
 	var problems []*Problem
 	for _, device := range devices {
-		if trusted, err := sys.VirtualMedia(device.Name); err != nil || !trusted {
-			continue // an error: unplugged meanwhile
-		}
 		var volume *Volume
 		err := goroutine.Catch(func() (err error) {
+			if trusted, err := isTrusted(device.Name); err != nil || !trusted {
+				return nil //nolint:nilerr // unplugged meanwhile
+			}
 			volume, err = open(sys, device, probe)
 			return err
 		})
