@@ -23,8 +23,10 @@ const (
 // folders are copied, without what is below their own folders.
 var folders = []string{"etc/ironic-python-agent", "etc/ironic-python-agent.d"}
 
-func isBootISO(v *removable.Volume) bool {
-	return strings.EqualFold(v.Label, "config-2") || strings.EqualFold(v.Label, "vmedia_boot_iso")
+func isBootISO(v *removable.Volume) bool { return isBootLabel(v.Label) }
+
+func isBootLabel(label string) bool {
+	return strings.EqualFold(label, "config-2") || strings.EqualFold(label, "vmedia_boot_iso")
 }
 
 // bootISO picks the conductor's boot ISO. It has the label config-2 when it carries a config drive's files.

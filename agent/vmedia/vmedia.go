@@ -65,6 +65,7 @@ type Media struct {
 	useless     map[string]bool // media with configuration, by path, that are not looked at again
 	network     networkSearch
 
+	ignored map[string]bool // disks that warnIgnored named, by path
 	said    map[string]bool // what is wrong with the media, each trouble once
 	seen    []error         // the same, in order
 	failed  bool            // the last look could not read a medium: the next one may
@@ -90,7 +91,7 @@ func New(o Options) *Media {
 		o.open = removable.Volumes
 	}
 	return &Media{
-		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{},
+		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{}, ignored: map[string]bool{},
 		network: networkSearch{id: o.Params["ir_pub_id"], passed: map[string]bool{}},
 	}
 }
@@ -120,6 +121,9 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 		m.unread = true
 		return m.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(m.seen...))
 	}
+	if !m.floppy || !m.iso {
+		m.warnIgnored(ctx)
+	}
 	if !m.floppy && !m.iso {
 		m.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
@@ -136,6 +140,7 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	o := m.Options
 	o.Params = m.merged
 	next := New(o)
+	next.ignored = m.ignored
 	params, err := next.Load(ctx)
 	if params != nil {
 		m.merged = params
@@ -144,6 +149,23 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 		m.unread = false
 	}
 	return params, err
+}
+
+// warnIgnored warns once of each disk that has the label or the model of a medium but is not used as one.
+func (m *Media) warnIgnored(ctx context.Context) {
+	disks, err := removable.IgnoredDisks(ctx, m.System)
+	if err != nil {
+		m.Log.Warn("media not listed", "err", err)
+	}
+	for _, d := range disks {
+		isMedium := strings.EqualFold(d.Label, floppyLabel) || isBootLabel(d.Label) ||
+			strings.Contains(strings.ToLower(d.Device.Model), floppyModel)
+		if isMedium && !m.ignored[d.Device.Path] {
+			m.ignored[d.Device.Path] = true
+			m.Log.Warn("USB disk not used as virtual media: it is neither removable nor write-protected",
+				"device", d.Device.Path, "label", d.Label, "model", d.Device.Model)
+		}
+	}
 }
 
 func (m *Media) visit(volumes []*removable.Volume) (bool, error) {

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// maxMediaSize bounds in bytes what counts as a virtual USB stick: anything larger could be a disk somebody owns.
-const maxMediaSize = 4 << 30
+// MaxMediaSize bounds in bytes what counts as a virtual USB stick: anything larger could be a disk somebody owns.
+const MaxMediaSize = 4 << 30
 
 // All lists every block device that has a size, of any type, without partitions.
 func (s System) All(ctx context.Context) ([]Device, error) {
@@ -46,7 +46,7 @@ func (s System) VirtualMedia(name string) (bool, error) {
 	case "rom":
 		return true, nil
 	case "disk":
-		return device.Transport == "usb" && device.Size < maxMediaSize && (device.Removable || device.ReadOnly), nil
+		return device.Transport == "usb" && device.Size < MaxMediaSize && (device.Removable || device.ReadOnly), nil
 	}
 	return false, nil
 }

@@ -75,6 +75,37 @@ func volumes(
 	return opened, problems, nil
 }
 
+// Ignored is a small USB disk that is no medium, because it is neither removable nor write-protected.
+type Ignored struct {
+	Device block.Device
+	Label  string // of its file system, "" if there is none or it cannot be read
+}
+
+// IgnoredDisks returns the disks that only lack these flags. Nothing but their labels is read.
+func IgnoredDisks(ctx context.Context, sys block.System) ([]Ignored, error) {
+	devices, err := sys.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ignored []Ignored
+	for _, d := range devices {
+		if d.Type != "disk" || d.Transport != "usb" || d.Size >= block.MaxMediaSize || d.Removable || d.ReadOnly {
+			continue
+		}
+		found := Ignored{Device: d}
+		_ = goroutine.Catch(func() error { // a panic was logged
+			v, err := open(sys, d, (*Volume).probe)
+			if err != nil || v == nil {
+				return err
+			}
+			found.Label = v.Label
+			return v.Close()
+		})
+		ignored = append(ignored, found)
+	}
+	return ignored, nil
+}
+
 // Close closes the volume's device.
 func (v *Volume) Close() error { return v.file.Close() }
 
