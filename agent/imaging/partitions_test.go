@@ -50,6 +50,8 @@ func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager)
 		Config: config.NewLive(&config.Config{
 			PermittedImageFormats: []string{"raw", "gpt", "qcow2"}, ImageDownloadConnectionTimeout: 10 * time.Second,
 			DiskUtils: config.DiskUtils{EFISystemPartitionSize: 64 * mib, BIOSBootPartitionSize: mib, PartitionDetectionAttempts: 30},
+			// The programs that parallel tests start hold the disk, too, until they have replaced this process's image.
+			DiskPartitioner: config.DiskPartitioner{CheckDeviceInterval: 20 * time.Millisecond, CheckDeviceMaxRetries: 100},
 		}),
 		Node: cache,
 		Disks: func(context.Context) ([]block.Device, error) {
