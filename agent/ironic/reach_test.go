@@ -311,10 +311,10 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 		defer secondPeer.Close() //nolint:errcheck // of a pipe
 		release := make(chan struct{})
 		var dials atomic.Int32
-		var context1 context.Context
+		contexts := make(chan context.Context, 1) // of the first attempt
 		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) == 1 {
-				context1 = ctx
+				contexts <- ctx
 				<-release
 				return first, nil
 			}
@@ -324,7 +324,7 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 		if conn, err := dial(t.Context(), "tcp", "10.0.0.1:80"); err != nil || conn != second {
 			t.Errorf("got %v, %v, want the connection of the second attempt", conn, err)
 		}
-		if context1.Err() == nil {
+		if ctx := <-contexts; ctx.Err() == nil {
 			t.Error("the first attempt was not ended")
 		}
 		close(release)
