@@ -36,8 +36,11 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
 		name := entry.Name()
 		err := goroutine.Catch(func() error { // a panic while one disk is described must not hide the others
-			if !s.isDisk(name) || ctx.Err() != nil {
+			if !s.isDisk(name) {
 				return nil
+			}
+			if err := ctx.Err(); err != nil {
+				return err
 			}
 			device, err := s.Device(name)
 			r.device = &device
