@@ -86,7 +86,7 @@ func newScarce(t *testing.T, image string) *scarce {
 	return s
 }
 
-// loop attaches the image. The device stays open, so that what take reads of it stays in the page cache.
+// loop attaches the image. The device stays open, so that the pages that take locks stay in the page cache.
 func (s *scarce) loop() (device string, cached *os.File) {
 	s.t.Helper()
 	device = testenv.Loop(s.t, s.image, 512)
@@ -102,7 +102,16 @@ func (s *scarce) loop() (device string, cached *os.File) {
 func (s *scarce) take(offset, length int64, cached *os.File) {
 	s.t.Helper()
 	if cached != nil {
-		if _, err := io.Copy(io.Discard, io.NewSectionReader(cached, offset, length)); err != nil {
+		end, err := cached.Seek(0, io.SeekEnd)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		pages, err := unix.Mmap(int(cached.Fd()), offset, int(min(length, end-offset)), unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = unix.Munmap(pages) })
+		if err := unix.Mlock(pages); err != nil { // which reads them
 			s.t.Fatal(err)
 		}
 	}
