@@ -80,9 +80,9 @@ func TestBoundedStuck(t *testing.T) {
 				defer time.AfterFunc(tt.cancel, cancel).Stop()
 			}
 			returns, started := make(chan struct{}), time.Now()
-			var own context.Context
+			contexts := make(chan context.Context, 1) // of the call
 			value, err := Bounded(ctx, limits, func(ctx context.Context) (string, error) {
-				own = ctx
+				contexts <- ctx
 				<-returns // of the kernel
 				return "done", nil
 			})
@@ -92,7 +92,7 @@ func TestBoundedStuck(t *testing.T) {
 			if tt.cause != nil && !errors.Is(err, tt.cause) {
 				t.Errorf("%s: got %v, want %v in it", name, err, tt.cause)
 			}
-			if own.Err() == nil {
+			if own := <-contexts; own.Err() == nil {
 				t.Errorf("%s: the context of the call has not ended", name)
 			}
 			close(returns)
