@@ -61,7 +61,7 @@ lint: prepare-build
 	$(GO) vet ./...
 	$(GO) run $(LINT) run
 	$(GO) run ./internal/lint agent storage netboot uinit
-	@if grep -rn --include='*.go' -E '"(os/exec|C)"' agent storage netboot uinit | grep -v _test.go; then echo 'the ramdisk starts no programs and has no C'; exit 1; fi
+	@if grep -rn --include='*.go' -E '"(os/exec|C)"' agent storage netboot uinit | grep -v -e '_test.go:' -e /testdata/; then echo 'the ramdisk starts no programs and has no C'; exit 1; fi
 
 .PHONY: bench
 bench: prepare-test build ## figures: first heartbeat, image writing, each against its yardstick in one run
