@@ -252,8 +252,13 @@ func TestMachineUnmounts(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		withoutReboot(t)
-		if err := (Machine{Log: slog.New(log)}).Reboot(t.Context()); err == nil {
+		logged := 0 // lines when the log was flushed
+		machine := Machine{Log: slog.New(log), Flush: func() { logged = log.lines }}
+		if err := machine.Reboot(t.Context()); err == nil {
 			t.Error("got no error without the capability to restart")
+		}
+		if want := log.lines - 1; logged != want { // the last one reports that reboot(2) failed
+			t.Errorf("flushed the log after %d lines, want it after %d, directly before reboot(2)", logged, want)
 		}
 	})
 	if _, err := os.Stat(at("outer/file")); !errors.Is(err, os.ErrNotExist) {

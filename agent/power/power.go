@@ -29,7 +29,8 @@ type Power interface {
 
 // Machine is the machine this process runs on.
 type Machine struct {
-	Log *slog.Logger // nil discards
+	Log   *slog.Logger // nil discards
+	Flush func()       // writes out the log before the kernel stops the machine; nil does nothing
 }
 
 // Reboot implements [Power].
@@ -55,6 +56,9 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	writeOut(ctx, log)
 	unmountAll(log)
 	log.Info("the kernel takes over", "how", what)
+	if m.Flush != nil {
+		m.Flush()
+	}
 	called := unix.Reboot(command)
 	log.Error("reboot(2) did not work, trying sysrq", "how", what, "err", called)
 	pressed := sysrq(key)

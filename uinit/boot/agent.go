@@ -77,7 +77,7 @@ func agentOptions(
 		Dial:        network.Dial,
 		Neighbours:  network,
 		Journal:     m.Journal,
-		Power:       power.Machine{Log: m.Log},
+		Power:       power.Machine{Log: m.Log, Flush: m.Flush},
 		System:      block.System{},
 		Destructive: true,
 		Forever:     true,

@@ -46,6 +46,8 @@ type Machine struct {
 	Probe func(ctx context.Context, name string) error
 	// Adapters returns the network adapters that lack a module.
 	Adapters func() ([]kmod.Adapter, error)
+	// Flush waits until the log is written to all consoles, at most for flushTime.
+	Flush func()
 }
 
 // Func is the work of the ramdisk. It should not return: after an error it is run again, after nil the machine idles.
@@ -152,7 +154,7 @@ func (b *boot) up() {
 
 // start runs everything that goes on side by side.
 func (b *boot) start(ctx context.Context, f Func) {
-	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show}
+	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
 	loader, settled := b.modules(ctx)
 	m.Settled, m.Probe = settled, loader.Load
 	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }

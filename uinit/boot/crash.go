@@ -75,10 +75,13 @@ func (b *boot) showPanic(where string, value any, stack []byte) {
 	_, _ = io.WriteString(b.console, b.journal.Clean(text))
 }
 
+// flush waits until the log is written to all consoles, at most for flushTime.
+func (b *boot) flush() { b.console.Flush(flushTime) }
+
 // die restarts the machine after the time that panic= asks for. It does not return.
 func (b *boot) die(reason string) {
 	b.console.Plain()
-	b.console.Flush(flushTime)
+	b.flush()
 	writeOut()
 	delay, restart := panicTime(b.params["panic"])
 	if !restart {
@@ -86,7 +89,7 @@ func (b *boot) die(reason string) {
 		select {}
 	}
 	_, _ = fmt.Fprintf(b.console, "%s: the machine restarts in %v\n", reason, delay)
-	b.console.Flush(flushTime)
+	b.flush()
 	time.Sleep(delay)
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	_, _ = fmt.Fprintf(b.console, "restart: %v\n", err)

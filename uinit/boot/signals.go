@@ -31,7 +31,7 @@ func (b *boot) signals(ctx context.Context) context.Context {
 		b.console.Plain()
 		b.log.Info("asked to stop", "signal", which.String())
 		cancel()
-		machine := power.Machine{Log: b.log}
+		machine := power.Machine{Log: b.log, Flush: b.flush}
 		stop := machine.Reboot
 		if which == unix.SIGUSR2 {
 			stop = machine.PowerOff

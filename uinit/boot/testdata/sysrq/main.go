@@ -18,9 +18,9 @@ func main() {
 		if err := dropSysBoot(); err != nil {
 			return err
 		}
-		stop := power.Machine{Log: m.Log}.Reboot
+		stop := power.Machine{Log: m.Log, Flush: m.Flush}.Reboot
 		if m.Params["test.stop"] == "off" {
-			stop = power.Machine{Log: m.Log}.PowerOff
+			stop = power.Machine{Log: m.Log, Flush: m.Flush}.PowerOff
 		}
 		return stop(ctx)
 	})
