@@ -34,10 +34,16 @@ type fakeNVMe struct {
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
 	afterIdentify         func() // may be nil
+	formatTime, closeTime time.Duration
 }
 
 func (f *fakeNVMe) namespace() (uint32, error) { return 7, nil }
-func (f *fakeNVMe) close() error               { f.closed = true; return nil }
+
+func (f *fakeNVMe) close() error {
+	time.Sleep(f.closeTime)
+	f.closed = true
+	return nil
+}
 
 func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	if c.opcode == opIdentify && f.afterIdentify != nil {
@@ -65,6 +71,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 		return cmp.Or(f.identifyError, f.allocatedError)
 	case c.opcode == opFormat && c.nsid == 7 && data == nil:
 		f.formats = append(f.formats, c.cdw10)
+		time.Sleep(f.formatTime)
 		return f.formatError
 	default:
 		return unix.EINVAL
@@ -304,6 +311,33 @@ func TestNVMeProgress(t *testing.T) {
 			t.Errorf("got %v, want no error", err)
 		}
 	})
+}
+
+// Format can take longer than the time without progress after which a disk counts as hung. What follows cannot.
+func TestNVMeFormatTime(t *testing.T) {
+	failure := errors.New("format failed") // after which no more is done than to close the device
+	for _, c := range []struct {
+		drive fakeNVMe
+		want  error
+	}{
+		{fakeNVMe{oacs: 2, formatTime: 20 * time.Hour, formatError: failure}, failure},
+		{fakeNVMe{oacs: 2, formatTime: 25 * time.Hour, formatError: failure}, ErrStuck},
+		{fakeNVMe{oacs: 2, closeTime: time.Hour, formatError: failure}, ErrStuck},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan struct{})
+			limits := Limits{Silence: time.Minute, Grace: time.Second}
+			_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
+				defer close(ended)
+				method, _, err := eraseNVMe(ctx, "/dev/none", true, func(string) (adminDevice, error) { return &c.drive, nil })
+				return method, err
+			})
+			<-ended
+			if !errors.Is(err, c.want) {
+				t.Errorf("format %v, close %v: got %v, want %v", c.drive.formatTime, c.drive.closeTime, err, c.want)
+			}
+		})
+	}
 }
 
 // A namespace that cannot be formatted loses its metadata, also if other namespaces remain.
