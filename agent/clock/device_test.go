@@ -59,17 +59,7 @@ func TestHardwareFails(t *testing.T) {
 
 func TestSetSystemFails(t *testing.T) {
 	testenv.Root(t)
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-	data[0].Effective &^= 1 << unix.CAP_SYS_TIME
-	data[0].Permitted &^= 1 << unix.CAP_SYS_TIME
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.DropCapability(t, unix.CAP_SYS_TIME)
 	if err := SetSystem(time.Now()); !errors.Is(err, unix.EPERM) {
 		t.Errorf("without the capability: got error %v, want %v", err, unix.EPERM)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -86,22 +85,6 @@ func coverProc(t *testing.T) {
 	must(os.MkdirAll("/proc/sys/kernel", 0o755))
 }
 
-// withoutReboot takes the capability to stop the machine from the calling goroutine, whose thread ends with it.
-func withoutReboot(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread()
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-	data[0].Effective &^= 1 << unix.CAP_SYS_BOOT
-	data[0].Permitted &^= 1 << unix.CAP_SYS_BOOT
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The kernel restarts a process namespace by SIGHUP and switches it off by SIGINT: pid_namespaces(7), reboot(2).
 func TestMachineStops(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -161,7 +144,7 @@ func TestSysrq(t *testing.T) {
 				}
 			}
 			synctest.Test(t, func(t *testing.T) {
-				withoutReboot(t)
+				testenv.DropCapability(t, unix.CAP_SYS_BOOT)
 				ctx, cancel := t.Context(), context.CancelFunc(func() {})
 				if c.limit > 0 {
 					ctx, cancel = context.WithTimeout(ctx, c.limit)
@@ -251,7 +234,7 @@ func TestMachineUnmounts(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		withoutReboot(t)
+		testenv.DropCapability(t, unix.CAP_SYS_BOOT)
 		logged := 0 // lines when the log was flushed
 		machine := Machine{Log: slog.New(log), Flush: func() { logged = log.lines }}
 		if err := machine.Reboot(t.Context()); err == nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,24 @@ func Run(t testing.TB, name string, args ...string) string {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// DropCapability takes a capability of capabilities(7) from the calling goroutine. It locks the goroutine to its thread
+// and must not unlock it: the thread ends with the test.
+func DropCapability(t testing.TB, capability uint) {
+	t.Helper()
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	set, bit := &sets[capability/32], uint32(1)<<(capability%32)
+	set.Effective &^= bit
+	set.Permitted &^= bit
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // GPT makes a partition table with sfdisk. Each partition is a line of its input: "start=2048, size=8MiB". It is more

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -519,16 +518,7 @@ func TestWithoutCapability(t *testing.T) {
 		return
 	}
 	cable(t, "nic0", true)
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-	data[0].Effective &^= 1 << unix.CAP_NET_RAW
-	runtime.LockOSThread() // for good: the thread does not get its capability back
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.DropCapability(t, unix.CAP_NET_RAW)
 	_, err := OnDemand{}.WaitLLDP(t.Context(), time.Second)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_RAW") {
 		t.Errorf("got %v, want %v and the name of the capability", err, unix.EPERM)
