@@ -30,7 +30,7 @@ type Power interface {
 // Machine is the machine this process runs on.
 type Machine struct {
 	Log   *slog.Logger // nil discards
-	Flush func()       // writes out the log before the kernel stops the machine; nil does nothing
+	Flush func()       // writes out the log before each attempt to stop the machine; nil does nothing
 }
 
 // Reboot implements [Power].
@@ -55,12 +55,15 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	log.Info("stopping the machine", "how", what)
 	writeOut(ctx, log)
 	unmountAll(log)
-	log.Info("the kernel takes over", "how", what)
-	if m.Flush != nil {
-		m.Flush()
+	flush := m.Flush
+	if flush == nil {
+		flush = func() {}
 	}
+	log.Info("the kernel takes over", "how", what)
+	flush()
 	called := unix.Reboot(command)
 	log.Error("reboot(2) did not work, trying sysrq", "how", what, "err", called)
+	flush()
 	pressed := sysrq(key)
 	if pressed == nil {
 		// The kernel acts on the key in its own time.
