@@ -30,12 +30,18 @@ type mappedDisk struct {
 	mapper                 mapper
 }
 
-// withMaps does something with the partitions of a multipath map. open opens the device mapper.
-func withMaps[M interface {
+// mapperFile is a mapper that must be closed.
+type mapperFile interface {
 	mapper
 	io.Closer
-}](
-	ctx context.Context, sys block.System, device string, open func() (M, error), do func(context.Context, string, kernelView) error,
+}
+
+func openMapper() (mapperFile, error) { return devmapper.Open() }
+
+// withMaps does something with the partitions of a multipath map. open opens the device mapper.
+func withMaps(
+	ctx context.Context, sys block.System, device string, open func() (mapperFile, error),
+	do func(context.Context, string, kernelView) error,
 ) error {
 	control, err := open()
 	if err != nil {

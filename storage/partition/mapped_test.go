@@ -169,7 +169,7 @@ func TestWithMaps(t *testing.T) {
 		{"failing use", "/dev/dm-0", nil, broken, 1, 1, broken},
 	} {
 		used, closed := 0, 0
-		open := func() (closingMapper, error) { return closingMapper{f, &closed}, tt.open }
+		open := func() (mapperFile, error) { return closingMapper{f, &closed}, tt.open }
 		err := withMaps(t.Context(), sys, tt.device, open, func(_ context.Context, device string, view kernelView) error {
 			if device != tt.device || view == nil || closed > 0 {
 				t.Errorf("%s: got %s, %v, closed %d times", tt.name, device, view, closed)

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
-	"ironroot/storage/devmapper"
 )
 
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
@@ -24,7 +23,7 @@ import (
 // partitions at all: they are maps of their own, that this package makes.
 func Sync(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
-		return withMaps(ctx, sys, device, devmapper.Open, syncTable)
+		return withMaps(ctx, sys, device, openMapper, syncTable)
 	}
 	rescanErr := block.Rescan(ctx, device)
 	if rescanErr != nil && !errors.Is(rescanErr, unix.EBUSY) && !errors.Is(rescanErr, unix.EINVAL) {
@@ -48,7 +47,7 @@ func Sync(ctx context.Context, sys block.System, device string) error {
 // an error.
 func Forget(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
-		return withMaps(ctx, sys, device, devmapper.Open, forgetAll)
+		return withMaps(ctx, sys, device, openMapper, forgetAll)
 	}
 	return forgetAll(ctx, device, &plainDisk{sys: sys, device: device})
 }
