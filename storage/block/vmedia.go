@@ -6,8 +6,14 @@ import (
 	"os"
 )
 
-// MaxMediaSize bounds in bytes what counts as a virtual USB stick: anything larger could be a disk somebody owns.
-const MaxMediaSize = 4 << 30
+// maxMediaSize bounds in bytes what counts as a virtual USB stick: anything larger could be a disk somebody owns.
+const maxMediaSize = 4 << 30
+
+// IsSmallUSBDisk reports whether a device has the type, the transport and the size of a virtual USB stick. Disks can
+// have them too: see [System.VirtualMedia].
+func (d Device) IsSmallUSBDisk() bool {
+	return d.Type == "disk" && d.Transport == "usb" && d.Size < maxMediaSize
+}
 
 // All lists every block device that has a size, of any type, without partitions.
 func (s System) All(ctx context.Context) ([]Device, error) {
@@ -31,8 +37,8 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 
 // VirtualMedia reports whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB
 // whose medium is removable or write-protected, which its content cannot change. QEMU presents one that way with
-// removable=on. That BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB sticks and
-// the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never is virtual
+// removable=on. Whether BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB sticks
+// and the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never is virtual
 // media, because a former owner of the disk could have labelled it.
 func (s System) VirtualMedia(name string) (bool, error) {
 	device, err := s.Device(name)
@@ -42,11 +48,5 @@ func (s System) VirtualMedia(name string) (bool, error) {
 	if lower := names(s.Sys("class/block", device.Name, "slaves")); len(lower) > 0 {
 		return false, nil // made of other devices: a map or an array is no medium
 	}
-	switch device.Type {
-	case "rom":
-		return true, nil
-	case "disk":
-		return device.Transport == "usb" && device.Size < MaxMediaSize && (device.Removable || device.ReadOnly), nil
-	}
-	return false, nil
+	return device.Type == "rom" || device.IsSmallUSBDisk() && (device.Removable || device.ReadOnly), nil
 }

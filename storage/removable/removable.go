@@ -89,7 +89,7 @@ func IgnoredDisks(ctx context.Context, sys block.System) ([]Ignored, error) {
 	}
 	var ignored []Ignored
 	for _, d := range devices {
-		if d.Type != "disk" || d.Transport != "usb" || d.Size >= block.MaxMediaSize || d.Removable || d.ReadOnly {
+		if !d.IsSmallUSBDisk() || d.Removable || d.ReadOnly {
 			continue
 		}
 		found := Ignored{Device: d}
