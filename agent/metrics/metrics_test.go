@@ -97,12 +97,18 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// configured returns metrics with a backend and a statsd server on this machine, and their configuration.
+func configured(backend string, port int) (*Metrics, *config.Live) {
+	live := config.NewLive(&config.Config{
+		Metrics: config.Metrics{Backend: backend}, MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port},
+	})
+	return New(live, slog.New(slog.DiscardHandler)), live
+}
+
 // The socket of a metric is closed after it was sent.
 func TestSocketsAreClosed(t *testing.T) {
 	port, next := server(t)
-	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
-	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
-	m := New(live, slog.New(slog.DiscardHandler))
+	m, _ := configured("statsd", port)
 	for range inFlight {
 		m.Timer("sent")()
 		next()
@@ -122,9 +128,7 @@ func TestSocketsAreClosed(t *testing.T) {
 // While as many metrics are being sent as may be, further ones are dropped and nobody waits.
 func TestDropped(t *testing.T) {
 	port, next := server(t)
-	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
-	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "statsd"}, MetricsStatsd: statsd})
-	m := New(live, slog.New(slog.DiscardHandler))
+	m, _ := configured("statsd", port)
 	for range inFlight {
 		m.slots <- struct{}{}
 	}
@@ -141,9 +145,7 @@ func TestDropped(t *testing.T) {
 // Without a backend nothing is sent, and a server that is not there costs nobody anything.
 func TestNothingSent(t *testing.T) {
 	port, next := server(t)
-	statsd := config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}
-	live := config.NewLive(&config.Config{Metrics: config.Metrics{Backend: "noop"}, MetricsStatsd: statsd})
-	m := New(live, slog.New(slog.DiscardHandler))
+	m, live := configured("noop", port)
 	m.Timer("first")()
 	live.Update(func(c *config.Config) { c.Metrics.Backend = "collector" })
 	m.Timer("second")()
