@@ -51,32 +51,36 @@ func loopDevice(path string, size int64) error {
 	return nil
 }
 
-// makeInterfaces makes a VLAN, two bonds, a bridge, a dummy and a pair of virtual cables, and changes a MAC address.
-func makeInterfaces(ctx context.Context, m *boot.Machine) error {
+// changeMAC changes the MAC address of the interface that the kernel parameter facts-change names by it, and returns the
+// interface. It must not be up yet: a router advertisement gives it an address for each MAC address that it has had.
+func changeMAC(m *boot.Machine) (netlink.Link, error) {
+	links, err := listing.Links()
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range links {
+		name, mac := link.Attrs().Name, link.Attrs().HardwareAddr.String()
+		if mac != m.Params["facts-change"] {
+			continue
+		}
+		changed, err := net.ParseMAC(changedMAC)
+		if err != nil {
+			return nil, err
+		}
+		if err := netlink.LinkSetHardwareAddr(link, changed); err != nil {
+			return nil, fmt.Errorf("change the MAC address of %s from %s to %s: %w", name, mac, changed, err)
+		}
+		return link, nil
+	}
+	return nil, fmt.Errorf("no interface has the MAC address %q", m.Params["facts-change"])
+}
+
+// makeInterfaces makes a VLAN on an interface, two bonds, a bridge, a dummy and a pair of virtual cables.
+func makeInterfaces(ctx context.Context, m *boot.Machine, parent netlink.Link) error {
 	for _, module := range []string{"8021q", "bonding", "bridge", "dummy", "veth"} {
 		if err := m.Probe(ctx, module); err != nil {
 			return err
 		}
-	}
-	links, err := listing.Links()
-	if err != nil {
-		return err
-	}
-	var parent netlink.Link
-	for _, link := range links {
-		if link.Attrs().HardwareAddr.String() == m.Params["facts-change"] {
-			parent = link
-		}
-	}
-	if parent == nil {
-		return fmt.Errorf("no interface has the MAC address %q", m.Params["facts-change"])
-	}
-	changed, err := net.ParseMAC(changedMAC)
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkSetHardwareAddr(parent, changed); err != nil {
-		return fmt.Errorf("change the MAC address of %s: %w", parent.Attrs().Name, err)
 	}
 	named := func(name string) netlink.LinkAttrs {
 		attrs := netlink.NewLinkAttrs()

@@ -104,6 +104,10 @@ func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	if err := makeDevices(ctx, m); err != nil {
 		return nil, err
 	}
+	parent, err := changeMAC(m)
+	if err != nil {
+		return nil, err
+	}
 	network, err := netboot.Start(ctx, netboot.Config{Log: m.Log})
 	if err != nil {
 		return nil, err
@@ -111,7 +115,7 @@ func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	if err := network.WaitAddress(wait); err != nil {
 		return nil, err
 	}
-	if err := makeInterfaces(ctx, m); err != nil {
+	if err := makeInterfaces(ctx, m, parent); err != nil {
 		return nil, err
 	}
 	return paths, steady(wait)
