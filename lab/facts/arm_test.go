@@ -3,6 +3,7 @@ package facts
 import (
 	"context"
 	"encoding/base64"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,11 +21,13 @@ import (
 )
 
 // What the agent says of an aarch64 machine with two sockets, Debian's kernel and a ramdisk that was built for arm64 on
-// whatever machine this is. The same of x86_64 is in TestServer.
+// whatever machine this is, and the modules that were loaded for the machine's devices. TestServer tests x86_64's answers,
+// and TestServerHardware of uinit/boot its modules.
 //
-// Parity: G5
+// Parity: G5, R13 (aarch64)
 func TestServerARM(t *testing.T) {
-	f := examineARM(t, "-smp", "4,sockets=2,cores=2,threads=1")
+	f := examineARM(t,
+		"-smp", "4,sockets=2,cores=2,threads=1", "-device", "ich9-ahci", "-device", "megasas", "-device", "mptsas1068")
 	checkCPU(t, f)
 	checkCPUKeys(t, f)
 	cpu, cpuinfo := f.ours(t).Inventory.CPU, string(f["cpuinfo.txt"])
@@ -41,6 +44,11 @@ func TestServerARM(t *testing.T) {
 	_, rest, _ := strings.Cut(string(f["meminfo.txt"]), "MemTotal:")
 	if got := strconv.FormatInt(memory.Total>>10, 10); !strings.HasPrefix(strings.TrimSpace(rest), got+" kB") {
 		t.Errorf("got %s kB of memory, want%s", got, strings.Split(rest, "\n")[0])
+	}
+	for _, name := range []string{"virtio_net", "e1000e", "virtio_blk", "nvme", "virtio_scsi", "sd_mod", "ahci", "megaraid_sas", "mptsas"} {
+		if !regexp.MustCompile(`(?m)^` + name + ` `).Match(f["modules.txt"]) {
+			t.Errorf("module %s is not among those that were loaded for devices:\n%s", name, f["modules.txt"])
+		}
 	}
 	if memory.PhysicalMB == nil || *memory.PhysicalMB != 1024 {
 		t.Errorf("got %v MiB of physical memory, want 1024", memory.PhysicalMB)
@@ -76,16 +84,21 @@ func examineARM(t *testing.T, extra ...string) found {
 	testenv.Files(t, "Debian's package is qemu-efi-aarch64", qemu.FirmwareARM)
 	dir := t.TempDir()
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Dir: testenv.Top(t), Out: dir, Name: "facts", Arch: "arm64", Package: "linux-image-cloud-arm64", Init: "ironroot/lab/facts/plain",
-		ModuleGroups: []string{"none"}, Files: []string{debianLscpu(t) + ":/debian"},
+		Dir: testenv.Top(t), Out: dir, Name: "facts", Arch: "arm64", Package: "linux-image-arm64", Init: "ironroot/lab/facts/plain",
+		ModuleGroups: []string{"server"}, Files: []string{debianLscpu(t) + ":/debian"},
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	disk := func(bus qemu.Bus) qemu.Disk {
+		return qemu.Disk{Bus: bus, File: filepath.Join(dir, string(bus)), Size: 16 << 20}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs, Append: "console=ttyAMA0 quiet", Extra: extra,
+		NICs:  []qemu.NIC{{}, {Model: "e1000e"}},
+		Disks: []qemu.Disk{disk(qemu.Virtio), disk(qemu.NVMe), disk(qemu.SCSI)},
 	})
 	if err != nil {
 		t.Fatal(err)

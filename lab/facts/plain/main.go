@@ -1,5 +1,6 @@
-// Command plain is the /init of a machine without disks that is described twice: by the agent's inventory, and by Debian's
-// lscpu, which its ramdisk holds below /debian. The console gets a line "FACT NAME BASE64" for each answer.
+// Command plain is the /init of a machine that is described twice: by the agent's inventory, and by Debian's lscpu, which
+// its ramdisk holds below /debian. The disks are left out, the kernel's list of modules is added. The console gets a line
+// "FACT NAME BASE64" for each answer.
 package main
 
 import (
@@ -45,7 +46,9 @@ func run(ctx context.Context, m *boot.Machine) error {
 		return err
 	}
 	say("ours.json", text)
-	for name, path := range map[string]string{"cpuinfo.txt": "/proc/cpuinfo", "meminfo.txt": "/proc/meminfo"} {
+	for name, path := range map[string]string{
+		"cpuinfo.txt": "/proc/cpuinfo", "meminfo.txt": "/proc/meminfo", "modules.txt": "/proc/modules",
+	} {
 		if text, err = os.ReadFile(path); err != nil {
 			return err
 		}
