@@ -37,7 +37,6 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := &pulse{started: time.Now(), silence: l.Silence}
-	p.expect(l.Silence)
 	done := make(chan result, 1)
 	var value T
 	goroutine.Go(func() (err error) {
@@ -46,7 +45,6 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}, func(err error) { done <- result{value, err} })
 
 	timer := time.NewTimer(l.Silence)
-	defer timer.Stop()
 	var silence error // why this function ended the context
 	for ctx.Err() == nil {
 		select {
@@ -75,7 +73,7 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}
 }
 
-// pulse holds the time by which the next progress of a call is expected.
+// pulse holds the time by which the next progress of a call is expected, 0 before the first progress.
 type pulse struct {
 	started time.Time
 	silence time.Duration

@@ -3,10 +3,16 @@ package erase
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
 )
 
 func TestBounded(t *testing.T) {
@@ -53,8 +59,71 @@ func TestBounded(t *testing.T) {
 			t.Errorf("silent: got %v, want %s", err, want)
 		}
 	})
+	own, err := Bounded(t.Context(), limits, func(ctx context.Context) (context.Context, error) { return ctx, nil })
+	if err != nil || own.Err() == nil {
+		t.Errorf("returned: got %v, and its context ended with %v, want it to have ended", err, own.Err())
+	}
 	if _, err := Bounded(t.Context(), limits, func(context.Context) (string, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("panic: got %v, want an error", err)
+	}
+}
+
+// The error of a call that ends because its caller gave up is returned.
+func TestBoundedCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := errors.New("broken")
+	value, err := Bounded(ctx, DefaultLimits, func(context.Context) (string, error) { return "part", broken })
+	if value != "part" || err != broken { //nolint:errorlint // as it is
+		t.Errorf("got %q and %v, want part and %v", value, err, broken)
+	}
+}
+
+// Waiting for a holder is announced, however long.
+func TestBoundedBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		wait := Wait{Retries: 3, Interval: time.Hour}
+		_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second}, func(ctx context.Context) (any, error) {
+			return nil, wait.until(ctx, block.System{}, "/dev/none", func() error {
+				if tries++; tries <= wait.Retries {
+					return unix.EBUSY
+				}
+				return nil
+			})
+		})
+		if err != nil || tries != 4 {
+			t.Errorf("got %v after %d tries, want success after 4", err, tries)
+		}
+	})
+}
+
+// Each block and each pass reports progress.
+func TestProgressed(t *testing.T) {
+	disk := testenv.SparseFile(t, mib)
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	whole := span{0, mib}
+	for name, do := range map[string]func(context.Context) error{
+		"write zeros": func(ctx context.Context) error { return whole.zero(ctx, f, alignedZeros()) },
+		"read zeros":  func(ctx context.Context) error { return whole.checkZero(ctx, f) },
+	} {
+		p := &pulse{started: time.Now(), silence: time.Minute}
+		if err := do(context.WithValue(t.Context(), pulseKey{}, p)); err != nil || p.until.Load() == 0 {
+			t.Errorf("%s: got %v and the next progress expected within %v, want a time", name, err, p.left())
+		}
+	}
+	p := &pulse{started: time.Now(), silence: time.Minute}
+	var written int64 // time by which progress was expected after the last block
+	o := Options{Zeroize: true, Progress: func(int64, int64) { written = p.until.Load() }}
+	if err := overwrite(context.WithValue(t.Context(), pulseKey{}, p), disk, o); err != nil {
+		t.Fatal(err)
+	}
+	if passed := p.until.Load(); written == 0 || passed <= written {
+		t.Errorf("got progress expected by %d ns after the block and by %d after the pass, want 0 < block < pass", written, passed)
 	}
 }
 

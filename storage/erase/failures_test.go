@@ -83,6 +83,13 @@ func TestSyncFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
 		t.Errorf("Metadata: got %v, want an error of fsync", err)
 	}
+	err = eraseFullDisk(t, func(disk string) error {
+		_, err := wipe(t.Context(), block.System{}, disk, nil, Wait{})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "sync ") {
+		t.Errorf("wipe: got %v, want an error of fsync", err)
+	}
 	err = eraseFullDisk(t, func(disk string) error { return overwrite(t.Context(), disk, Options{Zeroize: true}) })
 	if want := "pass 1 of 1: sync "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("overwrite: got %v, want an error with %q", err, want)
