@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,10 +60,34 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 		free(t, path)
 		_ = top.Close()
 	})
+	thawAtExit(t, dir)
 	if err := unix.IoctlSetInt(int(top.Fd()), freeze, 0); err != nil {
 		t.Fatal(err)
 	}
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}, thaw
+}
+
+// thawAtExit thaws a file system when this process is killed, as it is by the time limit of its tests. The kernel would
+// otherwise wait for a write in it for ever, and keep the process.
+func thawAtExit(t *testing.T, dir string) {
+	t.Helper()
+	testenv.Programs(t, "fsfreeze")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap : TERM; echo ready; read -r end; fsfreeze --unfreeze "$0"`, dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the end of the context
 }
 
 // free waits until nothing holds a disk exclusively. The limit is that of the test binary.
