@@ -2,6 +2,7 @@ package generic
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -253,6 +254,39 @@ func TestEraseAmbiguousESP(t *testing.T) {
 	}
 	if !bytes.Equal(content(t, disk), before) {
 		t.Error("the disk was written to")
+	}
+}
+
+// An array of a tenant that is called like the mirrored EFI system partition, on a disk without a protected array, does
+// not make that one ambiguous, and is erased.
+func TestEraseForeignESP(t *testing.T) {
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	const at = 8*mib - 8192 // version 1.0
+	system := partsDisk(t, at, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1})
+	foreign := partsDisk(t, at, &testenv.RAID{Name: "esp", Level: 1, UUID: "other-uuid------"})
+	before := content(t, system)
+	if _, err := onThisMachine(t, system, foreign).eraseDevices(t.Context(), hardware.Call{Node: n}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(content(t, system), before) {
+		t.Error("the disk with the protected array was written to")
+	}
+	if len(bytes.Trim(content(t, foreign), "\x00")) > 0 {
+		t.Error("the disk of the tenant's array holds data")
+	}
+}
+
+// The error of an ambiguous name is whole for its first member. Those of the others refer to it.
+func TestAmbiguous(t *testing.T) {
+	r := &eraseRun{explained: map[string]string{}}
+	broken := errors.New("broken")
+	first, second := md.Member{Device: block.Device{Path: "/dev/sda"}}, md.Member{Device: block.Device{Path: "/dev/sdb"}}
+	if err := r.ambiguous(first, broken); err != broken { //nolint:errorlint // as it is
+		t.Errorf("first: got %v, want %v", err, broken)
+	}
+	err := r.ambiguous(second, broken)
+	if text := errorText(err); !strings.HasPrefix(text, "/dev/sdb ") || !strings.HasSuffix(text, "see the error of /dev/sda") {
+		t.Errorf("second: got %v, want an error of /dev/sdb that refers to /dev/sda", err)
 	}
 }
 

@@ -96,3 +96,17 @@ func TestErasePartContainsPanics(t *testing.T) {
 		t.Errorf("got %v, want the panic and the name of the disk", err)
 	}
 }
+
+// A disk whose erase ended after the step gave up waiting is not listed as erased.
+func TestEraseEndedTooLate(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	run := startErase(t, onThisMachine(t, disk))
+	ctx, cancel := context.WithCancel(t.Context())
+	report, err := run.eraseUnprotected(ctx, disk, func(context.Context, block.Device) (erase.Method, error) {
+		cancel()
+		return erase.Overwrite, nil
+	})
+	if !errors.Is(err, context.Canceled) || len(report.Erased) > 0 {
+		t.Errorf("got %v and %v, want %v and nothing erased", report.Erased, err, context.Canceled)
+	}
+}

@@ -205,6 +205,44 @@ func TestEraseStuckCancelled(t *testing.T) {
 	}
 }
 
+// A disk that the kernel is still busy with is not used again: the next function gets the error of the first one and is
+// not called. Another error does not keep a disk from being used.
+func TestBoundedAgain(t *testing.T) {
+	m := newManager(t)
+	m.limits = func(block.Device) erase.Limits {
+		return erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
+	}
+	run := startErase(t, m)
+	disk, broken := block.Device{Path: "/dev/stuck"}, errors.New("broken")
+	calls := 0
+	count := func(context.Context, block.Device) (string, error) {
+		calls++
+		return "", broken
+	}
+	for range 2 {
+		if _, err := bounded(t.Context(), run, disk, count); !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("got %d calls, want 2", calls)
+	}
+	returns := make(chan struct{})
+	defer close(returns)
+	_, first := bounded(t.Context(), run, disk, func(context.Context, block.Device) (string, error) {
+		<-returns
+		return "", nil
+	})
+	_, second := bounded(t.Context(), run, disk, count)
+	if !errors.Is(first, erase.ErrStuck) || !errors.Is(second, erase.ErrStuck) || calls != 2 {
+		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call", first, second, calls-2, erase.ErrStuck)
+	}
+	other := block.Device{Path: "/dev/other"}
+	if _, err := bounded(t.Context(), run, other, count); !errors.Is(err, broken) {
+		t.Errorf("another disk: got %v, want %v", err, broken)
+	}
+}
+
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -2,7 +2,9 @@ package generic
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/md"
 )
 
 // A protected name protects nothing while a disk cannot be read, be it on the list or not: its array could be the one
@@ -35,6 +38,38 @@ func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 		if !bytes.Equal(content(t, foreign), before) {
 			t.Errorf("%s: %s was written to", list, foreign.Path)
 		}
+	}
+}
+
+// The same holds for a disk that the list of disks lacks, because it cannot be described.
+func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
+	foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	m := onThisMachine(t)
+	broken := fmt.Errorf("%w: sdx", block.ErrUnreadable)
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{foreign}, broken }
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
+	want := foreign.Path + ` is a member of raid1 array "root", but its name cannot be checked: ` + broken.Error()
+	if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(errorText(err), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if !bytes.Contains(content(t, foreign), []byte("tenant!")) {
+		t.Errorf("%s was erased", foreign.Path)
+	}
+}
+
+// An error lists at most maxUnread disks and the number of the others.
+func TestCheckReadOfManyDisks(t *testing.T) {
+	r := &eraseRun{}
+	for i := range maxUnread {
+		r.unread = append(r.unread, fmt.Errorf("disk %d", i))
+	}
+	if err := r.checkRead(block.Device{}, md.Member{}); err == nil || !strings.HasSuffix(err.Error(), "; disk 15") {
+		t.Errorf("got %v, want all disks", err)
+	}
+	r.unread = append(r.unread, errors.New("disk 16"), errors.New("disk 17"))
+	if err := r.checkRead(block.Device{}, md.Member{}); err == nil || !strings.HasSuffix(err.Error(), "; disk 15; and 2 more") {
+		t.Errorf("got %v, want the number of those that are not listed", err)
 	}
 }
 
