@@ -133,7 +133,6 @@ func skeleton() []cpio.Record {
 	return append(records,
 		cpio.CharDev("dev/console", 0o600, 5, 1),
 		cpio.CharDev("dev/null", 0o666, 1, 3),
-		cpio.Symlink("sbin/modprobe", "/init"),
 		cpio.StaticFile("etc/passwd", "root:x:0:0:root:/root:/bbin/gosh\n", 0o644),
 		cpio.StaticFile("etc/group", "root:x:0:\n", 0o644),
 		cpio.StaticFile("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", 0o644),

@@ -206,6 +206,9 @@ func checkPrograms(t *testing.T, records []cpio.Record) {
 			t.Errorf("%s is not static", r.Name)
 		}
 	}
+	if slices.ContainsFunc(records, func(r cpio.Record) bool { return r.Name == "sbin/modprobe" }) {
+		t.Error("the archive has sbin/modprobe, which the kernel would start before process 1")
+	}
 	if want := []string{"init", "bbin/bb"}; !slices.Equal(programs, want) {
 		t.Errorf("programs: got %v, want %v", programs, want)
 	}

@@ -32,6 +32,9 @@ func root() []libinit.Creator {
 		libinit.Mount{Source: "tmpfs", Target: "/run", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=0755"},
 		libinit.Dir{Name: "/tmp", Mode: 0o1777},
 		libinit.Mount{Source: "tmpfs", Target: "/tmp", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777"},
+		// Not in the archive: the kernel asks for modules before this program is process 1, and each request would start it
+		// and wait for it. Without /proc none of them can be served.
+		libinit.Symlink{Target: "/init", NewPath: "/sbin/modprobe"},
 	}
 }
 
