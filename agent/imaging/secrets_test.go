@@ -39,3 +39,9 @@ func TestSecretsOfAnImage(t *testing.T) {
 		t.Errorf("got %s, want the rest of the line", console.String())
 	}
 }
+
+// Without a journal there is nothing from which secrets could be removed.
+func TestSecretsWithoutAJournal(t *testing.T) {
+	i := New(Options{Config: config.NewLive(&config.Config{})})
+	i.hush(ImageInfo{AuthPassword: "a secret", URLs: []string{"http://user:password@images.example/"}})
+}
