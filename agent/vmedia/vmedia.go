@@ -51,9 +51,10 @@ type Options struct {
 	// Root is the folder below which etc is written; "" is "/".
 	Root string
 
-	// Set by tests: the waits, and the function that opens the media.
+	// Set by tests: the waits, and the functions that open the media and list the disks that are not used.
 	limit, scan, grace time.Duration
 	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
+	ignoredDisks       func(context.Context, block.System) ([]removable.Ignored, error)
 }
 
 // Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for again.
@@ -65,7 +66,7 @@ type Media struct {
 	useless     map[string]bool // media with configuration, by path, that are not looked at again
 	network     networkSearch
 
-	ignored map[string]bool // disks that warnIgnored named, by path
+	ignored *ignoredSearch
 	said    map[string]bool // what is wrong with the media, each trouble once
 	seen    []error         // the same, in order
 	failed  bool            // the last look could not read a medium: the next one may
@@ -90,8 +91,12 @@ func New(o Options) *Media {
 	if o.open == nil {
 		o.open = removable.Volumes
 	}
+	if o.ignoredDisks == nil {
+		o.ignoredDisks = removable.IgnoredDisks
+	}
 	return &Media{
-		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{}, ignored: map[string]bool{},
+		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{},
+		ignored: &ignoredSearch{running: make(chan struct{}, 1), named: map[string]bool{}},
 		network: networkSearch{id: o.Params["ir_pub_id"], passed: map[string]bool{}},
 	}
 }
@@ -151,20 +156,41 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	return params, err
 }
 
-// warnIgnored warns once of each disk that has the label or the model of a medium but is not used as one.
+// ignoredSearch looks for disks that seem to be media but are not used as such.
+type ignoredSearch struct {
+	running chan struct{}   // is full during a search
+	named   map[string]bool // disks that were named, by path; only the running search accesses it
+}
+
+// warnIgnored warns once of each disk that has the label or the model of a medium but is not used as one. It does not
+// wait for the disks, because opening one can hang in the kernel. While a search runs, it starts no other.
 func (m *Media) warnIgnored(ctx context.Context) {
-	disks, err := removable.IgnoredDisks(ctx, m.System)
-	if err != nil {
-		m.Log.Warn("media not listed", "err", err)
+	s := m.ignored
+	select {
+	case s.running <- struct{}{}:
+	default:
+		return
 	}
-	for _, d := range disks {
-		isMedium := strings.EqualFold(d.Label, floppyLabel) || isBootLabel(d.Label) ||
-			strings.Contains(strings.ToLower(d.Device.Model), floppyModel)
-		if isMedium && !m.ignored[d.Device.Path] {
-			m.ignored[d.Device.Path] = true
-			m.Log.Warn("USB disk not used as virtual media: it is neither removable nor write-protected",
-				"device", d.Device.Path, "label", d.Label, "model", d.Device.Model)
+	goroutine.Go(func() error {
+		disks, err := m.ignoredDisks(ctx, m.System)
+		if err != nil {
+			m.Log.Warn("media not listed", "err", err)
 		}
+		for _, d := range disks {
+			m.warnOf(d, s.named)
+		}
+		return nil
+	}, func(error) { <-s.running }) // a panic was logged
+}
+
+// warnOf warns of a disk unless it was named before.
+func (m *Media) warnOf(d removable.Ignored, named map[string]bool) {
+	isMedium := strings.EqualFold(d.Label, floppyLabel) || isBootLabel(d.Label) ||
+		strings.Contains(strings.ToLower(d.Device.Model), floppyModel)
+	if isMedium && !named[d.Device.Path] {
+		named[d.Device.Path] = true
+		m.Log.Warn("USB disk not used as virtual media: it is neither removable nor write-protected",
+			"device", d.Device.Path, "label", d.Label, "model", d.Device.Model)
 	}
 }
 
