@@ -1,10 +1,11 @@
 // Package vmedia takes configuration from the virtual media a BMC attached: the parameters of the conductor's floppy,
 // the agent's configuration files on the boot ISO, and the static network data of the config drive.
 //
-// Names and rules are those of ironic-python-agent's images. Only whole optical drives and small USB disks are looked
-// at (see storage/removable); parameters and configuration files only where the kernel's own command line says
-// boot_method=vmedia. Nothing is mounted. Everything that is read has a bound. A medium that is damaged or holds rubbish
-// is a warning with its name, and the machine goes on with what else configures it.
+// Names and rules are those of ironic-python-agent's images. Media are read only on whole optical drives, and on whole
+// USB disks below 4 GiB that are removable or write-protected (see storage/removable). Parameters and configuration
+// files are read only if the kernel's own command line contains boot_method=vmedia. Nothing is mounted, and everything
+// that is read is bounded. A medium that is damaged or has invalid content causes a warning with its name, and the
+// machine continues with its other configuration.
 package vmedia
 
 import (

@@ -1,8 +1,10 @@
 // Package removable reads files from the media a BMC attached, virtual CDs and floppies, without mounting them: file
-// systems of ISO 9660 (with Rock Ridge) and FAT on whole optical drives and small USB disks.
+// systems of ISO 9660 (with Rock Ridge) and FAT on whole optical drives, and on whole USB disks below 4 GiB that are
+// removable or write-protected.
 //
-// Partitions, and whatever is made of other devices, are never looked at: whoever owned a disk could have labelled it
-// and would then configure the machine. Paths that are absolute or hold "..", and links, lead nowhere.
+// Partitions and devices made of other devices are never read: a former owner of a disk could have labelled it, and
+// would then configure the machine. Absolute paths and paths with ".." are rejected, and links are not
+// followed.
 package removable
 
 import (
