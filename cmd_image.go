@@ -20,7 +20,7 @@ type imageCmd struct {
 	Package  string   `help:"Debian package of the kernel; linux-image-ARCH when not given."`
 	Groups   string   `name:"module-groups" default:"server" help:"Groups of modules to take in, joined by commas; none for none."`
 	Shell    bool     `default:"true" negatable:"" help:"Take in u-root's shell, for people."`
-	Manager  string   `help:"Go package with a hardware manager to build in."`
+	Manager  string   `help:"Not supported yet: add the hardware manager to the list in agent/state.go instead."`
 	Firmware string   `type:"existingdir" help:"Directory with firmware that is preferred to that of Debian's packages."`
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
