@@ -10,8 +10,8 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// ErrStuck is returned if the kernel did not return from an operation on a device in time. The operation continues,
-// and holds the device exclusively.
+// ErrStuck is returned if the kernel did not return from an operation on a device in time. The operation continues.
+// If it writes to the device, it holds it exclusively.
 var ErrStuck = errors.New("still busy in the kernel")
 
 // Limits bound the time for which [Bounded] waits.
@@ -20,7 +20,8 @@ type Limits struct {
 	Grace   time.Duration // for the end of the operation after its context has ended
 }
 
-// DefaultLimits are longer than Linux tries a command: drivers give up on one after some minutes of retries and resets.
+// DefaultLimits suit any disk. Silence is longer than Linux retries a command: drivers give up after some minutes of
+// retries and resets.
 var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 
 // Bounded calls a function that erases or reads one device, and returns its result. A process that waits in the kernel
@@ -73,7 +74,8 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}
 }
 
-// pulse holds the time by which the next progress of a call is expected, 0 before the first progress.
+// pulse holds the time by which the next progress of a call is expected. It is 0 until progress is first reported or a
+// long operation announced.
 type pulse struct {
 	started time.Time
 	silence time.Duration
