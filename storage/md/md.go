@@ -35,8 +35,8 @@ type Superblock struct {
 	ArraySize  int64
 
 	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1. Events
-	// counts changes of the array: members that were in use together differ by at most one. All three are read from
-	// version 1 only.
+	// counts changes of the array: members that were in use together differ by at most one. All three are 0 for
+	// version 0.90.
 	Number int
 	Role   int
 	Events uint64
