@@ -173,7 +173,8 @@ func New(o Options) *Source {
 
 // Collect reads the machine anew. A fact that cannot be read, or whose reading panics, is missing from the result and
 // logged. It is an error if the interfaces cannot be listed, or if a panic occurs while interfaces or disks are listed.
-// All facts are read concurrently, because each of them can take long.
+// If ctx ends, Collect returns its error with an inventory that can lack facts. All facts are read concurrently, because
+// each of them can take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	facts := goroutine.NewGroup()

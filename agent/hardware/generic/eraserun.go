@@ -93,7 +93,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 
 // readMembers reads the members of arrays on all disks concurrently, so that those that hang, which
 // skip_block_devices can name for that reason, delay the step only once. A disk that cannot be read is logged: while
-// there is one, no array is protected by its name, see keptMembers.
+// there is one, no array is protected by its name, see checkRead.
 func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
 	group := goroutine.NewGroup()
