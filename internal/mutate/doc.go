@@ -4,10 +4,13 @@
 //	go run ./internal/mutate -n 50 ./storage/erase ./agent/...
 //
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
-// selects the one that is active. A first run of every test records its duration and the mutants that it reaches; a
-// mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. A mutant that makes
-// the tests take five times as long is hung and counts as killed, unless the tests without it are as slow at that time:
-// then the limit is doubled, and above ten minutes the package counts as not measured.
+// selects the one that is active. A first run of every test records its duration and the mutants that it reaches. A
+// mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. The option -skip
+// omits tests by a regular expression.
+//
+// A mutant is hung, and counts as killed, if its tests take more than five times as long as without it, and more than
+// the option -timeout. The tests then run once more without the mutant. If they take more than half of the limit, the
+// machine is busy, and the limit is doubled. If that happens above ten minutes, the package counts as not measured.
 //
 // The mutations are:
 //
@@ -26,9 +29,9 @@
 //	equivalent.txt   the mutant does what the program does, whatever happens
 //	untestable.txt   the mutant differs only after a system call has failed that no test can make fail
 //
-// A mutant is untestable only if no file, device, resource limit or parameter of the code makes the call fail. It is an
-// error if a mutant is in both lists, or if a listed mutant is killed or does not exist. Every survivor of the packages
-// that the option -accounted names must be listed.
+// A mutant is untestable only if no file, device, resource limit or parameter of the code makes the call fail. It is
+// an error if a mutant is in both lists, or if a listed mutant is killed or does not exist. Every survivor of the
+// packages that the option -accounted names must be listed.
 //
 // Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of
 // the machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the

@@ -162,15 +162,14 @@ func (r *packageRun) run(
 	for i, name := range tests {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
-	// Flags of package testing bound the time too, and show where the tests hang; the process is killed a little
-	// later.
 	base, err := os.MkdirTemp(r.work, "sandbox-")
 	if err != nil {
 		return outcome{}, err
 	}
 	defer os.RemoveAll(base) //nolint:errcheck // only a place to mount on
-	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.failfast", "-test.count=1",
-		"-test.timeout="+limit.String(), "-test.skip="+r.skip)
+	// With -test.timeout the tests end themselves and show where they hang. Otherwise they are killed a little later.
+	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.skip="+r.skip,
+		"-test.failfast", "-test.count=1", "-test.timeout="+limit.String())
 	cmd.Env = append(os.Environ(), environment...)
 	if trace != nil {
 		cmd.Env = append(cmd.Env, traceVariable+"="+sandboxTrace)
