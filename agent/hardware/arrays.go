@@ -173,8 +173,8 @@ func describe(members []md.Member, positions ...int) string {
 	var list []string
 	for _, i := range positions {
 		m := members[i]
-		list = append(list, fmt.Sprintf("%s (UUID %s, %s of %d, role %d, events %d)",
-			m.Device.Path, m.UUID, m.Level, m.Devices, m.Role, m.Events))
+		list = append(list, fmt.Sprintf("%s (UUID %s, %s of %d, %d bytes, number %d, role %d, events %d)",
+			m.Device.Path, m.UUID, m.Level, m.Devices, m.ArraySize, m.Number, m.Role, m.Events))
 	}
 	if more := len(members) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))

@@ -137,7 +137,9 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{tt.want, `"data"`, "/dev/sda", "/dev/sdb", tt.member.Device.Path, "u-1", tt.member.UUID} {
+		size, number := fmt.Sprintf("%d bytes", tt.member.ArraySize), fmt.Sprintf("number %d,", tt.member.Number)
+		path, uuid := tt.member.Device.Path, tt.member.UUID
+		for _, want := range []string{tt.want, `"data"`, "/dev/sda", "/dev/sdb", path, "u-1", uuid, size, number, "10737418240 bytes"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want an error with %q", tt.name, err, want)
 			}
@@ -165,7 +167,7 @@ func TestArraysAmbiguousLimit(t *testing.T) {
 	var members []md.Member
 	for i := range 1280 {
 		members = append(members, md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
-			UUID: "u-1", Level: "raid1", Devices: 1280, Number: i, Role: i,
+			UUID: "u-1", Level: "raid1", Devices: 1280, ArraySize: 4096, Number: i, Role: i,
 		}})
 	}
 	members[700].UUID = "u-2"
@@ -173,8 +175,10 @@ func TestArraysAmbiguousLimit(t *testing.T) {
 	if err == nil {
 		t.Fatal("got no error")
 	}
-	const start = "members have different UUIDs: /dev/sd0 (UUID u-1, raid1 of 1280, role 0, events 0), /dev/sd700 (UUID u-2"
-	if text := err.Error(); !strings.HasPrefix(text, start) || !strings.HasSuffix(text, ", and 1264 more") || strings.Count(text, "/dev/") != 16 {
+	const start = "members have different UUIDs: /dev/sd0 " +
+		"(UUID u-1, raid1 of 1280, 4096 bytes, number 0, role 0, events 0), /dev/sd700 (UUID u-2"
+	text := err.Error()
+	if !strings.HasPrefix(text, start) || !strings.HasSuffix(text, ", and 1264 more") || strings.Count(text, "/dev/") != 16 {
 		t.Errorf("got %s, want 16 devices after %s", text, start)
 	}
 }
