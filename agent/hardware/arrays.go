@@ -30,8 +30,8 @@ type logicalDisk struct {
 	size       int64  // bytes; 0 if it is not known or "MAX"
 }
 
-// ArraysOf reads the arrays of a node; a nil node has none. An entry that cannot be read is an error, because it could
-// protect an array.
+// ArraysOf returns the arrays that a node names. A nil node has none. An entry that cannot be read is an error, because
+// it could protect an array. A level or size that cannot be read counts as not known.
 func ArraysOf(n *node.Node) (Arrays, error) {
 	var a Arrays
 	if n == nil {
@@ -48,7 +48,7 @@ func ArraysOf(n *node.Node) (Arrays, error) {
 		}
 		name, ok := value.(string)
 		if !ok || name == "" {
-			return a, fmt.Errorf("entry %d of skip_block_devices: %s is no name", i+1, volumeName)
+			return a, fmt.Errorf("entry %d of skip_block_devices: %s: got %#v, want a name", i+1, volumeName, value)
 		}
 		a.protected = append(a.protected, name)
 	}

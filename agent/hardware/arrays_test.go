@@ -82,6 +82,16 @@ func TestArrays(t *testing.T) {
 			t.Errorf("%s: got no error", fields)
 		}
 	}
+	for value, got := range map[string]string{`5`: "5", `""`: `""`, `null`: "<nil>"} {
+		n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{}, {"volume_name": ` + value + `}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "entry 2 of skip_block_devices: volume_name: got " + got + ", want a name"
+		if _, err := ArraysOf(n); err == nil || err.Error() != want {
+			t.Errorf("volume_name %s: got error %v, want %s", value, err, want)
+		}
+	}
 }
 
 // A protected name must belong to one array whose members are consistent.
