@@ -306,7 +306,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 		{"raw too large", "raw", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
 		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
 		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
-		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has room to byte"},
+		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has space up to byte"},
 		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "file system minix is not supported: make minix: file system cannot be made, ask for one of "},
 		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
 	} {

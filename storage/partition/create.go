@@ -52,7 +52,7 @@ func (l Layout) Fits(size, sector int64) error {
 		return fmt.Errorf("partition scheme %q is neither %s nor %s", l.Scheme, GPT, MBR)
 	}
 	if l.end() > end {
-		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has room to byte %d", l.end(), size, end)
+		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has space up to byte %d", l.end(), size, end)
 	}
 	if alignment%sector != 0 || alignment < (2+entrySectors(sector))*sector {
 		return fmt.Errorf("sectors of %d bytes leave no space for a table before the first partition", sector)

@@ -183,7 +183,7 @@ func TestCreateRefuses(t *testing.T) {
 	layout := plan(t, small(GPT, true, false))
 	t.Run("too small", func(t *testing.T) {
 		device := testenv.Loop(t, mbrImage(t, 90*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n"), 512)
-		if _, err := Create(t.Context(), device, layout); err == nil || !strings.Contains(err.Error(), "room to byte") {
+		if _, err := Create(t.Context(), device, layout); err == nil || !strings.Contains(err.Error(), "space up to byte") {
 			t.Errorf("got %v", err)
 		}
 		if table := read(t, device); table.DiskID != 0x12345678 {

@@ -128,10 +128,10 @@ func TestFits(t *testing.T) {
 		err          string
 	}{
 		"gpt with room for its backup": {root(GPT, 97*mib), 100 * mib, 512, ""},
-		"gpt without":                  {root(GPT, 98*mib), 100 * mib, 512, "room to byte 104840704"},
-		"gpt without, 4K":              {root(GPT, 98*mib), 100 * mib, 4096, "room to byte 104837120"},
+		"gpt without":                  {root(GPT, 98*mib), 100 * mib, 512, "space up to byte 104840704"},
+		"gpt without, 4K":              {root(GPT, 98*mib), 100 * mib, 4096, "space up to byte 104837120"},
 		"mbr to the end":               {root(MBR, 99*mib), 100 * mib, 512, ""},
-		"mbr over the end":             {root(MBR, 100*mib), 100 * mib, 512, "room to byte 104857600"},
+		"mbr over the end":             {root(MBR, 100*mib), 100 * mib, 512, "space up to byte 104857600"},
 		"mbr to 2 TiB":                 {root(MBR, 2*tib-mib), 3 * tib, 512, ""},
 		"mbr over 2 TiB":               {root(MBR, 2*tib), 3 * tib, 512, "an MBR reaches to 2199023255552"},
 		"mbr over 2 TiB, 4K":           {root(MBR, 2*tib), 3 * tib, 4096, ""},

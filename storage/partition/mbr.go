@@ -123,9 +123,9 @@ type chain struct {
 }
 
 // follow follows the tables of an extended partition as Linux does. It stops at a sector without the signature of a
-// table, behind the end of the disk, after maxEmptyLinks tables in a row that name no logical partition, and after
-// maxLogical logical partitions of the disk. Unlike Linux, it stops at a table that was read before: that one names the
-// same partitions again.
+// table, beyond the end of the disk, after maxEmptyLinks tables in a row that name no logical partition, and after
+// maxLogical logical partitions of the disk. Unlike Linux, it stops at a table that was read before, because that one
+// names the same partitions again.
 func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 	first, size := extended.first, extended.size
 	for empty := 0; empty < maxEmptyLinks && c.count < maxLogical; empty++ {
