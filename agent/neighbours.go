@@ -15,7 +15,7 @@ func (a *agent) neighbours() inventory.Neighbours {
 	return lldp.OnDemand{Log: a.log, StopFirmware: a.o.Destructive}
 }
 
-// lldpTimeout says whether the inventory has LLDP in it, and how long it waits for that.
+// lldpTimeout reports whether the inventory has LLDP in it, and how long it waits for that.
 func (a *agent) lldpTimeout() (quiet time.Duration, wanted bool) {
 	c := a.config.Get()
 	return c.LLDPTimeout, c.CollectLLDP

@@ -157,7 +157,7 @@ func (a *agent) configure(context.Context) error {
 	return nil
 }
 
-// withIronic tells whether there is an Ironic to look the node up in and to send heartbeats to.
+// withIronic reports whether there is an Ironic to look the node up in and to send heartbeats to.
 func (a *agent) withIronic() bool { return a.ironic != nil && len(a.config.Get().APIURLs()) > 0 }
 
 // loadHardware builds what the commands work with. It is done once: the set of managers must not change while the

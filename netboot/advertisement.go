@@ -220,7 +220,7 @@ func parseNames(raw []byte) []string {
 	return names
 }
 
-// seconds6 converts a time of IPv6's protocols, where all bits set means for ever.
+// seconds6 converts a time of IPv6's protocols, where all bits set means forever.
 func seconds6(value uint32) time.Duration {
 	if value == infinite {
 		return Forever
@@ -228,7 +228,7 @@ func seconds6(value uint32) time.Duration {
 	return time.Duration(value) * time.Second
 }
 
-// unicast6 tells whether a host can have address, be it only on the link.
+// unicast6 reports whether a host can have address, be it only on the link.
 func unicast6(address netip.Addr) bool {
 	return address.Is6() && !address.Is4In6() && !address.IsUnspecified() && !address.IsLoopback() && !address.IsMulticast()
 }

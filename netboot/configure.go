@@ -68,7 +68,7 @@ func (n *Network) removeBonds(old *plan) {
 	}
 }
 
-// has tells whether a plan has the same bond.
+// has reports whether a plan has the same bond.
 func (p *plan) has(bond networkdata.Link) bool {
 	if p == nil {
 		return false

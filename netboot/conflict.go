@@ -60,8 +60,8 @@ func (l *link) detectConflict(ctx context.Context, address netip.Addr) <-chan er
 	return found
 }
 
-// isOwn tells whether this machine has a MAC address. It answers for each of its addresses on every card: on two cards of
-// one network it hears itself.
+// isOwn reports whether this machine has a MAC address. It answers for each of its addresses on every card: on two
+// cards of one network it hears itself.
 func isOwn(mac net.HardwareAddr) bool {
 	all, err := net.Interfaces()
 	return err != nil || slices.ContainsFunc(all, func(i net.Interface) bool { return slices.Equal(i.HardwareAddr, mac) })

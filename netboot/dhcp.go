@@ -258,7 +258,7 @@ func (l *link) request(ctx context.Context, p requestParams) (*Lease, error) {
 type exchange struct {
 	message     *dhcpv4.DHCPv4
 	started     time.Time
-	tries       int        // 0 = for ever
+	tries       int        // 0 = forever
 	destination netip.Addr // invalid = broadcast
 	open        func() (net.PacketConn, error)
 	accept      func(*dhcpv4.DHCPv4) bool

@@ -197,7 +197,7 @@ type exchange6 struct {
 	addresses *Lease6 // nil: none are asked for; else those to ask for
 	options   []option6
 	accept    kind6 // beside a reply; 0 = nothing
-	tries     int   // 0 = for ever
+	tries     int   // 0 = forever
 }
 
 // ask sends a message and waits for its answer, longer each time. Answers that cannot be used are passed over, so that

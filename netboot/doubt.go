@@ -57,7 +57,7 @@ func plausibleBits(address netip.Addr) int {
 	return 16
 }
 
-// leads tells whether the lease has a way to an address.
+// leads reports whether the lease has a way to an address.
 func (l *Lease) leads(to netip.Addr) bool {
 	return l.Address.Contains(to) || slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Destination.Contains(to) })
 }

@@ -16,7 +16,7 @@ import (
 // begun from it.
 type formerAddress struct {
 	prefix netip.Prefix
-	until  time.Time // zero = for ever
+	until  time.Time // zero = forever
 }
 
 // outlived returns the addresses of c, which were granted for so long, that next has no more and that are not revoked.

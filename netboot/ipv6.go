@@ -158,7 +158,7 @@ func (l *link) learnDNS(o *dnsOption) {
 // learned is a value that holds for a time.
 type learned[T comparable] struct {
 	value T
-	until time.Time // zero = for ever
+	until time.Time // zero = forever
 }
 
 // learn puts value into the list, renews it there, or takes it away when it is to last for no time at all. Values that
@@ -253,7 +253,7 @@ func (n *Network) duplicate(index int, address net.IPNet) {
 	}
 }
 
-// running tells whether the network has not been stopped.
+// running reports whether the network has not been stopped.
 func (n *Network) running() bool {
 	select {
 	case <-n.watching:

@@ -232,7 +232,7 @@ func (p *parser) mtu(m *dhcpv4.DHCPv4) int {
 	return int(raw)
 }
 
-// hostName tells whether name is a domain name as hosts have them (RFC 1123, section 2.1; the underscore is seen in
+// hostName reports whether name is a domain name as hosts have them (RFC 1123, section 2.1; the underscore is seen in
 // practice). Nothing else may reach the resolver's file.
 func hostName(name string) bool {
 	if len(name) > 253 {

@@ -204,7 +204,7 @@ func (l *link) raise(ctx context.Context) bool {
 	return false
 }
 
-// awaitCarrier waits for the carrier, but not for ever.
+// awaitCarrier waits for the carrier, but not forever.
 func (l *link) awaitCarrier(ctx context.Context) bool {
 	if l.snapshot().Carrier {
 		l.drainCarrier()

@@ -23,7 +23,7 @@ type Route struct {
 // was applied before.
 type linkConfig struct {
 	addresses []netip.Prefix
-	valid     time.Duration // how long the kernel keeps the addresses by itself; 0 = for ever
+	valid     time.Duration // how long the kernel keeps the addresses by itself; 0 = forever
 	preferred time.Duration // how long new connections use them; 0 = as long as they are valid
 	former    []formerAddress
 	routes    []Route

@@ -142,7 +142,7 @@ func (p *plan) bondName(l networkdata.Link) string {
 	}
 }
 
-// isInterfaceName tells whether the kernel takes a name for an interface (dev_valid_name), and other programs too.
+// isInterfaceName reports whether the kernel takes a name for an interface (dev_valid_name), and other programs too.
 func isInterfaceName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < unix.IFNAMSIZ &&
 		!strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`/:%"\`, c) })
@@ -190,8 +190,8 @@ func (n *Network) planned(kernel netlink.Link, card net.HardwareAddr) string {
 	return ""
 }
 
-// isTaken tells whether another link goes by an id already: two functions of a card can have one MAC address, and it is
-// one of them that is to have the addresses.
+// isTaken reports whether another link goes by an id already: two functions of a card can have one MAC address, and it
+// is one of them that is to have the addresses.
 func (n *Network) isTaken(id string, index int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

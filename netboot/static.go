@@ -122,19 +122,19 @@ func (l *link) makeTagged(ctx context.Context, vlans []networkdata.Link) {
 	}
 }
 
-// mtuIsStatic tells whether static data says how large the link's frames are, and so no lease does.
+// mtuIsStatic reports whether static data says how large the link's frames are, and so no lease does.
 func (l *link) mtuIsStatic() bool {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
 	return l.role.mtu != 0
 }
 
-// hasMade tells whether the VLAN interface with a name was asked for by itself.
+// hasMade reports whether the VLAN interface with a name was asked for by itself.
 func (n *Network) hasMade(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.made[name]
 }
 
-// isSlave tells whether a link's MAC address may be that of its bond.
+// isSlave reports whether a link's MAC address may be that of its bond.
 func isSlave(attrs *netlink.LinkAttrs) bool { return attrs.RawFlags&unix.IFF_SLAVE != 0 }

@@ -66,7 +66,7 @@ func parseVLAN(element string) (VLAN, error) {
 	return vlan, nil
 }
 
-// covers tells whether the request is for a link.
+// covers reports whether the request is for a link.
 func (v VLAN) covers(link Link) bool {
 	if v.Link == "" || v.Link == link.Name {
 		return true
@@ -144,7 +144,7 @@ func addVLAN(parent int, name string, id int) error {
 	return nil
 }
 
-// isMade tells whether the kernel's link is a VLAN that was asked for.
+// isMade reports whether the kernel's link is a VLAN that was asked for.
 func (n *Network) isMade(kernel netlink.Link) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -33,7 +33,7 @@ func (p Params) Decode(name string, into any) error {
 	return nil
 }
 
-// Has tells whether the parameter is there and not null.
+// Has reports whether the parameter is there and not null.
 func (p Params) Has(name string) bool {
 	raw, ok := p[name]
 	return ok && !isNull(raw)
@@ -47,7 +47,7 @@ type Param struct {
 	Required bool // the key must be there; its value may be null
 }
 
-// Command is one command of an extension: its declaration and the function that runs it, side by side.
+// Command is one command of an extension: its declaration and the function that runs it.
 type Command struct {
 	Name        string // without the extension's name
 	Async       bool   // goes on after the request

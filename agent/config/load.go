@@ -20,7 +20,8 @@ type Sources struct {
 	Files []string
 	// ConfigDirs are folders whose *.conf files follow Files in alphabetical order. Missing folders are passed over.
 	ConfigDirs []string
-	// HasIPv6 says whether the kernel speaks IPv6, which decides the default of listen_host; nil looks at the running one.
+	// HasIPv6 reports whether the kernel speaks IPv6, which decides the default of listen_host; nil looks at the running
+	// one.
 	HasIPv6 func() bool
 }
 

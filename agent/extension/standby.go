@@ -50,7 +50,7 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 	return info, configDrive, p.Decode("configdrive", &configDrive)
 }
 
-// syncTime bounds the sync before the end: a dying disk can block it for ever.
+// syncTime bounds the sync before the end: a dying disk can block it forever.
 const syncTime = 60 * time.Second
 
 // endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the

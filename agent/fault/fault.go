@@ -58,7 +58,7 @@ func From(err error) *Error {
 	return fault
 }
 
-// IsInvalidContent tells whether err says that the request itself was wrong: such an error answers the request with
+// IsInvalidContent reports whether err says that the request itself was wrong: such an error answers the request with
 // status 400 and leaves no command record.
 func IsInvalidContent(err error) bool {
 	var fault *Error
@@ -72,7 +72,7 @@ func IsInvalidContent(err error) bool {
 	return false
 }
 
-// IsVersionMismatch tells whether err is a VersionMismatch, which has a command status of its own.
+// IsVersionMismatch reports whether err is a VersionMismatch, which has a command status of its own.
 func IsVersionMismatch(err error) bool {
 	var fault *Error
 	return errors.As(err, &fault) && fault.Type == "VersionMismatch"

@@ -13,8 +13,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// incompatible tells whether err is the fault by which a manager says that it has a method, but not for this hardware
-// (fault.IncompatibleHardware): the next manager is asked.
+// incompatible reports whether err is the fault by which a manager says that it has a method, but not for this
+// hardware (fault.IncompatibleHardware): the next manager is asked.
 func incompatible(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f) && f.Type == "IncompatibleHardwareMethodError"

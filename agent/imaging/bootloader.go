@@ -20,7 +20,7 @@ type Bootloader struct {
 // wholeDiskUUID is the root uuid the protocol gives to whole-disk images on a plain GPT.
 const wholeDiskUUID = "0x00000000"
 
-// isPartitionImage tells whether the parameters are those of a partition image.
+// isPartitionImage reports whether the parameters are those of a partition image.
 func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
 
 // InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the

@@ -235,7 +235,7 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (strin
 	return fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, now.device, root), nil
 }
 
-// streams tells whether the protocol wants the image written on every call: only what is not a raw stream counts as
+// streams reports whether the protocol wants the image written on every call: only what is not a raw stream counts as
 // cached by its id.
 func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
 

@@ -91,7 +91,7 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 // URL of a blob.
 const ociScheme = "oci"
 
-// fromRegistry tells whether the image's one URL is a reference to a registry.
+// fromRegistry reports whether the image's one URL is a reference to a registry.
 func (info ImageInfo) fromRegistry() bool {
 	return len(info.URLs) == 1 && strings.HasPrefix(strings.ToLower(info.URLs[0]), ociScheme+"://")
 }

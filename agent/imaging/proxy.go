@@ -79,7 +79,7 @@ func parseNoProxy(text string) direct {
 	return d
 }
 
-// covers tells whether a URL's host is reached directly. This machine itself always is.
+// covers reports whether a URL's host is reached directly. This machine itself always is.
 func (d direct) covers(u *url.URL) bool {
 	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
 	if port == "" {

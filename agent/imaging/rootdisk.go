@@ -56,7 +56,7 @@ func writable(d block.Device) error {
 	return nil
 }
 
-// canRefresh tells whether there is an Ironic to look the node up in.
+// canRefresh reports whether there is an Ironic to look the node up in.
 func (i *Imager) canRefresh() bool {
 	c := i.o.Config.Get()
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""

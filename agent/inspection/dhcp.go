@@ -44,7 +44,7 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 	}
 }
 
-// haveAddresses tells whether there is an interface that is wanted and all such have an IPv4 address.
+// haveAddresses reports whether there is an interface that is wanted and all such have an IPv4 address.
 func (i *inspection) haveAddresses(ctx context.Context, want func(inventory.Interface) bool) bool {
 	interfaces, err := i.interfaces(ctx)
 	if err != nil {

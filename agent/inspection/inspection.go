@@ -46,7 +46,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// Enabled says whether the configuration asks for an inspection at start.
+// Enabled reports whether the configuration asks for an inspection at start.
 func Enabled(c *config.Config) bool {
 	return c.InspectionCallbackURL != "" || c.InspectionCollectors != "" && c.APIURL != ""
 }
@@ -57,7 +57,7 @@ const defaultCollectors = "default,logs"
 // collector adds its part to the data. What it could not find out is its error; the inspection goes on.
 type collector struct {
 	name string
-	turn int // collectors of one turn run side by side, after those of the turns before
+	turn int // collectors of one turn run concurrently, after those of the turns before
 	run  func(context.Context, *inspection) error
 }
 

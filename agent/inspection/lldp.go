@@ -12,7 +12,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// WantsLLDP says whether the configuration asks for LLDP frames, for the inventory or by the collector.
+// WantsLLDP reports whether the configuration asks for LLDP frames, for the inventory or by the collector.
 func WantsLLDP(c *config.Config) bool {
 	if c.CollectLLDP {
 		return true

@@ -89,7 +89,7 @@ func (s *Source) askBMC(ctx context.Context) {
 	}
 }
 
-// hasIPMI tells whether there is a character device of the IPMI driver.
+// hasIPMI reports whether there is a character device of the IPMI driver.
 func (s *Source) hasIPMI() bool {
 	for _, pattern := range []string{"ipmi0", "ipmi/0", "ipmidev/0"} {
 		if info, err := os.Stat(s.o.System.Dev(pattern)); err == nil && info.Mode()&fs.ModeCharDevice != 0 {

@@ -115,8 +115,8 @@ type Options struct {
 	SkipBMC func() bool
 	// BMC, when set, connects to the BMC in place of the kernel's driver.
 	BMC func() (BMC, error)
-	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout says whether that is wanted and how
-	// long a silence ends the wait for frames.
+	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout reports whether that is wanted and
+	// how long a silence ends the wait for frames.
 	Neighbours  Neighbours
 	LLDPTimeout func() (quiet time.Duration, wanted bool)
 	Log         *slog.Logger

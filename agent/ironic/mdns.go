@@ -36,8 +36,9 @@ type service struct {
 	text      map[string]string
 }
 
-// WantsDiscovery tells whether the configuration asks for multicast DNS: by the word mdns in place of a URL, or, where
-// no URL is set, by use_mdns. Nothing else makes the agent listen to answers that any host on the network can give.
+// WantsDiscovery reports whether the configuration asks for multicast DNS: by the word mdns in place of a URL, or,
+// where no URL is set, by use_mdns. Nothing else makes the agent listen to answers that any host on the network can
+// give.
 func WantsDiscovery(c *config.Config) bool {
 	return c.APIURL == mdnsWord || c.InspectionCallbackURL == mdnsWord || implicitDiscovery(c)
 }

@@ -221,7 +221,7 @@ func (q *question) listen(ctx context.Context, answers chan<- service) {
 	}
 }
 
-// take adds a packet to what is known and tells whether that is all.
+// take adds a packet to what is known and reports whether that is all.
 func (q *question) take(packet []byte) bool {
 	if err := q.parse(packet); err != nil || q.found.host == "" || q.found.text == nil {
 		return false

@@ -25,7 +25,7 @@ const (
 	// headStart is how much earlier each URL is asked than the next one, unless it fails before that: the order that the
 	// operator gave is kept where it costs nothing (as RFC 8305 does with addresses).
 	headStart = 500 * time.Millisecond
-	// maxDials is how many attempts at one connection may run side by side.
+	// maxDials is how many attempts at one connection may run concurrently.
 	maxDials = 4
 )
 
@@ -61,7 +61,7 @@ type greeting struct {
 	tls  *tls.ConnectionState // nil without TLS
 }
 
-// ask tells whether anything answers at a URL. Nothing is verified and nothing told; the answer's body is not read.
+// ask reports whether anything answers at a URL. Nothing is verified and nothing told; the answer's body is not read.
 func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
 	return greeting{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
-// clockWrong tells whether this machine's clock says what cannot be, and may be set.
+// clockWrong reports whether this machine's clock says what cannot be, and may be set.
 func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(time.Now()) != nil }
 
 // takeClock sets a clock that is known to be wrong by Ironic's own. Without that no certificate of Ironic is valid yet, nor

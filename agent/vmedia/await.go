@@ -15,11 +15,11 @@ import (
 	"ironroot/storage/removable"
 )
 
-// visit looks at the media that are there and tells whether it found all it wants.
+// visit looks at the media that are there and reports whether it found all it wants.
 type visit func([]*removable.Volume) (bool, error)
 
-// warn says what is wrong with a medium. It tells whether reading it again may help: the BMC fetches the medium over a
-// network of its own, whereas what was read and makes no sense stays as it is.
+// warn says what is wrong with a medium. It reports whether reading it again may help: the BMC fetches the medium over
+// a network of its own, whereas what was read and makes no sense stays as it is.
 func (m *Media) warn(device string, err error) (again bool) {
 	if text := device + " " + err.Error(); !m.said[text] {
 		m.said[text] = true
@@ -69,7 +69,7 @@ func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
 	}
 }
 
-// ended tells whether a wait is over and nothing else is wrong.
+// ended reports whether a wait is over and nothing else is wrong.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -156,8 +156,8 @@ func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	return done, err
 }
 
-// scanning tells whether the driver of a USB disk is there and its disk is not yet: the kernel waits a second before it
-// asks such a device what it is.
+// scanning reports whether the driver of a USB disk is there and its disk is not yet: the kernel waits a second before
+// it asks such a device what it is.
 func (m *Media) scanning() bool {
 	hosts, err := filepath.Glob(m.System.Sys("class/scsi_host/host*"))
 	if err != nil {

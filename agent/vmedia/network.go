@@ -25,8 +25,8 @@ type networkSearch struct {
 	err    error // what kept this device, the drive, from being read at the last look
 }
 
-// NetworkDataExpected tells whether the kernel's command line announces a config drive: by its id, or because the machine
-// was booted from virtual media.
+// NetworkDataExpected reports whether the kernel's command line announces a config drive: by its id, or because the
+// machine was booted from virtual media.
 func (m *Media) NetworkDataExpected() bool { return m.network.id != "" || Booted(m.Params) }
 
 // NetworkData returns the network data of the config drive that belongs to this boot, nil where there is none. The
@@ -67,7 +67,7 @@ func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 	return err
 }
 
-// visitNetwork tells whether there is an answer. A drive that cannot be read now may be readable later.
+// visitNetwork reports whether there is an answer. A drive that cannot be read now may be readable later.
 func (m *Media) visitNetwork(volumes []*removable.Volume) (bool, error) {
 	s := &m.network
 	s.glance(m, volumes)

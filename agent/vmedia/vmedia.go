@@ -102,7 +102,7 @@ func New(o Options) *Media {
 	}
 }
 
-// Booted tells whether the machine was booted from virtual media, by the kernel's command line.
+// Booted reports whether the machine was booted from virtual media, by the kernel's command line.
 func Booted(params config.Params) bool { return params["boot_method"] == "vmedia" }
 
 // ErrMedia says that a medium with configuration is there and of no use.
@@ -206,8 +206,8 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 	return m.floppy && m.iso, nil
 }
 
-// use reads the medium that pick chooses, and reports whether it succeeded. If the content is invalid or causes a panic,
-// another medium is chosen. If it cannot be read, it is tried again at the next look.
+// use reads the medium that pick chooses, and reports whether it succeeded. If the content is invalid or causes a
+// panic, another medium is chosen. If it cannot be read, it is tried again at the next look.
 func (m *Media) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
 	for {
 		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return m.useless[v.Device.Path] }))
@@ -244,7 +244,7 @@ func (m *Media) parametersFloppy(volumes []*removable.Volume) *removable.Volume 
 	return nil
 }
 
-// isDisc tells whether a medium is an optical one without parameters: on some BMCs the boot ISO is in a drive of the
+// isDisc reports whether a medium is an optical one without parameters: on some BMCs the boot ISO is in a drive of the
 // floppy's model.
 func isDisc(v *removable.Volume) bool {
 	if isBootISO(v) {

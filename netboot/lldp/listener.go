@@ -154,7 +154,7 @@ func open(index int) (*packet.Conn, syscall.RawConn, error) {
 	return conn, raw, nil
 }
 
-// Expect says whether frames may come on a link, as they do once it has a carrier. Only such links are waited for.
+// Expect reports whether frames may come on a link, as they do once it has a carrier. Only such links are waited for.
 func (l *Listener) Expect(index int, expected bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -229,7 +229,7 @@ func appendNew[T comparable](list []T, value T) []T {
 	return append(list, value)
 }
 
-// isDomain tells whether a name can stand in the resolver's file.
+// isDomain reports whether a name can stand in the resolver's file.
 func isDomain(name string) bool {
 	for _, c := range name {
 		if c <= ' ' || c > '~' || strings.ContainsRune(`"#;\/`, c) {

@@ -48,7 +48,7 @@ func Punch(f *os.File, off, length int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
 }
 
-// allocated tells whether f is a regular file without holes.
+// allocated reports whether f is a regular file without holes.
 func allocated(f *os.File) bool {
 	const unit = 512 // of st_blocks, see stat(3type)
 	var stat unix.Stat_t

@@ -130,7 +130,7 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 		len(table.Partitions), uuid)
 }
 
-// FirmwareIsUEFI tells whether the machine was booted by UEFI firmware.
+// FirmwareIsUEFI reports whether the machine was booted by UEFI firmware.
 func FirmwareIsUEFI(sys block.System) bool {
 	info, err := os.Stat(sys.Sys("firmware/efi"))
 	return err == nil && info.IsDir()

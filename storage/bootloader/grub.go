@@ -155,7 +155,7 @@ func configureGRUB(ctx context.Context, system chroot.System) error {
 	return err
 }
 
-// hasBootSector tells whether a disk with a partition that is marked bootable has code in its first sector, or that
+// hasBootSector reports whether a disk with a partition that is marked bootable has code in its first sector, or that
 // partition has.
 func hasBootSector(disk string, table *partition.Table) (bool, error) {
 	f, err := os.Open(disk)

@@ -113,7 +113,7 @@ func nameInFstab(disk string, esp partition.Partition, asked string) (string, er
 	return "UUID=" + tree.Serial(), nil
 }
 
-// hasAssets tells whether the root has loaders for the ESP.
+// hasAssets reports whether the root has loaders for the ESP.
 func hasAssets(ctx context.Context, rootPath string) (there bool, err error) {
 	root, err := mounted.Open(ctx, rootPath, false)
 	if err != nil {

@@ -131,7 +131,7 @@ func parseBool(value any) (bool, error) {
 	return false, fmt.Errorf("is not a boolean: %q", text)
 }
 
-// Match tells whether the disk fulfils every hint. It fails where a number is compared with a text.
+// Match reports whether the disk fulfils every hint. It fails where a number is compared with a text.
 func (h Hints) Match(d block.Device) (bool, error) {
 	for _, name := range sortedKeys(h) {
 		ok, err := h.matchOne(name, d)

@@ -101,7 +101,7 @@ type redirectError struct{ err error }
 func (e *redirectError) Error() string { return "redirect: " + e.err.Error() }
 func (e *redirectError) Unwrap() error { return e.err }
 
-// sameOrigin tells whether what is meant for a may be sent to b: the same host and port, and no step down from TLS.
+// sameOrigin reports whether what is meant for a may be sent to b: the same host and port, and no step down from TLS.
 func sameOrigin(a, b *url.URL) bool {
 	if !strings.EqualFold(a.Hostname(), b.Hostname()) {
 		return false

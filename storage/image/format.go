@@ -43,7 +43,7 @@ func at(off int, magic string) func([]byte) bool {
 	}
 }
 
-// isFAT tells whether a sector that ends like an MBR is the boot sector of a FAT file system.
+// isFAT reports whether a sector that ends like an MBR is the boot sector of a FAT file system.
 func isFAT(head []byte) bool {
 	jump := head[0] == 0xe9 || head[0] == 0xeb && head[2] == 0x90
 	sector := binary.LittleEndian.Uint16(head[11:])

@@ -62,7 +62,7 @@ func (w *writer) examineFirst(ctx context.Context) error {
 	return nil
 }
 
-// examine finds out what an image is and whether it may be written. opened tells whether the server began to answer.
+// examine finds out what an image is and whether it may be written. opened reports whether the server began to answer.
 // Where the server knows no ranges, onePass has its answer kept for the transfer, with the tables of a qcow2 image in it.
 func (w *writer) examine(ctx context.Context, raw string, onePass bool) (x *examined, opened bool, err error) {
 	s, err := w.fetch.openStream(ctx, raw, &span{len: headSize})

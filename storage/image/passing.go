@@ -42,7 +42,7 @@ func tableMissing(table extent, url string) error {
 		"qcow2 image: a table of %d bytes lies beyond the end of the file %s", table.len, url)}
 }
 
-// done tells whether all tables have passed.
+// done reports whether all tables have passed.
 func (p *passing) done() bool { return p.table.len == 0 }
 
 // pass looks at a piece of the file; pieces come in order, the first one may come twice. It returns what the tables that

@@ -167,8 +167,8 @@ func (p *pipeline) fill(ctx context.Context, pool, hashed chan *chunk, jobs chan
 	}
 }
 
-// atEnd tells whether io.ReadFull came to the end of a body. It returns these two unwrapped; an error that wraps one of
-// them is that of a connection which broke off.
+// atEnd reports whether io.ReadFull came to the end of a body. It returns these two unwrapped; an error that wraps one
+// of them is that of a connection which broke off.
 func atEnd(err error) bool {
 	return err == io.EOF || err == io.ErrUnexpectedEOF //nolint:errorlint // see above
 }

@@ -150,5 +150,5 @@ func (s *seal) pass(off int64, data []byte) {
 	}
 }
 
-// holds tells whether the part has passed in whole and was the same.
+// holds reports whether the part has passed in whole and was the same.
 func (s *seal) holds() bool { return s.len == 0 || s.same }

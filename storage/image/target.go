@@ -230,7 +230,7 @@ func (t *target) flush() error {
 	return nil
 }
 
-// isAligned tells whether O_DIRECT takes writes from p.
+// isAligned reports whether O_DIRECT takes writes from p.
 func isAligned(p []byte) bool { return addressOf(p)%directAlign == 0 }
 
 // alignedBuffer returns n bytes that O_DIRECT takes.
@@ -251,7 +251,7 @@ func alignedTo(align, n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-// isZero tells whether p consists of zeros only.
+// isZero reports whether p consists of zeros only.
 func isZero(p []byte) bool {
 	return len(p) == 0 || p[0] == 0 && bytes.Equal(p[:len(p)-1], p[1:])
 }

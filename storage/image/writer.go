@@ -169,7 +169,7 @@ func (w *writer) transfer(ctx context.Context, urls []string) (Report, error) {
 	return Report{}, fmt.Errorf("no server of %d has the image: %w", len(urls), errors.Join(failures...))
 }
 
-// transferFrom gets the image once from one server; opened tells whether the server began to answer.
+// transferFrom gets the image once from one server; opened reports whether the server began to answer.
 func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, opened bool, err error) {
 	if !w.declaredRaw() {
 		return w.transferInspected(ctx, raw)
@@ -183,7 +183,7 @@ func (w *writer) transferFrom(ctx context.Context, raw string) (report Report, o
 	return report, true, err
 }
 
-// declaredRaw tells whether the image is to be copied without a look at its content.
+// declaredRaw reports whether the image is to be copied without a look at its content.
 func (w *writer) declaredRaw() bool { return w.src.Format == formatRaw || w.src.Format == formatGPT }
 
 // copyRaw writes an answer's bytes as they are.

@@ -102,7 +102,7 @@ func (f *FS) Root() File { return f.root }
 // Label returns the volume identifier, "" where there is none.
 func (f *FS) Label() string { return f.label }
 
-// RockRidge tells whether files have the names of Rock Ridge, which are the whole ones.
+// RockRidge reports whether files have the names of Rock Ridge, which are the whole ones.
 func (f *FS) RockRidge() bool { return f.rockRidge }
 
 // Publisher returns the publisher identifier, "" where there is none.

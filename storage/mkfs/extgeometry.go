@@ -14,7 +14,7 @@ type extGeometry struct {
 	tableBlocks int64 // inode table of a group
 	descSize    int64 // bytes
 	descBlocks  int64 // all group descriptors
-	flex        int64 // groups whose bitmaps and inode tables lie side by side in the first of them
+	flex        int64 // groups whose bitmaps and inode tables lie together in the first of them
 	journal     int64
 }
 
@@ -99,7 +99,7 @@ func (g *extGeometry) start(group int64) int64 { return g.first + group*g.perGro
 // end is the first block behind a group.
 func (g *extGeometry) end(group int64) int64 { return min(g.start(group+1), g.blocks) }
 
-// hasSuper tells whether a group begins with the superblock and the descriptors: 0, 1 and the powers of 3, 5 and 7
+// hasSuper reports whether a group begins with the superblock and the descriptors: 0, 1 and the powers of 3, 5 and 7
 // (sparse_super).
 func (g *extGeometry) hasSuper(group int64) bool {
 	if group <= 1 {

@@ -50,9 +50,9 @@ type mapper interface {
 }
 
 // Join makes a map of the disks that lead to the same logical unit, and adds disks to the maps they belong to. disks are as
-// [block.System.Disks] lists them; it tells whether the list is another one now. What cannot be joined stays as it is,
-// paths that are in use among them, which is a warning once. The partitions of the table on a map are there afterwards, and
-// those that the kernel made on its paths are not.
+// [block.System.Disks] lists them; it reports whether the list is another one now. What cannot be joined stays as it
+// is, paths that are in use among them, which is a warning once. The partitions of the table on a map are there
+// afterwards, and those that the kernel made on its paths are not.
 func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) {
 	suspected := suspects(disks)
 	if len(units(disks)) == 0 && len(suspected) == 0 {
@@ -159,7 +159,7 @@ func (j *Joiner) numbers(u unit) ([]string, error) {
 	return numbers, nil
 }
 
-// asymmetric tells whether the unit says in its INQUIRY data (SPC-4, 6.6.2, TPGS) that its paths are not all alike.
+// asymmetric reports whether the unit says in its INQUIRY data (SPC-4, 6.6.2, TPGS) that its paths are not all alike.
 func (j *Joiner) asymmetric(u unit) bool {
 	inquiry, err := j.System.Files.Read(j.System.Sys("class/block", u.paths[0].Name, "device/inquiry"))
 	return err == nil && len(inquiry) > 5 && inquiry[5]&0x30 != 0

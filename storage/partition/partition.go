@@ -204,7 +204,7 @@ func (d *disk) read(ctx context.Context) (*Table, error) {
 	return table, nil
 }
 
-// free tells whether no partition lies in the range of bytes.
+// free reports whether no partition lies in the range of bytes.
 func free(partitions []Partition, start, end int64) bool {
 	for _, p := range partitions {
 		if start < p.Start+p.Size && p.Start < end {

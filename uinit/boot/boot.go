@@ -152,7 +152,7 @@ func (b *boot) up() {
 	}
 }
 
-// start runs everything that goes on side by side.
+// start starts everything that runs concurrently.
 func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
 	loader, settled := b.modules(ctx)
@@ -200,7 +200,7 @@ func (b *boot) late(ctx context.Context, settled <-chan struct{}) {
 	b.shell(ctx)
 }
 
-// work runs f for ever.
+// work runs f forever.
 func (b *boot) work(ctx context.Context, m *Machine, f Func) {
 	for ctx.Err() == nil {
 		b.log.Info("starting", "uptime", uptime())

@@ -166,7 +166,7 @@ func (s *sink) put(p []byte) {
 	s.cond.Broadcast()
 }
 
-// setPainted says whether the terminal shows pictures, and reports whether that is new.
+// setPainted records whether the terminal shows pictures, and reports whether that is new.
 func (s *sink) setPainted(painted bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@
 // PID 1 does in the ramdisk.
 //
 // Main mounts the kernel's file systems, opens every console named on the kernel command line, checks that the archive
-// was unpacked to its end, and then does three things side by side: it loads the modules this machine has devices for,
+// was unpacked to its end, and then does three things concurrently: it loads the modules this machine has devices for,
 // it runs one function, the agent, again and again, and it reaps orphans. It never returns: when PID 1 exits, the
 // kernel panics.
 //

@@ -44,7 +44,7 @@ type Module struct {
 	Release  string   // of the kernel it was built for; not part of the written index
 }
 
-// Network says whether the module is on the way to a network interface, and so is to be loaded first.
+// Network reports whether the module is on the way to a network interface, and so is to be loaded first.
 func (m *Module) Network() bool {
 	for _, folder := range []string{"drivers/net", "drivers/virtio", "drivers/hv"} {
 		if m.Folder == folder || strings.HasPrefix(m.Folder, folder+"/") {

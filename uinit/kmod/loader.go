@@ -278,7 +278,7 @@ func (p Params) Of(name string) string {
 	return strings.TrimSpace(defaults[name] + " " + strings.Join(p.options[name], " "))
 }
 
-// Blocked says whether a module must not be loaded.
+// Blocked reports whether a module must not be loaded.
 func (p Params) Blocked(name string) bool { return p.blocked[name] }
 
 func splitQuoted(line string) []string {

@@ -36,8 +36,8 @@ type Options struct {
 	Log    *slog.Logger
 	// Board shows people how far the erasing is; may be nil.
 	Board *status.Board
-	// Join makes one disk of several paths to it, and tells whether the list of disks is another one now; nil leaves them
-	// as they are.
+	// Join makes one disk of several paths to it, and reports whether the list of disks is another one now; nil leaves
+	// them as they are.
 	Join func(ctx context.Context, disks []block.Device) (changed bool)
 	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
 	Settled <-chan struct{}
@@ -192,7 +192,7 @@ func (m *Manager) settled(ctx context.Context) bool {
 	}
 }
 
-// inVain tells whether the node's disks were waited for in vain, and with set says so.
+// inVain reports whether the node's disks were waited for in vain, and with set says so.
 func (m *Manager) inVain(n *node.Node, set bool) bool {
 	uuid := ""
 	if n != nil {

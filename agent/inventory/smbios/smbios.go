@@ -108,7 +108,7 @@ func (t *Table) All(kind byte) []Structure {
 	return list
 }
 
-// has tells whether the formatted area reaches up to and excluding offset end.
+// has reports whether the formatted area reaches up to and excluding offset end.
 func (s Structure) has(end int) bool { return len(s.Data) >= end }
 
 // The numbers at an offset; 0 where the structure is too short.

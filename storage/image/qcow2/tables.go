@@ -160,7 +160,7 @@ func (m *Map) plain(guest, offset int64) error {
 	return m.run(Run{Host: offset, Guest: guest, size: 1})
 }
 
-// continues tells whether a plain cluster lies right behind r, on both sides.
+// continues reports whether a plain cluster lies right behind r, on both sides.
 func (r Run) continues(h *Header, guest, host int64) bool {
 	n := r.HostLen(h)
 	return !r.Compressed && r.size < 1<<31 && r.Guest+n == guest && r.Host+n == host
