@@ -63,7 +63,10 @@ func TestRealIronicErasesArrays(t *testing.T) {
 	}
 
 	tenantArray(t, members)
-	before := sha256.Sum256(contentOf(t, n, members[0]))
+	before := map[string][sha256.Size]byte{}
+	for _, path := range members {
+		before[path] = sha256.Sum256(contentOf(t, n, path))
+	}
 	setRAIDConfig(t, ctx, i, n, `{"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1", "size_gb": "MAX"}]}`)
 	err = n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices"})
 	for _, want := range []string{"BlockDeviceEraseError", "/dev/vda is a member of raid1 array", "/dev/sda is a member of raid1 array", "tenant:data"} {
@@ -71,8 +74,10 @@ func TestRealIronicErasesArrays(t *testing.T) {
 			t.Errorf("array in raid_config: got %v, want an error with %q", err, want)
 		}
 	}
-	if after := sha256.Sum256(contentOf(t, n, members[0])); after != before {
-		t.Error("array in raid_config: the disk was written to")
+	for _, path := range members {
+		if sha256.Sum256(contentOf(t, n, path)) != before[path] {
+			t.Errorf("array in raid_config: %s was written to", path)
+		}
 	}
 }
 
