@@ -52,8 +52,8 @@ type Options struct {
 // not erased and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support
 // a secure erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly
 // for a device that cannot be written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten,
-// and ErrRemains for one whose private NVMe subsystem has namespaces that are not attached, whether or not the device
-// itself was erased.
+// and ErrRemains for one whose private NVMe subsystem has namespaces that are not attached, or that cannot be listed,
+// whether or not the device itself was erased.
 func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {

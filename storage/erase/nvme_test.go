@@ -216,6 +216,26 @@ func TestNVMe(t *testing.T) {
 			name: "no list, overwritten", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, o: Options{ContinueOnFailure: true},
 			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list", zeros: true,
 		},
+		{
+			name: "no allocated list", drive: fakeNVMe{oacs: management, allocatedError: unreadable},
+			err: ErrRemains, text: "namespaces not attached to the NVMe controller cannot be listed (this namespace: not erased): " +
+				"NVMe identify (CNS 0x10): no list",
+		},
+		{
+			name: "no allocated list, overwritten", drive: fakeNVMe{oacs: management, allocatedError: unreadable},
+			o:   Options{ContinueOnFailure: true},
+			err: ErrRemains, text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x10): no list", zeros: true,
+		},
+		{
+			name: "no active list, managed, overwritten", drive: fakeNVMe{oacs: management, identifyError: unreadable},
+			o:   Options{ContinueOnFailure: true},
+			err: ErrRemains, text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x02): no list", zeros: true,
+		},
+		{
+			name: "shared, no allocated list, overwritten", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable},
+			o:      Options{ContinueOnFailure: true},
+			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list", zeros: true,
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -341,8 +361,10 @@ func TestNVMeFormatTime(t *testing.T) {
 }
 
 // A namespace that cannot be formatted loses its metadata, also if other namespaces remain.
+//
+// Parity: P5 (fallback)
 func TestExpress(t *testing.T) {
-	failure := errors.New("format failed")
+	failure, unreadable := errors.New("format failed"), errors.New("no list")
 	const management = 2 | oacsNamespaceManagement
 	for _, c := range []struct {
 		name   string
@@ -370,6 +392,18 @@ func TestExpress(t *testing.T) {
 		{
 			name: "shared", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2}}, reason: "the subsystem is shared",
 			method: "metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller",
+		},
+		{
+			name: "no list", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, reason: "no list",
+			method: "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list",
+		},
+		{
+			name: "no allocated list", drive: fakeNVMe{oacs: management, allocatedError: unreadable}, reason: "no list",
+			err: ErrRemains, text: "cannot be listed (this namespace: metadata): NVMe identify (CNS 0x10): no list",
+		},
+		{
+			name: "shared, no allocated list", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable}, reason: "no list",
+			method: "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -430,6 +464,10 @@ func TestNVMeMetadataMethod(t *testing.T) {
 		"no list": {
 			drive: fakeNVMe{oacs: 2, identifyError: broken},
 			want:  "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list",
+		},
+		"no allocated list": {
+			drive: fakeNVMe{oacs: management, allocatedError: broken},
+			want:  "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list",
 		},
 		"partition":  {device: "nvme0n1p1", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},
 		"other disk": {device: "sda", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},

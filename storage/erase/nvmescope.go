@@ -18,6 +18,7 @@ var nvmeName = regexp.MustCompile(`^nvme\d+n\d+$`)
 type nvmeScope struct {
 	nsid       uint32   // of the namespace to erase
 	unknown    error    // why the rest is not known
+	managed    bool     // the controller manages namespaces: only then can some of a private subsystem be unattached
 	shared     bool     // other controllers may reach the subsystem or the namespace
 	listed     bool     // unattached was read; controllers without namespace management have no such list
 	others     []uint32 // all known namespaces except the one to erase
@@ -44,24 +45,29 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 		scope, err = readScope(ctx, d, nsid, controller, namespace)
 	}
 	if err != nil {
-		return nil, nil, nvmeScope{nsid: nsid, unknown: err}
+		scope.nsid, scope.unknown = nsid, err
+		return nil, nil, scope
 	}
 	return controller, namespace, scope
 }
 
 // readScope reads the scope from the controller. CMIC reports further ports and controllers, SR-IOV and asymmetric
-// access. NMIC bit 0 reports that the namespace can be attached to several controllers.
+// access. NMIC bit 0 reports that the namespace can be attached to several controllers. OACS bit 3 reports namespace
+// management, without which a controller has no list of allocated namespaces. With an error, shared and managed are valid.
 func readScope(ctx context.Context, d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
-	scope := nvmeScope{nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0}
+	scope := nvmeScope{
+		nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0,
+		managed: binary.LittleEndian.Uint16(controller[256:])&oacsNamespaceManagement != 0,
+	}
 	active, err := activeNamespaces(ctx, d, controller)
 	if err != nil {
-		return nvmeScope{}, err
+		return scope, err
 	}
 	all := active
-	if binary.LittleEndian.Uint16(controller[256:])&oacsNamespaceManagement != 0 {
+	if scope.managed {
 		allocated, err := listNamespaces(ctx, d, identifyAllocated)
 		if err != nil {
-			return nvmeScope{}, err
+			return scope, err
 		}
 		all = slices.Concat(active, allocated) // sorted below, unlike active
 		scope.listed = true
@@ -128,7 +134,7 @@ func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uin
 }
 
 // finish adds the namespaces that were not erased to the result of an erase. On a private subsystem they are an error
-// that wraps ErrRemains. On a shared one they may belong to other hosts and are named with the method.
+// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts and are named with the method.
 func (s nvmeScope) finish(method Method) (Method, error) {
 	if err := s.remains(method); err != nil {
 		return "", err
@@ -152,10 +158,14 @@ func (s nvmeScope) notErased() Method {
 	return ""
 }
 
-// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached. method
-// says what was done to the namespace itself.
+// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached, or can
+// have some that are not known. method says what was done to the namespace itself.
 func (s nvmeScope) remains(method Method) error {
-	if s.unknown != nil || s.shared || len(s.unattached) == 0 {
+	switch {
+	case !s.shared && s.managed && s.unknown != nil:
+		return fmt.Errorf("%w: namespaces not attached to the NVMe controller cannot be listed (this namespace: %s): %w",
+			ErrRemains, method, s.unknown)
+	case s.unknown != nil || s.shared || len(s.unattached) == 0:
 		return nil //nolint:nilerr // finish reports what is not known
 	}
 	return fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains, namespaceList(s.unattached), method)
