@@ -201,9 +201,7 @@ func TestEraseMetadataWaits(t *testing.T) {
 	sameResult(t, result, map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
 }
 
-// The metadata of an NVMe disk that cannot be formatted are erased.
-//
-// Parity: P5 (fallback)
+// The metadata of a disk that cannot be formatted are erased: its name is not that of an NVMe namespace.
 func TestExpressFallsBack(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	disk.Transport = "nvme"
