@@ -10,11 +10,17 @@ import (
 	"ironroot/internal/goroutine"
 )
 
+var errNone = errors.New("nothing to try")
+
 // First calls try with the numbers from 0 to n-1, each gap after the one before or as soon as one fails; with no gap all at
 // once. It returns what the first one that succeeds brought, and its number. The context of the others ends then, which
-// must end them; what they still bring goes to drop, unless that is nil. The error is that of all n, of which there has to
-// be one.
+// must end them; what they still bring goes to drop, unless that is nil. The error is that of all n. It is an error if n
+// is 0.
 func First[T any](ctx context.Context, n int, gap time.Duration, try func(context.Context, int) (T, error), drop func(T)) (T, int, error) {
+	var none T
+	if n < 1 {
+		return none, 0, errNone
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -62,6 +68,5 @@ func First[T any](ctx context.Context, n int, gap time.Duration, try func(contex
 			start()
 		}
 	}
-	var none T
 	return none, 0, errors.Join(failed...)
 }

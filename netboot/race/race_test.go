@@ -76,6 +76,21 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// Without a way there is no success, and nothing is called.
+func TestFirstOfNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		called := 0
+		value, by, err := First(t.Context(), 0, time.Hour, func(context.Context, int) (string, error) {
+			called++
+			return "value", nil
+		}, nil)
+		synctest.Wait()
+		if value != "" || by != 0 || err == nil || err.Error() != "nothing to try" || called != 0 {
+			t.Errorf("got %q by %d, error %v and %d calls, want nothing to try and none", value, by, err, called)
+		}
+	})
+}
+
 func TestFirstEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
