@@ -98,7 +98,7 @@ func TestBoundedBusy(t *testing.T) {
 	})
 }
 
-// Each block and each pass reports progress.
+// Each block, each pass and each range that is searched for superblocks reports progress.
 func TestProgressed(t *testing.T) {
 	disk := testenv.SparseFile(t, mib)
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
@@ -110,6 +110,8 @@ func TestProgressed(t *testing.T) {
 	for name, do := range map[string]func(context.Context) error{
 		"write zeros": func(ctx context.Context) error { return whole.zero(ctx, f, alignedZeros()) },
 		"read zeros":  func(ctx context.Context) error { return whole.checkZero(ctx, f) },
+		"superblocks": func(ctx context.Context) error { _, err := readLayout(ctx, disk, mib, nil); return err },
+		"checks":      func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
 	} {
 		p := &pulse{started: time.Now(), silence: time.Minute}
 		if err := do(context.WithValue(t.Context(), pulseKey{}, p)); err != nil || p.until.Load() == 0 {

@@ -332,3 +332,46 @@ func TestCheckErrors(t *testing.T) {
 		t.Errorf("partitions: got %v, want %v", err, context.Canceled)
 	}
 }
+
+// cancelledAfter returns a context that is cancelled when its error is asked for the n-th time.
+func cancelledAfter(t *testing.T, n int) context.Context {
+	t.Helper()
+	asked := 0
+	return hooked{t.Context(), func() error {
+		if asked++; asked >= n {
+			return context.Canceled
+		}
+		return nil
+	}}
+}
+
+// A table can name thousands of partitions. The search for superblocks in them ends with the context.
+func TestSuperblocksCancelled(t *testing.T) {
+	image := testenv.SparseFile(t, 64*mib)
+	var ranges []span
+	for at := int64(mib); at < 63*mib; at += mib {
+		ranges = append(ranges, span{at, at + mib})
+	}
+	for name, search := range map[string]func(context.Context) error{
+		"layout": func(ctx context.Context) error { _, err := readLayout(ctx, image, 64*mib, ranges); return err },
+		"checks": func(ctx context.Context) error { return checkWiped(ctx, image, ranges, nil) },
+	} {
+		if err := search(cancelledAfter(t, 10)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want %v", name, err, context.Canceled)
+		}
+		if err := search(cancelledAfter(t, 1000)); err != nil {
+			t.Errorf("%s: got %v, want no error", name, err)
+		}
+	}
+}
+
+// A range that a table names often is listed once.
+func TestLayoutOfRepeatedRange(t *testing.T) {
+	image := testenv.SparseFile(t, 64*mib)
+	known := []span{{8 * mib, 16 * mib}, {0, 64 * mib}, {8 * mib, 16 * mib}, {8 * mib, 17 * mib}, {64 * mib, 65 * mib}, {60 * mib, 70 * mib}}
+	l, err := readLayout(t.Context(), image, 64*mib, known)
+	want := []span{{0, 64 * mib}, {8 * mib, 16 * mib}, {8 * mib, 17 * mib}, {60 * mib, 64 * mib}}
+	if err != nil || !slices.Equal(l.ranges, want) {
+		t.Errorf("got %v and %v, want %v", l.ranges, err, want)
+	}
+}

@@ -151,8 +151,10 @@ func readLayout(ctx context.Context, device string, size int64, known []span) (l
 	for _, offset := range table.LogicalTables {
 		l.tables = append(l.tables, span{offset, min(offset+table.SectorSize, size)})
 	}
+	listed := map[span]bool{l.device: true}
 	for _, r := range known {
-		if r.end = min(r.end, size); r.start < r.end && !slices.Contains(l.ranges, r) {
+		if r.end = min(r.end, size); r.start < r.end && !listed[r] {
+			listed[r] = true
 			l.ranges = append(l.ranges, r)
 		}
 	}
@@ -162,7 +164,7 @@ func readLayout(ctx context.Context, device string, size int64, known []span) (l
 	}
 	defer f.Close() //nolint:errcheck // only read
 	for _, r := range slices.Clone(l.ranges) {
-		found, err := r.superblocks(f)
+		found, err := r.superblocks(ctx, f)
 		if err != nil {
 			return layout{}, err
 		}
@@ -219,7 +221,7 @@ func checkWiped(ctx context.Context, device string, ranges, wiped []span) error 
 	}
 	defer f.Close() //nolint:errcheck // only read
 	for _, r := range ranges {
-		left, err := r.superblocks(f)
+		left, err := r.superblocks(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -238,8 +240,14 @@ func checkWiped(ctx context.Context, device string, ranges, wiped []span) error 
 // span is a range of bytes from start to end.
 type span struct{ start, end int64 }
 
-func (s span) superblocks(r io.ReaderAt) ([]md.Superblock, error) {
-	return md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
+// superblocks returns the superblocks of arrays of which the range is a member. A table can name thousands of ranges.
+func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found, err := md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
+	progressed(ctx)
+	return found, err
 }
 
 // dataOf returns the data of an array whose member the range is. It is widened to blocks of 4 KiB within the range: a
