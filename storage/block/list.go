@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -25,18 +24,39 @@ var ErrUnreadable = errors.New("disk cannot be described")
 // mappings, the paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board.
 // With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
+	devices, err := s.allDisks(ctx)
+	return slices.DeleteFunc(devices, func(d Device) bool { return d.Size == 0 }), err
+}
+
+// allDisks lists the disks, those without a size included.
+func (s System) allDisks(ctx context.Context) ([]Device, error) {
+	devices, err := s.describe(ctx, s.isDisk)
+	paths := map[string]bool{} // devices below a multipath map
+	for _, d := range devices {
+		if d.Type == "mpath" && d.Size > 0 {
+			for _, member := range names(s.Sys("block", d.Name, "slaves")) {
+				paths[member] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(devices, func(d Device) bool { return paths[d.Name] }), err
+}
+
+// describe describes the block devices whose names are selected, sorted by kernel name. With an error that wraps
+// [ErrUnreadable], the list contains those that could be described.
+func (s System) describe(ctx context.Context, selected func(name string) bool) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
 		return nil, fmt.Errorf("list block devices: %w", err)
 	}
 	type result struct {
-		device *Device // nil: no disk
+		device *Device // nil: not selected
 		err    error
 	}
 	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
 		name := entry.Name()
 		err := goroutine.Catch(func() error { // a panic while one disk is described must not hide the others
-			if !s.isDisk(name) {
+			if !selected(name) {
 				return nil
 			}
 			if err := ctx.Err(); err != nil {
@@ -56,29 +76,19 @@ func (s System) Disks(ctx context.Context) ([]Device, error) {
 		r.err = err
 		return r
 	})
-	var devices []Device
-	var unreadable []error
-	paths := map[string]bool{} // devices below a multipath map
-	for _, r := range results {
-		if r.err != nil {
-			unreadable = append(unreadable, fmt.Errorf("%w: %w", ErrUnreadable, r.err))
-			continue
-		}
-		if r.device == nil || r.device.Size == 0 {
-			continue
-		}
-		if r.device.Type == "mpath" {
-			for _, member := range names(s.Sys("block", r.device.Name, "slaves")) {
-				paths[member] = true
-			}
-		}
-		devices = append(devices, *r.device)
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	devices = slices.DeleteFunc(devices, func(d Device) bool { return paths[d.Name] })
-	sort.Slice(devices, func(i, j int) bool { return devices[i].Name < devices[j].Name })
+	var devices []Device
+	var unreadable []error
+	for _, r := range results {
+		switch {
+		case r.err != nil:
+			unreadable = append(unreadable, fmt.Errorf("%w: %w", ErrUnreadable, r.err))
+		case r.device != nil:
+			devices = append(devices, *r.device)
+		}
+	}
 	return devices, errors.Join(unreadable...)
 }
 

@@ -1,8 +1,11 @@
 package block
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,13 +16,30 @@ func TestUnusableNamespaces(t *testing.T) {
 	if got, err := s.UnusableNamespaces(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("no block devices: got %v and %v, want none", got, err)
 	}
-	for name, files := range map[string]map[string]string{
+	putFiles(t, s, map[string]map[string]string{
 		"nvme0n1":   {"size": "2048\n", "hidden": "0\n"},
 		"nvme0n2":   {"size": "0\n", "hidden": "0\n"},
 		"nvme0n3":   {"size": "2048\n", "hidden": "1\n"},
 		"nvme0c1n1": {"size": "2048\n", "hidden": "1\n"},
 		"sda":       {"size": "0\n"},
-	} {
+	})
+	found, err := s.UnusableNamespaces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range found {
+		got = append(got, d.Path)
+	}
+	if diff := cmp.Diff([]string{"/dev/nvme0n2", "/dev/nvme0n3"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// putFiles writes sysfs attributes of block devices.
+func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
+	t.Helper()
+	for name, files := range devices {
 		for _, dir := range []string{"block", "class/block"} {
 			for file, text := range files {
 				path := s.Sys(dir, name, file)
@@ -32,15 +52,24 @@ func TestUnusableNamespaces(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A namespace that cannot be described is an error beside the list of the others.
+func TestUnusableNamespacesUnreadable(t *testing.T) {
+	s := System{Root: t.TempDir()}
+	putFiles(t, s, map[string]map[string]string{
+		"nvme0n1": {"size": "many\n"}, "nvme0n2": {"size": "0\n"}, "sda": {"size": "many\n"},
+	})
 	found, err := s.UnusableNamespaces(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if len(found) != 1 || found[0].Path != "/dev/nvme0n2" {
+		t.Errorf("got %+v, want /dev/nvme0n2", found)
 	}
-	var got []string
-	for _, d := range found {
-		got = append(got, d.Path)
+	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "nvme0n1") || strings.Contains(err.Error(), "sda") {
+		t.Errorf("got %v, want %v of nvme0n1 alone", err, ErrUnreadable)
 	}
-	if diff := cmp.Diff([]string{"/dev/nvme0n2", "/dev/nvme0n3"}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := s.UnusableNamespaces(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreadable) {
+		t.Errorf("cancelled: got %+v and %v, want %v alone", found, err, context.Canceled)
 	}
 }

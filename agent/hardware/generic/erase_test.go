@@ -342,6 +342,37 @@ func TestEraseNamesUnusableNamespaces(t *testing.T) {
 	}
 }
 
+// A namespace that cannot be described is an error of this disk alone, and one error: several lists contain it. The
+// other disks are erased.
+func TestEraseUndescribedNamespace(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m := newManager(t)
+	listed(t, m.o.System, "many", "nvme0n1")
+	listed(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
+	if err := os.WriteFile(m.o.System.Sys("class/block", disk.Name, "ro"), []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, inList := range []bool{false, true} {
+		m.o.Disks = func(ctx context.Context) ([]block.Device, error) {
+			var err error
+			if inList {
+				_, err = m.o.System.Disks(ctx)
+			}
+			return []block.Device{disk}, err
+		}
+		testenv.GPT(t, disk.Path)
+		_, err := m.eraseMetadata(t.Context(), hardware.Call{})
+		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) || strings.Count(failed, "nvme0n1") != 1 {
+			t.Errorf("got %v, want one error of nvme0n1 and %s erased", err, disk.Path)
+		}
+		run := startErase(t, m)
+		if len(run.unread) != 1 || !errors.Is(run.unread[0], block.ErrUnreadable) {
+			t.Errorf("got unread disks %v, want nvme0n1", run.unread)
+		}
+	}
+}
+
 // A hint of skip_block_devices can suit all disks but not a namespace that the kernel does not use. The step fails.
 func TestEraseUnusableNamespaceWithoutNumber(t *testing.T) {
 	m := newManager(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})

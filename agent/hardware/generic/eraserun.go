@@ -66,12 +66,8 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
 	all, err := m.o.Disks(ctx)
-	if errors.Is(err, block.ErrUnreadable) {
-		m.o.Log.Error("disk not erased", "err", err)
-		r.failures.add(err)
-		r.unread = append(r.unread, err)
-	} else if err != nil {
-		return nil, fmt.Errorf("list disks to erase: %w", err)
+	if err := r.failUnread(err); err != nil {
+		return nil, err
 	}
 	disks, err := hardware.WithoutSkipped(call.Node, all)
 	if err != nil {
@@ -147,14 +143,31 @@ func (r *eraseRun) checkRead(d block.Device, member md.Member) error {
 // maxUnread limits the disks that an error lists.
 const maxUnread = 16
 
+// failUnread records the error of a list that lacks disks, because they cannot be described, once. It returns any other
+// error of the list.
+func (r *eraseRun) failUnread(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, block.ErrUnreadable):
+		return fmt.Errorf("list disks to erase: %w", err)
+	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
+		return nil // several lists contain NVMe namespaces
+	}
+	r.m.o.Log.Error("disk not erased", "err", err)
+	r.failures.add(err)
+	r.unread = append(r.unread, err)
+	return nil
+}
+
 var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
 
 // failUnusable makes NVMe namespaces an error that the list of disks lacks, as a tenant can format one so that the
 // kernel does not use it. Those that skip_block_devices names are left alone.
 func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
 	unusable, err := r.m.o.System.UnusableNamespaces(ctx)
-	if err != nil {
-		return fmt.Errorf("list disks to erase: %w", err)
+	if err := r.failUnread(err); err != nil {
+		return err
 	}
 	if unusable, err = hardware.WithoutSkipped(call.Node, unusable); err != nil {
 		return fault.BlockDeviceErase("%w", err)
