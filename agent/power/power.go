@@ -61,20 +61,20 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	}
 	log.Info("the kernel takes over", "how", what)
 	flush()
-	called := unix.Reboot(command)
-	log.Error("reboot(2) did not work, trying sysrq", "how", what, "err", called)
+	rebootErr := unix.Reboot(command)
+	log.Error("reboot(2) failed, trying sysrq", "how", what, "err", rebootErr)
 	flush()
-	pressed := sysrq(key)
-	if pressed == nil {
+	sysrqErr := sysrq(key)
+	if sysrqErr == nil {
 		// The kernel acts on the key in its own time.
 		select {
 		case <-time.After(syncTime):
-			pressed = fmt.Errorf("sysrq %s had no effect within %v", key, syncTime)
+			sysrqErr = fmt.Errorf("sysrq %s had no effect within %v", key, syncTime)
 		case <-ctx.Done():
-			pressed = ctx.Err()
+			sysrqErr = ctx.Err()
 		}
 	}
-	return fmt.Errorf("%s: %w", what, errors.Join(fmt.Errorf("reboot(2): %w", called), pressed))
+	return fmt.Errorf("%s: %w", what, errors.Join(fmt.Errorf("reboot(2): %w", rebootErr), sysrqErr))
 }
 
 // writeOut flushes all file systems, for at most syncTime.

@@ -106,7 +106,7 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 //
 // Parity: E3
 func TestSysrq(t *testing.T) {
-	const refused = "reboot.2. did not work, trying sysrq.*operation not permitted"
+	const refused = "reboot.2. failed, trying sysrq.*operation not permitted"
 	t.Run("restart", func(t *testing.T) {
 		m := guest(t, "sysrq", "", func(c *qemu.Config) { c.OnReboot = qemu.Reset })
 		expect(t, m, refused)
