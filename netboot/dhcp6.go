@@ -287,7 +287,8 @@ func (c *client6) receive(
 
 var errForeign = errors.New("not an answer for this client")
 
-// read takes what an answer says.
+// read returns the lease of an answer, and warnings about the parts of it that are not used. The error is errForeign if
+// the answer is not for this client or this exchange.
 func (c *client6) read(e exchange6, sent *message6, raw []byte, asked time.Time) (*Lease6, []string, error) {
 	m, err := c.parse(slices.Clone(raw))
 	if err != nil {

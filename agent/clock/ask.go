@@ -18,9 +18,9 @@ const (
 	maxAddresses = 8  // of one name are asked
 )
 
-// Ask asks all servers, names or addresses, and all addresses of a name, at the same time until ctx ends, and returns
-// the first answer whose time passes Check, and whose it is. Servers that are named only when changed, which may return
-// nil, says so are asked, too. Servers that fail are warned about by name. The error is that of all of them.
+// Ask asks all servers, names or addresses, and all addresses of a name, concurrently until ctx ends. It returns the
+// first answer whose time passes Check, and its server. servers is called again when the channel of changed, which may
+// be nil, is closed, and new servers are asked, too. A server that fails is logged. The error is that of all servers.
 func Ask(ctx context.Context, servers func() []string, changed func() <-chan struct{}, log *slog.Logger) (sntp.Answer, string, error) {
 	return askAll(ctx, servers, changed, askServer, log)
 }
@@ -70,7 +70,7 @@ func askAll(
 	}
 }
 
-// askServer asks one server at all its addresses and believes the first answer that is plausible.
+// askServer asks one server at all its addresses, and returns the first answer whose time passes Check.
 func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	host, port := sntp.Address(server)
 	addresses, err := resolve(ctx, host)

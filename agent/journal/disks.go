@@ -77,7 +77,7 @@ func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 // multipathMaps lists the maps over several paths to one disk, and the paths with their state.
 func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
 	disks, err := sys.Disks(ctx)
-	out := []byte{} // no map is worth an empty member
+	var out []byte // without maps, the archive contains an empty file
 	for _, d := range disks {
 		if d.Type != "mpath" {
 			continue

@@ -75,8 +75,8 @@ func Run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// DropCapability takes a capability of capabilities(7) from the calling goroutine. It locks the goroutine to its thread
-// and must not unlock it: the thread ends with the test.
+// DropCapability removes a capability of capabilities(7) from the calling thread. It locks the goroutine to that thread,
+// and the test must not unlock it: the thread ends with the test.
 func DropCapability(t testing.TB, capability uint) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -16,7 +16,7 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// ErrUnreadable says that the kernel does not tell about some disks. The list then has all the others.
+// ErrUnreadable means that the kernel's description of some disks could not be read. The list then contains the others.
 var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that

@@ -85,12 +85,13 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	return scope.finish(method)
 }
 
-// Express formats an NVMe namespace, which takes seconds, or removes the metadata of a device that cannot be formatted.
-// The method is followed by what was not erased, as with [Full]. If the device cannot be formatted, notFormatted is
-// called with the reason before the metadata are removed. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of
-// Full do. ErrRemains does not mean that the device was left as it is: it was formatted, or its metadata were removed,
-// unless the error also contains a failure of the metadata.
-func Express(ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error)) (Method, error) {
+// Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls notFormatted
+// with the reason, and then removes the metadata. The method is followed by what was not erased, as with [Full]. Errors
+// wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was formatted or its metadata
+// were removed, unless the error also contains a failure to remove them.
+func Express(
+	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
+) (Method, error) {
 	method, err := express(ctx, sys, device, wait, notFormatted, openNVMe)
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
@@ -118,7 +119,7 @@ func express(
 	return scope.finish(MetadataOnly)
 }
 
-// awaitWritable returns an error for a read-only device. It waits until no other program holds the device.
+// awaitWritable waits until the device has no holder. It returns ErrReadOnly for a read-only device.
 func awaitWritable(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
 	if err := ctx.Err(); err != nil {
 		return err

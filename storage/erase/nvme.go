@@ -115,7 +115,7 @@ func formatWord(namespace []byte, setting uint32) uint32 {
 	word := flbas & 0x0f         // format, lower bits
 	word |= flbas >> 4 & 1 << 4  // metadata settings
 	word |= dps & 7 << 5         // protection information
-	word |= dps >> 3 & 1 << 8    // its place
+	word |= dps >> 3 & 1 << 8    // position of the protection information
 	word |= setting << 9         // secure erase settings
 	word |= flbas >> 5 & 3 << 12 // format, upper bits
 	return word
@@ -139,7 +139,7 @@ func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byt
 // nvmeFile is the namespace's own block device, which passes admin commands on to its controller.
 type nvmeFile struct{ file *os.File }
 
-// openNVMe claims the namespace until it is closed: a Format asks nobody whether the namespace is mounted.
+// openNVMe opens the namespace exclusively: the kernel does not check whether it is mounted before it sends a Format.
 func openNVMe(path string) (adminDevice, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {

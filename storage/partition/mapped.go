@@ -47,7 +47,7 @@ func withMaps(
 	if err != nil {
 		return fmt.Errorf("partitions of %s: %w", device, err)
 	}
-	defer control.Close() //nolint:errcheck // every call has told its own error
+	defer control.Close() //nolint:errcheck // every call returned its own error
 	d, err := newMappedDisk(sys, device, control)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ type eraseRun struct {
 	// only if skip_block_devices names an array.
 	members []md.Member
 	esps    []md.Member // members that look like those of the EFI system partition of a protected array
-	unread  []error     // why the members of other disks are not known, with the devices
+	unread  []error     // errors of the disks whose members could not be read, with the devices
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -87,9 +87,9 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	return r, r.guard(ctx, disks)
 }
 
-// readMembers reads the members of arrays on all disks concurrently, so that those that hang, which
-// skip_block_devices can name for that reason, delay the step only once. A disk that cannot be read is logged: while
-// there is one, no array is protected by its name, see checkRead.
+// readMembers reads the members of arrays on all disks. It reads them concurrently, so that several disks that hang
+// delay the step only once: skip_block_devices can name disks because they hang. A disk that cannot be read is logged.
+// If there is one, no array is protected by its name: see checkRead.
 func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
 	group := goroutine.NewGroup()
@@ -116,8 +116,8 @@ func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 	}
 }
 
-// checkRead returns an error if a member can belong to another array than the one that its protected name means,
-// because not all disks were read.
+// checkRead returns an error if the members on some disk are not known, or if the member was not among those that were
+// compared. Another array could then have the same protected name.
 func (r *eraseRun) checkRead(d block.Device, member md.Member) error {
 	if len(r.unread) > 0 {
 		var words []string
@@ -162,8 +162,8 @@ func (r *eraseRun) failUnread(err error) error {
 
 var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
 
-// failUnusable makes NVMe namespaces an error that the list of disks lacks, as a tenant can format one so that the
-// kernel does not use it. Those that skip_block_devices names are left alone.
+// failUnusable adds an error for each NVMe namespace that the kernel cannot use and therefore does not list as a disk: a
+// tenant can format a namespace that way. Namespaces that skip_block_devices names are ignored.
 func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
 	unusable, err := r.m.o.System.UnusableNamespaces(ctx)
 	if err := r.failUnread(err); err != nil {
