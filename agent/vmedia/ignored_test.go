@@ -64,12 +64,12 @@ func TestIgnoredMediaWarning(t *testing.T) {
 // Neither Load nor Again waits for an ignored disk that does not answer, and Again starts no second search.
 func TestIgnoredDiskHangs(t *testing.T) {
 	var log bytes.Buffer
-	searches, answer := make(chan bool, 2), make(chan removable.Ignored)
+	searches, answer := make(chan bool, 2), make(chan removable.IgnoredDisk)
 	o := newMachine(t).options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	o.ignoredDisks = func(context.Context, block.System) ([]removable.Ignored, error) {
+	o.ignoredDisks = func(context.Context, block.System) ([]removable.IgnoredDisk, error) {
 		searches <- true
-		return []removable.Ignored{<-answer}, nil
+		return []removable.IgnoredDisk{<-answer}, nil
 	}
 	media := New(o)
 	media.unread = true
@@ -95,7 +95,7 @@ func TestIgnoredDiskHangs(t *testing.T) {
 			t.Fatalf("%s waits for the disk", when)
 		}
 	}
-	answer <- removable.Ignored{Device: block.Device{Path: "/dev/sda"}, Label: "ir-vfd-dev"}
+	answer <- removable.IgnoredDisk{Device: block.Device{Path: "/dev/sda"}, Label: "ir-vfd-dev"}
 	media.awaitWarnings(t)
 	if len(searches) != 1 {
 		t.Errorf("got %d searches, want 1", len(searches))
@@ -109,7 +109,7 @@ func TestIgnoredDiskHangs(t *testing.T) {
 func TestIgnoredDisksPanic(t *testing.T) {
 	o := newMachine(t).options(cmdline)
 	searches := 0
-	o.ignoredDisks = func(context.Context, block.System) ([]removable.Ignored, error) {
+	o.ignoredDisks = func(context.Context, block.System) ([]removable.IgnoredDisk, error) {
 		searches++
 		panic("in a file system")
 	}

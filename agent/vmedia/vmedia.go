@@ -55,7 +55,7 @@ type Options struct {
 	// Set by tests: the waits, and the functions that open the media and list the disks that are not used.
 	limit, scan, grace time.Duration
 	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
-	ignoredDisks       func(context.Context, block.System) ([]removable.Ignored, error)
+	ignoredDisks       func(context.Context, block.System) ([]removable.IgnoredDisk, error)
 }
 
 // Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for again.
@@ -185,7 +185,7 @@ func (m *Media) warnIgnored(ctx context.Context) {
 }
 
 // warnOf warns of a disk unless it was named before.
-func (m *Media) warnOf(d removable.Ignored, named map[string]bool) {
+func (m *Media) warnOf(d removable.IgnoredDisk, named map[string]bool) {
 	isMedium := strings.EqualFold(d.Label, floppyLabel) || isBootLabel(d.Label) ||
 		strings.Contains(strings.ToLower(d.Device.Model), floppyModel)
 	if isMedium && !named[d.Device.Path] {

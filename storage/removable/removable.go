@@ -77,24 +77,24 @@ func volumes(
 	return opened, problems, nil
 }
 
-// Ignored is a small USB disk that is no medium, because it is neither removable nor write-protected.
-type Ignored struct {
+// IgnoredDisk is a small USB disk that is no medium, because it is neither removable nor write-protected.
+type IgnoredDisk struct {
 	Device block.Device
 	Label  string // of its file system, "" if there is none or it cannot be read
 }
 
 // IgnoredDisks returns the disks that only lack these flags. Nothing but their labels is read.
-func IgnoredDisks(ctx context.Context, sys block.System) ([]Ignored, error) {
+func IgnoredDisks(ctx context.Context, sys block.System) ([]IgnoredDisk, error) {
 	devices, err := sys.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var ignored []Ignored
+	var ignored []IgnoredDisk
 	for _, d := range devices {
 		if !d.IsSmallUSBDisk() || d.Removable || d.ReadOnly {
 			continue
 		}
-		found := Ignored{Device: d}
+		found := IgnoredDisk{Device: d}
 		_ = goroutine.Catch(func() error { // a panic was logged
 			v, err := open(sys, d, (*Volume).probe)
 			if err != nil || v == nil {
