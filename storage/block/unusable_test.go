@@ -73,3 +73,13 @@ func TestUnusableNamespacesUnreadable(t *testing.T) {
 		t.Errorf("cancelled: got %+v and %v, want %v alone", found, err, context.Canceled)
 	}
 }
+
+func TestIsNVMeNamespace(t *testing.T) {
+	for name, want := range map[string]bool{
+		"nvme0n1": true, "nvme10n12": true, "nvme0n1p1": false, "nvme0c1n1": false, "nvme0": false, "xnvme0n1": false, "sda": false,
+	} {
+		if got := IsNVMeNamespace(name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}

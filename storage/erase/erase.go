@@ -154,7 +154,8 @@ func forget(ctx context.Context, sys block.System, device block.Device, wait Wai
 // secure erases a device by its own command. The error wraps ErrUnsupported if the device has none. The scope is that
 // of an NVMe namespace and is also valid with an error.
 func secure(ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, nvmeScope, error) {
-	if !nvmeName.MatchString(device.Name) {
+	// A Format sent through a partition erases the whole namespace.
+	if !block.IsNVMeNamespace(device.Name) {
 		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not implemented
 	}
 	return eraseNVMe(ctx, device.Path, o.NVMe, open)

@@ -44,7 +44,7 @@ func MetadataMethod(ctx context.Context, device block.Device) Method {
 }
 
 func metadataMethod(ctx context.Context, device block.Device, open func(string) (adminDevice, error)) Method {
-	if !nvmeName.MatchString(device.Name) {
+	if !block.IsNVMeNamespace(device.Name) {
 		return MetadataOnly
 	}
 	d, err := open(device.Path)

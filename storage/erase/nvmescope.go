@@ -4,14 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// nvmeName matches a namespace and not its partitions: a Format sent through a partition erases the whole namespace.
-var nvmeName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
 // nvmeScope describes which namespaces belong to the NVM subsystem of a namespace (NVM Express base specification 2.0,
 // 5.17 and 8.11). Block devices do not show unattached namespaces or those of other controllers.
