@@ -319,25 +319,23 @@ func TestEraseCollectsErrors(t *testing.T) {
 	}
 }
 
-// An NVMe namespace that the kernel does not use cannot be erased, and is not in the list of disks.
-func TestEraseNamesUnusableNamespaces(t *testing.T) {
-	m := newManager(t)
-	for _, file := range []string{"block/nvme0n2/size", "class/block/nvme0n2/size"} {
-		path := m.o.System.Sys(file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("0\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, step := range erasing(m) {
-		if _, err := step(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "/dev/nvme0n2") {
-			t.Errorf("%s: got %v, want a BlockDeviceEraseError that names the namespace", name, err)
-		}
-		skip := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/nvme0n2"}]}`)
-		if _, err := step(t.Context(), hardware.Call{Node: skip}); err != nil {
-			t.Errorf("%s: on the skip list: got %v, want no error", name, err)
+// A disk that the kernel cannot use cannot be erased, and is not in the list of disks.
+func TestEraseNamesUnusableDisks(t *testing.T) {
+	for name, want := range map[string]string{
+		"nvme0n2": "/dev/nvme0n2: the kernel can neither read nor write this NVMe namespace",
+		"sda":     "/dev/sda: the kernel reports no capacity",
+		"vda":     "/dev/vda: the kernel reports no capacity",
+	} {
+		m := newManager(t)
+		listed(t, m.o.System, "0", name)
+		for step, run := range erasing(m) {
+			if _, err := run(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, want)
+			}
+			skip := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/`+name+`"}]}`)
+			if _, err := run(t.Context(), hardware.Call{Node: skip}); err != nil {
+				t.Errorf("%s: %s on the skip list: got %v, want no error", step, name, err)
+			}
 		}
 	}
 }
@@ -373,21 +371,23 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 	}
 }
 
-// A hint of skip_block_devices can suit all disks but not a namespace that the kernel does not use. The step fails.
-func TestEraseUnusableNamespaceWithoutNumber(t *testing.T) {
-	m := newManager(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})
-	listed(t, m.o.System, "0", "nvme0n2")
-	serial := m.o.System.Sys("class/block/nvme0n2/device/serial")
-	if err := os.MkdirAll(filepath.Dir(serial), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(serial, []byte("S3X9\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
-	_, err := m.startErase(t.Context(), hardware.Call{Node: n})
-	if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "skip_block_devices") || !strings.Contains(err.Error(), "S3X9") {
-		t.Errorf("got %v, want a BlockDeviceEraseError that names the entry of skip_block_devices and the serial number", err)
+// A hint of skip_block_devices can suit all disks but not one that the kernel does not use. The step fails.
+func TestEraseUnusableDiskWithoutNumber(t *testing.T) {
+	for name, file := range map[string]string{"nvme0n2": "device/serial", "vda": "serial"} {
+		m := newManager(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})
+		listed(t, m.o.System, "0", name)
+		serial := m.o.System.Sys("class/block", name, file)
+		if err := os.MkdirAll(filepath.Dir(serial), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(serial, []byte("S3X9\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
+		_, err := m.startErase(t.Context(), hardware.Call{Node: n})
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "skip_block_devices") || !strings.Contains(err.Error(), "S3X9") {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError that names the entry of skip_block_devices and the serial number", name, err)
+		}
 	}
 }
 

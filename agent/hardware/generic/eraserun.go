@@ -160,20 +160,28 @@ func (r *eraseRun) failUnread(err error) error {
 	return nil
 }
 
-var errUnusable = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
+var (
+	errUnusable   = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
+	errNoCapacity = errors.New("the kernel reports no capacity: the size of its sectors is not supported, it is being formatted, or it is broken")
+)
 
-// failUnusable adds an error for each NVMe namespace that the kernel cannot use and therefore does not list as a disk: a
-// tenant can format a namespace that way. Namespaces that skip_block_devices names are ignored.
+// failUnusable adds an error for each disk that the kernel cannot use and therefore does not list as one: a tenant can
+// format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
 func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
-	unusable, err := r.m.o.System.UnusableNamespaces(ctx)
-	if err := r.failUnread(err); err != nil {
-		return err
-	}
-	if unusable, err = hardware.WithoutSkipped(call.Node, unusable); err != nil {
-		return fault.BlockDeviceErase("%w", err)
-	}
-	for _, d := range unusable {
-		r.fail(d, errUnusable)
+	for _, kind := range []struct {
+		list func(context.Context) ([]block.Device, error)
+		err  error
+	}{{r.m.o.System.UnusableNamespaces, errUnusable}, {r.m.o.System.DisksWithoutCapacity, errNoCapacity}} {
+		unusable, err := kind.list(ctx)
+		if err := r.failUnread(err); err != nil {
+			return err
+		}
+		if unusable, err = hardware.WithoutSkipped(call.Node, unusable); err != nil {
+			return fault.BlockDeviceErase("%w", err)
+		}
+		for _, d := range unusable {
+			r.fail(d, kind.err)
+		}
 	}
 	return nil
 }
