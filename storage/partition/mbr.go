@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -47,23 +49,29 @@ func (d *disk) readSector(offset int64) ([]byte, error) {
 	return sector, err
 }
 
+var errNoSignature = fmt.Errorf("%w: no MBR signature", ErrNoTable)
+
 func hasMBRSignature(sector []byte) bool { return sector[510] == 0x55 && sector[511] == 0xaa }
 
 func parseMBR(sector []byte) (*mbr, error) {
 	if !hasMBRSignature(sector) {
-		return nil, fmt.Errorf("%w: no MBR signature", ErrNoTable)
+		return nil, errNoSignature
 	}
 	// A FAT file system without partitions ends its boot sector with the same signature.
 	if strings.HasPrefix(string(sector[54:62]), "FAT") || strings.HasPrefix(string(sector[82:90]), "FAT") {
 		return nil, fmt.Errorf("%w: a FAT file system fills the device", ErrNoTable)
 	}
-	m := &mbr{sector: sector, diskID: binary.LittleEndian.Uint32(sector[440:]), entries: mbrEntries(sector)}
+	m := newMBR(sector)
 	for i, e := range m.entries {
-		if e.boot&0x7f != 0 {
+		if !e.soundStatus() {
 			return nil, fmt.Errorf("%w: entry %d of the MBR has the status 0x%02x", ErrNoTable, i+1, e.boot)
 		}
 	}
 	return m, nil
+}
+
+func newMBR(sector []byte) *mbr {
+	return &mbr{sector: sector, diskID: binary.LittleEndian.Uint32(sector[440:]), entries: mbrEntries(sector)}
 }
 
 func mbrEntries(sector []byte) (entries [4]mbrEntry) {
@@ -86,26 +94,68 @@ func (m *mbr) protective() bool {
 	return false
 }
 
-func (e mbrEntry) used() bool     { return e.kind != 0 && e.size > 0 }
-func (e mbrEntry) extended() bool { return e.kind == 0x05 || e.kind == 0x0f || e.kind == 0x85 }
+// isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that fills the device:
+// its code lies where a table has the entries.
+func (m *mbr) isFileSystem() bool {
+	if !slices.ContainsFunc(m.entries[:], func(e mbrEntry) bool { return !e.soundStatus() }) {
+		return false
+	}
+	sectorSize, media := binary.LittleEndian.Uint16(m.sector[11:]), m.sector[21]
+	hasParameters := bits.OnesCount16(sectorSize) == 1 && sectorSize >= 512 && (media == 0xf0 || media >= 0xf8)
+	return hasParameters || string(m.sector[3:11]) == "EXFAT   "
+}
+
+func (e mbrEntry) used() bool        { return e.kind != 0 && e.size > 0 }
+func (e mbrEntry) extended() bool    { return e.kind == 0x05 || e.kind == 0x0f || e.kind == 0x85 }
+func (e mbrEntry) soundStatus() bool { return e.boot&0x7f == 0 }
+
+// allEntries reads the table for ReadAll.
+func (d *disk) allEntries(ctx context.Context) (*Table, error) {
+	sector, err := d.readSector(0)
+	if err != nil {
+		return nil, err
+	}
+	if !hasMBRSignature(sector) {
+		return nil, errNoSignature
+	}
+	m := newMBR(sector)
+	if m.protective() {
+		if table, err := d.gptTable(); err == nil {
+			table.DiskID = m.diskID
+			return table, nil
+		}
+	}
+	if m.isFileSystem() {
+		return nil, fmt.Errorf("%w: a file system fills the device", ErrNoTable)
+	}
+	return d.tableOf(ctx, m, func(e mbrEntry) bool {
+		return e.kind != typeProtector && e.size > 0 && e.first*d.sector < d.size
+	})
+}
 
 func (d *disk) mbrTable(ctx context.Context, m *mbr) (*Table, error) {
-	table := &Table{Scheme: MBR, DiskID: m.diskID, SectorSize: d.sector, DiskSize: d.size}
 	for i, e := range m.entries {
-		if !e.used() {
-			continue
-		}
-		if e.first*d.sector >= d.size {
+		if e.used() && e.first*d.sector >= d.size {
 			return nil, fmt.Errorf("%w: partition %d starts at sector %d, beyond the end of the disk", ErrNoTable, i+1, e.first)
 		}
-		table.Partitions = append(table.Partitions, d.mbrPartition(m.diskID, i+1, e, 0))
+	}
+	return d.tableOf(ctx, m, mbrEntry.used)
+}
+
+// tableOf returns the table of those entries that count, with the logical partitions.
+func (d *disk) tableOf(ctx context.Context, m *mbr, counts func(mbrEntry) bool) (*Table, error) {
+	table := &Table{Scheme: MBR, DiskID: m.diskID, SectorSize: d.sector, DiskSize: d.size}
+	for i, e := range m.entries {
+		if counts(e) {
+			table.Partitions = append(table.Partitions, d.mbrPartition(m.diskID, i+1, e, 0))
+		}
 	}
 	if len(table.Partitions) == 0 {
 		return nil, fmt.Errorf("%w: the MBR is empty", ErrNoTable)
 	}
 	c := chain{disk: d, table: table, seen: map[int64]bool{}}
 	for _, e := range m.entries {
-		if e.used() && e.extended() {
+		if counts(e) && e.extended() {
 			if err := c.follow(ctx, e); err != nil {
 				return nil, err
 			}

@@ -71,12 +71,25 @@ type Table struct {
 
 // Read reads the partition table of a device or image file. The error wraps ErrNoTable where there is none.
 func Read(ctx context.Context, device string) (*Table, error) {
+	return readBy(ctx, device, (*disk).read)
+}
+
+// ReadAll reads the partition table of a device or image file, including one that is not sound. It is for callers that
+// must not miss a partition, and not for those that change the table. Unlike with Read, one invalid entry of an MBR does
+// not hide the others: each counts that has a size and starts on the disk, whatever its status and type are, and
+// whatever text the sector contains. If an MBR has a protective entry but neither GPT can be read, the other entries
+// count. The error wraps ErrNoTable if no entry counts, or if a file system without partitions fills the device.
+func ReadAll(ctx context.Context, device string) (*Table, error) {
+	return readBy(ctx, device, (*disk).allEntries)
+}
+
+func readBy(ctx context.Context, device string, read func(*disk, context.Context) (*Table, error)) (*Table, error) {
 	d, err := open(ctx, device, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer d.file.Close() //nolint:errcheck // only read
-	table, err := d.read(ctx)
+	table, err := read(d, ctx)
 	if err != nil {
 		return nil, fmt.Errorf("partition table of %s: %w", device, err)
 	}

@@ -1,0 +1,72 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"ironroot/storage/block"
+)
+
+// Known returns number, start and size of the partitions that the kernel knows of a disk. Those of a multipath map are
+// maps: one that is not a plain range of the disk is omitted.
+func Known(ctx context.Context, sys block.System, device string) ([]Partition, error) {
+	return known(ctx, sys, device, openMapper)
+}
+
+func known(ctx context.Context, sys block.System, device string, open func() (mapperFile, error)) (found []Partition, err error) {
+	parts, err := sys.Partitions(ctx, device)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) > 0 && sys.MapUUID(device) != "" {
+		err := withMaps(ctx, sys, device, open, func(ctx context.Context, _ string, k kernelView) error {
+			extents, err := k.partitions(ctx)
+			for _, n := range slices.Sorted(maps.Keys(extents)) {
+				if e := extents[n]; e.start >= 0 {
+					found = append(found, Partition{Number: n, Start: e.start, Size: e.size})
+				}
+			}
+			return err
+		})
+		return found, err
+	}
+	for _, part := range parts {
+		found = append(found, Partition{Number: part.Number, Start: part.Start, Size: part.Size})
+	}
+	return found, nil
+}
+
+// Hidden returns the partitions in the table of a disk, as ReadAll reads it, of which the kernel knows none with the same
+// start and size. This happens if the primary GPT is damaged: Linux reads the backup only with the parameter "gpt". The
+// kernel also ignores more than 255 partitions, and those of a GPT that end behind the disk. A partition that starts
+// behind the end of the disk is not hidden, nor is an extended one.
+func Hidden(ctx context.Context, sys block.System, device string) ([]Partition, error) {
+	table, err := ReadAll(ctx, device)
+	if errors.Is(err, ErrNoTable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown, err := Known(ctx, sys, device)
+	if err != nil {
+		return nil, err
+	}
+	return table.hidden(shown), nil
+}
+
+func (t *Table) hidden(shown []Partition) []Partition {
+	known := map[extent]bool{}
+	for _, p := range shown {
+		known[extent{p.Start, p.Size}] = true
+	}
+	return slices.DeleteFunc(slices.Clone(t.Partitions), func(p Partition) bool {
+		size := p.Size
+		if t.Scheme == MBR {
+			size = min(size, t.DiskSize-p.Start) // Linux cuts it off
+		}
+		return p.Start >= t.DiskSize || p.Extended() || known[extent{p.Start, size}]
+	})
+}
