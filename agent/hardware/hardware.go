@@ -98,7 +98,7 @@ type DiskWaiter interface {
 	WaitDisks(ctx context.Context, n *node.Node) error
 }
 
-// Syncer writes everything that is still in memory to the disks.
+// Syncer writes everything that is still in memory to the disks. It returns when ctx ends, even if the kernel does not.
 type Syncer interface {
 	Sync(ctx context.Context) error
 }

@@ -334,21 +334,3 @@ func TestWaitDisksCancelled(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }
-
-func TestSyncErrors(t *testing.T) {
-	var log strings.Builder
-	m := newManager(t)
-	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := m.Sync(t.Context()); err != nil || strings.Contains(log.String(), "disks not flushed") {
-		t.Errorf("no disks: got %v and log %s, want no warning of them", err, &log)
-	}
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, errors.New("broken") }
-	if err := m.Sync(t.Context()); err != nil || !strings.Contains(log.String(), "disks not flushed") {
-		t.Errorf("no list: got %v and log %s, want a warning", err, &log)
-	}
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := m.Sync(cancelled); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
-	}
-}

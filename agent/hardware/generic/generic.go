@@ -48,6 +48,8 @@ type Manager struct {
 	o Options
 
 	limits func(block.Device) erase.Limits // of what the kernel does with one disk
+	sync   func()                          // unix.Sync
+	flush  func(ctx context.Context, path string) error
 
 	mu     sync.Mutex
 	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
@@ -63,7 +65,7 @@ func New(o Options) *Manager {
 		o.Disks = o.System.Disks
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
-	return &Manager{o: o, limits: limits, gaveUp: map[string]bool{}}
+	return &Manager{o: o, limits: limits, sync: unix.Sync, flush: block.Flush, gaveUp: map[string]bool{}}
 }
 
 // Class implements [hardware.Manager].
@@ -206,24 +208,70 @@ func (m *Manager) inVain(n *node.Node, set bool) bool {
 	return m.gaveUp[uuid]
 }
 
-// Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. That a
-// cache is not dropped or a disk does not know the flush loses no data, and is only a warning.
+// Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. A write
+// or flush that failed is an error. Caches that are not dropped and disks that have no flush lose no data, and are only
+// warnings. The kernel does not return while a disk hangs: if ctx ends before that, the error names what did not end
+// and wraps [erase.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
-	unix.Sync()
-	if err := os.WriteFile(m.o.System.Proc("sys/vm/drop_caches"), []byte("3"), 0o200); err != nil {
-		m.o.Log.Warn("caches not dropped", "err", err)
-	}
-	disks, err := m.o.Disks(ctx)
+	err := interruptible(ctx, "sync", func() error {
+		m.sync()
+		return nil
+	})
 	if err != nil {
-		m.o.Log.Warn("disks not flushed", "err", err)
+		return err
 	}
-	for _, d := range disks {
-		if err := block.Flush(ctx, d.Path); err != nil {
-			m.o.Log.Warn("disk not flushed", "device", d.Path, "err", err)
+	err = interruptible(ctx, "drop caches", func() error {
+		if err := os.WriteFile(m.o.System.Proc("sys/vm/drop_caches"), []byte("3"), 0o200); err != nil {
+			m.o.Log.Warn("caches not dropped", "err", err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("sync: %w", err)
+	var disks []block.Device
+	var unlisted error
+	err = interruptible(ctx, "list disks", func() error {
+		disks, unlisted = m.o.Disks(ctx)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	errs := make([]error, len(disks))
+	flushes := make([]func(), len(disks))
+	for i, d := range disks {
+		flushes[i] = func() { errs[i] = m.flushDisk(ctx, d) }
+	}
+	goroutine.Do(flushes...)
+	if unlisted != nil {
+		errs = append(errs, fmt.Errorf("disks not flushed: %w", unlisted))
+	}
+	return errors.Join(errs...)
+}
+
+// flushDisk flushes one disk. That a disk has no flush is only a warning.
+func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
+	err := interruptible(ctx, "flush "+d.Path, func() error { return m.flush(ctx, d.Path) })
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		m.o.Log.Warn("disk not flushed", "device", d.Path, "err", err)
+		return nil
+	}
+	return err
+}
+
+// interruptible calls a function that can wait in the kernel for a device, where nothing interrupts it, and returns its
+// error. If ctx ends before, the error wraps [erase.ErrStuck] and names the operation, and the call continues.
+func interruptible(ctx context.Context, operation string, call func() error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
+	}
+	done := make(chan error, 1)
+	goroutine.Go(call, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w: %w", operation, erase.ErrStuck, context.Cause(ctx))
+	}
 }

@@ -344,18 +344,16 @@ func TestWaitDisksCountsFromTheDrivers(t *testing.T) {
 	}
 }
 
-// Neither a cache that stays nor a disk that cannot be flushed makes a sync fail.
+// Caches that are not dropped do not make a sync fail.
 func TestSync(t *testing.T) {
 	var log bytes.Buffer
-	m := newManager(t, block.Device{Name: "gone", Path: "/dev/gone"})
+	m := newManager(t)
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	if err := m.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, warning := range []string{"caches not dropped", "disk not flushed", "/dev/gone"} {
-		if !strings.Contains(log.String(), warning) {
-			t.Errorf("got log %s, want %q in it", &log, warning)
-		}
+	if !strings.Contains(log.String(), "caches not dropped") {
+		t.Errorf("got log %s, want a warning of the caches", &log)
 	}
 	caches := m.o.System.Proc("sys/vm/drop_caches")
 	if err := os.MkdirAll(filepath.Dir(caches), 0o755); err != nil {
