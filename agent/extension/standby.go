@@ -2,6 +2,7 @@ package extension
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"ironroot/agent/command"
@@ -35,7 +36,7 @@ func standby(d Deps) command.Extension {
 			if d.PoweringOff != nil { // Ironic syncs before it switches the machine off by its BMC
 				d.PoweringOff()
 			}
-			return nil, d.Managers.Sync(ctx)
+			return nil, syncDisks(ctx, d, syncLimit)
 		}},
 		{Name: "get_partition_uuids", Run: func(context.Context, command.Params) (any, error) {
 			return d.Imager.PartitionUUIDs(), nil
@@ -50,8 +51,29 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 	return info, configDrive, p.Decode("configdrive", &configDrive)
 }
 
-// syncTime bounds the sync before the end: a dying disk can block it forever.
-const syncTime = 60 * time.Second
+const (
+	// syncLimit is longer than Linux tries to flush the cache of a disk: six times for up to a minute.
+	syncLimit = 10 * time.Minute
+	// endSyncLimit bounds the sync before the end: a hanging disk must not keep the machine running.
+	endSyncLimit = time.Minute
+	// syncGrace is the time for a hardware manager to return after its limit.
+	syncGrace = time.Second
+)
+
+// syncDisks makes the hardware managers write everything to the disks. The error of one that does not end within limit
+// says so; it continues.
+func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	defer cancel()
+	synced := make(chan error, 1)
+	goroutine.Go(func() error { return d.Managers.Sync(ctx) }, func(err error) { synced <- err })
+	select {
+	case err := <-synced:
+		return err
+	case <-time.After(limit + syncGrace):
+		return fmt.Errorf("hardware managers: sync: %w", context.Cause(ctx))
+	}
+}
 
 // endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the
 // machine running: the conductor waits for it to go, and what was written was flushed when it was written.
@@ -62,17 +84,8 @@ func endWith(d Deps, what string, end func(context.Context) error) func(context.
 				return nil, err
 			}
 		}
-		synced := make(chan error, 1)
-		goroutine.Go(func() error { return d.Managers.Sync(ctx) }, func(err error) { synced <- err })
-		timeout := time.NewTimer(syncTime)
-		defer timeout.Stop()
-		select {
-		case err := <-synced:
-			if err != nil {
-				d.Log.Warn("disks not synced before "+what, "err", err)
-			}
-		case <-timeout.C:
-			d.Log.Warn("disks not synced in time before "+what, "waited", syncTime)
+		if err := syncDisks(ctx, d, endSyncLimit); err != nil {
+			d.Log.Warn("disks not synced before "+what, "err", err)
 		}
 		d.Log.Info("the machine will now " + what)
 		if err := end(ctx); err != nil {
