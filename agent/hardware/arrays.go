@@ -100,6 +100,17 @@ func (a Arrays) Protected(s md.Superblock) bool {
 	return true
 }
 
+// Unmatched returns the names that skip_block_devices protects and no member has.
+func (a Arrays) Unmatched(members []md.Member) []string {
+	var unmatched []string
+	for _, name := range a.protected {
+		if !slices.ContainsFunc(members, func(m md.Member) bool { return hasName(m.Superblock, name) && a.Protected(m.Superblock) }) {
+			unmatched = append(unmatched, name)
+		}
+	}
+	return unmatched
+}
+
 // CheckUnambiguous returns an error if several arrays share a protected name of the array of a superblock. members are
 // those on all disks: the ones that the name protects must pass [CheckOneArray]. The error contains the name, and
 // devices with the UUIDs of their arrays.

@@ -34,6 +34,7 @@ type eraseRun struct {
 	m      *Manager
 	flags  eraseFlags
 	arrays hardware.Arrays
+	skips  *hardware.SkipList
 	disks  []block.Device // those to erase
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
@@ -69,7 +70,10 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if err := r.failUnread(err); err != nil {
 		return nil, err
 	}
-	disks, err := hardware.WithoutSkipped(call.Node, all)
+	if r.skips, err = hardware.NewSkipList(call.Node); err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	disks, err := r.skips.Without(all)
 	if err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
@@ -78,13 +82,24 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 			r.record(d, untouched(d, "named by skip_block_devices"))
 		}
 	}
-	if err := r.failUnusable(ctx, call); err != nil {
+	if err := r.failUnusable(ctx); err != nil {
 		return nil, err
 	}
 	if r.arrays.HasProtected() {
 		r.readMembers(ctx, all)
 	}
+	r.warnUnmatched()
 	return r, r.guard(ctx, disks)
+}
+
+// warnUnmatched logs the entries of skip_block_devices that protect nothing, because they can have a mistake.
+func (r *eraseRun) warnUnmatched() {
+	for _, entry := range r.skips.Unmatched() {
+		r.m.o.Log.Warn("no disk matches an entry of skip_block_devices", "entry", entry)
+	}
+	for _, name := range r.arrays.Unmatched(r.members) {
+		r.m.o.Log.Warn("no RAID array matches an entry of skip_block_devices", "volume_name", name)
+	}
 }
 
 // readMembers reads the members of arrays on all disks. It reads them concurrently, so that several disks that hang
@@ -167,7 +182,7 @@ var (
 
 // failUnusable adds an error for each disk that the kernel cannot use and therefore does not list as one: a tenant can
 // format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
-func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
+func (r *eraseRun) failUnusable(ctx context.Context) error {
 	for _, kind := range []struct {
 		list func(context.Context) ([]block.Device, error)
 		err  error
@@ -176,7 +191,7 @@ func (r *eraseRun) failUnusable(ctx context.Context, call hardware.Call) error {
 		if err := r.failUnread(err); err != nil {
 			return err
 		}
-		if unusable, err = hardware.WithoutSkipped(call.Node, unusable); err != nil {
+		if unusable, err = r.skips.Without(unusable); err != nil {
 			return fault.BlockDeviceErase("%w", err)
 		}
 		for _, d := range unusable {

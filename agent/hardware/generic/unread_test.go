@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,5 +125,32 @@ func TestReadMembersConcurrently(t *testing.T) {
 	}
 	if len(run.unread) != 2 {
 		t.Errorf("got %v, want two disks that cannot be read", run.unread)
+	}
+}
+
+// Entries of skip_block_devices that match nothing are logged. Those that match disks, arrays or disks that the kernel
+// cannot use are not.
+func TestEraseWarnsOfUnmatchedEntries(t *testing.T) {
+	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	m := newManager(t, disk)
+	listed(t, m.o.System, "0", "vdz")
+	listed(t, m.o.System, "49152", disk.Name)
+	var log strings.Builder
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "wrong"},
+		{"name": "`+disk.Path+`"}, {"name": "/dev/vdz"}, {"name": "/dev/sdx"}]}`)
+	if _, err := m.eraseMetadata(t.Context(), hardware.Call{Node: n}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "an entry of skip_block_devices") {
+			_, text, _ := strings.Cut(line, "msg=")
+			got = append(got, text)
+		}
+	}
+	if len(got) != 2 || !strings.HasPrefix(got[0], `"no disk matches`) || !strings.Contains(got[0], "/dev/sdx") ||
+		!strings.HasPrefix(got[1], `"no RAID array matches`) || !strings.Contains(got[1], "volume_name=wrong") {
+		t.Errorf("got warnings %q, want those of /dev/sdx and wrong", got)
 	}
 }
