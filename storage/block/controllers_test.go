@@ -1,0 +1,99 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// putSys writes files below the machine's /sys. A text of "/" makes a directory.
+func putSys(t *testing.T, s System, files map[string]string) {
+	t.Helper()
+	for file, text := range files {
+		path := s.Sys(file)
+		if text == "/" {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Controllers are listed with and without namespaces, except those of NVMe over fabrics.
+func TestNVMeControllers(t *testing.T) {
+	s := System{Root: t.TempDir()}
+	if got, err := s.NVMeControllers(t.Context()); len(got) != 0 || err != nil {
+		t.Errorf("no NVMe: got %v and %v, want none", got, err)
+	}
+	putSys(t, s, map[string]string{
+		"class/nvme/nvme0/transport": "pcie\n",
+		"class/nvme/nvme0/ng0n1":     "/", // a character device
+		"class/nvme/nvme0/hwmon0":    "/",
+
+		"class/nvme/nvme1/transport": "pcie\n",
+		"class/nvme/nvme1/nvme1n1":   "/",
+		"class/nvme/nvme1/nvme1n12":  "/",
+
+		"class/nvme/nvme2/transport": "tcp\n",
+		"class/nvme/nvme2/nvme2n1":   "/",
+
+		"class/nvme/nvme3/transport": "pcie\n",
+		"class/nvme/nvme3/nvme5c3n1": "/",
+		"class/nvme/nvme3/nvme5c3n2": "/", // all paths to it are inaccessible
+
+		"class/nvme/nvme4": "/", // unplugged
+
+		"block/nvme1n1": "/", "block/nvme1n12": "/", "block/nvme2n1": "/", "block/nvme5n1": "/", "block/nvme5c3n1": "/",
+		"block/nvme5c3n2": "/", "block/nvme3n2": "/",
+	})
+	want := []NVMeController{
+		{Name: "nvme0", Path: s.Dev("nvme0")},
+		{Name: "nvme1", Path: s.Dev("nvme1"), Namespaces: []string{"/dev/nvme1n1", "/dev/nvme1n12"}},
+		{Name: "nvme3", Path: s.Dev("nvme3"), Namespaces: []string{"/dev/nvme5n1"}},
+	}
+	got, err := s.NVMeControllers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	// A controller that cannot be described does not hide the others.
+	if err := os.Remove(s.Sys("class/nvme/nvme0/transport")); err != nil {
+		t.Fatal(err)
+	}
+	putSys(t, s, map[string]string{"class/nvme/nvme0/transport": "/"})
+	got, err = s.NVMeControllers(t.Context())
+	if !errors.Is(err, ErrUnreadable) || !errors.Is(err, unix.EISDIR) ||
+		!strings.Contains(err.Error(), "NVMe controller nvme0: ") {
+		t.Errorf("got %v, want %v that names nvme0", err, ErrUnreadable)
+	}
+	if diff := cmp.Diff(want[1:], got); diff != "" {
+		t.Errorf("others: -want +got:\n%s", diff)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := s.NVMeControllers(cancelled); !errors.Is(err, context.Canceled) || len(got) > 0 {
+		t.Errorf("cancelled: got %v and %v, want %v", got, err, context.Canceled)
+	}
+	file := System{Root: t.TempDir()}
+	putSys(t, file, map[string]string{"class/nvme": ""})
+	got, err = file.NVMeControllers(t.Context())
+	if !errors.Is(err, unix.ENOTDIR) || !strings.HasPrefix(err.Error(), "list NVMe controllers: ") {
+		t.Errorf("no directory: got %v and %v, want %v", got, err, unix.ENOTDIR)
+	}
+}
