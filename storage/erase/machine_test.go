@@ -20,8 +20,9 @@ import (
 	"ironroot/storage/block"
 )
 
-// guest boots a machine with a disk on every bus, and an NVMe subsystem with two controllers, a shared namespace and
-// an unattached one. The guest prints the disks that it sees and erases all of them.
+// guest boots a machine with a disk on every bus, an NVMe subsystem with two controllers, a shared namespace and an
+// unattached one, and two NVMe controllers without a block device: one without namespaces, and one with an unattached
+// namespace. The guest prints the disks and NVMe controllers that it sees and erases all disks.
 func guest(t *testing.T, dir string) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
@@ -55,6 +56,13 @@ func guest(t *testing.T, dir string) string {
 		subsystem = append(subsystem, "-drive", "if=none,id="+name+",format=raw,discard=ignore,file="+file, "-device",
 			fmt.Sprintf("nvme-ns,drive=%s,bus=first,nsid=%d,detached=%t", name, i+1, name == "unattached"))
 	}
+	hidden := filepath.Join(dir, "hidden")
+	if err := os.WriteFile(hidden, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	subsystem = append(subsystem, "-device", "nvme,serial=serial-none",
+		"-device", "nvme-subsys,id=second,nqn=second", "-device", "nvme,id=empty,serial=serial-empty,subsys=second",
+		"-drive", "if=none,id=hidden,format=raw,file="+hidden, "-device", "nvme-ns,drive=hidden,bus=empty,nsid=3,detached=true")
 	m, err := qemu.Start(t.Context(), qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 512 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyS0 " + qemu.KernelHints,
@@ -112,7 +120,11 @@ func TestMachine(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	const shared = `"the NVMe subsystem is shared, not erased: namespace %d, not attached to this controller"`
 	for _, line := range []string{
+		"CONTROLLERS 5 <nil>", `CONTROLLER [` + paths["serial-nvme"] + `] "namespace 1" "" <nil> <nil>`, `CONTROLLER [] "" "" <nil> <nil>`,
+		"CONTROLLER [" + paths["serial-shared"] + `] "namespace 1" ` + fmt.Sprintf(shared, 2) + " <nil> <nil>",
+		`CONTROLLER [] "" ` + fmt.Sprintf(shared, 3) + " <nil> <nil>",
 		"METADATA " + paths["serial-shared"] + " metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
 		"METADATA " + paths["serial-nvme"] + " metadata <nil>", "METADATA /dev/sda metadata <nil>",
 		"ERASED " + paths["serial-shared"] + " overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",

@@ -27,9 +27,11 @@ type fakeNVMe struct {
 	cmic, nmic            byte
 	old                   bool     // NVMe 1.1: no version in the identify data, no lists
 	active, allocated     []uint32 // nil stands for namespace 7 alone
+	none                  bool     // namespace 7 is not allocated either
 	highest               uint32   // number of a namespace; 0 stands for 32
 	identifyError         error    // of the lists
 	allocatedError        error    // of the list of allocated namespaces
+	controllerError       error    // of the controller's data
 	formatError           error
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
@@ -60,6 +62,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 		if !f.old {
 			binary.LittleEndian.PutUint32(data[80:], 0x00010400)
 		}
+		return f.controllerError
 	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && slices.Contains(active, c.nsid):
 		data[0], data[26], data[29], data[30] = 1, f.flbas, f.dps, f.nmic
 	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && c.nsid >= 1 && c.nsid <= 32: // inactive: all zeros
@@ -67,7 +70,11 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 		fillList(data, active, c.nsid)
 		return f.identifyError
 	case c.opcode == opIdentify && c.cdw10 == identifyAllocated && f.oacs&oacsNamespaceManagement != 0:
-		fillList(data, slices.Sorted(slices.Values(append(slices.Clone(f.allocated), 7))), c.nsid)
+		allocated := slices.Clone(f.allocated)
+		if !f.none {
+			allocated = append(allocated, 7)
+		}
+		fillList(data, slices.Sorted(slices.Values(allocated)), c.nsid)
 		return cmp.Or(f.identifyError, f.allocatedError)
 	case c.opcode == opFormat && c.nsid == 7 && data == nil:
 		f.formats = append(f.formats, c.cdw10)

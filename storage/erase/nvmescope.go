@@ -38,7 +38,9 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 		namespace, err = identify(ctx, d, identifyNamespace, nsid)
 	}
 	if err == nil {
-		scope, err = readScope(ctx, d, nsid, controller, namespace)
+		// NMIC bit 0 reports that the namespace can be attached to several controllers.
+		shared := sharedSubsystem(controller) || namespace[30]&1 != 0
+		scope, err = readScope(ctx, d, nsid, controller, shared)
 	}
 	if err != nil {
 		scope.nsid, scope.unknown = nsid, err
@@ -47,12 +49,15 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 	return controller, namespace, scope
 }
 
-// readScope reads the scope from the controller. CMIC reports further ports and controllers, SR-IOV and asymmetric
-// access. NMIC bit 0 reports that the namespace can be attached to several controllers. OACS bit 3 reports namespace
+// sharedSubsystem reports whether other controllers may reach the subsystem (CMIC: further ports and controllers, SR-IOV
+// and asymmetric access).
+func sharedSubsystem(controller []byte) bool { return controller[76]&0x0f != 0 }
+
+// readScope reads the scope from the controller. A namespace id of 0 is that of none. OACS bit 3 reports namespace
 // management, without which a controller has no list of allocated namespaces. With an error, shared and managed are valid.
-func readScope(ctx context.Context, d adminDevice, nsid uint32, controller, namespace []byte) (nvmeScope, error) {
+func readScope(ctx context.Context, d adminDevice, nsid uint32, controller []byte, shared bool) (nvmeScope, error) {
 	scope := nvmeScope{
-		nsid: nsid, shared: controller[76]&0x0f != 0 || namespace[30]&1 != 0,
+		nsid: nsid, shared: shared,
 		managed: binary.LittleEndian.Uint16(controller[256:])&oacsNamespaceManagement != 0,
 	}
 	active, err := activeNamespaces(ctx, d, controller)
@@ -157,14 +162,22 @@ func (s nvmeScope) notErased() Method {
 // remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached, or can
 // have some that are not known. method says what was done to the namespace itself.
 func (s nvmeScope) remains(method Method) error {
-	switch {
-	case !s.shared && s.managed && s.unknown != nil:
+	if !s.shared && s.managed && s.unknown != nil {
 		return fmt.Errorf("%w: namespaces not attached to the NVMe controller cannot be listed (this namespace: %s): %w",
 			ErrRemains, method, s.unknown)
-	case s.unknown != nil || s.shared || len(s.unattached) == 0:
-		return nil //nolint:nilerr // finish reports what is not known
 	}
-	return fmt.Errorf("%w: %s, not attached to the NVMe controller (this namespace: %s)", ErrRemains, namespaceList(s.unattached), method)
+	if err := s.hidden(); err != nil {
+		return fmt.Errorf("%w (this namespace: %s)", err, method)
+	}
+	return nil
+}
+
+// hidden returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached.
+func (s nvmeScope) hidden() error {
+	if s.shared || len(s.unattached) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, not attached to the NVMe controller", ErrRemains, namespaceList(s.unattached))
 }
 
 // namespaceList formats namespace ids as text, at most 16 of them.

@@ -1,4 +1,5 @@
-// Command guest is a ramdisk that prints the disks of the machine, and erases all data of each and then the metadata.
+// Command guest is a ramdisk that prints the disks and NVMe controllers of the machine, and erases all data of each disk
+// and then the metadata.
 package main
 
 import (
@@ -29,6 +30,12 @@ func main() {
 				return err
 			}
 			fmt.Printf("\nDISK %s\n", data)
+		}
+		controllers, err := block.System{}.NVMeControllers(ctx)
+		fmt.Printf("\nCONTROLLERS %d %v\n", len(controllers), err)
+		for _, c := range controllers {
+			found, err := erase.ReadController(ctx, c.Path)
+			fmt.Printf("\nCONTROLLER %v %q %q %v %v\n", c.Namespaces, found.Attached, found.NotErased, found.Remains, err)
 		}
 		for _, d := range list {
 			method, err := erase.Full(ctx, block.System{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
