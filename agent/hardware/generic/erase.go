@@ -27,6 +27,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 		})
 	}
 	_ = group.Wait() // the functions return no errors: run collects them
+	run.examineControllers(ctx, unattachedFail)
 	return run.finish()
 }
 
@@ -39,6 +40,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
+	run.examineControllers(ctx, unattachedNoted)
 	return run.finish()
 }
 
@@ -52,6 +54,7 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
 	}
+	run.examineControllers(ctx, unattachedFail)
 	return run.finish()
 }
 

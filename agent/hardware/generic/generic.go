@@ -47,9 +47,10 @@ type Options struct {
 type Manager struct {
 	o Options
 
-	limits func(block.Device) erase.Limits // of what the kernel does with one disk
-	sync   func()                          // unix.Sync
-	flush  func(ctx context.Context, path string) error
+	limits     func(block.Device) erase.Limits // of what the kernel does with one disk
+	controller func(ctx context.Context, path string) (erase.Controller, error)
+	sync       func() // unix.Sync
+	flush      func(ctx context.Context, path string) error
 
 	mu     sync.Mutex
 	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
@@ -65,7 +66,9 @@ func New(o Options) *Manager {
 		o.Disks = o.System.Disks
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
-	return &Manager{o: o, limits: limits, sync: unix.Sync, flush: block.Flush, gaveUp: map[string]bool{}}
+	return &Manager{
+		o: o, limits: limits, controller: erase.ReadController, sync: unix.Sync, flush: block.Flush, gaveUp: map[string]bool{},
+	}
 }
 
 // Class implements [hardware.Manager].

@@ -1,0 +1,64 @@
+package generic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// unattachedPolicy says what an erase step does about unattached namespaces of a private NVMe subsystem.
+type unattachedPolicy bool
+
+const (
+	unattachedNoted unattachedPolicy = false // they are part of the result
+	unattachedFail  unattachedPolicy = true  // they are an error
+)
+
+// examineControllers asks the NVMe controllers for their namespaces that no disk of the step was asked for: an erase of
+// a namespace finds the unattached ones of its controller, but a controller need not have one that is erased. It is
+// called after the disks were erased.
+func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
+	controllers, err := r.m.o.System.NVMeControllers(ctx)
+	if err != nil {
+		r.m.o.Log.Error("NVMe controllers not examined", "err", err)
+		r.failures.add(err)
+	}
+	for _, c := range controllers {
+		if !slices.ContainsFunc(c.Namespaces, r.examined) {
+			r.examineController(ctx, c, policy)
+		}
+	}
+}
+
+// examined reports whether the step erased a disk, or tried to.
+func (r *eraseRun) examined(path string) bool {
+	report, ok := r.reports[path]
+	return ok && report.Untouched[path] == ""
+}
+
+// examineController asks one controller, none of whose namespaces was erased. If it has namespaces, the operator
+// protects them: the unattached ones are left untouched as well, and are no error.
+func (r *eraseRun) examineController(ctx context.Context, c block.NVMeController, policy unattachedPolicy) {
+	d := block.Device{Name: c.Name, Path: c.Path}
+	found, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
+		return r.m.controller(ctx, d.Path)
+	})
+	protected := len(c.Namespaces) > 0
+	switch {
+	case protected && err != nil:
+		r.record(d, untouched(d, fmt.Sprintf("unattached namespaces, if any, are not known: %v", err)))
+	case err != nil:
+		r.fail(d, err)
+	case !protected && found.Attached != "":
+		r.fail(d, fmt.Errorf("the kernel has no block device for %s of this NVMe controller", found.Attached))
+	case !protected && policy == unattachedFail && found.Remains != nil:
+		r.fail(d, found.Remains)
+	case found.NotErased != "":
+		r.record(d, untouched(d, found.NotErased))
+	case !protected:
+		r.m.o.Log.Info("NVMe controller has no namespaces", "device", d.Path)
+	}
+}
