@@ -1,6 +1,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -437,6 +438,30 @@ func TestProbe(t *testing.T) {
 		if got, err := Probe(context.Background(), testenv.SparseFile(t, size)); err != nil || got != (Filesystem{}) {
 			t.Errorf("%d empty bytes: got %+v, %v", size, got, err)
 		}
+	}
+}
+
+// Only what lies in the range counts.
+func TestProbeRange(t *testing.T) {
+	disk := make([]byte, 1<<20)
+	copy(disk[4096+65536:], []byte{0x01, 0x16, 0x19, 0x70})
+	copy(disk[600<<10+4096:], []byte{0xfc, 0x4e, 0x2b, 0xa9})
+	for _, tt := range []struct {
+		start, size int64
+		want        string
+	}{
+		{4096, 1 << 19, "gfs2"},
+		{4096, 65536, ""},
+		{0, 1 << 19, ""},
+		{600 << 10, 64 << 10, "linux_raid_member"},
+		{1 << 30, 64 << 10, ""}, // behind the end
+	} {
+		if found, err := ProbeRange(bytes.NewReader(disk), tt.start, tt.size); err != nil || found.Type != tt.want {
+			t.Errorf("%d bytes from %d: got %q and %v, want %q", tt.size, tt.start, found.Type, err, tt.want)
+		}
+	}
+	if found, err := ProbeRange(bytes.NewReader(disk), -4096, 4096); err == nil {
+		t.Errorf("before the start: got %+v, want an error", found)
 	}
 }
 

@@ -72,6 +72,11 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 	return result, nil
 }
 
+// ProbeRange recognises members of md arrays and gfs2 in a range of a device, in bytes. Other content is not recognised.
+func ProbeRange(device io.ReaderAt, start, size int64) (Filesystem, error) {
+	return probeOwn(io.NewSectionReader(device, start, size), size)
+}
+
 // probeOwn looks for what go-blockdevice does not know or names otherwise: members of md arrays with every metadata
 // version, and gfs2.
 func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {

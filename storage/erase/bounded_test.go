@@ -13,6 +13,7 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/partition"
 )
 
 func TestBounded(t *testing.T) {
@@ -111,7 +112,10 @@ func TestProgressed(t *testing.T) {
 		"write zeros": func(ctx context.Context) error { return whole.zero(ctx, f, alignedZeros()) },
 		"read zeros":  func(ctx context.Context) error { return whole.checkZero(ctx, f) },
 		"superblocks": func(ctx context.Context) error { _, err := readLayout(ctx, disk, mib, nil); return err },
-		"checks":      func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
+		"guard": func(ctx context.Context) error {
+			return guardTable(ctx, disk, &partition.Table{Partitions: []partition.Partition{{Size: mib}}})
+		},
+		"checks": func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
 	} {
 		p := &pulse{started: time.Now(), silence: time.Minute}
 		if err := do(context.WithValue(t.Context(), pulseKey{}, p)); err != nil || p.until.Load() == 0 {

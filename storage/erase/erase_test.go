@@ -486,6 +486,44 @@ func scsiDisk(t *testing.T, name, bus string, sectors int64) block.System {
 }
 
 // Parity: P7
+// invalidEntry returns an entry of an MBR that starts behind the end of a disk.
+func invalidEntry() []byte {
+	return []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 8, 0, 0, 0}
+}
+
+// An invalid entry beside the partitions of an MBR hides neither their superblocks nor the tables of logical ones.
+func TestMetadataOfInvalidTable(t *testing.T) {
+	testenv.Programs(t, "sfdisk")
+	array := testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}
+	for name, change := range map[string]func(path string){
+		"entry behind the disk": func(path string) { poke(t, path, 446+3*16, invalidEntry()) },
+		"status":                func(path string) { poke(t, path, 446, []byte{1}) },
+		"FAT":                   func(path string) { poke(t, path, 54, []byte("FAT16   ")) },
+	} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 128*mib), 512)
+		testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=20MiB, size=8MiB, type=83\nstart=40MiB, size=70MiB, type=5\n`+
+			`start=60MiB, size=8MiB\nstart=90MiB, size=8MiB\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
+		table, err := partition.Read(t.Context(), path)
+		if err != nil || len(table.LogicalTables) != 2 {
+			t.Fatalf("got %+v and %v, want two logical partitions", table, err)
+		}
+		superblocks := []int64{20*mib + 4096, 60*mib + 4096, 90*mib + 4096}
+		for _, at := range superblocks {
+			poke(t, path, at, array.Superblock(4096))
+		}
+		change(path)
+		if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		data := content(t, path)
+		for _, at := range append(superblocks, table.LogicalTables...) {
+			if left := bytes.Trim(data[at:at+512], "\x00"); len(left) > 0 {
+				t.Errorf("%s: %d bytes are left at byte %d", name, len(left), at)
+			}
+		}
+	}
+}
+
 func TestGuard(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "sfdisk")
 	gpt := func(kind string) func(string) {
@@ -512,7 +550,31 @@ func TestGuard(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
+		{"gfs2 in a partition of the backup table", func(path string) {
+			gpt("8300")(path)
+			poke(t, path, 512, make([]byte, 512))
+			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			if err := partition.Forget(t.Context(), block.System{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"gfs2 in a partition beside the table", func(path string) {
+			gpt("8300")(path)
+			poke(t, path, 12*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			if err := block.AddPartition(path, 9, 12*mib, 4*mib); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"vmfs beside an invalid entry", func(path string) {
+			mbr("fb")(path)
+			poke(t, path, 446+3*16, invalidEntry())
+		}, true},
 		{"linux", gpt("8300"), false},
+		{"gfs2 in a member of an array", func(path string) {
+			gpt("8300")(path)
+			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			poke(t, path, 5*mib, []byte{0xfc, 0x4e, 0x2b, 0xa9})
+		}, false},
 		{"linux on mbr", mbr("83"), false},
 		{"empty", func(string) {}, false},
 	}
@@ -523,7 +585,7 @@ func TestGuard(t *testing.T) {
 		if errors.Is(err, ErrProtected) != c.want || (err != nil) != c.want {
 			t.Errorf("%s: got %v, want an error: %v", c.name, err, c.want)
 		}
-		if c.want && !strings.Contains(err.Error(), path) {
+		if err != nil && !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want an error that names %s", c.name, err, path)
 		}
 	}

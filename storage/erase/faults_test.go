@@ -420,18 +420,31 @@ func TestNVMeFile(t *testing.T) {
 // Disks that cannot be looked at are errors, not unprotected.
 func TestSkipErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	poke(t, path, 446, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0})
+	poke(t, path, 510, []byte{0x55, 0xaa})
 	name := filepath.Base(path)
 	missing := nvmeTree(t, name) // a partition without a node
 	put(t, missing.Sys("class/block", name, "missing1/partition"), "1\n")
 	put(t, missing.Sys("class/block/missing1/size"), "8\n")
 	for what, err := range map[string]error{
 		"missing disk":      Guard(t.Context(), block.System{}, "/dev/missing"),
+		"disk without node": Guard(t.Context(), nvmeTree(t, "missing"), "/dev/missing"),
+		"no longer there":   guardTable(t.Context(), "/dev/missing", &partition.Table{}),
 		"disk not listed":   Guard(t.Context(), nvmeTree(t), path),
 		"missing partition": Guard(t.Context(), missing, path),
 	} {
 		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrProtected) {
 			t.Errorf("%s: got %v, want %v", what, err, fs.ErrNotExist)
 		}
+	}
+	table := &partition.Table{Partitions: []partition.Partition{{Number: 4, Start: -mib, Size: mib}}}
+	if err := guardTable(t.Context(), path, table); err == nil || !strings.Contains(err.Error(), "probe partition 4") {
+		t.Errorf("unreadable partition: got %v, want an error", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := guardTable(cancelled, path, table); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 	if _, err := ParametersFloppy(t.Context(), nvmeTree(t), block.Device{Name: "sdz", Path: path}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("disk not listed: got %v, want %v", err, fs.ErrNotExist)
@@ -441,4 +454,42 @@ func TestSkipErrors(t *testing.T) {
 	if _, err := ParametersFloppy(t.Context(), stick, block.Device{Name: "sdz", Path: "/dev/missing"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing medium: got %v, want %v", err, fs.ErrNotExist)
 	}
+}
+
+// If the kernel knows partitions whose types cannot be read, the disk can hold a shared file system.
+func TestGuardWithoutTable(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, 16*mib), 512)
+	if err := Guard(t.Context(), block.System{}, path); err != nil {
+		t.Errorf("empty: got %v, want no error", err)
+	}
+	for n := 1; n < 3; n++ {
+		if err := block.AddPartition(path, n, int64(n)*mib, mib); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := Guard(t.Context(), block.System{}, path)
+	if want := path + ": types of 2 partitions are unknown"; !errors.Is(err, partition.ErrNoTable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if errors.Is(err, ErrProtected) {
+		t.Errorf("got %v, which ends the step for the other disks", err)
+	}
+}
+
+// The partitions of a multipath map are maps. If the device mapper cannot be asked, nothing is written: to take them for
+// none would leave their superblocks.
+func TestMapPartitionsUnknown(t *testing.T) {
+	path := secretDisk(t, mib)
+	name := filepath.Base(path)
+	sys := nvmeTree(t, name, "dm-9")
+	put(t, sys.Sys("class/block", name, "dm/uuid"), "mpath-broken\n") // without a name
+	put(t, sys.Sys("class/block", name, "holders/dm-9/dm/uuid"), "part1-mpath-broken\n")
+	put(t, sys.Sys("class/block/dm-9/dm/uuid"), "part1-mpath-broken\n")
+	if got, err := kernelRanges(t.Context(), sys, path); err == nil {
+		t.Errorf("got %v, want an error", got)
+	}
+	if err := Metadata(t.Context(), sys, path, Wait{}); err == nil {
+		t.Error("Metadata: got no error")
+	}
+	unchanged(t, path)
 }

@@ -109,17 +109,15 @@ func wipe(ctx context.Context, sys block.System, device string, known []span, wa
 }
 
 // kernelRanges returns the byte ranges of the partitions that the kernel knows: it reads more kinds of tables than
-// package partition. Partitions of a multipath map have no start and are omitted: they are those of the table.
+// package partition.
 func kernelRanges(ctx context.Context, sys block.System, device string) ([]span, error) {
-	parts, err := sys.Partitions(ctx, device)
-	if errors.Is(err, fs.ErrNotExist) {
+	parts, err := partition.Known(ctx, sys, device)
+	if errors.Is(err, fs.ErrNotExist) && sys.MapUUID(device) == "" {
 		return nil, nil // not a device that the kernel lists
 	}
 	var spans []span
 	for _, part := range parts {
-		if part.Start > 0 {
-			spans = append(spans, span{part.Start, part.Start + part.Size})
-		}
+		spans = append(spans, span{part.Start, part.Start + part.Size})
 	}
 	return spans, err
 }
@@ -136,7 +134,7 @@ type layout struct {
 func readLayout(ctx context.Context, device string, size int64, known []span) (layout, error) {
 	l := layout{device: span{0, size}}
 	l.ranges = []span{l.device}
-	table, err := partition.Read(ctx, device)
+	table, err := partition.ReadAll(ctx, device)
 	if errors.Is(err, partition.ErrNoTable) {
 		table = &partition.Table{}
 	} else if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"ironroot/storage/block"
@@ -60,7 +61,9 @@ var sharedTypes = map[string]string{
 }
 
 // Guard returns an error that wraps ErrProtected and names the evidence if a disk holds a shared file system (GPFS,
-// VMFS, gfs2). A disk that cannot be read is another error. Callers check all disks before they erase the first.
+// VMFS, gfs2), on the disk or on a partition that its table names or the kernel knows. A disk that cannot be read is
+// another error, and so is one of which the kernel knows partitions, and whose table can be read neither as GPT nor as
+// MBR: their types are not known. Callers check all disks before they erase the first.
 func Guard(ctx context.Context, sys block.System, device string) error {
 	if err := guard(ctx, sys, device); err != nil {
 		return fmt.Errorf("%s: %w", device, err)
@@ -69,22 +72,25 @@ func Guard(ctx context.Context, sys block.System, device string) error {
 }
 
 func guard(ctx context.Context, sys block.System, device string) error {
-	table, err := partition.Read(ctx, device)
-	if err != nil && !errors.Is(err, partition.ErrNoTable) {
-		return err
-	}
-	if err == nil {
-		for _, p := range table.Partitions {
-			for kind, name := range sharedTypes {
-				if strings.EqualFold(p.Type, kind) {
-					return fmt.Errorf("%w: partition %d is of type %s", ErrProtected, p.Number, name)
-				}
-			}
-		}
-	}
 	paths, err := withPartitions(ctx, sys, device)
 	if err != nil {
 		return err
+	}
+	table, err := partition.ReadAll(ctx, device)
+	if errors.Is(err, partition.ErrNoTable) {
+		if known := len(paths) - 1; known > 0 {
+			return fmt.Errorf("types of %d partitions are unknown (%w): erase or repair the partition table, or turn the guard off", known, err)
+		}
+		table = &partition.Table{}
+	} else if err != nil {
+		return err
+	}
+	for _, p := range table.Partitions {
+		for kind, name := range sharedTypes {
+			if strings.EqualFold(p.Type, kind) {
+				return fmt.Errorf("%w: partition %d is of type %s", ErrProtected, p.Number, name)
+			}
+		}
 	}
 	for _, path := range paths {
 		found, err := block.Probe(ctx, path)
@@ -94,6 +100,30 @@ func guard(ctx context.Context, sys block.System, device string) error {
 		if found.Type == "gfs2" {
 			return fmt.Errorf("%w: gfs2 on %s", ErrProtected, path)
 		}
+	}
+	return guardTable(ctx, device, table)
+}
+
+// guardTable looks for gfs2 in all partitions that the table names: the kernel does not show them if only the backup of
+// a GPT is intact.
+func guardTable(ctx context.Context, device string, table *partition.Table) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for _, p := range table.Partitions {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		found, err := block.ProbeRange(f, p.Start, p.Size)
+		if err != nil {
+			return fmt.Errorf("probe partition %d: %w", p.Number, err)
+		}
+		if found.Type == "gfs2" {
+			return fmt.Errorf("%w: gfs2 on partition %d", ErrProtected, p.Number)
+		}
+		progressed(ctx)
 	}
 	return nil
 }
