@@ -30,8 +30,8 @@ type logicalDisk struct {
 	size       int64  // bytes; 0 if it is not known or "MAX"
 }
 
-// ArraysOf returns the arrays that a node names. A nil node has none. An entry that cannot be read is an error, because
-// it could protect an array. A level or size that cannot be read counts as not known.
+// ArraysOf returns the arrays that a node names. A nil node has none. An entry that cannot be read is an error,
+// because it could protect an array. A level or size that cannot be read counts as not known.
 func ArraysOf(n *node.Node) (Arrays, error) {
 	var a Arrays
 	if n == nil {

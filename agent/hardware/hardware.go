@@ -2,7 +2,8 @@
 // how the steps they offer become one list, and how that set of managers is told apart from another one.
 //
 // It follows the contract of ironic-python-agent: support levels, dispatch to the best manager that feels able, steps
-// of the three kinds clean, deploy and service, and the version dictionary that the conductor hands back with each step.
+// of the three kinds clean, deploy and service, and the version dictionary that the conductor hands back with each
+// step.
 package hardware
 
 import (
@@ -87,8 +88,8 @@ type DiskLister interface {
 	Disks(ctx context.Context) ([]block.Device, error)
 }
 
-// DeviceFilter changes a device or, with keep false, takes it out of every list: inventory, cleaning, root disk choice.
-// fault.IncompatibleHardware leaves the decision to the next manager.
+// DeviceFilter changes a device or, with keep false, takes it out of every list: inventory, cleaning, root disk
+// choice. fault.IncompatibleHardware leaves the decision to the next manager.
 type DeviceFilter interface {
 	FilterDevice(ctx context.Context, d block.Device) (out block.Device, keep bool, err error)
 }
@@ -98,7 +99,8 @@ type DiskWaiter interface {
 	WaitDisks(ctx context.Context, n *node.Node) error
 }
 
-// Syncer writes everything that is still in memory to the disks. It returns when ctx ends, even if the kernel does not.
+// Syncer writes everything that is still in memory to the disks. It returns when ctx ends, even if the kernel does
+// not.
 type Syncer interface {
 	Sync(ctx context.Context) error
 }

@@ -56,8 +56,9 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 	return m, nil
 }
 
-// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer fault.IncompatibleHardware
-// wins, with its result or its error; an empty result counts as an answer. Nobody answering is a fault naming method.
+// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer
+// fault.IncompatibleHardware wins, with its result or its error; an empty result counts as an answer. Nobody answering
+// is a fault naming method.
 func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R, error) {
 	for _, manager := range m.list {
 		i, ok := manager.Manager.(I)
@@ -170,8 +171,8 @@ func (m *Managers) Versions() map[string]string {
 	return versions
 }
 
-// CheckVersions compares the dictionary that came with a step (nil when none came) with Versions. They have to be equal
-// as a whole; a difference is the fault that makes the conductor fetch the steps anew.
+// CheckVersions compares the dictionary that came with a step (nil when none came) with Versions. They have to be
+// equal as a whole; a difference is the fault that makes the conductor fetch the steps anew.
 func (m *Managers) CheckVersions(provided map[string]string) error {
 	if provided == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // Steps lists the steps of a kind by the class name of the manager that offers them. Where several managers offer a
-// step of the same name, the one with the higher support level stays, then the higher priority, then the alphabetically
-// first class name. Managers that lose all their steps do not appear.
+// step of the same name, the one with the higher support level stays, then the higher priority, then the
+// alphabetically first class name. Managers that lose all their steps do not appear.
 func (m *Managers) Steps(kind Kind, n *node.Node, ports []map[string]any) map[string][]Step {
 	type offer struct {
 		manager leveled

@@ -105,8 +105,8 @@ func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error
 	})
 }
 
-// pause is how long the kernel must be silent. Where a medium was found, the others are plugged in by now, and only have
-// to get their drivers.
+// pause is how long the kernel must be silent. Where a medium was found, the others are plugged in by now, and only
+// have to get their drivers.
 func (m *Media) pause() time.Duration {
 	if m.floppy || m.iso {
 		return m.grace / 3
@@ -114,8 +114,8 @@ func (m *Media) pause() time.Duration {
 	return m.grace
 }
 
-// look opens the media and passes them to v. Opening can hang in the kernel: its goroutine is then abandoned. A panic of
-// v is returned as an error.
+// look opens the media and passes them to v. Opening can hang in the kernel: its goroutine is then abandoned. A panic
+// of v is returned as an error.
 func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	type answer struct {
 		volumes  []*removable.Volume

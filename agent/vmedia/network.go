@@ -11,8 +11,8 @@ import (
 	"ironroot/storage/removable"
 )
 
-// late is how many times longer than other media a drive with an id is looked for: a BMC may take its time, and no other
-// drive can be mistaken for it.
+// late is how many times longer than other media a drive with an id is looked for: a BMC may take its time, and no
+// other drive can be mistaken for it.
 const late = 10
 
 // networkSearch is what is known of the config drive with network data.
@@ -30,13 +30,13 @@ type networkSearch struct {
 func (m *Media) NetworkDataExpected() bool { return m.network.id != "" || Booted(m.Params) }
 
 // NetworkData returns the network data of the config drive that belongs to this boot, nil where there is none. The
-// drive is a medium with the label config-2 whose publisher is the one the kernel parameter ir_pub_id names; both may be
-// empty. A machine that booted over the network (BOOTIF) without such an id has none.
+// drive is a medium with the label config-2 whose publisher is the one the kernel parameter ir_pub_id names; both may
+// be empty. A machine that booted over the network (BOOTIF) without such an id has none.
 //
-// It looks for the drive for at most 30 s, with an id for 5 minutes, and returns earlier only where the boot ISO without
-// network data is there. Long before that it calls overdue: at once where nothing announces the drive or Load waited for
-// the media already, else when the drivers are loaded and no further device appears. So whoever waits for the data with
-// the network waits for a drive that is there, and takes what comes later as it comes.
+// It looks for the drive for at most 30 s, with an id for 5 minutes, and returns earlier only where the boot ISO
+// without network data is there. Long before that it calls overdue: at once where nothing announces the drive or Load
+// waited for the media already, else when the drivers are loaded and no further device appears. So whoever waits for
+// the data with the network waits for a drive that is there, and takes what comes later as it comes.
 func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error) {
 	defer overdue()
 	s := &m.network

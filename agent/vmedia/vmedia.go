@@ -58,7 +58,8 @@ type Options struct {
 	ignoredDisks       func(context.Context, block.System) ([]removable.IgnoredDisk, error)
 }
 
-// Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for again.
+// Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for
+// again.
 type Media struct {
 	Options
 	params      config.Params
@@ -269,8 +270,8 @@ func (m *Media) readParameters(v *removable.Volume) error {
 	return nil
 }
 
-// parseParameters reads the text of a floppy by the rules of the kernel's command line. Zeros that fill the file up and
-// the mark that some editors put before a text are not part of it; a file that is no text at all is an error.
+// parseParameters reads the text of a floppy by the rules of the kernel's command line. Zeros that fill the file up
+// and the mark that some editors put before a text are not part of it; a file that is no text at all is an error.
 func parseParameters(data []byte) (config.Params, error) {
 	data = bytes.TrimPrefix(bytes.TrimRight(data, "\x00"), []byte("\ufeff"))
 	if at := bytes.IndexByte(data, 0); at >= 0 {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// readList reads a list of mutants that survive: a line is the name of a mutant, " => " and the reason. Empty lines and
-// those that start with "#" are comments.
+// readList reads a list of mutants that survive: a line is the name of a mutant, " => " and the reason. Empty lines
+// and those that start with "#" are comments.
 func readList(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

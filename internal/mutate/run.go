@@ -316,9 +316,9 @@ func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 	return statusSurvived, nil
 }
 
-// tryBatch runs tests with a mutant. When they reach the limit, they run once more without a mutant: if that takes more
-// than half of the limit too, the machine is busy, and the mutant is tried again with twice the limit. Above maxTimeout
-// it returns an error that wraps errSlow. It is an error, too, if they fail without a mutant.
+// tryBatch runs tests with a mutant. When they reach the limit, they run once more without a mutant: if that takes
+// more than half of the limit too, the machine is busy, and the mutant is tried again with twice the limit. Above
+// maxTimeout it returns an error that wraps errSlow. It is an error, too, if they fail without a mutant.
 func (r *packageRun) tryBatch(ctx context.Context, n int, tests []string, limit time.Duration) (string, error) {
 	for ; ; limit *= 2 {
 		o, err := r.run(ctx, tests, limit, nil, fmt.Sprintf("%s=%d", activeVariable, n))

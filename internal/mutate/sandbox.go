@@ -207,8 +207,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// detachLoops detaches the loop devices whose files are temporary files of the sandbox. A test that ends by a panic or a
-// timeout leaves them attached, and the kernel then keeps their files in memory. Devices that are still open are
+// detachLoops detaches the loop devices whose files are temporary files of the sandbox. A test that ends by a panic or
+// a timeout leaves them attached, and the kernel then keeps their files in memory. Devices that are still open are
 // detached when they are closed. Errors are ignored: they change no result.
 func detachLoops() {
 	temporary, err := os.CreateTemp("", "")

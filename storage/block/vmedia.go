@@ -37,9 +37,9 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 
 // VirtualMedia reports whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB
 // whose medium is removable or write-protected, which its content cannot change. QEMU presents one that way with
-// removable=on. Whether BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB sticks
-// and the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never is virtual
-// media, because a former owner of the disk could have labelled it.
+// removable=on. Whether BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB
+// sticks and the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never
+// is virtual media, because a former owner of the disk could have labelled it.
 func (s System) VirtualMedia(name string) (bool, error) {
 	device, err := s.Device(name)
 	if err != nil {

@@ -85,10 +85,10 @@ func full(ctx context.Context, sys block.System, device block.Device, o Options,
 	return scope.finish(method)
 }
 
-// Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls notFormatted
-// with the reason, and then removes the metadata. The method is followed by what was not erased, as with [Full]. Errors
-// wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was formatted or its metadata
-// were removed, unless the error also contains a failure to remove them.
+// Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls
+// notFormatted with the reason, and then removes the metadata. The method is followed by what was not erased, as with
+// [Full]. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was
+// formatted or its metadata were removed, unless the error also contains a failure to remove them.
 func Express(
 	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
 ) (Method, error) {

@@ -24,12 +24,12 @@ import (
 const margin = 8 << 20
 
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
-// partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and of
-// the data of arrays on them, and the sectors that name logical partitions, as far as Linux follows their chain: to
+// partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and
+// of the data of arrays on them, and the sectors that name logical partitions, as far as Linux follows their chain: to
 // partition number 255, and over at most 100 of them in a row that name none. It checks that these read as zeros
 // afterwards, and that the device has no signature elsewhere. All other content stays, and with it the signatures of
-// file systems in partitions of an earlier table. Afterwards the kernel has no partitions of the device. The error wraps
-// ErrBusy for a device that is in use.
+// file systems in partitions of an earlier table. Afterwards the kernel has no partitions of the device. The error
+// wraps ErrBusy for a device that is in use.
 func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
 	if err := metadata(ctx, sys, device, wait); err != nil {
 		return fmt.Errorf("erase the metadata of %s: %w", device, err)

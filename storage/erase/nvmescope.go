@@ -49,12 +49,13 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 	return controller, namespace, scope
 }
 
-// sharedSubsystem reports whether other controllers may reach the subsystem (CMIC: further ports and controllers, SR-IOV
-// and asymmetric access).
+// sharedSubsystem reports whether other controllers may reach the subsystem (CMIC: further ports and controllers,
+// SR-IOV and asymmetric access).
 func sharedSubsystem(controller []byte) bool { return controller[76]&0x0f != 0 }
 
 // readScope reads the scope from the controller. A namespace id of 0 is that of none. OACS bit 3 reports namespace
-// management, without which a controller has no list of allocated namespaces. With an error, shared and managed are valid.
+// management, without which a controller has no list of allocated namespaces. With an error, shared and managed are
+// valid.
 func readScope(ctx context.Context, d adminDevice, nsid uint32, controller []byte, shared bool) (nvmeScope, error) {
 	scope := nvmeScope{
 		nsid: nsid, shared: shared,
@@ -135,7 +136,8 @@ func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uin
 }
 
 // finish adds the namespaces that were not erased to the result of an erase. On a private subsystem they are an error
-// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts and are named with the method.
+// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts and are
+// named with the method.
 func (s nvmeScope) finish(method Method) (Method, error) {
 	if err := s.remains(method); err != nil {
 		return "", err

@@ -22,10 +22,10 @@ const (
 // arrays, volume groups and both headers of LUKS 2.
 const remains = 8 << 20
 
-// Create writes a new partition table with the layout's partitions in place of whatever table the device has, and zeroes
-// the first and last 8 MiB of each, and the first MiB of the device with what else may boot. The new table is on the
-// medium before it returns; the kernel is not told of it (see Sync). UUIDs and disk id are drawn where they are not given.
-// The layout must fit on the device, or nothing is written. A device that is in use is refused (EBUSY).
+// Create writes a new partition table with the layout's partitions in place of whatever table the device has, and
+// zeroes the first and last 8 MiB of each, and the first MiB of the device with what else may boot. The new table is
+// on the medium before it returns; the kernel is not told of it (see Sync). UUIDs and disk id are drawn where they are
+// not given. The layout must fit on the device, or nothing is written. A device that is in use is refused (EBUSY).
 func Create(ctx context.Context, device string, l Layout) (*Table, error) {
 	d, err := open(ctx, device, os.O_RDWR|unix.O_EXCL)
 	if err != nil {

@@ -38,10 +38,10 @@ func known(ctx context.Context, sys block.System, device string, open func() (ma
 	return found, nil
 }
 
-// Hidden returns the partitions in the table of a disk, as ReadAll reads it, of which the kernel knows none with the same
-// start and size. This happens if the primary GPT is damaged: Linux reads the backup only with the parameter "gpt". The
-// kernel also ignores more than 255 partitions, and those of a GPT that end behind the disk. A partition that starts
-// behind the end of the disk is not hidden, nor is an extended one.
+// Hidden returns the partitions in the table of a disk, as ReadAll reads it, of which the kernel knows none with the
+// same start and size. This happens if the primary GPT is damaged: Linux reads the backup only with the parameter
+// "gpt". The kernel also ignores more than 255 partitions, and those of a GPT that end behind the disk. A partition
+// that starts behind the end of the disk is not hidden, nor is an extended one.
 func Hidden(ctx context.Context, sys block.System, device string) ([]Partition, error) {
 	table, err := ReadAll(ctx, device)
 	if errors.Is(err, ErrNoTable) {

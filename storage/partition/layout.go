@@ -22,7 +22,8 @@ const (
 type Needs struct {
 	Scheme string // GPT or MBR
 	UEFI   bool   // an EFI system partition comes first; the scheme is GPT whatever Scheme says
-	// POWER says that the machine has a processor of the 64-bit POWER family: without UEFI it starts from a PReP partition.
+	// POWER says that the machine has a processor of the 64-bit POWER family: without UEFI it starts from a PReP
+	// partition.
 	POWER bool
 
 	ESP, BIOSBoot                      int64 // of these partitions, where they are made
@@ -56,7 +57,8 @@ var types = map[Role][2]string{
 	RoleRoot:        {TypeLinux, TypeMBRLinux},
 }
 
-// partitionName is the name of every partition of a layout on a GPT: what parted gives to one it is not told a name for.
+// partitionName is the name of every partition of a layout on a GPT: what parted gives to one it is not told a name
+// for.
 const partitionName = "primary"
 
 // Plan lays a disk out. Errors are needs that no disk meets: negative sizes, no root, more partitions than an MBR has.
@@ -134,10 +136,10 @@ func (l *Layout) Find(role Role) *Planned {
 	return nil
 }
 
-// Adopt returns the layout as it lies on a disk that was laid out this way before, so that it need not be written again.
-// The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root grow. The
-// EFI system and BIOS boot partitions may have any size: what was configured may have changed since. Everything else has
-// to be the same; partitions with higher numbers do not matter.
+// Adopt returns the layout as it lies on a disk that was laid out this way before, so that it need not be written
+// again. The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root
+// grow. The EFI system and BIOS boot partitions may have any size: what was configured may have changed since.
+// Everything else has to be the same; partitions with higher numbers do not matter.
 func (l Layout) Adopt(t *Table) (Layout, error) {
 	if t.Scheme != l.Scheme {
 		return Layout{}, fmt.Errorf("the disk has a table of scheme %s, the layout needs %s", t.Scheme, l.Scheme)

@@ -94,8 +94,8 @@ func (m *mbr) protective() bool {
 	return false
 }
 
-// isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that fills the device:
-// its code lies where a table has the entries.
+// isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that fills the
+// device: its code lies where a table has the entries.
 func (m *mbr) isFileSystem() bool {
 	if !slices.ContainsFunc(m.entries[:], func(e mbrEntry) bool { return !e.soundStatus() }) {
 		return false

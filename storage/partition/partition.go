@@ -75,8 +75,8 @@ func Read(ctx context.Context, device string) (*Table, error) {
 }
 
 // ReadAll reads the partition table of a device or image file, including one that is not sound. It is for callers that
-// must not miss a partition, and not for those that change the table. Unlike with Read, one invalid entry of an MBR does
-// not hide the others: each counts that has a size and starts on the disk, whatever its status and type are, and
+// must not miss a partition, and not for those that change the table. Unlike with Read, one invalid entry of an MBR
+// does not hide the others: each counts that has a size and starts on the disk, whatever its status and type are, and
 // whatever text the sector contains. If an MBR has a protective entry but neither GPT can be read, the other entries
 // count. The error wraps ErrNoTable if no entry counts, or if a file system without partitions fills the device.
 func ReadAll(ctx context.Context, device string) (*Table, error) {
@@ -127,9 +127,9 @@ func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 }
 
 // Add writes one more partition into the table and makes the kernel see it. Start 0 means the last Size usable bytes;
-// on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free one. An empty Type is
-// a Linux file system, an empty UUID on a GPT becomes a random one. A misplaced backup GPT is moved first. The entry
-// is returned as it was written.
+// on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free one. An empty Type
+// is a Linux file system, an empty UUID on a GPT becomes a random one. A misplaced backup GPT is moved first. The
+// entry is returned as it was written.
 func Add(ctx context.Context, sys block.System, device string, p Partition) (added Partition, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {

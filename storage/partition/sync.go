@@ -18,9 +18,9 @@ import (
 
 // Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
 // where it can (BLKRRPART), and what it finds then counts: it knows more kinds of tables. While a partition is in use
-// it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed and
-// added one by one (BLKPG). A partition that is in use and differs is an error. Of a multipath map the kernel makes no
-// partitions at all: they are maps of their own, that this package makes.
+// it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed
+// and added one by one (BLKPG). A partition that is in use and differs is an error. Of a multipath map the kernel
+// makes no partitions at all: they are maps of their own, that this package makes.
 func Sync(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
 		return withMaps(ctx, sys, device, openMapper, syncTable)
@@ -43,8 +43,8 @@ func Sync(ctx context.Context, sys block.System, device string) error {
 	return syncTable(ctx, device, d)
 }
 
-// Forget makes the kernel drop all partitions it knows of a disk. The table on the disk stays. A partition that is in use is
-// an error.
+// Forget makes the kernel drop all partitions it knows of a disk. The table on the disk stays. A partition that is in
+// use is an error.
 func Forget(ctx context.Context, sys block.System, device string) error {
 	if sys.MapUUID(device) != "" {
 		return withMaps(ctx, sys, device, openMapper, forgetAll)

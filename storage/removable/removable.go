@@ -43,8 +43,8 @@ func (p *Problem) Error() string { return "medium " + p.Device + ": " + p.Err.Er
 
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Volumes opens all trusted media that contain a file system, in the order of their devices' names. Media that cannot be
-// read, or whose file system causes a panic, are returned as problems.
+// Volumes opens all trusted media that contain a file system, in the order of their devices' names. Media that cannot
+// be read, or whose file system causes a panic, are returned as problems.
 func Volumes(ctx context.Context, sys block.System) ([]*Volume, []*Problem, error) {
 	return volumes(ctx, sys, sys.VirtualMedia, (*Volume).probe)
 }

@@ -158,8 +158,8 @@ func (r *eraseRun) checkRead(d block.Device, member md.Member) error {
 // maxUnread limits the disks that an error lists.
 const maxUnread = 16
 
-// failUnread records the error of a list that lacks disks, because they cannot be described, once. It returns any other
-// error of the list.
+// failUnread records the error of a list that lacks disks, because they cannot be described, once. It returns any
+// other error of the list.
 func (r *eraseRun) failUnread(err error) error {
 	switch {
 	case err == nil:
@@ -319,8 +319,8 @@ func (r *eraseRun) erasedText() string {
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
 // through an assembled array. A member with a protected name that several arrays share is an error too, see
-// [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written its
-// superblock.
+// [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written
+// its superblock.
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
@@ -377,7 +377,8 @@ func (r *eraseRun) ambiguous(member md.Member, err error) error {
 const espName = "esp"
 
 // isESPMember reports whether a member looks like one of the mirrored EFI system partition: a RAID 1 of that name with
-// its superblock at the end. The size of the whole member is limited, because a superblock can name a small part of it.
+// its superblock at the end. The size of the whole member is limited, because a superblock can name a small part of
+// it.
 func isESPMember(m md.Member) bool {
 	return m.ShortName() == espName && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
 }

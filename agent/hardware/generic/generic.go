@@ -212,9 +212,9 @@ func (m *Manager) inVain(n *node.Node, set bool) bool {
 }
 
 // Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. A write
-// or flush that failed is an error. Caches that are not dropped and disks that have no flush lose no data, and are only
-// warnings. The kernel does not return while a disk hangs: if ctx ends before that, the error names what did not end
-// and wraps [erase.ErrStuck].
+// or flush that failed is an error. Caches that are not dropped and disks that have no flush lose no data, and are
+// only warnings. The kernel does not return while a disk hangs: if ctx ends before that, the error names what did not
+// end and wraps [erase.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
 	err := interruptible(ctx, "sync", func() error {
 		m.sync()
@@ -263,8 +263,8 @@ func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 	return err
 }
 
-// interruptible calls a function that can wait in the kernel for a device, where nothing interrupts it, and returns its
-// error. If ctx ends before, the error wraps [erase.ErrStuck] and names the operation, and the call continues.
+// interruptible calls a function that can wait in the kernel for a device, where nothing interrupts it, and returns
+// its error. If ctx ends before, the error wraps [erase.ErrStuck] and names the operation, and the call continues.
 func interruptible(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
