@@ -234,7 +234,9 @@ func (d logicalDisk) fits(s md.Superblock) bool {
 // WithoutProtectedArrays returns the devices that hold nothing of a RAID array which the node's skip list protects by
 // its name: disks with a member on them or on one of their partitions, and the array itself. The devices are read only
 // if the list has such an entry, and then one that cannot be read is an error.
-func WithoutProtectedArrays(ctx context.Context, sys block.System, n *node.Node, devices []block.Device) ([]block.Device, error) {
+func WithoutProtectedArrays(
+	ctx context.Context, sys block.System, n *node.Node, devices []block.Device,
+) ([]block.Device, error) {
 	arrays, err := ArraysOf(n)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,9 @@ func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.
 
 // WaitDisks waits for the disks that node n (nil when none is known) needs.
 func (m *Managers) WaitDisks(ctx context.Context, n *node.Node) error {
-	_, err := Dispatch(m, "wait_for_disks", func(w DiskWaiter) (struct{}, error) { return struct{}{}, w.WaitDisks(ctx, n) })
+	_, err := Dispatch(m, "wait_for_disks", func(w DiskWaiter) (struct{}, error) {
+		return struct{}{}, w.WaitDisks(ctx, n)
+	})
 	return err
 }
 

@@ -85,7 +85,8 @@ func (s *networkSearch) glance(m *Media, volumes []*removable.Volume) {
 		switch {
 		case drive && !ours && !s.passed[v.Device.Path]:
 			s.passed[v.Device.Path] = true
-			m.Log.Warn("a config drive of another boot is not looked at", "device", v.Device.Path, "publisher", v.Publisher, "want", s.id)
+			m.Log.Warn("a config drive of another boot is not looked at",
+				"device", v.Device.Path, "publisher", v.Publisher, "want", s.id)
 		case s.done || s.err != nil:
 		case drive && ours:
 			s.read(m, v)

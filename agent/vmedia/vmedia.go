@@ -132,7 +132,8 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 		m.warnIgnored(ctx)
 	}
 	if !m.floppy && !m.iso {
-		m.Log.Warn("booted from virtual media (boot_method=vmedia), but neither the parameters' floppy nor the boot ISO with configuration is attached")
+		m.Log.Warn("booted from virtual media (boot_method=vmedia), " +
+			"but neither the parameters' floppy nor the boot ISO with configuration is attached")
 	}
 	return m.params, nil
 }
@@ -209,9 +210,12 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 
 // use reads the medium that pick chooses, and reports whether it succeeded. If the content is invalid or causes a
 // panic, another medium is chosen. If it cannot be read, it is tried again at the next look.
-func (m *Media) use(volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error) bool {
+func (m *Media) use(
+	volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error,
+) bool {
+	useless := func(v *removable.Volume) bool { return m.useless[v.Device.Path] }
 	for {
-		v := pick(slices.DeleteFunc(slices.Clone(volumes), func(v *removable.Volume) bool { return m.useless[v.Device.Path] }))
+		v := pick(slices.DeleteFunc(slices.Clone(volumes), useless))
 		if v == nil {
 			return false
 		}

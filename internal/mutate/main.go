@@ -35,15 +35,18 @@ func main() {
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	o := options{maxTimeout: maxTimeout}
-	flags.IntVar(&o.samples, "n", 0, "number of mutants of each package to run, the same random ones every time; 0 runs all")
+	flags.IntVar(&o.samples, "n", 0,
+		"number of mutants of each package to run, the same random ones every time; 0 runs all")
 	flags.IntVar(&o.parallel, "j", runtime.NumCPU(), "number of mutants to run at a time")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "least time after which the tests of a mutant count as hung")
 	flags.StringVar(&o.skip, "skip", "", "regular expression of tests not to run, as of go test")
 	verbose := flags.Bool("v", false, "print each mutant that was run to standard error")
 	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")
 	accounted := flags.String("accounted", "", "packages, joined by commas, whose survivors must be listed")
-	equivalent := flags.String("equivalent", "internal/mutate/equivalent.txt", "file that lists equivalent mutants with reasons")
-	untestable := flags.String("untestable", "internal/mutate/untestable.txt", "file that lists untestable mutants with reasons")
+	equivalent := flags.String("equivalent", "internal/mutate/equivalent.txt",
+		"file that lists equivalent mutants with reasons")
+	untestable := flags.String("untestable", "internal/mutate/untestable.txt",
+		"file that lists untestable mutants with reasons")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -60,7 +63,8 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		return err
 	}
 	if both := inBoth(report.equivalent, report.untestable); len(both) > 0 {
-		return fmt.Errorf("%d mutants are listed both as equivalent and as untestable:\n%s", len(both), strings.Join(both, "\n"))
+		return fmt.Errorf("%d mutants are listed both as equivalent and as untestable:\n%s",
+			len(both), strings.Join(both, "\n"))
 	}
 	packages, err := listPackages(ctx, flags.Args())
 	if err != nil {

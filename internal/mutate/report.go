@@ -134,7 +134,8 @@ func (p *report) add(r *packageRun, took time.Duration) {
 		case status == statusUnreached:
 			t.unreached++
 		}
-		survivors = append(survivors, fmt.Sprintf("%s:%d: %s: %s: %s: %s", m.file, m.line, m.function, m.kind, m.text, status))
+		survivors = append(survivors, fmt.Sprintf("%s:%d: %s: %s: %s: %s",
+			m.file, m.line, m.function, m.kind, m.text, status))
 		if !seen[m.name()] && slices.Contains(p.accounted, r.tree()) {
 			p.unlisted = append(p.unlisted, m.name())
 		}
@@ -184,7 +185,8 @@ func (p *report) end(least float64) error {
 	}
 	if len(p.unlisted) > 0 {
 		names := strings.Join(p.unlisted, "\n")
-		errs = append(errs, fmt.Errorf("%d survivors are listed neither as equivalent nor as untestable:\n%s", len(p.unlisted), names))
+		errs = append(errs, fmt.Errorf("%d survivors are listed neither as equivalent nor as untestable:\n%s",
+			len(p.unlisted), names))
 	}
 	if len(p.superseded) > 0 {
 		slices.Sort(p.superseded)

@@ -339,7 +339,8 @@ func (r *packageRun) tryBatch(ctx context.Context, n int, tests []string, limit 
 		case !unchanged.passed && !unchanged.timedOut:
 			return "", fmt.Errorf("%s fail without mutants:\n%s", strings.Join(tests, ", "), unchanged.output)
 		case limit > r.maxTimeout:
-			return "", fmt.Errorf("%s: %w: %s of %s", strings.Join(tests, ", "), errSlow, unchanged.duration.Round(time.Second), limit)
+			return "", fmt.Errorf("%s: %w: %s of %s",
+				strings.Join(tests, ", "), errSlow, unchanged.duration.Round(time.Second), limit)
 		}
 	}
 }

@@ -91,7 +91,8 @@ func holders(ctx context.Context, sys block.System, device string) ([]string, er
 			continue // a regular file, which tests use in place of a disk
 		}
 		numbers[stat.Rdev] = path
-		upper, err := os.ReadDir(sys.Sys("class/block", strings.ReplaceAll(strings.TrimPrefix(path, "/dev/"), "/", "!"), "holders"))
+		name := strings.ReplaceAll(strings.TrimPrefix(path, "/dev/"), "/", "!")
+		upper, err := os.ReadDir(sys.Sys("class/block", name, "holders"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("holders of %s: %w", path, err)
 		}

@@ -62,7 +62,9 @@ func Full(ctx context.Context, sys block.System, device block.Device, o Options)
 	return method, nil
 }
 
-func full(ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, error) {
+func full(
+	ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error),
+) (Method, error) {
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
@@ -100,7 +102,8 @@ func Express(
 }
 
 func express(
-	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error), open func(string) (adminDevice, error),
+	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
+	open func(string) (adminDevice, error),
 ) (Method, error) {
 	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
@@ -153,7 +156,9 @@ func forget(ctx context.Context, sys block.System, device block.Device, wait Wai
 
 // secure erases a device by its own command. The error wraps ErrUnsupported if the device has none. The scope is that
 // of an NVMe namespace and is also valid with an error.
-func secure(ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error)) (Method, nvmeScope, error) {
+func secure(
+	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
+) (Method, nvmeScope, error) {
 	// A Format sent through a partition erases the whole namespace.
 	if !block.IsNVMeNamespace(device.Name) {
 		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not implemented

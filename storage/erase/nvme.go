@@ -60,7 +60,9 @@ type adminDevice interface {
 // eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported if Format is
 // switched off, if the controller does not support it, or if it could erase other namespaces. The scope is also valid
 // with an error. After its context has ended, it sends no further command.
-func eraseNVMe(ctx context.Context, path string, format bool, open func(string) (adminDevice, error)) (_ Method, scope nvmeScope, err error) {
+func eraseNVMe(
+	ctx context.Context, path string, format bool, open func(string) (adminDevice, error),
+) (_ Method, scope nvmeScope, err error) {
 	d, err := open(path)
 	if err != nil {
 		return "", nvmeScope{unknown: err}, err
@@ -78,7 +80,8 @@ func eraseNVMe(ctx context.Context, path string, format bool, open func(string) 
 		return "", scope, err
 	}
 	command := adminCommand{
-		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting), timeout: uint32(formatTimeout.Milliseconds()),
+		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
+		timeout: uint32(formatTimeout.Milliseconds()),
 	}
 	if err := ctx.Err(); err != nil { // the commands before can take minutes
 		return "", scope, err
@@ -100,7 +103,8 @@ func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
 	case oacs&2 == 0:
 		return "", 0, fmt.Errorf("%w: the NVMe controller has no Format command", ErrUnsupported)
 	case scope.shared:
-		return "", 0, fmt.Errorf("%w: NVMe Format could erase namespaces of other hosts: the subsystem is shared", ErrUnsupported)
+		return "", 0, fmt.Errorf("%w: NVMe Format could erase namespaces of other hosts: the subsystem is shared",
+			ErrUnsupported)
 	case fna&3 != 0 && len(scope.others) > 0:
 		return "", 0, fmt.Errorf("%w: NVMe Format would also erase %s", ErrUnsupported, namespaceList(scope.others))
 	case fna&4 != 0:
@@ -127,7 +131,9 @@ func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byt
 		return nil, err
 	}
 	data := make([]byte, 4096)
-	command := adminCommand{opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds())}
+	command := adminCommand{
+		opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds()),
+	}
 	err := d.admin(&command, data)
 	progressed(ctx)
 	if err != nil {

@@ -96,7 +96,8 @@ func activeNamespaces(ctx context.Context, d adminDevice, controller []byte) ([]
 	}
 	highest := binary.LittleEndian.Uint32(controller[516:])
 	if highest > maxSequential {
-		return nil, fmt.Errorf("NVMe controller without a list of namespaces: got %d namespaces, want at most %d", highest, maxSequential)
+		return nil, fmt.Errorf("NVMe controller without a list of namespaces: got %d namespaces, want at most %d",
+			highest, maxSequential)
 	}
 	var active []uint32
 	for id := uint32(1); id <= highest; id++ {
@@ -130,7 +131,8 @@ func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uin
 			list, last = append(list, id), id
 		}
 		if len(list) >= maxListed {
-			return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): got %d namespaces, want fewer than %d", structure, len(list), maxListed)
+			return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): got %d namespaces, want fewer than %d",
+				structure, len(list), maxListed)
 		}
 	}
 }

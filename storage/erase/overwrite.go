@@ -75,7 +75,9 @@ func filler(random bool) (func([]byte), error) {
 	return func(b []byte) { stream.XORKeyStream(b, b) }, nil
 }
 
-func writePass(ctx context.Context, f *os.File, size int64, buffer []byte, fill func([]byte), progress func(int64)) error {
+func writePass(
+	ctx context.Context, f *os.File, size int64, buffer []byte, fill func([]byte), progress func(int64),
+) error {
 	for offset := int64(0); offset < size; {
 		if err := ctx.Err(); err != nil {
 			return err

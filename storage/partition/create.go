@@ -46,7 +46,8 @@ func (l Layout) Fits(size, sector int64) error {
 		end = (size/sector - 1 - entrySectors(sector)) * sector
 	case MBR:
 		if limit := maxLBA * sector; l.end() > limit {
-			return fmt.Errorf("the partitions end at byte %d, an MBR reaches to %d with sectors of %d bytes", l.end(), limit, sector)
+			return fmt.Errorf("the partitions end at byte %d, an MBR reaches to %d with sectors of %d bytes",
+				l.end(), limit, sector)
 		}
 	default:
 		return fmt.Errorf("partition scheme %q is neither %s nor %s", l.Scheme, GPT, MBR)

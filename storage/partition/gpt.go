@@ -126,7 +126,8 @@ func (d *disk) gptTable() (*Table, error) {
 		backup, backupErr := d.readGPT(d.lastLBA())
 		if backupErr != nil {
 			if sector := d.guessSector(); d.isDevice && sector != d.sector && d.hasSignature(sector) {
-				return nil, fmt.Errorf("%w: the GPT was made for sectors of %d bytes, the disk's have %d", ErrNoTable, sector, d.sector)
+				return nil, fmt.Errorf("%w: the GPT was made for sectors of %d bytes, the disk's have %d",
+					ErrNoTable, sector, d.sector)
 			}
 			return nil, fmt.Errorf("%w: primary: %w; backup: %w", ErrNoTable, err, backupErr)
 		}
@@ -171,12 +172,14 @@ func (d *disk) lastUsable(g *gpt) int64 {
 func (d *disk) relocate(g *gpt) error {
 	last, usable := d.lastLBA(), d.lastUsable(g)
 	if behind := g.entries + (int64(len(g.array))+d.sector-1)/d.sector; usable < g.first || behind > usable+1 {
-		return fmt.Errorf("usable sectors from %d on and entries up to sector %d leave no space in %d bytes", g.first, behind-1, d.size)
+		return fmt.Errorf("usable sectors from %d on and entries up to sector %d leave no space in %d bytes",
+			g.first, behind-1, d.size)
 	}
 	for n := range int(g.count) {
 		p, used := g.partition(n, d.sector)
 		if used && p.Start+p.Size > (usable+1)*d.sector {
-			return fmt.Errorf("partition %d ends at byte %d, which leaves no space in %d bytes", p.Number, p.Start+p.Size, d.size)
+			return fmt.Errorf("partition %d ends at byte %d, which leaves no space in %d bytes",
+				p.Number, p.Start+p.Size, d.size)
 		}
 	}
 	g.other, g.last = last, usable
@@ -243,7 +246,8 @@ func (d *disk) addGPT(p Partition) (Partition, error) {
 		start = p.Start / alignment * alignment
 	}
 	if start < g.first*d.sector || end > (g.last+1)*d.sector || !free(taken, start, end) {
-		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the usable area", end-start, start)
+		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the usable area",
+			end-start, start)
 	}
 	if err := encodeEntry(g.entry(slot), p, start/d.sector, end/d.sector-1); err != nil {
 		return Partition{}, err

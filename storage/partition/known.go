@@ -15,7 +15,9 @@ func Known(ctx context.Context, sys block.System, device string) ([]Partition, e
 	return known(ctx, sys, device, openMapper)
 }
 
-func known(ctx context.Context, sys block.System, device string, open func() (mapperFile, error)) (found []Partition, err error) {
+func known(
+	ctx context.Context, sys block.System, device string, open func() (mapperFile, error),
+) (found []Partition, err error) {
 	parts, err := sys.Partitions(ctx, device)
 	if err != nil {
 		return nil, err

@@ -161,11 +161,14 @@ func (l Layout) Adopt(t *Table) (Layout, error) {
 		anySize := want.Role == RoleESP || want.Role == RoleBIOSBoot
 		switch {
 		case got.Type != want.Type:
-			return Layout{}, fmt.Errorf("partition %d (%s) has the type %s, the layout needs %s", want.Number, want.Role, got.Type, want.Type)
+			return Layout{}, fmt.Errorf("partition %d (%s) has the type %s, the layout needs %s",
+				want.Number, want.Role, got.Type, want.Type)
 		case got.Start != adopted.end():
-			return Layout{}, fmt.Errorf("partition %d (%s) starts at byte %d, the layout needs %d", want.Number, want.Role, got.Start, adopted.end())
+			return Layout{}, fmt.Errorf("partition %d (%s) starts at byte %d, the layout needs %d",
+				want.Number, want.Role, got.Start, adopted.end())
 		case !anySize && (got.Size < want.Size || got.Size > want.Size && !larger):
-			return Layout{}, fmt.Errorf("partition %d (%s) has %d bytes, the layout needs %d", want.Number, want.Role, got.Size, want.Size)
+			return Layout{}, fmt.Errorf("partition %d (%s) has %d bytes, the layout needs %d",
+				want.Number, want.Role, got.Size, want.Size)
 		}
 		adopted.Partitions = append(adopted.Partitions, Planned{want.Role, got})
 	}

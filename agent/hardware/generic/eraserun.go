@@ -61,7 +61,9 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		reports: map[string]diskReport{}, stuck: map[string]error{}, explained: map[string]string{},
 	}
-	r.flags.wait = erase.Wait{Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries}
+	r.flags.wait = erase.Wait{
+		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
 	var err error
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
@@ -126,7 +128,8 @@ func (r *eraseRun) readMembers(ctx context.Context, disks []block.Device) {
 		members := found[i]
 		r.members = append(r.members, members...)
 		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
-			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool { return !isESPMember(m) })...)
+			notESP := func(m md.Member) bool { return !isESPMember(m) }
+			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
 	}
 }
@@ -150,7 +153,8 @@ func (r *eraseRun) checkRead(d block.Device, member md.Member) error {
 		return m.UUID == member.UUID && m.Number == member.Number &&
 			(m.Device.Path == member.Device.Path || strings.Contains(d.Type, "raid"))
 	}) {
-		return fmt.Errorf("%s is a member of %s, which was not read when the arrays were compared", member.Device.Path, member.Superblock)
+		return fmt.Errorf("%s is a member of %s, which was not read when the arrays were compared",
+			member.Device.Path, member.Superblock)
 	}
 	return nil
 }
@@ -176,8 +180,10 @@ func (r *eraseRun) failUnread(err error) error {
 }
 
 var (
-	errUnusable   = errors.New("the kernel can neither read nor write this NVMe namespace, because of its command set or format")
-	errNoCapacity = errors.New("the kernel reports no capacity: the size of its sectors is not supported, it is being formatted, or it is broken")
+	errUnusable = errors.New(
+		"the kernel can neither read nor write this NVMe namespace, because of its command set or format")
+	errNoCapacity = errors.New("the kernel reports no capacity: " +
+		"the size of its sectors is not supported, it is being formatted, or it is broken")
 )
 
 // failUnusable adds an error for each disk that the kernel cannot use and therefore does not list as one: a tenant can
@@ -255,7 +261,9 @@ func bounded[T any](
 }
 
 // do erases one disk by a function and records the result.
-func (r *eraseRun) do(ctx context.Context, d block.Device, eraseDisk func(context.Context, block.Device) (diskReport, error)) {
+func (r *eraseRun) do(
+	ctx context.Context, d block.Device, eraseDisk func(context.Context, block.Device) (diskReport, error),
+) {
 	report, err := bounded(ctx, r, d, eraseDisk)
 	if err != nil {
 		r.fail(d, err)
@@ -338,7 +346,8 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 		} else if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
 			problems = append(problems, r.ambiguous(member, err))
 		} else if member.Role < 0 {
-			problems = append(problems, fmt.Errorf("%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
+			problems = append(problems, fmt.Errorf(
+				"%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
 				member.Device.Path, member.Superblock))
 		}
 	}
@@ -347,10 +356,12 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
-			problems = append(problems, fmt.Errorf("%s is a member of %s, which Ironic created (%s): erasing the content of such an array is not supported",
+			problems = append(problems, fmt.Errorf(
+				"%s is a member of %s, which Ironic created (%s): erasing the content of such an array is not supported",
 				member.Device.Path, member.Superblock, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
-			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array", member.Superblock)
+			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
+				member.Superblock)
 			if err := hardware.CheckOneArray(r.esps); err != nil {
 				problems = append(problems, r.ambiguous(member, fmt.Errorf("%q is not the name of one array: %w", espName, err)))
 			}
@@ -370,7 +381,8 @@ func (r *eraseRun) ambiguous(member md.Member, err error) error {
 		r.explained[text] = member.Device.Path
 		return err
 	}
-	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s", member.Device.Path, member.Superblock, first)
+	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s",
+		member.Device.Path, member.Superblock, first)
 }
 
 // espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.

@@ -37,7 +37,8 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 		skipReadOnly: truth(internal["agent_erase_skip_read_only"], false),
 		// Two ways to switch the guard off are in use: the documented driver_info, and what the conductor's own
 		// code looks at, where false (sic) lets the file systems be wiped.
-		guard: guardOption && truth(internal["wipe_special_filesystems"], true) && !truth(info["wipe_special_filesystems"], false),
+		guard: guardOption && truth(internal["wipe_special_filesystems"], true) &&
+			!truth(info["wipe_special_filesystems"], false),
 	}
 }
 

@@ -24,9 +24,10 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 		return hardware.Step{Name: name, Interface: deployInterface, Run: run}
 	}
 	nvram := step("clean_uefi_nvram", m.cleanUEFINVRAM)
-	nvram.ArgsInfo = map[string]hardware.ArgInfo{matchPatterns: {Description: "List of regular expressions (RE2 syntax), " +
-		"compared without regard to case. Every boot entry of the UEFI firmware is removed in whose device path one of " +
-		"them is found. By default these are the entries of disk partitions and of the loaders shim and grub."}}
+	nvram.ArgsInfo = map[string]hardware.ArgInfo{matchPatterns: {Description: "" +
+		"List of regular expressions (RE2 syntax), compared without regard to case. Every boot entry of the UEFI " +
+		"firmware is removed in whose device path one of them is found. By default these are the entries of disk " +
+		"partitions and of the loaders shim and grub."}}
 	switch kind {
 	case hardware.Clean:
 		nvram.Abortable = &yes
