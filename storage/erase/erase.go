@@ -24,7 +24,7 @@ const (
 	NVMeUser     Method = "nvme-format-user"   // the drive erased its data
 	ATAEnhanced  Method = "ata-secure-erase-enhanced"
 	ATAErase     Method = "ata-secure-erase"
-	Overwrite    Method = "overwrite" // every byte of the device was written
+	Overwrite    Method = "overwrite" // every byte of the size that the kernel reports was written
 	MetadataOnly Method = "metadata"
 )
 

@@ -31,6 +31,8 @@ func TestServerHardware(t *testing.T) {
 		}
 	})
 	expect(t, m, "modules are loaded", "the kernel got its file system")
+	// Host protected areas are shown.
+	expect(t, m, `parameter module=libata ignore_hpa=1\b`)
 	for _, name := range []string{ // what is behind USB may be found later
 		"virtio_net", "e1000e", "virtio_blk", "ahci", "nvme", "virtio_scsi", "sd_mod", "usb_storage", "xhci_pci",
 		"megaraid_sas", "mptsas", "ipmi_si", "ipmi_devintf",

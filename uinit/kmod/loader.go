@@ -70,7 +70,8 @@ var companions = map[string][]string{
 
 // defaults are parameters that modules are loaded with, ahead of those of the kernel's command line.
 var defaults = map[string]string{
-	"bonding": "max_bonds=0", // else a bond comes with it that nobody asked for
+	"bonding": "max_bonds=0",  // else a bond comes with it that nobody asked for
+	"libata":  "ignore_hpa=1", // else an erase leaves what a tenant hid in a host protected area
 }
 
 // Open reads the index of a folder of modules. A folder without an index gives a loader that knows no module.

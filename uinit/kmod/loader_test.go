@@ -213,6 +213,25 @@ func TestDefaultParams(t *testing.T) {
 	}
 }
 
+// libata shows host protected areas of disks, unless the command line says otherwise: of two values the kernel uses the
+// last one.
+func TestHostProtectedAreasAreShown(t *testing.T) {
+	for cmdline, want := range map[string]string{
+		"quiet":                               "ignore_hpa=1",
+		"libata.ignore_hpa=0":                 "ignore_hpa=1 ignore_hpa=0",
+		"libata.force=noncq libata.allow_tpm": "ignore_hpa=1 force=noncq allow_tpm",
+	} {
+		k := &kernel{}
+		l := tree(t, k, cmdline, &Module{Name: "ahci", Depends: []string{"libata"}}, &Module{Name: "libata"})
+		if err := l.Load(t.Context(), "ahci"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{"libata": want}, k.params); diff != "" {
+			t.Errorf("%q: parameters (-want +got):\n%s", cmdline, diff)
+		}
+	}
+}
+
 // If loading a module panics, all callers that wait for it get an error.
 func TestLoadContainsPanics(t *testing.T) {
 	k := &kernel{hook: func(name string) {

@@ -28,6 +28,9 @@ func main() {
 			}
 			m.Log.Info("loaded", "module", name, "taint", taint)
 		}
+		if value, err := os.ReadFile("/sys/module/libata/parameters/ignore_hpa"); err == nil {
+			m.Log.Info("parameter", "module", "libata", "ignore_hpa", strings.TrimSpace(string(value)))
+		}
 		// Fails, as there is no such device; by then the kernel has asked for the file system.
 		_ = unix.Mount("/dev/null", "/mnt", "vfat", 0, "")
 		systems, err := os.ReadFile("/proc/filesystems")
