@@ -61,9 +61,9 @@ var sharedTypes = map[string]string{
 }
 
 // Guard returns an error that wraps ErrProtected and names the evidence if a disk holds a shared file system (GPFS,
-// VMFS, gfs2), on the disk or on a partition that its table names or the kernel knows. A disk that cannot be read is
-// another error, and so is one of which the kernel knows partitions, and whose table can be read neither as GPT nor as
-// MBR: their types are not known. Callers check all disks before they erase the first.
+// VMFS, gfs2), on the disk or on a partition that its table names or the kernel knows. GPFS and VMFS are types of
+// partitions that only a GPT and an MBR have; in the partitions of other tables, which the kernel knows, Guard looks for
+// gfs2. A disk that cannot be read is another error. Callers check all disks before they erase the first.
 func Guard(ctx context.Context, sys block.System, device string) error {
 	if err := guard(ctx, sys, device); err != nil {
 		return fmt.Errorf("%s: %w", device, err)
@@ -78,9 +78,6 @@ func guard(ctx context.Context, sys block.System, device string) error {
 	}
 	table, err := partition.ReadAll(ctx, device)
 	if errors.Is(err, partition.ErrNoTable) {
-		if known := len(paths) - 1; known > 0 {
-			return fmt.Errorf("types of %d partitions are unknown (%w): erase or repair the partition table, or turn the guard off", known, err)
-		}
 		table = &partition.Table{}
 	} else if err != nil {
 		return err
