@@ -104,7 +104,9 @@ func (a Arrays) Protected(s md.Superblock) bool {
 func (a Arrays) Unmatched(members []md.Member) []string {
 	var unmatched []string
 	for _, name := range a.protected {
-		if !slices.ContainsFunc(members, func(m md.Member) bool { return hasName(m.Superblock, name) && a.Protected(m.Superblock) }) {
+		if !slices.ContainsFunc(members, func(m md.Member) bool {
+			return hasName(m.Superblock, name) && a.Protected(m.Superblock)
+		}) {
 			unmatched = append(unmatched, name)
 		}
 	}

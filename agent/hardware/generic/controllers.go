@@ -17,8 +17,8 @@ const (
 	unattachedFail  unattachedPolicy = true  // they are an error
 )
 
-// examineControllers asks the NVMe controllers for their namespaces that no disk of the step was asked for: an erase of
-// a namespace finds the unattached ones of its controller, but a controller need not have one that is erased. It is
+// examineControllers asks the NVMe controllers for their namespaces that no disk of the step was asked for: an erase
+// of a namespace finds the unattached ones of its controller, but a controller need not have one that is erased. It is
 // called after the disks were erased.
 func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
 	controllers, err := r.m.o.System.NVMeControllers(ctx)

@@ -67,7 +67,8 @@ func New(o Options) *Manager {
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
-		o: o, limits: limits, controller: erase.ReadController, sync: unix.Sync, flush: block.Flush, gaveUp: map[string]bool{},
+		o: o, limits: limits, controller: erase.ReadController, sync: unix.Sync, flush: block.Flush,
+		gaveUp: map[string]bool{},
 	}
 }
 
