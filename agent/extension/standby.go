@@ -75,8 +75,8 @@ func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	}
 }
 
-// endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must not keep the
-// machine running: the conductor waits for it to go, and what was written was flushed when it was written.
+// endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must
+// not keep the machine running: the conductor waits for it to go, and what was written was flushed when it was written.
 func endWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
 		if d.SetClock != nil {

@@ -53,7 +53,8 @@ func TestSyncLimit(t *testing.T) {
 				<-ctx.Done()
 				return errors.Join(errors.New("hanging"), context.Cause(ctx))
 			},
-			took: 10 * time.Minute, err: "hanging\nno end after 10m0s", before: time.Minute, warned: `hanging\nno end after 1m0s`,
+			took: 10 * time.Minute, err: "hanging\nno end after 10m0s",
+			before: time.Minute, warned: `hanging\nno end after 1m0s`,
 		},
 		{
 			name: "ignores its context", sync: func(context.Context) error {
