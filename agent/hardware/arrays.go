@@ -10,6 +10,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/partition"
 )
 
 // volumeName is the key of an entry of skip_block_devices or raid_config with the name of a RAID array.
@@ -214,6 +215,23 @@ func (a Arrays) Created(s md.Superblock) string {
 	return ""
 }
 
+// CheckShown returns an error if the partition table of a device names partitions that the kernel does not show, and the
+// node object names arrays: a hidden partition can be a member of one, and [Members] does not find it.
+func (a Arrays) CheckShown(ctx context.Context, sys block.System, d block.Device) error {
+	if len(a.protected) == 0 && len(a.created) == 0 {
+		return nil
+	}
+	hidden, err := partition.Hidden(ctx, sys, d.Path)
+	if err != nil || len(hidden) == 0 {
+		return err
+	}
+	first := hidden[0]
+	return fmt.Errorf("the kernel does not show %d of the partitions in the table of %s (the first is number %d, "+
+		"%d bytes at byte %d), which can be members of an array that skip_block_devices or raid_config names: "+
+		"repair or remove the table, or name the disk in skip_block_devices by its serial number or WWN",
+		len(hidden), d.Path, first.Number, first.Size, first.Start)
+}
+
 // minCutName is the shortest name, in bytes, that mdadm may have cut off: it wrote at most 31 or 32 bytes of longer
 // ones.
 const minCutName = 31
@@ -248,6 +266,9 @@ func WithoutProtectedArrays(
 	}
 	kept := make([]block.Device, 0, len(devices))
 	for _, d := range devices {
+		if err := arrays.CheckShown(ctx, sys, d); err != nil {
+			return nil, fmt.Errorf("look for the RAID arrays of skip_block_devices: %w", err)
+		}
 		members, err := Members(ctx, sys, d)
 		if err != nil {
 			return nil, fmt.Errorf("look for the RAID arrays of skip_block_devices: %w", err)

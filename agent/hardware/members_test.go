@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"ironroot/agent/node"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/partition"
 )
 
 const mib = 1 << 20
@@ -126,6 +128,42 @@ func TestWithoutProtectedArrays(t *testing.T) {
 	wrong := n(`"properties": {"skip_block_devices": [{"volume_name": 5}]}`)
 	if kept, err := WithoutProtectedArrays(t.Context(), sys, wrong, devices); err == nil {
 		t.Errorf("invalid list: got %v and no error", paths(kept))
+	}
+}
+
+// A disk whose table names partitions that the kernel does not show is an error: they can be members.
+func TestHiddenPartitions(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, 32<<20), 512)
+	testenv.GPT(t, path, "size=4MiB", "size=8MiB")
+	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: 32 << 20}
+	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "root"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := WithoutProtectedArrays(t.Context(), block.System{}, n, []block.Device{d}); err != nil || len(kept) != 1 {
+		t.Errorf("shown: got %v and %v, want the disk", paths(kept), err)
+	}
+	if err := partition.Forget(t.Context(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := WithoutProtectedArrays(t.Context(), block.System{}, n, []block.Device{d})
+	if want := "the kernel does not show 2 of the partitions in the table of " + path; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("hidden: got %v and %v, want %q", paths(kept), err, want)
+	}
+	missing := block.Device{Name: "missing", Path: "/dev/missing"}
+	for name, arrays := range map[string]Arrays{"protected": {protected: []string{"root"}}, "created": {created: []logicalDisk{{}}}} {
+		if err := arrays.CheckShown(t.Context(), block.System{}, d); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if err := arrays.CheckShown(t.Context(), block.System{}, missing); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: missing disk: got %v, want %v", name, err, fs.ErrNotExist)
+		}
+	}
+	if err := (Arrays{}).CheckShown(t.Context(), block.System{}, missing); err != nil {
+		t.Errorf("no arrays: got %v, want no error", err)
 	}
 }
 

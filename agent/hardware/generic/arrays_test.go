@@ -362,3 +362,45 @@ func TestEraseProtectedWithoutTable(t *testing.T) {
 		}
 	}
 }
+
+// Linux ignores the backup of a GPT. If only the backup names the partitions of a disk, it is not known which of them are
+// members of the arrays that the node names: nothing is erased. The other disks are erased, and so is the disk if the
+// node names no arrays.
+func TestEraseHiddenPartitions(t *testing.T) {
+	hidden := partsDisk(t, 0, nil, &testenv.RAID{Name: "root", Level: 1})
+	write(t, hidden.Path, 512, make([]byte, 512)) // the primary GPT
+	if err := partition.Forget(t.Context(), block.System{}, hidden.Path); err != nil {
+		t.Fatal(err)
+	}
+	before := content(t, hidden)
+	for name, list := range map[string]string{
+		"protected": `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`,
+		"created":   `"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1"}]}`,
+	} {
+		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+			plain := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+			_, err := erasing(onThisMachine(t, hidden, plain))[step](t.Context(), hardware.Call{Node: nodeWith(t, list)})
+			erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
+			want := "2 of the partitions in the table of " + hidden.Path + " (the first is number 1, 8388608 bytes at byte 1048576)"
+			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) || !strings.Contains(erased, plain.Path) {
+				t.Errorf("%s: %s: got %v, want a BlockDeviceEraseError with %q", name, step, err, want)
+			}
+			if !bytes.Equal(content(t, hidden), before) {
+				t.Fatalf("%s: %s wrote to the disk", name, step)
+			}
+		}
+	}
+	named := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}, {"serial": "`+hidden.Serial+`"}]}`)
+	if _, err := onThisMachine(t, hidden).eraseDevices(t.Context(), hardware.Call{Node: named}); err != nil {
+		t.Errorf("named by its serial number: got %v, want no error", err)
+	}
+	if !bytes.Equal(content(t, hidden), before) {
+		t.Error("the disk was erased although the node names it")
+	}
+	if _, err := onThisMachine(t, hidden).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
+		t.Errorf("without arrays: got %v, want no error", err)
+	}
+	if len(bytes.Trim(content(t, hidden), "\x00")) > 0 {
+		t.Error("without arrays: the disk holds data")
+	}
+}

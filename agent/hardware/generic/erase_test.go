@@ -36,6 +36,9 @@ func loopDisk(t *testing.T, partitionType string) block.Device {
 	testenv.GPT(t, file, "start=2048, size=8MiB, type="+partitionType)
 	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
 	path := testenv.Loop(t, file, 512)
+	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		t.Fatal(err)
+	}
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
 }
 

@@ -328,8 +328,11 @@ func (r *eraseRun) erasedText() string {
 // array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
 // through an assembled array. A member with a protected name that several arrays share is an error too, see
 // [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written
-// its superblock.
+// its superblock. So is a disk with partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
 func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
+	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
+		return nil, err
+	}
 	members, err := hardware.Members(ctx, r.m.o.System, d)
 	if err != nil {
 		return nil, err
