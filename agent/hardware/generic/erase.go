@@ -27,6 +27,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 		})
 	}
 	_ = group.Wait() // the functions return no errors: run collects them
+	run.failAppeared(ctx)
 	run.examineControllers(ctx, unattachedFail)
 	return run.finish()
 }
@@ -40,6 +41,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
+	run.failAppeared(ctx)
 	run.examineControllers(ctx, unattachedNoted)
 	return run.finish()
 }
@@ -54,6 +56,7 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
 	}
+	run.failAppeared(ctx)
 	run.examineControllers(ctx, unattachedFail)
 	return run.finish()
 }

@@ -348,6 +348,8 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 func TestEraseUndescribedNamespace(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	m := newManager(t)
+	var log strings.Builder
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	listed(t, m.o.System, "many", "nvme0n1")
 	listed(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
 	if err := os.WriteFile(m.o.System.Sys("class/block", disk.Name, "ro"), []byte("0\n"), 0o600); err != nil {
@@ -362,7 +364,11 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 			return []block.Device{disk}, err
 		}
 		testenv.GPT(t, disk.Path)
+		log.Reset()
 		_, err := m.eraseMetadata(t.Context(), hardware.Call{})
+		if got := strings.Count(log.String(), `"disk not erased"`); got != 1 || !strings.Contains(log.String(), "nvme0n1") {
+			t.Errorf("got %d errors in log %s, want one of nvme0n1", got, &log)
+		}
 		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
 		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) || strings.Count(failed, "nvme0n1") != 1 {
 			t.Errorf("got %v, want one error of nvme0n1 and %s erased", err, disk.Path)

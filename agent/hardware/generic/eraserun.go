@@ -35,7 +35,8 @@ type eraseRun struct {
 	flags  eraseFlags
 	arrays hardware.Arrays
 	skips  *hardware.SkipList
-	disks  []block.Device // those to erase
+	disks  []block.Device  // those to erase
+	known  map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members []md.Member
@@ -59,7 +60,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	c := m.o.Config.Get()
 	r := &eraseRun{
 		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
-		reports: map[string]diskReport{}, stuck: map[string]error{}, explained: map[string]string{},
+		known: map[string]bool{}, reports: map[string]diskReport{}, stuck: map[string]error{}, explained: map[string]string{},
 	}
 	r.flags.wait = erase.Wait{
 		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
@@ -68,6 +69,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
+	r.failUnsettled()
 	all, err := m.o.Disks(ctx)
 	if err := r.failUnread(err); err != nil {
 		return nil, err
@@ -86,6 +88,9 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	}
 	if err := r.failUnusable(ctx); err != nil {
 		return nil, err
+	}
+	for _, d := range all {
+		r.known[d.Path] = true
 	}
 	if r.arrays.HasProtected() {
 		r.readMembers(ctx, all)
@@ -186,8 +191,8 @@ var (
 		"the size of its sectors is not supported, it is being formatted, or it is broken")
 )
 
-// failUnusable adds an error for each disk that the kernel cannot use and therefore does not list as one: a tenant can
-// format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
+// failUnusable adds an error for each disk that is not known yet and that the kernel cannot use and therefore does not
+// list: a tenant can format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
 func (r *eraseRun) failUnusable(ctx context.Context) error {
 	for _, kind := range []struct {
 		list func(context.Context) ([]block.Device, error)
@@ -201,7 +206,10 @@ func (r *eraseRun) failUnusable(ctx context.Context) error {
 			return fault.BlockDeviceErase("%w", err)
 		}
 		for _, d := range unusable {
-			r.fail(d, kind.err)
+			if !r.known[d.Path] {
+				r.fail(d, kind.err)
+			}
+			r.known[d.Path] = true
 		}
 	}
 	return nil

@@ -1,0 +1,71 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ironroot/storage/block"
+)
+
+var (
+	errUnsettled = errors.New("disks that are not known yet: drivers of devices present at boot are still being loaded")
+	errAppeared  = errors.New("the disk appeared during the step")
+)
+
+// isSettled reports whether the devices that were there at boot have their drivers. It does not wait.
+func (m *Manager) isSettled() bool {
+	select {
+	case <-m.o.Settled:
+		return true
+	default:
+		return m.o.Settled == nil
+	}
+}
+
+// failUnsettled adds an error if disks may be missing from the list because their drivers are still being loaded. As
+// long as they are missing, no array is protected by its name: see checkRead.
+func (r *eraseRun) failUnsettled() {
+	if r.m.isSettled() {
+		return
+	}
+	r.m.o.Log.Error("disks are missing", "err", errUnsettled)
+	r.failures.add(errUnsettled)
+	r.unread = append(r.unread, errUnsettled)
+}
+
+// failAppeared lists the disks again, and adds an error for each disk that was not there when the step began and
+// therefore was not erased.
+func (r *eraseRun) failAppeared(ctx context.Context) {
+	if err := r.listAgain(ctx); err != nil {
+		r.failures.add(fmt.Errorf("disks that appeared during the step: %w", err))
+	}
+}
+
+func (r *eraseRun) listAgain(ctx context.Context) error {
+	disks, err := r.m.o.Disks(ctx)
+	if err := r.failUnread(err); err != nil {
+		return err
+	}
+	if disks, err = r.skips.Without(disks); err != nil {
+		return err
+	}
+	for _, d := range disks {
+		if !r.isKnown(d) {
+			r.fail(d, errAppeared)
+		}
+	}
+	return r.failUnusable(ctx)
+}
+
+// isKnown reports whether a disk was there when the step began. A multipath map is the same disk as its paths, which
+// can be joined during the step.
+func (r *eraseRun) isKnown(d block.Device) bool {
+	paths := []string{d.Path}
+	if d.Type == "mpath" {
+		components, _ := r.m.o.System.Components(d.Path) // a map whose paths are not known counts as a new disk
+		paths = append(paths, components...)
+	}
+	return slices.ContainsFunc(paths, func(path string) bool { return r.known[path] })
+}

@@ -1,0 +1,178 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/partition"
+)
+
+// While drivers are being loaded, disks can be missing: a step erases those that are there, and fails.
+func TestEraseUnsettled(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	for name, settled := range map[string]chan struct{}{
+		"settled": closed, "nothing to wait for": nil, "unsettled": make(chan struct{}),
+	} {
+		disk := loopDisk(t, partition.TypeLinux)
+		m := onThisMachine(t, disk)
+		m.o.Settled = settled
+		var log strings.Builder
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for step, run := range erasing(m) {
+			testenv.GPT(t, disk.Path)
+			log.Reset()
+			n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0}`)
+			_, err := run(t.Context(), hardware.Call{Node: n})
+			if table, err := partition.Read(t.Context(), disk.Path); !errors.Is(err, partition.ErrNoTable) {
+				t.Errorf("%s, %s: got table %+v and %v, want none", name, step, table, err)
+			}
+			if name != "unsettled" {
+				if err != nil || strings.Contains(log.String(), "disks are missing") {
+					t.Errorf("%s, %s: got %v and log %s, want no error", name, step, err, &log)
+				}
+				continue
+			}
+			erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
+			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) || failed != errUnsettled.Error() {
+				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, errUnsettled)
+			}
+			if !strings.Contains(log.String(), `"disks are missing"`) {
+				t.Errorf("%s: got log %s, want the missing disks", step, &log)
+			}
+		}
+	}
+}
+
+// A disk that is missing could hold the array that a protected name means.
+func TestEraseProtectedNameUnsettled(t *testing.T) {
+	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	m := onThisMachine(t, disk)
+	m.o.Settled = make(chan struct{})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	_, err := m.eraseMetadata(t.Context(), hardware.Call{Node: n})
+	if want := "its name cannot be checked: " + errUnsettled.Error(); !strings.Contains(errorText(err), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// appearing is a manager whose list of disks is the second one from the second time on. appear is called before that.
+func appearing(t *testing.T, first, second func() ([]block.Device, error), appear func(block.System)) *Manager {
+	t.Helper()
+	m := newManager(t)
+	calls := 0
+	m.o.Disks = func(context.Context) ([]block.Device, error) {
+		if calls++; calls == 1 {
+			return first()
+		}
+		appear(m.o.System)
+		return second()
+	}
+	return m
+}
+
+// An error names each disk that was not there when the step began.
+func TestEraseNamesAppearedDisks(t *testing.T) {
+	broken, unread := errors.New("broken"), fmt.Errorf("%w: sdx", block.ErrUnreadable)
+	read := func(disks ...block.Device) func() ([]block.Device, error) {
+		return func() ([]block.Device, error) { return disks, nil }
+	}
+	failing := func(err error) func() ([]block.Device, error) {
+		return func() ([]block.Device, error) { return nil, err }
+	}
+	sda := block.Device{Name: "sda", Path: "/dev/sda", Serial: "200", Serials: []string{"200"}}
+	sdb := block.Device{Name: "sdb", Path: "/dev/sdb", Serial: "50", Serials: []string{"50"}}
+	text := block.Device{Name: "sdc", Path: "/dev/sdc", Serial: "S3X9", Serials: []string{"S3X9"}}
+	joined := block.Device{Name: "dm-0", Path: "/dev/dm-0", Type: "mpath", Serial: "50", Serials: []string{"50"}}
+	array := block.Device{Name: "dm-0", Path: "/dev/dm-0", Type: "raid1", Serial: "50", Serials: []string{"50"}}
+	paths := func(names ...string) func(block.System) {
+		return func(sys block.System) {
+			for _, name := range names {
+				if err := os.MkdirAll(sys.Sys("class/block/dm-0/slaves", name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	none := func(block.System) {}
+	const again = "disks that appeared during the step: "
+	for _, tt := range []struct {
+		name          string
+		first, second func() ([]block.Device, error)
+		appear        func(block.System)
+		want          []string // lines of the error, in order; nil for none
+	}{
+		{"no disks", read(), read(), none, nil},
+		{"the same, on the skip list", read(sda), read(sda), none, nil},
+		{"another on the skip list", read(), read(sda), none, nil},
+		{"another", read(sda), read(sda, sdb), none, []string{"/dev/sdb: the disk appeared"}},
+		{"paths joined", read(sda), read(joined), paths("sda", "sdz"), nil},
+		{"paths joined, none of them known", read(sda), read(joined), paths("sdz"), []string{"/dev/dm-0: the disk appeared"}},
+		{"paths not known", read(sda), read(joined), none, []string{"/dev/dm-0: the disk appeared"}},
+		{"an array of a known disk", read(sda), read(array), paths("sda"), []string{"/dev/dm-0: the disk appeared"}},
+		{"list fails", read(), failing(broken), none, []string{again + "list disks to erase: broken"}},
+		{"unreadable", read(), failing(unread), none, []string{unread.Error()}},
+		{"unreadable twice", failing(unread), failing(unread), none, []string{unread.Error()}},
+		{"skip list fails", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
+		{
+			"without a capacity", read(), read(), func(sys block.System) { listed(t, sys, "0", "vda", "nvme0n1") },
+			[]string{"/dev/nvme0n1: " + errUnusable.Error(), "/dev/vda: " + errNoCapacity.Error()},
+		},
+		{
+			"the kernel's list fails", read(), read(), func(sys block.System) {
+				if err := errors.Join(os.MkdirAll(sys.Sys(), 0o755), os.WriteFile(sys.Sys("block"), nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			[]string{again + "list disks to erase: "},
+		},
+	} {
+		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+			m := appearing(t, tt.first, tt.second, tt.appear)
+			n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
+			_, err := erasing(m)[step](t.Context(), hardware.Call{Node: n})
+			if len(tt.want) == 0 {
+				if err != nil {
+					t.Errorf("%s, %s: got %v, want no error", tt.name, step, err)
+				}
+				continue
+			}
+			_, failed, _ := strings.Cut(errorText(err), "erased: none; not erased: ")
+			lines := strings.Split(failed, "\n")
+			same := typeOf(err) == "BlockDeviceEraseError" && len(lines) == len(tt.want)
+			for i := 0; same && i < len(lines); i++ {
+				same = strings.HasPrefix(lines[i], tt.want[i])
+			}
+			if !same {
+				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", tt.name, step, err, tt.want)
+			}
+		}
+	}
+}
+
+// A disk that the kernel could not use from the start is one error.
+func TestEraseNamesUnusableDisksOnce(t *testing.T) {
+	m := newManager(t)
+	listed(t, m.o.System, "0", "vda")
+	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); strings.Count(errorText(err), "/dev/vda") != 1 {
+		t.Errorf("got %v, want one error of /dev/vda", err)
+	}
+}
+
+// A disk that loses its capacity while it is erased was there.
+func TestEraseKnownDiskWithoutCapacity(t *testing.T) {
+	vda := func() ([]block.Device, error) { return []block.Device{{Name: "vda", Path: "/dev/vda"}}, nil }
+	run := startErase(t, appearing(t, vda, vda, func(sys block.System) { listed(t, sys, "0", "vda") }))
+	run.failAppeared(t.Context())
+	if result, err := run.finish(); err != nil {
+		t.Errorf("got %v and %v, want no error", result, err)
+	}
+}
