@@ -41,9 +41,10 @@ func TestNVMeControllers(t *testing.T) {
 	putSys(t, s, map[string]string{
 		"class/nvme/nvme0/transport": "pcie\n",
 		"class/nvme/nvme0/ng0n1":     "/", // a character device
-		"class/nvme/nvme0/hwmon0":    "/",
+		"class/nvme/nvme0/nvme1n1p1": "/", // a partition
 
 		"class/nvme/nvme1/transport": "pcie\n",
+		"class/nvme/nvme1/hwmon1":    "/",
 		"class/nvme/nvme1/nvme1n1":   "/",
 		"class/nvme/nvme1/nvme1n12":  "/",
 

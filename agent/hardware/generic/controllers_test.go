@@ -192,6 +192,29 @@ func TestEraseAsksControllersOnce(t *testing.T) {
 	}
 }
 
+// A controller is asked no longer than its step runs.
+func TestEraseControllersCancelled(t *testing.T) {
+	m := newManager(t)
+	addController(t, m.o.System, "nvme0")
+	asked := errors.New("asked")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m.controller = func(ctx context.Context, _ string) (erase.Controller, error) {
+		cancel(asked)
+		<-ctx.Done()
+		return erase.Controller{}, context.Cause(ctx)
+	}
+	run := startErase(t, m)
+	run.examineControllers(ctx, unattachedFail)
+	if _, err := run.finish(); !errors.Is(err, asked) {
+		t.Errorf("got %v, want %v", err, asked)
+	}
+	run = startErase(t, m)
+	run.examineControllers(ctx, unattachedFail)
+	if _, err := run.finish(); !errors.Is(err, context.Canceled) || errors.Is(err, asked) {
+		t.Errorf("cancelled before: got %v, want %v", err, context.Canceled)
+	}
+}
+
 // A controller that cannot be opened or described is an error of that controller alone.
 func TestEraseControllerErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
