@@ -108,6 +108,13 @@ func (t *Table) All(kind byte) []Structure {
 	return list
 }
 
+// LacksUEFI reports whether the firmware says that it does not support UEFI (type 0; 7.1.2.2, bit 3 of BIOS
+// characteristics extension byte 2). Firmware that says nothing about it can support UEFI.
+func (t *Table) LacksUEFI() bool {
+	bios := t.All(TypeBIOS)
+	return len(bios) > 0 && bios[0].has(0x14) && bios[0].u8(0x13)&(1<<3) == 0
+}
+
 // has reports whether the formatted area reaches up to and excluding offset end.
 func (s Structure) has(end int) bool { return len(s.Data) >= end }
 

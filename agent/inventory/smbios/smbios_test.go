@@ -152,6 +152,29 @@ func TestMemorySize(t *testing.T) {
 	}
 }
 
+// Firmware lacks UEFI only if its BIOS information has the byte that says so.
+func TestLacksUEFI(t *testing.T) {
+	bios := func(kind byte, length int, extension byte) Structure {
+		data := make([]byte, length)
+		data[len(data)-1] = extension
+		return Structure{Type: kind, Data: data}
+	}
+	for name, c := range map[string]struct {
+		table Table
+		want  bool
+	}{
+		"no BIOS information": {Table{Structures: []Structure{bios(TypeSystem, 20, 0)}}, false},
+		"SMBIOS 2.3":          {Table{Structures: []Structure{bios(TypeBIOS, 19, 0)}}, false},
+		"UEFI":                {Table{Structures: []Structure{bios(TypeBIOS, 20, 0x08)}}, false},
+		"BIOS":                {Table{Structures: []Structure{bios(TypeSystem, 20, 8), bios(TypeBIOS, 20, 0xf7)}}, true},
+		"first one counts":    {Table{Structures: []Structure{bios(TypeBIOS, 20, 8), bios(TypeBIOS, 20, 0)}}, false},
+	} {
+		if got := c.table.LacksUEFI(); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	entry, table := dump(f, "testdata/random.bin")
 	f.Add(entry, table)
