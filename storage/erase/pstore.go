@@ -22,18 +22,20 @@ const (
 
 // Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
 // the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are
-// a pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing.
-func Pstore(ctx context.Context, sys block.System) error {
-	if err := pstore(ctx, sys); err != nil {
-		return fmt.Errorf("erase pstore: %w", err)
+// a pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing. searched reports
+// whether the kernel has UEFI variables. On a machine booted by BIOS it has none, and crash logs of a boot by UEFI can
+// remain.
+func Pstore(ctx context.Context, sys block.System) (searched bool, err error) {
+	if searched, err = pstore(ctx, sys); err != nil {
+		return false, fmt.Errorf("erase pstore: %w", err)
 	}
-	return nil
+	return searched, nil
 }
 
-func pstore(ctx context.Context, sys block.System) error {
+func pstore(ctx context.Context, sys block.System) (searched bool, err error) {
 	mounts, err := mountPoints(sys, "pstore")
 	if err != nil {
-		return err
+		return false, err
 	}
 	var problems []error
 	if len(mounts) == 0 {
@@ -47,24 +49,25 @@ func pstore(ctx context.Context, sys block.System) error {
 	for _, directory := range mounts {
 		problems = append(problems, emptyDirectory(ctx, directory, func(string) bool { return true }))
 	}
-	return errors.Join(append(problems, crashVariables(ctx, sys))...)
+	searched, err = crashVariables(ctx, sys)
+	return searched, errors.Join(append(problems, err)...)
 }
 
-// crashVariables removes the crash logs among the UEFI variables.
-func crashVariables(ctx context.Context, sys block.System) error {
+// crashVariables removes the crash logs among the UEFI variables, and reports whether the kernel has them.
+func crashVariables(ctx context.Context, sys block.System) (searched bool, err error) {
 	if _, err := os.Stat(sys.Sys("firmware/efi")); errors.Is(err, fs.ErrNotExist) {
-		return nil // booted by BIOS
+		return false, nil // booted by BIOS
 	} else if err != nil {
-		return err
+		return false, err
 	}
 	mounts, err := mountPoints(sys, "efivarfs")
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(mounts) == 0 {
-		return errors.New("UEFI variables cannot be read: efivarfs is not mounted")
+		return false, errors.New("UEFI variables cannot be read: efivarfs is not mounted")
 	}
-	return emptyDirectory(ctx, mounts[0], func(name string) bool {
+	return true, emptyDirectory(ctx, mounts[0], func(name string) bool {
 		return strings.HasPrefix(name, crashVariable) && strings.HasSuffix(strings.ToLower(name), crashGUID)
 	})
 }

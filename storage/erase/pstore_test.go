@@ -48,8 +48,8 @@ const (
 
 func TestPstore(t *testing.T) {
 	sys, pstore, variables := firmware(t, bothMounts)
-	if err := Pstore(t.Context(), sys); err != nil {
-		t.Fatal(err)
+	if searched, err := Pstore(t.Context(), sys); err != nil || !searched {
+		t.Fatalf("got UEFI variables searched %v and %v, want true", searched, err)
 	}
 	if entries, err := os.ReadDir(pstore); err != nil || len(entries) != 0 {
 		t.Errorf("pstore: got %v and %v, want nothing left", entries, err)
@@ -60,7 +60,7 @@ func TestPstore(t *testing.T) {
 	}
 }
 
-// A machine that was booted by BIOS and has no pstore has nothing to erase.
+// A machine that was booted by BIOS and has no pstore has nothing to erase, and says so: it can have UEFI variables.
 func TestPstoreNone(t *testing.T) {
 	sys, pstore, _ := firmware(t, "sysfs /sys sysfs rw 0 0\n")
 	for _, directory := range []string{sys.Sys("firmware"), pstore} {
@@ -68,8 +68,8 @@ func TestPstoreNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Pstore(t.Context(), sys); err != nil {
-		t.Errorf("got %v, want no error", err)
+	if searched, err := Pstore(t.Context(), sys); err != nil || searched {
+		t.Errorf("got UEFI variables searched %v and %v, want false", searched, err)
 	}
 }
 
@@ -77,11 +77,11 @@ func TestPstoreNone(t *testing.T) {
 func TestPstoreFails(t *testing.T) {
 	testenv.Root(t)
 	unmounted, _, _ := firmware(t, "pstore /sys/fs/pstore pstore rw 0 0\n")
-	if err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "efivarfs is not mounted") {
+	if _, err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "efivarfs is not mounted") {
 		t.Errorf("without efivarfs: got %v, want an error", err)
 	}
 	unmounted, _, _ = firmware(t, "efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n")
-	if err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "pstore is not mounted") {
+	if _, err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "pstore is not mounted") {
 		t.Errorf("without pstore: got %v, want an error", err)
 	}
 	sys, _, variables := firmware(t, bothMounts)
@@ -92,7 +92,8 @@ func TestPstoreFails(t *testing.T) {
 	if err := unix.Mount("", variables, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := Pstore(t.Context(), sys); err == nil || !strings.Contains(err.Error(), crashLog+" is left") || !errors.Is(err, unix.EROFS) {
+	_, err := Pstore(t.Context(), sys)
+	if err == nil || !strings.Contains(err.Error(), crashLog+" is left") || !errors.Is(err, unix.EROFS) {
 		t.Errorf("crash logs that cannot be removed: got %v, want an error that names %s", err, crashLog)
 	}
 }
@@ -124,8 +125,8 @@ func TestPstoreErrors(t *testing.T) {
 		"pstore not readable":   {t.Context(), unreadable, unix.ENOTDIR},
 		"cancelled":             {cancelled, sys, context.Canceled},
 	} {
-		if err := Pstore(c.ctx, c.sys); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		if searched, err := Pstore(c.ctx, c.sys); !errors.Is(err, c.want) || searched {
+			t.Errorf("%s: got UEFI variables searched %v and %v, want false and %v", name, searched, err, c.want)
 		}
 	}
 	if entries, err := os.ReadDir(pstore); err != nil || len(entries) != 2 {
@@ -134,8 +135,11 @@ func TestPstoreErrors(t *testing.T) {
 	if err := os.Remove(sys.Proc("mounts")); err != nil {
 		t.Fatal(err)
 	}
-	if err := crashVariables(t.Context(), sys); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("UEFI variables without mounts: got %v, want %v", err, fs.ErrNotExist)
+	if searched, err := crashVariables(t.Context(), file); !errors.Is(err, unix.ENOTDIR) || searched {
+		t.Errorf("UEFI variables not readable: got searched %v and %v, want false and %v", searched, err, unix.ENOTDIR)
+	}
+	if searched, err := crashVariables(t.Context(), sys); !errors.Is(err, fs.ErrNotExist) || searched {
+		t.Errorf("UEFI variables without mounts: got searched %v and %v, want false and %v", searched, err, fs.ErrNotExist)
 	}
 }
 
@@ -163,7 +167,7 @@ func TestPstoreImmutable(t *testing.T) {
 	if err := errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Pstore(t.Context(), sys); err != nil {
+	if _, err := Pstore(t.Context(), sys); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

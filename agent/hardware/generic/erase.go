@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ironroot/agent/hardware"
+	"ironroot/agent/inventory/smbios"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -61,12 +62,30 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	return run.finish()
 }
 
+// variablesNotSearched is the result of erase_pstore on a machine that may have crash logs out of its reach.
+const variablesNotSearched = "UEFI variables not searched for crash logs: the machine was booted by BIOS"
+
 // erasePstore removes the crash logs of former kernels from the firmware.
 func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, error) {
 	if err := noArguments(call); err != nil {
 		return nil, err
 	}
-	return nil, erase.Pstore(ctx, m.o.System)
+	searched, err := erase.Pstore(ctx, m.o.System)
+	if err != nil || searched || m.lacksUEFI() {
+		return nil, err
+	}
+	m.o.Log.Warn("UEFI variables not searched for crash logs", "reason", "the machine was booted by BIOS")
+	return variablesNotSearched, nil
+}
+
+// lacksUEFI reports whether the firmware describes itself as one without UEFI.
+func (m *Manager) lacksUEFI() bool {
+	read := func(name string) []byte {
+		data, _ := m.o.System.Files.Read(m.o.System.Sys("firmware/dmi/tables", name)) // a table that is missing is empty
+		return data
+	}
+	table, err := smbios.Parse(read("smbios_entry_point"), read("DMI"))
+	return err == nil && table.LacksUEFI()
 }
 
 // eraseDisk destroys all data of a disk.

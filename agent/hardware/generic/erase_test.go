@@ -404,7 +404,9 @@ func TestErasePstore(t *testing.T) {
 	m := newManager(t)
 	dump := m.o.System.Sys("fs/pstore/dmesg-erst-1")
 	for path, text := range map[string]string{
-		dump: "panic", m.o.System.Proc("mounts"): "pstore /sys/fs/pstore pstore rw 0 0\n",
+		dump: "panic", m.o.System.Sys("firmware/efi/efivars/Boot0001"): "",
+		m.o.System.Proc("mounts"): "pstore /sys/fs/pstore pstore rw 0 0\n" +
+			"efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -418,6 +420,57 @@ func TestErasePstore(t *testing.T) {
 	}
 	if _, err := os.Stat(dump); !os.IsNotExist(err) {
 		t.Errorf("the dump is still there: %v", err)
+	}
+}
+
+// On a machine that was booted by BIOS, a boot by UEFI can have left crash logs in variables that the kernel does not
+// have now. The step says so, unless the firmware says that it lacks UEFI.
+func TestErasePstoreByBIOS(t *testing.T) {
+	table := func(extension byte) string {
+		bios := append([]byte{0, 20}, make([]byte, 17)...)
+		return string(append(bios, extension, 0, 0, 127, 4, 0, 0, 0, 0))
+	}
+	smbios := func(tables string) map[string]string {
+		return map[string]string{
+			"firmware/dmi/tables/smbios_entry_point": "_SM3_" + strings.Repeat("\x00", 19), "firmware/dmi/tables/DMI": tables,
+		}
+	}
+	for name, c := range map[string]struct {
+		files map[string]string // below /sys
+		want  any
+		fails bool
+	}{
+		"no SMBIOS":      {want: variablesNotSearched},
+		"no entry point": {files: map[string]string{"firmware/dmi/tables/DMI": table(0)}, want: variablesNotSearched},
+		"no tables":      {files: smbios(""), want: variablesNotSearched},
+		"not parsed":     {files: smbios(table(0)[:23]), want: variablesNotSearched},
+		"UEFI":           {files: smbios(table(1 << 3)), want: variablesNotSearched},
+		"BIOS only":      {files: smbios(table(0))},
+		"error":          {files: map[string]string{"fs/pstore/dmesg": ""}, fails: true}, // it is not mounted
+	} {
+		m := newManager(t)
+		var log strings.Builder
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		files := map[string]string{m.o.System.Proc("mounts"): ""}
+		for file, text := range c.files {
+			files[m.o.System.Sys(file)] = text
+		}
+		for path, text := range files {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		result, err := m.erasePstore(t.Context(), hardware.Call{})
+		if result != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: got %v and %v, want %v and an error: %v", name, result, err, c.want, c.fails)
+		}
+		const warning = `level=WARN msg="UEFI variables not searched for crash logs" reason="the machine was booted by BIOS"`
+		if got := strings.Contains(log.String(), warning); got != (c.want != nil) {
+			t.Errorf("%s: got log %q, want a warning: %v", name, &log, c.want != nil)
+		}
 	}
 }
 
