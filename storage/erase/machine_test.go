@@ -134,6 +134,16 @@ func TestMachine(t *testing.T) {
 			t.Errorf("the console does not show %q", line)
 		}
 	}
+	for _, serial := range []string{"serial-virtio", "serial-scsi"} {
+		for _, line := range []string{
+			"GPT shown [1 2], hidden [] <nil>", "backup shown [], hidden [1 2] <nil>", "empty shown [], hidden [] <nil>",
+			"odd shown [1 3 4 5], hidden [] <nil>", "status shown [], hidden [1 4 5] <nil>",
+		} {
+			if line = "TABLE " + paths[serial] + " " + line; !strings.Contains(console, line) {
+				t.Errorf("the console does not show %q", line)
+			}
+		}
+	}
 	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb", "visible"} {
 		data, err := os.ReadFile(filepath.Join(dir, bus))
 		if err != nil {

@@ -1,15 +1,20 @@
-// Command guest is a ramdisk that prints the disks and NVMe controllers of the machine, and erases all data of each disk
-// and then the metadata.
+// Command guest is a ramdisk that prints the disks and NVMe controllers of the machine, erases all data of each disk and
+// then the metadata, and prints which partitions of several tables Linux shows and hides.
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/partition"
 	"ironroot/uinit/boot"
 )
 
@@ -42,8 +47,95 @@ func main() {
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
 			err = erase.Metadata(ctx, block.System{}, d.Path, erase.Wait{})
 			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(ctx, d), err)
+			if err := showTables(ctx, d); err != nil {
+				return err
+			}
 		}
 		fmt.Printf("\nDONE\n")
 		return nil
 	})
+}
+
+// showTables writes tables to a disk and prints the numbers of the partitions that Linux shows, and of the hidden ones.
+func showTables(ctx context.Context, d block.Device) error {
+	layout, err := partition.Plan(partition.Needs{UEFI: true, ESP: 1 << 20, Root: 1 << 20})
+	if err != nil {
+		return err
+	}
+	if _, err := partition.Create(ctx, d.Path, layout); err != nil {
+		return err
+	}
+	odd := table(
+		entry{kind: 0, first: 64, size: 64},
+		entry{kind: 0x83, first: 1 << 30, size: 8},    // starts behind the disk
+		entry{kind: 0x05, first: 256, size: 256},      // extended
+		entry{kind: 0x83, first: 1024, size: 1 << 20}, // ends behind the disk
+	)
+	copy(odd[54:], "FAT16   ")
+	status := bytes.Clone(odd)
+	status[446] = 1
+	sector := int64(d.LogicalSector)
+	for _, change := range []struct {
+		name string
+		at   int64
+		data []byte
+	}{
+		{"GPT", 440, []byte{1}},
+		{"backup", sector, make([]byte, 512)},
+		{"empty", 0, make([]byte, 512)},
+		{"logical", 256 * sector, table(entry{kind: 0x83, first: 8, size: 64})},
+		{"odd", 0, odd},
+		{"status", 0, status},
+		{"end", 0, make([]byte, 512)},
+	} {
+		if err := write(d.Path, change.at, change.data); err != nil {
+			return err
+		}
+		if err := block.Rescan(ctx, d.Path); err != nil {
+			return err
+		}
+		known, err := partition.Known(ctx, block.System{}, d.Path)
+		if err != nil {
+			return err
+		}
+		hidden, err := partition.Hidden(ctx, block.System{}, d.Path)
+		fmt.Printf("\nTABLE %s %s shown %v, hidden %v %v\n", d.Path, change.name, numbers(known), numbers(hidden), err)
+	}
+	return nil
+}
+
+func numbers(partitions []partition.Partition) []int {
+	var list []int
+	for _, p := range partitions {
+		list = append(list, p.Number)
+	}
+	return list
+}
+
+// entry is one of an MBR, in sectors.
+type entry struct {
+	kind        byte
+	first, size uint32
+}
+
+// table returns the sector of an MBR or of an extended partition.
+func table(entries ...entry) []byte {
+	sector := make([]byte, 512)
+	for i, e := range entries {
+		raw := sector[446+16*i:]
+		raw[4] = e.kind
+		binary.LittleEndian.PutUint32(raw[8:], e.first)
+		binary.LittleEndian.PutUint32(raw[12:], e.size)
+	}
+	sector[510], sector[511] = 0x55, 0xaa
+	return sector
+}
+
+func write(path string, at int64, data []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Sync(), f.Close())
 }
