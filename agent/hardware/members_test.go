@@ -122,6 +122,11 @@ func TestWithoutProtectedArrays(t *testing.T) {
 	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), []block.Device{missing}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing disk: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
 	}
+	unlisted := machine(t, []block.Device{array}, nil)
+	kept, err := WithoutProtectedArrays(t.Context(), unlisted, n(skip), []block.Device{array})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("array with unknown components: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
+	}
 	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), nil); err != nil || len(kept) > 0 {
 		t.Errorf("no disks: got %v and %v", paths(kept), err)
 	}
