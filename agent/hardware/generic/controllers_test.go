@@ -192,26 +192,23 @@ func TestEraseAsksControllersOnce(t *testing.T) {
 	}
 }
 
-// A controller is asked no longer than its step runs.
+// A controller is asked with the context of its step, and not after the context has ended.
 func TestEraseControllersCancelled(t *testing.T) {
 	m := newManager(t)
 	addController(t, m.o.System, "nvme0")
-	asked := errors.New("asked")
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
 	m.controller = func(ctx context.Context, _ string) (erase.Controller, error) {
-		cancel(asked)
-		<-ctx.Done()
-		return erase.Controller{}, context.Cause(ctx)
+		asked++
+		cancel()
+		return erase.Controller{}, ctx.Err()
 	}
-	run := startErase(t, m)
-	run.examineControllers(ctx, unattachedFail)
-	if _, err := run.finish(); !errors.Is(err, asked) {
-		t.Errorf("got %v, want %v", err, asked)
-	}
-	run = startErase(t, m)
-	run.examineControllers(ctx, unattachedFail)
-	if _, err := run.finish(); !errors.Is(err, context.Canceled) || errors.Is(err, asked) {
-		t.Errorf("cancelled before: got %v, want %v", err, context.Canceled)
+	for _, when := range []string{"while it is asked", "before"} {
+		run := startErase(t, m)
+		run.examineControllers(ctx, unattachedFail)
+		if _, err := run.finish(); !errors.Is(err, context.Canceled) || asked != 1 {
+			t.Errorf("cancelled %s: got %v and %d controllers asked, want %v and 1", when, err, asked, context.Canceled)
+		}
 	}
 }
 
