@@ -3,10 +3,14 @@ package block
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/storage/sysfile"
 )
 
 func TestDisksWithoutCapacity(t *testing.T) {
@@ -60,16 +64,28 @@ func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 		"dm-0": {"size": "2048\n", "dm/uuid": "mpath-3600\n", "slaves/sdc": ""},
 		"dm-1": {"size": "0\n", "dm/uuid": "mpath-3601\n", "slaves/sdd": ""},
 	})
+	if err := os.MkdirAll(s.Sys("block/sde"), 0o755); err != nil { // it was unplugged after the directory was listed
+		t.Fatal(err)
+	}
 	found, err := s.DisksWithoutCapacity(t.Context())
 	if len(found) != 2 || found[0].Path != "/dev/sda" || found[1].Path != "/dev/sdd" {
 		t.Errorf("got %+v, want /dev/sda and /dev/sdd", found)
 	}
-	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "sdb") {
-		t.Errorf("got %v, want %v of sdb", err, ErrUnreadable)
+	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "sdb") || strings.Contains(err.Error(), "sde") {
+		t.Errorf("got %v, want %v of sdb alone", err, ErrUnreadable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	// A read of this link to itself would be logged.
+	if err := os.Symlink("ro", s.Sys("class/block/sda/ro")); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	s.Files = &sysfile.Reader{Log: slog.New(slog.NewTextHandler(&log, nil))}
 	if found, err := s.DisksWithoutCapacity(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %+v and %v, want %v", found, err, context.Canceled)
+	}
+	if log.Len() > 0 {
+		t.Errorf("cancelled: got log %s, want that no disk was read", &log)
 	}
 }
