@@ -43,7 +43,7 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 		scope, err = readScope(ctx, d, nsid, controller, shared)
 	}
 	if err != nil {
-		scope.nsid, scope.unknown = nsid, err
+		scope.unknown = err
 		return nil, nil, scope
 	}
 	return controller, namespace, scope
