@@ -293,6 +293,12 @@ func TestMetadataOrder(t *testing.T) {
 func TestDeviceClosed(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+	if err := Guard(t.Context(), block.System{}, path); err != nil {
+		t.Error(err)
+	}
+	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+		t.Errorf("after Guard: got holders %v and %v, want none", names, err)
+	}
 	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
 		t.Error(err)
 	}
@@ -473,8 +479,8 @@ func TestGuardWithoutTable(t *testing.T) {
 	}
 }
 
-// The partitions of a multipath map are maps. If the device mapper cannot be asked, nothing is written: to take them for
-// none would leave their superblocks.
+// The partitions of a multipath map are maps. If the device mapper cannot be asked, nothing is written: to take them
+// for none would leave their superblocks.
 func TestMapPartitionsUnknown(t *testing.T) {
 	path := secretDisk(t, mib)
 	name := filepath.Base(path)
