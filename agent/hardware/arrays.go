@@ -215,8 +215,8 @@ func (a Arrays) Created(s md.Superblock) string {
 	return ""
 }
 
-// CheckShown returns an error if the partition table of a device names partitions that the kernel does not show, and the
-// node object names arrays: a hidden partition can be a member of one, and [Members] does not find it.
+// CheckShown returns an error if the partition table of a device names partitions that the kernel does not show, and
+// the node object names arrays: a hidden partition can be a member of one, and [Members] does not find it.
 func (a Arrays) CheckShown(ctx context.Context, sys block.System, d block.Device) error {
 	if len(a.protected) == 0 && len(a.created) == 0 {
 		return nil

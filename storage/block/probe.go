@@ -72,7 +72,8 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 	return result, nil
 }
 
-// ProbeRange recognises members of md arrays and gfs2 in a range of a device, in bytes. Other content is not recognised.
+// ProbeRange recognises members of md arrays and gfs2 in a range of a device, in bytes. Other content is not
+// recognised.
 func ProbeRange(device io.ReaderAt, start, size int64) (Filesystem, error) {
 	return probeOwn(io.NewSectionReader(device, start, size), size)
 }

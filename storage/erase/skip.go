@@ -101,8 +101,8 @@ func guard(ctx context.Context, sys block.System, device string) error {
 	return guardTable(ctx, device, table)
 }
 
-// guardTable looks for gfs2 in all partitions that the table names: the kernel does not show them if only the backup of
-// a GPT is intact.
+// guardTable looks for gfs2 in all partitions that the table names: the kernel does not show them if only the backup
+// of a GPT is intact.
 func guardTable(ctx context.Context, device string, table *partition.Table) error {
 	f, err := os.Open(device)
 	if err != nil {

@@ -363,9 +363,9 @@ func TestEraseProtectedWithoutTable(t *testing.T) {
 	}
 }
 
-// Linux ignores the backup of a GPT. If only the backup names the partitions of a disk, it is not known which of them are
-// members of the arrays that the node names: nothing is erased. The other disks are erased, and so is the disk if the
-// node names no arrays.
+// Linux ignores the backup of a GPT. If only the backup names the partitions of a disk, it is not known which of them
+// are members of the arrays that the node names: nothing is erased. The other disks are erased, and so is the disk if
+// the node names no arrays.
 func TestEraseHiddenPartitions(t *testing.T) {
 	hidden := partsDisk(t, 0, nil, &testenv.RAID{Name: "root", Level: 1})
 	write(t, hidden.Path, 512, make([]byte, 512)) // the primary GPT

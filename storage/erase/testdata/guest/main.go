@@ -1,5 +1,5 @@
-// Command guest is a ramdisk that prints the disks and NVMe controllers of the machine, erases all data of each disk and
-// then the metadata, and prints which partitions of several tables Linux shows and hides.
+// Command guest is a ramdisk that prints the disks and NVMe controllers of the machine, erases all data of each disk
+// and then the metadata, and prints which partitions of several tables Linux shows and hides.
 package main
 
 import (
@@ -56,7 +56,8 @@ func main() {
 	})
 }
 
-// showTables writes tables to a disk and prints the numbers of the partitions that Linux shows, and of the hidden ones.
+// showTables writes tables to a disk and prints the numbers of the partitions that Linux shows, and of the hidden
+// ones.
 func showTables(ctx context.Context, d block.Device) error {
 	layout, err := partition.Plan(partition.Needs{UEFI: true, ESP: 1 << 20, Root: 1 << 20})
 	if err != nil {
