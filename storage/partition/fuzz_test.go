@@ -90,6 +90,13 @@ func FuzzDisk(f *testing.F) {
 		resealed(disk)
 		write(t)
 		before, err := Read(t.Context(), image)
+		all, allErr := ReadAll(t.Context(), image)
+		if allErr != nil && !errors.Is(allErr, ErrNoTable) {
+			t.Errorf("ReadAll: got %v, want %v", allErr, ErrNoTable)
+		}
+		if err == nil && (allErr != nil || len(all.Partitions) < len(before.Partitions)) {
+			t.Errorf("ReadAll: got %+v and %v, want at least %+v", all, allErr, before)
+		}
 		if err != nil {
 			if !errors.Is(err, ErrNoTable) { // content must not keep a disk from being erased
 				t.Errorf("got %v, want %v", err, ErrNoTable)
