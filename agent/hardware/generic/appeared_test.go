@@ -42,7 +42,8 @@ func TestEraseUnsettled(t *testing.T) {
 				continue
 			}
 			erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
-			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) || failed != errUnsettled.Error() {
+			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) ||
+				failed != errUnsettled.Error() {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, errUnsettled)
 			}
 			if !strings.Contains(log.String(), `"disks are missing"`) {
@@ -115,7 +116,7 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 		{"another on the skip list", read(), read(sda), none, nil},
 		{"another", read(sda), read(sda, sdb), none, []string{"/dev/sdb: the disk appeared"}},
 		{"paths joined", read(sda), read(joined), paths("sda", "sdz"), nil},
-		{"paths joined, none of them known", read(sda), read(joined), paths("sdz"), []string{"/dev/dm-0: the disk appeared"}},
+		{"paths joined, none known", read(sda), read(joined), paths("sdz"), []string{"/dev/dm-0: the disk appeared"}},
 		{"paths not known", read(sda), read(joined), none, []string{"/dev/dm-0: the disk appeared"}},
 		{"an array of a known disk", read(sda), read(array), paths("sda"), []string{"/dev/dm-0: the disk appeared"}},
 		{"list fails", read(), failing(broken), none, []string{again + "list disks to erase: broken"}},

@@ -60,7 +60,8 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	c := m.o.Config.Get()
 	r := &eraseRun{
 		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
-		known: map[string]bool{}, reports: map[string]diskReport{}, stuck: map[string]error{}, explained: map[string]string{},
+		known: map[string]bool{}, reports: map[string]diskReport{},
+		stuck: map[string]error{}, explained: map[string]string{},
 	}
 	r.flags.wait = erase.Wait{
 		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
