@@ -2,13 +2,14 @@ package extension
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
-	"ironroot/internal/goroutine"
+	"ironroot/storage/erase"
 )
 
 // standby waits for work: it writes the image, and ends the agent's life by starting what was written or switching the
@@ -60,19 +61,15 @@ const (
 	syncGrace = time.Second
 )
 
-// syncDisks makes the hardware managers write everything to the disks. The error of one that does not end within limit
-// says so; it continues.
+// syncDisks makes the hardware managers write everything to the disks. It is an error if they do not end within limit;
+// those that ignore the end of their context continue.
 func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
-	defer cancel()
-	synced := make(chan error, 1)
-	goroutine.Go(func() error { return d.Managers.Sync(ctx) }, func(err error) { synced <- err })
-	select {
-	case err := <-synced:
-		return err
-	case <-time.After(limit + syncGrace):
-		return fmt.Errorf("hardware managers: sync: %w", context.Cause(ctx))
+	limits := erase.Limits{Silence: limit, Grace: syncGrace}
+	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })
+	if errors.Is(err, erase.ErrStuck) {
+		return fmt.Errorf("hardware managers: sync: %w", err)
 	}
+	return err
 }
 
 // endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must

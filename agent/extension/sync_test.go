@@ -46,23 +46,23 @@ func TestSyncLimit(t *testing.T) {
 					return context.Cause(ctx)
 				}
 			},
-			took: 9 * time.Minute, before: time.Minute, warned: "no end after 1m0s",
+			took: 9 * time.Minute, before: time.Minute, warned: "no progress for 1m0s",
 		},
 		{
 			name: "ends with its context", sync: func(ctx context.Context) error {
 				<-ctx.Done()
 				return errors.Join(errors.New("hanging"), context.Cause(ctx))
 			},
-			took: 10 * time.Minute, err: "hanging\nno end after 10m0s",
-			before: time.Minute, warned: `hanging\nno end after 1m0s`,
+			took: 10 * time.Minute, err: "no progress for 10m0s: hanging\nno progress for 10m0s",
+			before: time.Minute, warned: `no progress for 1m0s: hanging\nno progress for 1m0s`,
 		},
 		{
 			name: "ignores its context", sync: func(context.Context) error {
 				time.Sleep(time.Hour)
 				return nil
 			},
-			took: 10*time.Minute + time.Second, err: "hardware managers: sync: no end after 10m0s",
-			before: time.Minute + time.Second, warned: "hardware managers: sync: no end after 1m0s",
+			took: 10*time.Minute + time.Second, err: "hardware managers: sync: still busy in the kernel: no progress for 10m0s",
+			before: time.Minute + time.Second, warned: "hardware managers: sync: still busy in the kernel: no progress for 1m0s",
 		},
 		{
 			name: "late error", sync: func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func TestSyncLimit(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				return errors.New("late")
 			},
-			took: 10*time.Minute + time.Second/2, err: "late", before: time.Minute + time.Second/2, warned: "late",
+			took: 10*time.Minute + time.Second/2, err: "no progress for 10m0s: late", before: time.Minute + time.Second/2, warned: "no progress for 1m0s: late",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,11 +97,13 @@ func TestSyncLimit(t *testing.T) {
 				_, err = find(t, standby(deps), "run_image").Call(t.Context(), nil)
 				took = time.Since(started)
 				if err != nil || machine.reboots != 1 || took != c.before {
-					t.Errorf("run_image: got %v and %d restarts after %v, want one after %v", err, machine.reboots, took, c.before)
+					t.Errorf("run_image: got %v and %d restarts after %v, want one after %v",
+						err, machine.reboots, took, c.before)
 				}
 				time.Sleep(time.Hour) // until the managers have returned
-				if !strings.Contains(log.String(), "disks not synced before reboot") || !strings.Contains(log.String(), c.warned) {
-					t.Errorf("got log %s, want a warning with %q", &log, c.warned)
+				const warning = "disks not synced before reboot"
+				if text := log.String(); !strings.Contains(text, warning) || !strings.Contains(text, c.warned) {
+					t.Errorf("got log %s, want a warning with %q", text, c.warned)
 				}
 			})
 		})

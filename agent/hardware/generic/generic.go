@@ -264,18 +264,18 @@ func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 	return err
 }
 
-// interruptible calls a function that can wait in the kernel for a device, where nothing interrupts it, and returns
-// its error. If ctx ends before, the error wraps [erase.ErrStuck] and names the operation, and the call continues.
+// syncLimits are those of one operation of Sync: nothing waits for it after its context has ended.
+var syncLimits = erase.Limits{Silence: erase.DefaultLimits.Silence}
+
+// interruptible calls a function that can wait in the kernel for a device, and returns its error. If ctx ends before,
+// the error wraps [erase.ErrStuck] and names the operation, and the call continues.
 func interruptible(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}
-	done := make(chan error, 1)
-	goroutine.Go(call, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w: %w", operation, erase.ErrStuck, context.Cause(ctx))
+	_, err := erase.Bounded(ctx, syncLimits, func(context.Context) (any, error) { return nil, call() })
+	if errors.Is(err, erase.ErrStuck) {
+		return fmt.Errorf("%s: %w", operation, err)
 	}
+	return err
 }
