@@ -15,9 +15,6 @@ import (
 
 func TestDisksWithoutCapacity(t *testing.T) {
 	s := System{Root: t.TempDir()}
-	if got, err := s.DisksWithoutCapacity(t.Context()); len(got) != 0 || err != nil {
-		t.Errorf("no block devices: got %v and %v, want none", got, err)
-	}
 	const first, second = "naa.5000c500a1b2c3d4", "naa.5000c500a1b2c3d5"
 	unit := func(size, wwid string) map[string]string {
 		return map[string]string{"size": size, "device/wwid": wwid, "device/scsi_device/0:0:0:0/model": "X"}
@@ -43,14 +40,11 @@ func TestDisksWithoutCapacity(t *testing.T) {
 		"mmcblk0": {"size": "0\n"},
 		"nvme0n1": {"size": "0\n"},
 	})
-	found, err := s.DisksWithoutCapacity(t.Context())
+	found, err := s.UnusableDisks(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, d := range found {
-		got = append(got, d.Path)
-	}
+	got := unusable(found, ErrNoCapacity)
 	if diff := cmp.Diff([]string{"/dev/sda", "/dev/sdab", "/dev/sdg", "/dev/vda"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -67,7 +61,7 @@ func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 	if err := os.MkdirAll(s.Sys("block/sde"), 0o755); err != nil { // it was unplugged after the directory was listed
 		t.Fatal(err)
 	}
-	found, err := s.DisksWithoutCapacity(t.Context())
+	found, err := s.UnusableDisks(t.Context())
 	if len(found) != 2 || found[0].Path != "/dev/sda" || found[1].Path != "/dev/sdd" {
 		t.Errorf("got %+v, want /dev/sda and /dev/sdd", found)
 	}
@@ -82,7 +76,7 @@ func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 	}
 	var log strings.Builder
 	s.Files = &sysfile.Reader{Log: slog.New(slog.NewTextHandler(&log, nil))}
-	if found, err := s.DisksWithoutCapacity(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) {
+	if found, err := s.UnusableDisks(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %+v and %v, want %v", found, err, context.Canceled)
 	}
 	if log.Len() > 0 {

@@ -24,22 +24,22 @@ var ErrUnreadable = errors.New("disk cannot be described")
 // mappings, the paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board.
 // With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
 func (s System) Disks(ctx context.Context) ([]Device, error) {
-	devices, err := s.allDisks(ctx)
-	return slices.DeleteFunc(devices, func(d Device) bool { return d.Size == 0 }), err
+	devices, err := s.describe(ctx, s.isDisk)
+	paths := s.mapPaths(devices)
+	return slices.DeleteFunc(devices, func(d Device) bool { return d.Size == 0 || paths[d.Name] }), err
 }
 
-// allDisks lists the disks, those without a size included.
-func (s System) allDisks(ctx context.Context) ([]Device, error) {
-	devices, err := s.describe(ctx, s.isDisk)
-	paths := map[string]bool{} // devices below a multipath map
+// mapPaths returns the kernel names of the devices below the multipath maps in a list.
+func (s System) mapPaths(devices []Device) map[string]bool {
+	paths := map[string]bool{}
 	for _, d := range devices {
 		if d.Type == "mpath" && d.Size > 0 {
-			for _, member := range names(s.Sys("block", d.Name, "slaves")) {
-				paths[member] = true
+			for _, path := range names(s.Sys("block", d.Name, "slaves")) {
+				paths[path] = true
 			}
 		}
 	}
-	return slices.DeleteFunc(devices, func(d Device) bool { return paths[d.Name] }), err
+	return paths
 }
 
 // describe describes the block devices whose names are selected, sorted by kernel name. With an error that wraps

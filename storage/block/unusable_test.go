@@ -11,9 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// unusable returns the paths of the unusable disks with a reason.
+func unusable(disks []UnusableDisk, reason error) []string {
+	var paths []string
+	for _, d := range disks {
+		if d.Reason == reason { //nolint:errorlint // as it is
+			paths = append(paths, d.Path)
+		}
+	}
+	return paths
+}
+
 func TestUnusableNamespaces(t *testing.T) {
 	s := System{Root: t.TempDir()}
-	if got, err := s.UnusableNamespaces(t.Context()); len(got) != 0 || err != nil {
+	if got, err := s.UnusableDisks(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("no block devices: got %v and %v, want none", got, err)
 	}
 	putFiles(t, s, map[string]map[string]string{
@@ -23,15 +34,11 @@ func TestUnusableNamespaces(t *testing.T) {
 		"nvme0c1n1": {"size": "2048\n", "hidden": "1\n"},
 		"sda":       {"size": "0\n"},
 	})
-	found, err := s.UnusableNamespaces(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	found, err := s.UnusableDisks(t.Context())
+	if err != nil || len(found) != 3 {
+		t.Fatalf("got %+v and %v, want 3 disks", found, err)
 	}
-	var got []string
-	for _, d := range found {
-		got = append(got, d.Path)
-	}
-	if diff := cmp.Diff([]string{"/dev/nvme0n2", "/dev/nvme0n3"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"/dev/nvme0n2", "/dev/nvme0n3"}, unusable(found, ErrUnusableNamespace)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -58,18 +65,19 @@ func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
 func TestUnusableNamespacesUnreadable(t *testing.T) {
 	s := System{Root: t.TempDir()}
 	putFiles(t, s, map[string]map[string]string{
-		"nvme0n1": {"size": "many\n"}, "nvme0n2": {"size": "0\n"}, "sda": {"size": "many\n"},
+		"nvme0n1": {"size": "many\n"}, "nvme0n2": {"size": "0\n"}, "loop0": {"size": "many\n"},
 	})
-	found, err := s.UnusableNamespaces(t.Context())
+	found, err := s.UnusableDisks(t.Context())
 	if len(found) != 1 || found[0].Path != "/dev/nvme0n2" {
 		t.Errorf("got %+v, want /dev/nvme0n2", found)
 	}
-	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "nvme0n1") || strings.Contains(err.Error(), "sda") {
+	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "nvme0n1") || strings.Contains(err.Error(), "loop0") {
 		t.Errorf("got %v, want %v of nvme0n1 alone", err, ErrUnreadable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if found, err := s.UnusableNamespaces(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreadable) {
+	found, err = s.UnusableDisks(ctx)
+	if len(found) > 0 || !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreadable) {
 		t.Errorf("cancelled: got %+v and %v, want %v alone", found, err, context.Canceled)
 	}
 }

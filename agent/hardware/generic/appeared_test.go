@@ -125,7 +125,7 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 		{"skip list fails", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
 		{
 			"without a capacity", read(), read(), func(sys block.System) { listed(t, sys, "0", "vda", "nvme0n1") },
-			[]string{"/dev/nvme0n1: " + errUnusable.Error(), "/dev/vda: " + errNoCapacity.Error()},
+			[]string{"/dev/nvme0n1: " + block.ErrUnusableNamespace.Error(), "/dev/vda: " + block.ErrNoCapacity.Error()},
 		},
 		{
 			"the kernel's list fails", read(), read(), func(sys block.System) {

@@ -177,7 +177,7 @@ func (r *eraseRun) failUnread(err error) error {
 	case !errors.Is(err, block.ErrUnreadable):
 		return fmt.Errorf("list disks to erase: %w", err)
 	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
-		return nil // several lists contain NVMe namespaces
+		return nil // the kernel's list and that of the disks to erase contain the same disks
 	}
 	r.m.o.Log.Error("disk not erased", "err", err)
 	r.failures.add(err)
@@ -185,33 +185,25 @@ func (r *eraseRun) failUnread(err error) error {
 	return nil
 }
 
-var (
-	errUnusable = errors.New(
-		"the kernel can neither read nor write this NVMe namespace, because of its command set or format")
-	errNoCapacity = errors.New("the kernel reports no capacity: " +
-		"the size of its sectors is not supported, it is being formatted, or it is broken")
-)
-
 // failUnusable adds an error for each disk that is not known yet and that the kernel cannot use and therefore does not
 // list: a tenant can format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
 func (r *eraseRun) failUnusable(ctx context.Context) error {
-	for _, kind := range []struct {
-		list func(context.Context) ([]block.Device, error)
-		err  error
-	}{{r.m.o.System.UnusableNamespaces, errUnusable}, {r.m.o.System.DisksWithoutCapacity, errNoCapacity}} {
-		unusable, err := kind.list(ctx)
-		if err := r.failUnread(err); err != nil {
-			return err
+	unusable, err := r.m.o.System.UnusableDisks(ctx)
+	if err := r.failUnread(err); err != nil {
+		return err
+	}
+	reasons, disks := map[string]error{}, make([]block.Device, len(unusable))
+	for i, d := range unusable {
+		reasons[d.Path], disks[i] = d.Reason, d.Device
+	}
+	if disks, err = r.skips.Without(disks); err != nil {
+		return fault.BlockDeviceErase("%w", err)
+	}
+	for _, d := range disks {
+		if !r.known[d.Path] {
+			r.fail(d, reasons[d.Path])
 		}
-		if unusable, err = r.skips.Without(unusable); err != nil {
-			return fault.BlockDeviceErase("%w", err)
-		}
-		for _, d := range unusable {
-			if !r.known[d.Path] {
-				r.fail(d, kind.err)
-			}
-			r.known[d.Path] = true
-		}
+		r.known[d.Path] = true
 	}
 	return nil
 }
