@@ -28,9 +28,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 		})
 	}
 	_ = group.Wait() // the functions return no errors: run collects them
-	run.failAppeared(ctx)
-	run.examineControllers(ctx, unattachedFail)
-	return run.finish()
+	return run.end(ctx, unattachedFail)
 }
 
 // eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected.
@@ -42,9 +40,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
-	run.failAppeared(ctx)
-	run.examineControllers(ctx, unattachedNoted)
-	return run.finish()
+	return run.end(ctx, unattachedNoted)
 }
 
 // eraseExpress formats NVMe disks, which takes seconds. From all other disks, and if that fails, it removes the
@@ -57,9 +53,7 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
 	}
-	run.failAppeared(ctx)
-	run.examineControllers(ctx, unattachedFail)
-	return run.finish()
+	return run.end(ctx, unattachedFail)
 }
 
 // variablesNotSearched is the result of erase_pstore on a machine that may have crash logs out of its reach.

@@ -286,6 +286,13 @@ func (r *eraseRun) record(d block.Device, report diskReport) {
 	r.reports[d.Path] = report
 }
 
+// end looks for what the step cannot have erased, and returns its result.
+func (r *eraseRun) end(ctx context.Context, policy unattachedPolicy) (any, error) {
+	r.failAppeared(ctx)
+	r.examineControllers(ctx, policy)
+	return r.finish()
+}
+
 // finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that
 // were not.
 func (r *eraseRun) finish() (any, error) {
