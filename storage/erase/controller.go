@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Controller describes the namespaces of an NVMe controller.
@@ -41,7 +40,7 @@ func readController(ctx context.Context, path string, open func(string) (adminDe
 	if err != nil {
 		return Controller{}, err
 	}
-	c := Controller{NotErased: strings.TrimPrefix(string(scope.notErased()), "; "), Remains: scope.hidden()}
+	c := Controller{NotErased: scope.notErased(), Remains: scope.hidden()}
 	attached := slices.DeleteFunc(scope.others, func(id uint32) bool { return slices.Contains(scope.unattached, id) })
 	if len(attached) > 0 {
 		c.Attached = namespaceList(attached)

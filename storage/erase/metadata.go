@@ -49,11 +49,11 @@ func metadataMethod(ctx context.Context, device block.Device, open func(string) 
 	}
 	d, err := open(device.Path)
 	if err != nil {
-		return MetadataOnly + nvmeScope{unknown: err}.notErased()
+		return nvmeScope{unknown: err}.result(MetadataOnly)
 	}
 	defer d.close() //nolint:errcheck // nothing was written
 	_, _, scope := identifyAll(ctx, d)
-	return MetadataOnly + scope.notErased()
+	return scope.result(MetadataOnly)
 }
 
 func metadata(ctx context.Context, sys block.System, device string, wait Wait) error {

@@ -144,21 +144,29 @@ func (s nvmeScope) finish(method Method) (Method, error) {
 	if err := s.remains(method); err != nil {
 		return "", err
 	}
-	return method + s.notErased(), nil
+	return s.result(method), nil
 }
 
-// notErased returns what follows the method in a result: the namespaces that an erase of this one does not reach.
-func (s nvmeScope) notErased() Method {
-	unattached := Method("not erased: " + namespaceList(s.unattached) + ", not attached to this controller")
+// result returns the method, followed by what was not erased.
+func (s nvmeScope) result(method Method) Method {
+	if rest := s.notErased(); rest != "" {
+		return method + Method("; "+rest)
+	}
+	return method
+}
+
+// notErased names the namespaces that an erase of this one does not reach, and why, "" if there are none.
+func (s nvmeScope) notErased() string {
+	unattached := "not erased: " + namespaceList(s.unattached) + ", not attached to this controller"
 	switch {
 	case s.unknown != nil:
-		return Method(fmt.Sprintf("; other namespaces of the NVMe subsystem are not known: %v", s.unknown))
+		return fmt.Sprintf("other namespaces of the NVMe subsystem are not known: %v", s.unknown)
 	case s.shared && len(s.unattached) > 0:
-		return "; the NVMe subsystem is shared, " + unattached
+		return "the NVMe subsystem is shared, " + unattached
 	case s.shared && !s.listed:
-		return "; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
+		return "the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
 	case len(s.unattached) > 0:
-		return "; " + unattached
+		return unattached
 	}
 	return ""
 }
