@@ -1,6 +1,7 @@
 package generic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -122,14 +123,15 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 		{"list fails", read(), failing(broken), none, []string{again + "list disks to erase: broken"}},
 		{"unreadable", read(), failing(unread), none, []string{unread.Error()}},
 		{"unreadable twice", failing(unread), failing(unread), none, []string{unread.Error()}},
-		{"skip list fails", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
+		{"skip list fails later", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
 		{
 			"without a capacity", read(), read(), func(sys block.System) { listed(t, sys, "0", "vda", "nvme0n1") },
 			[]string{"/dev/nvme0n1: " + block.ErrUnusableNamespace.Error(), "/dev/vda: " + block.ErrNoCapacity.Error()},
 		},
 		{
 			"the kernel's list fails", read(), read(), func(sys block.System) {
-				if err := errors.Join(os.MkdirAll(sys.Sys(), 0o755), os.WriteFile(sys.Sys("block"), nil, 0o600)); err != nil {
+				err := errors.Join(os.MkdirAll(sys.Sys(), 0o755), os.WriteFile(sys.Sys("block"), nil, 0o600))
+				if err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -155,6 +157,24 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 			if !same {
 				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", tt.name, step, err, tt.want)
 			}
+		}
+	}
+}
+
+// An entry of the skip list that cannot be compared with a disk ends the step before it erases anything.
+func TestEraseSkipListFails(t *testing.T) {
+	disk := memberDisk(t, testenv.RAID{Name: "plain", Level: 1})
+	disk.Serial, disk.Serials = "S3X9", []string{"S3X9"}
+	before := content(t, disk)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
+	for name, step := range erasing(onThisMachine(t, disk)) {
+		result, err := step(t.Context(), hardware.Call{Node: n})
+		const want = "entry 1 of skip_block_devices"
+		if result != nil || typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v and %v, want a BlockDeviceEraseError of the entry", name, result, err)
+		}
+		if !bytes.Equal(content(t, disk), before) {
+			t.Errorf("%s wrote to the disk", name)
 		}
 	}
 }
