@@ -61,8 +61,10 @@ func TestSyncLimit(t *testing.T) {
 				time.Sleep(time.Hour)
 				return nil
 			},
-			took: 10*time.Minute + time.Second, err: "hardware managers: sync: still busy in the kernel: no progress for 10m0s",
-			before: time.Minute + time.Second, warned: "hardware managers: sync: still busy in the kernel: no progress for 1m0s",
+			took:   10*time.Minute + time.Second,
+			err:    "hardware managers: sync: still busy in the kernel: no progress for 10m0s",
+			before: time.Minute + time.Second,
+			warned: "hardware managers: sync: still busy in the kernel: no progress for 1m0s",
 		},
 		{
 			name: "late error", sync: func(ctx context.Context) error {
@@ -70,7 +72,8 @@ func TestSyncLimit(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				return errors.New("late")
 			},
-			took: 10*time.Minute + time.Second/2, err: "no progress for 10m0s: late", before: time.Minute + time.Second/2, warned: "no progress for 1m0s: late",
+			took: 10*time.Minute + time.Second/2, err: "no progress for 10m0s: late",
+			before: time.Minute + time.Second/2, warned: "no progress for 1m0s: late",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

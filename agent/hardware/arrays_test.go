@@ -83,7 +83,8 @@ func TestArrays(t *testing.T) {
 		}
 	}
 	for value, got := range map[string]string{`5`: "5", `""`: `""`, `null`: "<nil>"} {
-		n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{}, {"volume_name": ` + value + `}]}}`))
+		n, err := node.FromJSON([]byte(
+			`{"uuid": "u", "properties": {"skip_block_devices": [{}, {"volume_name": ` + value + `}]}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +150,9 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 		}
 		size, number := fmt.Sprintf("%d bytes", tt.member.ArraySize), fmt.Sprintf("number %d,", tt.member.Number)
 		path, uuid := tt.member.Device.Path, tt.member.UUID
-		for _, want := range []string{tt.want, `"data"`, "/dev/sda", "/dev/sdb", path, "u-1", uuid, size, number, "10737418240 bytes"} {
+		for _, want := range []string{
+			tt.want, `"data"`, "/dev/sda", "/dev/sdb", path, "u-1", uuid, size, number, "10737418240 bytes",
+		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want an error with %q", tt.name, err, want)
 			}
@@ -188,7 +191,8 @@ func TestArraysAmbiguousLimit(t *testing.T) {
 	const start = "members have different UUIDs: /dev/sd0 " +
 		"(UUID u-1, raid1 of 1280, 4096 bytes, number 0, role 0, events 0), /dev/sd700 (UUID u-2"
 	text := err.Error()
-	if !strings.HasPrefix(text, start) || !strings.HasSuffix(text, ", and 1264 more") || strings.Count(text, "/dev/") != 16 {
+	const end = ", and 1264 more"
+	if !strings.HasPrefix(text, start) || !strings.HasSuffix(text, end) || strings.Count(text, "/dev/") != 16 {
 		t.Errorf("got %s, want 16 devices after %s", text, start)
 	}
 }

@@ -93,7 +93,7 @@ func (u *unpacker) write(guest int64, data []byte) error {
 	return u.w.target.writeAt(data, guest)
 }
 
-// follows reports whether r unpacks to the cluster behind the last of batch, and the batch has room for it.
+// follows reports whether r unpacks to the cluster behind the last of batch, and the batch has space for it.
 func (u *unpacker) follows(batch []packed, r qcow2.Run) bool {
 	size := u.m.Header.ClusterSize
 	return len(batch) > 0 && batch[len(batch)-1].guest+size == r.Guest && int64(len(batch)+1)*size <= batchSize

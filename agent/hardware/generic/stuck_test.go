@@ -68,7 +68,7 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 }
 
 // thawAtExit thaws a file system when this process is killed, as it is by the time limit of its tests. The kernel would
-// otherwise wait for a write in it for ever, and keep the process.
+// otherwise wait for a write in it forever, and keep the process.
 func thawAtExit(t *testing.T, dir string) {
 	t.Helper()
 	testenv.Programs(t, "fsfreeze")
