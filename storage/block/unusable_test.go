@@ -3,7 +3,6 @@ package block
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,16 +46,10 @@ func TestUnusableNamespaces(t *testing.T) {
 func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
 	t.Helper()
 	for name, files := range devices {
-		for _, dir := range []string{"block", "class/block"} {
-			for file, text := range files {
-				path := s.Sys(dir, name, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+		for file, text := range files {
+			putSys(t, s, map[string]string{
+				filepath.Join("block", name, file): text, filepath.Join("class/block", name, file): text,
+			})
 		}
 	}
 }
