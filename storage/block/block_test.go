@@ -22,7 +22,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// tree builds a sysfs: devices are real folders below /sys/devices, reached by symbolic links as in the kernel's.
+// tree is a sysfs: devices are directories below /sys/devices with symbolic links to them, as in the kernel's.
 type tree struct {
 	t    *testing.T
 	root string
@@ -61,7 +61,7 @@ func (tr tree) link(target, name string) {
 	}
 }
 
-// device makes a block device below a hardware device's folder; files are its attributes.
+// device adds a block device below a hardware device's directory; files are its attributes.
 func (tr tree) device(name, hardware string, bytes int64, files map[string]string) {
 	tr.t.Helper()
 	dir := "sys/devices/virtual/block/" + name
@@ -115,13 +115,15 @@ func identifyPage(model, serial string, wwn [4]uint16) string {
 
 const gib = 1 << 30
 
-// server is a machine with one device of every kind.
+// server returns a machine with one device of every kind.
 func server(t *testing.T) tree {
 	tr := newTree(t)
 	sata := "pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0"
 	tr.device("sda", sata, 480*gib, map[string]string{
-		"device/model": "SuperFast SSD 48 ", "device/vendor": "ATA     ", "device/type": "0", "device/vpd_pg80": page(0x80, []byte("   S123")),
-		"device/vpd_pg89":  identifyPage("SuperFast SSD 480GB Model", "S123", [4]uint16{0x5000, 0xc500, 0xa1b2, 0xc3d4}),
+		"device/model": "SuperFast SSD 48 ", "device/vendor": "ATA     ", "device/type": "0",
+		"device/vpd_pg80": page(0x80, []byte("   S123")),
+		"device/vpd_pg89": identifyPage("SuperFast SSD 480GB Model", "S123",
+			[4]uint16{0x5000, 0xc500, 0xa1b2, 0xc3d4}),
 		"queue/rotational": "0",
 	})
 	tr.file("sys/class/ata_port/ata3/port_no", "3\n")
@@ -140,18 +142,21 @@ func server(t *testing.T) tree {
 	usb := "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"
 	tr.file("sys/devices/pci0000:00/0000:00:14.0/usb1/1-4/idVendor", "0781\n")
 	tr.file("sys/devices/pci0000:00/0000:00:14.0/usb1/1-4/serial", "4C530001\n")
-	tr.device("sdc", usb, 2*gib, map[string]string{"device/model": "Stick", "device/vendor": "Brand", "device/type": "0"})
+	tr.device("sdc", usb, 2*gib,
+		map[string]string{"device/model": "Stick", "device/vendor": "Brand", "device/type": "0"})
 	tr.device("sdd", "pci0000:00/0000:00:05.0/host7/target7:0:3/7:0:3:1", gib, map[string]string{
 		"device/model": "Virtual", "device/type": "0", "device/wwid": "naa.5000000000000001\n",
 	})
 	tr.mkdir("sys/devices/pci0000:00/0000:00:05.0/host6")
 	tr.device("nvme0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", 960*gib, map[string]string{
-		"device/model": "FAST NVMe  ", "device/serial": "NV1  ", "wwid": "eui.0025385b71b00001\n", "queue/rotational": "0",
-		"queue/logical_block_size": "4096",
+		"device/model": "FAST NVMe  ", "device/serial": "NV1  ", "wwid": "eui.0025385b71b00001\n",
+		"queue/rotational": "0", "queue/logical_block_size": "4096",
 	})
 	tr.device("nvme0c0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", gib, map[string]string{"hidden": "1\n"})
-	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", 10*gib, map[string]string{"serial": "disk-one", "device/vendor": "0x1af4\n"})
-	tr.device("sr0", "pci0000:00/0000:00:1f.2/ata1/host1/target1:0:0/1:0:0:0", gib, map[string]string{"device/type": "5\n"})
+	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", 10*gib,
+		map[string]string{"serial": "disk-one", "device/vendor": "0x1af4\n"})
+	tr.device("sr0", "pci0000:00/0000:00:1f.2/ata1/host1/target1:0:0/1:0:0:0", gib,
+		map[string]string{"device/type": "5\n"})
 	tr.device("sde", "pci0000:00/0000:00:06.0/host8/target8:0:0/8:0:0:0", 0, nil)
 	for _, name := range []string{"fd0", "ram0", "zram0", "loop0"} {
 		tr.device(name, "", gib, nil)
@@ -176,7 +181,8 @@ func TestDisks(t *testing.T) {
 	}
 	disk := func(name string, size int64) Device {
 		return Device{
-			Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Rotational: true, LogicalSector: 512, PhysicalSector: 4096,
+			Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Rotational: true, LogicalSector: 512,
+			PhysicalSector: 4096,
 		}
 	}
 	mpath, array, nvme, sda := disk("dm-0", gib), disk("md0", gib), disk("nvme0n1", 960*gib), disk("sda", 480*gib)
@@ -267,7 +273,7 @@ func TestPartitionPath(t *testing.T) {
 	}
 }
 
-// lsblk judges what this machine's own devices are.
+// The devices of this machine are described as by lsblk.
 func TestAgainstLsblk(t *testing.T) {
 	testenv.Programs(t, "lsblk")
 	loop := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 4096)
@@ -295,12 +301,14 @@ func TestAgainstLsblk(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect := Device{
-			Name: want.Kname, Path: "/dev/" + want.Kname, Type: want.Type, Size: want.Size, Rotational: want.Rota, ReadOnly: want.Ro,
-			Removable: want.Rm, LogicalSector: want.LogSec, PhysicalSector: want.PhySec, HCTL: want.Hctl,
+			Name: want.Kname, Path: "/dev/" + want.Kname, Type: want.Type, Size: want.Size, Rotational: want.Rota,
+			ReadOnly: want.Ro, Removable: want.Rm, LogicalSector: want.LogSec, PhysicalSector: want.PhySec,
+			HCTL: want.Hctl,
 		}
 		reduced := Device{
-			Name: got.Name, Path: got.Path, Type: got.Type, Size: got.Size, Rotational: got.Rotational, ReadOnly: got.ReadOnly,
-			Removable: got.Removable, LogicalSector: got.LogicalSector, PhysicalSector: got.PhysicalSector, HCTL: got.HCTL,
+			Name: got.Name, Path: got.Path, Type: got.Type, Size: got.Size, Rotational: got.Rotational,
+			ReadOnly: got.ReadOnly, Removable: got.Removable, LogicalSector: got.LogicalSector,
+			PhysicalSector: got.PhysicalSector, HCTL: got.HCTL,
 		}
 		if diff := cmp.Diff(expect, reduced); diff != "" {
 			t.Errorf("%s: -lsblk +ours:\n%s", want.Kname, diff)
@@ -403,7 +411,8 @@ func TestFlushAndRescan(t *testing.T) {
 func TestProbe(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4", "mkfs.vfat", "mkfs.xfs", "blkid")
 	cases := map[string][]string{
-		"ext4": {"mkfs.ext4", "-q", "-F", "-L", "root"}, "vfat": {"mkfs.vfat", "-n", "EFI-PART"}, "xfs": {"mkfs.xfs", "-q", "-L", "data"},
+		"ext4": {"mkfs.ext4", "-q", "-F", "-L", "root"}, "vfat": {"mkfs.vfat", "-n", "EFI-PART"},
+		"xfs": {"mkfs.xfs", "-q", "-L", "data"},
 	}
 	judged := func(kind, image string) {
 		t.Helper()
@@ -465,7 +474,7 @@ func TestProbeRange(t *testing.T) {
 	}
 }
 
-// A partition table says nothing of a file system, whatever is in its partitions; a hybrid image has both.
+// A partition table is not a file system, regardless of its partitions; a hybrid image has both.
 func TestProbeBesideGPT(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "genisoimage", "mkfs.ext4")
 	t.Run("tiny partition", func(t *testing.T) {
@@ -507,7 +516,8 @@ func TestProbeBesideGPT(t *testing.T) {
 	})
 }
 
-// What udev and lsblk say of a disk of QEMU: its name where it has no serial number, after the serial number where it has one.
+// The serial numbers of a QEMU disk are those of udev and lsblk: its name if it has no serial number, otherwise the
+// name after the serial number.
 func TestVendorSpecificName(t *testing.T) {
 	name := append([]byte{0x02, 0x00, 0, 11}, "drive-scsi1"...)
 	for _, c := range []struct {
@@ -539,7 +549,8 @@ func TestVendorSpecificName(t *testing.T) {
 			serial = c.want[0]
 		}
 		if diff := cmp.Diff(c.want, d.Serials); diff != "" || d.Serial != serial {
-			t.Errorf("%s: got the serial number %q, want %q; all differ (-want +got):\n%s", c.what, d.Serial, serial, diff)
+			t.Errorf("%s: got the serial number %q, want %q; all differ (-want +got):\n%s",
+				c.what, d.Serial, serial, diff)
 		}
 	}
 }
@@ -614,7 +625,8 @@ func FuzzVPD(f *testing.F) {
 			t.Errorf("got %q", id)
 		}
 		id := vpdUnitID(data, "serial")
-		if len(id) == 1 || len(id) > maxUnitID || strings.ContainsAny(id, "/ \x00") || id != "" && !strings.Contains("1238a", id[:1]) {
+		if len(id) == 1 || len(id) > maxUnitID || strings.ContainsAny(id, "/ \x00") ||
+			id != "" && !strings.Contains("1238a", id[:1]) {
 			t.Errorf("got %q", id)
 		}
 		_, _ = vpdSerial(data), vpdVendorSpecific(data)

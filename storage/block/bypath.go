@@ -22,8 +22,8 @@ var (
 	nvmePattern   = regexp.MustCompile(`^(nvme\d+)n(\d+)$`)
 	xenPattern    = regexp.MustCompile(`/(vbd-\d+)$`)
 	vmbusPattern  = regexp.MustCompile(`^(.*/(?:vmbus_|VMBUS).*)/host\d+/`)
-	// aboveBus matches the devices at which a sequence of platform or ACPI devices ends: those with a bus of their
-	// own, including a device on Hyper-V's VMBus.
+	// aboveBus matches the devices that end a sequence of platform or ACPI devices: those with a bus of their own,
+	// including a device on Hyper-V's VMBus.
 	aboveBus = regexp.MustCompile(`^((ata|host|virtio|nvme|usb)\d*|mmc_host|vmbus_[0-9_]+|[0-9a-f]{8}-[0-9a-f-]{27})$`)
 )
 
@@ -43,7 +43,7 @@ func (s System) byPath(d *Device, real string) []string {
 		return s.nvmePath(d, m[1], m[2], real)
 	}
 	if m := xenPattern.FindStringSubmatch(real); m != nil {
-		// udev composes this name. It makes the link only in images that have a rule for it, such as Amazon Linux.
+		// udev computes this name, but creates the link only with an extra rule, as in Amazon Linux.
 		return []string{byPathDir + "xen-" + m[1]}
 	}
 	if d.Transport == "mmc" {
@@ -73,7 +73,7 @@ func (s System) byPath(d *Device, real string) []string {
 		if port == "" {
 			return nil
 		}
-		// Port multipliers apart, the target is 0 and udev keeps the name without it too.
+		// Without a port multiplier the target is 0, and udev also creates the name without it.
 		short := prefix + "-ata-" + port
 		return []string{short, short + "." + id[2]}
 	case "usb":
@@ -94,7 +94,7 @@ func (s System) byPath(d *Device, real string) []string {
 	return nil
 }
 
-// mmcPath returns the name of an eMMC or a card by its host controller, if that is a platform device. udev makes no
+// mmcPath returns the name of an eMMC or a card by its host controller if that is a platform device. udev creates no
 // name for controllers on the PCI bus: they may have several slots, which the kernel numbers in the order of their
 // detection.
 func (s System) mmcPath(real string) []string {
@@ -124,7 +124,7 @@ func (s System) vmbusPath(prefix, lun, controller string) []string {
 	return []string{prefix + "-vmbus-" + strings.ReplaceAll(guid, "-", "") + "-" + lun}
 }
 
-// lunName writes a unit number as udev does: from 256 on in the form of SAM-5, 4.7.
+// lunName formats a unit number as udev does: in the form of SAM-5, 4.7 from 256.
 func lunName(text string) string {
 	lun, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || lun < 256 {
@@ -228,8 +228,8 @@ func (s System) iscsiPath(lun, real string) []string {
 }
 
 // busPath returns the name of the buses above a device: "pci-0000:00:1f.2"; "pci-0000:64:00.5-pci-10002:01:00.0"
-// behind a controller with a PCI domain of its own; "platform-APMC0D33:00" or "acpi-VMBUS:00" off the PCI bus, after
-// the lowest platform or ACPI device above the disk.
+// behind a controller with a PCI domain of its own; and without a PCI bus "platform-APMC0D33:00" or "acpi-VMBUS:00",
+// after the lowest platform or ACPI device above the disk.
 func busPath(real string) string {
 	var buses []string
 	address := ""        // of the PCI function nearest to the device in this domain
@@ -259,7 +259,8 @@ func busPath(real string) string {
 	return strings.Join(buses, "-")
 }
 
-// hostOffset numbers the SCSI hosts of one adapter from 0, since the kernel's own numbers depend on the probe order.
+// hostOffset returns the number of a SCSI host among those of its adapter, from 0. The kernel's numbers depend on the
+// order of detection.
 func hostOffset(real string) int {
 	m := hostPattern.FindStringSubmatch(real)
 	if m == nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The names are those of udev (path_id of systemd 257), without the folder.
+// The names are those of udev (path_id of systemd 257), without the directory.
 func TestByPath(t *testing.T) {
 	const pci = "pci0000:00/0000:00:02.0/0000:03:00.0/"
 	for name, tt := range map[string]struct {
-		hardware string            // below /sys/devices
-		files    map[string]string // below /sys/class; "device/": of the block device; "/": below /sys/devices; "=> ", "-> ": links
-		want     []string
+		hardware string // below /sys/devices
+		// Below /sys/class; "device/": of the block device; "/": below /sys/devices; "=> ", "-> ": links.
+		files map[string]string
+		want  []string
 	}{
 		"sda SAS, of the adapter": {
 			pci + "host0/port-0:1/end_device-0:1/target0:0:1/0:0:1:0",
@@ -133,9 +134,11 @@ func TestByPath(t *testing.T) {
 			[]string{"acpi-VMBUS:00-pci-7ad3:00:00.0-nvme-1"},
 		},
 		"xvda Xen": {"vbd-51712", nil, []string{"xen-vbd-51712"}},
-		// Up to version 253 udev called it nvme-1, whichever subsystem it belonged to. Later versions make no name.
+		// Up to version 253 udev named it nvme-1, regardless of its subsystem. Later versions create no name.
 		"nvme3n1 NVMe over fabrics": {
-			"virtual/nvme-fabrics/ctl/nvme3", map[string]string{"device/nsid": "1", "device/address": "traddr=192.0.2.7,trsvcid=4420"}, nil,
+			"virtual/nvme-fabrics/ctl/nvme3",
+			map[string]string{"device/nsid": "1", "device/address": "traddr=192.0.2.7,trsvcid=4420"},
+			nil,
 		},
 		"nvme4n1 NVMe over fabrics, head of several paths": {
 			"virtual/nvme-subsystem/nvme-subsys4",

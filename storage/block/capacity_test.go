@@ -50,7 +50,7 @@ func TestDisksWithoutCapacity(t *testing.T) {
 	}
 }
 
-// A disk that cannot be described is an error beside the list of the others. Paths below a map are not listed.
+// A disk that cannot be described is an error; the others are listed. Paths below a map are not listed.
 func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 	s := System{Root: t.TempDir()}
 	putFiles(t, s, map[string]map[string]string{

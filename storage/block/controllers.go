@@ -39,7 +39,7 @@ func (s System) NVMeControllers(ctx context.Context) ([]NVMeController, error) {
 		}
 		c, local, err := s.nvmeController(entry.Name())
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // unplugged meanwhile
+		case errors.Is(err, fs.ErrNotExist): // unplugged in the meantime
 		case err != nil:
 			unreadable = append(unreadable, fmt.Errorf("%w: NVMe controller %s: %w", ErrUnreadable, entry.Name(), err))
 		case local:
@@ -61,7 +61,7 @@ func (s System) nvmeController(name string) (c NVMeController, local bool, err e
 		if match == nil {
 			continue
 		}
-		// Without a usable path, there is no block device of the joined paths.
+		// Without a usable path, the joined paths have no block device.
 		if device := match[1] + match[2]; exists(s.Sys("block", device)) {
 			c.Namespaces = append(c.Namespaces, nodePath(device))
 		}

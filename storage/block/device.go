@@ -1,14 +1,14 @@
 package block
 
-// Device describes one block device as the kernel shows it. Text fields are "" where the machine does not say.
+// Device describes a block device. String fields are "" if the machine does not provide the value.
 type Device struct {
 	Name string // kernel name, "sda"
 	Path string // device node, "/dev/sda"
 	Type string // as lsblk names it: "disk", "part", "raid1", "mpath", "lvm", "crypt", "rom", "loop"
 	Size int64  // bytes
-	// Number is that of a partition in its table, as Partitions lists it; 0 for others.
+	// Number is the number of a partition in its table; 0 for others. Only Partitions sets it.
 	Number int
-	// Start is that of a partition on its disk in bytes, as Partitions lists it; 0 for others and for maps.
+	// Start is the start of a partition on its disk in bytes; 0 for others and for maps. Only Partitions sets it.
 	Start int64
 
 	Model  string
@@ -16,7 +16,9 @@ type Device struct {
 	Serial string // the short serial number
 	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
 
-	WWID               string   // globally unique, of a SCSI disk or multipath map, as multipathd forms it: "3" and NAA identifier, …
+	// WWID is the globally unique identifier of a SCSI disk or multipath map in multipathd's form, such as "3" and the
+	// NAA identifier.
+	WWID               string
 	WWNWithExtension   string   // NAA identifier together with its vendor extension
 	WWNVendorExtension string   // "0x…", the vendor extension alone
 	HCTL               string   // SCSI host:channel:target:lun, "0:0:0:0"

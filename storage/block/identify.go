@@ -79,7 +79,7 @@ func (s System) identifySCSI(d *Device, device, real string) {
 	vendorID := vpdVendorSpecific(s.contents(filepath.Join(device, "vpd_pg83")))
 	ata, isATA := parseATAInformation(s.contents(filepath.Join(device, "vpd_pg89")))
 	if isATA {
-		// INQUIRY cuts an ATA disk's model to 16 characters; its own IDENTIFY data has all 40.
+		// INQUIRY truncates an ATA disk's model to 16 characters; the IDENTIFY data have all 40.
 		d.Model = ata.Model
 		if ata.Serial != "" {
 			serial = ata.Serial
@@ -99,8 +99,8 @@ func (s System) identifySCSI(d *Device, device, real string) {
 		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(serial))
 	case naa != "":
 		addUnique(&d.Serials, naa)
-		addUnique(&d.Serials, "3"+naa) // as scsi_id prints it: designator type 3 in front
-	case vendorID != "": // a disk of QEMU that was given no world wide name, and maybe no serial number
+		addUnique(&d.Serials, "3"+naa) // as printed by scsi_id: with the designator type 3
+	case vendorID != "": // a QEMU disk without a world wide name, and possibly without a serial number
 		addUnique(&d.Serials, vendorID)
 		addUnique(&d.Serials, underscored("0"+d.Vendor+" "+d.Model+" "+vendorID))
 	}
@@ -118,7 +118,7 @@ func (s System) unitID(device, serial string) string {
 	return id
 }
 
-// setNAA derives the four world wide names from an NAA identifier in hex: 16 digits, or 32 whose second half is the
+// setNAA sets the world wide names from an NAA identifier of 16 or 32 hex digits. The second half of 32 digits is the
 // vendor's extension.
 func (d *Device) setNAA(naa string) {
 	if naa == "" {
@@ -130,7 +130,7 @@ func (d *Device) setNAA(naa string) {
 		d.WWNVendorExtension = "0x" + naa[16:]
 	}
 	d.WWNWithExtension = "0x" + naa
-	d.WWN = d.WWNWithExtension // the one lsblk shows
+	d.WWN = d.WWNWithExtension // as shown by lsblk
 	addUnique(&d.WWNs, d.WWN)
 	addUnique(&d.WWNs, "0x"+short)
 }
@@ -209,7 +209,7 @@ func (s System) usbSerial(real string) string {
 	return ""
 }
 
-// underscored writes text as udev does in an ID: every run of white space is one underscore.
+// underscored formats text as udev does in an ID: every run of white space becomes one underscore.
 func underscored(s string) string { return strings.Join(strings.Fields(s), "_") }
 
 func addUnique(list *[]string, value string) {

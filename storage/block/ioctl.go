@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flush writes everything cached for the device to its medium (fsync) and drops the kernel's buffers (BLKFLSBUF), so
-// that the next read comes from the medium.
+// Flush writes all cached data of the device to its medium (fsync) and drops the kernel's buffers (BLKFLSBUF), so that
+// the next read comes from the medium.
 func Flush(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -31,9 +31,8 @@ func Flush(ctx context.Context, path string) error {
 	return nil
 }
 
-// Rescan makes the kernel read the partition table of the disk again (BLKRRPART). While somebody has a partition
-// open, the kernel answers EBUSY; a short-lived opener is waited for, two seconds at most, and then the error wraps
-// unix.EBUSY.
+// Rescan makes the kernel reread the partition table of the disk (BLKRRPART). While a partition is open, the kernel
+// returns EBUSY. Rescan then retries for up to two seconds. After that the error wraps unix.EBUSY.
 func Rescan(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,8 +46,8 @@ func Rescan(ctx context.Context, path string) error {
 	return nil
 }
 
-// WhileBusy calls a function again as long as its error wraps unix.EBUSY, two seconds at most: the time a short-lived opener
-// takes.
+// WhileBusy calls do until its error does not wrap unix.EBUSY, for up to two seconds. Programs that open a device
+// briefly close it within that time.
 func WhileBusy(ctx context.Context, do func() error) error {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -65,8 +64,8 @@ func WhileBusy(ctx context.Context, do func() error) error {
 	}
 }
 
-// AddPartition tells the kernel of one more partition (BLKPG_ADD_PARTITION), which works while others are in use.
-// Start and size are bytes.
+// AddPartition adds a partition to the kernel's list (BLKPG_ADD_PARTITION), which works while others are in use. start
+// and size are in bytes.
 func AddPartition(path string, n int, start, size int64) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -83,8 +82,8 @@ func AddPartition(path string, n int, start, size int64) error {
 	return nil
 }
 
-// Geometry returns the size and the logical sector size of an open device, both in bytes. For a regular file the
-// sector size is 0: a file does not say.
+// Geometry returns the size and the logical sector size of an open device in bytes. The sector size of a regular file
+// is 0.
 func Geometry(f *os.File) (size, sector int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWhatIsADisk has one row for every kind of device that might be taken for a disk, or overlooked. What counts is what
-// ironic-python-agent makes of lsblk's list: type disk, RAID arrays and multipath maps, but no floppies, no RAM disks and
-// nothing of size 0; whether a disk is removable, read-only, zoned or tiny keeps it out of nothing.
+// TestWhatIsADisk has one row for every kind of device that could be mistaken for a disk or missed. Disks are those
+// that ironic-python-agent selects from lsblk's list: type disk, RAID arrays and multipath maps, without floppies, RAM
+// disks and devices of size 0. Removable, read-only, zoned and tiny disks are included.
 func TestWhatIsADisk(t *testing.T) {
 	const scsi = "pci0000:00/0000:00:06.0/host8/target8:0:%d/8:0:%d:0"
 	for n, tt := range []struct {
@@ -81,8 +81,8 @@ func TestWhatIsADisk(t *testing.T) {
 	}
 }
 
-// The paths of a multipath map are hidden behind it, the map's partitions and a disk beside it are as always. Two paths
-// that no map joins are two disks.
+// The paths of a multipath map are not listed. Its partitions and other disks are. Two paths without a map are two
+// disks.
 func TestMultipath(t *testing.T) {
 	names := func(tr tree) map[string]string {
 		list, err := tr.system().Disks(t.Context())
@@ -102,15 +102,17 @@ func TestMultipath(t *testing.T) {
 		if name == "sdc" {
 			id = "\x50\x00\xc5\x00\xa1\xb2\xc3\xd4"
 		}
-		tr.device(name, fmt.Sprintf("pci0000:00/0000:00:06.0/host%d/target%d:0:0/%d:0:0:0", n, n, n), gib, map[string]string{
-			"device/type": "0", "device/vpd_pg83": page(0x83, naa(id)),
-		})
+		tr.device(name, fmt.Sprintf("pci0000:00/0000:00:06.0/host%d/target%d:0:0/%d:0:0:0", n, n, n), gib,
+			map[string]string{
+				"device/type": "0", "device/vpd_pg83": page(0x83, naa(id)),
+			})
 	}
 	paths := map[string]string{"sda": "disk " + wwn, "sdb": "disk " + wwn, "sdc": "disk 0x5000c500a1b2c3d4"}
 	if diff := cmp.Diff(paths, names(tr)); diff != "" {
 		t.Errorf("without a map (-want +got):\n%s", diff)
 	}
-	tr.device("dm-0", "", gib, map[string]string{"dm/uuid": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm/name": "mpatha"})
+	tr.device("dm-0", "", gib,
+		map[string]string{"dm/uuid": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm/name": "mpatha"})
 	for _, path := range []string{"sda", "sdb"} {
 		tr.link("sys/class/block/"+path, "sys/devices/virtual/block/dm-0/slaves/"+path)
 	}

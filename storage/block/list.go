@@ -16,7 +16,8 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// ErrUnreadable means that the kernel's description of some disks could not be read. The list then contains the others.
+// ErrUnreadable is returned if the kernel's description of some disks could not be read. The list then contains the
+// others.
 var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
@@ -69,7 +70,7 @@ func (s System) describe(ctx context.Context, selected func(name string) bool) (
 		var caught *goroutine.PanicError
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return result{} // unplugged while we looked
+			return result{} // unplugged in the meantime
 		case errors.As(err, &caught):
 			err = fmt.Errorf("block device %s: %w", name, err)
 		}
@@ -144,8 +145,8 @@ func (s System) kind(name string) string {
 	return "disk"
 }
 
-// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are no disks. A host-managed
-// zoned disk (20) is one, as for lsblk.
+// scsiKinds are the peripheral device types of SPC-4, table 66, that have block devices but are not disks. As in
+// lsblk, a host-managed zoned disk (20) is a disk.
 var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk", "14": "rbc"}
 
 // Device describes one block device by its kernel name or device path. The error wraps fs.ErrNotExist where the kernel
@@ -168,7 +169,7 @@ func (s System) Device(name string) (Device, error) {
 		Removable: s.text(filepath.Join(dir, "removable")) == "1",
 	}
 	queue := filepath.Join(dir, "queue")
-	if d.Type == "part" && !exists(queue) { // a map that is a partition has one of its own
+	if d.Type == "part" && !exists(queue) { // a partition of a map has a queue of its own
 		queue = filepath.Join(dir, "..", "queue")
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			queue = filepath.Join(filepath.Dir(real), "queue")
@@ -209,7 +210,7 @@ func (s System) Components(name string) ([]string, error) {
 	return paths, nil
 }
 
-// kernelName turns a device path into the kernel's name; "/" in a name is "!" in sysfs (cciss!c0d0).
+// kernelName converts a device path to a kernel name, with "!" for "/" as in sysfs (cciss!c0d0).
 func kernelName(device string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
 }
@@ -234,7 +235,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// names lists a folder in order; nil where there is none.
+// names returns the sorted names in a directory, nil if it cannot be read.
 func names(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -40,7 +40,8 @@ func TestDisksContainsPanics(t *testing.T) {
 	sys := System{Root: root, Files: &sysfile.Reader{Log: slog.New(panicHandler{})}}
 	disks, err := sys.Disks(t.Context())
 	var caught *goroutine.PanicError
-	if !errors.Is(err, ErrUnreadable) || !errors.As(err, &caught) || !strings.Contains(err.Error(), "block device sdb: ") {
+	if !errors.Is(err, ErrUnreadable) || !errors.As(err, &caught) ||
+		!strings.Contains(err.Error(), "block device sdb: ") {
 		t.Errorf("got error %v, want %v with the panic of sdb", err, ErrUnreadable)
 	}
 	if len(disks) != 2 || disks[0].Name != "sda" || disks[1].Name != "sdc" {

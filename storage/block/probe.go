@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filesystem is what the first bytes of a device say about its content.
+// Filesystem describes the file system or volume member on a device.
 type Filesystem struct {
-	Type  string // "ext4", "vfat", "iso9660", "xfs", "linux_raid_member", "gfs2" …, "" where nothing is known
+	Type  string // "ext4", "vfat", "iso9660", "xfs", "linux_raid_member", "gfs2", …; "" if unknown
 	Label string
 	UUID  string // as blkid prints it: "6f0d…-…" or, for FAT, "1234-ABCD"
 }
@@ -78,8 +78,8 @@ func ProbeRange(device io.ReaderAt, start, size int64) (Filesystem, error) {
 	return probeOwn(io.NewSectionReader(device, start, size), size)
 }
 
-// probeOwn looks for what go-blockdevice does not know or names otherwise: members of md arrays with every metadata
-// version, and gfs2.
+// probeOwn recognises what go-blockdevice does not, or reports under another name: members of md arrays of every
+// metadata version, and gfs2.
 func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 	const mdMagic = 0xa92b4efc
 	offsets := []int64{0, 4096} // versions 1.1 and 1.2
@@ -112,8 +112,8 @@ func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 	return Filesystem{}, nil
 }
 
-// raidMember reads what a member says of its array: the name, "host:name" or "name", and the UUID. They stand in a superblock
-// of version 1 (struct mdp_superblock_1 of Linux); version 0.90 has no names.
+// raidMember reads the array's name ("host:name" or "name") and UUID from a superblock of version 1 (struct
+// mdp_superblock_1 of Linux). Version 0.90 has no names.
 func raidMember(f io.ReaderAt, offset int64) (Filesystem, error) {
 	found := Filesystem{Type: "linux_raid_member"}
 	superblock := make([]byte, 64)
@@ -132,7 +132,7 @@ func raidMember(f io.ReaderAt, offset int64) (Filesystem, error) {
 	return found, nil
 }
 
-// gptHeaders finds the sectors that begin like a GPT header: the first after the MBR, and the last.
+// gptHeaders returns the offsets of sectors with the signature of a GPT header: the first after the MBR, and the last.
 func gptHeaders(f io.ReaderAt, size, sector int64) ([]int64, error) {
 	var found []int64
 	for _, offset := range []int64{sector, (size/sector - 1) * sector} {
@@ -147,10 +147,11 @@ func gptHeaders(f io.ReaderAt, size, sector int64) ([]int64, error) {
 	return found, nil
 }
 
-// withoutGPT copies the start of a device into memory, as large as the device but without its GPT. The library would
-// follow the table into every partition, and fail where one of them is small or lies outside the disk, or recurse where
-// one holds a table again: nobody's data may keep a disk from being cleaned. What can be found beside a GPT are the
-// file systems of hybrid images, which start at the front.
+// withoutGPT returns a memory file of the size of the device, with the start of the device without its GPT.
+//
+// go-blockdevice would probe every partition of the table. It fails if one is small or outside the disk, and recurses
+// if one contains a table again, so that a tenant could prevent the cleaning of a disk. File systems at the front of a
+// disk with a GPT, as in hybrid images, are still found.
 func withoutGPT(f *os.File, size, sector int64, headers []int64) (*os.File, error) {
 	const front = 4 << 20
 	data := make([]byte, min(size, front))
@@ -176,7 +177,7 @@ func withoutGPT(f *os.File, size, sector int64, headers []int64) (*os.File, erro
 	return memory, nil
 }
 
-// magicAt reads four bytes, zeros where the device ends before them.
+// magicAt reads four bytes. It returns zeros if the device ends before them.
 func magicAt(f io.ReaderAt, offset int64) ([]byte, error) {
 	magic := make([]byte, 4)
 	if _, err := f.ReadAt(magic, offset); err != nil && !errors.Is(err, io.EOF) {
@@ -185,7 +186,7 @@ func magicAt(f io.ReaderAt, offset int64) ([]byte, error) {
 	return magic, nil
 }
 
-// fatSerial reads the volume serial number out of a FAT boot sector.
+// fatSerial reads the volume serial number from a FAT boot sector.
 func fatSerial(f io.ReaderAt) (string, error) {
 	sector := make([]byte, 512)
 	if _, err := f.ReadAt(sector, 0); err != nil {

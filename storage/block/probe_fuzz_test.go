@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzProbe gives the probers superblocks of any content at the places where file systems have theirs.
+// FuzzProbe probes superblocks of any content at the offsets of file systems.
 func FuzzProbe(f *testing.F) {
 	fat := make([]byte, 512)
 	copy(fat[3:], "mkfs.fat\x00\x02\x01\x01\x00\x02\x10\x00\x40\x00\xf8\x10\x00")
@@ -22,7 +22,8 @@ func FuzzProbe(f *testing.F) {
 	f.Add(uint8(4), []byte("LABELONE\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add(uint8(5), []byte("EFI PART\x00\x00\x01\x00\x5c\x00\x00\x00"))
 	f.Add(uint8(0), []byte("hsqs"))
-	f.Add(uint8(0), append([]byte("\xfc\x4e\x2b\xa9\x01\x00\x00\x00"), "        0123456789abcdefhost:name"...)) // a member of an array
+	// A member of an array.
+	f.Add(uint8(0), append([]byte("\xfc\x4e\x2b\xa9\x01\x00\x00\x00"), "        0123456789abcdefhost:name"...))
 	places := []int64{0, 1024, 32768, 65536, 512, 512}
 	image := filepath.Join(f.TempDir(), "image")
 	f.Fuzz(func(t *testing.T, place uint8, data []byte) {

@@ -31,7 +31,8 @@ func watch() (*watcher, error) {
 	return &watcher{file: os.NewFile(uintptr(fd), "uevent")}, nil
 }
 
-// next waits for an event or the end of the context, whose cause it then returns.
+// next waits for an event and discards all others that have arrived, because the caller reads the state after them. If
+// the context ends first, it returns its cause.
 func (w *watcher) next(ctx context.Context) error {
 	stop := goroutine.AfterContext(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -9,14 +9,14 @@ import (
 
 var namespaceName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
-// IsNVMeNamespace reports whether a kernel name is that of an NVMe namespace. Partitions of a namespace (nvme0n1p1) and
-// its hidden paths (nvme0c1n1) are none.
+// IsNVMeNamespace reports whether a kernel name is that of an NVMe namespace. Partitions of a namespace (nvme0n1p1)
+// and its hidden paths (nvme0c1n1) are not.
 func IsNVMeNamespace(name string) bool { return namespaceName.MatchString(name) }
 
-// diskName matches the disks of SCSI, SATA, SAS and USB, and those of virtio.
+// diskName matches the kernel names of SCSI (including SATA, SAS and USB) and virtio disks.
 var diskName = regexp.MustCompile(`^(sd|vd)[a-z]+$`)
 
-// Why the kernel cannot use a disk.
+// Reasons why the kernel cannot use a disk.
 var (
 	ErrUnusableNamespace = errors.New(
 		"the kernel can neither read nor write this NVMe namespace, because of its command set or format")
@@ -24,7 +24,7 @@ var (
 		"the size of its sectors is not supported, it is being formatted, or it is broken")
 )
 
-// UnusableDisk is a disk that the kernel knows and cannot use.
+// UnusableDisk describes a disk that the kernel knows and cannot use.
 type UnusableDisk struct {
 	Device
 

@@ -54,7 +54,7 @@ func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
 	}
 }
 
-// A namespace that cannot be described is an error beside the list of the others.
+// A namespace that cannot be described is an error; the others are listed.
 func TestUnusableNamespacesUnreadable(t *testing.T) {
 	s := System{Root: t.TempDir()}
 	putFiles(t, s, map[string]map[string]string{
@@ -64,7 +64,8 @@ func TestUnusableNamespacesUnreadable(t *testing.T) {
 	if len(found) != 1 || found[0].Path != "/dev/nvme0n2" {
 		t.Errorf("got %+v, want /dev/nvme0n2", found)
 	}
-	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "nvme0n1") || strings.Contains(err.Error(), "loop0") {
+	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "nvme0n1") ||
+		strings.Contains(err.Error(), "loop0") {
 		t.Errorf("got %v, want %v of nvme0n1 alone", err, ErrUnreadable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +78,8 @@ func TestUnusableNamespacesUnreadable(t *testing.T) {
 
 func TestIsNVMeNamespace(t *testing.T) {
 	for name, want := range map[string]bool{
-		"nvme0n1": true, "nvme10n12": true, "nvme0n1p1": false, "nvme0c1n1": false, "nvme0": false, "xnvme0n1": false, "sda": false,
+		"nvme0n1": true, "nvme10n12": true, "nvme0n1p1": false, "nvme0c1n1": false, "nvme0": false,
+		"xnvme0n1": false, "sda": false,
 	} {
 		if got := IsNVMeNamespace(name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// maxMediaSize bounds in bytes what counts as a virtual USB stick: anything larger could be a disk somebody owns.
+// maxMediaSize is the size limit in bytes of a virtual USB stick. Larger ones may be real disks.
 const maxMediaSize = 4 << 30
 
-// IsSmallUSBDisk reports whether a device has the type, the transport and the size of a virtual USB stick. Disks can
-// have them too: see [System.VirtualMedia].
+// IsSmallUSBDisk reports whether a device has the type, transport and size of a virtual USB stick. Real disks can have
+// them too: see [IsVirtualMedia].
 func (d Device) IsSmallUSBDisk() bool {
 	return d.Type == "disk" && d.Transport == "usb" && d.Size < maxMediaSize
 }
@@ -28,7 +28,7 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 		}
 		device, err := s.Device(entry.Name())
 		if err != nil || device.Size == 0 {
-			continue // unplugged meanwhile, or a drive without a medium
+			continue // unplugged in the meantime, or a drive without a medium
 		}
 		devices = append(devices, device)
 	}
@@ -46,7 +46,7 @@ func (s System) VirtualMedia(name string) (bool, error) {
 		return false, err
 	}
 	if lower := names(s.Sys("class/block", device.Name, "slaves")); len(lower) > 0 {
-		return false, nil // made of other devices: a map or an array is no medium
+		return false, nil // a map or an array
 	}
 	return device.Type == "rom" || device.IsSmallUSBDisk() && (device.Removable || device.ReadOnly), nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// vpdSerial reads the unit serial number page (SPC-4, 7.8.15).
+// vpdSerial returns the serial number of a unit serial number page (SPC-4, 7.8.15).
 func vpdSerial(page []byte) string {
 	body, ok := vpdBody(page, 0x80)
 	if !ok {
@@ -23,12 +23,12 @@ const (
 	typeVendorSpecific, typeT10, typeEUI64, typeNAA = 0, 1, 2, 3
 	typeSCSIName, typeUUID                          = 8, 10
 
-	minUnitSerial = 4 // characters of a serial number that makes a T10 designator unique
+	minUnitSerial = 4 // minimum length of a serial number that makes a T10 designator unique
 	maxUnitID     = 96
 )
 
-// vpdNAA reads the device identification page (SPC-4, 7.8.6) and returns the logical unit's NAA identifier in hex
-// digits, the longest one where there are several.
+// vpdNAA returns the logical unit's NAA identifier in a device identification page (SPC-4, 7.8.6) in hex digits, the
+// longest if there are several.
 func vpdNAA(page []byte) string {
 	best := ""
 	for _, d := range lunDesignators(page) {
@@ -57,11 +57,10 @@ func vpdUnitID(page []byte, serial string) string {
 	if len(best) > maxUnitID { // the device mapper limits names and UUIDs to 127 bytes
 		best = fmt.Sprintf("%c%x", best[0], sha256.Sum256([]byte(best[1:])))
 	}
-	return strings.ReplaceAll(best, "/", "_") // a name in /dev/mapper
+	return strings.ReplaceAll(best, "/", "_") // valid as a name in /dev/mapper
 }
 
-// unitID returns the designator in the form of vpdUnitID, and its rank. Rank 0 means that it is not unique or not
-// valid.
+// unitID returns the designator in the form of vpdUnitID, and its rank. Rank 0 means that it is not unique or invalid.
 func (d designator) unitID(serial string) (id string, rank int) {
 	length, text := len(d.identifier), strings.Join(strings.Fields(printable(d.identifier)), "_")
 	switch {
@@ -82,14 +81,14 @@ func (d designator) unitID(serial string) (id string, rank int) {
 			return "", 0
 		}
 		return "2" + id, 1 + length/4 // 3 to 5, longer is better
-	case d.kind == typeT10 && len(serial) >= minUnitSerial && strings.Contains(text, strings.Join(strings.Fields(serial), "_")):
+	case d.kind == typeT10 && len(serial) >= minUnitSerial &&
+		strings.Contains(text, strings.Join(strings.Fields(serial), "_")):
 		return "1" + text, 1
 	}
 	return "", 0
 }
 
-// isBlank reports whether the hex digits of an identifier are all 0 or all f, as in firmware to which none was
-// assigned.
+// isBlank reports whether the hex digits of an identifier are all 0 or all f, as in firmware without an assigned one.
 func isBlank(digits string) bool {
 	return strings.Trim(digits, "0") == "" || strings.Trim(digits, "f") == ""
 }
@@ -113,8 +112,8 @@ func scsiName(identifier []byte) (id string, rank int) {
 	return "", 0
 }
 
-// vpdVendorSpecific returns the logical unit's identifier of the vendor's own form, in ASCII, from a device
-// identification page without any better one: QEMU's name of a disk.
+// vpdVendorSpecific returns the logical unit's vendor-specific ASCII identifier in a device identification page that
+// has no better one. QEMU sets it to the name of the disk.
 func vpdVendorSpecific(page []byte) string {
 	name := ""
 	for _, d := range lunDesignators(page) {
@@ -128,13 +127,13 @@ func vpdVendorSpecific(page []byte) string {
 	return name
 }
 
-// designator is one entry of the device identification page.
+// designator is an entry of the device identification page.
 type designator struct {
 	codeSet, kind byte
 	identifier    []byte
 }
 
-// lunDesignators returns those of the logical unit itself, without ports and targets.
+// lunDesignators returns the designators of the logical unit, without those of ports and targets.
 func lunDesignators(page []byte) []designator {
 	body, ok := vpdBody(page, 0x83)
 	if !ok {
@@ -155,10 +154,10 @@ func lunDesignators(page []byte) []designator {
 	return list
 }
 
-// ataInformation is what a disk says of itself in IDENTIFY DEVICE (ACS-3, 7.12).
+// ataInformation is a part of a disk's IDENTIFY DEVICE data (ACS-3, 7.12).
 type ataInformation struct{ Model, Serial, WWN string }
 
-// parseATAInformation reads the ATA information page (SAT-3, 12.4.2), in which a SATA disk's IDENTIFY data stand.
+// parseATAInformation parses the ATA information page (SAT-3, 12.4.2), which contains a SATA disk's IDENTIFY data.
 func parseATAInformation(page []byte) (ataInformation, bool) {
 	const identifyOffset = 60
 	if len(page) < identifyOffset+512 || page[1] != 0x89 {
@@ -183,7 +182,7 @@ func parseATAInformation(page []byte) (ataInformation, bool) {
 	return info, true
 }
 
-// ataString reads the words first to last, whose two bytes are swapped.
+// ataString returns the string in the words first to last, which have swapped bytes.
 func ataString(identify []byte, first, last int) string {
 	var raw []byte
 	for n := first; n <= last; n++ {
@@ -192,7 +191,7 @@ func ataString(identify []byte, first, last int) string {
 	return strings.Join(strings.Fields(printable(raw)), " ")
 }
 
-// vpdBody checks a page's code and returns what follows its four-byte header.
+// vpdBody checks a page's code and returns the data after its four-byte header.
 func vpdBody(page []byte, code byte) ([]byte, bool) {
 	if len(page) < 4 || page[1] != code {
 		return nil, false
@@ -201,7 +200,7 @@ func vpdBody(page []byte, code byte) ([]byte, bool) {
 	return page[4:min(len(page), 4+length)], true
 }
 
-// printable replaces what a disk has no business to put into a name.
+// printable replaces bytes that are not printable ASCII by spaces.
 func printable(raw []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -12,10 +12,10 @@ import (
 // ErrNoZero says that the kernel cannot zero a range of this device or file: zeros have to be written.
 var ErrNoZero = errors.New("no zeroing")
 
-// Zero has a range of an open device or file read as zeros. For a device it is BLKZEROOUT, that is WRITE ZEROES where
-// the device knows it, else pages of zeros written by the kernel; for a file it is [Punch]. Offset and length are
-// multiples of the device's sectors. One call cannot be interrupted. The error wraps [ErrNoZero] where there is no such
-// means.
+// Zero makes a range of an open device or file read as zeros. For a device it uses BLKZEROOUT: WRITE ZEROES if the
+// device supports it, otherwise the kernel writes pages of zeros. For a file it uses [Punch]. off and length must be
+// multiples of the device's sector size. A call cannot be interrupted. The error wraps [ErrNoZero] if neither is
+// supported.
 func Zero(f *os.File, off, length int64) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -35,9 +35,9 @@ func Zero(f *os.File, off, length int64) error {
 	return err
 }
 
-// Punch has a range of an open device or file read as zeros, if that is guaranteed without anything being written: for
-// devices the kernel makes of it WRITE ZEROES that may unmap, without falling back to pages of zeros; a file gets a
-// hole, but one that has all its blocks keeps them, for they were taken on purpose.
+// Punch makes a range of an open device or file read as zeros, if that is guaranteed without writing zeros. For
+// devices the kernel sends WRITE ZEROES that may unmap, and does not fall back to writing pages. A file gets a hole; a
+// file without holes stays fully allocated, because it was preallocated on purpose.
 func Punch(f *os.File, off, length int64) error {
 	if allocated(f) {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, off, length)
@@ -50,7 +50,7 @@ func Punch(f *os.File, off, length int64) error {
 
 // allocated reports whether f is a regular file without holes.
 func allocated(f *os.File) bool {
-	const unit = 512 // of st_blocks, see stat(3type)
+	const unit = 512 // bytes, of st_blocks; see stat(3type)
 	var stat unix.Stat_t
 	err := unix.Fstat(int(f.Fd()), &stat)
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Blocks*unit >= stat.Size

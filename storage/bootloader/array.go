@@ -40,5 +40,6 @@ func CheckArray(sys block.System, disk block.Device) error {
 	if disk.Type == "raid1" && slices.Contains([]string{"none", "0.90", "1.0"}, format) && !parts {
 		return nil
 	}
-	return fmt.Errorf("%s is a %s array with metadata %s of %s: %w", disk.Path, disk.Type, format, strings.Join(members, ", "), ErrArray)
+	return fmt.Errorf("%s is a %s array with metadata %s of %s: %w",
+		disk.Path, disk.Type, format, strings.Join(members, ", "), ErrArray)
 }

@@ -11,7 +11,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Which arrays firmware can read depends on where Linux keeps what it knows of them, on the level, and on the members.
+// Whether firmware can read an array depends on the position of its superblock, its level, and its members.
 func TestCheckArray(t *testing.T) {
 	for _, tt := range []struct {
 		level, format string
@@ -48,7 +48,8 @@ func TestCheckArray(t *testing.T) {
 				write(t, sys.Sys("class/block/md5"), "md/metadata_version", tt.format+"\n")
 			}
 			for _, member := range tt.members {
-				write(t, sys.Sys("class/block/md5"), filepath.Join("slaves", member), "") // a link in the kernel's; only its name counts
+				// A link in the kernel's sysfs; only its name matters.
+				write(t, sys.Sys("class/block/md5"), filepath.Join("slaves", member), "")
 			}
 			device, err := sys.Device("md5")
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 	"ironroot/storage/mounted"
 )
 
-// copier copies the assets of one file system to another.
+// copier copies boot loaders and their files from one file system to another.
 type copier struct {
 	from, to *mounted.FS
 	looked   int // names seen
@@ -76,7 +76,7 @@ func (c *copier) folder(ctx context.Context, from, to string, depth int) (folder
 func (c *copier) entry(ctx context.Context, from, to string, depth int) (isFolder bool, err error) {
 	f, err := c.from.Open(from)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EACCES) {
-		return false, nil // a link to nowhere, a socket, a device
+		return false, nil // a dangling link, a socket, a device
 	}
 	if err != nil {
 		return false, err
@@ -113,7 +113,7 @@ func (c *copier) grubFile(ctx context.Context, place, to, name string) error {
 	return nil
 }
 
-// file writes one file.
+// file copies a file.
 func (c *copier) file(ctx context.Context, from *os.File, to string) (err error) {
 	f, err := c.to.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bootloader makes a deployed disk bootable: it looks for loaders on the EFI system partition and writes UEFI
-// boot entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3). It also removes entries that have served.
+// Package bootloader makes a deployed disk bootable: it finds loaders on the EFI system partition and writes UEFI boot
+// entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3). It also removes boot entries.
 //
 // The ESP is read by a FAT reader of this module's own, so that neither a kernel module nor a mount is needed and the
 // kernel parses nothing that came with a whole-disk image. A partition image keeps its loaders on its root file system;
@@ -28,11 +28,11 @@ var (
 	ErrFirmware = errors.New("the firmware refused the boot entry")
 )
 
-// Options of InstallEFI.
+// Options are the options of InstallEFI.
 type Options struct {
-	ESPUUID string       // file system UUID or PARTUUID of the ESP, used where no partition has the type of one
-	Efivars string       // efivarfs folder; "" means <root>/sys/firmware/efi/efivars
-	Log     *slog.Logger // nil means none
+	ESPUUID string       // file system UUID or PARTUUID of the ESP, used if no partition has the type of an ESP
+	Efivars string       // efivarfs directory; "" means <root>/sys/firmware/efi/efivars
+	Log     *slog.Logger // may be nil
 }
 
 // Entry is a boot entry that was written.
@@ -103,7 +103,7 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	return result, nil
 }
 
-// findESP finds the EFI system partition by its type, else by the UUID of a partition or of its FAT file system.
+// findESP finds the EFI system partition by its type, otherwise by the UUID of a partition or of its FAT file system.
 func findESP(disk string, table *partition.Table, uuid string) (partition.Partition, error) {
 	for _, p := range table.Partitions {
 		if p.Type == partition.TypeESP || p.Type == partition.TypeMBRESP {

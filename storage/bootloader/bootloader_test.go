@@ -78,14 +78,15 @@ func TestLoadOptionGolden(t *testing.T) {
 			if diff := cmp.Diff(golden.option, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if other, err := device.ParseEFILoadOption(bytes.NewBuffer(want)); err != nil || other.FilePathListLength == 0 {
+			if other, err := device.ParseEFILoadOption(bytes.NewBuffer(want)); err != nil ||
+				other.FilePathListLength == 0 {
 				t.Errorf("go-uefi reads %+v, %v", other, err)
 			}
 		})
 	}
 }
 
-// disk makes an image with an ESP that holds the files; tool makes the table.
+// disk makes an image with an ESP that contains the files; tool makes the table.
 func disk(t *testing.T, files map[string]string, fatBits int, prepare func(image string)) string {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat", "mcopy", "mmd", "sgdisk", "sfdisk")
@@ -126,7 +127,7 @@ func mbrTable(t *testing.T, kind string) func(string) {
 	}
 }
 
-// utf16CSV writes what shim's packages ship: a byte order mark and little-endian units.
+// utf16CSV encodes text as in shim's packages: a byte order mark and little-endian units.
 func utf16CSV(text string) string {
 	var b strings.Builder
 	for _, unit := range append([]uint16{0xfeff}, utf16.Encode([]rune(text))...) {
@@ -202,7 +203,7 @@ func TestCSVWithoutItsLoader(t *testing.T) {
 	}
 }
 
-// efibootmgr is the judge: it reads the folder of variables as it reads the machine's.
+// efibootmgr returns what efibootmgr prints for a directory of variables, which it reads instead of the machine's.
 func efibootmgr(t *testing.T, dir string) string {
 	t.Helper()
 	testenv.Programs(t, "efibootmgr")
@@ -286,7 +287,7 @@ func TestNoLoader(t *testing.T) {
 func TestFirmwareRefuses(t *testing.T) {
 	image := disk(t, map[string]string{"EFI/BOOT/BOOTX64.EFI": "x"}, 16, gptTable(t, "ef00"))
 	dir := t.TempDir()
-	// A variable that is a folder can be neither opened for writing nor read.
+	// A variable that is a directory can be neither opened for writing nor read.
 	if err := os.Mkdir(variables{dir: dir}.path("BootOrder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func TestFirmwareRefuses(t *testing.T) {
 	}
 }
 
-// Firmware that takes a variable and does not keep it is not believed.
+// Firmware that accepts a variable without storing it is an error.
 func TestFirmwareForgets(t *testing.T) {
 	vars := variables{dir: t.TempDir(), log: quiet}
 	if err := os.Symlink(os.DevNull, vars.path("Boot0000")); err != nil {

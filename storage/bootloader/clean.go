@@ -30,7 +30,8 @@ func RemoveEntries(ctx context.Context, sys block.System, patterns []*regexp.Reg
 	var matching []uint16
 	for _, n := range sorted(entries) {
 		label, path, err := describe(entries[n])
-		matches := err == nil && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
+		matches := err == nil &&
+			slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
 		if matches {
 			matching = append(matching, n)
 		}
@@ -60,8 +61,8 @@ func describe(option []byte) (label, path string, err error) {
 	return label, path, err
 }
 
-// unorder takes numbers out of BootOrder. It comes before the entries go: entries that are left are found by the next
-// run, numbers in BootOrder without an entry are not.
+// unorder removes numbers from BootOrder. It is called before the entries are removed: if this is interrupted, the
+// next run finds entries that remain, but would not find numbers in BootOrder without an entry.
 func (v variables) unorder(numbers []uint16) error {
 	order, err := v.bootOrder()
 	if err != nil {
@@ -70,10 +71,10 @@ func (v variables) unorder(numbers []uint16) error {
 	kept := slices.DeleteFunc(slices.Clone(order), func(n uint16) bool { return slices.Contains(numbers, n) })
 	switch len(kept) {
 	case len(order):
-		return nil // the firmware's memory wears out with every write
+		return nil // every write wears out the firmware's memory
 	case 0:
 		return v.remove("BootOrder") // a variable without data does not exist
 	}
-	_, err = v.writeOrder(kept) // firmware may add numbers whose entries still exist; those are deleted next
+	_, err = v.writeOrder(kept) // firmware may restore numbers whose entries still exist; those are removed next
 	return err
 }

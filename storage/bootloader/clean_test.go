@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Device paths as firmware writes them, with the end node and without.
+// Device paths as written by firmware, with and without the end node.
 const (
 	endNode  = "7fff0400"
 	pciNodes = "02010c00d041030a00000000" + "010106000003"
@@ -48,7 +48,7 @@ var pathTexts = map[string]string{ // bytes to text
 	"04012a00" + "0100000000080000000000000040010000000000efbeadde0000000000000000000000000101": "HD(1,MBR,0xdeadbeef,0x800,0x14000)",
 }
 
-// efibootmgr is the judge of the text.
+// The text is that of efibootmgr.
 func TestPathText(t *testing.T) {
 	vars := variables{dir: t.TempDir(), log: quiet}
 	if _, err := vars.writeOrder([]uint16{0}); err != nil {
@@ -107,8 +107,9 @@ func TestRemoveEntries(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		patterns []string
-		keeps    []uint16 // of 0 disk, 1 network, 2 shell, 3 shim in upper case behind a PCI path, 4 unreadable, 5 cut path
-		order    []uint16
+		// Of 0 disk, 1 network, 2 shell, 3 shim in upper case behind a PCI path, 4 unreadable, 5 cut path.
+		keeps []uint16
+		order []uint16
 	}{
 		{"the usual ones", []string{`^HD\(`, `shim.*\.efi`, `grub.*\.efi`}, []uint16{1, 2, 4, 5}, []uint16{9, 2, 1}},
 		{"not in the middle", []string{`^File`}, []uint16{0, 1, 2, 3, 4, 5}, []uint16{3, 9, 2, 1, 0}},

@@ -25,8 +25,8 @@ func findRoot(ctx context.Context, sys block.System, disk string, table *partiti
 	if err != nil || device != "" {
 		return device, err
 	}
-	return "", errors.Join(fmt.Errorf("%w: none of %d partitions on %s, and no other device, has the UUID %s", ErrNoRoot,
-		len(table.Partitions), disk, uuid), unread)
+	return "", errors.Join(fmt.Errorf("%w: none of %d partitions on %s, and no other device, has the UUID %s",
+		ErrNoRoot, len(table.Partitions), disk, uuid), unread)
 }
 
 // findPartition searches the partitions of one disk and returns "" if none matches. unread names those that could not
@@ -87,7 +87,8 @@ func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, d
 		case 1:
 			return found[0], nil
 		default:
-			return "", fmt.Errorf("%w: UUID %s belongs to several devices: %s", ErrNoRoot, uuid, strings.Join(found, ", "))
+			return "", fmt.Errorf("%w: UUID %s belongs to several devices: %s",
+				ErrNoRoot, uuid, strings.Join(found, ", "))
 		}
 	}
 	return "", nil
@@ -126,7 +127,7 @@ func findMount(ctx context.Context, sys block.System, disk string, table *partit
 	return "", fmt.Errorf("none of %d partitions on %s is %s", len(table.Partitions), disk, source)
 }
 
-// cutLast cuts text around the last separator.
+// cutLast splits text at the last separator.
 func cutLast(text, separator string) (before, after string, found bool) {
 	at := strings.LastIndex(text, separator)
 	if at < 0 {

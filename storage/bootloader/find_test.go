@@ -76,7 +76,7 @@ func TestFindMount(t *testing.T) {
 	}
 }
 
-// If the root is on none of the disk's partitions, all disks are searched: for its file system first, then for its
+// If the root is not on a partition of the disk, all disks are searched: first for its file system, then for its
 // partition.
 func TestFindAnywhere(t *testing.T) {
 	rootFS := newUUID(t)
@@ -122,9 +122,7 @@ func TestFindAnywhere(t *testing.T) {
 	}
 }
 
-// The root is searched on the disk that was deployed to, and then on the others that the kernel lists.
-//
-// Parity: M6 (findfs)
+// The root is searched first on the deployed disk, and then on the others that the kernel lists.
 func TestFindRoot(t *testing.T) {
 	rootFS, elsewhere := newUUID(t), newUUID(t)
 	disk := rootDisk(t, t.TempDir(), "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
@@ -148,8 +146,6 @@ func TestFindRoot(t *testing.T) {
 }
 
 // One of the two installations on an ESP may fail: the one with --removable or the one without.
-//
-// Parity: M6 (failures of --removable)
 func TestGRUBInstallTwice(t *testing.T) {
 	for _, tt := range []struct {
 		name             string

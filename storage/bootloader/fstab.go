@@ -18,8 +18,8 @@ const (
 	maxFstab  = 1 << 20 // bytes
 )
 
-// addToFstab adds the line that mounts the ESP to the root's fstab, once. A root without an fstab is left without one.
-// It reports whether the file was changed.
+// addToFstab adds the line that mounts the ESP to the root's fstab, unless it has one or there is no fstab. It reports
+// whether the file was changed.
 func addToFstab(root *mounted.FS, esp string) (changed bool, err error) {
 	f, err := root.OpenFile(fstabName, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,15 +44,15 @@ func addToFstab(root *mounted.FS, esp string) (changed bool, err error) {
 	if line == "" {
 		return false, nil
 	}
-	// Added at the end: what stands there is not written again, so that it cannot be lost.
+	// The line is appended: existing lines are not rewritten and cannot be lost.
 	if _, err := f.WriteAt([]byte(line), int64(len(text))); err != nil {
 		return false, err
 	}
 	return true, f.Sync()
 }
 
-// fstabLine returns what is to be added to an fstab so that it mounts the ESP, which esp names as "UUID=1234-ABCD" or
-// "PARTUUID=…"; "" where a line does so already.
+// fstabLine returns the line to append to an fstab so that it mounts the ESP, "" if the fstab already does. esp is
+// "UUID=1234-ABCD" or "PARTUUID=…".
 func fstabLine(fstab, esp string) string {
 	for line := range strings.Lines(fstab) {
 		if fields := strings.Fields(line); len(fields) > 0 && strings.EqualFold(strings.ReplaceAll(fields[0], `"`, ""), esp) {
@@ -85,7 +85,7 @@ func readFstab(ctx context.Context, rootPath string) (text string, err error) {
 // fstabMount is a line of an fstab (fstab(5)).
 type fstabMount struct{ source, at string }
 
-// fatMounts returns what "mount -a -t vfat" mounts: the FAT file systems of an fstab without the option noauto.
+// fatMounts returns the file systems that "mount -a -t vfat" mounts: FAT file systems without the option noauto.
 func fatMounts(fstab string) []fstabMount {
 	var list []fstabMount
 	for line := range strings.Lines(fstab) {

@@ -14,13 +14,13 @@ import (
 	"ironroot/storage/partition"
 )
 
-// GRUB says what InstallGRUB works on.
+// GRUB holds the parameters of InstallGRUB.
 type GRUB struct {
 	Disk     string
 	System   block.System
 	RootUUID string // of the root's file system or partition
-	ESPUUID  string // "" where there is none
-	PRePUUID string // of the partition that takes the boot loader on POWER, "" elsewhere
+	ESPUUID  string // of the ESP's file system or partition, "" for none
+	PRePUUID string // of the PReP boot partition on POWER, "" for none
 	UEFI     bool   // the machine was booted by UEFI
 	Log      *slog.Logger
 }
@@ -66,7 +66,7 @@ func (g GRUB) install(ctx context.Context) error {
 	return configureGRUB(ctx, system)
 }
 
-// installed describes the system on a disk: its programs see the disk, its partitions, and the FAT file systems of the
+// installed describes the system on a disk. Its programs see the disk, its partitions, and the FAT file systems of the
 // disk that fstab mounts.
 func installed(ctx context.Context, sys block.System, disk, root string, table *partition.Table, log *slog.Logger) (chroot.System, error) {
 	system := chroot.System{Root: root, Devices: []string{disk}}
@@ -100,12 +100,12 @@ func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system 
 	return chroot.Run(ctx, system, nil, grubInstall, target)
 }
 
-// grubInstall lists the names of the program. An image has one of them.
+// grubInstall lists the names of the program, which depend on the distribution.
 const grubInstall = "grub2-install|grub-install"
 
-// installOnESP mounts the ESP in the system and installs twice: at the fallback path of UEFI and in the distribution's
-// directory. One of the two may fail, because GRUB built for Secure Boot refuses some arguments. The image does not
-// write boot entries: InstallEFI does.
+// installOnESP mounts the ESP in the system and installs GRUB twice: at the fallback path of UEFI and in the
+// distribution's directory. One of the two may fail, because GRUB built for Secure Boot rejects some arguments. Boot
+// entries are written by InstallEFI.
 func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *chroot.System) error {
 	esp, err := findESP(g.Disk, table, g.ESPUUID)
 	if err != nil {
@@ -135,7 +135,8 @@ func (g GRUB) installTwice(ctx context.Context, run func(argv ...string) error) 
 			return err
 		}
 		if err != nil {
-			g.Log.Warn("GRUB of the image not installed with these arguments", "device", g.Disk, "arguments", argv[1:], "err", err)
+			g.Log.Warn("GRUB of the image not installed with these arguments",
+				"device", g.Disk, "arguments", argv[1:], "err", err)
 			failures = append(failures, err)
 		}
 	}
@@ -145,7 +146,7 @@ func (g GRUB) installTwice(ctx context.Context, run func(argv ...string) error) 
 	return errors.Join(failures...)
 }
 
-// configureGRUB writes GRUB's menu into the folder of whichever GRUB the image has.
+// configureGRUB writes GRUB's menu to the directory of the image's GRUB.
 func configureGRUB(ctx context.Context, system chroot.System) error {
 	env := []string{"GRUB_DISABLE_OS_PROBER=true", "GRUB_SAVEDEFAULT=true"}
 	err := chroot.Run(ctx, system, env, "grub2-mkconfig", "-o", "/boot/grub2/grub.cfg")
@@ -155,8 +156,8 @@ func configureGRUB(ctx context.Context, system chroot.System) error {
 	return err
 }
 
-// hasBootSector reports whether a disk with a partition that is marked bootable has code in its first sector, or that
-// partition has.
+// hasBootSector reports whether the disk has a partition that is marked bootable, and code in its own first sector or
+// in that of such a partition.
 func hasBootSector(disk string, table *partition.Table) (bool, error) {
 	f, err := os.Open(disk)
 	if err != nil {

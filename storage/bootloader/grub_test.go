@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestMain lets this very program be the child that enters the root of an image.
+// TestMain runs the child process that enters the root of an image.
 func TestMain(m *testing.M) {
 	if os.Args[0] == chroot.Name {
 		chroot.Child(os.Args[1:])
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// grubDisk is a loop device with an MBR and a root that is marked bootable and has installer under those names.
+// grubDisk makes a loop device with an MBR and a bootable root, which contains the installer under the given names.
 func grubDisk(t *testing.T, installer, uuid string, programs ...string) string {
 	t.Helper()
 	testenv.Root(t)
@@ -50,7 +50,7 @@ func grubDisk(t *testing.T, installer, uuid string, programs ...string) string {
 	return device
 }
 
-// report returns what a program of the image has left there, "" where it was not run.
+// report returns the report of a program of the image, "" if it was not run.
 func report(t *testing.T, device, name string) string {
 	t.Helper()
 	root, err := mounted.Open(t.Context(), device, false)
@@ -82,7 +82,7 @@ func TestInstallGRUB(t *testing.T) {
 		programs []string
 		prep     string // UUID of the PReP partition
 		code     bool   // the disk has a boot sector
-		target   string // what grub-install is told, after the disk's path; "-" when it is not run
+		target   string // arguments of grub-install after the disk's path; "-" when it is not run
 		err      error
 	}{
 		{name: "disk", programs: []string{install, config}},
@@ -122,7 +122,8 @@ func TestInstallGRUB(t *testing.T) {
 		})
 	}
 	device := grubDisk(t, installer, newUUID(t))
-	if err := InstallGRUB(t.Context(), GRUB{Disk: device, RootUUID: newUUID(t), Log: quiet}); !errors.Is(err, ErrNoRoot) {
+	if err := InstallGRUB(t.Context(),
+		GRUB{Disk: device, RootUUID: newUUID(t), Log: quiet}); !errors.Is(err, ErrNoRoot) {
 		t.Errorf("no such root: got %v, want %v", err, ErrNoRoot)
 	}
 }

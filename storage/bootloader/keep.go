@@ -18,33 +18,34 @@ import (
 	"ironroot/storage/partition"
 )
 
-// ErrNoRoot says that no partition has the UUID of the root file system.
+// ErrNoRoot is returned if no partition has the UUID of the root file system.
 var ErrNoRoot = errors.New("no root partition")
 
-// assets is where a root file system keeps what belongs onto the ESP; names in the ESP begin with its last part.
+// assets is the directory of a root file system with the content of the ESP. Paths on the ESP start with its last
+// part.
 const assets = "boot/efi/EFI"
 
-// Kept says what KeepEFI did.
+// Kept is the result of KeepEFI.
 type Kept struct {
 	Files int
 	Bytes int64
-	Fstab bool // the root's fstab got a line
+	Fstab bool // a line was added to the root's fstab
 }
 
-// Keep says what KeepEFI works on.
+// Keep holds the parameters of KeepEFI.
 type Keep struct {
 	Disk      string
 	System    block.System
 	RootUUID  string // of the root's file system or partition
 	ESPUUID   string
-	Configure bool // have the image's own GRUB, if it has one, write its menu first: that runs a program of the image
+	Configure bool // first run the image's GRUB, if any, to write its menu
 	Log       *slog.Logger
 }
 
-// KeepEFI copies the loaders that a partition image carries below /boot/efi/EFI of its root onto the disk's ESP, gives
-// each loader's folder GRUB's configuration where it has none, and adds the ESP to the image's fstab. It can be run
-// again. Root and ESP are found by the UUIDs of their file systems or partitions. Where the root has no such folder
-// nothing is done. Errors wrap ErrNoRoot, ErrNoESP, and what the kernel says of the file systems.
+// KeepEFI copies the loaders below /boot/efi/EFI of a partition image's root to the disk's ESP. It adds GRUB's
+// configuration to each loader's directory that has none, and the ESP to the image's fstab. It can be called again.
+// Root and ESP are found by the UUIDs of their file systems or partitions. If the root has no such directory, KeepEFI
+// does nothing. Errors wrap ErrNoRoot, ErrNoESP, and errors of the kernel's file systems.
 func KeepEFI(ctx context.Context, k Keep) (Kept, error) {
 	kept, err := k.keep(ctx)
 	if err != nil {
@@ -127,7 +128,7 @@ func hasAssets(ctx context.Context, rootPath string) (there bool, err error) {
 	return true, folder.Close()
 }
 
-// copyAssets copies from the root's device to the ESP's.
+// copyAssets copies the loaders from the root's device to the ESP's.
 func copyAssets(ctx context.Context, rootPath, espPath string) (kept Kept, err error) {
 	root, err := mounted.Open(ctx, rootPath, false)
 	if err != nil {
@@ -144,7 +145,7 @@ func copyAssets(ctx context.Context, rootPath, espPath string) (kept Kept, err e
 	return c.kept, err
 }
 
-// absent turns the error of what is not there into none.
+// absent returns nil if the error is that a file does not exist.
 func absent(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
@@ -152,7 +153,7 @@ func absent(err error) error {
 	return err
 }
 
-// changeFstab adds the ESP to the fstab of a root that can be written to; squashfs and its like cannot.
+// changeFstab adds the ESP to the fstab of a root, unless its file system is read-only, such as squashfs.
 func changeFstab(ctx context.Context, rootPath, esp string) (changed bool, err error) {
 	root, err := mounted.Open(ctx, rootPath, true)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {

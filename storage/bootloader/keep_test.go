@@ -20,7 +20,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// write makes a file and the folders above it.
+// write writes a file and creates its directories.
 func write(t *testing.T, top, name, content string) {
 	t.Helper()
 	file := filepath.Join(top, name)
@@ -32,7 +32,7 @@ func write(t *testing.T, top, name, content string) {
 	}
 }
 
-// files returns every file below a folder with its content.
+// files returns every file below a directory with its content.
 func files(t *testing.T, top string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -154,13 +154,14 @@ func TestFstabLine(t *testing.T) {
 	}
 }
 
-// rootDisk is a loop device with an ESP, whose file system has the serial 1234-ABCD, and a root made by mkfs.
+// rootDisk makes a loop device with an ESP, whose file system has the serial 1234-ABCD, and a root made by mkfs.
 func rootDisk(t *testing.T, tree string, mkfs ...string) string {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "mkfs.vfat", mkfs[0])
 	image := testenv.SparseFile(t, 400<<20)
-	testenv.Run(t, "sgdisk", "-n", "1:1M:+40M", "-t", "1:ef00", "-u", "1:"+espGUID, "-n", "2:41M:0", "-u", "2:"+rootPart, image)
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+40M", "-t", "1:ef00", "-u", "1:"+espGUID, "-n", "2:41M:0",
+		"-u", "2:"+rootPart, image)
 	testenv.Run(t, "mkfs.vfat", "-F", "16", "-i", "1234abcd", "--offset", "2048", image, "40960")
 	root := testenv.SparseFile(t, 350<<20)
 	for i, word := range mkfs {
@@ -188,7 +189,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 const rootPart = "6f1d3c1e-7a35-4a29-9d3a-000000000002"
 
-// newUUID returns one that no other test has: there may be no two file systems of btrfs with the same.
+// newUUID returns a unique UUID: Btrfs does not mount two file systems with the same one.
 func newUUID(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/kernel/random/uuid")
@@ -198,7 +199,6 @@ func newUUID(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Parity: M7 (PARTUUID)
 func TestFstab(t *testing.T) {
 	rootFS := newUUID(t)
 	ext4 := []string{"mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE"}
@@ -250,7 +250,7 @@ func TestFstab(t *testing.T) {
 	}
 }
 
-// A root in a subvolume of Btrfs is found where that is the default one, as it is by whoever mounts it without a word.
+// A root in the default subvolume of Btrfs is found, as by a mount without options.
 func TestSubvolume(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "mkfs.btrfs", "btrfs", "unshare")
@@ -292,7 +292,7 @@ func TestKeepEFIFails(t *testing.T) {
 	}
 }
 
-// The image's GRUB writes its menu only where it is allowed to.
+// The image's GRUB writes its menu only if that is allowed.
 func TestKeepEFIConfigures(t *testing.T) {
 	tree, rootFS := t.TempDir(), newUUID(t)
 	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc"} {
@@ -302,10 +302,12 @@ func TestKeepEFIConfigures(t *testing.T) {
 	}
 	write(t, tree, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
 	const menu = "grub2-mkconfig"
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin", menu), "./chroot/testdata/installer")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin", menu),
+		"./chroot/testdata/installer")
 	device := rootDisk(t, tree, "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
 	for _, configure := range []bool{false, true} {
-		kept, err := KeepEFI(t.Context(), Keep{Disk: device, RootUUID: rootFS, ESPUUID: "1234-ABCD", Configure: configure, Log: quiet})
+		kept, err := KeepEFI(t.Context(),
+			Keep{Disk: device, RootUUID: rootFS, ESPUUID: "1234-ABCD", Configure: configure, Log: quiet})
 		// This machine's kernel may have no FAT; the ESP comes last.
 		if err == nil && kept.Files != 1 || err != nil && !errors.Is(err, unix.ENODEV) {
 			t.Errorf("got %+v and %v, want one file", kept, err)

@@ -14,30 +14,31 @@ import (
 	"ironroot/storage/partition"
 )
 
-// loader is a boot loader that was found on an ESP.
+// loader is a boot loader on an ESP.
 type loader struct {
 	path  string // with backslashes, from the root of the ESP
 	label string
 }
 
-// loaderNames are the files that are looked for; case does not matter.
+// loaderNames are the recognised file names in lower case.
 var loaderNames = []string{
-	"bootx64.csv", "bootaa64.csv", "boot.csv", "bootia32.efi", "bootx64.efi", "bootia64.efi", "bootarm.efi", "bootaa64.efi",
+	"bootx64.csv", "bootaa64.csv", "boot.csv",
+	"bootia32.efi", "bootx64.efi", "bootia64.efi", "bootarm.efi", "bootaa64.efi",
 	"bootriscv32.efi", "bootriscv64.efi", "bootriscv128.efi", "grubaa64.efi", "winload.efi",
 }
 
 const (
-	maxDepth = 8       // of folders that are searched
-	maxFiles = 20000   // that are looked at
-	maxCSV   = 8 << 10 // bytes of a CSV file
-	maxLabel = 128     // characters of a boot entry's label
+	maxDepth = 8       // depth of directories
+	maxFiles = 20000   // number of files
+	maxCSV   = 8 << 10 // size of a CSV file in bytes
+	maxLabel = 128     // characters in a boot entry's label
 )
 
 // fallbackFolder is where firmware looks for a loader by itself (UEFI 2.10, 3.5.1.1).
 const fallbackFolder = `\efi\boot\`
 
-// readLoaders looks for loaders on the ESP, which lies on the disk in the given range of bytes. fallback is the one that
-// firmware finds without a boot entry, "" where there is none or where the search did not come that far.
+// readLoaders finds the loaders on the ESP, a partition of the disk. fallback is the one that firmware finds without a
+// boot entry, "" if there is none or if the search stopped before.
 func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallback string, err error) {
 	f, err := os.Open(disk)
 	if err != nil {
@@ -54,8 +55,8 @@ func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallba
 	return nil, "", fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
 }
 
-// search walks the ESP: the files of a folder before its subfolders, both in the order of their names. A CSV file that
-// names a loader which is there wins over everything.
+// search walks the ESP: the files of a directory before its subdirectories, both sorted by name. A CSV file that names
+// an existing loader takes precedence over all others.
 func (s *searcher) search() ([]loader, error) {
 	if err := s.walk(s.tree.Root(), `\`, 0); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ type searcher struct {
 	fromCSV *loader
 }
 
-// fallback returns what was found where firmware looks by itself.
+// fallback returns the loader that firmware finds without a boot entry, "" if there is none.
 func (s *searcher) fallback() string {
 	for _, l := range s.found {
 		if strings.HasPrefix(strings.ToLower(l.path), fallbackFolder) {
@@ -129,7 +130,7 @@ func (s *searcher) readCSV(csv fat.File, folder []fat.File, prefix string) error
 	}
 	name, label, err := parseCSV(data)
 	if err != nil {
-		return nil //nolint:nilerr // a file that names nothing is passed over like one that names what is not there
+		return nil //nolint:nilerr // an invalid file is ignored like one that names a missing loader
 	}
 	for _, file := range folder {
 		if !file.Folder && strings.EqualFold(file.Name, name) {
@@ -140,8 +141,8 @@ func (s *searcher) readCSV(csv fat.File, folder []fat.File, prefix string) error
 	return nil
 }
 
-// parseCSV reads the first line of the file that shim's fallback loader uses: UTF-16, little-endian or as its byte
-// order mark says; the fields are the loader's file name, the label, options and a description.
+// parseCSV parses the first line of the file that shim's fallback loader uses. It is UTF-16, little-endian unless it
+// has another byte order mark. Its fields are the loader's file name, the label, options and a description.
 func parseCSV(data []byte) (file, label string, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	if len(data) >= 2 && data[0] == 0xfe && data[1] == 0xff {

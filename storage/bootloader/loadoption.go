@@ -14,8 +14,8 @@ import (
 
 const loadOptionActive = 1 // LOAD_OPTION_ACTIVE
 
-// loadOption is EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) with the one kind of device path that is written here: a hard drive
-// node, a file path node and the end.
+// loadOption is EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) with the only device path that is written here: a hard drive node,
+// a file path node and the end.
 type loadOption struct {
 	Attributes  uint32
 	Description string
@@ -23,7 +23,7 @@ type loadOption struct {
 	File        string // with backslashes
 }
 
-// hardDriveNode is the hard drive media device path (10.3.5.1).
+// hardDriveNode is the body of the hard drive media device path (10.3.5.1), all numbers in little endian.
 type hardDriveNode struct {
 	Number        uint32
 	Start, Size   uint64   // in sectors
@@ -62,7 +62,7 @@ func hardDrive(table *partition.Table, p partition.Partition) hardDriveNode {
 	return node
 }
 
-// encode writes the option as it stands in a Boot#### variable.
+// encode returns the option as the content of a Boot#### variable.
 func (o loadOption) encode() []byte {
 	file := utf16z(o.File)
 	var path bytes.Buffer
@@ -87,7 +87,7 @@ func (o loadOption) encode() []byte {
 	return out.Bytes()
 }
 
-// parseLoadOption reads any load option. Disk and File stay empty where its device path is of another kind.
+// parseLoadOption parses any load option. Disk and File stay empty if its device path is of another kind.
 func parseLoadOption(data []byte) (loadOption, error) {
 	var o loadOption
 	var path []byte
@@ -98,7 +98,7 @@ func parseLoadOption(data []byte) (loadOption, error) {
 	return o, o.parsePath(path)
 }
 
-// splitLoadOption returns the parts of any load option; path are its device paths as they stand there.
+// splitLoadOption returns the parts of any load option; path holds its encoded device paths.
 func splitLoadOption(data []byte) (attributes uint32, description string, path []byte, err error) {
 	if len(data) < 6 || len(data) > maxOptionSize {
 		return 0, "", nil, fmt.Errorf("load option of %d bytes", len(data))
@@ -138,7 +138,7 @@ func (o *loadOption) parsePath(path []byte) error {
 	return nil
 }
 
-// parseHardDrive reads the body of a hard drive node, which has its full length.
+// parseHardDrive parses the body of a hard drive node, which must have its full length.
 func parseHardDrive(body []byte) hardDriveNode {
 	return hardDriveNode{
 		Number: binary.LittleEndian.Uint32(body), Start: binary.LittleEndian.Uint64(body[4:]),
@@ -157,7 +157,7 @@ func utf16z(text string) []byte {
 	return out
 }
 
-// cutUTF16z reads up to the final null and returns what stands behind it.
+// cutUTF16z decodes text up to the final null and returns the data after it.
 func cutUTF16z(data []byte) (text string, rest []byte, err error) {
 	var units []uint16
 	for i := 0; i+1 < len(data); i += 2 {

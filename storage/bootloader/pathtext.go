@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// pathText writes a device path as text (UEFI 2.10, 10.6): nodes behind slashes, and a comma before each further
-// instance. Of kinds with many fields the name is followed by the node's bytes; rare kinds have the general form
-// Path(type,subtype,bytes).
+// pathText formats a device path as text (UEFI 2.10, 10.6): nodes separated by slashes, and a comma before each
+// further instance. Kinds of nodes with many fields are formatted as their name and bytes, rare kinds in the general
+// form Path(type,subtype,bytes).
 func pathText(path []byte) (string, error) {
 	var text []byte
 	separator := ""
@@ -30,7 +30,7 @@ func pathText(path []byte) (string, error) {
 	return string(text), nil
 }
 
-// nodeText writes one node of a kind, which is its type and subtype; body is what follows its length.
+// nodeText formats a node. kind is its type and subtype; body is the data after its length.
 func nodeText(kind uint16, body []byte) string {
 	const pciRoot = 0x0a0341d0 // PNP0A03
 	switch n := len(body); {
@@ -96,7 +96,7 @@ func nodeName(kind uint16) (name string, owned bool) {
 	return "", false
 }
 
-// guidText writes a GUID, whose first three fields are little-endian.
+// guidText formats a GUID, whose first three fields are little-endian.
 func guidText(g []byte) string {
 	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(g), binary.LittleEndian.Uint16(g[4:]),
 		binary.LittleEndian.Uint16(g[6:]), g[8:10], g[10:16])

@@ -26,7 +26,7 @@ const (
 
 var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`)
 
-// variables are the firmware's variables as files of efivarfs: four bytes of attributes, then the data.
+// variables provides the firmware's variables as files of efivarfs: four bytes of attributes, then the data.
 type variables struct {
 	dir string
 	log *slog.Logger
@@ -47,7 +47,7 @@ func (v variables) install(o loadOption) (number uint16, removed []uint16, err e
 	}
 	for _, n := range sorted(entries) {
 		if old, err := parseLoadOption(entries[n]); err != nil || old.Description != o.Description {
-			continue // an entry that cannot be read is somebody else's
+			continue // another owner's entry, or one that cannot be parsed
 		}
 		if err := v.remove(bootName(n)); err != nil {
 			return 0, removed, err
@@ -66,7 +66,8 @@ func (v variables) install(o loadOption) (number uint16, removed []uint16, err e
 	order = append([]uint16{number}, order...)
 	got, err := v.writeOrder(order)
 	if err == nil && !slices.Contains(got, number) {
-		err = fmt.Errorf("variable BootOrder: got %s, want %s, which starts with the new entry", cmp.Or(orderText(got), "nothing"), orderText(order))
+		err = fmt.Errorf("variable BootOrder: got %s, want %s, which starts with the new entry",
+			cmp.Or(orderText(got), "nothing"), orderText(order))
 	}
 	return number, removed, err
 }
@@ -109,7 +110,7 @@ func (v variables) bootEntries() (map[uint16][]byte, error) {
 		}
 		data, err := v.read("Boot" + m[1])
 		if err != nil {
-			data = nil // its number is taken, and it is nobody's here: firmware holds variables that it does not give out
+			data = nil // the number is in use: firmware may list variables that it does not return
 		}
 		entries[uint16(n)] = data
 	}
@@ -132,7 +133,7 @@ func (v variables) bootOrder() ([]uint16, error) {
 }
 
 // writeOrder writes BootOrder, reads it back and returns it. Firmware may sort the numbers, add entries of its own and
-// drop numbers without an entry; a difference is logged as a warning.
+// drop numbers without an entry. A difference is logged as a warning.
 func (v variables) writeOrder(order []uint16) ([]uint16, error) {
 	var data []byte
 	for _, n := range order {
@@ -178,7 +179,7 @@ func (v variables) read(name string) ([]byte, error) {
 	return data[4:], nil
 }
 
-// write sets a variable and verifies it by reading it back: some firmware accepts a variable and does not store it.
+// write sets a variable and reads it back: some firmware accepts a variable without storing it.
 func (v variables) write(name string, data []byte) error {
 	if err := v.set(name, data); err != nil {
 		return err
@@ -193,7 +194,7 @@ func (v variables) write(name string, data []byte) error {
 	return nil
 }
 
-// set sets a variable by one write call, as efivarfs requires.
+// set sets a variable by a single write call, as efivarfs requires.
 func (v variables) set(name string, data []byte) error {
 	path := v.path(name)
 	if err := efivarfs.MakeMutable(path); err != nil {
@@ -206,7 +207,7 @@ func (v variables) set(name string, data []byte) error {
 	content := append([]byte{attributes, 0, 0, 0}, data...)
 	_, err = f.Write(content)
 	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Size() > int64(len(content)) {
-		err = f.Truncate(int64(len(content))) // a plain file keeps its old end; efivarfs has set the size already
+		err = f.Truncate(int64(len(content))) // only for regular files, which tests use: efivarfs sets the size itself
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write variable %s: %w", name, err)

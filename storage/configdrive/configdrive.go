@@ -1,9 +1,9 @@
-// Package configdrive fetches a config drive and puts it into a partition labelled config-2 at the end of a disk.
+// Package configdrive fetches a config drive and writes it to a partition labelled config-2 at the end of a disk.
 //
-// The drive is the image of a small file system (ISO 9660 or FAT) as cloud-init and ignition look for it. It is
-// written as it is, except on a disk whose sectors are larger than the image's own blocks, where no system could mount
-// it: there, or when asked to, its files are copied into a new FAT file system. Owners, modes and times are not kept,
-// and an ISO 9660 file system must have the names of Rock Ridge for it.
+// The drive is the image of a small file system (ISO 9660 or FAT) for cloud-init and Ignition. It is written
+// unchanged, except on a disk whose sectors are larger than the image's blocks, where no system could mount it. There,
+// or if requested, its files are copied to a new FAT file system. Owners, modes and times are not preserved then, and
+// an ISO 9660 file system must have Rock Ridge names.
 package configdrive
 
 import (
@@ -20,17 +20,17 @@ import (
 	"strings"
 )
 
-// MaxSize is the greatest config drive that is accepted, in bytes, after decompression.
+// MaxSize is the maximum size of a config drive in bytes after decompression.
 const MaxSize = 64 << 20
 
-// ErrTooLarge says that a config drive has more than MaxSize bytes.
+// ErrTooLarge is returned for a config drive of more than MaxSize bytes.
 var ErrTooLarge = fmt.Errorf("config drive is larger than %d bytes", MaxSize)
 
-// Opener opens a URL for reading; an HTTP status of 400 and above is an error.
+// Opener opens a URL for reading. An HTTP status of 400 or above is an error.
 type Opener func(ctx context.Context, url string) (io.ReadCloser, error)
 
-// Load returns the config drive's image. The source is the base64 text of gzip data, or an http or https URL whose
-// body is such a text or the image itself. Other schemes are refused.
+// Load returns the config drive's image. source is base64 text of gzip data, or an http or https URL whose body is
+// such a text or the image itself. Other schemes are rejected.
 func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
 	source = strings.TrimSpace(source)
 	if scheme, _, ok := strings.Cut(source, "://"); ok {
@@ -46,7 +46,7 @@ func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
 func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, error) {
 	name := "from a URL"
 	if parsed, err := url.Parse(source); err == nil {
-		parsed.RawQuery, parsed.Fragment = "", "" // a temporary URL carries its signature there
+		parsed.RawQuery, parsed.Fragment = "", "" // may contain the signature of a temporary URL
 		name = parsed.Redacted()
 	}
 	if scheme != "http" && scheme != "https" {
@@ -64,7 +64,7 @@ func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, e
 	return drive, nil
 }
 
-// gzipText is how the base64 text of gzip data starts: the bytes 1f 8b 08. No file system's first sector does.
+// gzipText is the start of base64 text of gzip data: the bytes 1f 8b 08. No file system starts with it.
 const gzipText = "H4sI"
 
 func loadBody(body io.Reader) ([]byte, error) {
@@ -79,7 +79,7 @@ func loadBody(body io.Reader) ([]byte, error) {
 	return bounded(buffered)
 }
 
-// decode unpacks base64 text of gzip data while it reads it.
+// decode decodes and decompresses base64 text of gzip data.
 func decode(text io.Reader) ([]byte, error) {
 	unzip, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, &noSpace{text}))
 	if err != nil {
@@ -92,11 +92,11 @@ func decode(text io.Reader) ([]byte, error) {
 	return drive, unzip.Close()
 }
 
-// piece is how much of a drive is read at once, in bytes.
+// piece is the number of bytes of a read.
 const piece = 1 << 20
 
-// bounded reads a drive in pieces that are joined at the end: growing one buffer would leave behind several times as much
-// garbage.
+// bounded reads a drive in pieces and joins them at the end. Growing a single buffer would allocate several times as
+// much memory.
 func bounded(r io.Reader) ([]byte, error) {
 	r = io.LimitReader(r, MaxSize+1)
 	var pieces [][]byte
@@ -122,7 +122,7 @@ func bounded(r io.Reader) ([]byte, error) {
 	}
 }
 
-// noSpace drops white space, which may stand anywhere in base64 text; the decoder itself knows line ends only.
+// noSpace drops white space, which base64 text may contain anywhere. The decoder ignores only line ends.
 type noSpace struct{ r io.Reader }
 
 func (n *noSpace) Read(p []byte) (int, error) {

@@ -67,12 +67,13 @@ func TestLoad(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Load(context.Background(), c.source, func(_ context.Context, url string) (io.ReadCloser, error) {
-				if url != c.source {
-					t.Errorf("opened %q", url)
-				}
-				return io.NopCloser(strings.NewReader(c.body)), nil
-			})
+			got, err := Load(context.Background(), c.source,
+				func(_ context.Context, url string) (io.ReadCloser, error) {
+					if url != c.source {
+						t.Errorf("opened %q", url)
+					}
+					return io.NopCloser(strings.NewReader(c.body)), nil
+				})
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Fatalf("got error %v, want %q", err, c.err)
 			}
@@ -85,15 +86,16 @@ func TestLoad(t *testing.T) {
 
 func TestLoadHidesSignature(t *testing.T) {
 	failure := errors.New("connection refused")
-	_, err := Load(context.Background(), "https://user:pw@host/d?signature=secret", func(context.Context, string) (io.ReadCloser, error) {
-		return nil, failure
-	})
+	_, err := Load(context.Background(), "https://user:pw@host/d?signature=secret",
+		func(context.Context, string) (io.ReadCloser, error) {
+			return nil, failure
+		})
 	if !errors.Is(err, failure) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "pw@") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// metadata is the content of the one file on the drive.
+// metadata is the content of the only file on the drive.
 const metadata = `{"uuid": "1"}`
 
 // iso makes a config drive as Ironic does.
@@ -116,7 +118,7 @@ func iso(t *testing.T) []byte {
 	return data
 }
 
-// loop makes a disk whose table a command wrote; $0 is the image.
+// loop makes a disk with the table that a shell command writes; $0 is the image.
 func loop(t *testing.T, size int64, sector int, table string) string {
 	t.Helper()
 	testenv.Programs(t, "sgdisk", "sfdisk", "mkfs.vfat")
@@ -178,7 +180,8 @@ func TestFromSourceToDisk(t *testing.T) {
 	testenv.Programs(t, "isoinfo")
 	text := pack(t, drive)
 	sources := map[string]struct{ source, body string }{
-		"text": {text, ""}, "URL of text": {"http://host/drive", text}, "URL of the image": {"http://host/drive", string(drive)},
+		"text": {text, ""}, "URL of text": {"http://host/drive", text},
+		"URL of the image": {"http://host/drive", string(drive)},
 	}
 	for name, c := range sources {
 		t.Run(name, func(t *testing.T) {
@@ -272,9 +275,10 @@ func TestErrorsDoNotRepeatTheDrive(t *testing.T) {
 		gzipText + planted, gzipText + "AAA" + planted + "%%%", base64.StdEncoding.EncodeToString(packed.Bytes()),
 		gzipText + "\n" + base64.StdEncoding.EncodeToString([]byte(planted)),
 	} {
-		_, err := Load(t.Context(), "http://user:pw@host/drive?key="+planted, func(context.Context, string) (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(body)), nil
-		})
+		_, err := Load(t.Context(), "http://user:pw@host/drive?key="+planted,
+			func(context.Context, string) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(body)), nil
+			})
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "host/drive") {
 			t.Errorf("body %q: got %v, want an error that names the URL alone", body, err)
 		}

@@ -28,7 +28,7 @@ func damaged(kind string) error {
 	return fmt.Errorf("%w: its %s file system is damaged", ErrUnreadable, kind)
 }
 
-// withoutNames returns the cause of an error of writing files, without the names of the files.
+// withoutNames returns the cause of an error of writing files, without their names.
 func withoutNames(err error) error {
 	for {
 		var node *fat.NodeError
@@ -134,7 +134,7 @@ func count(files int, left *int, depth int) error {
 
 // rewrite makes a FAT file system with the files on a partition, and compares what is then on the medium with them.
 func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0) // not while it is mounted or otherwise in use
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0) // fails if it is mounted or otherwise in use
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 
 var errReadBack = errors.New("read back: a file differs from what was written")
 
-// readBackError returns the error number of the device from an error of reading files, or otherwise errReadBack.
+// readBackError returns the device's error number from an error of reading files, otherwise errReadBack.
 func readBackError(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) {

@@ -18,7 +18,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// fatDrive makes a config drive by mkfs.vfat, with sectors of 512 bytes.
+// fatDrive makes a config drive with mkfs.vfat, with sectors of 512 bytes.
 func fatDrive(t *testing.T) []byte {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat", "mcopy")
@@ -38,7 +38,7 @@ func fatDrive(t *testing.T) []byte {
 	return data
 }
 
-// checkRebuilt lets other programs judge a partition with a rebuilt drive.
+// checkRebuilt checks a partition with a rebuilt drive with other programs.
 func checkRebuilt(t *testing.T, path string) {
 	t.Helper()
 	testenv.Programs(t, "fsck.vfat", "mtype", "blkid")
@@ -48,7 +48,7 @@ func checkRebuilt(t *testing.T, path string) {
 			t.Errorf("blkid finds %s %q, want %q", tag, got, want)
 		}
 	}
-	// mtools warns of block devices, so that it gets a copy.
+	// mtools warns about block devices, so it gets a copy.
 	image := filepath.Join(t.TempDir(), "image")
 	testenv.Run(t, "dd", "if="+path, "of="+image, "bs=1M", "conv=sparse", "status=none")
 	if got := testenv.Run(t, "mtype", "-i", image, "::/openstack/latest/meta_data.json"); got != metadata {
@@ -56,7 +56,7 @@ func checkRebuilt(t *testing.T, path string) {
 	}
 }
 
-// verifyTable lets sgdisk or sfdisk judge the disk's table.
+// verifyTable checks the disk's table with sgdisk or sfdisk.
 func verifyTable(t *testing.T, device string) {
 	t.Helper()
 	table, err := partition.Read(context.Background(), device)
@@ -107,7 +107,7 @@ func TestWriteRebuilds(t *testing.T) {
 	}
 }
 
-// A drive that cannot be copied, or a partition that is too small for it, is told; the table is left as it was.
+// A drive that cannot be copied, or that is too large for its partition, is an error, and the table is not changed.
 func TestRebuildRefuses(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
 	dir := t.TempDir()
@@ -226,7 +226,7 @@ func TestWriteLimits(t *testing.T) {
 	})
 }
 
-// checkPlace wants a partition's last byte before end, and 64 MiB at least.
+// checkPlace fails the test unless a partition ends at end and has at least 64 MiB.
 func checkPlace(t *testing.T, device string, number int, end int64) {
 	t.Helper()
 	table, err := partition.Read(context.Background(), device)
@@ -239,7 +239,8 @@ func checkPlace(t *testing.T, device string, number int, end int64) {
 	}
 }
 
-// An image with a GPT for 4K sectors, smaller than the disk: the backup goes to the disk's end, then the drive is added.
+// An image with a GPT for 4K sectors, smaller than the disk: the backup is moved to the end of the disk before the
+// partition for the drive is added.
 func TestWriteRepairs4K(t *testing.T) {
 	small := testenv.SparseFile(t, 64*mib)
 	testenv.Programs(t, "sgdisk")
@@ -269,7 +270,7 @@ func TestWriteRepairs4K(t *testing.T) {
 	checkPlace(t, device, 2, 300*mib-5*4096)
 }
 
-// FuzzRebuild plants bytes in a drive. Whatever they are, the copy has an end and stays within its partition.
+// FuzzRebuild rebuilds drives with changed bytes. The copy always ends and stays within its partition.
 func FuzzRebuild(f *testing.F) {
 	var images []*planted.Image
 	for kind, name := range []string{"../fat/testdata/fat12.img.gz", "../iso9660/testdata/xorriso.iso.gz"} {

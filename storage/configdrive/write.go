@@ -18,13 +18,13 @@ import (
 	"ironroot/storage/partition"
 )
 
-// Label is the file system label by which an instance finds its config drive; case does not matter.
+// Label is the file system label by which an instance finds its config drive, regardless of case.
 const Label = "config-2"
 
-// step is how many bytes are written or read at once.
+// step is the number of bytes of a write or read.
 const step = 1 << 20
 
-// nodeTimeout bounds the wait for the device node of a partition that was just made.
+// nodeTimeout is the time limit for the device node of a new partition.
 const nodeTimeout = 30 * time.Second
 
 // Errors of Write.
@@ -33,9 +33,9 @@ var (
 	ErrUnreadable = errors.New("config drive cannot be copied into a new file system")
 )
 
-// Options say how a drive is written.
+// Options are the options of Write.
 type Options struct {
-	// Rebuild copies the drive's files into a new FAT file system, whatever the disk's sectors.
+	// Rebuild copies the drive's files to a new FAT file system, for any sector size of the disk.
 	Rebuild bool
 }
 
@@ -55,14 +55,14 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte, o O
 	if err != nil {
 		return "", err
 	}
-	files, err := rebuilt(drive, device.LogicalSector, o) // before anything is touched
+	files, err := rebuilt(drive, device.LogicalSector, o) // before the disk is changed
 	if err != nil {
 		return "", err
 	}
 	if _, err := partition.RepairBackup(ctx, disk); err != nil {
 		return "", err
 	}
-	// What the kernel believes of the partitions may be older than the image that was just written.
+	// The kernel's partitions may be older than the image that was just written.
 	if err := partition.Sync(ctx, sys, disk); err != nil {
 		return "", err
 	}
@@ -105,11 +105,11 @@ func Room(drive []byte, sector int64, o Options) (int64, error) {
 	if files == nil {
 		return int64(len(drive)), nil
 	}
-	// Clusters are larger than the drive's own blocks: every file, and every folder, may take nearly one more.
+	// Clusters are larger than the drive's own blocks: every file and every directory may need nearly one more.
 	return 2*int64(len(drive)) + 1<<20, nil
 }
 
-// rebuilt returns the files of a drive that is copied into a new file system, nil where it is written as it is.
+// rebuilt returns the files of a drive that must be copied to a new file system, nil if it is written unchanged.
 func rebuilt(drive []byte, sector int64, o Options) ([]fat.Node, error) {
 	if !o.Rebuild && sector <= blockSize(drive) {
 		return nil, nil
@@ -121,7 +121,7 @@ func rebuilt(drive []byte, sector int64, o Options) ([]fat.Node, error) {
 	return files, err
 }
 
-// put writes the drive to the partition: the files into a new file system, or where there are none the drive as it is.
+// put writes the files to a new file system on the partition, or the drive unchanged if files is nil.
 func put(ctx context.Context, path string, sector int64, drive []byte, files []fat.Node) error {
 	if files != nil {
 		return rewrite(ctx, path, sector, files)
@@ -176,7 +176,7 @@ func create(ctx context.Context, sys block.System, disk string) (string, error) 
 }
 
 func write(ctx context.Context, path string, drive []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_EXCL, 0) // not while it is mounted or otherwise in use
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_EXCL, 0) // fails if it is mounted or otherwise in use
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func write(ctx context.Context, path string, drive []byte) (err error) {
 	return f.Sync()
 }
 
-// verify reads the drive back from the medium.
+// verify reads the drive back from the medium and compares it.
 func verify(ctx context.Context, path string, drive []byte) error {
 	if err := block.Flush(ctx, path); err != nil {
 		return err
@@ -222,7 +222,7 @@ func verify(ctx context.Context, path string, drive []byte) error {
 	return nil
 }
 
-// blockSize is the smallest unit of the drive's file system in bytes, without a bound where it is not known.
+// blockSize returns the smallest block size of the drive's file system in bytes. It has no limit if it is unknown.
 func blockSize(drive []byte) int64 {
 	const iso = 32768
 	if len(drive) > iso+6 && string(drive[iso+1:iso+6]) == "CD001" {

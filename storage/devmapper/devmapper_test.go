@@ -54,7 +54,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// answer makes of a table as it is loaded one as the kernel answers: the way to the next target counts from the start.
+// answer converts an encoded table to the kernel's form, in which offsets count from the start of the table.
 func answer(data []byte, count int) {
 	at := 0
 	for range count {
@@ -84,7 +84,7 @@ func TestBrokenTables(t *testing.T) {
 	}
 }
 
-// FuzzDecodeTargets: no answer makes the reader loop, panic, or go outside.
+// FuzzDecodeTargets checks that no reply causes an endless loop, a panic or an access outside the data.
 func FuzzDecodeTargets(f *testing.F) {
 	var r request
 	targets := []Target{{Kind: "linear", Size: 512, Parameters: "8:0 2048"}, {Kind: "error", Start: 512, Size: 512}}

@@ -51,7 +51,8 @@ func TestMakeMutable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&(immutable|noDump) != noDump {
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil ||
+		flags&(immutable|noDump) != noDump {
 		t.Errorf("got flags 0x%x and %v, want no-dump alone of the two", flags, err)
 	}
 	if err := os.Remove(path); err != nil {

@@ -2,7 +2,7 @@ package erase
 
 import "unsafe"
 
-// zerosSize is the number of bytes that one write of zeros has at most.
+// zerosSize is the maximum number of zeros in one write.
 const zerosSize = 1 << 20
 
 // alignedZeros returns zerosSize zeros at an address that direct I/O accepts.

@@ -14,14 +14,14 @@ import (
 // If it writes to the device, it holds it exclusively.
 var ErrStuck = errors.New("still busy in the kernel")
 
-// Limits bound the time for which [Bounded] waits.
+// Limits are the time limits of [Bounded].
 type Limits struct {
-	Silence time.Duration // for progress
-	Grace   time.Duration // for the end of the operation after its context has ended
+	Silence time.Duration // without progress
+	Grace   time.Duration // from the end of the context to the return of the call
 }
 
-// DefaultLimits suit any disk. Silence is longer than Linux retries a command: drivers give up after some minutes of
-// retries and resets.
+// DefaultLimits suit any disk. Silence exceeds the time for which Linux retries a command: drivers give up after some
+// minutes of retries and resets.
 var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 
 // Bounded calls a function that erases, reads or syncs devices, and returns its result. A process that waits in the
@@ -46,7 +46,7 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}, func(err error) { done <- result{value, err} })
 
 	timer := time.NewTimer(l.Silence)
-	var silence error // why this function ended the context
+	var silence error // set if the context was cancelled for lack of progress
 	for ctx.Err() == nil {
 		select {
 		case r := <-done:
@@ -74,8 +74,8 @@ func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T
 	}
 }
 
-// pulse holds the time by which the next progress of a call is expected. It is 0 until progress is first reported or a
-// long operation announced.
+// pulse holds the deadline for the next progress of a call. It is 0 until the first progress or the announcement of a
+// long operation.
 type pulse struct {
 	started time.Time
 	silence time.Duration

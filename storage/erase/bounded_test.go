@@ -50,12 +50,14 @@ func TestBounded(t *testing.T) {
 			started := time.Now()
 			value, err := Bounded(t.Context(), limits, tt.call)
 			if took := time.Since(started); value != tt.value || !errors.Is(err, tt.err) || took != tt.took {
-				t.Errorf("%s: got %q and %v after %v, want %q and %v after %v", tt.name, value, err, took, tt.value, tt.err, tt.took)
+				t.Errorf("%s: got %q and %v after %v, want %q and %v after %v",
+					tt.name, value, err, took, tt.value, tt.err, tt.took)
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, err := Bounded(t.Context(), limits, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		_, err := Bounded(t.Context(), limits,
+			func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
 		if want := "no progress for 1m0s: context canceled"; err == nil || err.Error() != want {
 			t.Errorf("silent: got %v, want %s", err, want)
 		}
@@ -64,12 +66,13 @@ func TestBounded(t *testing.T) {
 	if err != nil || own.Err() == nil {
 		t.Errorf("returned: got %v, and its context ended with %v, want it to have ended", err, own.Err())
 	}
-	if _, err := Bounded(t.Context(), limits, func(context.Context) (string, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "panic") {
+	if _, err := Bounded(t.Context(), limits, func(context.Context) (string, error) { panic("broken") }); err == nil ||
+		!strings.Contains(err.Error(), "panic") {
 		t.Errorf("panic: got %v, want an error", err)
 	}
 }
 
-// The error of a call that ends because its caller gave up is returned.
+// A cancelled call returns its error.
 func TestBoundedCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -80,7 +83,7 @@ func TestBoundedCancelled(t *testing.T) {
 	}
 }
 
-// Waiting for a holder is announced, however long.
+// A wait for a holder is announced, regardless of its duration.
 func TestBoundedBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -99,7 +102,7 @@ func TestBoundedBusy(t *testing.T) {
 	})
 }
 
-// Each block, each pass and each range that is searched for superblocks reports progress.
+// Each block, each pass and each range searched for superblocks is progress.
 func TestProgressed(t *testing.T) {
 	disk := testenv.SparseFile(t, mib)
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
@@ -129,11 +132,12 @@ func TestProgressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if passed := p.until.Load(); written == 0 || passed <= written {
-		t.Errorf("got progress expected by %d ns after the block and by %d after the pass, want 0 < block < pass", written, passed)
+		t.Errorf("got progress expected by %d ns after the block and by %d after the pass, want 0 < block < pass",
+			written, passed)
 	}
 }
 
-// A call that does not return is left behind, and its context has ended.
+// Bounded returns without a call that does not return, and the call's context has ended.
 func TestBoundedStuck(t *testing.T) {
 	limits := Limits{Silence: time.Minute, Grace: time.Second}
 	for name, tt := range map[string]struct {

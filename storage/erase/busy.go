@@ -17,7 +17,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrBusy means that a device is still in use after the time to wait for its holders. Errors that wrap it name the
+// ErrBusy is returned if a device is still in use after the time limit for its holders. Errors that wrap it name the
 // holders.
 var ErrBusy = errors.New("device is in use")
 

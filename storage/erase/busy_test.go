@@ -52,7 +52,7 @@ func heldDisk(t *testing.T) (disk string, pid int, release func()) {
 	return disk, holder.Process.Pid, release
 }
 
-// methods maps names to the ways to erase a disk.
+// methods maps names to erase methods.
 var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 	"metadata": func(t *testing.T, disk string, wait Wait) error {
 		return Metadata(t.Context(), block.System{}, disk, wait)
@@ -64,8 +64,6 @@ var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 }
 
 // A process that has a partition open delays the erase until it ends.
-//
-// Parity: P4
 func TestHolderDelays(t *testing.T) {
 	for name, erase := range methods {
 		disk, _, release := heldDisk(t)
@@ -88,15 +86,14 @@ func TestHolderDelays(t *testing.T) {
 }
 
 // If a holder stays, the error names it and nothing is written.
-//
-// Parity: P4
 func TestHolderStays(t *testing.T) {
 	for name, erase := range methods {
 		disk, pid, _ := heldDisk(t)
 		before := wipefs(t, disk)
 		err := erase(t, disk, Wait{Interval: time.Millisecond, Retries: 3})
 		want := "process " + strconv.Itoa(pid)
-		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), disk+"p1") {
+		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), disk+"p1") {
 			t.Errorf("%s: got %v, want an ErrBusy that names %s and %sp1", name, err, want, disk)
 		}
 		if after := wipefs(t, disk); after != before {

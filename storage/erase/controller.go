@@ -12,7 +12,7 @@ type Controller struct {
 	Attached string
 	// NotErased names the namespaces that an erase of the attached ones does not reach, and why, "" if there are none.
 	NotErased string
-	// Remains wraps ErrRemains and names the unattached namespaces of a private subsystem. It is nil if there are none.
+	// Remains wraps ErrRemains and names the unattached namespaces of a private subsystem; nil if there are none.
 	Remains error
 }
 

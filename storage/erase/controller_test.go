@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A controller is asked for the namespaces that have no block device.
+// ReadController reads the namespaces that have no block device.
 func TestReadController(t *testing.T) {
 	const management = oacsNamespaceManagement
 	const shared = "the NVMe subsystem is shared, not erased: "
@@ -75,7 +75,7 @@ func TestReadController(t *testing.T) {
 	}
 }
 
-// A controller that cannot be opened or asked is an error that names it.
+// A controller that cannot be opened or read is an error that names it.
 func TestReadControllerFails(t *testing.T) {
 	missing, file := filepath.Join(t.TempDir(), "nvme0"), filepath.Join(t.TempDir(), "nvme1")
 	put(t, file, "no character device")

@@ -1,9 +1,9 @@
-// Package erase destroys the data of block devices: the metadata alone (partition tables and signatures), or
-// everything by the best method the device has. It returns the method that was used.
+// Package erase erases block devices: only the metadata (partition tables and signatures), or all data by the best
+// method that the device supports. It returns the method that was used.
 //
-// Methods: NVMe Format (NVM Express base specification 2.0, 5.14) and overwriting with direct I/O. ATA secure erase is
-// not implemented and counts as not supported by the device. NVMe sanitize is not used. A discard does not count as an
-// erase: no kernel guarantees what a discarded block reads as.
+// Methods are NVMe Format (NVM Express base specification 2.0, 5.14) and overwriting with direct I/O. ATA secure erase
+// is not implemented and counts as not supported by the device. NVMe sanitize is not used. A discard does not count as
+// an erase: no kernel guarantees what a discarded block reads as.
 package erase
 
 import (
@@ -20,10 +20,11 @@ type Method string
 
 // The methods, from the strongest to the weakest.
 const (
-	NVMeCrypto   Method = "nvme-format-crypto" // the drive deleted the key of the data
-	NVMeUser     Method = "nvme-format-user"   // the drive erased its data
-	ATAEnhanced  Method = "ata-secure-erase-enhanced"
-	ATAErase     Method = "ata-secure-erase"
+	NVMeCrypto  Method = "nvme-format-crypto" // the drive deleted the key of the data
+	NVMeUser    Method = "nvme-format-user"   // the drive erased its data
+	ATAEnhanced Method = "ata-secure-erase-enhanced"
+	ATAErase    Method = "ata-secure-erase"
+
 	Overwrite    Method = "overwrite" // every byte of the size that the kernel reports was written
 	MetadataOnly Method = "metadata"
 )
@@ -37,14 +38,14 @@ var (
 	ErrZoned       = errors.New("host-managed zoned disk cannot be overwritten: its zones must be written sequentially")
 )
 
-// Options of Full.
+// Options are the options of Full.
 type Options struct {
-	Iterations        int                     // random passes of an overwrite
-	Zeroize           bool                    // a last pass of zeros
-	NVMe              bool                    // use NVMe Format where the device has it
-	ATA               bool                    // use ATA secure erase where the device has it
-	ContinueOnFailure bool                    // overwrite where a secure erase was tried and failed
-	Wait              Wait                    // time to wait for the device's holders
+	Iterations        int                     // number of random passes of an overwrite
+	Zeroize           bool                    // end an overwrite with a pass of zeros
+	NVMe              bool                    // use NVMe Format if the device supports it
+	ATA               bool                    // use ATA secure erase if the device supports it
+	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
+	Wait              Wait                    // time limit for the device's holders
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
@@ -88,9 +89,9 @@ func full(
 }
 
 // Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls
-// notFormatted with the reason, and then removes the metadata. The method is followed by what was not erased, as with
-// [Full]. Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was
-// formatted or its metadata were removed, unless the error also contains a failure to remove them.
+// notFormatted with the reason and erases the metadata. The method is followed by what was not erased, as with [Full].
+// Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was formatted or its
+// metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
 ) (Method, error) {
@@ -154,8 +155,8 @@ func forget(ctx context.Context, sys block.System, device block.Device, wait Wai
 	return wait.until(ctx, sys, device.Path, func() error { return partition.Sync(ctx, sys, device.Path) })
 }
 
-// secure erases a device by its own command. The error wraps ErrUnsupported if the device has none. The scope is that
-// of an NVMe namespace and is also valid with an error.
+// secure erases a device by a command of its own. The error wraps ErrUnsupported if the device has none. The returned
+// scope is that of an NVMe namespace and is valid even with an error.
 func secure(
 	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
 ) (Method, nvmeScope, error) {

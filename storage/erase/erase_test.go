@@ -66,7 +66,7 @@ func content(t *testing.T, path string) []byte {
 	return data
 }
 
-// wipefs is the judge of what is still there.
+// wipefs returns the signatures that remain, as listed by wipefs.
 func wipefs(t *testing.T, path string) string {
 	t.Helper()
 	return testenv.Run(t, "wipefs", "-n", path)
@@ -84,11 +84,14 @@ func lvmLabel() []byte {
 	return label
 }
 
-// Parity: P4
 func TestMetadata(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "mkfs.vfat")
 	makers := [][]string{ // one for each partition
-		{"mkfs.ext4", "-q", "-F"}, {"mkfs.xfs", "-q", "-f"}, {"mkfs.btrfs", "-q", "-f"}, {"mkswap", "-q"}, {"mkfs.vfat"},
+		{"mkfs.ext4", "-q", "-F"},
+		{"mkfs.xfs", "-q", "-f"},
+		{"mkfs.btrfs", "-q", "-f"},
+		{"mkswap", "-q"},
+		{"mkfs.vfat"},
 	}
 	for _, sector := range []int{512, 4096} {
 		path := testenv.Loop(t, testenv.SparseFile(t, 1000*mib), sector)
@@ -176,7 +179,7 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 	}
 }
 
-// A file system in a partition that only the kernel knows is wiped, too: the kernel reads more kinds of tables.
+// A file system in a partition that only the kernel knows is wiped, too: the kernel supports more kinds of tables.
 func TestMetadataOfKernelPartitions(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4", "wipefs")
 	path := testenv.Loop(t, testenv.SparseFile(t, 80*mib), 512)
@@ -258,7 +261,6 @@ func written(t *testing.T, path string) int64 {
 	return sectors * 512
 }
 
-// Parity: P3 (passes)
 func TestOverwrite(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
 		size := int64(10*mib + 3*4096)
@@ -354,7 +356,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A zoned disk is not written to at all: its first zones might take what the others refuse.
+// A zoned disk is not written at all: its first zones may accept writes that the others reject.
 func TestZoned(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	if err := os.WriteFile(path, []byte("content"), 0); err != nil {
@@ -485,13 +487,12 @@ func scsiDisk(t *testing.T, name, bus string, sectors int64) block.System {
 	return block.System{Root: root}
 }
 
-// Parity: P7
-// invalidEntry returns an entry of an MBR that starts behind the end of a disk.
+// invalidEntry returns an entry of an MBR that starts beyond the end of a disk.
 func invalidEntry() []byte {
 	return []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 8, 0, 0, 0}
 }
 
-// An invalid entry beside the partitions of an MBR hides neither their superblocks nor the tables of logical ones.
+// An invalid entry of an MBR hides neither the superblocks of the other partitions nor the tables of logical ones.
 func TestMetadataOfInvalidTable(t *testing.T) {
 	testenv.Programs(t, "sfdisk")
 	array := testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}
@@ -591,7 +592,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Nothing is written twice, however many partitions of a table are at one place.
+// Nothing is written twice, even if many partitions of a table overlap.
 func TestMerge(t *testing.T) {
 	var spans []span
 	for i := range int64(10_000) {
@@ -600,14 +601,18 @@ func TestMerge(t *testing.T) {
 	spans = append(spans, span{200 << 20, 300 << 20}.ends()...)
 	spans = append(spans, span{50 << 20, 50<<20 + 1}.ends()...)
 	want := []span{
-		{0, margin + 6}, {50 << 20, 50<<20 + 1}, {100<<20 - margin, 100 << 20}, {200 << 20, 200<<20 + margin}, {300<<20 - margin, 300 << 20},
+		{0, margin + 6},
+		{50 << 20, 50<<20 + 1},
+		{100<<20 - margin, 100 << 20},
+		{200 << 20, 200<<20 + margin},
+		{300<<20 - margin, 300 << 20},
 	}
 	if got := merge(spans); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// The data of an array that begin within a sector of the disk do not make the erase fail.
+// The data of an array that start within a sector of the disk do not make the erase fail.
 func TestMetadataOfUnalignedArray(t *testing.T) {
 	const size = 64 << 20
 	array := testenv.RAID{Name: "tenant:data", Level: 1, Size: size, DataOffset: 20<<20 + 512, Data: 30<<20 + 1024}

@@ -64,8 +64,8 @@ func fullDisk(t *testing.T) string {
 	return disk
 }
 
-// eraseFullDisk erases a full disk. A sync(2) of another process in between ends the file system's journal, and writes
-// fail before fsync is called; then another full disk is erased.
+// eraseFullDisk erases a full disk. If a sync(2) of another process aborts the file system's journal, writes fail
+// before fsync is called; then it erases another full disk.
 func eraseFullDisk(t *testing.T, do func(disk string) error) error {
 	t.Helper()
 	var err error
@@ -111,7 +111,7 @@ func memoryOf(t *testing.T, field string) int {
 	return kilobytes << 10
 }
 
-// A buffer is released after use: a machine has many disks.
+// The buffer is released after use: a machine has many disks.
 func TestOverwriteBuffer(t *testing.T) {
 	disk := testenv.SparseFile(t, mib)
 	const passes = 64
@@ -126,8 +126,8 @@ func TestOverwriteBuffer(t *testing.T) {
 	}
 }
 
-// A buffer that cannot be allocated is an error. The test runs in a process of its own, without garbage collection: the
-// Go runtime ends a process that cannot allocate memory for its heap either.
+// A buffer that cannot be allocated is an error. The test runs in a process of its own without garbage collection,
+// because the Go runtime also ends a process that cannot allocate memory for its heap.
 func TestOverwriteWithoutMemory(t *testing.T) {
 	const role = "ERASE_TEST_ROLE"
 	if os.Getenv(role) != t.Name() {
@@ -158,7 +158,7 @@ func TestOverwriteWithoutMemory(t *testing.T) {
 	}
 }
 
-// A buffer of a command is no longer pinned afterwards: the runtime ends a program that leaves one.
+// The buffer of a command is unpinned afterwards: the runtime ends a program that does not.
 func TestNVMeUnpins(t *testing.T) {
 	d, err := openNVMe(testenv.Loop(t, testenv.SparseFile(t, mib), 512))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestNVMeUnpins(t *testing.T) {
 	}
 }
 
-// The status of a controller is an error, as an errno of the kernel is.
+// A status of the controller is an error, as is an errno of the kernel.
 func TestNVMeStatus(t *testing.T) {
 	for _, c := range []struct {
 		status uintptr
@@ -204,7 +204,8 @@ func TestExpressErrors(t *testing.T) {
 	put(t, locked.Sys("class/block/nvme0n1/ro"), "1\n")
 	never := func(err error) { t.Errorf("got to the format, which failed with %v", err) }
 	disk := block.Device{Name: "nvme0n1", Path: path, Type: "disk"}
-	if method, err := Express(t.Context(), locked, disk, Wait{}, never); !errors.Is(err, ErrReadOnly) || !strings.HasPrefix(err.Error(), "erase "+path) {
+	if method, err := Express(t.Context(), locked, disk, Wait{}, never); !errors.Is(err, ErrReadOnly) ||
+		!strings.HasPrefix(err.Error(), "erase "+path) {
 		t.Errorf("read-only: got %q and %v, want %v of %s", method, err, ErrReadOnly, path)
 	}
 	if method, err := Express(cancelled, locked, disk, Wait{}, never); !errors.Is(err, context.Canceled) {
@@ -231,7 +232,7 @@ func TestMetadataUnreadable(t *testing.T) {
 	}
 }
 
-// Only nodes below /dev are examined: stat(2) of other files can hang.
+// Only files below /dev are examined: stat(2) of other files can hang.
 func TestOpenersOutsideDev(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	var stat unix.Stat_t
@@ -257,7 +258,7 @@ func TestOpenersOutsideDev(t *testing.T) {
 	}
 }
 
-// A directory of crash logs that cannot be read again afterwards is an error.
+// A directory of crash logs that cannot be read again after the removal is an error.
 func TestEmptyDirectoryVanishes(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "dump"), "panic")
@@ -294,13 +295,14 @@ func TestWipeOrder(t *testing.T) {
 	}
 }
 
-// Tables of logical partitions that touch are overwritten by one write each MiB, and still from the last one.
+// Adjacent tables of logical partitions are overwritten by one write per MiB, in reverse order.
 func TestWipeTogether(t *testing.T) {
 	l := layout{device: span{0, 64 * mib}, ranges: []span{{0, 64 * mib}}}
 	for at := int64(16 * mib); at < 18*mib; at += 512 {
 		l.tables = append(l.tables, span{at, at + 512})
 	}
-	l.tables = append(l.tables, span{40 * mib, 40*mib + 512}, span{30 * mib, 30*mib + 512}, span{30*mib + 512, 30*mib + 1024})
+	l.tables = append(l.tables, span{40 * mib, 40*mib + 512}, span{30 * mib, 30*mib + 512},
+		span{30*mib + 512, 30*mib + 1024})
 	want := append([]span{
 		{30 * mib, 30*mib + 1024}, {40 * mib, 40*mib + 512}, {17 * mib, 18 * mib}, {16 * mib, 17 * mib},
 	}, l.device.ends()...)
@@ -309,10 +311,11 @@ func TestWipeTogether(t *testing.T) {
 	}
 }
 
-// A range that cannot be read is not taken for one without superblocks or for zeros.
+// A range that cannot be read counts neither as one without superblocks nor as zeros.
 func TestCheckErrors(t *testing.T) {
 	path := testenv.SparseFile(t, mib)
-	if err := checkWiped(t.Context(), path, []span{{-mib, mib}}, nil); err == nil || !strings.Contains(err.Error(), "negative offset") {
+	if err := checkWiped(t.Context(), path, []span{{-mib, mib}}, nil); err == nil ||
+		!strings.Contains(err.Error(), "negative offset") {
 		t.Errorf("before the start: got %v, want an error", err)
 	}
 	f, err := os.Open(path)
@@ -333,7 +336,7 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// cancelledAfter returns a context that is cancelled when its error is asked for the n-th time.
+// cancelledAfter returns a context that is cancelled by the n-th call of Err.
 func cancelledAfter(t *testing.T, n int) context.Context {
 	t.Helper()
 	asked := 0
@@ -365,7 +368,7 @@ func TestSuperblocksCancelled(t *testing.T) {
 	}
 }
 
-// A range that a table names often is listed once.
+// A range that a table names several times is listed once.
 func TestLayoutOfRepeatedRange(t *testing.T) {
 	image := testenv.SparseFile(t, 64*mib)
 	known := []span{{8 * mib, 16 * mib}, {0, 64 * mib}, {8 * mib, 16 * mib}, {8 * mib, 17 * mib}, {64 * mib, 65 * mib}, {60 * mib, 70 * mib}}

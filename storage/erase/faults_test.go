@@ -21,7 +21,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// hooked is a context whose error is what a function returns. Erasing asks for it before each write.
+// hooked is a context whose Err calls a function. Erasing calls Err before each write.
 type hooked struct {
 	context.Context
 	err func() error
@@ -29,7 +29,7 @@ type hooked struct {
 
 func (h hooked) Err() error { return h.err() }
 
-// whenZero returns a context of which the function is called as soon as the first MiB of a device is zero.
+// whenZero returns a context that calls the function as soon as the first MiB of a device is zero.
 func whenZero(t *testing.T, path string, do func() error) context.Context {
 	t.Helper()
 	return hooked{t.Context(), func() error {
@@ -49,7 +49,7 @@ func whenZero(t *testing.T, path string, do func() error) context.Context {
 	}}
 }
 
-// put writes a file of a machine in a directory.
+// put writes a file of a machine's directory.
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -68,7 +68,7 @@ func secretDisk(t *testing.T, size int) string {
 	return path
 }
 
-// unchanged checks that nothing was written to a secretDisk.
+// unchanged fails the test if a secretDisk was written.
 func unchanged(t *testing.T, path string) {
 	t.Helper()
 	if data := content(t, path); len(bytes.ReplaceAll(data, []byte("secret  "), nil)) > 0 {
@@ -103,7 +103,8 @@ func TestErrorsBeforeWriting(t *testing.T) {
 		unchanged(t, path)
 		d := device(t, path)
 		d.Type = "part" // its partitions are not looked at afterwards, which would fail too
-		if method, err := Full(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil || !errors.Is(err, c.want) && c.want != nil {
+		if method, err := Full(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil ||
+			!errors.Is(err, c.want) && c.want != nil {
 			t.Errorf("%s: Full: got %q and %v, want an error", c.name, method, err)
 		}
 		unchanged(t, path)
@@ -135,7 +136,7 @@ func TestErrorsBeforeWriting(t *testing.T) {
 	unchanged(t, path)
 }
 
-// A device that the kernel has claimed for a holder that is not visible is not written to.
+// A device that the kernel has claimed for an invisible holder is not written.
 func TestClaimed(t *testing.T) {
 	path := secretDisk(t, mib)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
@@ -147,7 +148,8 @@ func TestClaimed(t *testing.T) {
 	if err := Metadata(t.Context(), sys, path, Wait{}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
 		t.Errorf("Metadata: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
-	if _, err := Full(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+	if _, err := Full(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) ||
+		!errors.Is(err, unix.EBUSY) {
 		t.Errorf("Full: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
 	unchanged(t, path)
@@ -164,7 +166,8 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	poke(t, path, 0, []byte("secret"))
 	d := device(t, path)
 	d.Type = "part"
-	if method, err := Full(whenZero(t, path, cancelled), sys, d, Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
+	if method, err := Full(whenZero(t, path, cancelled), sys, d,
+		Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
 	}
 	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
@@ -199,7 +202,8 @@ func TestMetadataChecked(t *testing.T) {
 	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
 	poke(t, path, 3*mib+5, []byte("written by another"))
 	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}}, []span{{0, 2 * mib}, {2 * mib, 8 * mib}})
-	if want := "not all 1048576 bytes at byte 3145728 read as zeros"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "not all 1048576 bytes at byte 3145728 read as zeros"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 	if err := checkWiped(t.Context(), "/dev/missing", nil, nil); !errors.Is(err, fs.ErrNotExist) {
@@ -210,8 +214,8 @@ func TestMetadataChecked(t *testing.T) {
 	}
 }
 
-// A partition that the kernel cannot drop after the erase is an error: the kernel would show a partition that is not
-// there.
+// A partition that the kernel cannot drop after the erase is an error: the kernel would keep a partition that no
+// longer exists.
 func TestPartitionOpened(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	for name, erase := range map[string]func(path string, open func()) error{
@@ -249,8 +253,8 @@ func TestPartitionOpened(t *testing.T) {
 	}
 }
 
-// An erase fails if sysfs does not describe the device: its partitions were not dropped. A device that the kernel does
-// not list has none.
+// An erase fails if sysfs does not describe the device, because its partitions were not dropped. A device that the
+// kernel does not list has none.
 func TestPartitionsUnknown(t *testing.T) {
 	path := secretDisk(t, mib)
 	name := filepath.Base(path)
@@ -289,7 +293,7 @@ func TestMetadataOrder(t *testing.T) {
 	}
 }
 
-// Neither kind of erase keeps the device open.
+// Both kinds of erase close the device.
 func TestDeviceClosed(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
@@ -313,7 +317,7 @@ func TestDeviceClosed(t *testing.T) {
 	}
 }
 
-// A panic does not keep the device open: the erase can be repeated.
+// The device is closed after a panic, so that the erase can be repeated.
 func TestDeviceClosedAfterPanic(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	for name, erase := range map[string]func(ctx context.Context, path string) error{
@@ -375,16 +379,19 @@ func TestNVMeErrors(t *testing.T) {
 			want:  ErrUnsupported, text: "NVMe Format would also erase namespaces 2, 9\n",
 		},
 	} {
-		method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(string) (adminDevice, error) {
-			return &c.drive, c.open
-		})
-		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || len(c.drive.formats) > 0 {
-			t.Errorf("%s: got %q, %v and formats %x, want %v with %q", c.name, method, err, c.drive.formats, c.want, c.text)
+		method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
+			func(string) (adminDevice, error) {
+				return &c.drive, c.open
+			})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) ||
+			len(c.drive.formats) > 0 {
+			t.Errorf("%s: got %q, %v and formats %x, want %v with %q",
+				c.name, method, err, c.drive.formats, c.want, c.text)
 		}
 	}
 }
 
-// A block device that is no NVMe namespace fails every command.
+// A block device that is not an NVMe namespace fails every command.
 func TestNVMeFile(t *testing.T) {
 	if _, err := openNVMe("/dev/missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: got %v, want %v", err, fs.ErrNotExist)
@@ -423,7 +430,7 @@ func TestNVMeFile(t *testing.T) {
 	}
 }
 
-// Disks that cannot be looked at are errors, not unprotected.
+// Disks that cannot be read are errors and do not count as unprotected.
 func TestSkipErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	poke(t, path, 446, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0})
@@ -457,12 +464,14 @@ func TestSkipErrors(t *testing.T) {
 	}
 	stick := scsiDisk(t, "sdz", "usb1/1-1", 2048)
 	makeRemovable(t, stick, "sdz")
-	if _, err := ParametersFloppy(t.Context(), stick, block.Device{Name: "sdz", Path: "/dev/missing"}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ParametersFloppy(t.Context(), stick,
+		block.Device{Name: "sdz", Path: "/dev/missing"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing medium: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
-// The partitions of a table that is neither a GPT nor an MBR have no type of a shared file system, but can contain one.
+// The partitions of a table that is neither a GPT nor an MBR have no type of a shared file system, but can contain
+// one.
 func TestGuardWithoutTable(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 16*mib), 512)
 	for n := 1; n < 3; n++ {
@@ -479,8 +488,8 @@ func TestGuardWithoutTable(t *testing.T) {
 	}
 }
 
-// The partitions of a multipath map are maps. If the device mapper cannot be asked, nothing is written: to take them
-// for none would leave their superblocks.
+// The partitions of a multipath map are maps. If the device mapper cannot list them, nothing is written: otherwise
+// their superblocks would remain.
 func TestMapPartitionsUnknown(t *testing.T) {
 	path := secretDisk(t, mib)
 	name := filepath.Base(path)

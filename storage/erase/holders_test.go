@@ -17,7 +17,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// A process is named once, however often it has opened the device.
+// A process is listed once, even if it has opened the device several times.
 func TestHoldersOfThisMachine(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	for range 2 {
@@ -33,7 +33,7 @@ func TestHoldersOfThisMachine(t *testing.T) {
 	}
 }
 
-// number returns the device number of a device, as sysfs and mountinfo write it.
+// number returns the number of a device, and its form in sysfs and mountinfo.
 func number(t *testing.T, path string) (number uint64, text string) {
 	t.Helper()
 	var stat unix.Stat_t
@@ -93,7 +93,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// Holders that cannot be found out are errors: the device could be in use.
+// Holders that cannot be listed are errors: the device may be in use.
 func TestHoldersErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	name := filepath.Base(path)

@@ -20,9 +20,9 @@ import (
 	"ironroot/storage/block"
 )
 
-// guest boots a machine with a disk on every bus, an NVMe subsystem with two controllers, a shared namespace and an
-// unattached one, and two NVMe controllers without a block device: one without namespaces, and one with an unattached
-// namespace. The guest prints the disks and NVMe controllers that it sees and erases all disks.
+// guest boots a machine with a disk on every bus, persistent memory, an NVMe subsystem with two controllers, a shared
+// namespace and an unattached one, and two NVMe controllers without a block device: one without namespaces, and one
+// with an unattached namespace. The guest prints the disks and NVMe controllers that it sees and erases all disks.
 func guest(t *testing.T, dir string) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
@@ -45,8 +45,8 @@ func guest(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	subsystem := []string{
-		"-device", "nvme-subsys,id=subsystem,nqn=shared",
-		"-device", "nvme,id=first,serial=serial-shared,subsys=subsystem", "-device", "nvme,serial=serial-shared,subsys=subsystem",
+		"-device", "nvme-subsys,id=subsystem,nqn=shared", "-device",
+		"nvme,id=first,serial=serial-shared,subsys=subsystem", "-device", "nvme,serial=serial-shared,subsys=subsystem",
 	}
 	for i, name := range []string{"visible", "unattached"} {
 		file := filepath.Join(dir, name)
@@ -87,7 +87,6 @@ func guest(t *testing.T, dir string) string {
 	return qemu.Plain(m.Console().String())
 }
 
-// Parity: P2
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	console := guest(t, dir)
@@ -103,7 +102,8 @@ func TestMachine(t *testing.T) {
 		}
 		got[d.Serial] = fmt.Sprintf("%s %q %q %d/%d", d.Transport, d.Model, d.WWN, d.Size, d.LogicalSector)
 		if paths[d.Serial] != "" {
-			t.Errorf("%s is %s and %s, want the paths of a namespace joined by the kernel", d.Serial, paths[d.Serial], d.Path)
+			t.Errorf("%s is %s and %s, want the paths of a namespace joined by the kernel",
+				d.Serial, paths[d.Serial], d.Path)
 		}
 		paths[d.Serial] = d.Path
 		t.Logf("%+v", d)
@@ -125,7 +125,8 @@ func TestMachine(t *testing.T) {
 		"CONTROLLERS 5 <nil>", `CONTROLLER [` + paths["serial-nvme"] + `] "namespace 1" "" <nil> <nil>`, `CONTROLLER [] "" "" <nil> <nil>`,
 		"CONTROLLER [" + paths["serial-shared"] + `] "namespace 1" ` + fmt.Sprintf(shared, 2) + " <nil> <nil>",
 		`CONTROLLER [] "" ` + fmt.Sprintf(shared, 3) + " <nil> <nil>",
-		"METADATA " + paths["serial-shared"] + " metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
+		"METADATA " + paths["serial-shared"] +
+			" metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
 		"METADATA " + paths["serial-nvme"] + " metadata <nil>", "METADATA /dev/sda metadata <nil>",
 		"ERASED " + paths["serial-shared"] + " overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
 		"ERASED " + paths["serial-nvme"] + " nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
@@ -136,8 +137,9 @@ func TestMachine(t *testing.T) {
 	}
 	for _, serial := range []string{"serial-virtio", "serial-scsi"} {
 		for _, line := range []string{
-			"GPT shown [1 2], hidden [] <nil>", "backup shown [], hidden [1 2] <nil>", "empty shown [], hidden [] <nil>",
-			"odd shown [1 3 4 5], hidden [] <nil>", "status shown [], hidden [1 4 5] <nil>",
+			"GPT shown [1 2], hidden [] <nil>", "backup shown [], hidden [1 2] <nil>",
+			"empty shown [], hidden [] <nil>", "odd shown [1 3 4 5], hidden [] <nil>",
+			"status shown [], hidden [1 4 5] <nil>",
 		} {
 			if line = "TABLE " + paths[serial] + " " + line; !strings.Contains(console, line) {
 				t.Errorf("the console does not show %q", line)
@@ -153,7 +155,8 @@ func TestMachine(t *testing.T) {
 			t.Errorf("%s: data are left", bus)
 		}
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, "unattached")); err != nil || len(bytes.ReplaceAll(data, []byte("secret  "), nil)) > 0 {
+	if data, err := os.ReadFile(filepath.Join(dir, "unattached")); err != nil ||
+		len(bytes.ReplaceAll(data, []byte("secret  "), nil)) > 0 {
 		t.Errorf("unattached namespace of the shared subsystem: got an erase (%v), want none", err)
 	}
 }

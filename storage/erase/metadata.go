@@ -17,10 +17,10 @@ import (
 )
 
 // margin is the number of bytes that are overwritten at both ends of a device, of each of its partitions, and of the
-// data of each array that they are members of. They contain: partition tables and their backups with every sector
-// size; the superblocks of all common file systems (btrfs and gfs2 at 64 KiB, VMFS at 2 MiB); both headers of LUKS 2
-// (to 4 MiB); the labels of ZFS (512 KiB at both ends); the superblocks of every version of md; and what BIOS RAID and
-// DDF keep in the last 128 KiB.
+// data of each array that they are members of. This covers partition tables and their backups with every sector size,
+// the superblocks of all common file systems (btrfs and gfs2 at 64 KiB, VMFS at 2 MiB), both headers of LUKS 2 (up to
+// 4 MiB), the labels of ZFS (512 KiB at both ends), the superblocks of every version of md, and the metadata of BIOS
+// RAID and DDF in the last 128 KiB.
 const margin = 8 << 20
 
 // Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
@@ -175,8 +175,8 @@ func readLayout(ctx context.Context, device string, size int64, known []span) (l
 	return l, nil
 }
 
-// wipes returns what is overwritten, in order: the ends of all ranges, the chain of logical partitions from its end,
-// and the ends of the device. If this is interrupted, the tables still name the partitions that are not wiped.
+// wipes returns the ranges to overwrite, in order: the ends of all ranges, the chain of logical partitions from its
+// end, and the ends of the device. If this is interrupted, the tables still name the partitions that are not wiped.
 func (l layout) wipes() []span {
 	var inside, extended []span
 	for _, r := range l.ranges[1:] {
@@ -189,8 +189,8 @@ func (l layout) wipes() []span {
 	return slices.Concat(merge(inside), l.chain(), merge(extended), l.device.ends())
 }
 
-// chain returns the tables of logical partitions from the last one. Those that touch are joined up to the size of one
-// write: a tenant can make thousands of them.
+// chain returns the tables of logical partitions in reverse order. Adjacent ones are joined up to the size of one
+// write: a tenant can create thousands of them.
 func (l layout) chain() []span {
 	var chain []span
 	for _, s := range slices.Backward(l.tables) {
@@ -248,8 +248,9 @@ func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, 
 	return found, err
 }
 
-// dataOf returns the data of an array whose member the range is. It is widened to blocks of 4 KiB within the range: a
-// superblock can name any sector of 512 bytes, and direct writes to a device with larger sectors must be aligned.
+// dataOf returns the data of an array that the range is a member of. It is widened to blocks of 4 KiB within the
+// range: a superblock can name any sector of 512 bytes, and direct writes to a device with larger sectors must be
+// aligned.
 func (s span) dataOf(array md.Superblock) span {
 	const mask = 4<<10 - 1
 	start := s.start + array.DataOffset
@@ -257,7 +258,7 @@ func (s span) dataOf(array md.Superblock) span {
 	return span{max(s.start, start&^mask), min(s.end, (end+mask)&^mask)}
 }
 
-// ends returns what is overwritten of a range: the margins at both ends.
+// ends returns the parts of a range to overwrite: the margins at both ends.
 func (s span) ends() []span {
 	front := span{s.start, min(s.end, s.start+margin)}
 	return []span{front, {max(front.end, s.end-margin), s.end}}
@@ -278,7 +279,7 @@ func merge(spans []span) []span {
 	return merged
 }
 
-// zero overwrites the range with zeros, which are those of alignedZeros.
+// zero overwrites the range with zeros, a buffer from alignedZeros.
 func (s span) zero(ctx context.Context, f *os.File, zeros []byte) error {
 	for offset := s.start; offset < s.end; {
 		if err := ctx.Err(); err != nil {

@@ -47,19 +47,19 @@ const (
 	eraseCrypto   = 2
 
 	identifyTimeout = 60 * time.Second
-	formatTimeout   = 24 * time.Hour // large drives that erase for real take hours
+	formatTimeout   = 24 * time.Hour // large drives that erase every block take hours
 )
 
-// adminDevice sends admin commands to the controller of one namespace.
+// adminDevice sends admin commands to the controller of a namespace.
 type adminDevice interface {
 	namespace() (uint32, error)
 	admin(c *adminCommand, data []byte) error
 	close() error
 }
 
-// eraseNVMe erases a namespace by Format NVM, keeping its block format. The error wraps ErrUnsupported if Format is
-// switched off, if the controller does not support it, or if it could erase other namespaces. The scope is also valid
-// with an error. After its context has ended, it sends no further command.
+// eraseNVMe erases a namespace by Format NVM and keeps its block format. The error wraps ErrUnsupported if Format is
+// disabled, if the controller does not support it, or if it could erase other namespaces. The scope is valid even with
+// an error. After ctx has ended, eraseNVMe sends no further command.
 func eraseNVMe(
 	ctx context.Context, path string, format bool, open func(string) (adminDevice, error),
 ) (_ Method, scope nvmeScope, err error) {
@@ -83,10 +83,10 @@ func eraseNVMe(
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
-	if err := ctx.Err(); err != nil { // the commands before can take minutes
+	if err := ctx.Err(); err != nil { // the previous commands can take minutes
 		return "", scope, err
 	}
-	willTake(ctx, formatTimeout) // then the kernel gives up
+	willTake(ctx, formatTimeout) // after that the kernel gives up
 	err = d.admin(&command, nil)
 	progressed(ctx)
 	if err != nil {
@@ -95,8 +95,9 @@ func eraseNVMe(
 	return method, scope, block.Flush(ctx, path)
 }
 
-// formatSetting chooses how to format. OACS bit 1 reports support for the command, FNA bit 2 for a cryptographic
-// erase. FNA bits 0 and 1 extend a format, or its erase, to all namespaces of the subsystem.
+// formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA
+// bit 2 if it supports a cryptographic erase. If FNA bit 0 or 1 is set, a format or its erase covers all namespaces of
+// the subsystem.
 func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
 	oacs, fna := binary.LittleEndian.Uint16(controller[256:]), controller[524]
 	switch {
@@ -113,7 +114,7 @@ func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
 	return NVMeUser, eraseUserData, nil
 }
 
-// formatWord fills command dword 10 with the namespace's present format (FLBAS, DPS) and the erase setting.
+// formatWord returns command dword 10: the namespace's current format (FLBAS, DPS) and the secure erase setting.
 func formatWord(namespace []byte, setting uint32) uint32 {
 	flbas, dps := uint32(namespace[26]), uint32(namespace[29])
 	word := flbas & 0x0f         // format, lower bits
@@ -125,7 +126,7 @@ func formatWord(namespace []byte, setting uint32) uint32 {
 	return word
 }
 
-// identify reads one structure of the controller. It sends nothing after its context has ended.
+// identify reads a data structure of the controller. After ctx has ended, it sends no command.
 func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,10 +143,10 @@ func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byt
 	return data, nil
 }
 
-// nvmeFile is the namespace's own block device, which passes admin commands on to its controller.
+// nvmeFile is the block device of a namespace, which passes admin commands to the controller.
 type nvmeFile struct{ file *os.File }
 
-// openNVMe opens the namespace exclusively: the kernel does not check whether it is mounted before it sends a Format.
+// openNVMe opens a namespace exclusively: before a Format, the kernel does not check whether it is mounted.
 func openNVMe(path string) (adminDevice, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
@@ -154,7 +155,7 @@ func openNVMe(path string) (adminDevice, error) {
 	return nvmeFile{f}, nil
 }
 
-// openIdentify opens the namespace for commands that change nothing.
+// openIdentify opens a namespace or controller for commands that change nothing.
 func openIdentify(path string) (adminDevice, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,7 +173,7 @@ func (n nvmeFile) namespace() (uint32, error) {
 
 func (n nvmeFile) admin(c *adminCommand, data []byte) error {
 	if len(data) > 0 {
-		var pinner runtime.Pinner // the kernel reads the address out of the command
+		var pinner runtime.Pinner // the command contains the buffer's address
 		pinner.Pin(&data[0])
 		defer pinner.Unpin()
 		c.address, c.dataLength = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))
@@ -181,7 +182,7 @@ func (n nvmeFile) admin(c *adminCommand, data []byte) error {
 	return commandError(status, errno)
 }
 
-// commandError returns the error of a command: errno is the kernel's, status the controller's.
+// commandError returns the error of a command: errno is from the kernel, status from the controller.
 func commandError(status uintptr, errno unix.Errno) error {
 	if errno != 0 {
 		return errno

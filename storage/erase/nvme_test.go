@@ -21,7 +21,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// fakeNVMe answers admin commands like a controller with the given identify data; namespace 7 is the device.
+// fakeNVMe replies to admin commands like a controller with the given identify data; namespace 7 is the device.
 type fakeNVMe struct {
 	oacs, fna, flbas, dps byte
 	cmic, nmic            byte
@@ -86,7 +86,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	return nil
 }
 
-// fillList writes the ids after the given one, as many as fit on a page.
+// fillList writes as many ids greater than after as fit on a page.
 func fillList(page []byte, ids []uint32, after uint32) {
 	for _, id := range ids {
 		if id > after && len(page) > 0 {
@@ -128,7 +128,6 @@ func TestCommandSize(t *testing.T) {
 
 const sharedUnknown = "overwrite; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
 
-// Parity: P2, P3 (fallback)
 func TestNVMe(t *testing.T) {
 	failure := errors.New("format failed")
 	unreadable := errors.New("no list")
@@ -158,8 +157,8 @@ func TestNVMe(t *testing.T) {
 		{name: "no format command", drive: fakeNVMe{oacs: 1}, method: Overwrite, zeros: true},
 		{name: "failed", drive: fakeNVMe{oacs: 2, formatError: failure}, word: 1 << 9, err: failure},
 		{
-			name: "failed, overwritten", drive: fakeNVMe{oacs: 2, formatError: failure}, o: Options{ContinueOnFailure: true},
-			word: 1 << 9, method: Overwrite, zeros: true,
+			name: "failed, overwritten", drive: fakeNVMe{oacs: 2, formatError: failure},
+			o: Options{ContinueOnFailure: true}, word: 1 << 9, method: Overwrite, zeros: true,
 		},
 		{name: "switched off", drive: fakeNVMe{oacs: 2}, off: true, method: Overwrite, zeros: true},
 
@@ -176,24 +175,28 @@ func TestNVMe(t *testing.T) {
 		{name: "nothing unattached", drive: fakeNVMe{oacs: management, fna: 7}, method: NVMeCrypto, word: 2 << 9},
 
 		{
-			name: "unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2, 5}},
-			word: 1 << 9, err: ErrRemains, text: "namespaces 2, 5, not attached to the NVMe controller (this namespace: nvme-format-user)",
+			name: "unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2, 5}}, word: 1 << 9,
+			err:  ErrRemains,
+			text: "namespaces 2, 5, not attached to the NVMe controller (this namespace: nvme-format-user)",
 		},
 		{
 			name: "unattached, of all namespaces", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2}},
-			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: overwrite)", zeros: true,
+			err:  ErrRemains,
+			text: "namespace 2, not attached to the NVMe controller (this namespace: overwrite)", zeros: true,
 		},
 		{
 			name: "unattached, switched off", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, off: true,
 			err: ErrRemains, text: "namespace 2,", zeros: true,
 		},
 		{
-			name: "unattached, of all namespaces, no pass", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2}}, noPass: true,
-			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
+			name:  "unattached, of all namespaces, no pass",
+			drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2}}, noPass: true, err: ErrRemains,
+			text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
 		},
 		{
-			name: "unattached, failed", drive: fakeNVMe{oacs: management, allocated: []uint32{2}, formatError: failure},
-			word: 1 << 9, err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
+			name:  "unattached, failed",
+			drive: fakeNVMe{oacs: management, allocated: []uint32{2}, formatError: failure}, word: 1 << 9,
+			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: not erased)",
 		},
 		{
 			name:  "allocated list without the attached ones",
@@ -201,8 +204,10 @@ func TestNVMe(t *testing.T) {
 			word:  1 << 9, err: ErrRemains, text: "namespace 3, not attached",
 		},
 		{
-			name: "unattached, many", drive: fakeNVMe{oacs: management, active: append([]uint32{7}, all[:2000]...), allocated: all},
-			word: 1 << 9, err: ErrRemains, text: "namespaces 2008, 2009, 2010, 2011, 2012, 2013, 2014, 2015, 2016, 2017, 2018, 2019, " +
+			name:  "unattached, many",
+			drive: fakeNVMe{oacs: management, active: append([]uint32{7}, all[:2000]...), allocated: all},
+			word:  1 << 9, err: ErrRemains,
+			text: "namespaces 2008, 2009, 2010, 2011, 2012, 2013, 2014, 2015, 2016, 2017, 2018, 2019, " +
 				"2020, 2021, 2022, 2023, and 984 more,",
 		},
 
@@ -225,18 +230,19 @@ func TestNVMe(t *testing.T) {
 		},
 		{
 			name: "no allocated list", drive: fakeNVMe{oacs: management, allocatedError: unreadable},
-			err: ErrRemains, text: "namespaces not attached to the NVMe controller cannot be listed (this namespace: not erased): " +
+			err: ErrRemains,
+			text: "namespaces not attached to the NVMe controller cannot be listed (this namespace: not erased): " +
 				"NVMe identify (CNS 0x10): no list",
 		},
 		{
 			name: "no allocated list, overwritten", drive: fakeNVMe{oacs: management, allocatedError: unreadable},
-			o:   Options{ContinueOnFailure: true},
-			err: ErrRemains, text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x10): no list", zeros: true,
+			o: Options{ContinueOnFailure: true}, err: ErrRemains,
+			text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x10): no list", zeros: true,
 		},
 		{
 			name: "no active list, managed, overwritten", drive: fakeNVMe{oacs: management, identifyError: unreadable},
-			o:   Options{ContinueOnFailure: true},
-			err: ErrRemains, text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x02): no list", zeros: true,
+			o: Options{ContinueOnFailure: true}, err: ErrRemains,
+			text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x02): no list", zeros: true,
 		},
 		{
 			name: "shared, no allocated list, overwritten", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable},
@@ -261,7 +267,8 @@ func TestNVMe(t *testing.T) {
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
-			if c.word == 0 && len(drive.formats) > 0 || c.word != 0 && (len(drive.formats) != 1 || drive.formats[0] != c.word) {
+			if c.word == 0 && len(drive.formats) > 0 ||
+				c.word != 0 && (len(drive.formats) != 1 || drive.formats[0] != c.word) {
 				t.Errorf("format commands %x, want %x", drive.formats, c.word)
 			}
 			if got := !bytes.Contains(content(t, loop), []byte("secret")); got != c.zeros {
@@ -274,7 +281,8 @@ func TestNVMe(t *testing.T) {
 	}
 }
 
-// A context that ends during an identify command, which can take a minute, prevents the next command and the format.
+// If the context ends during an identify command, which can take a minute, the next command and the format are not
+// sent.
 func TestNVMeCancelled(t *testing.T) {
 	for name, c := range map[string]struct {
 		drive    fakeNVMe
@@ -289,7 +297,8 @@ func TestNVMeCancelled(t *testing.T) {
 		"NVMe 1.1, first": {fakeNVMe{oacs: 2, old: true}, 3},
 	} {
 		for kind, o := range map[string]Options{
-			"full": {NVMe: true}, "full, continued": {NVMe: true, Zeroize: true, ContinueOnFailure: true}, "express": {},
+			"full": {NVMe: true}, "full, continued": {NVMe: true, Zeroize: true, ContinueOnFailure: true},
+			"express": {},
 		} {
 			path := secretDisk(t, mib)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -340,7 +349,7 @@ func TestNVMeProgress(t *testing.T) {
 	})
 }
 
-// Format can take longer than the time without progress after which a disk counts as hung. What follows cannot.
+// Only Format can take longer than the time without progress after which a disk counts as hung.
 func TestNVMeFormatTime(t *testing.T) {
 	failure := errors.New("format failed") // after which no more is done than to close the device
 	for _, c := range []struct {
@@ -356,7 +365,8 @@ func TestNVMeFormatTime(t *testing.T) {
 			limits := Limits{Silence: time.Minute, Grace: time.Second}
 			_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
 				defer close(ended)
-				method, _, err := eraseNVMe(ctx, "/dev/none", true, func(string) (adminDevice, error) { return &c.drive, nil })
+				method, _, err := eraseNVMe(ctx, "/dev/none", true,
+					func(string) (adminDevice, error) { return &c.drive, nil })
 				return method, err
 			})
 			<-ended
@@ -367,9 +377,7 @@ func TestNVMeFormatTime(t *testing.T) {
 	}
 }
 
-// A namespace that cannot be formatted loses its metadata, also if other namespaces remain.
-//
-// Parity: P5 (fallback)
+// If a namespace cannot be formatted, its metadata are erased, even if other namespaces remain.
 func TestExpress(t *testing.T) {
 	failure, unreadable := errors.New("format failed"), errors.New("no list")
 	const management = 2 | oacsNamespaceManagement
@@ -383,21 +391,24 @@ func TestExpress(t *testing.T) {
 	}{
 		{name: "formatted", drive: fakeNVMe{oacs: 2}, method: NVMeUser},
 		{
-			name: "formatted, unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2}},
-			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: nvme-format-user)",
+			name: "formatted, unattached", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, err: ErrRemains,
+			text: "namespace 2, not attached to the NVMe controller (this namespace: nvme-format-user)",
 		},
 		{name: "failed", drive: fakeNVMe{oacs: 2, formatError: failure}, method: MetadataOnly, reason: "format failed"},
 		{
-			name: "failed, unattached", drive: fakeNVMe{oacs: management, formatError: failure, allocated: []uint32{2}},
-			reason: "format failed", err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: metadata)",
+			name:  "failed, unattached",
+			drive: fakeNVMe{oacs: management, formatError: failure, allocated: []uint32{2}}, reason: "format failed",
+			err: ErrRemains, text: "namespace 2, not attached to the NVMe controller (this namespace: metadata)",
 		},
 		{
-			name: "format of all namespaces, unattached", drive: fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2, 5}},
+			name:   "format of all namespaces, unattached",
+			drive:  fakeNVMe{oacs: management, fna: 1, allocated: []uint32{2, 5}},
 			reason: "NVMe Format would also erase namespaces 2, 5", err: ErrRemains,
 			text: "namespaces 2, 5, not attached to the NVMe controller (this namespace: metadata)",
 		},
 		{
-			name: "shared", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2}}, reason: "the subsystem is shared",
+			name: "shared", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2}},
+			reason: "the subsystem is shared",
 			method: "metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller",
 		},
 		{
@@ -409,7 +420,8 @@ func TestExpress(t *testing.T) {
 			err: ErrRemains, text: "cannot be listed (this namespace: metadata): NVMe identify (CNS 0x10): no list",
 		},
 		{
-			name: "shared, no allocated list", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable}, reason: "no list",
+			name: "shared, no allocated list", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable},
+			reason: "no list",
 			method: "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list",
 		},
 	} {
@@ -419,7 +431,8 @@ func TestExpress(t *testing.T) {
 			poke(t, loop, 16<<20, []byte("secret"))
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			var reasons []string
-			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(err error) { reasons = append(reasons, err.Error()) },
+			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{},
+				func(err error) { reasons = append(reasons, err.Error()) },
 				func(string) (adminDevice, error) { return &c.drive, nil })
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
@@ -438,18 +451,20 @@ func TestExpress(t *testing.T) {
 	}
 }
 
-// A namespace whose metadata cannot be removed either is not reported as erased.
+// A namespace whose metadata cannot be erased either is not reported as erased.
 func TestExpressFails(t *testing.T) {
 	drive := fakeNVMe{oacs: 2 | oacsNamespaceManagement, fna: 1, allocated: []uint32{2}}
 	path := filepath.Join(t.TempDir(), "missing")
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Wait{},
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"),
+		block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Wait{},
 		func(error) {}, func(string) (adminDevice, error) { return &drive, nil })
-	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrRemains) || method != "" || !strings.Contains(err.Error(), "(this namespace: not erased)") {
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrRemains) || method != "" ||
+		!strings.Contains(err.Error(), "(this namespace: not erased)") {
 		t.Errorf("got %q and %v, want %v and %v", method, err, os.ErrNotExist, ErrRemains)
 	}
 }
 
-// The result of an erase of the metadata names the namespaces that stay. It is never an error.
+// The result of an erase of the metadata names the namespaces that remain. They are never an error.
 func TestNVMeMetadataMethod(t *testing.T) {
 	const management = 2 | oacsNamespaceManagement
 	broken := errors.New("no list")
@@ -481,7 +496,8 @@ func TestNVMeMetadataMethod(t *testing.T) {
 	} {
 		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}
 		opened := ""
-		got := metadataMethod(t.Context(), d, func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
+		got := metadataMethod(t.Context(), d,
+			func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
 		if got != c.want || len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q and formats %x, want %q and no format", name, got, c.drive.formats, c.want)
 		}
@@ -500,14 +516,16 @@ func TestNVMeMetadataMethod(t *testing.T) {
 func TestNVMePartition(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 	drive := fakeNVMe{oacs: 2}
-	method, err := full(t.Context(), nvmeTree(t, "nvme0n1p1"), block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
-		Options{NVMe: true, Zeroize: true}, func(string) (adminDevice, error) { return &drive, nil })
+	method, err := full(t.Context(), nvmeTree(t, "nvme0n1p1"),
+		block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
+		Options{NVMe: true, Zeroize: true},
+		func(string) (adminDevice, error) { return &drive, nil })
 	if err != nil || method != Overwrite || len(drive.formats) > 0 {
 		t.Errorf("got %q, %v and formats %x, want %q and no format", method, err, drive.formats, Overwrite)
 	}
 }
 
-// Lists that are not in ascending order and lists that never end are errors.
+// Lists that are not in ascending order and endless lists are errors.
 func TestNVMeLists(t *testing.T) {
 	for name, list := range map[string]func(page []byte, after uint32){
 		"the same again": func(page []byte, _ uint32) { fillList(page, []uint32{1, 1}, 0) },
@@ -523,7 +541,7 @@ func TestNVMeLists(t *testing.T) {
 	}
 }
 
-// listNVMe answers with a list only.
+// listNVMe replies only to requests for lists.
 type listNVMe struct {
 	list func(page []byte, after uint32)
 }

@@ -13,8 +13,8 @@ import (
 // 5.17 and 8.11). Block devices do not show unattached namespaces or those of other controllers.
 type nvmeScope struct {
 	nsid       uint32   // of the namespace to erase
-	unknown    error    // why the rest is not known
-	managed    bool     // the controller manages namespaces: only then can some of a private subsystem be unattached
+	unknown    error    // why the other fields are incomplete
+	managed    bool     // the controller manages namespaces, so a private subsystem can have unattached ones
 	shared     bool     // other controllers may reach the subsystem or the namespace
 	listed     bool     // unattached was read; controllers without namespace management have no such list
 	others     []uint32 // all known namespaces except the one to erase
@@ -25,10 +25,10 @@ const (
 	oacsNamespaceManagement = 1 << 3
 	version12               = 0x00010200
 	maxSequential           = 4096    // namespaces that are identified one by one
-	maxListed               = 1 << 16 // namespaces of a list
+	maxListed               = 1 << 16 // namespaces in a list
 )
 
-// identifyAll reads the data of the controller and of the device's namespace, and the scope.
+// identifyAll reads the data of the controller and of the device's namespace, and determines the scope.
 func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []byte, scope nvmeScope) {
 	nsid, err := d.namespace()
 	if err != nil {
@@ -38,7 +38,7 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 		namespace, err = identify(ctx, d, identifyNamespace, nsid)
 	}
 	if err == nil {
-		// NMIC bit 0 reports that the namespace can be attached to several controllers.
+		// NMIC bit 0 is set if the namespace can be attached to several controllers.
 		shared := sharedSubsystem(controller) || namespace[30]&1 != 0
 		scope, err = readScope(ctx, d, nsid, controller, shared)
 	}
@@ -53,9 +53,9 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 // SR-IOV and asymmetric access).
 func sharedSubsystem(controller []byte) bool { return controller[76]&0x0f != 0 }
 
-// readScope reads the scope from the controller. A namespace id of 0 is that of none. OACS bit 3 reports namespace
-// management, without which a controller has no list of allocated namespaces. With an error, shared and managed are
-// valid.
+// readScope reads the scope from the controller. nsid is 0 for a controller without a namespace to erase. OACS bit 3
+// is set if the controller manages namespaces; otherwise it has no list of allocated ones. With an error, shared and
+// managed are valid.
 func readScope(ctx context.Context, d adminDevice, nsid uint32, controller []byte, shared bool) (nvmeScope, error) {
 	scope := nvmeScope{
 		nsid: nsid, shared: shared,
@@ -88,7 +88,7 @@ func readScope(ctx context.Context, d adminDevice, nsid uint32, controller []byt
 }
 
 // activeNamespaces lists the namespaces attached to the controller. NVMe 1.1 introduced the list (CNS 02h), NVMe 1.2
-// the version field (VER). On older controllers, every namespace up to the highest number (NN) is identified; a
+// the version field (VER). On controllers before 1.2, every namespace up to the highest number (NN) is identified; a
 // capacity of zero means that it does not exist.
 func activeNamespaces(ctx context.Context, d adminDevice, controller []byte) ([]uint32, error) {
 	if binary.LittleEndian.Uint32(controller[80:]) >= version12 {
@@ -112,7 +112,8 @@ func activeNamespaces(ctx context.Context, d adminDevice, controller []byte) ([]
 	return active, nil
 }
 
-// listNamespaces reads a list of namespace ids, 1,024 with each command, in ascending order and ended by a zero.
+// listNamespaces reads a list of namespace ids in ascending order. Each command returns up to 1,024 ids; a zero ends
+// the list.
 func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uint32, error) {
 	var list []uint32
 	for last := uint32(0); ; {
@@ -137,9 +138,8 @@ func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uin
 	}
 }
 
-// finish adds the namespaces that were not erased to the result of an erase. On a private subsystem they are an error
-// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts and are
-// named with the method.
+// finish returns the method, followed by the namespaces that were not erased. On a private subsystem they are an error
+// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts.
 func (s nvmeScope) finish(method Method) (Method, error) {
 	if err := s.remains(method); err != nil {
 		return "", err
@@ -171,11 +171,12 @@ func (s nvmeScope) notErased() string {
 	return ""
 }
 
-// remains returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached, or can
-// have some that are not known. method says what was done to the namespace itself.
+// remains returns an error that wraps ErrRemains if a private subsystem has unattached namespaces, or may have unknown
+// ones. method is what was done to the namespace itself.
 func (s nvmeScope) remains(method Method) error {
 	if !s.shared && s.managed && s.unknown != nil {
-		return fmt.Errorf("%w: namespaces not attached to the NVMe controller cannot be listed (this namespace: %s): %w",
+		return fmt.Errorf(
+			"%w: namespaces not attached to the NVMe controller cannot be listed (this namespace: %s): %w",
 			ErrRemains, method, s.unknown)
 	}
 	if err := s.hidden(); err != nil {
@@ -184,7 +185,7 @@ func (s nvmeScope) remains(method Method) error {
 	return nil
 }
 
-// hidden returns an error that wraps ErrRemains if a private subsystem has namespaces that are not attached.
+// hidden returns an error that wraps ErrRemains if a private subsystem has unattached namespaces.
 func (s nvmeScope) hidden() error {
 	if s.shared || len(s.unattached) == 0 {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"ironroot/storage/block"
 )
 
-const blockSize = 4 << 20 // bytes of one write
+const blockSize = 4 << 20 // bytes per write
 
-// overwrite writes the whole device: random passes with a fresh key each, then zeros. It goes past the page cache, so
-// that an error belongs to the write it happened in.
+// overwrite writes the whole device: random passes with a new key each, then zeros. It uses direct I/O, so that each
+// error is reported by the write that failed.
 func overwrite(ctx context.Context, path string, o Options) (err error) {
 	passes := max(0, o.Iterations)
 	if o.Zeroize {
@@ -71,7 +71,7 @@ func filler(random bool) (func([]byte), error) {
 		return nil, err
 	}
 	stream := cipher.NewCTR(engine, key[16:])
-	// What is encrypted does not matter: the buffer's last content serves as well as zeros.
+	// The plaintext does not matter: the previous content of the buffer serves as well as zeros.
 	return func(b []byte) { stream.XORKeyStream(b, b) }, nil
 }
 
@@ -94,8 +94,8 @@ func writePass(
 	return nil
 }
 
-// openExclusive opens a device that nobody else has claimed, for direct writes. A mounted device, one with a mounted
-// partition, and a member of an array or a volume are claimed (EBUSY).
+// openExclusive opens a device for direct writes. It fails with EBUSY if the device is in use: mounted, with a mounted
+// partition, or a member of an array or a volume.
 func openExclusive(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) { // a device without direct I/O

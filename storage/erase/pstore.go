@@ -13,8 +13,8 @@ import (
 	"ironroot/storage/efivarfs"
 )
 
-// Prefix and suffix of the names of the UEFI variables in which Linux keeps the log of a crash (LINUX_EFI_CRASH_GUID
-// of Linux's efi.h).
+// Prefix and suffix of the names of the UEFI variables in which Linux stores the log of a crash (LINUX_EFI_CRASH_GUID
+// in Linux's efi.h).
 const (
 	crashVariable = "dump-"
 	crashGUID     = "-cfc8fc79-be2e-4ddc-97f0-9f98bfe298a0"
@@ -39,7 +39,7 @@ func pstore(ctx context.Context, sys block.System) (searched bool, err error) {
 	}
 	var problems []error
 	if len(mounts) == 0 {
-		// The kernel makes the directory if it has pstore.
+		// The kernel creates the directory if it supports pstore.
 		if _, err := os.Stat(sys.Sys("fs/pstore")); err == nil {
 			problems = append(problems, errors.New("crash logs cannot be read: pstore is not mounted"))
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func mountPoints(sys block.System, kind string) ([]string, error) {
 	return found, nil
 }
 
-// emptyDirectory removes the entries that match, and returns an error that names those that are left.
+// emptyDirectory removes the entries that match. It returns an error that names those that remain.
 func emptyDirectory(ctx context.Context, directory string, match func(name string) bool) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

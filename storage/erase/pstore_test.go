@@ -60,7 +60,8 @@ func TestPstore(t *testing.T) {
 	}
 }
 
-// A machine that was booted by BIOS and has no pstore has nothing to erase, and says so: it can have UEFI variables.
+// A machine booted by BIOS without pstore has nothing to erase. The result reports that UEFI variables were not
+// searched.
 func TestPstoreNone(t *testing.T) {
 	sys, pstore, _ := firmware(t, "sysfs /sys sysfs rw 0 0\n")
 	for _, directory := range []string{sys.Sys("firmware"), pstore} {
@@ -77,7 +78,8 @@ func TestPstoreNone(t *testing.T) {
 func TestPstoreFails(t *testing.T) {
 	testenv.Root(t)
 	unmounted, _, _ := firmware(t, "pstore /sys/fs/pstore pstore rw 0 0\n")
-	if _, err := Pstore(t.Context(), unmounted); err == nil || !strings.Contains(err.Error(), "efivarfs is not mounted") {
+	if _, err := Pstore(t.Context(), unmounted); err == nil ||
+		!strings.Contains(err.Error(), "efivarfs is not mounted") {
 		t.Errorf("without efivarfs: got %v, want an error", err)
 	}
 	unmounted, _, _ = firmware(t, "efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n")
@@ -98,9 +100,10 @@ func TestPstoreFails(t *testing.T) {
 	}
 }
 
-// What cannot be read may contain a crash log.
+// Files that cannot be read are an error, because they may contain a crash log.
 func TestPstoreErrors(t *testing.T) {
-	missing, _, _ := firmware(t, "pstore /sys/fs/missing pstore rw 0 0\nefivarfs /sys/firmware/efi/missing efivarfs rw 0 0\n")
+	missing, _, _ := firmware(t,
+		"pstore /sys/fs/missing pstore rw 0 0\nefivarfs /sys/firmware/efi/missing efivarfs rw 0 0\n")
 	file, _, _ := firmware(t, bothMounts)
 	if err := os.RemoveAll(file.Sys("firmware")); err != nil {
 		t.Fatal(err)
@@ -139,11 +142,12 @@ func TestPstoreErrors(t *testing.T) {
 		t.Errorf("UEFI variables not readable: got searched %v and %v, want false and %v", searched, err, unix.ENOTDIR)
 	}
 	if searched, err := crashVariables(t.Context(), sys); !errors.Is(err, fs.ErrNotExist) || searched {
-		t.Errorf("UEFI variables without mounts: got searched %v and %v, want false and %v", searched, err, fs.ErrNotExist)
+		t.Errorf("UEFI variables without mounts: got searched %v and %v, want false and %v",
+			searched, err, fs.ErrNotExist)
 	}
 }
 
-// The flag by which efivarfs protects a variable does not keep a crash log.
+// The immutable flag of efivarfs does not protect a crash log.
 func TestPstoreImmutable(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4")
 	sys, _, variables := firmware(t, bothMounts)
@@ -164,7 +168,8 @@ func TestPstoreImmutable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const immutable = 0x10 // FS_IMMUTABLE_FL
-	if err := errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable), f.Close()); err != nil {
+	if err := errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable),
+		f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Pstore(t.Context(), sys); err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// boot is the boot sector.
+// boot returns the boot sector.
 func (f *writer) boot(v Volume) []byte {
 	b := make([]byte, f.sector)
 	le := binary.LittleEndian

@@ -1,6 +1,6 @@
 // Package fat reads FAT12, FAT16 and FAT32 file systems (Microsoft's specification 1.03, with long names) without
-// mounting them, and makes new ones. It changes none that is there. Every loop over the disk's data has an end, whatever
-// the data say.
+// mounting them, and makes new ones. It does not change existing ones. All loops are bounded for any content of the
+// disk.
 package fat
 
 import (
@@ -22,13 +22,13 @@ type FS struct {
 	data     int64 // offset of cluster 2
 	clusters uint32
 	root     File
-	fixed    []byte // the root folder of FAT12 and FAT16
-	listed   int64  // bytes of the folders listed so far
+	fixed    []byte // the root directory of FAT12 and FAT16
+	listed   int64  // bytes of the directories listed so far
 	serial   string // volume serial number, "1234-ABCD"
 	label    string // of the boot sector
 }
 
-// File is a file or folder. The zero value is no file; the topmost folder is [FS.Root].
+// File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
 type File struct {
 	Name   string
 	Folder bool
@@ -41,10 +41,10 @@ const (
 	maxListed = 64 << 20 // bytes of all folders that are listed
 )
 
-// ErrNoFAT says that there is no FAT file system.
+// ErrNoFAT is returned if there is no FAT file system.
 var ErrNoFAT = errors.New("no FAT file system")
 
-// Open reads the boot sector. The error wraps ErrNoFAT where there is no FAT file system.
+// Open reads the boot sector. The error wraps ErrNoFAT if there is no FAT file system.
 func Open(r io.ReaderAt) (*FS, error) {
 	b := make([]byte, 512)
 	if _, err := r.ReadAt(b, 0); errors.Is(err, io.EOF) {
@@ -81,7 +81,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	default:
 		f.bits = 32
 	}
-	// The FAT cannot describe more clusters than it has room for.
+	// The FAT cannot describe more clusters than it has entries for.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
 	f.root = File{Name: "/", Folder: true}
 	serial, label := le.Uint32(b[39:]), b[43:54]
@@ -101,13 +101,13 @@ func Open(r io.ReaderAt) (*FS, error) {
 	return f, nil
 }
 
-// Root returns the topmost folder.
+// Root returns the root directory.
 func (f *FS) Root() File { return f.root }
 
-// Serial returns the volume serial number as blkid prints it, "1234-ABCD".
+// Serial returns the volume serial number as printed by blkid, "1234-ABCD".
 func (f *FS) Serial() string { return f.serial }
 
-// Label returns the volume label: the one in the root folder, else the boot sector's; "" where neither is there.
+// Label returns the volume label: that of the root directory, otherwise that of the boot sector, "" if there is none.
 func (f *FS) Label() (string, error) {
 	raw, err := f.Read(f.root, maxFolder)
 	if err != nil {
@@ -155,8 +155,8 @@ func (f *FS) next(cluster uint32) (next uint32, ok bool, err error) {
 
 func (f *FS) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
 
-// Read returns the first limit bytes of a file, or all of it where it is shorter. A folder that is larger than limit is
-// an error, and so is a chain of clusters that runs in a circle or ends too early.
+// Read returns the first limit bytes of a file, or the whole file if it is shorter. A directory that is larger than
+// limit is an error, and so is a chain of clusters that has a cycle or ends too early.
 func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	if file.Folder && file.first == 0 {
 		return f.fixed, nil
@@ -261,7 +261,7 @@ func shortName(entry []byte) string {
 	return strings.ToValidUTF8(base, "_")
 }
 
-// longName collects the parts of a long name, which stand in reverse order before the short entry.
+// longName collects the parts of a long name, which precede the short entry in reverse order.
 type longName struct {
 	units    []uint16
 	next     byte // number of the part that must come next

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	minFAT32    = 512 << 20  // bytes of a volume from which on it becomes FAT32, as mkfs.vfat has it
-	maxFAT32    = 0x0ffffff4 // clusters: what is above has a meaning
+	minFAT32    = 512 << 20  // minimum size in bytes of a FAT32 volume, as in mkfs.vfat
+	maxFAT32    = 0x0ffffff4 // maximum number of clusters; higher numbers have special meanings
 	rootCluster = 2
 	// Sectors before the first FAT.
 	reserved32  = 32
@@ -16,7 +16,7 @@ const (
 	spareSector = 6 // a copy of the boot sector, and behind it one of the information sector
 )
 
-// layout32 chooses the size of a cluster by the table that Microsoft and mkfs.vfat follow. FATs and clusters begin at
+// layout32 chooses the size of a cluster by the table of Microsoft and mkfs.vfat. FATs and clusters are aligned to
 // multiples of it.
 func (v Volume) layout32() *writer {
 	f := &writer{sector: v.Sector, bits: 32, next: rootCluster, cluster: 4 << 10}
@@ -51,7 +51,7 @@ func (f *writer) spare(v Volume) error {
 	return nil
 }
 
-// zero has a range read as zeros.
+// zero makes a range read as zeros.
 func (f *writer) zero(ctx context.Context, off, length int64) error {
 	if z, ok := f.w.(interface {
 		Zero(ctx context.Context, off, length int64) error

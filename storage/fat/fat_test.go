@@ -68,7 +68,8 @@ func TestRead(t *testing.T) {
 		}
 		label, err := f.Label()
 		if err != nil || label != c.want || f.Serial() != "1234-ABCD" || f.bits != c.bits {
-			t.Errorf("got label %q, serial %s, FAT%d, %v, want %q, 1234-ABCD, FAT%d", label, f.Serial(), f.bits, err, c.want, c.bits)
+			t.Errorf("got label %q, serial %s, FAT%d, %v, want %q, 1234-ABCD, FAT%d",
+				label, f.Serial(), f.bits, err, c.want, c.bits)
 		}
 		got := map[string]string{}
 		collect(t, f, f.Root(), "", got)
@@ -105,7 +106,7 @@ func TestNoFAT(t *testing.T) {
 	}
 }
 
-// A chain of clusters that runs in a circle, or ends before the file does, is no endless file.
+// A chain of clusters that has a cycle, or ends before the file does, is an error.
 func TestBrokenChain(t *testing.T) {
 	content := strings.Repeat("x", 5000)
 	data := image(t, 16, 8*mib, "", map[string]string{"file": content})
@@ -171,8 +172,8 @@ func TestBrokenFolder(t *testing.T) {
 	}
 }
 
-// goldens are file systems made by mkfs.vfat 4.2 and mtools 4.0, one of each kind, with /parameters.txt and
-// "/folder/A rather long name.conf".
+// goldens are file systems that other programs made, one of each kind, with /parameters.txt and
+// "/directory/A rather long name.conf". See testdata/README.md of the repository.
 func goldens(t testing.TB) [][]byte {
 	t.Helper()
 	var images [][]byte
@@ -195,8 +196,8 @@ func goldens(t testing.TB) [][]byte {
 	return images
 }
 
-// FuzzFAT plants bytes where the file systems have content. Whatever they are, reading ends, names stay in their folder,
-// and no more is returned than was asked for.
+// FuzzFAT reads file systems with changed bytes. Reading always ends, names do not lead outside their directory, and
+// no more data are returned than requested.
 func FuzzFAT(f *testing.F) {
 	var images []*planted.Image
 	for kind, data := range goldens(f) {

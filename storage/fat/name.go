@@ -56,7 +56,7 @@ func shortAlias(name string, number int) string {
 // longEntries are the entries with the long name, which come before the short one.
 func longEntries(name, short string) ([]byte, error) {
 	units := utf16.Encode([]rune(name))
-	// Control characters, what is no UTF-8, the filling behind a name's end, and what FAT gives a meaning.
+	// Control characters, invalid UTF-8, the padding after a name, and characters with a meaning in FAT.
 	forbidden := func(r rune) bool {
 		return r < 0x20 || r == 0x7f || r >= 0xfffd && r <= 0xffff || strings.ContainsRune(`"*/:<>?\|`, r)
 	}

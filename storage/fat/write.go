@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// ErrFull says that the files do not fit into the file system.
+// ErrFull is returned if the files do not fit into the file system.
 var ErrFull = errors.New("FAT file system is too small")
 
-// Node is a file or folder that is written.
+// Node is a file or directory to write.
 type Node struct {
 	Name    string
 	Folder  bool
@@ -31,7 +31,8 @@ type NodeError struct {
 func (e *NodeError) Error() string { return fmt.Sprintf("file %q: %v", e.Name, e.Err) }
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// Volume is a new FAT12, FAT16 or, from 512 MiB on, FAT32 file system. What lies behind 2^32 sectors or 8 TiB is not used.
+// Volume describes a new file system: FAT12 or FAT16, or FAT32 from 512 MiB. Sectors after the 2^32nd and bytes beyond
+// 8 TiB are not used, nor is what exceeds 65508 clusters of a given size.
 type Volume struct {
 	Size   int64  // bytes
 	Sector int64  // bytes, at least the device's logical sector
@@ -41,19 +42,19 @@ type Volume struct {
 
 const (
 	minCluster  = 2048     // bytes
-	maxCluster  = 32 << 10 // bytes: more is not read everywhere
+	maxCluster  = 32 << 10 // bytes; not all systems support more
 	maxFAT12    = 4085 - 17
-	maxFAT16    = 65525 - 17 // drivers differ in where the kinds end, so that 16 clusters are kept away from it
+	maxFAT16    = 65525 - 17 // drivers differ in the limit, so the last 16 numbers of clusters are not used
 	rootEntries = 512
 	copies      = 2
-	endOfChain  = math.MaxUint32 // as many bits of it as an entry of the FAT has
+	endOfChain  = math.MaxUint32 // truncated to the bits of an entry of the FAT
 	entrySize   = 32
-	blankHead   = 1 << 20 // bytes at the start in which remains of another file system would still be recognised
+	blankHead   = 1 << 20 // bytes at the start that are zeroed, because they may contain old signatures
 )
 
-// Write makes the file system with the given files. The boot sector comes last, so that there is none until all is in
-// place; flush, which may be nil, is called before and after it. The same input gives the same bytes. A writer that has
-// a method Zero(ctx, offset, length) error is told by it which ranges shall read as zeros.
+// Write makes the file system with the given files. It writes the boot sector last, so that an incomplete file system
+// has none. It calls flush, which may be nil, before and after that. The same input gives the same bytes. If w has a
+// method Zero(ctx, offset, length) error, Write calls it for ranges that must read as zeros.
 func (v Volume) Write(ctx context.Context, w io.WriterAt, nodes []Node, flush func() error) error {
 	f, err := v.layout()
 	if err != nil {
@@ -100,10 +101,10 @@ type writer struct {
 	clusters uint32
 	next     uint32 // free cluster; files are written one behind the other
 	length   int64  // of a FAT
-	table    []byte // the FAT, as far as anything stands in it
+	table    []byte // the used part of the FAT
 }
 
-// topmost writes the topmost folder and all that is in it.
+// topmost writes the root directory and its content.
 func (f *writer) topmost(ctx context.Context, label string, nodes []Node) error {
 	var first []byte
 	if label != "" {
@@ -186,7 +187,7 @@ func (f *writer) set(cluster, value uint32) {
 	binary.LittleEndian.PutUint16(at, old|uint16(value&0xfff)<<shift)
 }
 
-// allocate takes clusters for a number of bytes and returns the first; 0 for none.
+// allocate allocates clusters for a number of bytes and returns the first; 0 for none.
 func (f *writer) allocate(size int64) (uint32, error) {
 	if size == 0 {
 		return 0, nil
@@ -203,7 +204,7 @@ func (f *writer) allocate(size int64) (uint32, error) {
 	return first, nil
 }
 
-// put writes content into clusters from the first on; the last one is filled up with zeros.
+// put writes content to clusters from first. The last one is padded with zeros.
 func (f *writer) put(first uint32, content []byte) error {
 	if len(content) == 0 {
 		return nil

@@ -21,7 +21,8 @@ func file(name, content string) Node {
 
 func folder(name string, nodes ...Node) Node { return Node{Name: name, Folder: true, Nodes: nodes} }
 
-// tree has what is hard: folders in folders, one of many clusters, names with dots, spaces and no ASCII, of 255 units.
+// tree returns difficult files: nested directories, one of many clusters, names with dots, spaces and characters
+// outside ASCII, and of 255 units.
 func tree() ([]Node, map[string]string) {
 	want := map[string]string{
 		"openstack/latest/meta_data.json": `{"uuid": "1"}`, "openstack/latest/user_data": strings.Repeat("0123456789abcdef", 3000),
@@ -76,7 +77,7 @@ func TestWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Nothing to repair, in the judgement of those who make such file systems.
+			// fsck.vfat finds nothing to repair.
 			testenv.Run(t, "fsck.vfat", "-n", f.Name())
 			if out := testenv.Run(t, "blkid", "-p", f.Name()); !strings.Contains(out, `LABEL="CONFIG-2"`) ||
 				!strings.Contains(out, `UUID="1234-ABCD"`) || !strings.Contains(out, `TYPE="vfat"`) {
@@ -174,7 +175,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// FuzzWrite takes any name for a file; what is accepted is found again under this name.
+// FuzzWrite writes a file of any name. If the name is accepted, the file is found by it.
 func FuzzWrite(f *testing.F) {
 	for _, name := range []string{"meta_data.json", ".", "..", "a/b", "größe", "CON", strings.Repeat("😀", 128), "a ", "~1", "\xff"} {
 		f.Add(name, "content")

@@ -21,13 +21,13 @@ func (e expression) String() string {
 	return e.op + " " + e.values[0]
 }
 
-// operators in the order in which they are tried, so that none hides one that is longer.
+// operators are tried in this order, so that none hides a longer one.
 var operators = []string{
 	"<or>", "<all-in>", "<range-in>",
 	"==", "=", "!=", "<in>", ">=", "<=", ">", "<", "s==", "s!=", "s<=", "s<", "s>=", "s>",
 }
 
-// split takes an expression apart. The operator is "" where there is none. Values are lower-cased and trimmed.
+// split splits an expression into operator and values, lower-cased and trimmed. The operator is "" if there is none.
 func split(text string) (op string, values []string, err error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" {
@@ -49,7 +49,7 @@ func split(text string) (op string, values []string, err error) {
 		values = append(values, value)
 	}
 	if op != "<or>" {
-		values = values[:1] // what follows a second operator was never looked at by anyone
+		values = values[:1] // as in oslo.utils, a second operator and its values are ignored
 	}
 	return op, values, nil
 }
@@ -88,7 +88,7 @@ func parseSize(text string) (expression, error) {
 	return expression{op, values}, nil
 }
 
-// matchSize compares a size in GiB. A number is never equal to a text, so that "<or>" and "s==" find nothing.
+// matchSize compares a size in GiB. Text operators compare it as never equal, so that "<or>" and "s==" never match.
 func (e expression) matchSize(gib float64) (bool, error) {
 	switch e.op {
 	case "<or>", "s==":
@@ -99,7 +99,7 @@ func (e expression) matchSize(gib float64) (bool, error) {
 	return compareNumbers(e.op, gib, e.values[0])
 }
 
-// matchText compares a disk's value. What is compared is encoded; what an error shows is not.
+// matchText compares a value of a disk. Both sides are encoded for the comparison, but not in errors.
 func (e expression) matchText(plain string) (bool, error) {
 	value, want := encode(plain), encode(e.values[0])
 	switch e.op {
@@ -136,7 +136,7 @@ func compareNumbers(op string, got float64, text string) (bool, error) {
 		return false, fmt.Errorf("operator %s needs a number, the hint has %q", op, text)
 	}
 	switch op {
-	case "=", ">=": // "=" has always meant "at least" in this language
+	case "=", ">=": // in specs_matcher, "=" means "at least"
 		return got >= want, nil
 	case "==":
 		return got == want, nil
@@ -152,7 +152,7 @@ func compareNumbers(op string, got float64, text string) (bool, error) {
 	return false, fmt.Errorf("unknown operator %q", op)
 }
 
-// encode lower-cases, trims and percent-encodes a value; letters, digits, "_.-~" and "/" stay as they are.
+// encode lower-cases, trims and percent-encodes a value, except for letters, digits, "_.-~" and "/".
 func encode(value string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -1,10 +1,10 @@
-// Package hint selects disks by root device hints: the little language of properties.root_device, with the operators
-// of OpenStack's extra_specs (oslo.utils, specs_matcher).
+// Package hint selects disks by root device hints: the expressions of properties.root_device, with the operators of
+// OpenStack's extra_specs (oslo.utils, specs_matcher).
 //
-// All hints given must match. Both sides of a comparison are lower-cased, trimmed and percent-encoded, so that a
-// value with spaces is one word; without an operator a text must be equal as a whole, and a size must be equal to the
-// disk's size in GiB, which for a disk that is no whole number of GiB it never is. A text the disk does not have is
-// compared as "none"; a serial number or world wide name it does not have matches nothing.
+// A disk must match all hints. Both sides of a comparison are lower-cased, trimmed and percent-encoded, so that a
+// value with spaces is one word. Without an operator the values must be equal. A size without an operator matches only
+// disks of a whole number of GiB. A text that the disk does not have is compared as "none"; a missing serial number or
+// world wide name matches nothing.
 package hint
 
 import (
@@ -20,16 +20,16 @@ import (
 	"ironroot/storage/block"
 )
 
-// minRootSize is the size in bytes from which on a disk is chosen as root disk without hints.
+// minRootSize is the minimum size in bytes of a root disk that is chosen without hints.
 const minRootSize = 4 << 30
 
-// ErrNoDisk is what RootDisk's error wraps when no disk fits.
+// ErrNoDisk is wrapped by the errors of RootDisk if no disk matches.
 var ErrNoDisk = errors.New("no suitable disk")
 
-// Hints holds parsed hints by name. Nil and empty hints match every disk. Made by Parse only.
+// Hints maps names to parsed hints. Nil and empty hints match every disk. Hints are created by Parse.
 type Hints map[string]any
 
-// textHints are the hints on texts, with the values the disk has for them.
+// textHints are the text hints, with functions that return a disk's values for them.
 var textHints = map[string]func(block.Device) []string{
 	"name":                 func(d block.Device) []string { return []string{d.Path} },
 	"model":                func(d block.Device) []string { return []string{orNone(d.Model)} },
@@ -55,14 +55,14 @@ func orNone(s string) string {
 	return s
 }
 
-// known joins what a disk knows in a list with the single value, without empty ones.
+// known returns the elements of list and value that are not empty.
 func known(list []string, value string) []string {
 	all := append(slices.Clone(list), value)
 	return slices.DeleteFunc(all, func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-// Parse checks raw hints as they stand in a node's JSON. Unknown names, values of a wrong type, empty expressions,
-// operators that cannot be used and sizes that are not positive integers are errors.
+// Parse parses hints from a node's JSON. Unknown names, values of a wrong type, empty expressions, operators that
+// cannot be used, and sizes that are not positive integers are errors.
 func Parse(raw map[string]any) (Hints, error) {
 	hints := Hints{}
 	var problems []error
@@ -97,10 +97,11 @@ func parseHint(name string, value any) (any, error) {
 		}
 		return parseText(text)
 	}
-	return nil, fmt.Errorf("is unknown, known are %s", strings.Join(append(sortedKeys(textHints), "rotational", "size"), ", "))
+	return nil, fmt.Errorf("is unknown, known are %s",
+		strings.Join(append(sortedKeys(textHints), "rotational", "size"), ", "))
 }
 
-// scalar writes a JSON value as text; a whole number has no fraction.
+// scalar formats a JSON value as text. Whole numbers have no fraction.
 func scalar(value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -163,7 +164,7 @@ func (h Hints) matchOne(name string, d block.Device) (bool, error) {
 	return false, fmt.Errorf("was not made by Parse: %v", h[name])
 }
 
-// Find returns all devices that match, in the order given.
+// Find returns the devices that match, in their order.
 func Find(h Hints, devices []block.Device) ([]block.Device, error) {
 	var found []block.Device
 	for _, device := range devices {
@@ -178,8 +179,8 @@ func Find(h Hints, devices []block.Device) ([]block.Device, error) {
 	return found, nil
 }
 
-// RootDisk chooses the disk to install to: the first that matches the hints, or without hints the smallest of at
-// least 4 GiB (equal sizes: by name). Its error wraps ErrNoDisk and names what was tried.
+// RootDisk chooses the first disk that matches the hints, or without hints the smallest of at least 4 GiB. Disks of
+// equal size are sorted by name. Its error wraps ErrNoDisk and names the disks and the hints.
 func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 	switch {
 	case len(devices) == 0 && len(h) == 0:
@@ -211,7 +212,7 @@ func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 	return block.Device{}, fmt.Errorf("%w: none of %s has %s or more", ErrNoDisk, list(devices), sizeText(minRootSize))
 }
 
-// String writes the hints in the order of their names.
+// String formats the hints in the order of their names.
 func (h Hints) String() string {
 	var parts []string
 	for _, name := range sortedKeys(h) {
@@ -228,8 +229,8 @@ func list(devices []block.Device) string {
 	return strings.Join(parts, ", ")
 }
 
-// sizeText writes a size in GiB, rounded down so that what is too small never looks large enough, or in bytes where it
-// is less than a hundredth of one.
+// sizeText formats a size in GiB, rounded down so that a disk that is too small never seems large enough, or in bytes
+// if it is less than a hundredth of a GiB.
 func sizeText(size int64) string {
 	gib := math.Floor(float64(size)/(1<<30)*100) / 100
 	if gib == 0 {

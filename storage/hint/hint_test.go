@@ -12,7 +12,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// The two disks that the golden results were observed with.
+// The two disks of the golden results.
 var disks = []block.Device{
 	{
 		Name: "sda", Path: "/dev/sda", Size: 465<<30 + 123456, Model: "FAKE HDD X1", Vendor: "ATA", Serial: "12345",
@@ -27,8 +27,6 @@ var disks = []block.Device{
 
 // The results in golden.json come from the Python implementation (ironic-lib 5.3.0 with oslo.utils 6.0.1; "tran"
 // added to its table).
-//
-// Parity: J1
 func TestGolden(t *testing.T) {
 	data, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
@@ -67,7 +65,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Parity: J1
 func TestLists(t *testing.T) {
 	cases := []struct {
 		name, value, want string
@@ -106,7 +103,7 @@ func TestParseNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// Values that no hint can have are errors: a hint that was left out would select another disk.
+// Invalid values are errors: without the hint, another disk could be selected.
 func TestBadValues(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -133,12 +130,13 @@ func TestBadValues(t *testing.T) {
 			t.Errorf("size %v (%T): got %v, %v, want sdb", value, value, found, err)
 		}
 	}
-	if _, err := Find(Hints{"model": 5}, disks); err == nil || !strings.Contains(err.Error(), "was not made by Parse: 5") {
+	if _, err := Find(Hints{"model": 5}, disks); err == nil ||
+		!strings.Contains(err.Error(), "was not made by Parse: 5") {
 		t.Errorf("hints that were not parsed: got %v, want an error", err)
 	}
 }
 
-// Problems are named in the order of the hints' names.
+// Problems are listed in the order of the hints' names.
 func TestProblemsAreSorted(t *testing.T) {
 	raw, want := map[string]any{}, ""
 	for _, name := range strings.Split("abcdefghij", "") {
@@ -221,7 +219,7 @@ func TestRootDisk(t *testing.T) {
 	}
 }
 
-// What people read has neither percent signs nor long numbers in it.
+// Error texts contain neither percent signs nor long numbers.
 func TestErrorTexts(t *testing.T) {
 	edge := block.Device{Name: "sdc", Path: "/dev/sdc", Size: minRootSize - 1}
 	cases := []struct {

@@ -62,7 +62,8 @@ func BenchmarkCurlDd(b *testing.B) {
 	server, _ := benchServer(b)
 	b.SetBytes(benchSize)
 	for b.Loop() {
-		pipe := "set -o pipefail; curl -s " + server.URL + " | dd of=" + disk + " bs=4M iflag=fullblock oflag=direct conv=notrunc,fsync status=none"
+		pipe := "set -o pipefail; curl -s " + server.URL + " | dd of=" + disk +
+			" bs=4M iflag=fullblock oflag=direct conv=notrunc,fsync status=none"
 		if out, err := exec.Command("bash", "-c", pipe).CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// Check looks at an image before anything is made ready for it, and returns why Write will refuse it on a device of size
-// bytes: a *FormatError, or a *TooSmallError whose Device is name. It returns nil where the image is good, and also where
-// that cannot be told: the size of a packed image is not known, and a server that does not answer now may answer Write.
-// Other errors are those of src, and ctx's.
+// Check probes an image, and returns why Write will refuse it on a device of size bytes: a *FormatError, or a
+// *device.TooSmallError whose Device is name. It returns nil if the image is good, or if that is unknown: the size of
+// a compressed image is not known before it is decompressed, and a server that fails now can work later. Other errors
+// are those of an invalid src, and the error of ctx.
 func Check(ctx context.Context, name string, size int64, src Source, o Options) error {
 	o.Progress = nil // it belongs to Write
 	w, err := newWriter(name, src, o)
@@ -28,7 +28,7 @@ func Check(ctx context.Context, name string, size int64, src Source, o Options) 
 	return err
 }
 
-// checkLength asks how long a file is that is copied as it is.
+// checkLength returns an error if a file that is copied as it is does not fit on the device.
 func (w *writer) checkLength(ctx context.Context) error {
 	once := *w.fetch
 	once.Retries = 0

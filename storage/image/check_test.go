@@ -42,7 +42,8 @@ func TestCheck(t *testing.T) {
 			var format *FormatError
 			switch {
 			case c.need > 0:
-				if !errors.As(err, &small) || small.Need != c.need || small.Size != c.size || small.Device != "/dev/root" {
+				if !errors.As(err, &small) || small.Need != c.need || small.Size != c.size ||
+					small.Device != "/dev/root" {
 					t.Errorf("got %v, want a TooSmallError for %d bytes", err, c.need)
 				}
 			case c.refused:
@@ -67,7 +68,7 @@ func TestCheck(t *testing.T) {
 		gone := make(chan struct{})
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(qcow)+1))
-			w.Write(qcow) //nolint:errcheck // the client may go
+			w.Write(qcow) //nolint:errcheck // the client may disconnect
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 			close(gone)

@@ -23,8 +23,8 @@ func l2(image []byte) []byte {
 func put64(b []byte, v uint64) { binary.BigEndian.PutUint64(b, v) }
 func put32(b []byte, v uint32) { binary.BigEndian.PutUint32(b, v) }
 
-// crafted are images that nobody made by accident, or hardly. Those with a text are refused with it before the disk is
-// written to; the others are odd but mean something, and are written as qemu-img converts them.
+// crafted are images that are invalid or unusual. Those with a text are refused with it before the disk is written
+// to; the others are valid, and are written as qemu-img converts them.
 var crafted = []struct {
 	name    string
 	options []string // of qemu-img
@@ -112,7 +112,6 @@ func firstEntry(image []byte) uint64 {
 	return 0
 }
 
-// Parity: K8
 func TestCrafted(t *testing.T) {
 	made := map[string][]byte{}
 	for _, c := range crafted {
@@ -163,7 +162,7 @@ func converted(t *testing.T, image []byte) []byte {
 	return mustRead(t, raw)
 }
 
-// What is refused costs the disk nothing; a server that does not answer does, because the old system has to go.
+// A refused image does not change the disk. A server that fails does, because the old system must not boot.
 func TestOldSystemGoes(t *testing.T) {
 	image := simpleImage(t)
 	for name, step := range map[string]http.HandlerFunc{"no answer": status(503), "not there": status(404), "truncated": truncated(image, 1000)} {

@@ -46,7 +46,7 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// A device that fails in the middle: a loop device whose file lies in a tmpfs with no room for it.
+// The device fails after 12 MiB: it is a loop device in a tmpfs of that size.
 func TestFailingDevice(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
@@ -148,7 +148,7 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// Images far larger than the buffers pass through them; what a qcow2 image needs besides does not grow with its content.
+// Images can be larger than the buffers. The memory for a qcow2 image does not grow with its content.
 func TestMemoryIsBounded(t *testing.T) {
 	const size, rawLimit, limit = 256 * mib, 40 * mib, 64 * mib
 	t.Run("raw", func(t *testing.T) {
@@ -163,7 +163,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		})
 		src := Source{URLs: []string{server.URL}, Format: "raw", Checksum: sum}
 		if grown := heapOfWrite(t, size, src); grown > rawLimit {
-			t.Errorf("the heap grew by %d bytes while %d bytes were written, want at most %d", grown, int64(size), int64(rawLimit))
+			t.Errorf("the heap grew by %d bytes while %d bytes were written, want at most %d",
+				grown, int64(size), int64(rawLimit))
 		}
 	})
 	for _, c := range []struct {

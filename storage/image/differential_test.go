@@ -13,7 +13,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// differentialImages is how many images TestDifferential makes, each by another seed.
+// differentialImages is the number of images that TestDifferential makes, each from another seed.
 const differentialImages = 220
 
 // TestDifferential makes images by qemu-img and qemu-io with options, sizes, content and changes drawn from a seed, and
@@ -37,7 +37,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// recipe says how an image is made.
+// recipe describes how an image is made.
 type recipe struct {
 	seed     uint64
 	size     int      // of the disk, bytes
@@ -50,7 +50,7 @@ func (r recipe) String() string {
 	return fmt.Sprintf("seed %d, %d bytes, %q, snapshot %v, %q", r.seed, r.size, r.create, r.snapshot, r.changes)
 }
 
-// newRecipe draws a recipe. What the formats do not allow together is left out.
+// newRecipe draws a recipe. It avoids combinations that the format does not allow.
 func newRecipe(seed uint64) recipe {
 	r := rand.New(rand.NewPCG(seed, 11))
 	one := func(choices ...string) string { return choices[r.IntN(len(choices))] }
@@ -154,7 +154,7 @@ func (c recipe) make(t *testing.T) (image, want []byte) {
 		for _, change := range c.changes {
 			args = append(args, "-c", change)
 		}
-		// It refuses to write compressed where there is something already, which changes nothing and is no matter.
+		// It refuses to write compressed clusters over others. The image is unchanged then.
 		out, err := exec.CommandContext(t.Context(), "qemu-io", append(args, qcow)...).CombinedOutput()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			t.Fatalf("qemu-io: %v\n%s", err, out)

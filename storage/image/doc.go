@@ -1,16 +1,15 @@
-// Package image brings an operating system image from an HTTP server onto a block device while it arrives.
+// Package image writes an operating system image from an HTTP server to a block device while it arrives.
 //
-// Raw images are copied byte for byte. qcow2 images (versions 2 and 3, zlib and zstd clusters, extended L2 entries;
-// the format is described in docs/interop/qcow2.rst of QEMU) are unpacked in the same single pass: their tables are
-// fetched first, and each cluster is written at its guest offset when it comes by. A server without ranges sends the
-// file once: its tables are read as they pass, and what comes before the table that tells its place is spooled, in 8
-// MiB of memory and beyond the end of the image on the disk. The file is fetched again only if that space is too small
-// or two tables name the same cluster. Raw images packed by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 and lz4 are
-// recognized by their first bytes, unless they are declared as raw, and unpacked while they arrive. No space is needed
-// for the image: the heap grows by at most 40 MiB for a raw image and 64 MiB for any other, plus 24 bytes for each
-// piece and about 100 for each table of a qcow2 image. The number of both is limited.
+// Raw images are copied byte for byte. A qcow2 image is unpacked in the same single pass: its tables are fetched
+// first, and each cluster is written at its guest offset when it arrives. If the server ignores ranges, the tables
+// are read as they arrive, and what precedes the table that names it is spooled, in 8 MiB of memory and beyond the
+// end of the image on the disk. The file is fetched again only if that space is too small or two tables name the same
+// cluster. Raw images that are compressed as a whole are recognized by their first bytes, unless they are declared as
+// raw, and decompressed while they arrive. The image needs no space: the heap grows by at most 40 MiB for a raw image
+// and 64 MiB for any other, plus 24 bytes for each piece and about 100 for each table of a qcow2 image. The number of
+// both is limited.
 //
-// A checksum is always that of the file on the server. A transfer resumes after a broken connection if the server
+// A checksum is always that of the file on the server. A transfer resumes after a lost connection if the server
 // supports ranges and identifies the version of its file.
 //
 // The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
@@ -19,5 +18,5 @@
 // is refused at the first look, for its format, its tables or its size, costs the disk nothing.
 //
 // The package is independent of Ironic. Downloads are untrusted: every read of tables, checksum files and headers has
-// a limit, and images that name other files are rejected. Errors do not quote what was fetched.
+// a limit, and images that name other files are rejected. Errors do not quote what was downloaded.
 package image

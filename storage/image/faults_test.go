@@ -13,15 +13,15 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// sample is an image and what it has to become on the disk.
+// sample is an image and the disk that it describes.
 type sample struct {
 	name       string
 	file, disk []byte
 	source     func(url string) Source
-	noRanges   bool // its server knows none
+	noRanges   bool // its server ignores ranges
 }
 
-// samples are a small disk as images of every way through the writer.
+// samples returns a small disk as one image for every way through the writer.
 func samples(t *testing.T, disk []byte) []sample {
 	t.Helper()
 	dir := shm(t)
@@ -55,8 +55,8 @@ func (r *trial) isWhole(q *http.Request) bool {
 	return q.Header.Get("Range") == "" || r.sample.noRanges
 }
 
-// serve answers with the file; on a request for all of it, misbehave is called first, with the server's mu held: the request
-// before it may not have ended.
+// serve serves the file. Before a request for the whole file it calls misbehave with the server's Mu held: the
+// request before may not have ended.
 func (r *trial) serve(misbehave func(w http.ResponseWriter, first bool)) string {
 	return serve(r.t, func(w http.ResponseWriter, q *http.Request) {
 		if r.isWhole(q) {
@@ -105,7 +105,7 @@ func (r *trial) wantFailure(err error, is func(error) bool) {
 	mustNotBoot(r.t, r.disk)
 }
 
-// tenthFaults are what can happen at any tenth of a download, one row each.
+// tenthFaults are the faults that can happen at any tenth of a download.
 var tenthFaults = []struct {
 	name string
 	try  func(r *trial)
@@ -128,7 +128,7 @@ var tenthFaults = []struct {
 			}
 			r.f.noRanges = first || r.sample.noRanges
 		}), 1)
-		r.wantImage(err, -1) // a little comes of the answer that was not wanted
+		r.wantImage(err, -1) // the beginning of the whole file is sent again
 	}},
 	{"the connection breaks off every time", func(r *trial) {
 		r.f.header = nil
@@ -196,7 +196,7 @@ var tenthFaults = []struct {
 		// What is on the disk in that moment is what a machine would boot from. Nothing of its first MiB is there.
 		held := func(*fragile) { mustNotBoot(r.t, r.disk) }
 		if r.sample.noRanges {
-			held = nil // the server does not know how far the node is: see TestFirstMiBLastInOnePass
+			held = nil // the server does not see the progress of the node: see TestFirstMiBLastInOnePass
 		}
 		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.cuts, r.f.onCut = []int64{r.at}, held }), 1)
 		if r.sample.noRanges {
@@ -207,8 +207,8 @@ var tenthFaults = []struct {
 	}},
 }
 
-// TestFaultsAtAnyTenth tries every fault at every tenth of every kind of image: either the disk holds the image in the
-// end, or it does not boot.
+// TestFaultsAtAnyTenth tries every fault at every tenth of every kind of image: at the end the disk contains the
+// image, or it does not boot.
 func TestFaultsAtAnyTenth(t *testing.T) {
 	for _, s := range samples(t, guestContent(60, 6*mib, 300<<10)) {
 		for _, fault := range tenthFaults {
@@ -225,8 +225,8 @@ func TestFaultsAtAnyTenth(t *testing.T) {
 	}
 }
 
-// TestDiskFailsAtAnyTenth writes to a device that takes only some tenths of the image: a loop device whose file lies in a
-// file system that is full then.
+// TestDiskFailsAtAnyTenth writes to a device that fails after some tenths of the image: a loop device in a file
+// system that is full then.
 func TestDiskFailsAtAnyTenth(t *testing.T) {
 	testenv.Root(t)
 	// No zeros, which would need no room.

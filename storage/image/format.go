@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/image/qcow2"
 )
 
-// The formats by the names that Ironic uses.
+// The names that code refers to. Ironic uses the same ones.
 const (
 	formatRaw   = "raw"
 	formatGPT   = "gpt"

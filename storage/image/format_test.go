@@ -47,7 +47,6 @@ func with(off int, text string) []byte {
 	return b
 }
 
-// Parity: K7
 func TestDetect(t *testing.T) {
 	luks := with(0, "LUKS\xba\xbe\x00\x01")
 	for _, c := range []struct {
@@ -78,7 +77,6 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// Parity: K7, K8
 func TestInspect(t *testing.T) {
 	gpt, qcow := gptImage(t), qemuImage(t, "qcow2")
 	change := func(b []byte, f func(b []byte)) []byte {
@@ -138,7 +136,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// An image whose format nobody declared is still streamed when it is raw, gpt or iso.
+// An image without a declared format is streamed if it is raw, gpt or iso.
 func TestWriteUndeclared(t *testing.T) {
 	gpt := append(gptImage(t), randomBytes(11, 5*mib+100)...)
 	iso := append(with(0x8001, "CD001"), randomBytes(12, 3*mib)...)
@@ -159,7 +157,7 @@ func TestWriteUndeclared(t *testing.T) {
 	}
 }
 
-// A server that shows a harmless beginning first gets no second chance.
+// A server that sends a harmless beginning to the probe and another file afterwards is refused.
 func TestServerWithTwoFaces(t *testing.T) {
 	qcow := append(qemuImage(t, "qcow2"), make([]byte, mib)...)
 	disk := usedDisk(t, 16*mib)
@@ -216,7 +214,7 @@ func TestEmptyListPermitsNothing(t *testing.T) {
 	}
 }
 
-// The content of a packed file is copied as raw, so raw must be permitted, even if formats are not inspected.
+// The content of a compressed file is copied as raw, so raw must be permitted, even if formats are not inspected.
 func TestPackedNeedsRaw(t *testing.T) {
 	gpt := gptImage(t)
 	for _, head := range [][]byte{randomBytes(6, 3*mib), gpt} {

@@ -20,8 +20,8 @@ func (m memory) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// FuzzWrite writes arbitrary files as images of a format that nobody declared. Whatever they are, a failure leaves a disk
-// that was not touched or does not boot.
+// FuzzWrite writes arbitrary files as images without a declared format. A failure leaves a disk that is unchanged or
+// does not boot.
 func FuzzWrite(f *testing.F) {
 	for _, name := range []string{"v3.qcow2", "v2-zlib.qcow2", "zstd.qcow2", "extended.qcow2", "blocks.xz", "padded.xz"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))

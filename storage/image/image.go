@@ -54,20 +54,20 @@ type Fetch struct {
 	smallFile  time.Duration    // 0 = smallFileTimeout, and tokenTimeout for tokens
 }
 
-// Options are the caller's wishes for one Write.
+// Options are the options of a Write.
 type Options struct {
 	Progress *Progress    // may be nil
-	Log      *slog.Logger // nil: no log
+	Log      *slog.Logger // may be nil
 	// PermittedFormats lists the formats that an inspected image may have. nil permits every format that can be
-	// written. An empty list permits no image, not even one that is declared as raw. Packed images require raw in the
-	// list.
+	// written. An empty list permits no image, not even one that is declared as raw. Compressed images require raw in
+	// the list.
 	PermittedFormats []string
-	// SkipFormatInspection switches off the comparison of the declared with the detected format and the checks of gpt
-	// images. References of an image to other files are refused all the same.
+	// SkipFormatInspection disables the comparison of the declared with the detected format, the checks of gpt images
+	// and those of the end of a file. References of an image to other files are refused nevertheless.
 	SkipFormatInspection bool
 }
 
-// Report says what Write did.
+// Report describes what Write has written.
 type Report struct {
 	URL      string // where the image came from, without credentials and query
 	Format   string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
@@ -80,12 +80,13 @@ type Report struct {
 	Duration time.Duration
 }
 
-// Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached it.
+// Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached the
+// medium.
 //
-// The errors are *DownloadError, *TimeoutError (MaxDuration), *SlowError (MinRate), *ChecksumError, *FormatError,
-// *TooSmallError and *WriteError, each possibly wrapped; ctx's error when it was cancelled. After any of them the
-// first and the last MiB of the device read as zeros, unless the device itself could not be opened or written, or the
-// image was refused at the first look, for its format or its size: then the device was not written to at all.
+// Errors are or wrap *fetch.DownloadError, *fetch.TimeoutError (MaxDuration), *fetch.SlowError (MinRate),
+// *checksum.MismatchError, *FormatError, *device.TooSmallError, *device.WriteError or the error of ctx. After an
+// error the first and the last MiB of the device read as zeros, unless the device could not be opened or written, or
+// the image was refused by the first probe, for its format or its size: then the device was not changed.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
 	w, err := newWriter(device, src, o)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// way is one of those that a qcow2 image can come by.
+// way is a way in which a qcow2 image can arrive.
 type way struct {
 	name    string
 	handler func(data []byte) http.HandlerFunc
@@ -33,7 +33,7 @@ var ways = []way{
 	{name: "no ranges, no room for a spool", handler: whole, spooled: 1000, room: mib},
 }
 
-// try writes an image, which is to make the disk that is wanted.
+// try writes an image and compares the disk with want.
 func (way way) try(t *testing.T, what string, image, want []byte) {
 	t.Helper()
 	if way.room == 0 {
@@ -58,7 +58,7 @@ func (way way) try(t *testing.T, what string, image, want []byte) {
 	mustNotHold(t, disk, len(want))
 }
 
-// mustNotHold fails unless all bytes behind an image are zero or what they were on a used disk.
+// mustNotHold fails unless all bytes behind an image are zero or unchanged on a used disk.
 func mustNotHold(t *testing.T, disk string, image int) {
 	t.Helper()
 	rest := mustRead(t, disk)[image:]
@@ -67,7 +67,7 @@ func mustNotHold(t *testing.T, disk string, image int) {
 	}
 }
 
-// writeSpooled is Write with another share of memory in a spool.
+// writeSpooled is Write with a spool that keeps spooled bytes in memory.
 func writeSpooled(t *testing.T, disk string, src Source, spooled int) (Report, error) {
 	t.Helper()
 	w, err := newWriter(disk, src, Options{Log: testLog(t)})
@@ -78,7 +78,7 @@ func writeSpooled(t *testing.T, disk string, src Source, spooled int) (Report, e
 	return w.write(t.Context())
 }
 
-// counting adds up the bytes of a handler's answers.
+// counting adds the bytes that a handler sends to sent.
 func counting(sent *atomic.Int64, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { h(&countingWriter{w, sent}, r) }
 }
@@ -89,13 +89,13 @@ type countingWriter struct {
 }
 
 func (c *countingWriter) Write(p []byte) (int, error) {
-	c.sent.Add(int64(len(p))) // before the client can have them all
+	c.sent.Add(int64(len(p))) // before the client can receive all of them
 	return c.ResponseWriter.Write(p)
 }
 
 func (c *countingWriter) Flush() { c.ResponseWriter.(http.Flusher).Flush() }
 
-// tablesMoved returns an image whose L1 table, or whose L2 tables, or both lie at its end.
+// tablesMoved returns an image with its L1 table, its L2 tables or both at its end.
 func tablesMoved(image []byte, first, second, secondBefore bool) []byte {
 	b := bytes.Clone(image)
 	cluster := 1 << binary.BigEndian.Uint32(b[20:])
@@ -103,7 +103,7 @@ func tablesMoved(image []byte, first, second, secondBefore bool) []byte {
 		to := (len(b) + cluster - 1) / cluster * cluster
 		b = append(append(b, make([]byte, to-len(b))...), b[off:off+n]...)
 		b = append(b, make([]byte, -len(b)&(cluster-1))...)
-		clear(b[off : off+n]) // nobody reads it there any more
+		clear(b[off : off+n]) // no longer used
 		return to
 	}
 	entries := int(binary.BigEndian.Uint32(b[36:]))
@@ -128,7 +128,7 @@ func tablesMoved(image []byte, first, second, secondBefore bool) []byte {
 	return b
 }
 
-// Tables may lie anywhere in a file; the more content passes before them, the more is spooled.
+// Tables can be anywhere in a file. The content before them is spooled.
 func TestTablesMoved(t *testing.T) {
 	for _, options := range []string{
 		"-o cluster_size=512", "-o cluster_size=2M", "-o extended_l2=on,cluster_size=16k",
@@ -164,12 +164,15 @@ func TestTablesLate(t *testing.T) {
 			if err := os.WriteFile(raw, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 -o "+options+" "+packed), raw, name)...)
+			testenv.Run(t, "qemu-img",
+				append(strings.Fields("convert -f raw -O qcow2 -o "+options+" "+packed), raw, name)...)
 			testenv.Run(t, "qemu-img", "snapshot", "-c", "one", name)
-			// New tables at the end that name what was written before them, and what is written now.
+			// New tables at the end name clusters from before and new ones.
 			for i := range 4 {
 				at := []string{"0", "2100k", "5M", "8M"}[i]
-				exec.Command("qemu-io", "-f", "qcow2", "-c", "write -P 5 "+at+" 12k", "-c", "write -c -P 6 "+at+" 4k", name).Run() //nolint:errcheck // not all can be written compressed
+				//nolint:errcheck // not all can be written compressed
+				exec.Command("qemu-io", "-f", "qcow2", "-c", "write -P 5 "+at+" 12k", "-c",
+					"write -c -P 6 "+at+" 4k", name).Run()
 			}
 			image := mustRead(t, name)
 			want := converted(t, image)
@@ -180,7 +183,7 @@ func TestTablesLate(t *testing.T) {
 	}
 }
 
-// What two tables name is gone when the second one comes: then the image is fetched once more.
+// A cluster that two tables name is no longer available for the second one: then the image is fetched again.
 func TestClusterOfTwoTables(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	for _, options := range []string{"-o cluster_size=4k", "-c -o cluster_size=4k"} {
@@ -225,7 +228,7 @@ func TestOneAnswer(t *testing.T) {
 	}
 }
 
-// What a machine would boot from while an image passes has neither the old system's beginning nor the new one's.
+// While an image arrives, the disk has neither the beginning of the old system nor that of the new one.
 func TestFirstMiBLastInOnePass(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	dir := shm(t)
@@ -243,7 +246,7 @@ func TestFirstMiBLastInOnePass(t *testing.T) {
 			if at >= 40*mib { // more than sockets hold: the node has taken what comes after the first look
 				mustNotBoot(t, disk)
 			}
-			w.Write(image[at:min(at+8*mib, len(image))]) //nolint:errcheck // the client may go
+			w.Write(image[at:min(at+8*mib, len(image))]) //nolint:errcheck // the client may disconnect
 		}
 	})
 	if _, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{}); err != nil {
@@ -254,8 +257,8 @@ func TestFirstMiBLastInOnePass(t *testing.T) {
 	}
 }
 
-// Images as long as the disk leave no room for a spool, and their end is held back; also where the disk is no multiple of
-// what O_DIRECT wants.
+// Images as long as the disk leave no space for a spool, and their end is written last. The size of the disk need not
+// be aligned for O_DIRECT.
 func TestImageAsLongAsTheDisk(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	for _, size := range []int{7 * mib, 7*mib + 3*512, mib + 5*512, mib, 3 * 512} {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Phase names what a Write is busy with.
+// Phase names what a Write is doing.
 type Phase string
 
-// The phases of a Write, in their order; an attempt that is repeated goes back to PhaseConnect.
+// The phases of a Write, in order. A retry begins with PhaseConnect.
 const (
 	PhaseWaiting  Phase = "waiting"  // not begun
-	PhaseConnect  Phase = "connect"  // asking the server
-	PhasePrepare  Phase = "prepare"  // a qcow2 image: its tables, and zeros where it has no content
+	PhaseConnect  Phase = "connect"  // request to the server
+	PhasePrepare  Phase = "prepare"  // of a qcow2 image: read its tables, zero its holes
 	PhaseTransfer Phase = "transfer" // bytes arrive and are written
 	PhaseFinish   Phase = "finish"   // checksum, first MiB, flush
 	PhaseDone     Phase = "done"
 	PhaseFailed   Phase = "failed"
 )
 
-// Progress can be read at any time by any goroutine while a Write fills it. The zero value is ready for use.
+// Progress counts what a Write does. It is safe for concurrent use. The zero value is ready for use.
 type Progress struct {
 	read, total, written atomic.Int64
 	attempt              atomic.Int64
@@ -33,12 +33,12 @@ type Snapshot struct {
 	Phase   Phase
 	Attempt int           // 1 for the first transfer
 	Read    int64         // bytes of the source that have arrived in this attempt
-	Total   int64         // bytes of the source; 0 as long as it is unknown
-	Written int64         // bytes that the device has taken in this attempt
+	Total   int64         // bytes of the source, 0 if unknown
+	Written int64         // bytes that were written to the device in this attempt
 	Elapsed time.Duration // since Write began
 }
 
-// Percent returns how much of the source has arrived, 0 to 100, and false while the length is unknown.
+// Percent returns the part of the source that has arrived, 0 to 100, and false if the length is unknown.
 func (s Snapshot) Percent() (int, bool) {
 	if s.Total <= 0 {
 		return 0, false
@@ -46,7 +46,7 @@ func (s Snapshot) Percent() (int, bool) {
 	return int(min(s.Read, s.Total) * 100 / s.Total), true
 }
 
-// String returns one line for a log or a console, with mebibytes as MiB.
+// String returns one line for a log or a console.
 func (s Snapshot) String() string {
 	const mib = 1 << 20
 	text := fmt.Sprintf("%s: %d MiB", s.Phase, s.Read/mib)
@@ -59,7 +59,7 @@ func (s Snapshot) String() string {
 	return text
 }
 
-// Snapshot returns the present state.
+// Snapshot returns the current state.
 func (p *Progress) Snapshot() Snapshot {
 	s := Snapshot{
 		Phase: PhaseWaiting, Attempt: int(p.attempt.Load()),
@@ -80,7 +80,7 @@ func (p *Progress) begin() {
 	p.restart(PhaseConnect)
 }
 
-// restart begins an attempt from the first byte.
+// restart begins a new attempt.
 func (p *Progress) restart(phase Phase) {
 	p.attempt.Add(1)
 	p.read.Store(0)

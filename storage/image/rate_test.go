@@ -41,7 +41,7 @@ func TestSlowServer(t *testing.T) {
 	disk := usedDisk(t, 16*mib)
 	for _, tt := range []struct {
 		name  string
-		limit time.Duration // how long it may take at most
+		limit time.Duration // of the download
 		is    func(error) bool
 		want  []string
 		fetch func(ctx context.Context, f Fetch) error

@@ -25,7 +25,7 @@ func (w *writer) pipeRaw(ctx context.Context, from source, sum hash.Hash) (int64
 	return end, err
 }
 
-// rawPlacer writes what is content, and has the device make by itself what are long stretches of zeros.
+// rawPlacer writes content, and has the device zero long ranges of zeros by itself.
 type rawPlacer struct {
 	ctx    context.Context
 	target *target
@@ -66,7 +66,7 @@ func (r *rawPlacer) put(p []byte, off int64) error {
 	return nil
 }
 
-// join puts e beside those that wait, and returns what is to be made now.
+// join adds e to the pending ranges of zeros, and returns what must be zeroed now.
 func (r *rawPlacer) join(e extent) []extent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,6 +91,7 @@ func (r *rawPlacer) join(e extent) []extent {
 	return []extent{first}
 }
 
+// zero zeroes ranges of the device.
 func (r *rawPlacer) zero(list []extent) error {
 	for _, e := range list {
 		if r.target.punch(e) {

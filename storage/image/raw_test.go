@@ -10,7 +10,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Long stretches of zeros read as zeros on a disk that had something else there, whoever makes them.
+// Long ranges of zeros read as zeros on a disk that had other content, whether the device or the writer zeroes them.
 func TestWriteRawZeros(t *testing.T) {
 	data := randomBytes(55, 90*mib)
 	clear(data[3*mib+4096 : 5*mib])
@@ -31,7 +31,7 @@ func TestWriteRawZeros(t *testing.T) {
 	}
 }
 
-// Stretches of zeros are put together in whatever order they come, and none is lost or made twice.
+// Ranges of zeros are joined in any order, and none is lost or zeroed twice.
 func TestZerosTogether(t *testing.T) {
 	const grain = zeroGrain
 	for name, stretches := range map[string][]extent{

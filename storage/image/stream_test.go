@@ -159,7 +159,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// Where a download cannot go on it begins anew, and where that is no use it ends.
+// A download that cannot resume starts again, unless a retry cannot help.
 func TestNoResume(t *testing.T) {
 	data, other := randomBytes(21, 9*mib), randomBytes(22, 9*mib)
 	tag := http.Header{"Etag": {`"one"`}}
@@ -172,7 +172,7 @@ func TestNoResume(t *testing.T) {
 		want    []byte // nil: the download fails
 		text    string
 		answers int
-		changed bool // that is seen before the checksum shows it
+		changed bool // the change is detected before the checksum
 	}{
 		{name: "no validator", server: &fragile{}, want: data, answers: 2},
 		{name: "weak entity tag", server: &fragile{header: http.Header{"Etag": {`W/"one"`}}}, want: data, answers: 2},

@@ -29,14 +29,16 @@ func TestWriteRaw(t *testing.T) {
 			disk := usedDisk(t, 24*mib)
 			server := serve(t, content(data))
 			var progress Progress
-			report, err := Write(t.Context(), disk, rawSource(data, server.URL+"/image.raw"), Options{Progress: &progress})
+			report, err := Write(t.Context(), disk, rawSource(data, server.URL+"/image.raw"),
+				Options{Progress: &progress})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(readAt(t, disk, 0, size), data) {
 				t.Error("the disk does not hold the image")
 			}
-			if report.Bytes != int64(size) || report.Size != int64(size) || report.Written != int64(size) || report.Format != "raw" {
+			if report.Bytes != int64(size) || report.Size != int64(size) || report.Written != int64(size) ||
+				report.Format != "raw" {
 				t.Errorf("got report %+v, want %d bytes of raw", report, size)
 			}
 			if s := progress.Snapshot(); s.Phase != PhaseDone || s.Read != int64(size) || s.Written != int64(size) || s.Total != int64(size) {
@@ -76,7 +78,7 @@ func TestRawIsNeverInterpreted(t *testing.T) {
 	}
 }
 
-// faults are servers that do not bring the image, and what is to come of each.
+// faults are servers that do not deliver the image, and the error of each.
 var faults = []struct {
 	name     string
 	steps    func(data []byte) []http.HandlerFunc
@@ -272,7 +274,7 @@ func TestSecondURL(t *testing.T) {
 	})
 }
 
-// Nothing of a wrong image stays at the end of the disk, where a backup GPT would lie.
+// Nothing of a wrong image remains at the end of the disk, the place of the backup GPT.
 func TestRecoveryWipesWhatWasWrong(t *testing.T) {
 	data, wrong := randomBytes(5, 6*mib+3), randomBytes(6, 16*mib)
 	server := serve(t, whole(wrong), whole(data))
@@ -308,7 +310,7 @@ func TestCancel(t *testing.T) {
 	mustNotBoot(t, disk)
 }
 
-// The old system is gone before the first byte of the new one arrives, and the new first MiB comes after all others.
+// The old system is wiped before the first byte of the image arrives, and the first MiB of the image is written last.
 func TestFirstMiBLast(t *testing.T) {
 	data := randomBytes(8, 12*mib)
 	disk := usedDisk(t, 16*mib)
@@ -319,7 +321,7 @@ func TestFirstMiBLast(t *testing.T) {
 		if !isZero(readAt(t, disk, 0, headSize)) {
 			t.Error("the first MiB was written before the image had arrived")
 		}
-		w.Write(data[11*mib:]) //nolint:errcheck // the client may go
+		w.Write(data[11*mib:]) //nolint:errcheck // the client may disconnect
 	})
 	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
 		t.Fatal(err)

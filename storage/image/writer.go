@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// writer is one Write under way.
+// writer writes an image, in as many attempts as it may take.
 type writer struct {
 	device    string
 	src       Source
@@ -27,7 +27,7 @@ type writer struct {
 	spooled   int // bytes that a spool keeps in memory
 }
 
-// newWriter checks what can be checked without the device and the network.
+// newWriter validates its arguments.
 func newWriter(device string, src Source, o Options) (*writer, error) {
 	if len(src.URLs) == 0 {
 		return nil, &DownloadError{Err: errors.New("the image has no URL"), Fatal: true}
@@ -47,7 +47,7 @@ func newWriter(device string, src Source, o Options) (*writer, error) {
 	return &writer{device: device, src: src, options: o, fetch: f, log: f.log, progress: f.progress, spooled: spoolMemory}, nil
 }
 
-// write takes the device and repeats the transfer until it succeeds or may not be repeated.
+// write opens the device, and repeats the transfer until it succeeds or a repetition cannot help.
 func (w *writer) write(ctx context.Context) (report Report, err error) {
 	w.target, err = openTarget(w.device, &w.progress.written)
 	if err != nil {
@@ -72,6 +72,7 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 	return w.transfers(ctx)
 }
 
+// timeout returns the error of attempts that took too long, the last of which failed with last.
 func (w *writer) timeout(last error) error {
 	e := &TimeoutError{URL: redactURL(w.src.URLs[0]), Max: w.src.Fetch.MaxDuration}
 	if !errors.Is(last, errMaxDuration) {
@@ -80,7 +81,7 @@ func (w *writer) timeout(last error) error {
 	return e
 }
 
-// transfers repeats a transfer that broke off or brought wrong bytes, beginning at the next URL of the list.
+// transfers repeats a transfer that was interrupted or had a wrong checksum, starting with the next URL of the list.
 func (w *writer) transfers(ctx context.Context) (Report, error) {
 	if err := w.examineFirst(ctx); err != nil {
 		return Report{}, err
@@ -116,8 +117,8 @@ func (w *writer) transfers(ctx context.Context) (Report, error) {
 }
 
 // worthRepeating reports whether a transfer may succeed when repeated. The same wrong checksum twice is not a network
-// error: the file on the server differs, and only another server can help. A server that was too slow is not tried
-// again if it is the only one.
+// error: the file on the server differs, and only another server can help. After a rate that was too low, only another
+// server is tried.
 func (w *writer) worthRepeating(err error) bool {
 	var sum *ChecksumError
 	if errors.As(err, &sum) {

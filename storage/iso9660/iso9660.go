@@ -1,9 +1,9 @@
 // Package iso9660 reads files of an ISO 9660 file system (ECMA-119) without mounting it: the primary volume
-// descriptor, folders, and the names of Rock Ridge (IEEE P1282) with continuation areas (SUSP, IEEE P1281).
+// descriptor, directories, and the names of Rock Ridge (IEEE P1282) with continuation areas (SUSP, IEEE P1281).
 //
-// It never writes. Only regular files in one piece are read: symbolic links, device nodes, relocated folders, files of
-// several extents and interleaved files are not followed. Joliet and UDF are not read. Every loop over the disk's data
-// has an end, whatever the data say.
+// It is read-only. Files can be read if they are regular and in one piece: it does not follow symbolic links, and does
+// not read device nodes, relocated directories, files of several extents and interleaved files. Joliet and UDF are not
+// supported. All loops are bounded for any content of the disk.
 package iso9660
 
 import (
@@ -24,7 +24,7 @@ const (
 	maxListed      = 64 << 20 // bytes of all folders that are listed
 )
 
-// ErrNoISO says that there is no ISO 9660 file system.
+// ErrNoISO is returned if there is no ISO 9660 file system.
 var ErrNoISO = errors.New("no ISO 9660 file system")
 
 // FS is an open file system. It is not safe for concurrent use.
@@ -36,10 +36,10 @@ type FS struct {
 	publisher string
 	rockRidge bool
 	skip      int   // bytes before the system use entries of a record, from the entry SP
-	listed    int64 // bytes of the folders listed so far
+	listed    int64 // bytes of all directories listed so far
 }
 
-// File is a file or folder. The zero value is no file; the topmost folder is [FS.Root].
+// File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
 type File struct {
 	Name    string
 	Folder  bool
@@ -48,7 +48,7 @@ type File struct {
 	extent  int64 // block
 }
 
-// Open finds the primary volume. The error wraps ErrNoISO where there is no ISO 9660 file system.
+// Open reads the primary volume descriptor. The error wraps ErrNoISO if there is no ISO 9660 file system.
 func Open(r io.ReaderAt) (*FS, error) {
 	descriptor, err := primary(r)
 	if err != nil {
@@ -91,24 +91,24 @@ func primary(r io.ReaderAt) ([]byte, error) {
 	return nil, ErrNoISO
 }
 
-// text trims a field of a descriptor.
+// text converts a field of a descriptor to text without padding.
 func text(raw []byte) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(raw), "_"), " \x00")
 }
 
-// Root returns the topmost folder.
+// Root returns the root directory.
 func (f *FS) Root() File { return f.root }
 
-// Label returns the volume identifier, "" where there is none.
+// Label returns the volume identifier, "" if there is none.
 func (f *FS) Label() string { return f.label }
 
-// RockRidge reports whether files have the names of Rock Ridge, which are the whole ones.
+// RockRidge reports whether files have Rock Ridge names, which are not shortened.
 func (f *FS) RockRidge() bool { return f.rockRidge }
 
-// Publisher returns the publisher identifier, "" where there is none.
+// Publisher returns the publisher identifier, "" if there is none.
 func (f *FS) Publisher() string { return f.publisher }
 
-// Read returns the first limit bytes of a regular file, or all of it where it is shorter.
+// Read returns the first limit bytes of a regular file, or the whole file if it is shorter.
 func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	if !file.Regular {
 		return nil, fmt.Errorf("ISO 9660 file %s is no regular file in one piece", file.Name)
@@ -116,7 +116,7 @@ func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	return f.extent(file, min(file.Size, limit))
 }
 
-// extent reads the first length bytes of an extent. Memory grows with what the medium really holds.
+// extent reads the first length bytes of an extent. It allocates memory only for data that the medium has.
 func (f *FS) extent(file File, length int64) ([]byte, error) {
 	var content bytes.Buffer
 	n, err := io.Copy(&content, io.NewSectionReader(f.r, file.extent*f.block, length))
@@ -148,7 +148,7 @@ func (f *FS) List(folder File) ([]File, error) {
 			return nil, fmt.Errorf("ISO 9660 folder %s: %w", folder.Name, err)
 		}
 		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
-			continue // nothing that could leave the folder
+			continue // a name that could lead outside the directory
 		}
 		list = append(list, file)
 	}
@@ -170,7 +170,7 @@ func (f *FS) records(folder File) ([]record, error) {
 	}
 	var list []record
 	for offset := 0; offset < len(raw); {
-		if raw[offset] == 0 { // a record does not cross a sector's end
+		if raw[offset] == 0 { // records do not cross sectors
 			offset = (offset/sectorSize + 1) * sectorSize
 			continue
 		}
@@ -186,8 +186,8 @@ func (f *FS) records(folder File) ([]record, error) {
 
 // record is a directory record (ECMA-119, 9.1).
 type record struct {
-	file File   // with the name of ECMA-119
-	dots bool   // the folder itself or the one above
+	file File   // with its ECMA-119 name
+	dots bool   // the directory itself or its parent
 	use  []byte // system use area
 }
 
@@ -221,7 +221,7 @@ func parseRecord(raw []byte) (record, int, error) {
 	return r, length, nil
 }
 
-// plainName turns a name of ECMA-119, "README.TXT;1", into what a mounted file system shows, "readme.txt".
+// plainName converts an ECMA-119 name, "README.TXT;1", to the name in a mounted file system, "readme.txt".
 func plainName(name string) string {
 	name, _, _ = strings.Cut(name, ";")
 	return strings.ToLower(strings.TrimSuffix(strings.ToValidUTF8(name, "_"), "."))

@@ -20,7 +20,7 @@ import (
 // long is a name whose Rock Ridge entry does not fit into the record.
 var long = strings.Repeat("a-long-name-", 20) + ".conf"
 
-// source makes the folder that the images are made of.
+// source makes the directory from which the images are made.
 func source(t testing.TB) string {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
@@ -72,7 +72,8 @@ func TestGenisoimage(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
 	image := filepath.Join(t.TempDir(), "image.iso")
 	publisher := "0B5E55ED-1C67-4D1E-9E0C-3E8A6F2F9D11"
-	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-joliet-long", "-V", "config-2", "-publisher", publisher, "-o", image, source(t))
+	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-joliet-long", "-V", "config-2", "-publisher", publisher,
+		"-o", image, source(t))
 	file, err := os.Open(image)
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +82,7 @@ func TestGenisoimage(t *testing.T) {
 	check(t, file, publisher)
 }
 
-// testdata/xorriso.iso.gz was made of the same folder by xorriso 1.5.4:
-// xorriso -as mkisofs -r -J -joliet-long -V config-2 -publisher xorriso-publisher -o xorriso.iso folder.
+// xorriso.iso.gz was made from the same directory by xorriso. See testdata/README.md of the repository.
 func TestXorriso(t *testing.T) { check(t, bytes.NewReader(xorriso(t)), "XORRISO-PUBLISHER") }
 
 func xorriso(t testing.TB) []byte {
@@ -121,7 +121,7 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 		"etc/ironic-python-agent.d/empty.conf": "",
 		"etc/ironic-python-agent.d/link.conf":  "?",
 	}
-	for name := range got { // a folder below the eighth stands elsewhere, which is not followed
+	for name := range got { // a directory below the eighth stands elsewhere, which is not followed
 		if strings.HasPrefix(name, "a/b/") || strings.HasPrefix(name, "rr_moved") {
 			delete(got, name)
 		}
@@ -131,7 +131,7 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 	}
 }
 
-// Names of ECMA-119 alone appear as a mounted file system shows them.
+// ECMA-119 names are converted to the names in a mounted file system.
 func TestPlainNames(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
 	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image.iso")
@@ -154,7 +154,7 @@ func TestPlainNames(t *testing.T) {
 	}
 }
 
-// Names that would leave their folder are not listed; those beside them are.
+// Names that would lead outside their directory are not listed; others are.
 func TestTraversal(t *testing.T) {
 	for name, want := range map[string]int{"..": 3, ".": 3, "../x": 3, "/etc/p": 3, "a/../b": 3, "x\x00y": 3, "good": 4} {
 		data := xorriso(t)
@@ -228,7 +228,7 @@ func TestNoISO(t *testing.T) {
 	}
 }
 
-// A truncated medium is an error and no short file.
+// A truncated medium is an error and not a shorter file.
 func TestTruncated(t *testing.T) {
 	data := xorriso(t)
 	at := bytes.Index(data, []byte("certificate\n"))
@@ -242,8 +242,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// FuzzISO plants bytes where the image has content. Whatever they are, reading ends, names stay in their folder, and no
-// more is returned than was asked for.
+// FuzzISO reads images with changed bytes. Reading always ends, names do not lead outside their directory, and no more
+// data are returned than requested.
 func FuzzISO(f *testing.F) {
 	data := xorriso(f)
 	image := planted.New(data)
@@ -251,8 +251,8 @@ func FuzzISO(f *testing.F) {
 	const volume = firstVolume * sectorSize
 	f.Add(image.Patch(volume, data[volume:volume+190]))
 	f.Add(image.Patch(volume+128, []byte{0, 2}))                           // blocks of 512 bytes
-	f.Add(image.Patch(volume+156+10, []byte{0, 0, 0, 0x80}))               // a topmost folder of 2 GiB
-	f.Add(image.Patch(volume+156+2, []byte{firstVolume, 0, 0, 0}))         // a folder that is none
+	f.Add(image.Patch(volume+156+10, []byte{0, 0, 0, 0x80}))               // a topmost directory of 2 GiB
+	f.Add(image.Patch(volume+156+2, []byte{firstVolume, 0, 0, 0}))         // a directory that is none
 	f.Add(image.Patch(volume+sectorSize, []byte("\x01CD001\x01\x00\x00"))) // another primary volume
 	for _, mark := range []string{"SP\x07\x01", "NM", "CE\x1c\x01", "SL", "CL\x0c\x01", "PX", "RR"} {
 		if i := bytes.Index(data, []byte(mark)); i >= 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxAreas = 16   // continuation areas of one record
+	maxAreas = 16   // continuation areas of a record
 	maxName  = 1024 // bytes of a Rock Ridge name
 )
 
@@ -17,8 +17,8 @@ type entry struct {
 	data      []byte // after signature, length and version
 }
 
-// findRockRidge looks for the entry SP in the topmost folder's first record, which says that there are system use
-// entries, and where they begin in all other records.
+// findRockRidge looks for the entry SP in the root directory's first record. It marks that there are system use
+// entries, and contains their offset in all other records.
 func (f *FS) findRockRidge() error {
 	records, err := f.records(f.root)
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *FS) findRockRidge() error {
 	return nil
 }
 
-// named gives a record's file its Rock Ridge name, and finds out what is neither a regular file nor a folder.
+// named returns a record's file with its Rock Ridge name. It clears IsDir and Regular for other kinds of files.
 func (f *FS) named(r record) (File, error) {
 	file := r.file
 	if !f.rockRidge {
@@ -48,7 +48,7 @@ func (f *FS) named(r record) (File, error) {
 	for _, e := range entries {
 		switch e.signature {
 		case "NM":
-			if len(e.data) > 1 && e.data[0]&^1 == 0 { // neither "." nor ".." nor the host's name
+			if len(e.data) > 1 && e.data[0]&^1 == 0 { // not ".", ".." or the host's name
 				name.Write(e.data[1:])
 			}
 		case "PX":
@@ -93,7 +93,7 @@ func (f *FS) entries(area []byte) ([]entry, error) {
 	return nil, fmt.Errorf("more than %d continuation areas", maxAreas)
 }
 
-// parseEntries reads one area; next is the data of its entry CE, nil where it has none.
+// parseEntries parses one area. next is the data of its entry CE, nil if it has none.
 func parseEntries(area []byte) (list []entry, next []byte, err error) {
 	for len(area) >= 4 && area[0] != 0 {
 		length := int(area[2])

@@ -1,6 +1,6 @@
-// Package md reads the superblocks that Linux software RAID (md) keeps on the members of an array: version 0.90
-// (struct mdp_superblock_s of Linux's md_p.h, in either byte order) and versions 1.0, 1.1 and 1.2 (struct
-// mdp_superblock_1). Nothing is assembled or written. External metadata (DDF, Intel's) is not read.
+// Package md reads the superblocks of Linux software RAID (md) on the members of an array: version 0.90 (struct
+// mdp_superblock_s of Linux's md_p.h, in either byte order) and versions 1.0, 1.1 and 1.2 (struct mdp_superblock_1).
+// Nothing is assembled or written. External metadata (DDF, Intel's) are not read.
 package md
 
 import (
@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrInvalid means that a superblock has the magic number but is not a valid superblock of a member.
+// ErrInvalid is wrapped by the problems of superblocks that have the magic number but are not valid.
 var ErrInvalid = errors.New("invalid md superblock")
 
 // Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
@@ -34,9 +34,9 @@ type Superblock struct {
 	DataSize   int64  // length of the array's data on the member
 	ArraySize  int64
 
-	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1. Events
-	// counts changes of the array: members that were in use together differ by at most one. All three are 0 for
-	// version 0.90.
+	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1.
+	// Events counts changes of the array: the counts of members that were in use together differ by at most one. All
+	// three are 0 for version 0.90.
 	Number int
 	Role   int
 	Events uint64
@@ -54,14 +54,14 @@ func (s Superblock) String() string {
 	return fmt.Sprintf("%s array %q", s.Level, name)
 }
 
-// Member is a device, a disk or a partition, with a verified superblock.
+// Member is a disk or partition with a valid superblock.
 type Member struct {
 	Device block.Device
 	Superblock
 }
 
-// Read returns the superblocks of a device or image file. There may be several: a new one does not remove an old one
-// at another offset.
+// Read returns the superblocks of a device or image file. There may be several: a new one does not overwrite an old
+// one at another offset.
 func Read(ctx context.Context, path string) ([]Superblock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func Offsets(size int64) map[string]int64 {
 	return offsets
 }
 
-// Find returns the superblocks of a member of size bytes, ordered by version.
+// Find returns the superblocks of a member of size bytes, sorted by version.
 func Find(r io.ReaderAt, size int64) ([]Superblock, error) {
 	var found []Superblock
 	offsets := Offsets(size)

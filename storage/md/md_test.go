@@ -20,7 +20,7 @@ const (
 	diskSize = 24 * mib
 )
 
-// goldens are the values that mdadm --examine and --detail print for the superblocks in testdata.
+// goldens are the values that mdadm --examine and --detail print for the superblocks in testdata/md of the repository.
 var goldens = map[string]Superblock{
 	"raid1-1.2": {
 		Version: "1.2", Offset: 4096, UUID: "b14fcbb4-3f84-bc43-c0eb-ad65d6dd43be", Name: "tenant:data", Level: "raid1",
@@ -28,8 +28,8 @@ var goldens = map[string]Superblock{
 		Events: 14,
 	},
 	"raid1-1.0": {
-		Version: "1.0", Offset: 49136 * 512, UUID: "a106cb4a-efd7-f370-9a5e-c2ad37fd7b69", Name: "tenant:esp", Level: "raid1",
-		Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024, Events: 17,
+		Version: "1.0", Offset: 49136 * 512, UUID: "a106cb4a-efd7-f370-9a5e-c2ad37fd7b69", Name: "tenant:esp",
+		Level: "raid1", Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024, Events: 17,
 	},
 	"raid5-1.1": {
 		Version: "1.1", UUID: "7fca19f6-15aa-b7b2-06ab-7b96927714ec", Name: "none:scratch", Level: "raid5",
@@ -171,7 +171,8 @@ func TestFindInvalid(t *testing.T) {
 		"0.90: devices":        {"raid1-0.90", put0(40, 28), "28 devices"},
 	} {
 		found := find(t, member(tt.change(golden(t, tt.golden)), goldens[tt.golden].Offset))
-		if len(found) != 1 || !errors.Is(found[0].Problem, ErrInvalid) || !strings.Contains(found[0].Problem.Error(), tt.want) {
+		if len(found) != 1 || !errors.Is(found[0].Problem, ErrInvalid) ||
+			!strings.Contains(found[0].Problem.Error(), tt.want) {
 			t.Errorf("%s: got %+v, want one invalid superblock with %q", name, found, tt.want)
 		}
 	}
@@ -197,7 +198,7 @@ func TestFindMember(t *testing.T) {
 			t.Errorf("%+v: got %+v, want %+v", tt.array, got, tt.want)
 		}
 	}
-	// A number that the table of roles lacks is that of a spare, as for Linux.
+	// As in Linux, a member whose number is not in the table of roles is a spare.
 	b := testenv.RAID{Level: 1, Size: diskSize}.Superblock(4096)
 	binary.LittleEndian.PutUint32(b[160:], 2)
 	binary.LittleEndian.PutUint32(b[216:], checksum1(b))
@@ -206,7 +207,7 @@ func TestFindMember(t *testing.T) {
 	}
 }
 
-// mdadm accepts the superblocks that other tests use, and prints the values that are read here.
+// mdadm accepts the superblocks that other tests use, and prints the same values.
 func TestExamine(t *testing.T) {
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
@@ -217,7 +218,8 @@ func TestExamine(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, err := Read(t.Context(), path)
-		if err != nil || len(found) != 1 || found[0].Problem != nil || found[0].ShortName() != "data" || found[0].Devices != 3 {
+		if err != nil || len(found) != 1 || found[0].Problem != nil || found[0].ShortName() != "data" ||
+			found[0].Devices != 3 {
 			t.Fatalf("byte %d: got %+v and %v, want a valid superblock", at, found, err)
 		}
 		out := testenv.Run(t, "mdadm", "--examine", path)
@@ -255,7 +257,8 @@ func FuzzParse(f *testing.F) {
 		if !ok || s.Problem != nil {
 			return
 		}
-		if s.DataSize <= 0 || s.DataOffset < 0 || s.DataOffset > size-s.DataSize || s.ArraySize < 0 || s.Devices < 1 || s.Level == "" {
+		if s.DataSize <= 0 || s.DataOffset < 0 || s.DataOffset > size-s.DataSize || s.ArraySize < 0 || s.Devices < 1 ||
+			s.Level == "" {
 			t.Errorf("got %+v as valid on %d bytes", s, size)
 		}
 	})

@@ -11,20 +11,20 @@ import (
 
 const (
 	magic          = 0xa92b4efc // MD_SB_MAGIC
-	superblockSize = 4096       // bytes that a superblock can take
+	superblockSize = 4096       // maximum size of a superblock in bytes
 	header1        = 256        // bytes of version 1 before the roles of the devices
 	maxDevices1    = (superblockSize - header1) / 2
 	maxRole        = 0xff00  // MD_DISK_ROLE_MAX: higher ones are spares, faulty members and journals
 	maxDevices0    = 27      // MD_SB_DISKS
-	maxSectors     = 1 << 54 // the number of bytes overflows an int64
+	maxSectors     = 1 << 54 // from here the number of bytes overflows an int64
 )
 
-// levels are the personalities by the numbers in the superblock.
+// levels maps the numbers in the superblock to the names of personalities.
 var levels = map[int32]string{
 	-4: "multipath", -1: "linear", 0: "raid0", 1: "raid1", 4: "raid4", 5: "raid5", 6: "raid6", 10: "raid10",
 }
 
-// parse reads the superblock of a version from the bytes at its offset. It reports whether they start with the magic
+// parse parses the superblock of a version from the bytes at its offset. It reports whether they start with the magic
 // number.
 func parse(version string, data []byte, offset, size int64) (Superblock, bool) {
 	if len(data) < 4 {
@@ -50,10 +50,10 @@ func parse(version string, data []byte, offset, size int64) (Superblock, bool) {
 	return s, true
 }
 
-// parse0 reads struct mdp_superblock_s.
+// parse0 parses struct mdp_superblock_s.
 func (s *Superblock) parse0(data []byte, order binary.ByteOrder) error {
 	word := func(i int) uint32 { return order.Uint32(data[4*i:]) }
-	if major, minor := word(1), word(2); major != 0 || minor != 90 && minor != 91 { // 91 while it is reshaped
+	if major, minor := word(1), word(2); major != 0 || minor != 90 && minor != 91 { // 91 during a reshape
 		return fmt.Errorf("%w: got version %d.%d, want 0.90", ErrInvalid, major, minor)
 	}
 	const checksumWord = 38
@@ -68,7 +68,7 @@ func (s *Superblock) parse0(data []byte, order binary.ByteOrder) error {
 	}
 	uuid := make([]byte, 16)
 	for n, i := range []int{5, 13, 14, 15} {
-		binary.BigEndian.PutUint32(uuid[4*n:], word(i)) // as mdadm prints it
+		binary.BigEndian.PutUint32(uuid[4*n:], word(i)) // as printed by mdadm
 	}
 	s.UUID = uuidText(uuid)
 	s.DataSize = int64(word(8)) * 1024
@@ -81,7 +81,7 @@ func (s *Superblock) parse0(data []byte, order binary.ByteOrder) error {
 	return s.setArray(int32(word(7)), word(10), maxDevices0, word(64))
 }
 
-// parse1 reads struct mdp_superblock_1 of a device of size bytes.
+// parse1 parses struct mdp_superblock_1 of a device of size bytes.
 func (s *Superblock) parse1(data []byte, size int64) error {
 	le := binary.LittleEndian
 	if major := le.Uint32(data[4:]); major != 1 {
@@ -156,7 +156,7 @@ func (s *Superblock) setArray(level int32, devices, maxDevices, layout uint32) e
 	return nil
 }
 
-// checksum1 adds the words of a superblock of version 1 without its own checksum.
+// checksum1 returns the checksum of a superblock of version 1: the sum of its other words.
 func checksum1(data []byte) uint32 {
 	le := binary.LittleEndian
 	var sum uint64
@@ -177,7 +177,7 @@ func uuidText(u []byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// printable replaces characters that are not printable on a log or a console.
+// printable replaces characters that are not printable by "?".
 func printable(name []byte) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

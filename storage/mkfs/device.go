@@ -19,14 +19,14 @@ const (
 	zeroStep = 256 << 20
 )
 
-// device is where a file system is made.
+// device is the block device or file on which a file system is made.
 type device struct {
 	file   *os.File
 	size   int64 // bytes
 	sector int64 // bytes
 }
 
-// openDevice takes exclusive hold of a device; a file counts as one of 512-byte sectors.
+// openDevice opens a device exclusively. A file counts as a device with sectors of 512 bytes.
 func openDevice(path string) (*device, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -58,10 +58,10 @@ func (d *device) write(p []byte, off int64) error {
 	return err
 }
 
-// sync waits until everything written has reached the medium.
+// sync waits until all writes have reached the medium.
 func (d *device) sync() error { return d.file.Sync() }
 
-// finish writes the part by which the file system is recognised, after all else has reached the medium.
+// finish writes the signature of the file system after all other writes have reached the medium.
 func (d *device) finish(p []byte, off int64) error {
 	if err := d.sync(); err != nil {
 		return err
@@ -72,13 +72,13 @@ func (d *device) finish(p []byte, off int64) error {
 	return d.sync()
 }
 
-// clear removes what was there before.
+// clear zeroes both ends of the device, so that no old signature remains.
 func (d *device) clear(ctx context.Context) error {
 	head := min(ends, d.size)
 	return errors.Join(d.Zero(ctx, 0, head), d.Zero(ctx, max(head, d.size-ends), min(ends, d.size-head)), d.sync())
 }
 
-// Zero has a range of the device read as zeros: by the device's own means where it has them, by writing where not.
+// Zero makes a range of the device read as zeros, by a command of the device if it has one, otherwise by writing.
 func (d *device) Zero(ctx context.Context, off, length int64) error {
 	for length > 0 {
 		if err := context.Cause(ctx); err != nil {

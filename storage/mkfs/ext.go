@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// The layout and the names are those of the Linux kernel's Documentation/filesystems/ext4; sizes and features those that
-// Debian 12's mke2fs chooses for a device of the same size.
+// The layout and the names are those of the Linux kernel's Documentation/filesystems/ext4. Sizes and features are
+// those that Debian 12's mke2fs chooses for a device of the same size.
 
 const (
 	minExt    = 1 << 20
-	maxExt4   = 64 << 40 // bytes: beyond, the group descriptors do not fit before a group's data
-	maxExt3   = 16 << 40 // bytes: block numbers of 32 bits
+	maxExt4   = 64 << 40 // bytes; on larger devices the group descriptors do not fit into a group
+	maxExt3   = 16 << 40 // bytes; the limit of block numbers of 32 bits
 	inodeSize = 256
-	firstFree = 11 // inode: those before are reserved; lost+found gets it
+	firstFree = 11 // first inode that is not reserved; used by lost+found
 
 	rootInode    = 2
 	journalInode = 8
 	lostInode    = firstFree
 )
 
-// ext is a file system of the ext family that is being made. Offsets and lengths are blocks where nothing else is said.
+// ext is a file system of the ext family that is being made. Offsets and lengths are in blocks unless stated
+// otherwise.
 type ext struct {
 	extGeometry
 	d    *device
@@ -31,10 +32,10 @@ type ext struct {
 	seed uint32 // of all checksums
 	time uint32 // seconds since 1970
 
-	used     []span     // in ascending order
+	used     []span     // used blocks, in ascending order
 	desc     []byte     // the group descriptors
-	inodes   []byte     // the inode table, as far as its inodes are used
-	backup   [17]uint32 // what the superblock keeps of the journal's inode
+	inodes   []byte     // the part of the inode table with used inodes
+	backup   [17]uint32 // the superblock's copy of the journal's inode
 	hashSeed [16]byte
 }
 
@@ -100,7 +101,7 @@ func (e *ext) place() {
 	}
 }
 
-// checksum is CRC-32C as the kernel computes it: without the inversions at both ends.
+// checksum returns CRC-32C as the kernel computes it: without the inversions at both ends.
 func checksum(seed uint32, p []byte) uint32 {
 	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), p)
 }

@@ -13,7 +13,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// e2fsck fails the test unless there is nothing to repair.
+// e2fsck fails the test if there is anything to repair.
 func e2fsck(t *testing.T, path string) {
 	t.Helper()
 	if out := testenv.Run(t, "e2fsck", "-fn", path); strings.Contains(out, "WARNING") {
@@ -67,7 +67,7 @@ func TestExt(t *testing.T) {
 	}
 }
 
-// The kernel mounts what was made, keeps files in it and leaves a file system that e2fsck finds nothing in.
+// The kernel mounts the file system and keeps files in it, and e2fsck finds no problem afterwards.
 func TestExtMounted(t *testing.T) {
 	testenv.Programs(t, "e2fsck")
 	for _, c := range []struct {
@@ -96,13 +96,13 @@ func TestExtMounted(t *testing.T) {
 	}
 }
 
-// What can be told of a file system is as mke2fs makes it, but for the blocks reserved for growing, and for times and
-// numbers that are drawn.
+// The parameters of a file system are those of mke2fs, except for the blocks reserved for growth, times and random
+// numbers.
 func TestExtAsMke2fs(t *testing.T) {
 	testenv.Programs(t, "mke2fs", "dumpe2fs")
 	other := []string{
-		"Reserved GDT blocks", "Overhead clusters", "Free blocks", "Filesystem created", "Last write time", "Last checked",
-		"Lifetime writes", "Directory Hash Seed", "Checksum", "Journal checksum", "Journal sequence",
+		"Reserved GDT blocks", "Overhead clusters", "Free blocks", "Filesystem created", "Last write time",
+		"Last checked", "Lifetime writes", "Directory Hash Seed", "Checksum", "Journal checksum", "Journal sequence",
 	}
 	facts := func(t *testing.T, path string) map[string]string {
 		found := map[string]string{}
@@ -140,7 +140,7 @@ func TestExtAsMke2fs(t *testing.T) {
 	}
 }
 
-// It can be made larger, although no blocks are reserved for that.
+// The file system can be grown, although no blocks are reserved for that.
 func TestExtGrows(t *testing.T) {
 	testenv.Programs(t, "e2fsck", "resize2fs")
 	path := testenv.SparseFile(t, gib)
@@ -154,7 +154,7 @@ func TestExtGrows(t *testing.T) {
 	e2fsck(t, path)
 }
 
-// Nothing that an older journal left behind continues a new one: each counts from a number of its own.
+// Transactions of an old journal do not continue the new one: each starts from a random number.
 func TestExtJournalNumber(t *testing.T) {
 	testenv.Programs(t, "dumpe2fs")
 	path, last := testenv.SparseFile(t, gib), ""

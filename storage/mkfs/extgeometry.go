@@ -2,23 +2,23 @@ package mkfs
 
 import "math"
 
-// extGeometry says where what lies. Offsets and lengths are blocks where nothing else is said.
+// extGeometry describes the layout of a file system. Offsets and lengths are in blocks unless stated otherwise.
 type extGeometry struct {
 	modern      bool  // ext4, not ext2 or ext3
 	block       int64 // bytes
-	blocks      int64 // all blocks; numbers go from 0 to blocks-1
+	blocks      int64 // number of blocks, from 0
 	first       int64 // block of group 0
 	perGroup    int64
 	groups      int64
-	inodesGroup int64 // inodes of a group
-	tableBlocks int64 // inode table of a group
+	inodesGroup int64 // inodes per group
+	tableBlocks int64 // inode table of each group
 	descSize    int64 // bytes
 	descBlocks  int64 // all group descriptors
-	flex        int64 // groups whose bitmaps and inode tables lie together in the first of them
-	journal     int64
+	flex        int64 // groups of a flex group, whose bitmaps and inode tables are in the first group
+	journal     int64 // 0 for none
 }
 
-// geometry chooses as mke2fs and its mke2fs.conf do.
+// geometry chooses a layout as mke2fs with Debian's mke2fs.conf does.
 func geometry(size, sector int64, kind string) extGeometry {
 	const mib, tib = 1 << 20, 1 << 40
 	g := extGeometry{modern: kind == "ext4", block: 4096, descSize: 32, flex: 1}
@@ -28,7 +28,7 @@ func geometry(size, sector int64, kind string) extGeometry {
 	if size < 512*mib && sector <= 1024 {
 		g.block, g.first = 1024, 1
 	}
-	ratio := int64(16384) // bytes of the device for one inode
+	ratio := int64(16384) // bytes per inode
 	switch {
 	case size < 3*mib:
 		ratio = 8192
@@ -45,7 +45,7 @@ func geometry(size, sector int64, kind string) extGeometry {
 	}
 	for {
 		g.divide(ratio)
-		// A last group that would hold little but its own tables is left away.
+		// The last group is omitted if it would contain little but its own metadata.
 		last := (g.blocks - g.first) % g.perGroup
 		if g.groups == 1 || last == 0 || last >= 1+g.descBlocks+2+g.tableBlocks+50 {
 			break
@@ -61,7 +61,7 @@ func geometry(size, sector int64, kind string) extGeometry {
 	return g
 }
 
-// divide makes groups of the blocks and spreads the inodes over them.
+// divide divides the blocks into groups and distributes the inodes over them.
 func (g *extGeometry) divide(ratio int64) {
 	g.groups = (g.blocks - g.first + g.perGroup - 1) / g.perGroup
 	g.descBlocks = (g.groups*g.descSize + g.block - 1) / g.block
@@ -74,7 +74,7 @@ func (g *extGeometry) divide(ratio int64) {
 	g.inodesGroup = g.tableBlocks * perBlock
 }
 
-// journalBlocks is the length of the journal; 0 where there is no room for one.
+// journalBlocks returns the length of the journal; 0 if the file system is too small for one.
 func journalBlocks(blocks int64) int64 {
 	for _, c := range []struct{ below, journal int64 }{
 		{2048, 0},
@@ -93,13 +93,13 @@ func journalBlocks(blocks int64) int64 {
 	return 256 << 10
 }
 
-// start is the first block of a group.
+// start returns the first block of a group.
 func (g *extGeometry) start(group int64) int64 { return g.first + group*g.perGroup }
 
-// end is the first block behind a group.
+// end returns the first block after a group.
 func (g *extGeometry) end(group int64) int64 { return min(g.start(group+1), g.blocks) }
 
-// hasSuper reports whether a group begins with the superblock and the descriptors: 0, 1 and the powers of 3, 5 and 7
+// hasSuper reports whether a group starts with the superblock and the descriptors: 0, 1 and the powers of 3, 5 and 7
 // (sparse_super).
 func (g *extGeometry) hasSuper(group int64) bool {
 	if group <= 1 {
@@ -117,7 +117,7 @@ func (g *extGeometry) hasSuper(group int64) bool {
 	return false
 }
 
-// superBlocks is how many blocks the superblock and the descriptors take at the start of a group.
+// superBlocks returns the number of blocks of the superblock and the descriptors at the start of a group.
 func (g *extGeometry) superBlocks(group int64) int64 {
 	if g.hasSuper(group) {
 		return 1 + g.descBlocks
@@ -125,24 +125,24 @@ func (g *extGeometry) superBlocks(group int64) int64 {
 	return 0
 }
 
-// leader is the group in which the bitmaps and inode tables of a group lie.
+// leader returns the group that contains the bitmaps and inode tables of a group, the first of its flex group.
 func (g *extGeometry) leader(group int64) int64 { return group / g.flex * g.flex }
 
 // together is how many groups have their bitmaps and inode tables in a leader.
 func (g *extGeometry) together(leader int64) int64 { return min(g.flex, g.groups-leader) }
 
-// blockBitmap is the block of a group's bitmap of blocks.
+// blockBitmap returns the block of a group's block bitmap.
 func (g *extGeometry) blockBitmap(group int64) int64 {
 	leader := g.leader(group)
 	return g.start(leader) + g.superBlocks(leader) + group - leader
 }
 
-// inodeBitmap is the block of a group's bitmap of inodes.
+// inodeBitmap returns the block of a group's inode bitmap.
 func (g *extGeometry) inodeBitmap(group int64) int64 {
 	return g.blockBitmap(group) + g.together(g.leader(group))
 }
 
-// table is the first block of a group's inode table.
+// table returns the first block of a group's inode table.
 func (g *extGeometry) table(group int64) int64 {
 	leader := g.leader(group)
 	return g.start(leader) + g.superBlocks(leader) + 2*g.together(leader) + (group-leader)*g.tableBlocks

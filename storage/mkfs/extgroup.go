@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Flags of a group descriptor: bitmaps that are not there and stand for nothing used.
+// Flags of a group descriptor. A bitmap that is not initialised stands for no used blocks or inodes.
 const (
 	inodesUninit = 1
 	blocksUninit = 2
@@ -36,8 +36,8 @@ func (e *ext) take(n int64) ([]span, error) {
 	return got, nil
 }
 
-// makeGroups writes the bitmaps and fills the descriptors. The inode tables of ext4 are initialised by the kernel
-// after the first mount; ext2 and ext3 have no sign for that.
+// makeGroups writes the bitmaps and sets the descriptors. The kernel initialises the inode tables of ext4 after the
+// first mount; ext2 and ext3 have no flag for that.
 func (e *ext) makeGroups(ctx context.Context) error {
 	e.desc = make([]byte, e.descBlocks*e.block)
 	rest := e.used
@@ -54,7 +54,7 @@ func (e *ext) makeGroups(ctx context.Context) error {
 	return nil
 }
 
-// cut returns the parts of spans that lie between two blocks, and the spans that do not end before the second.
+// cut returns the parts of spans between two blocks, and the spans that do not end before the second.
 func cut(spans []span, from, to int64) (within, rest []span) {
 	for len(spans) > 0 && spans[0].start < to {
 		start, end := max(from, spans[0].start), min(to, spans[0].end())
@@ -67,7 +67,7 @@ func cut(spans []span, from, to int64) (within, rest []span) {
 	return within, spans
 }
 
-// makeGroup writes what a group needs; own are its used blocks.
+// makeGroup writes the metadata of a group; own are its used blocks.
 func (e *ext) makeGroup(ctx context.Context, g int64, own []span) error {
 	var inUse int64
 	for _, s := range own {
@@ -122,7 +122,7 @@ func (e *ext) makeInodeBitmap(ctx context.Context, g int64, d *extDescriptor) er
 	return e.write(bits, e.inodeBitmap(g))
 }
 
-// setBits sets the bits from one to before another.
+// setBits sets the bits in [from, to).
 func setBits(bits []byte, from, to int64) {
 	for ; from < to && from%8 != 0; from++ {
 		bits[from/8] |= 1 << (from % 8)

@@ -1,8 +1,6 @@
 package mkfs
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 const (
 	modeFolder = 0o040000
@@ -11,14 +9,14 @@ const (
 	flagExtents = 0x80000
 	extentMagic = 0xf30a
 	maxExtent   = 32768 // blocks
-	direct      = 12    // blocks whose numbers an inode holds itself
+	direct      = 12    // block numbers in the inode itself
 )
 
-// inode is what differs between the inodes of a new file system.
+// inode holds the fields that differ between the inodes of a new file system.
 type inode struct {
 	mode, links uint16
-	content     []span // where its blocks lie
-	index       []span // and those that hold their numbers
+	content     []span // blocks of the content
+	index       []span // blocks that contain the numbers of other blocks
 	root        [60]byte
 }
 
@@ -99,7 +97,7 @@ func (e *ext) folderBlock(number, parent uint32, name string, first bool) []byte
 	return b
 }
 
-// inodeSeed starts the checksums of what belongs to an inode; its generation is 0.
+// inodeSeed returns the initial value of an inode's checksums; its generation is 0.
 func (e *ext) inodeSeed(number uint32) uint32 {
 	le := binary.LittleEndian
 	return checksum(e.seed, le.AppendUint32(le.AppendUint32(nil, number), 0))
@@ -144,7 +142,7 @@ func (e *ext) putInode(number uint32, i inode) error {
 	return nil
 }
 
-// mapContent fills the part of an inode that says where its blocks lie.
+// mapContent sets the block map or extent tree of an inode.
 func (e *ext) mapContent(number uint32, i *inode) error {
 	if e.modern {
 		return e.mapExtents(number, i)
@@ -198,8 +196,8 @@ func (e *ext) mapExtents(number uint32, i *inode) error {
 	return e.write(leaf, at)
 }
 
-// mapIndirect lists blocks as ext2 does: the first in the inode, the next in a block, and the rest in blocks that a
-// block lists.
+// mapIndirect lists blocks as ext2 does: the first ones in the inode, the next ones in an indirect block, and the
+// others in the blocks of a double indirect block.
 func (e *ext) mapIndirect(i *inode) error {
 	var numbers []byte
 	list := func(spans []span) (b []byte) {
@@ -215,7 +213,7 @@ func (e *ext) mapIndirect(i *inode) error {
 	if len(numbers) == 0 {
 		return nil
 	}
-	// One block of numbers, and if that is not enough, one that lists as many as are needed.
+	// One indirect block, and if that is not enough, a double indirect block and as many as are needed.
 	leaves := (int64(len(numbers)) + e.block - 1) / e.block
 	need := leaves
 	if leaves > 1 {

@@ -7,7 +7,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Features of a file system, in the superblock's three classes.
+// Features of a file system in the superblock's three classes.
 const (
 	hasJournal = 0x4
 	extAttr    = 0x8

@@ -15,7 +15,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// mustBeNothing fails the test if blkid recognises anything.
+// mustBeNothing fails the test if blkid recognises a signature.
 func mustBeNothing(t *testing.T, path string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "/usr/sbin/blkid", "-p", path).CombinedOutput()
@@ -25,7 +25,7 @@ func mustBeNothing(t *testing.T, path string) {
 	}
 }
 
-// ending is a context that ends when it has been asked a number of times.
+// ending is a context that ends at the n-th call of Err.
 type ending struct {
 	context.Context
 	left int
@@ -38,7 +38,7 @@ func (e *ending) Err() error {
 	return nil
 }
 
-// Wherever it is cancelled, nothing is left that is recognised: neither what was there before nor the new file system.
+// After a cancellation at any point, blkid recognises neither the old content nor the new file system.
 func TestCancelled(t *testing.T) {
 	testenv.Programs(t, "blkid")
 	for _, k := range kinds() {
@@ -65,7 +65,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A device that fails in the middle: a loop device whose file lies in a tmpfs without room for it.
+// A device that fails in the middle: a loop device whose file is in a tmpfs that is too small.
 func TestFailingDevice(t *testing.T) {
 	testenv.Programs(t, "blkid")
 	dir := t.TempDir()
@@ -86,7 +86,8 @@ func TestFailingDevice(t *testing.T) {
 			path := filepath.Join(dir, "disk")
 			sparse(t, path, 8*gib)
 			loop := testenv.Loop(t, path, 512)
-			if err := Make(t.Context(), loop, k.name, Options{}); !errors.Is(err, unix.EIO) && !errors.Is(err, unix.ENOSPC) {
+			if err := Make(t.Context(), loop, k.name, Options{}); !errors.Is(err, unix.EIO) &&
+				!errors.Is(err, unix.ENOSPC) {
 				t.Errorf("%s: got %v, want an input/output error", k.name, err)
 			}
 			mustBeNothing(t, loop)
@@ -94,8 +95,8 @@ func TestFailingDevice(t *testing.T) {
 	}
 }
 
-// Whatever lies where a file system does not write, it does no harm. The file is in a ramfs, which has no means to zero;
-// its old content looks like transactions of a journal, records of a log, inodes and entries of folders.
+// Old content where a file system does not write does no harm. The file is in a ramfs, which cannot zero ranges; its
+// old content looks like transactions of a journal, records of a log, inodes and directory entries.
 func TestOverRemains(t *testing.T) {
 	testenv.Programs(t, "e2fsck", "xfs_repair", "fsck.vfat")
 	testenv.Root(t)

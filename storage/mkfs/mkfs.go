@@ -1,9 +1,9 @@
 // Package mkfs makes empty file systems and swap areas, as mke2fs, mkfs.xfs, mkfs.vfat and mkswap make them with the
-// settings of Debian 12. Little is written however large the device is: what a file system lets its driver initialise
-// later is left to it, and what must be zero is zeroed by the device where it can.
+// settings of Debian 12. It writes little, even on large devices: it leaves to the kernel what a file system's driver
+// can initialise later, and zeroes ranges by commands of the device if it has them.
 //
-// Left out of ext4 are the blocks reserved for growing (resize_inode): resize2fs grows such a file system all the same.
-// XFS has a log of 512 MiB at most, and no geometry of RAID stripes. Swap areas have pages of 4096 bytes.
+// ext4 file systems have no blocks reserved for growth (resize_inode), which resize2fs does not require. XFS has a log
+// of at most 512 MiB and no RAID stripe geometry. Swap areas have pages of 4096 bytes.
 package mkfs
 
 import (
@@ -17,28 +17,28 @@ import (
 	"strings"
 )
 
-// ErrUnsupported says that there is no code for a kind of file system. The error that wraps it names the kinds there are.
+// ErrUnsupported is returned for an unsupported kind of file system. Errors that wrap it name the supported kinds.
 var ErrUnsupported = errors.New("file system cannot be made")
 
-// Options are what a file system is given.
+// Options are the options of Make.
 type Options struct {
-	// Label is the volume label in UTF-8; "" for none. One that is too long for the kind is an error and is not cut.
+	// Label is the volume label in UTF-8; "" for none. A label that is too long for the kind is an error.
 	Label string
-	// UUID in its usual form, for vfat the serial number as "1234-ABCD"; "" for a random one.
+	// UUID in its usual form, for vfat the serial number as "1234-ABCD"; "" means a random one.
 	UUID string
 }
 
-// kind is a kind of file system.
+// kind describes a kind of file system.
 type kind struct {
 	name     string
-	maxLabel int // bytes
-	min, max int64
-	uuid     int // bytes
+	maxLabel int   // bytes
+	min, max int64 // size of the device in bytes
+	uuid     int   // bytes
 	make     func(context.Context, *device, volume) error
-	label    func(string) error // what else a label must obey; nil for nothing
+	label    func(string) error // further checks of a label; nil for none
 }
 
-// volume is what all kinds are told.
+// volume holds the parameters of a new file system.
 type volume struct {
 	kind  string
 	label string
@@ -48,7 +48,7 @@ type volume struct {
 func kinds() []kind {
 	vfat := kind{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel}
 	msdos := vfat
-	msdos.name = "msdos" // mkfs.msdos and mkfs.vfat are one program
+	msdos.name = "msdos" // mkfs.msdos and mkfs.vfat are the same program
 	return []kind{
 		{name: "ext4", maxLabel: 16, uuid: 16, min: minExt, max: maxExt4, make: makeExt},
 		{name: "ext3", maxLabel: 16, uuid: 16, min: minExt, max: maxExt3, make: makeExt},
@@ -60,11 +60,13 @@ func kinds() []kind {
 	}
 }
 
-// Make makes a file system of the given kind ("ext4", "ext3", "ext2", "xfs", "vfat", also as "msdos", or "swap") on a block
-// device or in a file, which is held exclusively meanwhile. The first thing written removes what the device was recognised
-// by, and the part by which the new file system is recognised follows after all else has reached the medium: an error or
-// the end of ctx in between leaves a device that is nothing. An unknown kind gives an error that wraps [ErrUnsupported],
-// and the device is not touched; nor is it for a label, a UUID or a size that does not fit.
+// Make makes a file system of the given kind on a block device or in a file, which it opens exclusively. Kinds are
+// "ext4", "ext3", "ext2", "xfs", "vfat" (also as "msdos") and "swap".
+//
+// It first removes old signatures from the device, and writes that of the new file system last, after all other writes
+// have reached the medium. After an error or the end of ctx in between, the device has no signature. For an unknown
+// kind the error wraps [ErrUnsupported]. The device is not written in this case, or if a label, a UUID or the size is
+// not valid.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {
@@ -89,7 +91,7 @@ func Make(ctx context.Context, path, name string, o Options) (err error) {
 	return k.make(ctx, d, v)
 }
 
-// check finds the kind and looks whether it can have what is asked for.
+// check finds the kind and validates the options.
 func check(name string, o Options) (kind, volume, error) {
 	all := kinds()
 	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
@@ -125,7 +127,7 @@ func check(name string, o Options) (kind, volume, error) {
 	return k, v, nil
 }
 
-// parseUUID reads a UUID or, of 4 bytes, the serial number of a FAT file system.
+// parseUUID parses a UUID or, with a size of 4 bytes, the serial number of a FAT file system.
 func parseUUID(text string, size int) ([]byte, error) {
 	form := "01234567-0123-0123-0123-012345678901"
 	if size == 4 {
@@ -138,7 +140,7 @@ func parseUUID(text string, size int) ([]byte, error) {
 	return raw, nil
 }
 
-// Check returns the error with which Make would refuse a kind of file system or its options, whatever the device.
+// Check returns the error that Make would return for a kind of file system or its options on any device.
 func Check(name string, o Options) error {
 	if _, _, err := check(name, o); err != nil {
 		return fmt.Errorf("make %s: %w", name, err)

@@ -25,7 +25,7 @@ const (
 	someUUID = "0f8a2f5c-6c1d-4c5e-9b1a-1234567890ab"
 )
 
-// used returns how many bytes of a sparse file have been written.
+// used returns the number of allocated bytes of a sparse file.
 func used(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -35,7 +35,7 @@ func used(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// mustContain fails the test for every text that a program's output lacks.
+// mustContain fails the test for every text that is not in a program's output.
 func mustContain(t *testing.T, output string, want ...string) {
 	t.Helper()
 	for _, text := range want {
@@ -71,7 +71,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// The kernel takes it, on disks with large sectors too.
+// The kernel accepts the swap area, also on disks with large sectors.
 func TestSwapOn(t *testing.T) {
 	testenv.Programs(t, "swapon", "swapoff")
 	for _, sector := range []int{512, 4096} {
@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// What is in use is not touched.
+// A device in use is not written.
 func TestBusy(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 8*mib), 512)
 	holder, err := os.OpenFile(loop, os.O_RDWR|unix.O_EXCL, 0)
@@ -147,7 +147,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Of what was on a device before, nothing is recognised beside the new file system.
+// No old content of a device is recognised next to the new file system.
 func TestRemains(t *testing.T) {
 	testenv.Programs(t, "wipefs", "mke2fs", "mkfs.vfat", "mkfs.xfs", "sgdisk")
 	for _, k := range kinds() {
@@ -169,7 +169,7 @@ func TestRemains(t *testing.T) {
 	}
 }
 
-// tmpfs mounts one for the time of the test.
+// tmpfs mounts a tmpfs until the test ends.
 func tmpfs(t *testing.T) string {
 	t.Helper()
 	testenv.Root(t)
@@ -192,7 +192,7 @@ func mount(t *testing.T, device, dir, kind string) (unmount func()) {
 	return unmount
 }
 
-// sparse makes an empty file anew.
+// sparse makes a new sparse file.
 func sparse(t *testing.T, path string, size int64) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -203,7 +203,8 @@ func sparse(t *testing.T, path string, size int64) {
 	}
 }
 
-// keepFiles mounts a new file system, fills a folder and a file of up to 8 MiB, and finds them after a second mount.
+// keepFiles mounts a new file system, writes a directory and a file of up to 8 MiB, and compares them after a second
+// mount.
 func keepFiles(t *testing.T, device, kind string, size int64) {
 	t.Helper()
 	dir := t.TempDir()
@@ -236,7 +237,7 @@ func keepFiles(t *testing.T, device, kind string, size int64) {
 	unmount()
 }
 
-// Any size and any label give a file system without fault. The numbers are the same in every run.
+// File systems of any size and label are valid. The random numbers are the same in every run.
 func TestAnySize(t *testing.T) {
 	testenv.Programs(t, "e2fsck", "xfs_repair", "fsck.vfat")
 	for _, c := range []struct {

@@ -44,7 +44,7 @@ func TestVfat(t *testing.T) {
 	}
 }
 
-// Others keep files in what was made, also on disks with large sectors.
+// The kernel and mtools keep files in the file system, also on disks with large sectors.
 func TestVfatUsed(t *testing.T) {
 	testenv.Programs(t, "fsck.vfat", "mcopy")
 	file := filepath.Join(t.TempDir(), "file")
@@ -75,7 +75,7 @@ func TestVfatUsed(t *testing.T) {
 	}
 }
 
-// Labels are taken and refused as mkfs.vfat does it.
+// Labels are accepted and rejected as by mkfs.vfat.
 func TestVfatLabels(t *testing.T) {
 	testenv.Programs(t, "mkfs.vfat")
 	path := testenv.SparseFile(t, mib)
@@ -92,7 +92,7 @@ func TestVfatLabels(t *testing.T) {
 	}
 }
 
-// "msdos" is another name, as it is for mkfs.
+// "msdos" is another name of vfat, as for mkfs.
 func TestVfatMsdos(t *testing.T) {
 	var made [][]byte
 	for _, name := range []string{"vfat", "msdos"} {

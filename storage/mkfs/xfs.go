@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// The layout and the names are those of "XFS Algorithms & Data Structures", third edition, version 5 of the format; sizes
-// and features those that Debian 12's mkfs.xfs chooses for a device of the same size, but for the log of large ones.
+// The layout and the names are those of "XFS Algorithms & Data Structures", third edition, version 5 of the format.
+// Sizes and features are those that Debian 12's mkfs.xfs chooses for a device of the same size, except for the smaller
+// log on large devices.
 
 const (
-	minXFS = 300 << 20 // bytes, as mkfs.xfs has it: smaller ones are slow and break early
+	minXFS = 300 << 20 // bytes; as in mkfs.xfs, because smaller ones are slow and fail early
 	maxXFS = 1 << 50
 
 	xfsBlock      = 4096 // bytes
 	xfsInode      = 512  // bytes
 	xfsChunk      = 64   // inodes that are allocated together
 	xfsPerBlock   = xfsBlock / xfsInode
-	xfsChunkSpace = xfsChunk / xfsPerBlock // blocks; a chunk begins at a multiple of it
+	xfsChunkSpace = xfsChunk / xfsPerBlock // blocks of a chunk, which are aligned to this
 	xfsMaxGroup   = 1<<28 - 1              // blocks
 	xfsMinGroup   = 64 << 20 / xfsBlock
-	xfsReserve    = 4        // blocks that each group keeps for the growth of its trees
-	xfsTrees      = 5        // each group's trees have a root block
+	xfsReserve    = 4        // blocks that each group reserves for the growth of its trees
+	xfsTrees      = 5        // trees of a group, each with a root block
 	xfsMinLog     = 16 << 10 // blocks
-	// xfsMaxLog is a quarter of what mkfs.xfs makes: the log has to be zeroed.
+	// xfsMaxLog is a quarter of mkfs.xfs's maximum in blocks, because the log must be zeroed.
 	xfsMaxLog = 128 << 10
 
-	xfsUsedInodes = 3 // topmost folder; bitmap and summary of a real-time volume that is not there
+	xfsUsedInodes = 3 // root directory; bitmap and summary of the missing real-time volume
 	xfsNull       = 0xffffffff
 )
 
-// xfs is an XFS that is being made. Offsets and lengths are blocks where nothing else is said.
+// xfs is an XFS that is being made. Offsets and lengths are in blocks unless stated otherwise.
 type xfs struct {
 	d      *device
 	v      volume
@@ -42,8 +43,8 @@ type xfs struct {
 	group  int64 // length of an allocation group
 	groups int64
 	log    int64
-	header int64 // superblock and the three others that begin a group
-	chunk  int64 // the inodes of group 0
+	header int64 // superblock and the three other headers of a group
+	chunk  int64 // start of the inodes of group 0
 	now    uint64
 }
 
@@ -82,7 +83,7 @@ func makeXFS(ctx context.Context, d *device, v volume) error {
 	return d.finish(super, 0)
 }
 
-// newXFS divides the device.
+// newXFS computes the layout.
 func newXFS(d *device, v volume) *xfs {
 	const big = 4 << 40 / xfsBlock
 	x := &xfs{d: d, v: v, sector: d.sector, blocks: d.size / xfsBlock}
@@ -102,10 +103,10 @@ func newXFS(d *device, v volume) *xfs {
 	return x
 }
 
-// logGroup is the group with the log: one in the middle.
+// logGroup returns the group with the log, the middle one.
 func (x *xfs) logGroup() int64 { return x.groups / 2 }
 
-// reserve is the first of the blocks that a group keeps for its trees.
+// reserve returns the first of the blocks that a group reserves for its trees.
 func (x *xfs) reserve(g int64) int64 {
 	at := x.header + xfsTrees
 	if g == x.logGroup() {
@@ -114,7 +115,7 @@ func (x *xfs) reserve(g int64) int64 {
 	return at
 }
 
-// free are the free ranges of a group, counted from its start.
+// free returns the free ranges of a group, relative to its start.
 func (x *xfs) free(g int64) []span {
 	start, end := x.reserve(g)+xfsReserve, x.length(g)
 	if g > 0 {
@@ -125,10 +126,10 @@ func (x *xfs) free(g int64) []span {
 	return slices.DeleteFunc(spans, func(s span) bool { return s.n == 0 })
 }
 
-// length is the number of a group's blocks.
+// length returns the number of blocks of a group.
 func (x *xfs) length(g int64) int64 { return min(x.group, x.blocks-g*x.group) }
 
-// groupBits is how many bits of a block's number say which block of the group it is.
+// groupBits returns the number of bits of a block number that select the block in its group.
 func (x *xfs) groupBits() int { return bits.Len64(uint64(x.group - 1)) }
 
 // xfsSeal puts the checksum of b at an offset of it.

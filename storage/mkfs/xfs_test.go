@@ -11,7 +11,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// xfsRepair fails the test unless there is nothing to repair.
+// xfsRepair fails the test if there is anything to repair.
 func xfsRepair(t *testing.T, path string) {
 	t.Helper()
 	args := []string{"-n", path}
@@ -45,7 +45,7 @@ func TestXFS(t *testing.T) {
 	}
 }
 
-// Every byte is as mkfs.xfs makes it, but for times.
+// Every byte is that of mkfs.xfs, except for times.
 func TestXFSAsMkfs(t *testing.T) {
 	testenv.Programs(t, "mkfs.xfs")
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestXFSAsMkfs(t *testing.T) {
 	}
 }
 
-// differ fails the test with the first place where two ranges differ.
+// differ fails the test with the first offset at which two ranges differ.
 func differ(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	for i := range got {
@@ -99,8 +99,8 @@ func differ(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// The kernel mounts what was made, keeps files in it and leaves a file system that xfs_repair finds nothing in. What was
-// on the device before is no log.
+// The kernel mounts the file system and keeps files in it, and xfs_repair finds no problem afterwards. Old content of
+// the device is not taken for a log.
 func TestXFSMounted(t *testing.T) {
 	testenv.Programs(t, "xfs_repair")
 	for _, c := range []struct {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// headers is what a group begins with, apart from the superblock: where its free space and its inodes are.
+// headers returns the start of a group after the superblock: headers and trees of its free space and its inodes.
 func (x *xfs) headers(g int64) []byte {
 	b := make([]byte, (x.header+xfsTrees)*xfsBlock)
 	sector := func(n int64) []byte { return b[n*x.sector:][:x.sector] }
@@ -37,8 +37,8 @@ func (x *xfs) headers(g int64) []byte {
 		{"AB3B", byPlace, 8},
 		{"AB3C", byLength, 8},
 		{"IAB3", inodes, 16},
-		{"FIB3", inodes, 16}, // those of them that are free
-		{"R3FC", nil, 12},    // extents that are shared
+		{"FIB3", inodes, 16}, // chunks with free inodes
+		{"R3FC", nil, 12},    // shared extents
 	} {
 		block := x.header + int64(i)
 		x.putTree(b[block*xfsBlock:][:xfsBlock], g, block, tree.magic, tree.records, len(tree.records)/tree.size)
@@ -60,7 +60,7 @@ func (x *xfs) putTree(b []byte, g, block int64, magic string, records []byte, co
 	xfsSeal(b, 52)
 }
 
-// putSpace writes the header of free space (xfs_agf).
+// putSpace encodes the header of free space.
 func (x *xfs) putSpace(b []byte, g int64, free []span) {
 	var sum, longest int64
 	for _, s := range free {

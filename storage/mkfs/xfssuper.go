@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// rootInode is the number of the topmost folder.
+// rootInode returns the number of the root directory's inode.
 func (x *xfs) rootInode() int64 { return x.chunk * xfsPerBlock }
 
 // super is the superblock (xfs_sb); free is the number of free blocks.
@@ -57,7 +57,7 @@ func (x *xfs) super(free int64) []byte {
 	return b
 }
 
-// log2 is the exponent of a power of two.
+// log2 returns the exponent of a power of two.
 func log2(n int64) byte { return byte(bits.TrailingZeros64(uint64(n))) }
 
 // inodes is the chunk with the topmost folder, which is empty.

@@ -1,10 +1,10 @@
-// Package mounted reaches the files of a file system on a disk through the kernel's own driver, by the mount interface
-// of file descriptors (fsopen(2), fsmount(2), Linux 5.2).
+// Package mounted provides access to the files of a file system through the kernel's driver, by the mount interface of
+// file descriptors (fsopen(2), fsmount(2), Linux 5.2).
 //
-// Such a mount is attached to no folder: nobody else sees it, nothing has to be unmounted after an error, and the kernel
-// takes it away with its last descriptor, even where the process dies. Names are resolved as inside a chroot
-// (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6): no symbolic link of the disk leads out of the file system. Device nodes,
-// set-user-id bits and programs of the disk have no effect.
+// Such a mount is not attached to a directory: no other process sees it, nothing must be unmounted after an error, and
+// the kernel removes it with its last descriptor, even if the process dies. Names are resolved as inside a chroot
+// (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6): symbolic links of the disk cannot lead out of the file system. Device
+// nodes, set-user-id bits and programs of the disk have no effect.
 package mounted
 
 import (
@@ -29,8 +29,8 @@ type FS struct {
 	root   int
 }
 
-// Open mounts the file system of a device, which it recognises by its content. The kernel writes to one that is opened
-// read-only all the same where its journal has to be replayed.
+// Open mounts the file system of a device, whose type it recognises by its content. Even if writable is false, the
+// kernel writes to the device if it must replay a journal.
 func Open(ctx context.Context, device string, writable bool) (*FS, error) {
 	found, err := block.Probe(ctx, device)
 	if err != nil {
@@ -77,7 +77,7 @@ func mount(device, kind string, writable bool) (root int, err error) {
 	return unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, attributes)
 }
 
-// Close writes everything out and takes the mount away. Files that are still open keep it.
+// Close writes all data and removes the mount. The kernel keeps the mount until open files are closed.
 func (f *FS) Close() error {
 	err := f.sync()
 	if err := errors.Join(err, unix.Close(f.root)); err != nil {
@@ -86,7 +86,7 @@ func (f *FS) Close() error {
 	return nil
 }
 
-// sync writes the file system out; the descriptor of the mount itself is one that can be used for names only.
+// sync writes all data. It opens the root, because the descriptor of the mount can only be used to resolve names.
 func (f *FS) sync() error {
 	root, err := f.Open(".")
 	if err != nil {
@@ -95,10 +95,10 @@ func (f *FS) sync() error {
 	return errors.Join(unix.Syncfs(int(root.Fd())), root.Close())
 }
 
-// Open opens a file or folder for reading. It does not wait for the other end of a pipe.
+// Open opens a file or directory for reading. On a named pipe it does not block.
 func (f *FS) Open(name string) (*os.File, error) { return f.OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenFile is os.OpenFile inside the file system.
+// OpenFile is like os.OpenFile, but inside the file system.
 func (f *FS) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error) {
 	how := unix.OpenHow{
 		Flags: uint64(flag) | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Mode: uint64(perm.Perm()),
@@ -112,13 +112,13 @@ func (f *FS) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error)
 		switch {
 		case err == nil:
 			return os.NewFile(uintptr(fd), path.Join(f.device, name)), nil
-		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN): // EAGAIN: something was renamed meanwhile
+		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN): // EAGAIN: concurrent rename
 			return nil, &os.PathError{Op: "open", Path: path.Join(f.device, name), Err: err}
 		}
 	}
 }
 
-// Mkdir makes a folder, whose parent must be there; one that is there already is no error.
+// Mkdir creates a directory, whose parent must exist. If the directory already exists, it does nothing.
 func (f *FS) Mkdir(name string, perm os.FileMode) error {
 	parent, err := f.Open(path.Dir(strings.TrimPrefix(name, "/")))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// device is a loop device with a file system that holds a file and links.
+// device makes a loop device with a file system that contains a file and links.
 func device(t *testing.T) string {
 	t.Helper()
 	testenv.Root(t)
@@ -36,7 +36,7 @@ func device(t *testing.T) string {
 	return testenv.Loop(t, image, 512)
 }
 
-// free tells whether nobody uses the device.
+// free reports whether the device is not in use.
 func free(t *testing.T, device string) bool {
 	t.Helper()
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
@@ -96,7 +96,8 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	testenv.Run(t, "wipefs", "-qaf", path)
-	if _, err := Open(t.Context(), path, false); !errors.Is(err, ErrNoFilesystem) || !strings.Contains(err.Error(), path) {
+	if _, err := Open(t.Context(), path, false); !errors.Is(err, ErrNoFilesystem) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want %v that names the device", err, ErrNoFilesystem)
 	}
 }

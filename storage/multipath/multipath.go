@@ -1,14 +1,15 @@
-// Package multipath makes one disk of the several paths that lead to a logical unit of a storage network or a SAS enclosure:
-// a map of the device mapper's target "multipath", as multipathd would (multipath-tools, with find_multipaths yes and the
-// defaults otherwise).
+// Package multipath joins the paths to a logical unit of a storage network or a SAS enclosure into one disk: a map of
+// the device mapper's target "multipath", as multipathd does (multipath-tools with find_multipaths yes and otherwise
+// default settings).
 //
 // Two SCSI disks are the same logical unit if page 0x83 of their vital product data (SPC-4, 7.8.6) has the same
 // globally unique designator: NAA, SCSI name string, UUID, EUI-64, or T10 vendor ID with the serial number. The first
-// one of a disk in multipathd's order is compared. Disks that are alike without such a designator are logged as a
-// warning. The map is named by that identifier and has the UUID mpath-ID. One path is used until it fails, then the
-// next. I/O that fails on all paths is an error and is not queued. Failed paths are not tested again: a map is needed
-// only for the time of a deployment. The kernel joins the paths of an NVMe namespace itself; if that is switched off
-// (nvme_core.multipath), they are logged as a warning, too.
+// one in multipathd's order is compared. Similar disks without such a designator are logged as a warning. The map is
+// named by that identifier and has the UUID mpath-ID.
+//
+// One path is used until it fails, then the next. I/O that fails on all paths is an error and is not queued. Failed
+// paths are not tested again, because a map is needed only during a deployment. The kernel joins the paths of an NVMe
+// namespace itself. If that is disabled (nvme_core.multipath), they are logged as a warning, too.
 package multipath
 
 import (
@@ -27,10 +28,10 @@ import (
 	"ironroot/storage/partition"
 )
 
-// nodeTimeout is how long a map's device node may take, which devtmpfs makes before the ioctl returns.
+// nodeTimeout is the time limit for a map's device node, which devtmpfs creates before the ioctl returns.
 const nodeTimeout = 10 * time.Second
 
-// Joiner joins paths. Its zero value, with Log set, works on the running machine.
+// Joiner joins paths. The zero value with Log works on the running machine.
 type Joiner struct {
 	System block.System
 	Log    *slog.Logger
@@ -42,17 +43,18 @@ type Joiner struct {
 	sync func(ctx context.Context, sys block.System, device string) error
 }
 
-// mapper makes maps; devmapper.Control is one.
+// mapper creates and changes maps. [devmapper.Control] implements it.
 type mapper interface {
 	Create(m devmapper.Map) (string, error)
 	Reload(uuid string, targets []devmapper.Target) error
 	Close() error
 }
 
-// Join makes a map of the disks that lead to the same logical unit, and adds disks to the maps they belong to. disks are as
-// [block.System.Disks] lists them; it reports whether the list is another one now. What cannot be joined stays as it
-// is, paths that are in use among them, which is a warning once. The partitions of the table on a map are there
-// afterwards, and those that the kernel made on its paths are not.
+// Join creates maps of the disks that lead to the same logical unit, and adds disks to the existing maps that they
+// belong to. disks is a list from [block.Disks]. Join reports whether that list has changed.
+//
+// Paths that cannot be joined, such as those in use, are not changed and are logged once. Afterwards the kernel has
+// the partitions of the new maps' tables, and none on their paths.
 func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) {
 	suspected := suspects(disks)
 	if len(units(disks)) == 0 && len(suspected) == 0 {
@@ -85,7 +87,7 @@ func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) 
 		j.warn("paths to one disk are not joined", found[0].names(), err)
 		return false
 	}
-	defer m.Close() //nolint:errcheck // every call has told its own error
+	defer m.Close() //nolint:errcheck // every call returned its own error
 	for _, u := range found {
 		path, err := j.join(ctx, m, u)
 		if err != nil {
@@ -115,7 +117,7 @@ func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err e
 	if err != nil {
 		return "", err
 	}
-	// The handler first: without it a path of an array that has active and passive ones may not be switched to.
+	// A path of an array with active and passive paths may need the handler, so it is tried first.
 	handlers := []string{""}
 	if j.asymmetric(u) {
 		handlers = []string{"alua", ""}
@@ -134,7 +136,7 @@ func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err e
 	return "", err
 }
 
-// numbers returns the device numbers of the unit's paths, those first that its map has already.
+// numbers returns the device numbers of the unit's paths, first those that its map already has.
 func (j *Joiner) numbers(u unit) ([]string, error) {
 	var devices []string
 	if u.made != nil {
@@ -149,7 +151,7 @@ func (j *Joiner) numbers(u unit) ([]string, error) {
 	for _, device := range devices {
 		text, err := j.System.Files.Read(j.System.Sys("class/block", strings.TrimPrefix(device, "/dev/"), "dev"))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone, and only its map still has it
+			continue // unplugged, but still part of the map
 		}
 		if err != nil {
 			return nil, fmt.Errorf("device number of %s: %w", device, err)
@@ -159,14 +161,14 @@ func (j *Joiner) numbers(u unit) ([]string, error) {
 	return numbers, nil
 }
 
-// asymmetric reports whether the unit says in its INQUIRY data (SPC-4, 6.6.2, TPGS) that its paths are not all alike.
+// asymmetric reports whether the unit's INQUIRY data (SPC-4, 6.6.2, TPGS) say that its paths differ.
 func (j *Joiner) asymmetric(u unit) bool {
 	inquiry, err := j.System.Files.Read(j.System.Sys("class/block", u.paths[0].Name, "device/inquiry"))
 	return err == nil && len(inquiry) > 5 && inquiry[5]&0x30 != 0
 }
 
-// parameters is the table of the kernel's target (drivers/md/dm-mpath.c): features, the hardware handler, and a group of
-// each path, the first of which is used first.
+// parameters returns the table of the kernel's target (drivers/md/dm-mpath.c): features, the hardware handler, and a
+// group for each path, of which the first is used first.
 func parameters(numbers []string, handler string) string {
 	features, hardware := "1 retain_attached_hw_handler", "0"
 	if handler != "" {
@@ -191,8 +193,8 @@ func (j *Joiner) awaitNode(ctx context.Context, path string) error {
 	})
 }
 
-// settle drops the partitions of the paths, which nobody is to use any more, and makes those of a new map. A map that was
-// there may be just about to be written to.
+// settle drops the partitions of the paths, which must not be used any more, and creates those of a new map. Those of
+// an existing map are not changed, because it may be in use.
 func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 	for _, d := range u.paths {
 		if err := partition.Forget(ctx, j.System, d.Path); err != nil {

@@ -23,7 +23,7 @@ const (
 	id  = "3600c0ff000d1a2b3c4d5e6f708091011"
 )
 
-// machine is a folder with disks as the kernel shows them, and a device mapper that makes maps there.
+// machine is a directory with the kernel's description of disks, and a device mapper that adds maps to it.
 type machine struct {
 	t      *testing.T
 	root   string
@@ -76,7 +76,8 @@ func (m *machine) link(target, name string) {
 // disk adds a SCSI disk on a host of its own. designators are those of page 0x83, nil for a disk without the page.
 func (m *machine) disk(name string, sectors int, designators []byte, files map[string]string) {
 	m.t.Helper()
-	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:%d", m.hosts, m.hosts, m.hosts, m.lun)
+	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:%d",
+		m.hosts, m.hosts, m.hosts, m.lun)
 	dir := hardware + "/block/" + name
 	m.write(dir+"/size", fmt.Sprint(sectors))
 	m.write(dir+"/dev", fmt.Sprintf("8:%d", 16*m.hosts))
@@ -97,7 +98,7 @@ func (m *machine) disk(name string, sectors int, designators []byte, files map[s
 	m.hosts++
 }
 
-// designator is one of the logical unit, in binary.
+// designator returns a binary designator of the logical unit.
 func designator(kind byte, identifier string) []byte {
 	return append([]byte{0x01, kind, 0, byte(len(identifier))}, identifier...)
 }
@@ -146,7 +147,7 @@ func (m *machine) Create(of devmapper.Map) (string, error) {
 	return "/dev/dm-0", nil
 }
 
-// pathsIn returns the disks that a table names and no map has yet.
+// pathsIn returns the disks in a table that do not belong to a map yet.
 func (m *machine) pathsIn(parameters string) []string {
 	var paths []string
 	for _, d := range m.disks() {
@@ -203,7 +204,8 @@ func TestJoin(t *testing.T) {
 				m.disk("sda", 4096, designator(2, "\x00\x25\x38\x5b\x71\xb0\x00\x01"), nil)
 				m.disk("sdb", 4096, designator(2, "\x00\x25\x38\x5b\x71\xb0\x00\x01"), nil)
 			},
-			want:  []string{"create 20025385b71b00001 mpath-20025385b71b00001 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			want: []string{"create 20025385b71b00001 mpath-20025385b71b00001 2097152: " + head + "2 1" + group +
+				"8:0 1" + group + "8:16 1"},
 			names: "dm-0",
 		},
 		"names of the vendor's own": {
@@ -221,7 +223,8 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, []byte("\x03\x08\x00\x14iqn.2003-01.org:a,L,0"[:24]), nil)
 			},
 			want: []string{
-				"create 8iqn.2003-01.org:a,l, mpath-8iqn.2003-01.org:a,l, 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+				"create 8iqn.2003-01.org:a,l, mpath-8iqn.2003-01.org:a,l, 2097152: " + head + "2 1" + group + "8:0 1" +
+					group + "8:16 1",
 			},
 			names: "dm-0",
 		},
@@ -232,7 +235,8 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, designator(1, "ACME    DISK  SERIAL"), serial)
 			},
 			want: []string{
-				"create 1ACME_DISK_SERIAL mpath-1ACME_DISK_SERIAL 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+				"create 1ACME_DISK_SERIAL mpath-1ACME_DISK_SERIAL 2097152: " + head + "2 1" + group + "8:0 1" +
+					group + "8:16 1",
 			},
 			names: "dm-0",
 		},
@@ -321,7 +325,8 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, naa, asymmetric)
 			},
 			want: []string{
-				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group + "8:0 1" + group + "8:16 1",
+				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group +
+					"8:0 1" + group + "8:16 1",
 			},
 			names: "dm-0",
 		},
@@ -338,7 +343,8 @@ func TestJoin(t *testing.T) {
 				}
 			},
 			want: []string{
-				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group + "8:0 1" + group + "8:16 1",
+				"create " + id + " mpath-" + id + " 2097152: 1 retain_attached_hw_handler 1 alua 2 1" + group +
+					"8:0 1" + group + "8:16 1",
 				"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
 			},
 			names: "dm-0",
@@ -358,7 +364,8 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, naa, nil)
 				m.addMap("mpath-"+id, 4096, "sdb", "sdc")
 			},
-			want:  []string{"reload mpath-" + id + " 2097152: " + head + "3 1" + group + "8:32 1" + group + "8:0 1" + group + "8:16 1"},
+			want: []string{"reload mpath-" + id + " 2097152: " + head + "3 1" + group + "8:32 1" + group + "8:0 1" +
+				group + "8:16 1"},
 			names: "dm-0",
 		},
 		"a path that comes back under another name": {
@@ -396,7 +403,8 @@ func TestJoin(t *testing.T) {
 			if diff := cmp.Diff(tt.want, asked); diff != "" {
 				t.Errorf("maps (-want +got):\n%s", diff)
 			}
-			if want := strings.HasPrefix(strings.Join(tt.want, ""), "create") && tt.warning == ""; want != (len(m.synced) == 1) {
+			if want := strings.HasPrefix(strings.Join(tt.want, ""), "create") &&
+				tt.warning == ""; want != (len(m.synced) == 1) {
 				t.Errorf("got partitions made of %q, want them to be made of a new map only", m.synced)
 			}
 			if got := m.names(); got != tt.names {
@@ -454,7 +462,7 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// Who comes with an old list is told that there is a new one, and makes no second map.
+// A call with an outdated list reports that it has changed, and creates no second map.
 func TestJoinTwice(t *testing.T) {
 	m := newMachine(t)
 	m.disk("sda", 4096, designator(3, lun), nil)
@@ -466,11 +474,12 @@ func TestJoinTwice(t *testing.T) {
 		}
 	}
 	if len(m.done) != 1 || len(m.synced) != 1 || m.synced[0] != "/dev/dm-0" {
-		t.Errorf("the device mapper was asked for %q, and the partitions of %q; want one map with its partitions", m.done, m.synced)
+		t.Errorf("the device mapper was asked for %q, and the partitions of %q; want one map with its partitions",
+			m.done, m.synced)
 	}
 }
 
-// A kernel without device mapper leaves the disks as they are.
+// Without a device mapper in the kernel, the disks are not changed.
 func TestWithoutDeviceMapper(t *testing.T) {
 	m := newMachine(t)
 	m.disk("sda", 4096, designator(3, lun), nil)

@@ -17,9 +17,9 @@ type unit struct {
 	paths []block.Device
 }
 
-// units finds the logical units that a map is to be made or changed for: those that more than one disk leads to, and those
-// with a map and a disk that does not belong to it yet. disks are as [block.System.Disks] lists them, without the paths that
-// a map has already.
+// units returns the logical units whose map must be created or changed: those with more than one disk, and those with
+// a map and a disk that does not belong to it yet. disks is a list from [block.Disks], which omits the paths that a
+// map already has.
 func units(disks []block.Device) []unit {
 	byWWID := map[string]*unit{}
 	for i, d := range disks {
@@ -47,7 +47,7 @@ func units(disks []block.Device) []unit {
 }
 
 // isPath reports whether a disk can be one of several paths: a SCSI disk with a globally unique name on a bus that
-// allows several paths. A copy of a USB stick or of a virtual SATA disk often has the name of the first.
+// supports several paths. Copies of a USB stick or of a virtual SATA disk often have the same name.
 func isPath(d block.Device) bool { return isCandidate(d) && d.WWID != "" }
 
 func isCandidate(d block.Device) bool {
@@ -69,7 +69,7 @@ var (
 	errSeparate = errors.New("same namespace, not joined by the kernel")
 )
 
-// suspects finds disks that may be paths to one logical unit, although no unique name proves it. SCSI disks are
+// suspects returns disks that may be paths to one logical unit although no unique name proves it. SCSI disks are
 // suspected if they have the same vendor, model, serial number and size, and one of them has no unique designator;
 // disks of one target are different logical units. NVMe namespaces are suspected if they have the same identifier,
 // because the kernel joins those unless nvme_core.multipath is off.
@@ -107,8 +107,8 @@ func suspects(disks []block.Device) []suspect {
 	return found
 }
 
-// hasTwoUnits reports whether two of the paths lead to units of one target, by the same host adapter, with different
-// numbers (LUNs). A unit has one number there, so that equal identifiers of the two are copies.
+// hasTwoUnits reports whether two of the paths lead to units of one target, through the same host adapter, with
+// different numbers (LUNs). A unit has only one number there, so that equal identifiers of the two are copies.
 func (u unit) hasTwoUnits() bool {
 	numbers := map[string]string{} // by target
 	for _, d := range u.paths {
@@ -127,15 +127,16 @@ func target(d block.Device) string {
 	return d.HCTL[:max(0, at)]
 }
 
-// alike reports whether disks with the same identifier can be the same disk: size and serial number must be equal.
-// Some firmware gives all its disks one identifier.
+// alike reports whether disks with the same identifier can be the same disk: size, sectors, model and serial number
+// must be equal. Some firmware assigns one identifier to all its disks.
 func (u unit) alike() bool {
 	first := u.paths[0]
 	if u.made != nil {
 		first = *u.made
 	}
 	return !slices.ContainsFunc(u.paths, func(d block.Device) bool {
-		return d.Size != first.Size || d.LogicalSector != first.LogicalSector || d.Serial != first.Serial || d.Model != first.Model
+		return d.Size != first.Size || d.LogicalSector != first.LogicalSector ||
+			d.Serial != first.Serial || d.Model != first.Model
 	})
 }
 

@@ -80,7 +80,7 @@ func TestRepairedBytes(t *testing.T) {
 	}
 }
 
-// GUIDs are of version 4 and differ, and nothing of a former entry stays.
+// GUIDs are of version 4 and unique, and no bytes of an earlier entry remain.
 func TestEntryBytes(t *testing.T) {
 	drawn := map[string]bool{}
 	for range 64 {
@@ -102,7 +102,7 @@ func TestEntryBytes(t *testing.T) {
 	}
 }
 
-// A partition in an MBR takes the first free entry and is a Linux file system that is addressed by sectors alone.
+// A partition added to an MBR uses the first free entry. It is a Linux file system with LBA addresses only.
 func TestAddMBREntry(t *testing.T) {
 	image := mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048, bootable\n")
 	added, err := Add(t.Context(), block.System{}, image, Partition{Size: mib})
@@ -118,9 +118,10 @@ func TestAddMBREntry(t *testing.T) {
 	}
 }
 
-// Of two extended partitions, both count, as for Linux.
+// As in Linux, both of two extended partitions count.
 func TestTwoExtended(t *testing.T) {
-	image := mbrImage(t, 32*mib, "label: dos\nstart=2048, size=8192, type=5\nstart=20480, size=8192\nstart=4096, size=2048\n")
+	image := mbrImage(t, 32*mib,
+		"label: dos\nstart=2048, size=8192, type=5\nstart=20480, size=8192\nstart=4096, size=2048\n")
 	chain := make([]byte, 512)
 	f, err := os.Open(image)
 	if err != nil {
@@ -137,7 +138,7 @@ func TestTwoExtended(t *testing.T) {
 	}
 }
 
-// No function keeps the device open.
+// All functions close the device.
 func TestClosed(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	image := gptImage(t, 16*mib)

@@ -22,10 +22,11 @@ const (
 // arrays, volume groups and both headers of LUKS 2.
 const remains = 8 << 20
 
-// Create writes a new partition table with the layout's partitions in place of whatever table the device has, and
-// zeroes the first and last 8 MiB of each, and the first MiB of the device with what else may boot. The new table is
-// on the medium before it returns; the kernel is not told of it (see Sync). UUIDs and disk id are drawn where they are
-// not given. The layout must fit on the device, or nothing is written. A device that is in use is refused (EBUSY).
+// Create replaces the partition table of a device by a new one with the layout's partitions. It generates UUIDs and a
+// disk id where the layout has none. It zeroes the first and last 8 MiB of each partition, and the first and last MiB
+// of the device, including boot code. The layout must fit on the device; otherwise nothing is written. A device in use
+// is rejected (EBUSY). When Create returns, the table is on the medium, but the kernel does not know it yet (see
+// [Sync]).
 func Create(ctx context.Context, device string, l Layout) (*Table, error) {
 	d, err := open(ctx, device, os.O_RDWR|unix.O_EXCL)
 	if err != nil {
@@ -38,7 +39,7 @@ func Create(ctx context.Context, device string, l Layout) (*Table, error) {
 	return table, nil
 }
 
-// Fits returns why a layout does not fit on a disk of that size and sector size, both in bytes.
+// Fits returns an error if a layout does not fit on a disk of the given size and sector size, both in bytes.
 func (l Layout) Fits(size, sector int64) error {
 	end := size / sector * sector
 	switch l.Scheme {
@@ -53,7 +54,8 @@ func (l Layout) Fits(size, sector int64) error {
 		return fmt.Errorf("partition scheme %q is neither %s nor %s", l.Scheme, GPT, MBR)
 	}
 	if l.end() > end {
-		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has space up to byte %d", l.end(), size, end)
+		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has space up to byte %d",
+			l.end(), size, end)
 	}
 	if alignment%sector != 0 || alignment < (2+entrySectors(sector))*sector {
 		return fmt.Errorf("sectors of %d bytes leave no space for a table before the first partition", sector)
@@ -142,8 +144,8 @@ func (d *disk) encodeGPT(l Layout) (*gpt, error) {
 	return g, nil
 }
 
-// clear zeroes the place of the old table and what would be found in the new partitions. The table goes first: until
-// there is a new one, the disk has none.
+// clear zeroes the old table and the ends of the new partitions. It zeroes the table first: until the new one is
+// written, the disk has none.
 func (d *disk) clear(ctx context.Context, l Layout) error {
 	ranges := [][2]int64{{0, alignment}, {d.size - min(d.size, alignment), d.size}}
 	for _, p := range l.Partitions {

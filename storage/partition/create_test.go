@@ -18,7 +18,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// parted lays a disk out as ironic-python-agent has parted do it.
+// parted creates the layout with parted, as ironic-python-agent does.
 func parted(t *testing.T, device string, l Layout) {
 	t.Helper()
 	testenv.Programs(t, "parted")
@@ -26,7 +26,8 @@ func parted(t *testing.T, device string, l Layout) {
 	args := []string{"-a", "optimal", "-s", device, "--", "unit", "MiB", "mklabel", label}
 	for _, p := range l.Partitions {
 		kind := map[Role]string{RoleESP: "fat32", RoleSwap: "linux-swap"}[p.Role]
-		args = append(args, "mkpart", "primary", kind, strconv.FormatInt(p.Start/mib, 10), strconv.FormatInt((p.Start+p.Size)/mib, 10))
+		args = append(args, "mkpart", "primary", kind, strconv.FormatInt(p.Start/mib, 10),
+			strconv.FormatInt((p.Start+p.Size)/mib, 10))
 		number := strconv.Itoa(p.Number)
 		if p.Boot || p.Role == RoleESP {
 			args = append(args, "set", number, "boot", "on")
@@ -38,7 +39,7 @@ func parted(t *testing.T, device string, l Layout) {
 	testenv.Run(t, "parted", args...)
 }
 
-// small are needs that fit on a disk of 128 MiB.
+// small returns needs that fit on a disk of 128 MiB.
 func small(scheme string, uefi, power bool) Needs {
 	return Needs{
 		Scheme: scheme, UEFI: uefi, POWER: power, ESP: 40 * mib, BIOSBoot: mib, Ephemeral: 20 * mib, Swap: 3 * mib,
@@ -106,8 +107,8 @@ func TestCreateAsParted(t *testing.T) {
 	}
 }
 
-// Nothing of what lay on the disk before is found in the new partitions, wherever they begin: neither the file system or
-// the table of the whole disk, nor swap areas where partitions will be, nor other content.
+// No old content of the disk is found in the new partitions, wherever they start: neither the file system or the table
+// of the whole disk, nor swap areas at the start of partitions, nor other content.
 func TestCreateClears(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4", "wipefs", "mkswap")
 	signature := testenv.SparseFile(t, mib)

@@ -26,7 +26,7 @@ func wantError(t *testing.T, what string, err error, phrase string) {
 	}
 }
 
-// hooked is a context whose error is what a function returns.
+// hooked is a context whose Err calls a function.
 type hooked struct {
 	context.Context
 	err func() error
@@ -34,7 +34,7 @@ type hooked struct {
 
 func (h hooked) Err() error { return h.err() }
 
-// atLast returns a context of which the function is called at the last of n times that its error is asked for.
+// atLast returns a context that calls the function at the n-th call of Err, which is the last one.
 func atLast(t *testing.T, n int, do func()) context.Context {
 	t.Helper()
 	return hooked{t.Context(), func() error {
@@ -45,7 +45,7 @@ func atLast(t *testing.T, n int, do func()) context.Context {
 	}}
 }
 
-// asked returns how often a function asks for the error of its context.
+// asked returns how often a function calls Err of its context.
 func asked(t *testing.T, do func(context.Context) error) int {
 	t.Helper()
 	n := 0
@@ -259,7 +259,7 @@ func shrunk(t *testing.T, image string, size int64) *disk {
 	return d
 }
 
-// A table that cannot be read is an error, and not a disk without a table.
+// A table that cannot be read is an error and does not count as a disk without a table.
 func TestReadErrors(t *testing.T) {
 	_, header := shrunk(t, gptImage(t, 16*mib), 0).readGPT(1)
 	_, entries := shrunk(t, gptImage(t, 16*mib), 1024).readGPT(1)
@@ -302,7 +302,7 @@ func TestReadErrors(t *testing.T) {
 	wantError(t, "tiny file", tiny, "1024 bytes hold none")
 }
 
-// What makes a table unsound is named.
+// The error of an invalid table names the problem.
 func TestUnsoundTables(t *testing.T) {
 	for want, change := range map[string]func(g *gpt){
 		"GPT header at sector 1 says it lies at 5":   func(g *gpt) { g.own = 5 },
@@ -334,7 +334,8 @@ func TestUnsoundTables(t *testing.T) {
 	image = mbrImage(t, 16*mib, "label: dos\nstart=4096, size=2048\n")
 	grow(t, image, mib)
 	_, err := Read(t.Context(), image)
-	if wantError(t, "beyond the end", err, "partition 1 starts at sector 4096, beyond the end"); !errors.Is(err, ErrNoTable) {
+	if wantError(t, "beyond the end", err,
+		"partition 1 starts at sector 4096, beyond the end"); !errors.Is(err, ErrNoTable) {
 		t.Errorf("beyond the end: got %v, want %v", err, ErrNoTable)
 	}
 	poke(t, image, mbrTable, []byte{1})
@@ -344,7 +345,7 @@ func TestUnsoundTables(t *testing.T) {
 	}
 }
 
-// A layout that cannot be written leaves the disk as it is.
+// A layout that cannot be written leaves the disk unchanged.
 func TestCreateImpossible(t *testing.T) {
 	image := mbrImage(t, 128*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n")
 	for want, l := range map[string]Layout{
@@ -372,7 +373,7 @@ func TestCreateImpossible(t *testing.T) {
 	}
 }
 
-// The constant fields of a new GPT are those of UEFI 2.10, tables 5.4 and 5.5, and its GUID is drawn.
+// The constant fields of a new GPT are those of UEFI 2.10, tables 5.4 and 5.5, and its GUID is random.
 func TestCreateConstants(t *testing.T) {
 	guids := map[string]bool{}
 	for range 2 {
@@ -395,7 +396,7 @@ func TestCreateConstants(t *testing.T) {
 	}
 }
 
-// A partition can be added at a place, with every field.
+// A partition can be added at a given position, with every field.
 func TestAddFields(t *testing.T) {
 	image := gptImage(t, 32*mib)
 	const id = "01234567-89ab-cdef-0123-456789abcdef"
@@ -429,7 +430,8 @@ func TestAddFields(t *testing.T) {
 	}
 }
 
-// A partition that the kernel knows where none should be is in the way: the table is read again, unless it is in use.
+// A partition in the kernel that the table lacks prevents the addition: the table is reread, unless the disk is in
+// use.
 func TestAddAgainstKernel(t *testing.T) {
 	device := testenv.Loop(t, mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n"), 512)
 	if err := block.AddPartition(device, 2, 8*mib, mib); err != nil {
@@ -456,7 +458,7 @@ func TestAddAgainstKernel(t *testing.T) {
 	}
 }
 
-// brokenView is a kernel that answers with errors.
+// brokenView is a kernel that returns errors.
 type brokenView struct {
 	known          map[int]extent
 	list, addError error
@@ -484,7 +486,7 @@ func TestSyncRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, broken)
 		}
 	}
-	// Of an extended partition, the kernel shows the start.
+	// The kernel's size of an extended partition covers only its start.
 	for size, changed := range map[extent]int{{mib, 1024}: 0, {mib, 512}: 0, {2 * mib, 1024}: 1} {
 		v := &brokenView{known: map[int]extent{1: size}}
 		if err := apply(t.Context(), "disk", table, v); err != nil || len(v.added) != changed || len(v.removed) != changed {
@@ -512,7 +514,8 @@ func TestSyncRefused(t *testing.T) {
 	f.write(root.Sys("class/block", name, "dm/uuid"), mapID) // without its name
 	_, add := Add(t.Context(), root, device, Partition{Size: mib})
 	for what, err := range map[string]error{
-		"Add": add, "Sync": Sync(t.Context(), root, device), "Forget": Forget(t.Context(), root, device), "Release": Release(t.Context(), root, device),
+		"Add": add, "Sync": Sync(t.Context(), root, device), "Forget": Forget(t.Context(), root, device),
+		"Release": Release(t.Context(), root, device),
 	} {
 		if err == nil {
 			t.Errorf("%s of a broken map: got no error", what)
@@ -523,7 +526,7 @@ func TestSyncRefused(t *testing.T) {
 	}
 }
 
-// brokenMapper fails.
+// brokenMapper returns an error from all methods.
 type brokenMapper struct{ err error }
 
 func (b brokenMapper) Create(devmapper.Map) (string, error)       { return "", b.err }

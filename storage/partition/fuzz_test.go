@@ -13,14 +13,14 @@ import (
 	"ironroot/storage/block"
 )
 
-// The disks are 4 MiB, of which only both ends are foreign: that is where tables lie.
+// The disks have 4 MiB, of which only both ends are fuzzed: they contain the tables.
 const (
 	fuzzDisk = 4 << 20
 	fuzzHead = 32 << 10
 	fuzzTail = 17 << 10
 )
 
-// resealed makes the checksums of both copies of a GPT fit, or nothing that was changed would get past them.
+// resealed corrects the checksums of both copies of a GPT. Otherwise all changed tables would be rejected.
 func resealed(disk []byte) {
 	const sector = 512
 	for _, at := range []int{sector, len(disk) - sector} {
@@ -28,7 +28,8 @@ func resealed(disk []byte) {
 		le := binary.LittleEndian
 		size, entries := le.Uint32(h[12:]), le.Uint64(h[72:])
 		length := uint64(le.Uint32(h[80:])) * uint64(le.Uint32(h[84:]))
-		if entries < uint64(len(disk)/sector) && length <= uint64(len(disk)) && entries*sector+length <= uint64(len(disk)) {
+		if entries < uint64(len(disk)/sector) && length <= uint64(len(disk)) &&
+			entries*sector+length <= uint64(len(disk)) {
 			le.PutUint32(h[88:], crc32.ChecksumIEEE(disk[entries*sector:][:length]))
 		}
 		if size >= gptHeaderSize && size <= sector {
@@ -142,7 +143,7 @@ func FuzzDisk(f *testing.F) {
 	})
 }
 
-// check reads the table again: it has these partitions where they are.
+// check reads the table again and compares the positions of its partitions.
 func check(t *testing.T, image string, want []Partition) {
 	t.Helper()
 	table, err := Read(t.Context(), image)

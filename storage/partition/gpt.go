@@ -113,7 +113,7 @@ func (d *disk) lastLBA() int64 { return d.size/d.sector - 1 }
 
 func (d *disk) primary() (*gpt, error) { return d.readGPT(1) }
 
-// gptTable reads the primary, or the backup in the last sector where the primary is broken.
+// gptTable reads the primary, or the backup in the last sector if the primary is broken.
 func (d *disk) gptTable() (*Table, error) {
 	table := &Table{Scheme: GPT, SectorSize: d.sector, DiskSize: d.size}
 	g, err := d.primary()

@@ -67,7 +67,7 @@ func (t *Table) hidden(shown []Partition) []Partition {
 	return slices.DeleteFunc(slices.Clone(t.Partitions), func(p Partition) bool {
 		size := p.Size
 		if t.Scheme == MBR {
-			size = min(size, t.DiskSize-p.Start) // Linux cuts it off
+			size = min(size, t.DiskSize-p.Start) // Linux truncates it
 		}
 		return p.Start >= t.DiskSize || p.Extended() || known[extent{p.Start, size}]
 	})

@@ -25,7 +25,7 @@ func numbers(partitions []Partition) []int {
 	return list
 }
 
-// bootSector turns a table into the boot sector of a file system.
+// bootSector converts a table to the boot sector of a file system.
 func bootSector(table []byte, sectorSize uint16, media byte, name string) []byte {
 	binary.LittleEndian.PutUint16(table[11:], sectorSize)
 	table[21] = media
@@ -82,14 +82,15 @@ func TestReadAll(t *testing.T) {
 			table, err := read.table(t.Context(), image)
 			if read.want == nil && !errors.Is(err, ErrNoTable) {
 				t.Errorf("%s: %s: got %v, want %v", tt.name, name, err, ErrNoTable)
-			} else if read.want != nil && (err != nil || !slices.Equal(numbers(table.Partitions), read.want) || table.Scheme != MBR) {
+			} else if read.want != nil &&
+				(err != nil || !slices.Equal(numbers(table.Partitions), read.want) || table.Scheme != MBR) {
 				t.Errorf("%s: %s: got %+v and %v, want an MBR with partitions %v", tt.name, name, table, err, read.want)
 			}
 		}
 	}
 }
 
-// ReadAll follows the chain of logical partitions beside an invalid entry, and reads a GPT as Read does.
+// ReadAll follows the chain of logical partitions despite an invalid entry, and reads a GPT as Read does.
 func TestReadAllWhole(t *testing.T) {
 	image := chainImage(t, links(3, 1)...)
 	want := read(t, image)
@@ -108,7 +109,7 @@ func TestReadAllWhole(t *testing.T) {
 	}
 }
 
-// A table that cannot be read is an error, and not none.
+// A table that cannot be read is an error and does not count as none.
 func TestReadAllErrors(t *testing.T) {
 	image := chainImage(t, links(3, 1)...)
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -137,13 +138,14 @@ func TestReadAllErrors(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The partitions of a multipath map are those of the device mapper. What is not a plain range of the map is omitted.
+// The partitions of a multipath map are those of the device mapper. Maps that are not a plain range are omitted.
 func TestKnownOfMap(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}, busy: map[string]int{}}
 	d := f.disk()
 	sys, closed, broken := block.System{Root: f.root}, 0, errors.New("broken")
 	open := func() (mapperFile, error) { return closingMapper{f, &closed}, nil }
-	if got, err := known(t.Context(), sys, "/dev/dm-0", func() (mapperFile, error) { return nil, broken }); err != nil || got != nil {
+	if got, err := known(t.Context(), sys, "/dev/dm-0",
+		func() (mapperFile, error) { return nil, broken }); err != nil || got != nil {
 		t.Errorf("without partitions: got %v and %v, want none", got, err)
 	}
 	for n, e := range map[int]extent{1: {0, mib}, 2: {4 * mib, 2 * mib}, 3: {8 * mib, mib}} {
@@ -173,8 +175,8 @@ type brokenMapperFile struct{ brokenMapper }
 
 func (brokenMapperFile) Close() error { return nil }
 
-// A partition that the kernel does not show is hidden, also if only the backup of a GPT names it. Linux shows two sectors
-// of an extended partition and cuts off one that ends behind the disk.
+// A partition that the kernel does not show is hidden, even if only the backup of a GPT names it. Linux shows two
+// sectors of an extended partition and truncates one that ends beyond the end of the disk.
 func TestHidden(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 32*mib), 512)
 	check := func(what string, want ...int) {
@@ -210,7 +212,7 @@ func TestHidden(t *testing.T) {
 	check("no table")
 }
 
-// A partition is hidden if its start or its size differs. One that starts behind the disk is not.
+// A partition is hidden if its start or its size differs. One that starts beyond the end of the disk is not.
 func TestHiddenRanges(t *testing.T) {
 	parts := []Partition{
 		{Number: 1, Start: mib, Size: mib},

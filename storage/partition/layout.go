@@ -1,13 +1,11 @@
 package partition
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// Role says what a partition of a Layout is for.
+// Role is the purpose of a partition of a Layout.
 type Role string
 
-// Roles, in the order in which a layout has them.
+// Roles, in their order in a layout.
 const (
 	RoleESP         Role = "EFI system"
 	RoleBIOSBoot    Role = "BIOS boot"
@@ -18,35 +16,36 @@ const (
 	RoleRoot        Role = "root"
 )
 
-// Needs says what a disk is to hold. Sizes are bytes, rounded up to whole MiB.
+// Needs describes the partitions that a disk needs. Sizes are in bytes and are rounded up to whole MiB.
 type Needs struct {
 	Scheme string // GPT or MBR
-	UEFI   bool   // an EFI system partition comes first; the scheme is GPT whatever Scheme says
-	// POWER says that the machine has a processor of the 64-bit POWER family: without UEFI it starts from a PReP
+	UEFI   bool   // add an EFI system partition; the scheme is then always GPT
+	// POWER means that the machine has a processor of the 64-bit POWER family, which without UEFI boots from a PReP
 	// partition.
 	POWER bool
 
-	ESP, BIOSBoot                      int64 // of these partitions, where they are made
-	Ephemeral, Swap, ConfigDrive, Root int64 // 0 leaves all but root out
+	ESP, BIOSBoot                      int64 // sizes if these partitions are needed
+	Ephemeral, Swap, ConfigDrive, Root int64 // 0 means none; Root is required
 }
 
-// prepSize is how large the PReP partition is, in bytes.
+// prepSize is the size of the PReP partition in bytes.
 const prepSize = 8 << 20
 
-// Layout is the partitions of a disk that boots an image of a root file system: partition n is the n-th. Each begins
-// where the one before it ends, the first at one MiB, and root is the last, so that it can grow.
+// Layout describes the partitions of a disk that boots an image of a root file system. They are numbered in their
+// order. The first starts at one MiB, each other where the previous one ends, and root is the last, so that it can
+// grow.
 type Layout struct {
 	Scheme     string
 	Partitions []Planned
 }
 
-// Planned is a partition of a Layout. Start and Size are set, UUID is not.
+// Planned is a partition of a Layout. Plan sets Start and Size, but not UUID.
 type Planned struct {
 	Role Role
 	Partition
 }
 
-// types are the partition types of each role on a GPT and on an MBR.
+// types are the partition types of the roles on a GPT and on an MBR.
 var types = map[Role][2]string{
 	RoleESP:         {TypeESP},
 	RoleBIOSBoot:    {TypeBIOSBoot},
@@ -57,11 +56,11 @@ var types = map[Role][2]string{
 	RoleRoot:        {TypeLinux, TypeMBRLinux},
 }
 
-// partitionName is the name of every partition of a layout on a GPT: what parted gives to one it is not told a name
-// for.
+// partitionName is the name of all partitions of a layout on a GPT. It is parted's default.
 const partitionName = "primary"
 
-// Plan lays a disk out. Errors are needs that no disk meets: negative sizes, no root, more partitions than an MBR has.
+// Plan computes the layout of a disk. It returns an error if no disk can meet the needs: for negative sizes, no root,
+// or more partitions than an MBR has.
 func Plan(n Needs) (Layout, error) {
 	l := Layout{Scheme: n.Scheme}
 	if n.UEFI {
@@ -117,7 +116,7 @@ func (l *Layout) add(role Role, size int64, boot bool) {
 	l.Partitions = append(l.Partitions, p)
 }
 
-// end is where the next partition begins.
+// end returns the start of the next partition.
 func (l *Layout) end() int64 {
 	if len(l.Partitions) == 0 {
 		return alignment
@@ -126,7 +125,7 @@ func (l *Layout) end() int64 {
 	return last.Start + last.Size
 }
 
-// Find returns the partition with a role, nil where there is none.
+// Find returns the partition with a role, nil if there is none.
 func (l *Layout) Find(role Role) *Planned {
 	for i := range l.Partitions {
 		if l.Partitions[i].Role == role {
@@ -136,10 +135,10 @@ func (l *Layout) Find(role Role) *Planned {
 	return nil
 }
 
-// Adopt returns the layout as it lies on a disk that was laid out this way before, so that it need not be written
-// again. The config drive and root may be larger there than planned: an earlier drive was, and a system lets its root
-// grow. The EFI system and BIOS boot partitions may have any size: what was configured may have changed since.
-// Everything else has to be the same; partitions with higher numbers do not matter.
+// Adopt returns the layout with the partitions of an existing table, which need not be written again. It returns an
+// error if the table differs from the layout. The config drive and root may be larger than planned: an earlier config
+// drive was larger, or a system has grown its root. The EFI system and BIOS boot partitions may have any size, because
+// the configuration may have changed. Partitions with higher numbers are ignored.
 func (l Layout) Adopt(t *Table) (Layout, error) {
 	if t.Scheme != l.Scheme {
 		return Layout{}, fmt.Errorf("the disk has a table of scheme %s, the layout needs %s", t.Scheme, l.Scheme)

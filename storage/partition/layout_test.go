@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// show puts a layout into one line a partition: number, role, start and size in MiB, type, boot flag.
+// show formats a layout as one line per partition: number, role, start and size in MiB, type, boot flag.
 func show(l Layout) string {
 	lines := []string{l.Scheme}
 	for _, p := range l.Partitions {
@@ -21,7 +21,7 @@ func show(l Layout) string {
 	return strings.Join(lines, "\n")
 }
 
-// full are needs of every partition there is; what the machine does not want is left out by it.
+// full returns needs with all partitions; Plan omits those that the machine does not need.
 func full(change func(*Needs)) Needs {
 	n := Needs{
 		Scheme: GPT, ESP: 550 * mib, BIOSBoot: mib,
@@ -33,7 +33,6 @@ func full(change func(*Needs)) Needs {
 
 func bare(n *Needs) { n.Ephemeral, n.Swap, n.ConfigDrive = 0, 0, 0 }
 
-// Parity: L2
 func TestPlan(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -143,7 +142,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// tableOf is the table that a layout gives.
+// tableOf returns the table of a layout.
 func tableOf(l Layout) *Table {
 	t := &Table{Scheme: l.Scheme}
 	for _, p := range l.Partitions {

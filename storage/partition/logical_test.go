@@ -33,7 +33,7 @@ func chainImage(t *testing.T, tables ...[]byte) string {
 	return image
 }
 
-// links returns a chain of tables: of those with a number that is a multiple of every, each names a logical partition.
+// links returns a chain of tables. Every table whose number is a multiple of every names a logical partition.
 func links(count, every int) [][]byte {
 	tables := make([][]byte, count)
 	for n := range tables {
@@ -83,7 +83,8 @@ func TestLogicalPartitions(t *testing.T) {
 			table := read(t, chainImage(t, tt.tables...))
 			got := len(table.Partitions) - 1
 			if got != tt.partitions || len(table.LogicalTables) != tt.chain {
-				t.Errorf("got %d logical partitions of %d tables, want %d of %d", got, len(table.LogicalTables), tt.partitions, tt.chain)
+				t.Errorf("got %d logical partitions of %d tables, want %d of %d",
+					got, len(table.LogicalTables), tt.partitions, tt.chain)
 			}
 			for i, p := range table.Partitions[1:] {
 				if p.Number != 5+i || (p.Start/512-64)%4 != 1 {
@@ -94,7 +95,7 @@ func TestLogicalPartitions(t *testing.T) {
 	}
 }
 
-// A chain that leads back to its start names its partitions once. For Linux, they repeat up to number 255.
+// A chain that leads back to its start names its partitions once. In Linux, they repeat up to number 255.
 func TestLogicalLoop(t *testing.T) {
 	tables := links(3, 1)
 	putMBREntry(tables[2], 1, mbrEntry{kind: 0x05, first: 0, size: 4})
@@ -103,7 +104,7 @@ func TestLogicalLoop(t *testing.T) {
 	}
 }
 
-// While logical partitions are read, the context counts.
+// Reading logical partitions ends with the context.
 func TestLogicalCancelled(t *testing.T) {
 	d := shrunk(t, chainImage(t, links(3, 1)...), 32*mib)
 	cancelled, cancel := context.WithCancel(t.Context())

@@ -14,15 +14,15 @@ import (
 	"ironroot/storage/devmapper"
 )
 
-// mapper makes and removes maps; devmapper.Control is one.
+// mapper creates and removes maps. [devmapper.Control] implements it.
 type mapper interface {
 	Create(m devmapper.Map) (string, error)
 	Remove(uuid string) error
 	Targets(uuid string) ([]devmapper.Target, error)
 }
 
-// mappedDisk is a multipath map. Each of its partitions is a map of one range of it, named and marked as kpartx does:
-// NAME-part1 with the UUID part1-UUID.
+// mappedDisk is a multipath map. Each of its partitions is a map of a range of it, named NAME-part1 with the UUID
+// part1-UUID, as by kpartx.
 type mappedDisk struct {
 	sys                    block.System
 	device                 string
@@ -38,7 +38,7 @@ type mapperFile interface {
 
 func openMapper() (mapperFile, error) { return devmapper.Open() }
 
-// withMaps does something with the partitions of a multipath map. open opens the device mapper.
+// withMaps calls do with the partitions of a multipath map. open opens the device mapper.
 func withMaps(
 	ctx context.Context, sys block.System, device string, open func() (mapperFile, error),
 	do func(context.Context, string, kernelView) error,
@@ -76,7 +76,7 @@ func (d *mappedDisk) partitions(ctx context.Context) (map[int]extent, error) {
 	}
 	known := map[int]extent{}
 	for _, part := range parts {
-		e := extent{-1, part.Size} // what is no plain range is not what a table says
+		e := extent{-1, part.Size} // a start of -1 differs from every table's if the map is not a plain range
 		targets, err := d.mapper.Targets(d.partUUID(part.Number))
 		if err != nil {
 			return nil, fmt.Errorf("partitions of %s: %w", d.device, err)
@@ -105,11 +105,11 @@ func (d *mappedDisk) add(n int, e extent) error {
 	return nil
 }
 
-// remove waits for a short-lived opener, as a rescan does.
+// remove removes the map of partition n. It retries while the map is open, see [block.WhileBusy].
 func (d *mappedDisk) remove(ctx context.Context, n int) error {
 	err := block.WhileBusy(ctx, func() error { return d.mapper.Remove(d.partUUID(n)) })
 	if errors.Is(err, unix.ENXIO) {
-		return nil // somebody else was quicker
+		return nil // already removed
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 const mapID = "mpath-3600c0ff000d1a2b3"
 
-// fakeMapper is a device mapper whose maps show in the folder of a machine as the kernel's do.
+// fakeMapper is a device mapper whose maps appear in the directory of a machine like the kernel's.
 type fakeMapper struct {
 	t    *testing.T
 	root string
@@ -69,7 +69,7 @@ func (f *fakeMapper) Targets(uuid string) ([]devmapper.Target, error) {
 	return f.maps[uuid].Targets, nil
 }
 
-// disk is a multipath map as a folder shows it.
+// disk returns a multipath map in the directory of a machine.
 func (f *fakeMapper) disk() *mappedDisk {
 	f.t.Helper()
 	dir := filepath.Join(f.root, "sys/class/block/dm-0")
@@ -83,8 +83,8 @@ func (f *fakeMapper) disk() *mappedDisk {
 	return d
 }
 
-// The partitions of a map follow its table: what is the same stays, what differs is made anew, and a moment's opener is waited
-// for.
+// The partitions of a map follow its table: equal ones are kept, others are created again. If a map is opened briefly,
+// its removal is retried.
 func TestPartitionsOfMap(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}, busy: map[string]int{}}
 	d := f.disk()
@@ -114,7 +114,7 @@ func TestPartitionsOfMap(t *testing.T) {
 	}
 }
 
-// A map that bears the name of a partition and is something else is replaced; one that stays in use is an error.
+// A map with the UUID of a partition and another mapping is replaced; if it stays in use, it is an error.
 func TestPartitionsOfMapForeign(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}, busy: map[string]int{}}
 	d := f.disk()
@@ -135,7 +135,8 @@ func TestPartitionsOfMapForeign(t *testing.T) {
 		}
 	}
 	f.busy["part1-"+mapID] = 1 << 20
-	if err := apply(t.Context(), "/dev/dm-0", &Table{}, d); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "/dev/dm-0: remove partition 1") {
+	if err := apply(t.Context(), "/dev/dm-0", &Table{}, d); !errors.Is(err, unix.EBUSY) ||
+		!strings.Contains(err.Error(), "/dev/dm-0: remove partition 1") {
 		t.Errorf("got %v, want %v", err, unix.EBUSY)
 	}
 }
@@ -151,7 +152,7 @@ func (c closingMapper) Close() error {
 	return nil
 }
 
-// The device mapper is closed after use. Its errors, those of the map and those of the use are returned.
+// The device mapper is closed after use. Its errors and those of the map and of the function are returned.
 func TestWithMaps(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
 	f.disk()
@@ -170,15 +171,17 @@ func TestWithMaps(t *testing.T) {
 	} {
 		used, closed := 0, 0
 		open := func() (mapperFile, error) { return closingMapper{f, &closed}, tt.open }
-		err := withMaps(t.Context(), sys, tt.device, open, func(_ context.Context, device string, view kernelView) error {
-			if device != tt.device || view == nil || closed > 0 {
-				t.Errorf("%s: got %s, %v, closed %d times", tt.name, device, view, closed)
-			}
-			used++
-			return tt.do
-		})
+		err := withMaps(t.Context(), sys, tt.device, open,
+			func(_ context.Context, device string, view kernelView) error {
+				if device != tt.device || view == nil || closed > 0 {
+					t.Errorf("%s: got %s, %v, closed %d times", tt.name, device, view, closed)
+				}
+				used++
+				return tt.do
+			})
 		if !errors.Is(err, tt.want) || used != tt.used || closed != tt.closed {
-			t.Errorf("%s: got %v, used %d times, closed %d times, want %v, %d and %d", tt.name, err, used, closed, tt.want, tt.used, tt.closed)
+			t.Errorf("%s: got %v, used %d times, closed %d times, want %v, %d and %d",
+				tt.name, err, used, closed, tt.want, tt.used, tt.closed)
 		}
 	}
 }

@@ -15,11 +15,11 @@ const (
 	mbrTable = 446 // offset of the four entries
 	maxLBA   = 1 << 32
 
-	// Linux has partitions up to this number. Logical ones start at 5.
+	// maxNumber is the highest number of a partition in Linux. Logical partitions start at 5.
 	maxNumber  = 255
 	maxLogical = maxNumber - 4
 
-	maxEmptyLinks = 100 // Linux stops after so many tables in a row that name no logical partition
+	maxEmptyLinks = 100 // Linux stops after that many tables in a row without a logical partition
 )
 
 // mbrEntry is one entry of the table; LBAs in sectors, relative as it stands there.
@@ -136,7 +136,8 @@ func (d *disk) allEntries(ctx context.Context) (*Table, error) {
 func (d *disk) mbrTable(ctx context.Context, m *mbr) (*Table, error) {
 	for i, e := range m.entries {
 		if e.used() && e.first*d.sector >= d.size {
-			return nil, fmt.Errorf("%w: partition %d starts at sector %d, beyond the end of the disk", ErrNoTable, i+1, e.first)
+			return nil, fmt.Errorf("%w: partition %d starts at sector %d, beyond the end of the disk",
+				ErrNoTable, i+1, e.first)
 		}
 	}
 	return d.tableOf(ctx, m, mbrEntry.used)
@@ -164,7 +165,7 @@ func (d *disk) tableOf(ctx context.Context, m *mbr, counts func(mbrEntry) bool) 
 	return table, nil
 }
 
-// chain adds logical partitions, and the tables that name them, to a partition table.
+// chain adds logical partitions and the sectors that name them to a partition table.
 type chain struct {
 	disk  *disk
 	table *Table
@@ -173,9 +174,9 @@ type chain struct {
 }
 
 // follow follows the tables of an extended partition as Linux does. It stops at a sector without the signature of a
-// table, beyond the end of the disk, after maxEmptyLinks tables in a row that name no logical partition, and after
-// maxLogical logical partitions of the disk. Unlike Linux, it stops at a table that was read before, because that one
-// names the same partitions again.
+// table, beyond the end of the disk, after maxEmptyLinks tables in a row without a logical partition, and after
+// maxLogical logical partitions of the disk. Unlike Linux, it stops at a table that was already read, because that
+// table names the same partitions again.
 func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 	first, size := extended.first, extended.size
 	for empty := 0; empty < maxEmptyLinks && c.count < maxLogical; empty++ {
@@ -204,7 +205,7 @@ func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 					link = &e
 				}
 			case i >= 2 && (e.first+e.size > size || first+e.first+e.size > extended.first+extended.size):
-				// The last two entries are often garbage: they count only inside of the extended partition.
+				// The last two entries are often garbage: they count only inside the extended partition.
 			case c.count < maxLogical:
 				c.table.Partitions = append(c.table.Partitions, c.disk.mbrPartition(c.table.DiskID, 5+c.count, e, first))
 				c.count++
@@ -221,8 +222,8 @@ func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 
 func (d *disk) mbrPartition(diskID uint32, n int, e mbrEntry, base int64) Partition {
 	return Partition{
-		Number: n, Type: fmt.Sprintf("0x%02x", e.kind), UUID: fmt.Sprintf("%08x-%02x", diskID, n), Boot: e.boot == 0x80,
-		Start: (base + e.first) * d.sector, Size: e.size * d.sector,
+		Number: n, Type: fmt.Sprintf("0x%02x", e.kind), UUID: fmt.Sprintf("%08x-%02x", diskID, n),
+		Boot: e.boot == 0x80, Start: (base + e.first) * d.sector, Size: e.size * d.sector,
 	}
 }
 
@@ -291,8 +292,8 @@ func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {
 	return d.mbrPartition(m.diskID, slot+1, again.entries[slot], 0), nil
 }
 
-// placeMBR finds the range of bytes: as asked for, or the end of the disk; behind 2^32 sectors an MBR cannot point, so
-// that on a larger disk the partition ends one MiB below that mark.
+// placeMBR returns the range of bytes of a new partition: the requested range, or the end of the disk. An MBR cannot
+// address more than 2^32 sectors; on a larger disk the partition ends one MiB below that limit.
 func (d *disk) placeMBR(p Partition) (start, end int64) {
 	if p.Start != 0 {
 		return p.Start / alignment * alignment, p.Start + (p.Size+d.sector-1)/d.sector*d.sector

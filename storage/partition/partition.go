@@ -1,10 +1,12 @@
-// Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, adds one partition, and
+// Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, adds partitions, and
 // plans and creates the table of a disk that boots an image of a root file system.
 //
-// GPT follows UEFI 2.10 section 5.3, for any logical sector size from 512 bytes; a broken primary is read from the
-// backup. MBR: primary partitions, and logical ones for reading. In a table that is there entries of others are kept
-// byte for byte, and nothing is written that need not change. A table made for another sector size than the device's
-// counts as none, as it does for the kernel and the firmware.
+// GPT follows UEFI 2.10 section 5.3, with logical sectors of at least 512 bytes; if the primary is broken, the backup
+// is read. MBR supports primary partitions and, read-only, logical ones. Changes preserve other entries byte for byte
+// and write only what must change. A table for another sector size than the device's is ignored, as by the kernel and
+// the firmware.
+//
+// go-diskfs encodes and decodes the tables. docs/rationale.md lists what it cannot do, with a test for each case.
 package partition
 
 import (
@@ -16,7 +18,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrNoTable says that the device has no partition table, or none that is sound.
+// ErrNoTable is returned if a device has no valid partition table.
 var ErrNoTable = errors.New("no partition table")
 
 // Schemes of partition tables.
@@ -25,7 +27,7 @@ const (
 	MBR = "mbr"
 )
 
-// Types of partitions that are looked for or made.
+// Partition types.
 const (
 	TypeESP       = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" // GPT: EFI system partition
 	TypeLinux     = "0FC63DAF-8483-4772-8E79-3D69D8477DE4" // GPT: Linux file system
@@ -38,11 +40,11 @@ const (
 	typeProtector = 0xee
 )
 
-// Partition is one entry of a table.
+// Partition is an entry of a table.
 type Partition struct {
 	Number     int
-	Type       string // GPT: type GUID in capitals; MBR: "0x0c"
-	UUID       string // as the kernel names it: GPT: lower-case GUID; MBR: disk id and number, "deadbeef-01"
+	Type       string // GPT: upper-case type GUID; MBR: "0x0c"
+	UUID       string // the kernel's PARTUUID: for GPT a lower-case GUID, for MBR disk id and number, "deadbeef-01"
 	Name       string // GPT only
 	Attributes uint64 // GPT only: the attribute bits of the entry
 	Boot       bool   // MBR: active flag; GPT: legacy BIOS bootable (attribute bit 2)
@@ -50,7 +52,7 @@ type Partition struct {
 	Size       int64  // bytes
 }
 
-// Extended reports whether this is the entry of an MBR that contains the logical partitions.
+// Extended reports whether p is the entry of an MBR that contains the logical partitions.
 func (p Partition) Extended() bool { return isExtended(p.Type) }
 
 // Table is a partition table.
@@ -61,24 +63,26 @@ type Table struct {
 	SectorSize      int64  // bytes
 	DiskSize        int64  // bytes
 	Damaged         bool   // GPT: the primary or the backup is broken
-	BackupMisplaced bool   // GPT: the backup header does not lie in the disk's last sector
+	BackupMisplaced bool   // GPT: the backup header is not in the disk's last sector
 	Partitions      []Partition
-	// LogicalTables are the offsets in bytes of the sectors in extended partitions that name the logical ones (EBR), in
-	// the order of their chain. Like Linux, Read stops after 100 of them in a row that name no partition, and after
+	// LogicalTables are the offsets in bytes of the sectors in extended partitions that name the logical ones (EBR),
+	// in the order of their chain. Like Linux, Read stops after 100 of them in a row without a partition, and after
 	// partition number 255.
 	LogicalTables []int64
 }
 
-// Read reads the partition table of a device or image file. The error wraps ErrNoTable where there is none.
+// Read reads the partition table of a device or image file. The error wraps ErrNoTable if there is none.
 func Read(ctx context.Context, device string) (*Table, error) {
 	return readBy(ctx, device, (*disk).read)
 }
 
-// ReadAll reads the partition table of a device or image file, including one that is not sound. It is for callers that
-// must not miss a partition, and not for those that change the table. Unlike with Read, one invalid entry of an MBR
-// does not hide the others: each counts that has a size and starts on the disk, whatever its status and type are, and
-// whatever text the sector contains. If an MBR has a protective entry but neither GPT can be read, the other entries
-// count. The error wraps ErrNoTable if no entry counts, or if a file system without partitions fills the device.
+// ReadAll reads the partition table of a device or image file, even if it is not valid. It is for callers that must
+// not miss a partition, and not for those that change the table.
+//
+// Unlike in Read, an invalid entry of an MBR does not hide the others. Each entry counts that has a size and starts on
+// the disk, regardless of its status and type and of any text in the sector. If an MBR has a protective entry but
+// neither GPT can be read, the other entries count. The error wraps ErrNoTable if no entry counts, or if a file system
+// without partitions spans the device.
 func ReadAll(ctx context.Context, device string) (*Table, error) {
 	return readBy(ctx, device, (*disk).allEntries)
 }
@@ -96,10 +100,12 @@ func readBy(ctx context.Context, device string, read func(*disk, context.Context
 	return table, nil
 }
 
-// RepairBackup moves the backup header and table of a GPT to the end of the disk, as sgdisk -e does, when they do not
-// lie there: the last usable LBA, both headers and the protective MBR's size are brought up to date. It reports
-// whether anything was written. A device without a GPT is left alone without an error; a GPT whose primary is broken
-// is left alone too, since moving its only good copy could lose it.
+// RepairBackup moves the backup header and table of a GPT to the end of the disk if they are not there, as sgdisk -e
+// does. It updates the last usable LBA, both headers and the protective MBR's size. It reports whether it wrote
+// anything.
+//
+// A device without a GPT is not changed and is not an error. Neither is a GPT whose primary is broken: moving the only
+// valid copy could lose it.
 func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {
@@ -118,7 +124,7 @@ func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 	}
 	g, err := d.primary()
 	if err != nil {
-		return false, nil //nolint:nilerr // the primary is broken: documented above
+		return false, nil //nolint:nilerr // a broken primary is not an error: documented above
 	}
 	if err := d.relocate(g); err != nil {
 		return false, fmt.Errorf("move the backup GPT of %s: %w", device, err)
@@ -145,7 +151,7 @@ func Add(ctx context.Context, sys block.System, device string, p Partition) (add
 	if sys.MapUUID(device) != "" {
 		return added, Sync(ctx, sys, device)
 	}
-	// Telling of the one partition leaves the others alone, which may be in use.
+	// Adding a single partition does not affect the others, which may be in use.
 	if err := block.AddPartition(device, added.Number, added.Start, added.Size); err != nil {
 		if err2 := block.Rescan(ctx, device); err2 != nil {
 			return added, errors.Join(err, err2)
@@ -184,7 +190,7 @@ func open(ctx context.Context, device string, flag int) (*disk, error) {
 	return d, nil
 }
 
-// guessSector finds the sector size of an image file by the place of its GPT header.
+// guessSector determines the sector size of an image file from the position of its GPT header.
 func (d *disk) guessSector() int64 {
 	for _, sector := range []int64{512, 4096, 2048, 1024} {
 		if d.hasSignature(sector) {
@@ -200,7 +206,7 @@ func (d *disk) hasSignature(offset int64) bool {
 	return err == nil && string(signature) == gptSignature
 }
 
-// read reads whichever table there is.
+// read reads the GPT or MBR of the disk.
 func (d *disk) read(ctx context.Context) (*Table, error) {
 	mbr, err := d.readMBR()
 	if err != nil {
@@ -217,7 +223,7 @@ func (d *disk) read(ctx context.Context) (*Table, error) {
 	return table, nil
 }
 
-// free reports whether no partition lies in the range of bytes.
+// free reports whether no partition overlaps the range of bytes.
 func free(partitions []Partition, start, end int64) bool {
 	for _, p := range partitions {
 		if start < p.Start+p.Size && p.Start < end {
@@ -241,5 +247,5 @@ func (d *disk) add(ctx context.Context, p Partition) (Partition, error) {
 	return d.addMBR(table, p)
 }
 
-// alignment of new partitions, in bytes.
+// alignment is the alignment of new partitions in bytes.
 const alignment = 1 << 20

@@ -17,7 +17,7 @@ import (
 
 const mib = 1 << 20
 
-// gptImage makes an image with two partitions by sfdisk.
+// gptImage makes an image with two partitions with sfdisk.
 func gptImage(t *testing.T, size int64) string {
 	t.Helper()
 	image := testenv.SparseFile(t, size)
@@ -34,7 +34,7 @@ func grow(t *testing.T, image string, size int64) {
 	}
 }
 
-// verify lets sgdisk judge a table.
+// verify checks a table with sgdisk.
 func verify(t *testing.T, device string) {
 	t.Helper()
 	testenv.Programs(t, "sgdisk")
@@ -217,7 +217,8 @@ func TestAddGPT(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify(t, image)
-	if added.Number != 2 || added.Type != TypeLinux || added.Size < 64*mib || added.Start%mib != 0 || len(added.UUID) != 36 {
+	if added.Number != 2 || added.Type != TypeLinux || added.Size < 64*mib || added.Start%mib != 0 ||
+		len(added.UUID) != 36 {
 		t.Errorf("got %+v", added)
 	}
 	table := read(t, image)
@@ -232,7 +233,7 @@ func TestAddGPT(t *testing.T) {
 	}
 }
 
-// mbrImage makes an image with an MBR by sfdisk.
+// mbrImage makes an image with an MBR with sfdisk.
 func mbrImage(t *testing.T, size int64, script string) string {
 	t.Helper()
 	testenv.Programs(t, "sfdisk")
@@ -245,8 +246,8 @@ func mbrImage(t *testing.T, size int64, script string) string {
 	return image
 }
 
-// A table may call more sectors usable than its backup leaves: the new partition must not lie in the way of the backup,
-// and no number of a foreign table may overflow.
+// A table may name more usable sectors than its backup leaves: the new partition must not overlap the backup, and
+// numbers of a foreign table must not overflow.
 func TestAddGPTWithWrongUsableArea(t *testing.T) {
 	for name, last := range map[string]int64{
 		"to the last sector": 32*mib/512 - 1,
@@ -373,7 +374,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Add(make([]byte, 512))
 	f.Add(append([]byte(gptSignature), make([]byte, 504)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// The checksum is made to fit, or nothing would get past it.
+		// The checksum is corrected. Otherwise all changed headers would be rejected.
 		if len(data) >= gptHeaderSize {
 			size := binary.LittleEndian.Uint32(data[12:])
 			if size >= gptHeaderSize && int64(size) <= int64(len(data)) {

@@ -35,7 +35,7 @@ func Sync(ctx context.Context, sys block.System, device string) error {
 		return err
 	}
 	if errors.Is(rescanErr, unix.EINVAL) && len(known) == 0 {
-		return nil // a device of which the kernel makes no partitions, such as a loop device without the flag
+		return nil // a device without partitions in the kernel, such as a loop device without LO_FLAGS_PARTSCAN
 	}
 	if rescanErr == nil && len(known) > 0 {
 		return nil
@@ -61,7 +61,7 @@ func Release(ctx context.Context, sys block.System, device string) error {
 	return Forget(ctx, sys, device)
 }
 
-// syncTable brings the kernel's view up to date one partition at a time.
+// syncTable updates the kernel's partitions one by one.
 func syncTable(ctx context.Context, device string, k kernelView) error {
 	table, err := Read(ctx, device)
 	if errors.Is(err, ErrNoTable) {
@@ -76,17 +76,17 @@ func forgetAll(ctx context.Context, device string, k kernelView) error {
 	return apply(ctx, device, &Table{}, k)
 }
 
-// extent is where a partition lies, in bytes.
+// extent is a range of bytes on a disk.
 type extent struct{ start, size int64 }
 
-// kernelView is what the kernel knows of a disk's partitions.
+// kernelView provides the kernel's partitions of a disk.
 type kernelView interface {
 	partitions(ctx context.Context) (map[int]extent, error)
 	add(n int, e extent) error
 	remove(ctx context.Context, n int) error
 }
 
-// plainDisk is a disk whose partitions the kernel makes (BLKPG).
+// plainDisk is a disk whose partitions the kernel creates (BLKPG).
 type plainDisk struct {
 	sys    block.System
 	device string
@@ -129,7 +129,7 @@ func attribute(dir, name string) (int64, error) {
 	return strconv.ParseInt(string(data[:max(0, len(data)-1)]), 10, 64)
 }
 
-// apply makes the kernel's view that of a table. What is the same already is left alone.
+// apply makes the kernel's partitions equal to those of a table. Equal partitions are not touched.
 func apply(ctx context.Context, device string, table *Table, k kernelView) error {
 	known, err := k.partitions(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func apply(ctx context.Context, device string, table *Table, k kernelView) error
 	for _, p := range table.Partitions {
 		e := extent{p.Start, p.Size}
 		if table.Scheme == MBR && isExtended(p.Type) {
-			// The kernel shows two sectors of an extended partition, or one where sectors are larger.
+			// The kernel's size of an extended partition is two sectors, or one if sectors are larger.
 			if have, ok := known[p.Number]; ok && have.start == p.Start {
 				e = have
 			} else {
@@ -147,7 +147,7 @@ func apply(ctx context.Context, device string, table *Table, k kernelView) error
 			}
 		}
 		if p.Start+p.Size > table.DiskSize {
-			continue // cut off: the kernel does not offer it either
+			continue // truncated: the kernel does not create it either
 		}
 		wanted[p.Number] = e
 	}

@@ -43,7 +43,7 @@ func TestSync(t *testing.T) {
 		}
 		return len(parts)
 	}
-	// Only of a map are partitions in the way of who wants the disk for himself.
+	// Only the partitions of a map prevent an exclusive open of the disk.
 	if err := Release(ctx, sys, device); err != nil || known() != 2 {
 		t.Errorf("release: got %v and %d partitions, want the two that there were", err, known())
 	}
@@ -54,7 +54,7 @@ func TestSync(t *testing.T) {
 	check(map[int]extent{})
 }
 
-// While a partition is in use the kernel does not read the table again, and the others are still brought up to date.
+// While a partition is in use, the kernel does not reread the table, but the other partitions are updated.
 func TestSyncInUse(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4")
 	device := testenv.Loop(t, gptImage(t, 32*mib), 512)
@@ -84,7 +84,7 @@ func TestSyncInUse(t *testing.T) {
 	}
 }
 
-// Of some devices the kernel makes no partitions: a loop device without the flag is one.
+// The kernel creates no partitions of some devices, such as a loop device without the flag.
 func TestSyncWithoutPartitions(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "losetup")

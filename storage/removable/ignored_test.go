@@ -9,7 +9,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// Ignored disks are small USB disks that are neither removable nor write-protected, with the labels of their file systems.
+// Ignored disks are small USB disks that are neither removable nor write-protected, with the labels of their file
+// systems.
 func TestIgnoredDisks(t *testing.T) {
 	root := t.TempDir()
 	for i, name := range []string{"sdb", "sdc", "sdd", "sde"} {
@@ -20,7 +21,8 @@ func TestIgnoredDisks(t *testing.T) {
 		if name == "sdd" {
 			size = 4 << 30
 		}
-		plug(t, root, name, "pci0000:00/0000:00:14.0/usb1/1-"+port+"/1-"+port+":1.0/host"+port+"/target"+port+":0:0/"+port+":0:0:0",
+		plug(t, root, name,
+			"pci0000:00/0000:00:14.0/usb1/1-"+port+"/1-"+port+":1.0/host"+port+"/target"+port+":0:0/"+port+":0:0:0",
 			"0", image, size)
 		if name != "sdb" {
 			write(t, root+"/sys/class/block/"+name+"/removable", "0")

@@ -1,10 +1,9 @@
-// Package removable reads files from the media a BMC attached, virtual CDs and floppies, without mounting them: file
-// systems of ISO 9660 (with Rock Ridge) and FAT on whole optical drives, and on whole USB disks below 4 GiB that are
+// Package removable reads files from virtual CDs and floppies that a BMC attached, without mounting them: ISO 9660
+// (with Rock Ridge) and FAT file systems on whole optical drives, and on whole USB disks below 4 GiB that are
 // removable or write-protected.
 //
-// Partitions and devices made of other devices are never read: a former owner of a disk could have labelled it, and
-// would then configure the machine. Absolute paths and paths with ".." are rejected, and links are not
-// followed.
+// Partitions and devices made of other devices are never read: a previous owner of a disk could have labelled it, and
+// would then configure the machine. Absolute paths and paths with ".." are rejected, and links are not followed.
 package removable
 
 import (
@@ -26,14 +25,14 @@ import (
 // Volume is a medium with a readable file system. It must be closed, and is not safe for concurrent use.
 type Volume struct {
 	Device    block.Device
-	Label     string // of the file system, "" where it has none
+	Label     string // of the file system, "" if it has none
 	Publisher string // publisher identifier of an ISO 9660 volume
 	root      node
 	foldCase  bool // FAT does not tell upper from lower case
 	file      *os.File
 }
 
-// Problem is a medium that cannot be read, or whose file system is damaged.
+// Problem describes a medium that cannot be read, or whose file system is damaged.
 type Problem struct {
 	Device string // path
 	Err    error
@@ -77,7 +76,7 @@ func volumes(
 	return opened, problems, nil
 }
 
-// IgnoredDisk is a small USB disk that is no medium, because it is neither removable nor write-protected.
+// IgnoredDisk is a small USB disk that is not trusted, because it is neither removable nor write-protected.
 type IgnoredDisk struct {
 	Device block.Device
 	Label  string // of its file system, "" if there is none or it cannot be read
@@ -120,7 +119,7 @@ func open(sys block.System, device block.Device, probe func(*Volume) error) (ope
 	if err != nil {
 		return nil, err
 	}
-	defer func() { // after a panic, too
+	defer func() { // also after a panic
 		if opened == nil {
 			err = errors.Join(err, file.Close())
 		}
@@ -132,7 +131,7 @@ func open(sys block.System, device block.Device, probe func(*Volume) error) (ope
 	return v, nil
 }
 
-// probe finds the file system. ISO 9660 comes first: the front of such a medium is free for anything.
+// probe recognises the file system.
 func (v *Volume) probe() error {
 	iso, err := iso9660.Open(v.file)
 	if err == nil {
@@ -154,7 +153,7 @@ func (v *Volume) probe() error {
 	return err
 }
 
-// contain calls f, which reads the file system. A panic is an error that names the path and the device.
+// contain calls f, which reads the file system. A panic is returned as an error that names the path and the device.
 func contain[T any](v *Volume, path string, f func() (T, error)) (result T, err error) {
 	err = goroutine.Catch(func() (err error) {
 		result, err = f()
@@ -167,8 +166,8 @@ func contain[T any](v *Volume, path string, f func() (T, error)) (result T, err 
 	return result, err
 }
 
-// ReadFile returns a file's content. The path is one of [fs.ValidPath]. The error wraps fs.ErrNotExist where there is
-// no such file, and is an error too where it has more than limit bytes.
+// ReadFile returns a file's content. The path must be valid for [fs.ValidPath]. If the file does not exist, the error
+// wraps fs.ErrNotExist. A file of more than limit bytes is an error.
 func (v *Volume) ReadFile(path string, limit int64) ([]byte, error) {
 	return contain(v, path, func() ([]byte, error) { return v.readFile(path, limit) })
 }
@@ -191,8 +190,8 @@ func (v *Volume) readFile(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Files returns the names of a folder's regular files in order. The error wraps fs.ErrNotExist where there is no such
-// folder.
+// Files returns the sorted names of a directory's regular files. If the directory does not exist, the error wraps
+// fs.ErrNotExist.
 func (v *Volume) Files(path string) ([]string, error) {
 	return contain(v, path, func() ([]string, error) { return v.files(path) })
 }

@@ -17,7 +17,7 @@ import (
 
 const usb = "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"
 
-// plug adds a device below a bus, with its node as a link to an image.
+// plug adds a device below a bus, whose device node is a link to an image.
 func plug(t *testing.T, root, name, bus, kind, image string, size int64) {
 	t.Helper()
 	device := filepath.Join(root, "sys/devices", bus)
@@ -127,7 +127,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// A medium that cannot be read is named, and the others are found.
+// A medium that cannot be read is reported, and the others are opened.
 func TestBroken(t *testing.T) {
 	root := t.TempDir()
 	broken := filepath.Join(t.TempDir(), "folder") // reading a folder fails
@@ -138,7 +138,8 @@ func TestBroken(t *testing.T) {
 	plug(t, root, "sr1", "pci0000:00/ata2/host2/target2:0:0/2:0:0:0", "5", isoImage(t, "config-2"), 1<<20)
 	volumes, problems, err := Volumes(context.Background(), block.System{Root: root})
 	if err != nil || len(volumes) != 1 || len(problems) != 1 || problems[0].Device != "/dev/sr0" {
-		t.Fatalf("got %d volumes, problems %v, %v, want 1 volume and a problem of /dev/sr0", len(volumes), problems, err)
+		t.Fatalf("got %d volumes, problems %v, %v, want 1 volume and a problem of /dev/sr0",
+			len(volumes), problems, err)
 	}
 	_ = volumes[0].Close()
 }

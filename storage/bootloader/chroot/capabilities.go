@@ -6,16 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the capabilities(7) that the program and its children keep: those for work on files of any owner.
-// Without the others it cannot unmount a file system, make a device node, leave the root, load a module, or read the
-// kernel log.
+// allowed are the capabilities(7) that the program and its children keep, for work on files of any owner. Without the
+// others it cannot unmount a file system, create a device node, leave the root, load a module, or read the kernel log.
 var allowed = []int{
-	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID,
+	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
 }
 
-// capabilities removes all other capabilities from the bounding set of the calling thread, which limits what root
-// gains with the next exec. It also empties the inheritable set, which would add to it. If privileged, CAP_SYS_ADMIN
-// is kept.
+// capabilities leaves the program the allowed capabilities and, if privileged, CAP_SYS_ADMIN.
 func capabilities(privileged bool) error {
 	keep := map[int]bool{unix.CAP_SYS_ADMIN: privileged}
 	for _, c := range allowed {
@@ -36,7 +34,7 @@ func capabilities(privileged bool) error {
 		}
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
 		if err == unix.EINVAL { //nolint:errorlint // not wrapped
-			break // after the last one that the kernel knows
+			break // after the last capability of the kernel
 		}
 		if err == nil && has == 1 {
 			err = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)

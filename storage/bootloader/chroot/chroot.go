@@ -1,13 +1,14 @@
-// Package chroot runs a program of an installed system inside that system. It is the one place where the ramdisk runs
-// foreign code, for operators who switched on that a boot loader of the image is installed (enable_bios_bootloader_install).
+// Package chroot runs a program of an installed system inside that system. It is the only place where the ramdisk runs
+// code of an image. It is for operators who allow an image to install its own boot loader
+// (enable_bios_bootloader_install).
 //
 // The program sees its own root, the device nodes of the disk, a read-only sysfs and procfs, an empty /run and /tmp,
-// and processes of its own only. /proc/cmdline names the root and nothing else, because the ramdisk's command line
-// holds the agent token and the root password; kernel log and kernel memory are masked. It has no network and no
-// capability to mount, to make device nodes, to load modules or to read the kernel log, see [capabilities]. A filter
-// denies the system calls that would undo the masks, see [denyCalls]. Its mounts and processes belong to namespaces of
-// its own: the kernel removes them when the program ends for any reason. It writes to the disk as root: this is not a
-// sandbox.
+// and only its own processes. /proc/cmdline contains only the root, because the ramdisk's command line contains the
+// agent token and the root password. The kernel log and kernel memory are masked. The program has no network and no
+// capability to mount, to create device nodes, to load modules or to read the kernel log, see [capabilities]. A filter
+// denies the system calls that would undo the masks, see [DenyCalls]. Its mounts and processes are in namespaces of
+// their own: the kernel removes them when the program ends for any reason. The program writes to the disk as root:
+// this is not a sandbox.
 package chroot
 
 import (
@@ -47,15 +48,15 @@ var folders = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin"
 // System is an installed system.
 type System struct {
 	Root    string   // device of the root file system
-	ESP     string   // device of what is mounted at /boot/efi, "" for nothing
-	Devices []string // further device nodes that the program sees: disk and partitions
-	Mounts  []Mount  // further file systems that the program sees
+	ESP     string   // device that is mounted at /boot/efi, "" for none
+	Devices []string // additional device nodes that the program sees: disk and partitions
+	Mounts  []Mount  // additional file systems that the program sees
 }
 
 // Mount is a file system of the given kind and its mount point in the system.
 type Mount struct{ Device, Kind, At string }
 
-// Error is how a program failed.
+// Error describes the failure of a program.
 type Error struct {
 	Program string
 	Output  string // its last lines
@@ -68,7 +69,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrNoProgram says that the system has none of the programs.
+// ErrNoProgram is returned if the system has none of the programs.
 var ErrNoProgram = errors.New("no such program")
 
 var errNotRun = errors.New("not run")

@@ -16,7 +16,7 @@ import (
 	"ironroot/storage/mounted"
 )
 
-// TestMain lets this very program be the child that enters the root.
+// TestMain runs the child process that enters the root.
 func TestMain(m *testing.M) {
 	if os.Args[0] == Name {
 		Child(os.Args[1:])
@@ -24,14 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// system is a loop device with a root file system that has the installer in it.
+// system is a loop device whose root file system contains the installer.
 func system(t *testing.T) System {
 	t.Helper()
 	return systemOn(t, 64<<20, "mkfs.ext4", "-q", "-d")
 }
 
-// systemOn is a system on a file system of size bytes. The arguments of the program that makes it are followed by the
-// tree and the device.
+// systemOn makes a system on a file system of size bytes. mkfs is the command that makes it; the tree and the device
+// are appended to its arguments.
 func systemOn(t *testing.T, size int64, mkfs ...string) System {
 	t.Helper()
 	testenv.Root(t)
@@ -42,13 +42,14 @@ func systemOn(t *testing.T, size int64, mkfs ...string) System {
 			t.Fatal(err)
 		}
 	}
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin/installer"), "./testdata/installer")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin/installer"),
+		"./testdata/installer")
 	image := testenv.SparseFile(t, size)
 	testenv.Run(t, mkfs[0], append(mkfs[1:], tree, image)...)
 	return System{Root: testenv.Loop(t, image, 512)}
 }
 
-// left fails the test when the device is still in use, or a mount of it can be seen.
+// left fails the test if the device is still in use, or if a mount of it is visible.
 func left(t *testing.T, s System) {
 	t.Helper()
 	fd, err := unix.Open(s.Root, unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
@@ -88,24 +89,28 @@ func TestRunFails(t *testing.T) {
 	s := system(t)
 	var failed *Error
 	err := Run(t.Context(), s, nil, "installer", "fail")
-	if !errors.As(err, &failed) || !strings.HasSuffix(failed.Output, "\ndisk is on fire") || len(failed.Output) > maxOutput ||
+	if !errors.As(err, &failed) || !strings.HasSuffix(failed.Output, "\ndisk is on fire") ||
+		len(failed.Output) > maxOutput ||
 		!strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "installer") {
 		t.Errorf("got %.200v, want the exit status and the end of the output", err)
 	}
 	left(t, s)
-	if err := Run(t.Context(), s, nil, "one|two"); !errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), "one|two") {
+	if err := Run(t.Context(), s, nil, "one|two"); !errors.Is(err, ErrNoProgram) ||
+		!strings.Contains(err.Error(), "one|two") {
 		t.Errorf("no such program: got %v, want %v", err, ErrNoProgram)
 	}
 	left(t, s)
 	testenv.Programs(t, "mkfs.btrfs")
 	other := System{Root: testenv.Loop(t, testenv.SparseFile(t, 128<<20), 512)}
 	testenv.Run(t, "mkfs.btrfs", "-q", other.Root)
-	if err := Run(t.Context(), other, nil, "installer", "argument"); err == nil || !strings.Contains(err.Error(), "/dev in "+other.Root+", btrfs, in its default subvolume") {
+	if err := Run(t.Context(), other, nil, "installer", "argument"); err == nil ||
+		!strings.Contains(err.Error(), "/dev in "+other.Root+", btrfs, in its default subvolume") {
 		t.Errorf("no root there: got %v, want an error that says where it was looked for", err)
 	}
 	left(t, other)
 	testenv.Run(t, "wipefs", "-qaf", s.Root)
-	if err := Run(t.Context(), s, nil, "installer", "argument"); err == nil || errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), s.Root) {
+	if err := Run(t.Context(), s, nil, "installer", "argument"); err == nil || errors.Is(err, ErrNoProgram) ||
+		!strings.Contains(err.Error(), s.Root) {
 		t.Errorf("no file system: got %v, want an error that names %s", err, s.Root)
 	}
 }

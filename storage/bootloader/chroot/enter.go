@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entry describes, for the child process, the system that it enters.
+// entry describes to the child process the system to enter.
 type entry struct {
 	System
 	Kind string // of the root's file system
@@ -25,7 +25,7 @@ const (
 )
 
 // enter makes the system's root the root of this process. Paths of the system are resolved only inside its root, so
-// that its symbolic links cannot lead out of it.
+// that its symbolic links cannot lead outside.
 func (e entry) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)
@@ -40,7 +40,7 @@ func (e entry) enter() error {
 	if err := unix.Chdir(mountedAt); err != nil {
 		return err
 	}
-	// Moving it over the old root makes that unreachable; pivot_root(2) does not work on an initramfs.
+	// Moving it over the old root makes the old root unreachable; pivot_root(2) does not work on an initramfs.
 	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
 		return fmt.Errorf("move %s to /: %w", e.Root, err)
 	}
@@ -89,7 +89,7 @@ type node struct {
 	number uint64
 }
 
-// standard lists the device nodes that programs expect on every system.
+// standard lists the device nodes that programs expect.
 var standard = []node{
 	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
 	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
@@ -129,11 +129,11 @@ func (e entry) nodes() ([]node, error) {
 // mapped reports whether the root is on a map of the device mapper.
 func (e entry) mapped() bool { return strings.HasPrefix(path.Base(e.Root), "dm-") }
 
-// privileged reports whether GRUB needs CAP_SYS_ADMIN to find out where the root is: the ioctls of the device mapper
-// and the search of Btrfs subvolumes require it.
+// privileged reports whether GRUB needs CAP_SYS_ADMIN to find the root's device: the ioctls of the device mapper and
+// the search of Btrfs subvolumes require it.
 func (e entry) privileged() bool { return e.Kind == "btrfs" || e.mapped() }
 
-// makeDev fills /dev.
+// makeDev mounts /dev and creates its nodes.
 func makeDev(nodes []node) error {
 	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755"); err != nil {
 		return err
@@ -146,7 +146,7 @@ func makeDev(nodes []node) error {
 		if err := unix.Mknod(name, n.mode, int(n.number)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make device node %s: %w", name, err)
 		}
-		if err := os.Chmod(name, fs.FileMode(n.mode&0o777)); err != nil { // whatever the umask is
+		if err := os.Chmod(name, fs.FileMode(n.mode&0o777)); err != nil { // regardless of the umask
 			return err
 		}
 	}
@@ -158,9 +158,7 @@ func makeDev(nodes []node) error {
 	return nil
 }
 
-// mask replaces the ramdisk's command line with one for the system, and hides every other source of it: kernel log,
-// kernel memory, and the places where firmware and boot configuration pass a command line. Files that the kernel does
-// not have are skipped.
+// mask replaces the ramdisk's command line by one for the system, and hides its other sources.
 func (e entry) mask() error {
 	line := "ro\n"
 	if e.UUID != "" {
@@ -201,8 +199,8 @@ func cover(file, name string) error {
 	return nil
 }
 
-// nameRoot links the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path into its menu,
-// and the installed system may name the device differently.
+// nameRoot creates a link to the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path to
+// its menu, and the installed system may name the device differently.
 func (e entry) nameRoot() error {
 	if e.UUID == "" {
 		return nil
@@ -214,8 +212,8 @@ func (e entry) nameRoot() error {
 	return os.Symlink(e.Root, path.Join(byUUID, path.Base(e.UUID)))
 }
 
-// mountOthers mounts the other file systems, and the ESP last. If one of them cannot be mounted, the program's output
-// starts with the reason and the next ones are mounted. A failure to mount the ESP is an error.
+// mountOthers mounts the other file systems, and then the ESP. If another one cannot be mounted, it writes the reason
+// to the program's output and continues. A failure to mount the ESP is an error.
 func (e entry) mountOthers() error {
 	for _, m := range e.Mounts {
 		if err := unix.Mount(m.Device, m.At, m.Kind, safe, ""); err != nil {

@@ -17,8 +17,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// The program cannot read anything that belongs to the ramdisk: command line, kernel log, kernel memory, settings of
-// the kernel, devices of others.
+// The program cannot read anything of the ramdisk: command line, kernel log, kernel memory, settings of the kernel,
+// other devices.
 func TestSecrets(t *testing.T) {
 	s := system(t)
 	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
@@ -73,7 +73,8 @@ func TestSecrets(t *testing.T) {
 	}
 	for _, want := range wanted {
 		pattern := want
-		if !strings.HasPrefix(want, "(?m)") && !strings.HasPrefix(want, "write ") && !strings.HasPrefix(want, "devices") {
+		if !strings.HasPrefix(want, "(?m)") && !strings.HasPrefix(want, "write ") &&
+			!strings.HasPrefix(want, "devices") {
 			pattern = regexp.QuoteMeta(want)
 		}
 		if !regexp.MustCompile(pattern).MatchString(failed.Output) {
@@ -89,8 +90,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// CAP_SYS_ADMIN, which GRUB needs on Btrfs, does not let the program undo what masks files of the ramdisk, nor swap the
-// ramdisk's memory out. The ioctls that GRUB needs work.
+// With CAP_SYS_ADMIN, which GRUB needs on Btrfs, the program can neither remove the masks nor make the kernel swap the
+// ramdisk's memory to its disk. The ioctls that GRUB needs work.
 func TestMasksStay(t *testing.T) {
 	for _, kind := range []struct {
 		name   string
@@ -127,8 +128,8 @@ func sameAnswers(t *testing.T, name, output, search string) {
 	t.Helper()
 	want := map[string]string{"later call": "function not implemented", "search of Btrfs": search}
 	for _, call := range []string{
-		"unmount", "mount", "remount", "pivot_root", "setns", "fsopen", "fspick", "open_tree", "move_mount", "mount_setattr",
-		"fsconfig", "fsmount", "open_tree_attr", "bpf", "perf_event_open", "log", "swapon", "swapoff",
+		"unmount", "mount", "remount", "pivot_root", "setns", "fsopen", "fspick", "open_tree", "move_mount",
+		"mount_setattr", "fsconfig", "fsmount", "open_tree_attr", "bpf", "perf_event_open", "log", "swapon", "swapoff",
 	} {
 		want[call] = "operation not permitted"
 	}
@@ -150,10 +151,10 @@ func sameAnswers(t *testing.T, name, output, search string) {
 func TestCallTables(t *testing.T) {
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	want := []uint32{
-		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
-		unix.SYS_SWAPON, unix.SYS_SWAPOFF,
-		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
-		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE_ATTR,
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_BPF,
+		unix.SYS_PERF_EVENT_OPEN, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+		unix.SYS_OPEN_TREE_ATTR,
 	}
 	for _, table := range callTables {
 		if table.arch == arch {
@@ -244,7 +245,8 @@ func TestPrivileged(t *testing.T) {
 	if err != nil || nodes[len(nodes)-1].number != unix.Mkdev(1, 3) {
 		t.Errorf("got %v, %v", nodes, err)
 	}
-	if _, err := (entry{System: System{Root: "/tmp/null"}}).nodes(); err == nil || !strings.Contains(err.Error(), "/tmp/null") {
+	if _, err := (entry{System: System{Root: "/tmp/null"}}).nodes(); err == nil ||
+		!strings.Contains(err.Error(), "/tmp/null") {
 		t.Errorf("got %v, want an error that names the path outside /dev", err)
 	}
 }

@@ -8,25 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callTable lists system calls of an architecture by their numbers.
+// callTable lists system calls of an architecture by number.
 type callTable struct {
 	arch    uint32 // AUDIT_ARCH_*
 	denied  []uint32
-	private uint32 // number of the first call that only this architecture has; 0 for none
+	private uint32 // number of the first call that only this architecture has; 0 if there is none
 }
 
 // newCalls are denied calls with the same number on all architectures: open_tree, move_mount, fsopen, fsconfig,
 // fsmount, fspick, mount_setattr, open_tree_attr.
 var newCalls = []uint32{428, 429, 430, 431, 432, 433, 442, 467}
 
-// lastKnown is the largest number of a system call that was checked for this list (rseq_slice_yield). Later calls could
-// mount, too.
+// lastKnown is the largest number of a system call that was considered for this list (rseq_slice_yield). Later calls
+// could mount, too.
 const lastKnown = 471
 
-// callTables list the system calls by which a program with CAP_SYS_ADMIN could read what is masked: those that mount and
-// unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), and choose where the kernel
-// swaps memory out, which could be the disk of the image. 32-bit programs use other numbers. The numbers before newCalls
-// are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon and swapoff.
+// callTables list the system calls by which a program with CAP_SYS_ADMIN could read what is masked. They mount and
+// unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), or select where the kernel
+// swaps memory out, which could be the disk of the image. 32-bit programs use other numbers. The numbers before
+// newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon
+// and swapoff.
 var callTables = []callTable{
 	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168}, newCalls)},
 	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115}, newCalls)},
@@ -61,9 +62,11 @@ func callFilter(tables []callTable) []unix.SockFilter {
 
 	filter := []unix.SockFilter{load(archOffset)}
 	for _, table := range tables {
-		// Jumps count from the next instruction on: 0 is the next one.
+		// Jumps count from the next instruction, which is 0.
 		ends := []unix.SockFilter{
-			result(unix.SECCOMP_RET_ALLOW), result(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)), result(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
+			result(unix.SECCOMP_RET_ALLOW),
+			result(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
+			result(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
 		}
 		section := []unix.SockFilter{load(numberOffset)}
 		if table.private != 0 {

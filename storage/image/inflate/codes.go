@@ -7,40 +7,40 @@ const (
 	maxLit      = 288
 	maxDist     = 32
 
-	// Codes of up to so many bits are found by one look into their table, longer ones by a second look into a part of it
-	// for those that begin alike.
+	// Codes of up to so many bits are found by one look-up in their table. Longer ones need a second look-up, in a part
+	// of the table for codes with the same beginning.
 	litBits  = 11
 	distBits = 8
-	// The parts have at most 16 or 128 entries each, and there is one for every two long codes at most.
+	// The parts have at most 16 or 128 entries, and there is at most one for every two long codes.
 	litSize  = 8192
 	distSize = 4096
 
-	numLengths = 19 // symbols of the code that lengths of codes are written in
+	numLengths = 19 // symbols of the code for code lengths
 	lengthBits = 7
 	endOfBlock = 256
 )
 
-// entry is what a code means: in bits 0 to 7 how long it is together with the extra bits behind it, in bits 8 to 11 how
-// long it is alone, in bits 16 to 30 a literal, the least length or distance, or where a part of the table begins.
+// entry describes a code. Bits 0 to 7 are its length with the extra bits behind it, bits 8 to 11 its length alone,
+// and bits 16 to 30 a literal, the smallest length or distance, or the beginning of a part of the table.
 type entry uint32
 
 const (
 	literal    entry = 1 << 31
-	special    entry = 1 << 14 // link, stop, or else no symbol at all
+	special    entry = 1 << 14 // link, stop or not a symbol
 	stop       entry = 1 << 13 // the end of the block
-	link       entry = 1 << 12 // to a part with as many index bits as bits 0 to 7 say
+	link       entry = 1 << 12 // to a part of the table; bits 0 to 7 are its number of index bits
 	valueShift       = 16
 )
 
-// at returns which entry a link leads to, by the bits behind those that led to the link.
+// at returns the entry of a link, for the bits behind those of the link.
 func (e entry) at(bits uint64) uint64 { return uint64(e>>valueShift) + bits&(1<<(e&63)-1) }
 
-// value returns what the code means that bits begin with.
+// value returns the value of the code at the beginning of bits.
 func (e entry) value(bits uint64) int {
 	return int(e&^literal>>valueShift) + int(bits&(1<<(e&63)-1)>>(e>>8&15))
 }
 
-// meaning returns the entry of a symbol, but for the length of its code.
+// meaning returns the entry of a symbol, without the length of its code.
 type meaning func(symbol int) entry
 
 func litMeaning(symbol int) entry {
@@ -73,7 +73,7 @@ func distMeaning(symbol int) entry {
 
 func lengthMeaning(symbol int) entry { return entry(symbol) << valueShift }
 
-// fixedCodes sets the codes of blocks that do not bring their own.
+// fixedCodes sets the codes of blocks with fixed codes.
 func (d *Inflater) fixedCodes() {
 	if d.fixed {
 		return
@@ -96,7 +96,7 @@ func (d *Inflater) fixedCodes() {
 	d.fixed = true
 }
 
-// dynamicCodes reads the codes that a block begins with.
+// dynamicCodes reads the codes at the beginning of a block.
 func (d *Inflater) dynamicCodes() error {
 	d.fixed = false
 	v, err := d.take(14)
@@ -116,7 +116,7 @@ func (d *Inflater) dynamicCodes() error {
 		}
 		lengths[symbol] = uint8(v)
 	}
-	// The table of distances is free until its own lengths are known.
+	// The table of distances is unused until its own lengths are known.
 	if left, longest := build(d.dist[:], lengthBits, lengths[:], lengthMeaning); left < 0 || left > 0 && longest > 0 {
 		return corrupt("code of code lengths")
 	}
@@ -135,7 +135,7 @@ func (d *Inflater) dynamicCodes() error {
 	return nil
 }
 
-// codeLengths reads the lengths of n codes, by the code that the table of distances holds.
+// codeLengths reads the lengths of n codes, by the code in the table of distances.
 func (d *Inflater) codeLengths(n int) error {
 	for i := 0; i < n; {
 		d.refill()
@@ -176,8 +176,8 @@ func (d *Inflater) codeLengths(n int) error {
 	return nil
 }
 
-// build makes the table of the canonical code whose lengths are given, by RFC 1951, section 3.2.2. It returns how many
-// codes of the greatest length are left over, less than 0 where there are too many codes, and the greatest length there is.
+// build builds the table of the canonical code with these lengths (RFC 1951, section 3.2.2). It returns the number of
+// unused codes of the greatest length, which is negative if there are too many codes, and the greatest length.
 func build(table []entry, width uint, lengths []uint8, mean meaning) (left, longest int) {
 	var count, next [maxCodeBits + 2]uint16
 	for _, n := range lengths {
@@ -202,9 +202,9 @@ func build(table []entry, width uint, lengths []uint8, mean meaning) (left, long
 	}
 	symbols := sorted[:]
 	code, filled := 0, 1
-	table[0] = special | 1<<8 | 1 // what is no code
+	table[0] = special | 1<<8 | 1 // not a code
 	for n := 1; n <= int(width); n++ {
-		// Of the bits behind a code nothing is known: it stands in the table with all of them.
+		// The bits behind a code can have any value: the table has an entry for each of them.
 		filled += copy(table[filled:], table[:filled])
 		for _, symbol := range symbols[:count[n]] {
 			table[reverse(code, n)] = mean(int(symbol)) + entry(n)<<8 + entry(n)
@@ -234,5 +234,5 @@ func build(table []entry, width uint, lengths []uint8, mean meaning) (left, long
 	return left, longest
 }
 
-// reverse returns a code of n bits as it stands in a stream: its first bit lowest.
+// reverse returns a code of n bits in the order of the stream: its first bit lowest.
 func reverse(code, n int) int { return int(bits.Reverse16(uint16(code)) >> (16 - n)) }

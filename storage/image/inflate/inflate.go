@@ -1,29 +1,29 @@
-// Package inflate unpacks raw deflate streams (RFC 1951) that lie in memory in whole, into memory of the size that they
-// unpack to. A stream of unknown length or one that arrives in pieces is for compress/flate.
+// Package inflate decompresses raw deflate streams (RFC 1951) that are in memory as a whole, into memory of the size
+// of their content. Use compress/flate for a stream of unknown length, or one that arrives in pieces.
 //
-// It accepts what zlib accepts that is told to fill that memory, and no more. What is corrupt behind the last byte that
-// there is room for is an error too, up to where the stream says the next one.
+// It accepts the same streams as zlib when zlib fills that memory. Corrupt data behind the last byte that fits is an
+// error too, up to the next byte of content.
 package inflate
 
 import "errors"
 
-// errShort is why decoding cannot go on: the stream has no more bytes, or there is no more room.
+// errShort means that the stream or the output ended.
 var errShort = errors.New("the stream ends early")
 
-// corrupt is what is wrong with a stream.
+// corrupt is the error of an invalid stream.
 type corrupt string
 
 func (c corrupt) Error() string { return "corrupt deflate stream: " + string(c) }
 
-// Inflater unpacks one stream after another. It has 50 KiB of tables and is not safe for concurrent use. The zero value
-// is ready.
+// Inflater decompresses one stream after another. It has 50 KiB of tables and is not safe for concurrent use. The
+// zero value is ready.
 type Inflater struct {
 	in, out []byte
-	pos, n  int    // how much of in has been taken, and of out filled
-	bits    uint64 // taken and not used yet, the next one lowest
-	count   uint   // of them; above them are zeros, or bits that will be taken again
+	pos, n  int    // number of bytes that were read of in, and written to out
+	bits    uint64 // read but not used, the next one lowest
+	count   uint   // number of those bits; above them are zeros, or bits that will be read again
 
-	inside, final bool // whether a block has begun that is not at its end, and whether it is or was the last
+	inside, final bool // a block has begun and not ended; it is, or was, the last one
 
 	fixed   bool // the codes are the fixed ones
 	lit     [litSize]entry
@@ -31,8 +31,8 @@ type Inflater struct {
 	lengths [maxLit + maxDist]uint8
 }
 
-// Fill unpacks a stream until out is full, and returns how many bytes it unpacked: all of out if there is no error. What
-// follows the end of the stream is not looked at.
+// Fill decompresses a stream until out is full, and returns the number of bytes: len(out) if there is no error. Data
+// behind the end of the stream is ignored.
 func (d *Inflater) Fill(out, stream []byte) (int, error) {
 	d.begin(out, stream)
 	_, err := d.run(false)
@@ -43,20 +43,20 @@ func (d *Inflater) begin(out, stream []byte) {
 	d.in, d.out, d.pos, d.n, d.bits, d.count, d.inside, d.final = stream, out, 0, 0, 0, 0, false, false
 }
 
-// finish judges a run that is over.
+// finish returns the result of a run.
 func (d *Inflater) finish(err error) (int, error) {
 	short := err == nil || errors.Is(err, errShort)
 	switch {
 	case short && d.n < len(d.out):
 		err = errShort
-	case short: // there is more of the stream, or would be, than room
+	case short: // the stream has, or should have, more content than fits
 		err = nil
 	}
 	d.in, d.out = nil, nil
 	return d.n, err
 }
 
-// run unpacks the stream to its end, or where it may pause, to where many literals follow each other.
+// run decompresses the stream to its end. If it may pause, it stops where many literals follow each other.
 func (d *Inflater) run(pause bool) (paused bool, err error) {
 	for {
 		for !d.inside {
@@ -78,7 +78,7 @@ func (d *Inflater) run(pause bool) (paused bool, err error) {
 	}
 }
 
-// block begins a block, or copies one that is not compressed.
+// block starts a block, or copies one that is not compressed.
 func (d *Inflater) block() error {
 	header, err := d.take(3)
 	if err != nil {
@@ -99,7 +99,7 @@ func (d *Inflater) block() error {
 	return err
 }
 
-// refill takes as much of the stream as there is room for: 56 to 63 bits but at its end.
+// refill reads as many bytes of the stream as fit: then there are 56 to 63 bits, or fewer at its end.
 func (d *Inflater) refill() {
 	for d.count < 56 && d.pos < len(d.in) {
 		d.bits |= uint64(d.in[d.pos]) << d.count
@@ -144,18 +144,18 @@ func (d *Inflater) stored() error {
 }
 
 const (
-	// fastLiterals of litBits each are known by the 56 bits of one refill.
+	// fastLiterals is the number of literals of litBits each in the 56 bits of one refill.
 	fastLiterals = 5
-	// As long as so many bytes are left of the stream and of the room, fast needs no checks: it refills twice a round, by
-	// loads of 8 bytes, and writes some literals and the longest match, with what copyMatch writes behind it.
+	// With so many bytes left in the stream and in the output, fast needs no checks: in a round it refills twice, by
+	// loads of 8 bytes, and writes some literals and the longest match, with the bytes that copyMatch writes behind it.
 	fastIn  = 16
 	fastOut = fastLiterals + 258 + 16
 )
 
-// fast is symbol again and again as long as enough is left of the stream and of the room, or until it may pause.
+// fast repeats symbol while enough is left of the stream and of the output, or until it may pause.
 func (d *Inflater) fast(pause bool) (paused bool, err error) {
 	in, out, pos, n := d.in, d.out, d.pos, d.n
-	literals := n // where those behind the last match began
+	literals := n // where the literals after the last match began
 	b, count := d.bits, d.count
 round:
 	for pos <= len(in)-fastIn && n <= len(out)-fastOut {
@@ -230,7 +230,7 @@ round:
 	return paused, err
 }
 
-// symbol unpacks one literal or match, with every check.
+// symbol decompresses one literal or match, with all checks.
 func (d *Inflater) symbol() error {
 	d.refill()
 	e := d.lit[d.bits&(1<<litBits-1)]
@@ -279,7 +279,7 @@ func (d *Inflater) symbol() error {
 	return nil
 }
 
-// use takes the bits of a code and of what belongs to it, and returns its value.
+// use consumes the bits of a code with its extra bits, and returns its value.
 func (d *Inflater) use(e entry) (int, error) {
 	if uint(e&63) > d.count {
 		return 0, errShort
@@ -290,7 +290,8 @@ func (d *Inflater) use(e entry) (int, error) {
 	return v, nil
 }
 
-// copyMatch copies length bytes, 258 at most, from distance bytes before n to n, and up to 16 more that are of no value.
+// copyMatch copies length bytes, 258 at most, from distance bytes before n to n, and up to 16 undefined bytes behind
+// it.
 func copyMatch(out []byte, n, distance, length int) {
 	if distance < 16 || length > 64 {
 		overlapping(out, n, distance, length)
@@ -304,7 +305,7 @@ func copyMatch(out []byte, n, distance, length int) {
 	}
 }
 
-// overlapping copies length bytes from distance bytes before n to n, where what it copies may be its own copy.
+// overlapping copies length bytes from distance bytes before n to n, where the ranges can overlap.
 func overlapping(out []byte, n, distance, length int) {
 	start, end := n-distance, n+length
 	for n < end {
@@ -312,7 +313,7 @@ func overlapping(out []byte, n, distance, length int) {
 	}
 }
 
-// load64 and store64 are as in encoding/binary, which the ramdisk has without inlining; the compiler makes one
+// load64 and store64 do the same as encoding/binary, which is not inlined in the ramdisk. The compiler makes one
 // instruction of each.
 func load64(p []byte, i int) uint64 {
 	p = p[i : i+8]

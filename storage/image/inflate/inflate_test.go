@@ -17,15 +17,15 @@ import (
 	klauspost "github.com/klauspost/compress/flate"
 )
 
-// reference is a stream, and what zlib says of it.
+// reference is a stream, and the result of zlib.
 type reference struct {
-	size   int // of the room that there was
+	size   int // of the output
 	good   bool
-	sum    uint32 // CRC-32 of what it unpacked, where it is good
+	sum    uint32 // CRC-32 of the content of a valid stream
 	stream []byte
 }
 
-// references reads what testdata/zlib.py has written.
+// references reads the file that testdata/zlib.py wrote.
 func references(tb testing.TB) (list []reference) {
 	tb.Helper()
 	f, err := os.Open("testdata/zlib.txt")
@@ -51,7 +51,7 @@ func references(tb testing.TB) (list []reference) {
 	return list
 }
 
-// What zlib takes is taken, what it refuses is refused: streams of all its levels and strategies, and damaged ones.
+// Streams of all levels and strategies of zlib, and damaged ones, have the same result as with zlib.
 func TestLikeZlib(t *testing.T) {
 	var d Inflater
 	for i, r := range references(t) {
@@ -61,12 +61,13 @@ func TestLikeZlib(t *testing.T) {
 		case (err == nil) != r.good:
 			t.Errorf("line %d, room for %d: got error %v, want good %v", i+1, r.size, err, r.good)
 		case r.good && (n != r.size || crc32.ChecksumIEEE(out) != r.sum):
-			t.Errorf("line %d: got %d bytes, CRC-32 %08x, want %d bytes, %08x", i+1, n, crc32.ChecksumIEEE(out), r.size, r.sum)
+			t.Errorf("line %d: got %d bytes, CRC-32 %08x, want %d bytes, %08x",
+				i+1, n, crc32.ChecksumIEEE(out), r.size, r.sum)
 		}
 	}
 }
 
-// Two streams at once give what each gives alone: those of zlib, and larger ones that have runs of literals.
+// Two streams at once have the same results as each alone: streams of zlib, and larger ones with runs of literals.
 func TestPair(t *testing.T) {
 	list := references(t)
 	for level := flate.HuffmanOnly; level <= flate.BestCompression; level++ {
@@ -76,10 +77,12 @@ func TestPair(t *testing.T) {
 				data = append(data, noise(seed, 20000)...)
 			}
 			stream := deflate(t, level, data)
-			list = append(list, reference{size: len(data), stream: stream}, reference{size: len(data) + 1, stream: stream})
+			list = append(list, reference{size: len(data), stream: stream},
+				reference{size: len(data) + 1, stream: stream})
 			stream = bytes.Clone(stream)
 			stream[len(stream)/3] ^= 4
-			list = append(list, reference{size: len(data), stream: stream}, reference{size: len(data), stream: stream[:len(stream)/2]})
+			list = append(list, reference{size: len(data), stream: stream},
+				reference{size: len(data), stream: stream[:len(stream)/2]})
 		}
 	}
 	var p Pair
@@ -100,7 +103,8 @@ func TestPair(t *testing.T) {
 		n, errs := p.FillTwo(room, streams)
 		for k := range 2 {
 			if n[k] != wantN[k] || !errors.Is(errs[k], want[k]) || !bytes.Equal(room[k][:n[k]], alone[k][:n[k]]) {
-				t.Fatalf("stream %d with %d: got %d bytes and error %v, alone %d and %v", i[k], i[1-k], n[k], errs[k], wantN[k], want[k])
+				t.Fatalf("stream %d with %d: got %d bytes and error %v, alone %d and %v",
+					i[k], i[1-k], n[k], errs[k], wantN[k], want[k])
 			}
 		}
 	}
@@ -114,7 +118,7 @@ func noise(seed uint64, size int) []byte {
 	return data
 }
 
-// content is random bytes, text and zeros in stretches.
+// content returns random bytes, text and zeros in turn.
 func content(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 5))
 	data := make([]byte, 0, size)
@@ -136,7 +140,7 @@ func content(seed uint64, size int) []byte {
 	return data
 }
 
-// deflate packs by a level of compress/flate: from flate.HuffmanOnly to 9.
+// deflate compresses with a level of compress/flate: from flate.HuffmanOnly to 9.
 func deflate(tb testing.TB, level int, data []byte) []byte {
 	tb.Helper()
 	var b bytes.Buffer
@@ -153,7 +157,7 @@ func deflate(tb testing.TB, level int, data []byte) []byte {
 	return b.Bytes()
 }
 
-// Clusters of all sizes, in one Inflater. What lies behind the room must stay as it was.
+// Clusters of all sizes, in one Inflater. The bytes behind the output must not change.
 func TestClusters(t *testing.T) {
 	var d Inflater
 	for level := flate.HuffmanOnly; level <= flate.BestCompression; level++ {
@@ -168,12 +172,13 @@ func TestClusters(t *testing.T) {
 			if !bytes.Equal(out, append(data, behind...)) {
 				t.Errorf("level %d, %d bytes: the content differs, or what lies behind it", level, len(data))
 			}
-			// Less room is filled, more room is not.
+			// A shorter output is filled, a longer one is not.
 			if n, err := d.Fill(out[:len(data)-7], stream); err != nil || n != len(data)-7 {
 				t.Errorf("level %d, %d bytes less 7: got %d, %v", level, len(data), n, err)
 			}
 			if n, err := d.Fill(out[:len(data)+7], stream); !errors.Is(err, errShort) || n != len(data) {
-				t.Errorf("level %d, %d bytes and 7: got %d, %v, want %d, %v", level, len(data), n, err, len(data), errShort)
+				t.Errorf("level %d, %d bytes and 7: got %d, %v, want %d, %v",
+					level, len(data), n, err, len(data), errShort)
 			}
 			if n, err := d.Fill(out[:len(data)], stream[:len(stream)/2]); !errors.Is(err, errShort) || n >= len(data) {
 				t.Errorf("level %d, half of %d bytes: got %d, %v, want %v", level, len(stream), n, err, errShort)
@@ -182,7 +187,7 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// writer writes what streams consist of; codes have their first bit first.
+// writer writes the parts of streams; codes have their first bit first.
 type writer struct {
 	bytes []byte
 	n     int
@@ -201,10 +206,11 @@ func (w *writer) bits(v, n int) *writer {
 
 func (w *writer) code(v, n int) *writer { return w.bits(reverse(v, n), n) }
 
-// block begins a block, the last one.
+// block starts the last block.
 func block(kind int) *writer { return new(writer).bits(1, 1).bits(kind, 2) }
 
-// codes begins a block with codes of its own. Of the code for their lengths only 1, 0, 18, 16 are used, 2 bits each.
+// codes starts a block with dynamic codes. The code for their lengths has the symbols 1, 0, 18 and 16, with 2 bits
+// each.
 func codes(literals, distances int) *writer {
 	w := block(2).bits(literals-257, 5).bits(distances-1, 5).bits(18-4, 4)
 	for _, symbol := range []int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1} {
@@ -217,7 +223,7 @@ const (
 	none, one, again, zeros = 0, 1, 2, 3 // the codes of codes
 )
 
-// none but the end of the block has a code
+// only the end of the block has a code
 func onlyEnd(w *writer) *writer {
 	return w.code(zeros, 2).bits(138-11, 7).code(zeros, 2).bits(118-11, 7).code(one, 2)
 }
@@ -232,15 +238,16 @@ func TestRefusals(t *testing.T) {
 		{block(0).bits(0, 5).bits(4, 16).bits(^4, 16), "ends early"},
 		{block(1), "ends early"},
 		{block(1).code(0, 7), "ends early"},
-		{block(1).code(0b11000110, 8), "unknown length"},                                                // symbol 286
-		{block(1).code(0x30, 8).code(1, 7).code(30, 5), "unknown distance"},                             // a literal, three bytes from
-		{block(1).code(0x30, 8).code(1, 7).code(1, 5), "before the start"},                              // two bytes before
-		{block(1).code(1, 7).code(0, 5), "before the start"},                                            // of nothing
-		{block(2).bits(30, 5).bits(0, 5).bits(0, 4), "too many lengths"},                                // 287
-		{block(2).bits(0, 5).bits(30, 5).bits(0, 4), "too many lengths"},                                // 31 distances
-		{block(2).bits(0, 14).bits(0o1111, 12), "code of code lengths"},                                 // four of one bit
-		{block(2).bits(0, 14).bits(0o1000, 12), "code of code lengths"},                                 // one of one bit
-		{codes(257, 1).code(again, 2).bits(0, 2), "repeated code length"},                               // the one before the first
+		{block(1).code(0b11000110, 8), "unknown length"},                    // symbol 286
+		{block(1).code(0x30, 8).code(1, 7).code(30, 5), "unknown distance"}, // a literal, three bytes from
+		{block(1).code(0x30, 8).code(1, 7).code(1, 5), "before the start"},  // two bytes before
+		{block(1).code(1, 7).code(0, 5), "before the start"},                // of nothing
+		{block(2).bits(30, 5).bits(0, 5).bits(0, 4), "too many lengths"},    // 287
+		{block(2).bits(0, 5).bits(30, 5).bits(0, 4), "too many lengths"},    // 31 distances
+		{block(2).bits(0, 14).bits(0o1111, 12), "code of code lengths"},     // four of one bit
+		{block(2).bits(0, 14).bits(0o1000, 12), "code of code lengths"},     // one of one bit
+		// The one before the first.
+		{codes(257, 1).code(again, 2).bits(0, 2), "repeated code length"},
 		{codes(257, 1).code(zeros, 2).bits(127, 7).code(zeros, 2).bits(127, 7), "repeated code length"}, // 276 of 258
 		{codes(257, 1).code(zeros, 2).bits(127, 7).code(zeros, 2).bits(109, 7), "block without an end"},
 		{onlyEnd(codes(258, 1)).code(one, 2).code(none, 2), "ends early"}, // a length, but no distance
@@ -250,7 +257,7 @@ func TestRefusals(t *testing.T) {
 		{onlyEnd(codes(257, 1)).code(none, 2).bits(1, 1), "unknown length"},
 		{onlyEnd(codes(257, 1)).code(none, 2).bits(0, 1), "ends early"},
 	} {
-		for _, behind := range []int{0, 100} { // with and without the checks that are needed at the end alone
+		for _, behind := range []int{0, 100} { // with and without the checks at the end
 			if behind > 0 && c.want == "ends early" {
 				continue
 			}
@@ -263,7 +270,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// FuzzFill compares with compress/flate and the one of klauspost.
+// FuzzFill compares with compress/flate and klauspost/compress/flate.
 func FuzzFill(f *testing.F) {
 	for _, r := range references(f) {
 		f.Add(r.stream, uint16(r.size))
@@ -295,19 +302,21 @@ func FuzzFill(f *testing.F) {
 			if have := min(n, len(theirs)); !bytes.Equal(out[:have], theirs[:have]) {
 				t.Errorf("%s unpacks something else", name)
 			}
-			// It does not look at the last bits of a stream that breaks off, where they are fewer than the block's end has.
+			// It ignores the last bits of a truncated stream if they are fewer than those of the code of the block's
+			// end.
 			if err == nil && len(theirs) < n && !errors.Is(theirErr, io.ErrUnexpectedEOF) {
 				t.Errorf("got %d bytes, %s unpacks %d: %v", n, name, len(theirs), theirErr)
 			}
-			// It accepts a code of code lengths that is incomplete, as long as it is one of a single bit.
-			if theirErr == nil && len(theirs) == int(room) && err != nil && !errors.Is(err, corrupt("code of code lengths")) {
+			// It accepts an incomplete code of code lengths if it has a single bit.
+			if theirErr == nil && len(theirs) == int(room) && err != nil &&
+				!errors.Is(err, corrupt("code of code lengths")) {
 				t.Errorf("got error %v, %s unpacks the whole stream", err, name)
 			}
 		}
 	})
 }
 
-// BenchmarkFill unpacks clusters of 64 KiB: one that is half noise and half text, and one of a program.
+// BenchmarkFill decompresses clusters of 64 KiB: one of noise and text, and one of a program.
 func BenchmarkFill(b *testing.B) {
 	mixed := content(1, 64<<10)
 	for i := 0; i < len(mixed); i += 8 << 10 {

@@ -1,11 +1,11 @@
 package inflate
 
-// manyLiterals is how many have to follow each other before it is worth while to unpack two streams at once.
+// manyLiterals is the number of consecutive literals from which on two streams are decompressed at once.
 const manyLiterals = 32
 
-// Pair unpacks two streams at once, which takes less time than one after the other where they have much that does not
-// repeat: a processor has to wait for each look into a table before it knows where the next one goes, but not with those
-// of the other stream. It is not safe for concurrent use. The zero value is ready.
+// Pair decompresses two streams at once. That is faster than one after the other if they contain many literals: each
+// look-up in a table depends on the one before, but not on those of the other stream, so the processor runs them in
+// parallel. It is not safe for concurrent use. The zero value is ready.
 type Pair struct {
 	Inflater
 	other Inflater
@@ -34,7 +34,7 @@ func (p *Pair) FillTwo(out, stream [2][]byte) (n [2]int, err [2]error) {
 	return n, err
 }
 
-// literals unpacks of two streams what both have of literals, with the short codes.
+// literals decompresses literals with short codes while both streams have them.
 func literals(x, y *Inflater) {
 	inX, outX, posX, nX, bX, countX := x.in, x.out, x.pos, x.n, x.bits, x.count
 	inY, outY, posY, nY, bY, countY := y.in, y.out, y.pos, y.n, y.bits, y.count

@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/image/inflate"
 )
 
-// maxWindow is the largest zstd window that is accepted; QEMU's do not exceed the cluster.
+// maxWindow is the largest accepted zstd window in bytes. The windows of QEMU are not larger than a cluster.
 const maxWindow = 8 << 20
 
 // Decompressor unpacks clusters. It is not safe for concurrent use.
@@ -52,6 +52,7 @@ func (d *Decompressor) Two(clusters, packed [2][]byte) (errs [2]error) {
 	return [2]error{unfilled(n[0], clusters[0], errs[0]), unfilled(n[1], clusters[1], errs[1])}
 }
 
+// unfilled returns the error of a cluster of which n bytes were decompressed.
 func unfilled(n int, cluster []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("unpacked %d bytes, want %d: %w", n, len(cluster), err)

@@ -1,9 +1,14 @@
-// Package qcow2 reads the tables of qcow2 images: where in the file each part of the guest's disk lies.
+// Package qcow2 reads qcow2 images and writes the disk in them while their file arrives.
 //
-// The format is described in docs/interop/qcow2.rst of QEMU; versions 2 and 3 are known, with zlib and zstd clusters and
-// extended L2 entries. Encryption and everything that refers to another file (backing files, external data files) are
-// refused, internal snapshots are ignored. Nothing here opens a file: bytes come in, and what they mean comes out. The
-// bytes are foreign, so every number is checked before it is used, and Limits bound the memory.
+// The format is described in docs/interop/qcow2.rst of QEMU. Versions 2 and 3 are supported, with zlib and zstd
+// clusters and extended L2 entries. Encryption and everything that refers to another file (backing files, external
+// data files) are refused; internal snapshots are ignored. Images are untrusted: every number is checked before it is
+// used, and maxRuns and the limit of the L1 table bound the memory.
+//
+// A Layout says where the content lies. FetchLayout reads the tables first, by range requests. If the server ignores
+// ranges, StreamLayout begins with the tables at the beginning of the file, and the others are read as they arrive. A
+// Placer then writes each cluster as it arrives. What arrives before the table that names it is spooled, in memory and
+// beyond the end of the image on the disk, and placed at the end.
 package qcow2
 
 import (
@@ -11,7 +16,7 @@ import (
 	"fmt"
 )
 
-// Magic is what every qcow2 file begins with.
+// Magic is the signature at the beginning of every qcow2 file.
 const Magic = "QFI\xfb"
 
 const (
@@ -21,12 +26,13 @@ const (
 	minClusterBits, maxClusterBits = 9, 21
 	minExtendedBits                = 14 // cluster bits with extended L2 entries
 
-	subclusters = 32 // of a cluster with an extended L2 entry
+	subclusters = 32 // in a cluster with an extended L2 entry
 
-	// maxL1 bounds the L1 table in bytes, and with it the number of L2 tables that a reader has to remember. It allows
-	// 16 GiB with clusters of 512 bytes, 1 TiB with 4 KiB, and 256 TiB with the usual 64 KiB.
+	// maxL1 is the largest size of the L1 table in bytes. It limits the number of L2 tables that a reader must
+	// remember. It allows disks of 16 GiB with clusters of 512 bytes, 1 TiB with 4 KiB, and 256 TiB with the usual 64
+	// KiB.
 	maxL1     = 4 << 20
-	maxHeader = 1 << 20 // bytes of the header's first part, of which only the first 112 mean something here
+	maxHeader = 1 << 20 // bytes of the header, of which the first 112 are read
 )
 
 // Incompatible features, by bit.
@@ -39,7 +45,7 @@ const (
 	featuresKnown      = featureDirty | featureCorrupt | featureDataFile | featureCompression | featureExtendedL2
 )
 
-// Compression says how compressed clusters are packed.
+// Compression is the algorithm of compressed clusters.
 type Compression uint8
 
 // The values of the header's field compression_type.
@@ -48,10 +54,10 @@ const (
 	Zstd Compression = 1
 )
 
-// Error says why an image is refused.
+// Error is the reason why an image is refused.
 type Error struct {
 	Reason string
-	Unsafe bool // the image asks for something that would put the node at risk, or that nobody can judge
+	Unsafe bool // the image would put the node at risk, or has unknown features
 }
 
 func (e *Error) Error() string { return "qcow2 image: " + e.Reason }
@@ -62,20 +68,21 @@ func refused(format string, args ...any) error {
 	return &Error{Reason: fmt.Sprintf(format, args...), Unsafe: true}
 }
 
-// Header is what of a file's header matters to a reader.
+// Header contains the fields of a header that a reader needs.
 type Header struct {
 	Version     uint32
 	Size        int64 // of the guest's disk, bytes
 	ClusterSize int64 // bytes, a power of two from 512 to 2 MiB
 	L1Offset    int64
-	L1Entries   int // as many as Size needs; the table in the file may be longer
+	L1Entries   int // as many as Size needs; the table in the file can be longer
 	Compression Compression
 
 	clusterBits uint
-	extended    bool // L2 entries tell for each of a cluster's 32 parts whether it has content
+	extended    bool // L2 entries have a bitmap of the 32 parts of a cluster that have content
 }
 
-// ParseHeader reads a header. b is the beginning of the file, at least 112 bytes of it where the file has so many.
+// ParseHeader parses a header. b is the beginning of the file: at least 112 bytes, or the whole file if it is shorter.
+// Errors are *Error.
 func ParseHeader(b []byte) (*Header, error) {
 	if len(b) < headerV2 || string(b[:4]) != Magic {
 		return nil, broken("no header found")
@@ -96,7 +103,7 @@ func ParseHeader(b []byte) (*Header, error) {
 	return h, h.parseGeometry(b)
 }
 
-// checkReferences refuses what the image would have read besides itself.
+// checkReferences refuses an image that refers to another file, or is encrypted.
 func (h *Header) checkReferences(b []byte) error {
 	if binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0 {
 		return refused("it has a backing file")
@@ -140,7 +147,8 @@ func (h *Header) parseGeometry(b []byte) error {
 		return broken("cluster bits: got %d, want %d to %d", bits, minClusterBits, maxClusterBits)
 	}
 	if h.extended && bits < minExtendedBits {
-		return broken("cluster bits with extended L2 entries: got %d, want %d to %d", bits, minExtendedBits, maxClusterBits)
+		return broken("cluster bits with extended L2 entries: got %d, want %d to %d",
+			bits, minExtendedBits, maxClusterBits)
 	}
 	h.clusterBits, h.ClusterSize = uint(bits), 1<<bits
 	size := binary.BigEndian.Uint64(b[24:])
@@ -176,7 +184,7 @@ func (h *Header) entrySize() int64 {
 	return 8
 }
 
-// grain returns the length in bytes of the smallest plain part of the disk that an L2 entry tells of.
+// grain returns the length in bytes of the smallest uncompressed part of the disk that an L2 entry describes.
 func (h *Header) grain() int64 {
 	if h.extended {
 		return h.ClusterSize / subclusters

@@ -113,7 +113,7 @@ func numbers(partitions []partition.Partition) []int {
 	return list
 }
 
-// entry is one of an MBR, in sectors.
+// entry is an entry of an MBR, in sectors.
 type entry struct {
 	kind        byte
 	first, size uint32

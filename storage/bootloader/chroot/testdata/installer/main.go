@@ -1,4 +1,4 @@
-// Command installer stands for a program of an image: it says what it can see.
+// Command installer replaces a program of an image in tests: it prints what it can access.
 package main
 
 import (
@@ -45,8 +45,8 @@ func run(args []string) int {
 	return 0
 }
 
-// spy tries to access what belongs to the ramdisk and prints the results. It exits with an error, so that its output
-// is returned.
+// spy tries to access data of the ramdisk and prints the results. It exits with an error, so that its output is
+// returned.
 func spy() int {
 	for _, name := range []string{"/proc/cmdline", "/proc/1/cmdline", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/proc/bootconfig"} {
 		fmt.Printf("read %s: %s\n", name, read(name))
@@ -55,7 +55,8 @@ func spy() int {
 	fmt.Printf("environ secret %t %v\n", strings.Contains(string(environ), "SECRET"), err)
 	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"} {
 		if old, err := os.ReadFile(name); err == nil || !os.IsNotExist(err) {
-			fmt.Printf("write %s: %v\n", name, os.WriteFile(name, old, 0o644)) // what is there: no harm where it succeeds
+			// What is there: no harm where it succeeds.
+			fmt.Printf("write %s: %v\n", name, os.WriteFile(name, old, 0o644))
 		}
 	}
 	fmt.Println("log:", call(syscall.Klogctl(10, nil))) // SYSLOG_ACTION_SIZE_BUFFER
@@ -78,8 +79,8 @@ func spy() int {
 	return 4
 }
 
-// undo tries to remove what masks files of the ramdisk, in its own namespaces and in new ones, and prints the results.
-// It exits with an error, so that its output is returned.
+// undo tries to remove the masks of the ramdisk's files, in its own namespaces and in new ones, and prints the
+// results. It exits with an error, so that its output is returned.
 func undo() int {
 	if os.Getenv("AGAIN") == "" {
 		command := exec.Command("/proc/self/exe", "undo")
@@ -98,7 +99,8 @@ func undo() int {
 	fmt.Println("fspick:", call(unix.Fspick(unix.AT_FDCWD, "/proc", 0)))
 	fmt.Println("open_tree:", call(unix.OpenTree(unix.AT_FDCWD, "/proc", unix.OPEN_TREE_CLONE)))
 	fmt.Println("move_mount:", unix.MoveMount(unix.AT_FDCWD, "/proc", unix.AT_FDCWD, "/tmp", 0))
-	fmt.Println("mount_setattr:", unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
+	fmt.Println("mount_setattr:",
+		unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
 	for name, number := range map[string]uintptr{
 		"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "open_tree_attr": unix.SYS_OPEN_TREE_ATTR,
 		"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN, "later call": 472,
@@ -114,7 +116,8 @@ func undo() int {
 	search := [4096]byte{}
 	binary.LittleEndian.PutUint64(search[:], 1) // tree of tree roots
 	binary.LittleEndian.PutUint32(search[64:], 1)
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, root.Fd(), 0xd0009411, uintptr(unsafe.Pointer(&search[0]))) // BTRFS_IOC_TREE_SEARCH
+	// BTRFS_IOC_TREE_SEARCH.
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, root.Fd(), 0xd0009411, uintptr(unsafe.Pointer(&search[0])))
 	fmt.Println("search of Btrfs:", errno)
 	return 4
 }
