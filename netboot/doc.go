@@ -13,12 +13,13 @@
 // Static data (package networkdata) gives links roles: static addresses, a bond's member, a VLAN's carrier. What it names is
 // made, what it does not name asks by DHCP, and no part of it that fails takes another part with it.
 //
-// An interface of a VLAN is made when it is asked for or a switch announces it, and is used like a physical link.
+// VLANs can also be requested by name or announced by a switch. Their interfaces are used like physical links.
 //
 // What servers say is doubted: what cannot be is left out, what is unlikely is warned of, and an address that somebody
 // else has is given back (RFC 5227). Where their routes lead nowhere, Dial finds the link that leads there.
 //
-// Limits: whether an IPv4 address is free is asked when it is in use already. A lease is not released, because the next
-// boot of the machine wants the same address. Of DHCPv6 servers the first usable one is taken; prefixes are not asked
-// for. What a link gets is a linkConfig whoever asked for it.
+// Package sntp queries a time server. Package server is the other side, for tests and demonstrations.
+//
+// The network needs Linux. The packages that the agent also uses without it build on other platforms, such as snapshot
+// and route.
 package netboot

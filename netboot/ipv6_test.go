@@ -27,7 +27,7 @@ func within(link Link, subnet string) netip.Addr {
 	return netip.Addr{}
 }
 
-// resolves tells whether the resolver's file has all of the lines.
+// resolves reports whether the resolver's file has all of the lines.
 func (l *lab) resolves(lines ...string) bool {
 	content, err := os.ReadFile(l.resolv)
 	if err != nil {
@@ -42,22 +42,23 @@ func (l *lab) resolves(lines ...string) bool {
 }
 
 // Two links on networks without IPv4: one has addresses from DHCPv6, one from its router and only names from DHCPv6.
-//
-// Parity: R1 (IPv6)
 func TestIPv6Only(t *testing.T) {
 	l, inside := inNamespace(t, "dnsmasq")
 	if !inside {
 		return
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0); err != nil { // as where something else routes
+	// As where something else routes.
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0); err != nil {
 		t.Fatal(err)
 	}
 	l.cable("nic0", "2001:db8:a::1/64")
 	l.cable("nic1", "2001:db8:b::1/64")
 	l.dnsmasq("--interface=peer-nic0", "--interface=peer-nic1", "--enable-ra",
 		"--dhcp-range=set:a,2001:db8:a::10,2001:db8:a::20,64,1h", "--dhcp-range=set:b,2001:db8:b::,ra-stateless",
-		"--dhcp-option=tag:a,option6:dns-server,[2001:db8:a::53]", "--dhcp-option=tag:b,option6:dns-server,[2001:db8:b::53]",
-		"--dhcp-option=tag:a,option6:ntp-server,[2001:db8:a::123]", "--dhcp-option=tag:b,option6:domain-search,b.example")
+		"--dhcp-option=tag:a,option6:dns-server,[2001:db8:a::53]",
+		"--dhcp-option=tag:b,option6:dns-server,[2001:db8:b::53]",
+		"--dhcp-option=tag:a,option6:ntp-server,[2001:db8:a::123]",
+		"--dhcp-option=tag:b,option6:domain-search,b.example")
 	n := l.start()
 	if err := n.WaitAddress(l.ctx); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,8 @@ func TestDuplicateIPv6Address(t *testing.T) {
 	}
 }
 
-// A lease is renewed, also with another address, rebound with another server's consent, and ends when nobody renews it.
+// A lease is renewed, also with another address, rebound with another server's consent, and ends when nobody renews
+// it.
 func TestDHCPv6Renewal(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {
@@ -179,7 +181,8 @@ func TestRouterNamesServers(t *testing.T) {
 	}
 	l.cable("nic0", "2001:db8::1/64")
 	r := l.router("nic0")
-	r.answer(0, rdnss(3600, "2001:db8::53", "fe80::53"), rdnss(1, "2001:db8::54"), dnssl(3600, "example.com", "example.net"))
+	r.answer(0, rdnss(3600, "2001:db8::53", "fe80::53"), rdnss(1, "2001:db8::54"),
+		dnssl(3600, "example.com", "example.net"))
 	n := l.start()
 	l.eventually("name servers", func() bool {
 		return l.resolves("nameserver 2001:db8::53", "nameserver fe80::53%nic0", "search example.com example.net")
@@ -228,8 +231,8 @@ func (l *lab) router(name string) *testRouter {
 		var filter ipv6.ICMPFilter
 		filter.SetAll(true)
 		filter.Accept(ipv6.ICMPTypeRouterSolicitation)
-		return errors.Join(r.conn.SetICMPFilter(&filter), r.conn.SetMulticastInterface(link), r.conn.SetMulticastHopLimit(255),
-			r.conn.JoinGroup(link, &net.IPAddr{IP: net.IPv6linklocalallrouters}))
+		return errors.Join(r.conn.SetICMPFilter(&filter), r.conn.SetMulticastInterface(link),
+			r.conn.SetMulticastHopLimit(255), r.conn.JoinGroup(link, &net.IPAddr{IP: net.IPv6linklocalallrouters}))
 	})
 	l.t.Cleanup(func() { _ = raw.Close() })
 	go func() {
@@ -265,7 +268,8 @@ func (r *testRouter) answer(flags byte, options ...[]byte) {
 func (r *testRouter) send() {
 	message := <-r.message
 	r.message <- message
-	_, _ = r.conn.WriteTo(message, nil, &net.IPAddr{IP: net.IPv6linklocalallnodes}) // the link may be down at this moment
+	// The link may be down at this moment.
+	_, _ = r.conn.WriteTo(message, nil, &net.IPAddr{IP: net.IPv6linklocalallnodes})
 }
 
 func rdnss(lifetime uint32, servers ...string) []byte {

@@ -15,7 +15,7 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// timing holds the delays of the client, so that tests need not wait for them.
+// timing holds the delays of links, so that tests need not wait for them.
 type timing struct {
 	noCarrier  time.Duration // how long to wait for a carrier before asking without one: some drivers never report it
 	first      time.Duration // the first retransmission; each further one doubles
@@ -40,7 +40,7 @@ var defaultTiming = timing{
 // lies between what people set by hand and the 1024 of the kernel's own IPv6 routes.
 const baseMetric = 512
 
-// link is one link in use: a goroutine of its own runs it from its appearance to its end.
+// link is a link in use. One goroutine owns its state, and others run it, in one role at a time.
 type link struct {
 	network *Network
 	index   int
@@ -137,8 +137,7 @@ func (l *link) run(ctx context.Context, r role) {
 	}
 }
 
-// persist calls f, and calls it again after a panic until ctx ends: one malformed message must not end the use of a
-// link.
+// persist calls f, and calls it again after a panic until ctx ends: a malformed message must not disable the link.
 func (l *link) persist(ctx context.Context, f func()) {
 	goroutine.Persist(ctx, l.network.timing.first, f)
 }
@@ -188,7 +187,7 @@ func (l *link) runDHCP(ctx context.Context) {
 	}
 }
 
-// raise sets the link up. A driver may refuse while it loads its firmware, so it is tried for as long as it takes.
+// raise sets the link up. It retries until ctx ends, because drivers refuse while they load firmware.
 func (l *link) raise(ctx context.Context) bool {
 	delay := l.network.timing.first
 	for ctx.Err() == nil {
@@ -204,7 +203,7 @@ func (l *link) raise(ctx context.Context) bool {
 	return false
 }
 
-// awaitCarrier waits for the carrier, but not forever.
+// awaitCarrier waits for the carrier, at most for noCarrier. It reports whether ctx is still valid.
 func (l *link) awaitCarrier(ctx context.Context) bool {
 	if l.snapshot().Carrier {
 		l.drainCarrier()

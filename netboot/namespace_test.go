@@ -88,8 +88,7 @@ func (l *lab) told(line string) {
 	}
 }
 
-// inNamespace runs the test again as a process in a new network namespace, so that all of its threads are in it, and
-// returns whether the caller is that process.
+// inNamespace is nettest.New.
 func inNamespace(t *testing.T, programs ...string) (*lab, bool) {
 	t.Helper()
 	testenv.Root(t)

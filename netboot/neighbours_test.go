@@ -46,7 +46,8 @@ func isUp(names ...string) func(map[string]Link) bool {
 }
 
 // Frames are heard by themselves while the network starts: who asks later gets them at once. A link without a carrier
-// is waited for only as long as it may still get one, a silent one for one silence, and one that appears late is heard.
+// is waited for only as long as it may still get one, a silent one for one silence, and one that appears late is
+// heard.
 func TestNetworkHearsLLDP(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {
@@ -132,8 +133,6 @@ func (f *fakeFirmware) RestorePersistent() error { f.note("restore persistent");
 
 // LLDP agents in the firmware of cards are stopped only if the options request it, before the link is raised, and
 // started again when the network ends. A failure to stop one is a warning, and the link is used.
-//
-// Parity: F6
 func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {
@@ -145,8 +144,9 @@ func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 		firmware := &fakeFirmware{}
 		ctx, cancel := context.WithCancel(l.ctx)
 		n, err := Start(ctx, Config{
-			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true }, ResolvConf: l.resolv,
-			timing: quick, StopFirmwareLLDP: wanted, firmware: firmware,
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true },
+			ResolvConf: l.resolv,
+			timing:     quick, StopFirmwareLLDP: wanted, firmware: firmware,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -19,11 +19,12 @@ import (
 	"ironroot/netboot/networkdata"
 )
 
-// Config says which links to use and where to write what was learnt.
+// Config describes which links to use and how.
 type Config struct {
-	// Log receives what happens to links and leases; nil discards it.
+	// Log receives the events of links and leases; nil discards them.
 	Log *slog.Logger
-	// Interface decides which links are used. Nil means every physical Ethernet and InfiniBand link. Loopback is never asked about.
+	// Interface reports whether to use a link. Nil means all physical Ethernet and InfiniBand links. It is not called
+	// for the loopback interface.
 	Interface func(name string) bool
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
@@ -31,16 +32,16 @@ type Config struct {
 	// StopFirmwareLLDP switches off the LLDP agents inside network cards, which otherwise consume the frames, before
 	// the links are raised. They are switched on again when the network ends, and by RestoreFirmwareLLDP.
 	StopFirmwareLLDP bool
-	// Data is the static configuration that is known at the start, nil where there is none: see Configure.
+	// Data is the static configuration at the start, nil without any: see Configure.
 	Data *networkdata.Data
-	// Wait holds everything but the raising of links back until it is closed, or until Configure: static data is looked
-	// for. Nil waits for nothing.
+	// Wait is closed when it is known that there is no static data. Until then, or until Configure, links are only
+	// raised. Nil waits for nothing.
 	Wait <-chan struct{}
 	// VLANs are to be made, and are then used like physical links.
 	VLANs []VLAN
 
-	timing   timing       // tests shorten it; the zero value is made defaultTiming
-	firmware firmwareLLDP // tests replace it; nil is lldp.Firmware
+	timing   timing       // of tests; the zero value is defaultTiming
+	firmware firmwareLLDP // of tests; nil is lldp.Firmware
 }
 
 // Link is what is known of one link at one moment.
@@ -85,9 +86,9 @@ type Network struct {
 	changed   chan struct{}   // closed and replaced at every change
 }
 
-// Start begins to raise links and returns at once; links that appear later are used when they appear. The network
-// runs until ctx ends, which leaves the links as they are, or until Down. An error means that the kernel does not let
-// this process watch its links.
+// Start raises all links and keeps them configured, including those that appear later. It returns at once. The network
+// runs until ctx ends, which leaves the links unchanged, or until Down. An error means that this process cannot
+// receive the kernel's events.
 func Start(ctx context.Context, config Config) (*Network, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -152,8 +153,8 @@ func acceptor(byName func(string) bool) func(netlink.Link) bool {
 		if byName != nil {
 			return byName(attrs.Name)
 		}
-		// The kernel names the kind of every link it makes up (bridge, vlan, veth ...); hardware has none.
-		if l.Type() == "ipoib" { // which the card's driver makes up, and people for further partitions on it
+		// Virtual links have a kind (bridge, vlan, veth ...); physical ones have none.
+		if l.Type() == "ipoib" { // of the card's driver; further ones on it are of other partitions
 			return attrs.ParentIndex == 0 || attrs.ParentIndex == attrs.Index
 		}
 		return l.Type() == "device" && attrs.EncapType == "ether"
@@ -181,7 +182,7 @@ func (n *Network) Links() []Link {
 	return links
 }
 
-// TimeServers returns the time servers that DHCP servers named, in the order of the links.
+// TimeServers returns the time servers of all leases, in the order of the links.
 func (n *Network) TimeServers() []netip.Addr {
 	var servers []netip.Addr
 	for _, l := range n.Links() {
@@ -203,8 +204,7 @@ func (n *Network) Changed() <-chan struct{} {
 	return n.changed
 }
 
-// WaitAddress waits until some link has an address that other machines can reach. Its error names the links and what
-// they lack.
+// WaitAddress waits until a link has a global address. Its error names the links and why they have none.
 func (n *Network) WaitAddress(ctx context.Context) error {
 	stopped := errors.New("wait for an address: the network was stopped")
 	for {
@@ -212,7 +212,7 @@ func (n *Network) WaitAddress(ctx context.Context) error {
 		links := n.Links()
 		select {
 		case <-n.watching:
-			return stopped // what is known of the links may not be true any more
+			return stopped // the state of the links may be outdated
 		default:
 		}
 		for _, l := range links {
@@ -260,8 +260,8 @@ func describe(links []Link) string {
 	return text
 }
 
-// Down stops everything and takes every link of the machine but loopback down; links that appear later stay down. It
-// goes on past a link that fails and returns all errors.
+// Down stops the network and sets all links of the machine except loopback down. Links that appear later stay down. It
+// continues after an error and returns all of them.
 func (n *Network) Down(ctx context.Context) error {
 	n.stop()
 	select {

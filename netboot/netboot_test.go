@@ -44,8 +44,6 @@ func pool(link, address string) server.DHCPConfig {
 }
 
 // Two links and an independent DHCP server: both get addresses, default routes coexist and name servers are joined.
-//
-// Parity: R1 (IPv4)
 func TestTwoLinks(t *testing.T) {
 	l, inside := inNamespace(t, "dnsmasq")
 	if !inside {
@@ -55,8 +53,9 @@ func TestTwoLinks(t *testing.T) {
 	l.cable("nic1", "198.51.100.1/24")
 	l.dnsmasq("--interface=peer-nic0", "--interface=peer-nic1",
 		"--dhcp-range=set:a,192.0.2.10,192.0.2.20,1h", "--dhcp-range=set:b,198.51.100.10,198.51.100.20,1h",
-		"--dhcp-option=tag:a,option:dns-server,192.0.2.53,192.0.2.54", "--dhcp-option=tag:b,option:dns-server,198.51.100.53",
-		"--dhcp-option=tag:b,option:domain-name,example.com", "--dhcp-option=tag:b,option:mtu,1400")
+		"--dhcp-option=tag:a,option:dns-server,192.0.2.53,192.0.2.54",
+		"--dhcp-option=tag:b,option:dns-server,198.51.100.53", "--dhcp-option=tag:b,option:domain-name,example.com",
+		"--dhcp-option=tag:b,option:mtu,1400")
 	n := l.start()
 	if err := n.WaitAddress(l.ctx); err != nil {
 		t.Fatal(err)
@@ -137,8 +136,9 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	l.cable("nic0", "192.0.2.1/24")
 	id := mac(t, "nic0")
 	d := l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 8 * time.Second, Router: addr("192.0.2.1"),
-		Fixed: map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 8 * time.Second,
+		Router: addr("192.0.2.1"),
+		Fixed:  map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
 	l.until(n, "first address", func(links map[string]Link) bool { return has(links["nic0"], "192.0.2.10/24") })
@@ -201,7 +201,8 @@ func TestRebind(t *testing.T) {
 	}
 	l.cable("nic0", "192.0.2.2/24") // nobody is at the first server's address, 192.0.2.1
 	// The second server has all the time that is left of the lease after T2.
-	stop := l.grants("nic0", "192.0.2.10/24", dhcpv4.WithLeaseTime(20), seconds(dhcpv4.OptionRenewTimeValue, 1), seconds(dhcpv4.OptionRebindingTimeValue, 2))
+	stop := l.grants("nic0", "192.0.2.10/24", dhcpv4.WithLeaseTime(20), seconds(dhcpv4.OptionRenewTimeValue, 1),
+		seconds(dhcpv4.OptionRebindingTimeValue, 2))
 	n := l.start()
 	l.until(n, "address", leased("nic0"))
 	stop()
@@ -232,7 +233,8 @@ func TestExpiry(t *testing.T) {
 	}
 	l.cable("nic0", "192.0.2.1/24")
 	d := l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second, DNS: []netip.Addr{addr("192.0.2.1")}, MTU: 1400,
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second,
+		DNS: []netip.Addr{addr("192.0.2.1")}, MTU: 1400,
 		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
@@ -367,8 +369,9 @@ func TestLyingServer(t *testing.T) {
 	l.cable("nic0", "192.0.2.1/24")
 	reply := func(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, ip, serverID net.IP, mask net.IPMask) []byte {
 		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(ip),
-			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverID)), dhcpv4.WithNetmask(mask), dhcpv4.WithLeaseTime(600),
-			dhcpv4.WithOption(dhcpv4.OptRouter(net.IPv4(224, 0, 0, 1))), dhcpv4.WithOption(dhcpv4.OptDNS(net.IPv4(127, 0, 0, 1))),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverID)), dhcpv4.WithNetmask(mask),
+			dhcpv4.WithLeaseTime(600), dhcpv4.WithOption(dhcpv4.OptRouter(net.IPv4(224, 0, 0, 1))),
+			dhcpv4.WithOption(dhcpv4.OptDNS(net.IPv4(127, 0, 0, 1))),
 			dhcpv4.WithOption(dhcpv4.OptDomainName("x\nnameserver 203.0.113.66")))
 		if err != nil {
 			panic(err)

@@ -75,7 +75,8 @@ func TestStatic(t *testing.T) {
 		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") && leased("nic1")(links) &&
 			!links["nic0"].History.Router.IsZero()
 	})
-	if link := links["nic0"]; link.Lease != nil || link.MTU != 1400 || !link.Static || link.Err != nil || link.History.DHCP.Sent != 0 {
+	if link := links["nic0"]; link.Lease != nil || link.MTU != 1400 || !link.Static || link.Err != nil ||
+		link.History.DHCP.Sent != 0 {
 		t.Errorf("got %+v, want a static link that asks nobody", link)
 	}
 	got := l.routes("nic0")
@@ -92,7 +93,8 @@ func TestStatic(t *testing.T) {
 			t.Errorf("source towards %s: got %v, %v, want %s", dst, source, err, want)
 		}
 	}
-	if content, err := os.ReadFile(l.resolv); err != nil || !strings.HasPrefix(string(content), "nameserver 2001:db8:7::53\nnameserver 192.0.2.53\n") {
+	if content, err := os.ReadFile(l.resolv); err != nil ||
+		!strings.HasPrefix(string(content), "nameserver 2001:db8:7::53\nnameserver 192.0.2.53\n") {
 		t.Errorf("resolv.conf: got %q, %v", content, err)
 	}
 	l.reach("192.0.2.77")
@@ -116,7 +118,8 @@ func TestLateData(t *testing.T) {
 	n.Configure(l.data(staticDocument))
 	l.until(n, "static address alone", func(links map[string]Link) bool {
 		link := links["nic0"]
-		return has(link, "192.0.2.77/24") && link.Lease == nil && !within(link, "192.0.2.8/29").IsValid() && link.MTU == 1400
+		return has(link, "192.0.2.77/24") && link.Lease == nil && !within(link, "192.0.2.8/29").IsValid() &&
+			link.MTU == 1400
 	})
 	n.Configure(nil)
 	l.until(n, "lease again, and no static address", func(links map[string]Link) bool {

@@ -17,7 +17,7 @@ import (
 	"ironroot/netboot/networkdata"
 )
 
-// watcher is one subscription to the kernel's events of links, addresses and routers (rtnetlink(7)).
+// watcher follows the kernel's events and gives each link its role. One goroutine owns it.
 type watcher struct {
 	links     chan netlink.LinkUpdate
 	addresses chan netlink.AddrUpdate

@@ -1,4 +1,3 @@
-// Package listing takes lists from the kernel by rtnetlink in whole: at boot they change while the kernel writes them.
 package listing
 
 import (

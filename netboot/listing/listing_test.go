@@ -31,7 +31,8 @@ func TestWhole(t *testing.T) {
 			return []string{"eth0"}, tt.then
 		})
 		if !errors.Is(err, tt.want) || !slices.Equal(got, []string{"eth0"}) || calls != tt.calls {
-			t.Errorf("%s: got %v and %v after %d calls, want the list and %v after %d", tt.name, got, err, calls, tt.want, tt.calls)
+			t.Errorf("%s: got %v and %v after %d calls, want the list and %v after %d",
+				tt.name, got, err, calls, tt.want, tt.calls)
 		}
 	}
 }

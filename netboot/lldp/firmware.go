@@ -17,44 +17,44 @@ import (
 // Private flags of drivers, as described in i40e.rst and ice.rst in the kernel's
 // Documentation/networking/device_drivers/ethernet/intel.
 const (
-	i40eFlag = "disable-fw-lldp" // true switches the agent off; a power cycle resets it
-	iceFlag  = "fw-lldp-agent"   // false switches the agent off; a power cycle does not reset it
+	i40eFlag = "disable-fw-lldp" // true disables the agent until a power cycle
+	iceFlag  = "fw-lldp-agent"   // false disables the agent, also over power cycles
 )
 
-// Firmware switches off the LLDP agents inside some network cards of Intel, which otherwise consume all LLDP frames,
-// and switches them on again. It is safe for concurrent use.
+// Firmware disables the LLDP agents in the firmware of some Intel network cards, which otherwise consume all LLDP
+// frames, and enables them again. It is safe for concurrent use.
 //
-// Cards of the X710 family (driver i40e) and of the E810 family (driver ice) have a private flag for it. If an X710
-// rejects the flag, the agent is switched off through the driver's debugfs file, which kernel lockdown (Secure Boot)
+// Cards of the X710 family (driver i40e) and of the E810 family (driver ice) have a private flag for the agent. If an
+// X710 rejects the flag, the agent is disabled through the driver's debugfs file, which kernel lockdown (Secure Boot)
 // forbids.
 type Firmware struct {
 	System block.System
 	Log    *slog.Logger // nil discards
 
-	mount func(dir string) error // nil = mount debugfs there
-	flags privateFlags           // nil = the kernel's
+	mount func(dir string) error // mounts debugfs; nil means the kernel's
+	flags privateFlags           // nil means the kernel's
 
 	mu    sync.Mutex
-	off   []agentOff // agents that Stop switched off
+	off   []agentOff // agents that Stop disabled
 	early bool       // RestorePersistent was called: Stop ignores cards that keep the setting
 	ended bool       // Restore was called: Stop does nothing
 }
 
-// privateFlags reads and writes flags of a link's driver.
+// privateFlags gets and sets private flags of a link's driver.
 type privateFlags interface {
 	get(link string) (map[string]bool, error)
 	set(link, flag string, value bool) error
 }
 
-// agentOff is an agent that was switched off.
+// agentOff is an agent that was disabled.
 type agentOff struct {
 	link, driver string
 	persistent   bool         // the card keeps the setting over a power cycle
-	start        func() error // switches it on again
+	start        func() error // enables it again
 }
 
-// Stop switches off the agent of the card of a link. It does nothing if the card is not known to have one or if the
-// agent is off already. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN if debugfs is not mounted yet.
+// Stop disables the agent of a link's card. It does nothing if the card has no known agent or if the agent is
+// disabled. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN if debugfs is not mounted yet.
 func (f *Firmware) Stop(link string) error {
 	target, err := os.Readlink(f.System.Sys("class/net", link, "device/driver"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,8 +91,8 @@ func (f *Firmware) Stop(link string) error {
 	return nil
 }
 
-// Restore switches on every agent that Stop has switched off. Links of X710 cards lose their carrier for a moment.
-// Later calls of Stop do nothing.
+// Restore enables all agents that Stop has disabled. Links of X710 cards lose their carrier briefly. Later calls of
+// Stop do nothing.
 func (f *Firmware) Restore() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Firmware) Restore() error {
 	return f.restore(func(agentOff) bool { return true })
 }
 
-// RestorePersistent switches on the agents that would stay off over a power cycle. It interrupts no link. Later calls
-// of Stop ignore such cards.
+// RestorePersistent enables the agents that would stay disabled over a power cycle. It does not interrupt links. Later
+// calls of Stop ignore such cards.
 func (f *Firmware) RestorePersistent() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,8 @@ func (f *Firmware) restore(chosen func(agentOff) bool) error {
 		}
 		if err := a.start(); err != nil {
 			left = append(left, a)
-			failed = append(failed, fmt.Errorf("start the LLDP agent in the firmware of %s (driver %s): %w", a.link, a.driver, err))
+			failed = append(failed, fmt.Errorf("start the LLDP agent in the firmware of %s (driver %s): %w",
+				a.link, a.driver, err))
 			continue
 		}
 		f.logger().Info("LLDP agent of the card switched on again", "interface", a.link, "driver", a.driver)
@@ -136,7 +137,7 @@ func (f *Firmware) logger() *slog.Logger {
 	return f.Log
 }
 
-// change sets a private flag and returns the function that undoes it, nil if the flag has the value already.
+// change sets a private flag and returns a function that restores it, nil if the flag already has the value.
 func (f *Firmware) change(link, flag string, value bool) (undo func() error, err error) {
 	flags := f.flags
 	if flags == nil {
@@ -162,7 +163,7 @@ func (f *Firmware) change(link, flag string, value bool) (undo func() error, err
 	return func() error { return set(was) }, set(value)
 }
 
-// stopByDebugfs switches off the agent of an X710 by the debugfs command file of its driver.
+// stopByDebugfs disables the agent of an X710 by the debugfs command file of its driver.
 func (f *Firmware) stopByDebugfs(link string) (start func() error, err error) {
 	device, err := os.Readlink(f.System.Sys("class/net", link, "device"))
 	if err != nil {
@@ -186,7 +187,8 @@ func write(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// mountDebug mounts debugfs unless it is. It stays mounted, and may be mounted by two links at once, which does no harm.
+// mountDebug mounts debugfs unless it is mounted. It stays mounted. If two links mount it at the same time, that does
+// no harm.
 func (f *Firmware) mountDebug(dir string) error {
 	if f.mount != nil {
 		return f.mount(dir)
@@ -201,7 +203,7 @@ func (f *Firmware) mountDebug(dir string) error {
 	return nil
 }
 
-// kernelFlags gives access to the private flags of the machine's links by ethtool over netlink.
+// kernelFlags accesses the private flags of the machine's links by ethtool over netlink.
 type kernelFlags struct{}
 
 func (kernelFlags) get(link string) (map[string]bool, error) {

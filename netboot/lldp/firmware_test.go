@@ -82,18 +82,16 @@ func (f *fakeFlags) set(link, flag string, value bool) error {
 	return nil
 }
 
-// took returns the flags that were set since the last call.
+// took returns the flags that were set since its last call.
 func (f *fakeFlags) took() []string {
 	calls := f.calls
 	f.calls = nil
 	return calls
 }
 
-// The agents of X710 and E810 ports are switched off and on again by private flags, without debugfs. Agents that were
-// off before and ports of other cards are not changed. Agents of E810 cards, whose setting outlasts a power cycle, can
-// be restored before the others.
-//
-// Parity: F6
+// The agents of X710 and E810 ports are disabled and enabled by private flags, without debugfs. Agents that were
+// already disabled and ports of other cards are not changed. Agents of E810 cards, which stay disabled over a power
+// cycle, can be restored before the others.
 func TestFirmwareByPrivateFlags(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	for link, driver := range map[string]string{"eno1": "i40e", "eno2": "i40e", "eno3": "igb", "ens1": "ice", "ens2": "ice", "late": "ice"} {
@@ -101,8 +99,9 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 	}
 	debugfs := debugFile(t, sys, "0000:18:00.eno1")
 	flags := &fakeFlags{flags: map[string]bool{
-		"eno1 disable-fw-lldp": false, "eno2 disable-fw-lldp": true, "eno3 disable-fw-lldp": false, "eno3 fw-lldp-agent": true,
-		"ens1 fw-lldp-agent": true, "ens1 link-down-on-close": true, "ens2 fw-lldp-agent": false, "late fw-lldp-agent": true,
+		"eno1 disable-fw-lldp": false, "eno2 disable-fw-lldp": true, "eno3 disable-fw-lldp": false,
+		"eno3 fw-lldp-agent": true, "ens1 fw-lldp-agent": true, "ens1 link-down-on-close": true,
+		"ens2 fw-lldp-agent": false, "late fw-lldp-agent": true,
 	}}
 	before := maps.Clone(flags.flags)
 	f := &Firmware{System: sys, flags: flags}
@@ -140,8 +139,8 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 	}
 }
 
-// If the card or the kernel has no private flag for it, the agent of an X710 port is switched off and on by debugfs,
-// which is mounted if necessary. For an E810 port the flag is the only way.
+// If the card or the kernel has no private flag for it, the agent of an X710 port is disabled and enabled by debugfs,
+// which is mounted if necessary. An E810 port has only the flag.
 func TestFirmwareByDebugfs(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
@@ -162,7 +161,8 @@ func TestFirmwareByDebugfs(t *testing.T) {
 			t.Errorf("%s: %v", link, err)
 		}
 	}
-	if err := f.Stop("ens1"); err == nil || !strings.Contains(err.Error(), "ens1 (driver ice): driver has no private flag fw-lldp-agent") {
+	if err := f.Stop("ens1"); err == nil ||
+		!strings.Contains(err.Error(), "ens1 (driver ice): driver has no private flag fw-lldp-agent") {
 		t.Errorf("ens1: got %v, want the link, its driver and the flag", err)
 	}
 	commands := []string{sys.Sys("kernel/debug/i40e/0000:18:00.0/command"), sys.Sys("kernel/debug/i40e/0000:18:00.1/command")}
@@ -190,7 +190,7 @@ func TestFirmwareByDebugfs(t *testing.T) {
 	}
 }
 
-// An agent that cannot be switched off or on is an error with every reason, and is tried again.
+// If an agent cannot be disabled or enabled, the error contains every reason, and the next call retries.
 func TestFirmwareErrors(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
@@ -198,7 +198,8 @@ func TestFirmwareErrors(t *testing.T) {
 	locked, refused := errors.New("locked down"), errors.New("refused")
 	flags := &fakeFlags{flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused}
 	f := &Firmware{System: sys, flags: flags, mount: func(string) error { return locked }}
-	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) || !strings.Contains(err.Error(), "eno1 (driver i40e)") {
+	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) ||
+		!strings.Contains(err.Error(), "eno1 (driver i40e)") {
 		t.Errorf("got %v, want both reasons and the link", err)
 	}
 	flags.fails = nil

@@ -15,30 +15,30 @@ import (
 	"github.com/mdlayher/lldp"
 )
 
-// Bounds of what is kept of a link. A TLV cannot be longer than its length field of 9 bits says.
+// Limits of what is stored of a link. The length field limits a TLV to 511 bytes.
 const (
-	maxFrame = 9216 // bytes; the largest jumbo frame that switches pass on
-	maxText  = 255  // bytes of a name for people, which is also the longest that IEEE 802.1AB allows
+	maxFrame = 9216 // bytes; the largest jumbo frame that switches forward
+	maxText  = 255  // bytes of a printable name, which is also the limit of IEEE 802.1AB
 )
 
-// TLV is one element of a frame: its type (0 to 127) and its value of at most 511 bytes.
+// TLV is an element of a frame: its type (0 to 127) and its value of at most 511 bytes.
 type TLV struct {
 	Type  uint8
 	Value []byte
 }
 
-// Frame is what one LLDP frame said.
+// Frame is the content of an LLDP frame.
 type Frame struct {
-	// TLVs are in the frame's order and include the End TLV; nil means that no frame was heard.
+	// TLVs are in the frame's order and include the End TLV; nil means that no frame was received.
 	TLVs []TLV
-	// Complete says that the frame has all that IEEE 802.1AB demands: chassis, port and time to live in this order,
-	// and the end.
+	// Complete means that the frame has the elements that IEEE 802.1AB requires: chassis, port and time to live in
+	// this order, and the end.
 	Complete bool
 
-	leaving bool // the neighbour said that it goes away
+	leaving bool // the neighbour announced its shutdown
 }
 
-// memory returns the number of bytes of memory that a frame takes, including the headers of its TLVs.
+// memory returns the number of bytes of memory of a frame, including the headers of its TLVs.
 func (f Frame) memory() int {
 	const header = 32 // bytes of a TLV without its value
 	size := cap(f.TLVs) * header
@@ -48,25 +48,26 @@ func (f Frame) memory() int {
 	return size
 }
 
-// Neighbour is who sent a frame, in words for people: control characters are taken out, and bytes that are no text are
-// shown in hexadecimal. "" stands for what the frame does not say.
+// Neighbour is the sender of a frame in printable form: control characters are removed, and bytes that are not text
+// are shown in hexadecimal. Fields that the frame does not contain are "".
 type Neighbour struct {
-	System          string // its name, or else its chassis id
+	System          string // its name, otherwise its chassis id
 	Port            string // its port id
 	PortDescription string
 }
 
 var errNotLLDP = errors.New("no LLDP frame")
 
-// Parse reads an Ethernet frame, header included. When the frame breaks the rules of IEEE 802.1AB the error says how,
-// and the frame holds all TLVs before the place where it does so. Padding after the End TLV is left out.
+// Parse parses an Ethernet frame with its header. If the frame violates IEEE 802.1AB, the error describes the
+// violation, and the frame contains all TLVs before it. Padding after the End TLV is dropped.
 func Parse(data []byte) (Frame, error) {
 	var outer ethernet.Frame
 	if err := outer.UnmarshalBinary(data[:min(len(data), maxFrame)]); err != nil {
 		return Frame{}, fmt.Errorf("ethernet frame of %d bytes: %w", len(data), err)
 	}
 	if outer.EtherType != lldp.EtherType {
-		return Frame{}, fmt.Errorf("%w: got ethertype %#04x, want %#04x", errNotLLDP, uint16(outer.EtherType), uint16(lldp.EtherType))
+		return Frame{}, fmt.Errorf("%w: got ethertype %#04x, want %#04x",
+			errNotLLDP, uint16(outer.EtherType), uint16(lldp.EtherType))
 	}
 	tlvs, length, err := walk(outer.Payload)
 	f := Frame{TLVs: tlvs}
@@ -81,7 +82,7 @@ func Parse(data []byte) (Frame, error) {
 	return f, nil
 }
 
-// walk splits a data unit into its TLVs up to the End TLV, and returns how many bytes they take.
+// walk splits a data unit into its TLVs up to the End TLV, and returns their length in bytes.
 func walk(data []byte) (tlvs []TLV, length int, err error) {
 	for {
 		rest := data[length:]
@@ -92,7 +93,8 @@ func walk(data []byte) (tlvs []TLV, length int, err error) {
 		kind, size := uint8(header>>9), int(header&lldp.TLVLengthMax)
 		rest = rest[2:]
 		if len(rest) < size {
-			return tlvs, length, fmt.Errorf("TLV of type %d at byte %d: got %d bytes, want %d", kind, length, len(rest), size)
+			return tlvs, length, fmt.Errorf("TLV of type %d at byte %d: got %d bytes, want %d",
+				kind, length, len(rest), size)
 		}
 		tlvs = append(tlvs, TLV{kind, slices.Clone(rest[:size])})
 		length += 2 + size
@@ -102,7 +104,7 @@ func walk(data []byte) (tlvs []TLV, length int, err error) {
 	}
 }
 
-// Neighbour says who sent the frame.
+// Neighbour returns the sender of the frame.
 func (f Frame) Neighbour() Neighbour {
 	n := Neighbour{
 		System:          text(f.first(lldp.TLVTypeSystemName)),
@@ -119,8 +121,7 @@ func (f Frame) Neighbour() Neighbour {
 	return n
 }
 
-// VLANs returns the ids that the neighbour names by the VLAN Name TLVs of IEEE 802.1Q, annex D.2.3, in their order and
-// each once.
+// VLANs returns the distinct ids in the neighbour's VLAN Name TLVs (IEEE 802.1Q, annex D.2.3) in their order.
 func (f Frame) VLANs() []int {
 	var ids []int
 	for _, t := range f.TLVs {
@@ -136,7 +137,7 @@ func (f Frame) VLANs() []int {
 	return ids
 }
 
-// first returns the value of the first TLV of a type, nil when there is none.
+// first returns the value of the first TLV of a type, nil if there is none.
 func (f Frame) first(kind lldp.TLVType) []byte {
 	for _, t := range f.TLVs {
 		if t.Type == uint8(kind) {
@@ -146,12 +147,12 @@ func (f Frame) first(kind lldp.TLVType) []byte {
 	return nil
 }
 
-// identifier writes a chassis or port id the way people know it.
+// identifier formats a chassis or port id.
 func identifier(id []byte, isMAC, isAddress bool) string {
 	switch {
 	case isMAC && len(id) == 6:
 		return net.HardwareAddr(id).String()
-	case isAddress && len(id) > 0: // the first byte is the family, which the length tells as well
+	case isAddress && len(id) > 0: // the first byte is the family, which also follows from the length
 		if addr, ok := netip.AddrFromSlice(id[1:]); ok {
 			return addr.String()
 		}
@@ -159,7 +160,7 @@ func identifier(id []byte, isMAC, isAddress bool) string {
 	return text(id)
 }
 
-// text makes foreign bytes fit for a console.
+// text returns received bytes as printable text.
 func text(value []byte) string {
 	value = value[:min(len(value), maxText)]
 	s := strings.ToValidUTF8(string(value), "")

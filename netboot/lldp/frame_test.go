@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// pairs writes TLVs as type and hexadecimal value.
+// pairs formats TLVs as type and hexadecimal value.
 func pairs(f Frame) []string {
 	var list []string
 	for _, t := range f.TLVs {
@@ -20,7 +20,7 @@ func pairs(f Frame) []string {
 	return list
 }
 
-// The frame is what lldpd 1.0.16 sends from a port called swp1 of a host called leaf1.example.org.
+// The frame is lldpd 1.0.16's from a port swp1 of a host leaf1.example.org.
 func TestParseFrameOfLLDPD(t *testing.T) {
 	text, err := os.ReadFile("testdata/lldpd.hex")
 	if err != nil {
@@ -129,15 +129,17 @@ func TestNeighbour(t *testing.T) {
 
 func TestVLANs(t *testing.T) {
 	f, _ := Parse(frame(
-		tlv(127, "\x00\x80\xc2\x03\x00\x64\x04prod"), tlv(127, "\x00\x80\xc2\x03\x0f\xfe\x00"), tlv(127, "\x00\x80\xc2\x03\x00\x64\x04twin"),
-		tlv(127, "\x00\x80\xc2\x01\x00\x07"), tlv(127, "\x00\x12\x0f\x03\x00\x08"), tlv(127, "\x00\x80\xc2\x03\x00"),
-		tlv(127, "\x00\x80\xc2\x03\x00\x00\x00"), tlv(127, "\x00\x80\xc2\x03\x0f\xff\x00"), tlv(5, "\x00\x80\xc2\x03\x00\x09"), end))
+		tlv(127, "\x00\x80\xc2\x03\x00\x64\x04prod"), tlv(127, "\x00\x80\xc2\x03\x0f\xfe\x00"),
+		tlv(127, "\x00\x80\xc2\x03\x00\x64\x04twin"), tlv(127, "\x00\x80\xc2\x01\x00\x07"),
+		tlv(127, "\x00\x12\x0f\x03\x00\x08"), tlv(127, "\x00\x80\xc2\x03\x00"),
+		tlv(127, "\x00\x80\xc2\x03\x00\x00\x00"), tlv(127, "\x00\x80\xc2\x03\x0f\xff\x00"),
+		tlv(5, "\x00\x80\xc2\x03\x00\x09"), end))
 	if diff := cmp.Diff([]int{100, 4094}, f.VLANs()); diff != "" {
 		t.Errorf("VLANs differ (-want +got):\n%s", diff)
 	}
 }
 
-// FuzzLLDP looks for frames that break the parser, or that make it keep more than came in.
+// FuzzLLDP checks that no frame breaks the parser or makes it store more than the frame contains.
 func FuzzLLDP(f *testing.F) {
 	f.Add(from("leaf1"))
 	f.Add(from("leaf1", tlv(127, "\x00\x80\xc2\x03\x00\x64\x04prod"), tlv(6, strings.Repeat("x", 511))))
@@ -172,7 +174,7 @@ func FuzzLLDP(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was understood, written again, is understood the same way.
+		// The parsed TLVs, encoded and parsed again, are the same.
 		var tlvs []string
 		for _, v := range got.TLVs {
 			tlvs = append(tlvs, tlv(int(v.Type), string(v.Value)))

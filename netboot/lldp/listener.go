@@ -1,13 +1,13 @@
-// Package lldp receives frames of the Link Layer Discovery Protocol (IEEE 802.1AB-2016) on all links of a machine at
-// once and keeps the newest one of each link.
+// Package lldp receives frames of the Link Layer Discovery Protocol (IEEE 802.1AB-2016) on all links of a machine in
+// parallel and stores the newest frame of each link.
 //
-// A link is listened to by a packet socket (packet(7)) that is a member of the three multicast groups of the protocol.
-// The kernel ends the membership with the socket, so that nothing has to be restored. A socket may be opened while its
-// link is still down and then hears the link from its very first frame.
+// Each link has a packet socket (packet(7)) that is a member of the three multicast groups of the protocol. The kernel
+// ends the membership with the socket, so nothing must be restored. A socket can be opened while its link is down, and
+// then receives the link's first frame.
 //
-// Limits: nothing is sent; at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
+// Nothing is sent. Limits: at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
 // all links. A frame is kept after its time to live has expired, because it still shows the other end of the cable. It
-// is dropped when the neighbour announces that it shuts down.
+// is dropped when the neighbour announces its shutdown.
 package lldp
 
 import (
@@ -30,18 +30,18 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Bounds of all links together. A machine with hundreds of virtual functions has hundreds of links.
+// Limits of all links together. A machine with hundreds of virtual functions has hundreds of links.
 const (
 	maxLinks      = 1024     // a quarter of the file descriptors that the kernel allows PID 1
 	maxStored     = 4 << 20  // bytes of memory for the frames of all links
-	receiveBuffer = 32 << 10 // bytes of frames that the kernel queues per link
+	receiveBuffer = 32 << 10 // bytes per link that the kernel queues
 )
 
-// ErrClosed says that the listener was closed while it was waited for.
+// ErrClosed is returned by Wait if the listener is closed.
 var ErrClosed = errors.New("lldp: listener closed")
 
-// groups are the addresses LLDP frames are sent to: nearest bridge, nearest bridge but two-port relays, nearest
-// customer bridge (IEEE 802.1AB-2016, table 7-1).
+// groups returns the multicast addresses of LLDP: nearest bridge, nearest non-TPMR bridge, nearest customer bridge
+// (IEEE 802.1AB-2016, table 7-1).
 func groups() []net.HardwareAddr {
 	return []net.HardwareAddr{
 		{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e},
@@ -50,37 +50,37 @@ func groups() []net.HardwareAddr {
 	}
 }
 
-// Listener listens on links until it is closed. Its methods may be called from any goroutine.
+// Listener listens on links until it is closed. It is safe for concurrent use.
 type Listener struct {
 	log     *slog.Logger
 	running *goroutine.Group
-	buffers sync.Pool // of frames being received; links share them, and a link without traffic holds none
+	buffers sync.Pool // of frames being received; links share them, and a link without traffic uses none
 
 	mu      sync.Mutex
 	ports   map[int]*port // by the link's kernel index
-	heard   time.Time     // when a link was last heard for the first time
-	failed  error         // the first link that cannot be listened to
-	full    bool          // there was one link too many
+	heard   time.Time     // when the last link received its first frame
+	failed  error         // error of the first link that could not be opened
+	full    bool          // maxLinks was exceeded, and logged
 	stored  int           // bytes of memory of all ports' frames, at most maxStored
 	dropped bool          // a frame was dropped because of maxStored, and logged
 	closed  bool
-	changed chan struct{} // closed and replaced when Wait has to look again
+	changed chan struct{} // closed and replaced when Wait must check again
 }
 
-// port is one link; everything but conn is under Listener.mu.
+// port is the state of a link. All fields but conn are guarded by Listener.mu.
 type port struct {
 	conn     *packet.Conn
 	name     string
 	frame    Frame
-	expected bool      // frames may come: Wait waits for the first one
-	since    time.Time // when they could first
-	silent   bool      // Wait has waited in vain
+	expected bool      // frames can arrive: Wait waits for the first one
+	since    time.Time // when frames could first arrive
+	silent   bool      // Wait has given up on it
 	closed   bool
 	bad      bool // a malformed frame was logged
 	told     bool // the link was heard, and its neighbour logged
 }
 
-// New returns a listener without links. A nil log discards.
+// New returns a listener without links. log may be nil.
 func New(log *slog.Logger) *Listener {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -90,9 +90,8 @@ func New(log *slog.Logger) *Listener {
 	return l
 }
 
-// Open begins to listen on the Ethernet link with this kernel index, be it up or down. A link that is open already gets
-// its new name. A link that cannot be listened to is a warning in the log: the others do not suffer from it. It needs
-// CAP_NET_RAW.
+// Open starts to listen on the Ethernet link with this kernel index, which may be up or down. If the link is already
+// open, Open sets its name. A link that cannot be opened is logged as a warning. Open needs CAP_NET_RAW.
 func (l *Listener) Open(index int, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +153,7 @@ func open(index int) (*packet.Conn, syscall.RawConn, error) {
 	return conn, raw, nil
 }
 
-// Expect reports whether frames may come on a link, as they do once it has a carrier. Only such links are waited for.
+// Expect sets whether frames can arrive on a link, which requires a carrier. Wait only waits for such links.
 func (l *Listener) Expect(index int, expected bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +165,7 @@ func (l *Listener) Expect(index int, expected bool) {
 	l.wake()
 }
 
-// Begin says that a link's carrier has come just now: a silence before it does not count.
+// Begin records that a link has just got its carrier. Wait ignores silence before that.
 func (l *Listener) Begin(index int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +174,7 @@ func (l *Listener) Begin(index int) {
 	}
 }
 
-// Forget ends the listening on a link that is gone, and forgets its frame.
+// Forget closes a link that no longer exists, and drops its frame.
 func (l *Listener) Forget(index int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +188,7 @@ func (l *Listener) Forget(index int) {
 	l.wake()
 }
 
-// Close ends all listening. What was heard stays known.
+// Close closes all links. Their frames are kept.
 func (l *Listener) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -203,7 +202,7 @@ func (l *Listener) Close() {
 	_ = l.running.Wait() // a panic was logged
 }
 
-// shut closes a socket, which ends its reader.
+// shut closes a link's socket, which ends its reader.
 func (l *Listener) shut(p *port) {
 	p.closed = true
 	if err := p.conn.Close(); err != nil {
@@ -211,22 +210,20 @@ func (l *Listener) shut(p *port) {
 	}
 }
 
-// wake is called with mu held.
+// wake makes Wait check again; mu is held.
 func (l *Listener) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed when something new may have been heard. Take it before looking at Frames, so
-// that nothing is missed.
+// Changed returns a channel that is closed when the frames may have changed. To miss no change, call it before Frames.
 func (l *Listener) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.changed
 }
 
-// Frames returns the newest frame of every link that is listened to, by the link's name; the frame of a link on which
-// none was heard has no TLVs.
+// Frames returns the newest frame of every open link by the link's name. The frame of a link without one has no TLVs.
 func (l *Listener) Frames() map[string]Frame {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,11 +234,12 @@ func (l *Listener) Frames() map[string]Frame {
 	return frames
 }
 
-// Wait waits until a frame was heard on every link that frames may come on, and returns what Frames does. Frames heard
-// before the call count, and so does silence: it gives up when quiet has passed since the last of the links it waits for
-// got its carrier, and since a link was last heard for the first time. That is no error, and a link that was waited for in
-// vain is not waited for again until it gets a carrier anew. With an error, which is that of ctx or ErrClosed, it returns
-// the frames all the same.
+// Wait waits until a frame was received on every link on which frames can arrive (see Expect), and returns the frames
+// as Frames does. Frames received before the call count.
+//
+// Wait gives up without an error when no link has received its first frame for quiet, counted from the carrier of the
+// last link that it waits for. Time before the call counts. It then does not wait for these links again until they get
+// a carrier again. Errors are that of ctx or ErrClosed; the frames are returned with an error, too.
 func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	started := time.Now()
 	timer := time.NewTimer(quiet)
@@ -272,7 +270,7 @@ func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Fr
 	}
 }
 
-// quietSince returns the beginning of the silence that Wait waits through; mu is held.
+// quietSince returns the start of the silence that Wait measures; mu is held.
 func (l *Listener) quietSince() time.Time {
 	since := l.heard
 	for _, p := range l.missing() {
@@ -283,7 +281,7 @@ func (l *Listener) quietSince() time.Time {
 	return since
 }
 
-// missing returns the links still to be waited for; mu is held.
+// missing returns the links that Wait waits for; mu is held.
 func (l *Listener) missing() []*port {
 	var missing []*port
 	for _, p := range l.ports {
@@ -294,6 +292,7 @@ func (l *Listener) missing() []*port {
 	return missing
 }
 
+// giveUp ends the wait for the missing links.
 func (l *Listener) giveUp(waited time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -347,14 +346,14 @@ func receive(fd int, buffer []byte) (int, error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
-			continue // ENETDOWN is reported once when the link goes down; the kernel delivers again when it comes up
+			continue // ENETDOWN is returned once when the link goes down; frames arrive again when it comes up
 		}
 		return n, os.NewSyscallError("recvfrom", err)
 	}
 }
 
-// end notes that a link is no longer read, which is news unless its socket was closed on purpose: a packet socket has no
-// error of its own for that.
+// end handles the end of a link's reader. It logs err unless the socket was closed on purpose, for which packet
+// sockets have no error of their own.
 func (l *Listener) end(p *port, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -372,7 +371,7 @@ func (l *Listener) take(p *port, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil && !p.bad {
-		p.bad = true // one line is enough: who sends one such frame sends many
+		p.bad = true // logged once: such a sender repeats the frame
 		l.log.Debug("malformed LLDP frame", "interface", p.name, "tlvs", len(frame.TLVs), "err", err)
 	}
 	switch {

@@ -80,7 +80,7 @@ func byName(t *testing.T, name string) netlink.Link {
 	return link
 }
 
-// send sends a frame from the switch's end of a cable.
+// send sends a frame from the switch's port.
 func send(t *testing.T, nic string, frame []byte) {
 	t.Helper()
 	conn, err := packet.Listen(&net.Interface{Index: byName(t, "sw-"+nic).Attrs().Index}, packet.Raw, 0, nil)
@@ -93,19 +93,19 @@ func send(t *testing.T, nic string, frame []byte) {
 	}
 }
 
-// tlv writes one TLV.
+// tlv encodes a TLV.
 func tlv(kind int, value string) string {
 	return string(binary.BigEndian.AppendUint16(nil, uint16(kind<<9|len(value)))) + value
 }
 
 const end = "\x00\x00"
 
-// frame puts an Ethernet header to the nearest bridge before TLVs.
+// frame adds an Ethernet header for the nearest bridge to TLVs.
 func frame(tlvs ...string) []byte {
 	return []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" + strings.Join(tlvs, ""))
 }
 
-// from is the frame of a switch of that name.
+// from returns the frame of a switch with a name.
 func from(system string, more ...string) []byte {
 	return frame(append([]string{
 		tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(2, "\x05swp1"), tlv(3, "\x00\x78"), tlv(5, system),
@@ -141,7 +141,7 @@ func newListener(t *testing.T) (*Listener, *journal) {
 	return l, j
 }
 
-// until waits until a link's newest frame is of that system.
+// until waits until a link's newest frame is from a system.
 func until(t *testing.T, l *Listener, nic, system string) Frame {
 	t.Helper()
 	limit := time.After(patience)
@@ -161,7 +161,7 @@ func until(t *testing.T, l *Listener, nic, system string) Frame {
 	}
 }
 
-// systems sums frames up as system names; "-" stands for a link without a frame.
+// systems maps frames to system names; "-" is a link without a frame.
 func systems(frames map[string]Frame) map[string]string {
 	result := map[string]string{}
 	for name, f := range frames {
@@ -172,7 +172,7 @@ func systems(frames map[string]Frame) map[string]string {
 	return result
 }
 
-// All links are heard at once, from before they are up, and by each of the three groups; a silent one costs one silence.
+// Frames are received on all links, from before they are up and by all three groups. A silent link costs one timeout.
 func TestListener(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -205,11 +205,11 @@ func TestListener(t *testing.T) {
 	if log.count(`level=INFO msg="lldp neighbour" interface=nic1 system=leaf1 port=swp1`) != 1 {
 		t.Error("want the neighbour of nic1 in the log once")
 	}
-	// What was heard, or waited for in vain, is not waited for again; an hour would be the test's end.
+	// Wait returns at once for links with a frame or after a timeout; an hour would exceed the test's limit.
 	if frames, err = l.Wait(t.Context(), time.Hour); err != nil || len(frames) != len(want) {
 		t.Errorf("second wait: got %v, %v", systems(frames), err)
 	}
-	// The newest frame stays.
+	// The newest frame is kept.
 	send(t, "nic0", from("spine0"))
 	until(t, l, "nic0", "spine0")
 	if log.count("lldp neighbour") != 3 {
@@ -220,7 +220,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// Each link that is heard for the first time begins the silence anew.
+// The first frame of a link restarts the timeout of the others.
 func TestWaitRestartsAfterEveryArrival(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -251,7 +251,7 @@ func TestWaitRestartsAfterEveryArrival(t *testing.T) {
 	}
 }
 
-// A link that has been silent for long enough before is not waited for, one whose carrier has just come is.
+// Wait does not wait for a link that has been silent for long enough, but for one that has just got its carrier.
 func TestSilenceBeforeCounts(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -282,7 +282,7 @@ func TestSilenceBeforeCounts(t *testing.T) {
 	}
 }
 
-// A link that goes down and up again, changes its name, gets bad frames or is removed does not lose more than that.
+// A link that goes down and up again, is renamed, gets malformed frames or is removed loses no more than necessary.
 func TestListenerOverTime(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -314,7 +314,8 @@ func TestListenerOverTime(t *testing.T) {
 		t.Error("want one malformed frame in the log")
 	}
 
-	send(t, "nic0", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(2, "\x05swp1"), tlv(3, "\x00\x00"), end)) // it says good-bye
+	// It says good-bye.
+	send(t, "nic0", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x01"), tlv(2, "\x05swp1"), tlv(3, "\x00\x00"), end))
 	until(t, l, "nic0", "")
 	l.Open(index, "renamed")
 	send(t, "nic0", from("leaf4"))
@@ -332,7 +333,7 @@ func TestListenerOverTime(t *testing.T) {
 	}
 }
 
-// A frame longer than any that is kept is cut, and its TLVs up to there are good.
+// A frame that exceeds the limit is truncated, and its TLVs before that are valid.
 func TestListenerCutsHugeFrames(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -435,7 +436,8 @@ func TestListenerBoundsFrames(t *testing.T) {
 	l.take(full, from("leaf1"))
 	l.take(next, many)
 	if got := full.frame.Neighbour().System; got != "leaf1" || next.frame.TLVs == nil {
-		t.Errorf("after a smaller frame: got system %q and %d TLVs of the last link, want leaf1 and a frame", got, len(next.frame.TLVs))
+		t.Errorf("after a smaller frame: got system %q and %d TLVs of the last link, want leaf1 and a frame",
+			got, len(next.frame.TLVs))
 	}
 	l.take(full, many)
 	if got := full.frame.Neighbour().System; got != "leaf1" {
@@ -443,7 +445,7 @@ func TestListenerBoundsFrames(t *testing.T) {
 	}
 }
 
-// A link that cannot be listened to is a warning, and the others are heard.
+// A link that cannot be opened is a warning, and frames are received on the others.
 func TestOneSocketFails(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -467,7 +469,7 @@ func TestOneSocketFails(t *testing.T) {
 	}
 }
 
-// Waiting ends with its context and with the listener.
+// Wait ends with its context and with the listener.
 func TestWaitEnds(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -488,7 +490,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// A process that does not run the network listens by itself; links without a carrier cost nothing.
+// OnDemand opens all links, and does not wait for those without a carrier.
 func TestOnDemand(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -512,7 +514,7 @@ func TestOnDemand(t *testing.T) {
 	}
 }
 
-// Without the capability to open packet sockets the error says what is missing.
+// Without the capability to open packet sockets, the error names it.
 func TestWithoutCapability(t *testing.T) {
 	if !inNamespace(t) {
 		return

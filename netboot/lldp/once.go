@@ -13,15 +13,15 @@ import (
 	"ironroot/netboot/listing"
 )
 
-// OnDemand listens only while it is asked, for processes that do not run the machine's network. It needs CAP_NET_RAW.
+// OnDemand listens only during a call, for processes that do not run the machine's network. It needs CAP_NET_RAW.
 type OnDemand struct {
-	Log *slog.Logger // nil discards
-	// StopFirmware switches off the LLDP agents of network cards while waiting for frames: see [Firmware].
+	Log *slog.Logger // may be nil
+	// StopFirmware disables the LLDP agents of network cards while it waits for frames: see [Firmware].
 	StopFirmware bool
 }
 
-// WaitLLDP listens on the Ethernet links that the machine has at this moment until [Listener.Wait] is content with
-// them. Links without a carrier are not waited for. An error means that nothing could be listened to, or is that of ctx.
+// WaitLLDP listens on the machine's current Ethernet links until [Listener.Wait] returns. It does not wait for links
+// without a carrier. The error is that of ctx, or the reason why no link could be opened.
 func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	links, err := listing.Whole(netlink.LinkList)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// Bond is what the kernel's bonding driver is told (https://docs.kernel.org/networking/bonding.html).
+// Bond is the configuration of a bond (https://docs.kernel.org/networking/bonding.html).
 type Bond struct {
 	Members []string // ids of links
 	Mode    Mode
-	// Options are the driver's numbers by its names, lacp_rate say.
+	// Options maps names of the driver's options, such as lacp_rate, to the driver's numbers.
 	Options     map[string]int
 	ARPTargets  []netip.Addr
-	Primary     string           // id of a member, "" = none
-	ActorSystem net.HardwareAddr // of LACP, nil = the bond's own address
+	Primary     string           // id of a member; "" means none
+	ActorSystem net.HardwareAddr // of LACP; nil means the bond's own address
 }
 
-// Mode is a bond's mode, with the number that the driver gives it.
+// Mode is a bond's mode. The values are the driver's numbers.
 type Mode int
 
 // The modes.
@@ -36,26 +36,26 @@ const (
 	ALB
 )
 
-// modes by their names.
+// modes maps names and numbers to modes.
 var modes = map[string]Mode{
-	"balance-rr": RoundRobin, "active-backup": ActiveBackup, "balance-xor": XOR, "broadcast": Broadcast, "802.3ad": LACP,
-	"balance-tlb": TLB, "balance-alb": ALB,
-	"802.1ad": LACP, // as OpenStack's documentation has it: that standard is another one
+	"balance-rr": RoundRobin, "active-backup": ActiveBackup, "balance-xor": XOR, "broadcast": Broadcast,
+	"802.3ad": LACP, "balance-tlb": TLB, "balance-alb": ALB,
+	"802.1ad": LACP, // OpenStack's documentation uses this number of another standard
 	"lacp":    LACP,
 	"0":       RoundRobin, "1": ActiveBackup, "2": XOR, "3": Broadcast, "4": LACP, "5": TLB, "6": ALB,
 }
 
-// option is what a driver's option can be.
+// option describes the values of a driver's option.
 type option struct {
-	high   int      // the largest number, where it is one
-	low    int      // the smallest one
-	values []string // the names of 0, 1 and so on, where it has some
-	modes  []Mode   // those that know it, nil = all
+	high   int      // largest number, if it has no names
+	low    int      // smallest number
+	values []string // names of the numbers from 0, if any
+	modes  []Mode   // modes that have the option; nil means all
 }
 
 const maxDelay = 1 << 30 // milliseconds
 
-// options are those that the driver and the kernel's netlink interface have.
+// options lists the options that the driver and the kernel's netlink interface have.
 var options = map[string]option{
 	"miimon":            {high: maxDelay},
 	"updelay":           {high: maxDelay},
@@ -81,7 +81,7 @@ var options = map[string]option{
 	"tlb_dynamic_lb":    {values: []string{"off", "on"}, modes: []Mode{TLB, ALB}},
 }
 
-// number reads a value of the option.
+// number parses a value of the option.
 func (o option) number(s scalar) (int, error) {
 	if i := slices.Index(o.values, strings.ToLower(string(s))); i >= 0 {
 		return i, nil
@@ -93,7 +93,7 @@ func (o option) number(s scalar) (int, error) {
 	return value, err
 }
 
-// bond reads what makes a link a bond. An option that cannot be used is left out, not the bond.
+// bond parses the bond of a link. Invalid options are dropped and reported; the bond is kept.
 func (r *reader) bond(fields rawLink, raw []byte) (*Bond, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
@@ -157,7 +157,7 @@ func (b *Bond) option(name string, raw json.RawMessage) (err error) {
 	return nil
 }
 
-// arpTargets reads the addresses that a bond asks for by ARP; the driver takes 16.
+// arpTargets parses the IPv4 addresses that a bond monitors by ARP. The driver accepts 16.
 func arpTargets(raw json.RawMessage) ([]netip.Addr, error) {
 	var list scalars
 	if err := json.Unmarshal(raw, &list); err != nil {

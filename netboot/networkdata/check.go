@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// check leaves out links that contradict others, and orders the rest so that each comes after what it stands on.
+// check drops links that contradict others, and sorts the others so that each one follows the links that it requires.
 func (r *reader) check() {
 	r.checkAddresses()
 	r.checkBonds()
 	r.checkVLANs()
 }
 
-// drop leaves a link out.
+// drop removes a link and reports why.
 func (r *reader) drop(id, format string, args ...any) {
 	r.problem("link %q: %w", id, fmt.Errorf(format, args...))
 	r.data.Links = slices.DeleteFunc(r.data.Links, func(l Link) bool { return l.ID == id })
 }
 
-// checkAddresses leaves one of several network cards with one MAC address. Bonds and VLANs share that of another link as
-// a rule.
+// checkAddresses keeps only one of several network cards with the same MAC address. Bonds and VLANs usually share the
+// address of another link.
 func (r *reader) checkAddresses() {
 	owners := map[string]string{}
 	for _, l := range slices.Clone(r.data.Links) {
@@ -35,7 +35,7 @@ func (r *reader) checkAddresses() {
 	}
 }
 
-// checkBonds leaves members out that are none, and bonds without members.
+// checkBonds drops invalid members, and bonds without members.
 func (r *reader) checkBonds() {
 	bonds := map[string]string{} // by member
 	for _, l := range slices.Clone(r.data.Links) {
@@ -68,7 +68,7 @@ func (r *reader) checkBonds() {
 	}
 }
 
-// Member returns the id of the bond that a link is a member of, "" where it is none.
+// Member returns the id of the bond that a link is a member of, "" if there is none.
 func (d *Data) Member(id string) string {
 	for _, l := range d.Links {
 		if l.Kind == Bonded && slices.Contains(l.Bond.Members, id) {
@@ -78,8 +78,8 @@ func (d *Data) Member(id string) string {
 	return ""
 }
 
-// checkVLANs takes the links in the order in which they can be made; VLANs for which their parent never comes stand on
-// nothing or, by other VLANs, on themselves.
+// checkVLANs sorts the links in the order in which they can be created. It drops VLANs whose parent does not exist or
+// depends on the VLAN itself.
 func (r *reader) checkVLANs() {
 	waiting := r.data.Links
 	r.data.Links = slices.DeleteFunc(slices.Clone(waiting), func(l Link) bool { return l.Kind == Tagged })
@@ -120,7 +120,7 @@ func (r *reader) vlanFits(vlan Link) error {
 	return nil
 }
 
-// Card returns the id of the network card with a MAC address, "" where the data names none.
+// Card returns the id of the network card with a MAC address, "" if there is none.
 func (d *Data) Card(mac net.HardwareAddr) string {
 	for _, l := range d.Links {
 		if l.Kind == Physical && slices.Equal(l.MAC, mac) {

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// Bounds of an MTU in bytes: what every IPv4 link carries (RFC 791), and what an IPv4 packet can have.
+// Limits of an MTU in bytes: the minimum of IPv4 links (RFC 791) and the largest IPv4 packet.
 const (
 	minMTU = 68
 	maxMTU = 65535
 )
 
-// VLAN ids that a link can have (IEEE 802.1Q, section 9.6).
+// Valid VLAN ids (IEEE 802.1Q, section 9.6).
 const (
 	minVLAN = 1
 	maxVLAN = 4094
 )
 
-// physicalTypes are the names under which Nova, Neutron and Ironic describe a network card as the machine sees it.
+// physicalTypes are the types that Nova, Neutron and Ironic use for links that the machine sees as a network card.
 var physicalTypes = []string{
-	"phy", "ethernet", "vif", "ovs", "bridge", "tap", "hw_veb", "dvs", "hyperv", "vhostuser", "hostdev", "hostdev_physical",
-	"macvtap", "vrouter", "midonet", "iovisor", "mlnx_direct", "ib_hostdev", "802.1qbg", "802.1qbh", "unbound", "other",
+	"phy", "ethernet", "vif", "ovs", "bridge", "tap", "hw_veb", "dvs", "hyperv", "vhostuser",
+	"hostdev", "hostdev_physical", "macvtap", "vrouter", "midonet", "iovisor", "mlnx_direct", "ib_hostdev",
+	"802.1qbg", "802.1qbh", "unbound", "other",
 }
 
 type rawLink struct {
@@ -38,7 +39,7 @@ type rawLink struct {
 	BondLinks scalars `json:"bond_links"`
 }
 
-// links reads the links one by one, without looking at how they refer to each other.
+// links parses the links one by one, without checking references between them.
 func (r *reader) links(list []json.RawMessage) {
 	for i, raw := range list {
 		var fields rawLink
@@ -58,7 +59,7 @@ func (r *reader) links(list []json.RawMessage) {
 	}
 }
 
-// label names a link or network in messages.
+// label returns the name of a link or network for messages.
 func label(id scalar, i int) string {
 	if id == "" {
 		return fmt.Sprintf("number %d", i+1)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// methods by the network's type. Ironic's ipv6_dhcp is DHCPv6 with addresses.
+// methods maps the types of networks to methods. Ironic's ipv6_dhcp is DHCPv6 with addresses.
 var methods = map[string]Method{
 	"ipv4": Static, "ipv6": Static, "ipv4_dhcp": DHCP4,
 	"ipv6_dhcp": DHCP6, "ipv6_dhcpv6-stateful": DHCP6, "ipv6_dhcpv6-stateless": StatelessDHCP6, "ipv6_slaac": SLAAC,
@@ -34,7 +34,7 @@ type rawRoute struct {
 	Services                  []json.RawMessage
 }
 
-// networks reads the networks and puts them on their links.
+// networks parses the networks and adds them to their links.
 func (r *reader) networks(list []json.RawMessage) {
 	seen := map[netip.Addr]string{}
 	for i, raw := range list {
@@ -88,7 +88,7 @@ func (r *reader) network(name string, fields rawNetwork) (*Link, Network, error)
 	}
 	for _, route := range fields.Routes {
 		var services struct{ Services []json.RawMessage }
-		if json.Unmarshal(route, &services) == nil { // else it was named with the routes
+		if json.Unmarshal(route, &services) == nil { // routes already reported the error
 			for _, server := range r.services("network "+name, services.Services) {
 				network.DNS = appendNew(network.DNS, server)
 			}
@@ -104,7 +104,7 @@ func (r *reader) network(name string, fields rawNetwork) (*Link, Network, error)
 	return link, network, nil
 }
 
-// staticAddress reads the machine's address in a network.
+// staticAddress parses the machine's address in a network.
 func staticAddress(fields rawNetwork, ipv4 bool) (netip.Prefix, error) {
 	prefix, err := fields.Address.prefix(fields.Netmask)
 	if err != nil {
@@ -135,7 +135,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// routes reads a network's routes and the default route that its gateway stands for.
+// routes parses a network's routes, including the default route of its gateway.
 func (r *reader) routes(name string, fields rawNetwork, address netip.Prefix) []Route {
 	var routes []Route
 	add := func(fields rawRoute) {
@@ -192,7 +192,7 @@ func (f rawRoute) route(own netip.Prefix) (Route, error) {
 	return Route{destination.Masked(), gateway}, nil
 }
 
-// services reads the name servers among services; other services are none of the network's business.
+// services parses the name servers among services and ignores other services.
 func (r *reader) services(where string, list []json.RawMessage) []netip.Addr {
 	var servers []netip.Addr
 	for _, raw := range list {
@@ -208,7 +208,7 @@ func (r *reader) services(where string, list []json.RawMessage) []netip.Addr {
 	return servers
 }
 
-// server adds a name server.
+// server parses a name server and adds it to the list.
 func (r *reader) server(where string, servers []netip.Addr, text scalar) []netip.Addr {
 	address, err := text.address()
 	if err != nil {
@@ -229,7 +229,7 @@ func appendNew[T comparable](list []T, value T) []T {
 	return append(list, value)
 }
 
-// isDomain reports whether a name can stand in the resolver's file.
+// isDomain reports whether a name is valid in resolv.conf.
 func isDomain(name string) bool {
 	for _, c := range name {
 		if c <= ' ' || c > '~' || strings.ContainsRune(`"#;\/`, c) {

@@ -1,14 +1,14 @@
-// Package networkdata reads the static network configuration of OpenStack, network_data.json: links (network cards, bonds,
+// Package networkdata parses OpenStack's static network configuration, network_data.json: links (network cards, bonds,
 // VLANs), networks on them (static addresses, DHCP, SLAAC) and services (name servers).
 //
-// The form is that of Nova's metadata and of Ironic's schema for node.network_data
-// (https://docs.openstack.org/nova/latest/user/metadata.html, https://docs.openstack.org/ironic/latest/admin/dhcp-less.html),
-// with what generators write besides: numbers as text, prefix lengths for masks, a network's gateway and dns_nameservers,
-// and the options of the kernel's bonding driver as bond_*. Schema and documentation call LACP 802.1ad; that is taken for
+// The format is that of Nova's metadata (https://docs.openstack.org/nova/latest/user/metadata.html) and of Ironic's
+// schema for node.network_data (https://docs.openstack.org/ironic/latest/admin/dhcp-less.html). It also accepts what
+// generators add: numbers as strings, prefix lengths for masks, a network's gateway and dns_nameservers, and the
+// options of the kernel's bonding driver as bond_*. Schema and documentation call LACP 802.1ad, which is treated as
 // 802.3ad.
 //
-// What contradicts itself or cannot be is left out and named, link or network by its id; the rest holds. Limits: a link's
-// VLAN may carry VLANs, but a bond's members are network cards; keys that are not known are passed over.
+// Contradictory and invalid parts are dropped and reported with the id of their link or network; the rest is used. A
+// VLAN may have VLANs, but members of a bond must be network cards. Unknown keys are ignored.
 package networkdata
 
 import (
@@ -21,53 +21,53 @@ import (
 	"net/netip"
 )
 
-// Bounds of what is read.
+// Limits of a document.
 const (
 	maxSize     = 4 << 20 // bytes
 	maxLinks    = 256
 	maxNetworks = 1024
-	maxRoutes   = 256 // of one network
-	maxServers  = 16  // name servers of one network, or of all
-	maxText     = 256 // bytes of one value
+	maxRoutes   = 256 // per network
+	maxServers  = 16  // name servers per network, and of the services
+	maxText     = 256 // bytes of a value
 	maxProblems = 64
 )
 
-// Data is a network configuration. Its ids are unique, and everything that refers to a link refers to one of Links.
+// Data is a network configuration. Ids are unique, and all references to links are valid.
 type Data struct {
-	Links []Link       // what a link stands on comes before it
-	DNS   []netip.Addr // name servers of no network in particular
-	// Problems name what was left out, and why.
+	Links []Link       // each one follows the links that it requires
+	DNS   []netip.Addr // name servers that do not belong to a network
+	// Problems describe the dropped parts.
 	Problems []error
 }
 
-// Kind is what a link is.
+// Kind is the kind of a link.
 type Kind int
 
-// The kinds. A Physical link is a network card, known by its MAC address.
+// The kinds. A Physical link is a network card, which is identified by its MAC address.
 const (
 	Physical Kind = iota
 	Bonded
 	Tagged
 )
 
-// Link is one link and the networks on it.
+// Link is a link with its networks.
 type Link struct {
 	ID   string
-	Name string // the interface's wished name, "" = any
+	Name string // requested name of the interface; "" means any
 	Kind Kind
-	MAC  net.HardwareAddr // nil where none is given, which only bonds and VLANs can do without
-	MTU  int              // bytes, 0 = not given
+	MAC  net.HardwareAddr // nil if none is given, only for bonds and VLANs
+	MTU  int              // bytes; 0 if none is given
 	Bond *Bond            // of a Bonded link
-	// Parent and VLAN are the link that a Tagged one is on, and its tag.
+	// Parent and VLAN are the parent link of a Tagged link and its VLAN id.
 	Parent   string
 	VLAN     int
 	Networks []Network
 }
 
-// Method is how a link comes by a network's addresses.
+// Method is how a link gets a network's addresses.
 type Method int
 
-// The methods. IPv6 addresses that routers advertise (SLAAC) come with StatelessDHCP6 too.
+// The methods. StatelessDHCP6 includes the IPv6 addresses that routers advertise (SLAAC).
 const (
 	Static Method = iota
 	DHCP4
@@ -80,20 +80,20 @@ const (
 type Network struct {
 	ID      string
 	Method  Method
-	Address netip.Prefix // of Static: the machine's address with the length of its subnet
+	Address netip.Prefix // of Static: the machine's address with the prefix length of its subnet
 	Routes  []Route
 	DNS     []netip.Addr
 	Search  []string // domains
 }
 
-// Route leads to a destination by a gateway.
+// Route is a route to a destination by a gateway.
 type Route struct {
 	Destination netip.Prefix
 	Gateway     netip.Addr
 }
 
-// Parse reads a network_data.json. Parts that cannot be used are left out and named in Problems; an error means that
-// nothing of it can be used. A document without links is no error.
+// Parse parses a network_data.json. Invalid parts are dropped and described in Problems. An error means that no part
+// is valid. A document without links is valid.
 func Parse(document []byte) (*Data, error) {
 	if len(document) > maxSize {
 		return nil, fmt.Errorf("network data: %d bytes, want at most %d", len(document), maxSize)
@@ -116,12 +116,13 @@ func Parse(document []byte) (*Data, error) {
 	r.networks(raw.Networks)
 	r.data.DNS = r.services("services", raw.Services)
 	if len(raw.Links) > 0 && len(r.data.Links) == 0 {
-		return nil, fmt.Errorf("network data: none of %d links can be used: %w", len(raw.Links), errors.Join(r.data.Problems...))
+		return nil, fmt.Errorf("network data: none of %d links can be used: %w",
+			len(raw.Links), errors.Join(r.data.Problems...))
 	}
 	return &r.data, nil
 }
 
-// Link returns the link with an id, nil where there is none.
+// Link returns the link with an id, nil if there is none.
 func (d *Data) Link(id string) *Link {
 	for i := range d.Links {
 		if d.Links[i].ID == id {
@@ -131,7 +132,7 @@ func (d *Data) Link(id string) *Link {
 	return nil
 }
 
-// Without returns the data without a link and the VLANs that stand on it.
+// Without returns the data without a link and the VLANs that depend on it.
 func (d *Data) Without(id string) *Data {
 	rest := &Data{DNS: d.DNS, Problems: d.Problems}
 	gone := map[string]bool{id: true}
@@ -145,10 +146,10 @@ func (d *Data) Without(id string) *Data {
 	return rest
 }
 
-// reader gathers what is usable.
+// reader collects the valid parts of a document.
 type reader struct{ data Data }
 
-// problem notes what is left out.
+// problem records a dropped part.
 func (r *reader) problem(format string, args ...any) {
 	switch err := fmt.Errorf(format, args...); {
 	case len(r.data.Problems) < maxProblems:

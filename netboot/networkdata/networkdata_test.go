@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is parsed to testdata/*.txt")
 
-// describe puts data into lines.
+// describe formats data as lines.
 func describe(d *Data) string {
 	var text strings.Builder
 	for _, l := range d.Links {
@@ -25,7 +25,8 @@ func describe(d *Data) string {
 		case Bonded:
 			fmt.Fprintf(&text, " bond of %v, mode %d, options %v", l.Bond.Members, l.Bond.Mode, l.Bond.Options)
 			if l.Bond.Primary != "" || l.Bond.ARPTargets != nil || l.Bond.ActorSystem != nil {
-				fmt.Fprintf(&text, ", primary %q, ARP %v, system %v", l.Bond.Primary, l.Bond.ARPTargets, l.Bond.ActorSystem)
+				fmt.Fprintf(&text, ", primary %q, ARP %v, system %v",
+					l.Bond.Primary, l.Bond.ARPTargets, l.Bond.ActorSystem)
 			}
 		case Tagged:
 			fmt.Fprintf(&text, " VLAN %d of %s", l.VLAN, l.Parent)
@@ -90,7 +91,7 @@ func net4(id, link, rest string) string {
 	return fmt.Sprintf(`{"id": %q, "type": "ipv4", "link": %q, "ip_address": "192.0.2.%d", "netmask": "24"%s}`, id, link, 7+len(id), rest)
 }
 
-// What contradicts itself is named with its id, and the rest is used.
+// Contradictory parts are reported with their id, and the rest is used.
 func TestContradictions(t *testing.T) {
 	for name, c := range map[string]struct {
 		links, networks []string
@@ -198,8 +199,10 @@ func TestContradictions(t *testing.T) {
 		"routes and servers": {
 			[]string{card0},
 			[]string{net4("n", "a", `, "gateway": "192.0.2.1", "routes": [
-				{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "192.0.2.2"}, {"network": "10.0.0.0", "netmask": "8", "gateway": "2001:db8::1"},
-				{"network": "10.0.0.0", "netmask": "8", "gateway": "192.0.2.8"}, {"network": "10.0.0.0", "netmask": "8"}, 7,
+				{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "192.0.2.2"},
+				{"network": "10.0.0.0", "netmask": "8", "gateway": "2001:db8::1"},
+				{"network": "10.0.0.0", "netmask": "8", "gateway": "192.0.2.8"},
+				{"network": "10.0.0.0", "netmask": "8"}, 7,
 				{"network": "224.0.0.0", "netmask": "4", "gateway": "192.0.2.1"}],
 				"dns_nameservers": ["0.0.0.0"], "dns_search": ["a b"]`)},
 			[]string{

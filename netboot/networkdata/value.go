@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// scalar is a value that generators write as text or as a number. "" is one that is not given, or null.
+// scalar is a value that generators write as a string or as a number. "" means null or not given.
 type scalar string
 
-// UnmarshalJSON takes text, a number, a truth value or null.
+// UnmarshalJSON accepts a string, a number, a boolean or null.
 func (s *scalar) UnmarshalJSON(raw []byte) error {
 	var value any
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
@@ -38,10 +38,10 @@ func (s *scalar) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// scalars is a list, or one text with spaces or commas between its elements.
+// scalars is a list, or a string with elements separated by spaces or commas.
 type scalars []scalar
 
-// UnmarshalJSON takes a list of scalars or one.
+// UnmarshalJSON accepts a list of scalars or a single scalar.
 func (l *scalars) UnmarshalJSON(raw []byte) error {
 	if strings.HasPrefix(strings.TrimSpace(string(raw)), "[") {
 		return json.Unmarshal(raw, (*[]scalar)(l))
@@ -57,7 +57,7 @@ func (l *scalars) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// number reads a whole number within bounds.
+// number parses an integer from low to high.
 func (s scalar) number(low, high int) (int, error) {
 	value, err := strconv.Atoi(string(s))
 	if err != nil || value < low || value > high {
@@ -66,20 +66,20 @@ func (s scalar) number(low, high int) (int, error) {
 	return value, nil
 }
 
-// mac reads the MAC address of an Ethernet link, nil where none is given.
+// mac parses the MAC address of an Ethernet link. It returns nil if none is given.
 func (s scalar) mac() (net.HardwareAddr, error) {
 	if s == "" {
 		return nil, nil
 	}
 	mac, err := net.ParseMAC(string(s))
-	const group = 1 // bit of the first byte: addresses of several machines have it set
+	const group = 1 // bit of the first byte that is set in group addresses
 	if err != nil || len(mac) != 6 || mac[0]&group != 0 || mac.String() == "00:00:00:00:00:00" {
 		return nil, fmt.Errorf("got %q, want the MAC address of a network card", s)
 	}
 	return mac, nil
 }
 
-// address reads an IP address that a host can have. A zone is dropped: the link is named elsewhere.
+// address parses the IP address of a host. It drops the zone, because the link is known.
 func (s scalar) address() (netip.Addr, error) {
 	address, err := netip.ParseAddr(string(s))
 	address = address.Unmap().WithZone("")
@@ -90,7 +90,7 @@ func (s scalar) address() (netip.Addr, error) {
 	return address, nil
 }
 
-// bits reads the length of a subnet's prefix: a number, or a mask of the same family of addresses.
+// bits parses a subnet's prefix length: a number, or a mask of the same address family.
 func (s scalar) bits(family netip.Addr) (int, error) {
 	wrong := fmt.Errorf("got netmask %q, want a mask or prefix length for %v", s, family)
 	if length, err := strconv.Atoi(strings.TrimPrefix(string(s), "/")); err == nil {
@@ -110,7 +110,7 @@ func (s scalar) bits(family netip.Addr) (int, error) {
 	return ones, nil
 }
 
-// prefix reads an address that may have its prefix length behind it, else takes the length from a mask.
+// prefix parses an address. If it has no prefix length, mask is used.
 func (s scalar) prefix(mask scalar) (netip.Prefix, error) {
 	text, length, both := strings.Cut(string(s), "/")
 	if both {

@@ -1,5 +1,6 @@
-// Package race tries several ways to the same end, each a little later than the one before, and takes the first that gets
-// there: the caller's order is kept where that costs nothing, as RFC 8305 does with addresses.
+// Package race starts alternatives one after another, each with a delay, and returns the result of the first that
+// succeeds. RFC 8305 does the same with addresses: the caller's order is preferred, but a slow alternative does not
+// delay the others.
 package race
 
 import (
@@ -28,7 +29,7 @@ func First[T any](ctx context.Context, n int, gap time.Duration, try func(contex
 		by    int
 		err   error
 	}
-	results := make(chan result, n) // so that losers end, too
+	results := make(chan result, n) // buffered, so that no call blocks
 	started := 0
 	start := func() {
 		by := started

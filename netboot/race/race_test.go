@@ -14,7 +14,7 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// attempt is what comes of one way, and when; without an end it lasts until its context ends.
+// attempt is the result of a call and its duration. Without an end it lasts until its context ends.
 type attempt struct {
 	after time.Duration
 	fails bool
@@ -44,18 +44,19 @@ func TestFirst(t *testing.T) {
 				for i := range started {
 					started[i] = -1
 				}
-				value, by, err := First(t.Context(), len(tt.attempts), tt.gap, func(ctx context.Context, i int) (string, error) {
-					started[i] = time.Since(began)
-					select {
-					case <-time.After(tt.attempts[i].after):
-					case <-ctx.Done():
-						return "", ctx.Err()
-					}
-					if tt.attempts[i].fails {
-						return "", fmt.Errorf("way %d is closed", i)
-					}
-					return fmt.Sprint(i), nil
-				}, nil)
+				value, by, err := First(t.Context(), len(tt.attempts), tt.gap,
+					func(ctx context.Context, i int) (string, error) {
+						started[i] = time.Since(began)
+						select {
+						case <-time.After(tt.attempts[i].after):
+						case <-ctx.Done():
+							return "", ctx.Err()
+						}
+						if tt.attempts[i].fails {
+							return "", fmt.Errorf("way %d is closed", i)
+						}
+						return fmt.Sprint(i), nil
+					}, nil)
 				took := time.Since(began)
 				synctest.Wait()
 				if tt.want >= 0 && (err != nil || by != tt.want || value != fmt.Sprint(tt.want)) || took != tt.after {
@@ -63,7 +64,8 @@ func TestFirst(t *testing.T) {
 				}
 				if tt.want < 0 {
 					for i := range tt.attempts {
-						if err == nil || !slices.ContainsFunc(err.(interface{ Unwrap() []error }).Unwrap(), func(e error) bool { return e.Error() == fmt.Sprintf("way %d is closed", i) }) {
+						if err == nil || !slices.ContainsFunc(err.(interface{ Unwrap() []error }).Unwrap(),
+							func(e error) bool { return e.Error() == fmt.Sprintf("way %d is closed", i) }) {
 							t.Errorf("got %v, want it to tell of way %d", err, i)
 						}
 					}
@@ -76,7 +78,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// Without a way there is no success, and nothing is called.
+// With n 0 there is an error, and no function is called.
 func TestFirstOfNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		called := 0
@@ -105,7 +107,7 @@ func TestFirstEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// What arrives too late is handed over to be closed, once; what failed is not.
+// Values that arrive too late are dropped once; errors are not.
 func TestLosersAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dropped []int
@@ -136,7 +138,8 @@ func TestFirstContainsPanics(t *testing.T) {
 		t.Errorf("got %q, %d, %v, want that of the second way", got, by, err)
 	}
 	var caught *goroutine.PanicError
-	if _, _, err = First(t.Context(), 1, 0, func(context.Context, int) (int, error) { panic("oops") }, nil); !errors.As(err, &caught) {
+	if _, _, err = First(t.Context(), 1, 0, func(context.Context, int) (int, error) { panic("oops") },
+		nil); !errors.As(err, &caught) {
 		t.Errorf("got error %v, want the panic", err)
 	}
 }

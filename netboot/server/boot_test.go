@@ -46,16 +46,18 @@ func firmwareFiles(t *testing.T, dir string) {
 	t.Helper()
 	deb := debtest.Packages(t, "", "ipxe")
 	unpacked := t.TempDir()
-	if err := debian.Extract(t.Context(), deb[0], unpacked, func(name string) bool { return strings.HasSuffix(name, "/snponly.efi") }); err != nil {
+	if err := debian.Extract(t.Context(), deb[0], unpacked,
+		func(name string) bool { return strings.HasSuffix(name, "/snponly.efi") }); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(unpacked, "usr/lib/ipxe/snponly.efi"), filepath.Join(dir, "snponly.efi")); err != nil {
+	if err := os.Rename(filepath.Join(unpacked, "usr/lib/ipxe/snponly.efi"),
+		filepath.Join(dir, "snponly.efi")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Machines boot from nothing but their network: one with BIOS and iPXE in the card's ROM, one with UEFI whose own PXE
-// client fetches iPXE by TFTP first. Kernel, ramdisk and script come by HTTP.
+// Machines boot from the network alone: one with BIOS and iPXE in the card's ROM, one with UEFI whose PXE client first
+// fetches iPXE by TFTP. Kernel, ramdisk and script are fetched by HTTP.
 func TestNetworkBoot(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
@@ -91,7 +93,8 @@ func TestNetworkBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	script, err := server.Script{
-		Kernel: web.URL("vmlinuz"), Initrds: []string{web.URL("hello.gz")}, Cmdline: "console=ttyS0 quiet test.word=42 " + qemu.KernelHints,
+		Kernel: web.URL("vmlinuz"), Initrds: []string{web.URL("hello.gz")},
+		Cmdline: "console=ttyS0 quiet test.word=42 " + qemu.KernelHints,
 	}.Render()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +103,8 @@ func TestNetworkBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = server.ListenDHCP(t.Context(), server.DHCPConfig{
-		Log: log, Interface: "tap0", Address: own, First: netip.MustParseAddr("192.0.2.10"), Last: netip.MustParseAddr("192.0.2.20"),
+		Log: log, Interface: "tap0", Address: own, First: netip.MustParseAddr("192.0.2.10"),
+		Last: netip.MustParseAddr("192.0.2.20"),
 		Boot: &server.Boot{Script: web.URL("boot.ipxe")},
 	})
 	if err != nil {

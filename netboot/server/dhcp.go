@@ -18,42 +18,42 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// DHCPConfig describes one subnet and what its machines are told.
+// DHCPConfig describes a subnet and the options that its clients get.
 type DHCPConfig struct {
-	Log         *slog.Logger    // nil discards it
+	Log         *slog.Logger    // may be nil
 	Interface   string          // the only interface that is served
-	Address     netip.Prefix    // the server's own address on it, with the length of the subnet
-	First, Last netip.Addr      // the pool, both ends included; invalid: fixed leases only
-	Fixed       map[string]Host // by MAC address, as net.HardwareAddr.String writes it
-	Lease       time.Duration   // 0 = one hour
-	Router      netip.Addr      // invalid = none
+	Address     netip.Prefix    // the server's address on it, with the prefix length of the subnet
+	First, Last netip.Addr      // first and last address of the pool; invalid for fixed leases only
+	Fixed       map[string]Host // by MAC address, as formatted by net.HardwareAddr.String
+	Lease       time.Duration   // 0 means one hour
+	Router      netip.Addr      // invalid for none
 	Routes      []Route         // classless static routes (option 121); these make clients ignore Router
 	DNS         []netip.Addr
 	NTP         []netip.Addr
 	Domain      string
-	MTU         int   // bytes, 0 = not told
-	Boot        *Boot // nil = no boot file
+	MTU         int   // bytes; 0 for none
+	Boot        *Boot // nil for no boot file
 }
 
-// Host is what one machine gets.
+// Host is the configuration of a machine.
 type Host struct {
-	Address  netip.Addr // invalid = from the pool
+	Address  netip.Addr // invalid for an address of the pool
 	Hostname string
-	Script   string // URL of its iPXE script, "" = the one of Boot
+	Script   string // URL of its iPXE script; "" for that of Boot
 }
 
 // Route is a classless static route (RFC 3442).
 type Route struct {
 	Destination netip.Prefix
-	Gateway     netip.Addr // invalid = on the link itself
+	Gateway     netip.Addr // invalid for a destination on the link
 }
 
-// Lease is one address in use.
+// Lease is an address in use.
 type Lease struct {
 	MAC      net.HardwareAddr
 	Address  netip.Addr
 	Expires  time.Time
-	Hostname string // as the client calls itself
+	Hostname string // as sent by the client
 }
 
 // DHCP is a running DHCPv4 server.
@@ -66,17 +66,17 @@ type DHCP struct {
 
 	mu     sync.Mutex
 	hosts  map[string]Host
-	leases map[string]Lease // by MAC; an offer holds its address for offerHeld
+	leases map[string]Lease // by MAC; an offer reserves its address for offerHeld
 }
 
-// maxMemory is how many machines are remembered beyond the end of their leases, so that they get the same address again.
+// maxMemory is the number of expired leases that are kept, so that clients get the same address again.
 const maxMemory = 4096
 
-// offerHeld is how long an offered address is kept for a client that has not asked for it yet.
+// offerHeld is the time for which an offered address is reserved for a client that has not requested it yet.
 const offerHeld = 30 * time.Second
 
-// ListenDHCP starts a DHCPv4 server that runs until ctx ends or Close is called. Its socket is made before it
-// returns, in the network namespace of the calling thread. It needs the right to bind port 67.
+// ListenDHCP starts a DHCPv4 server that runs until ctx ends or Close is called. It opens the socket before it
+// returns, in the network namespace of the calling thread. It needs the permission to bind port 67.
 func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 	if err := config.check(); err != nil {
 		return nil, fmt.Errorf("dhcp server: %w", err)
@@ -128,7 +128,7 @@ func (c DHCPConfig) check() error {
 	return nil
 }
 
-// Leases returns the leases that have not expired, ordered by address.
+// Leases returns the leases that have not expired, sorted by address.
 func (d *DHCP) Leases() []Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,8 +143,8 @@ func (d *DHCP) Leases() []Lease {
 	return leases
 }
 
-// SetHost sets what one machine gets from its next message on. A machine that renews another address is given the new
-// one in the answer.
+// SetHost sets the configuration of a machine, which takes effect with its next message. If the machine renews another
+// address, the reply contains the new one.
 func (d *DHCP) SetHost(mac net.HardwareAddr, host Host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,7 +162,7 @@ func (d *DHCP) Close() error {
 	return nil
 }
 
-// handle answers one message; the library calls it from a goroutine of its own.
+// handle replies to a message. The library calls it in a goroutine of its own.
 func (d *DHCP) handle(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 	if m.OpCode != dhcpv4.OpcodeBootRequest || len(m.ClientHWAddr) == 0 {
 		return
@@ -177,18 +177,19 @@ func (d *DHCP) handle(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 		return
 	}
 	if answer.MessageType() == dhcpv4.MessageTypeNak {
-		// The client's address may be of another network: only a broadcast reaches it (RFC 2131, section 4.1).
+		// The client's address may belong to another network: only a broadcast reaches it (RFC 2131, section 4.1).
 		peer = &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
 	}
 	if _, err := conn.WriteTo(answer.ToBytes(), peer); err != nil {
 		d.log.Warn("dhcp answer not sent", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(), "err", err)
 		return
 	}
-	d.log.Info("dhcp", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(), "message", m.MessageType().String(),
-		"answer", answer.MessageType().String(), "address", answer.YourIPAddr.String(), "file", answer.BootFileName)
+	d.log.Info("dhcp", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(),
+		"message", m.MessageType().String(), "answer", answer.MessageType().String(),
+		"address", answer.YourIPAddr.String(), "file", answer.BootFileName)
 }
 
-// answer returns the answer to a message, or nil where none is due.
+// answer returns the reply to a message, nil if there is none.
 func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,7 +213,7 @@ func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	}
 }
 
-// request answers a DHCPREQUEST in any of its four forms (RFC 2131, section 4.3.2).
+// request replies to a DHCPREQUEST in any of its four forms (RFC 2131, section 4.3.2).
 func (d *DHCP) request(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	if id := m.ServerIdentifier(); id != nil && !id.Equal(d.config.Address.Addr().AsSlice()) {
 		return nil, nil // the client chose another server
@@ -241,7 +242,7 @@ func (d *DHCP) hold(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Duration
 	}
 }
 
-// choose returns the address for a client: its fixed one, the one it has, the one it asks for, or the first free one.
+// choose returns the address for a client: its fixed, leased or requested address, or the first free one.
 func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
 	mac := m.ClientHWAddr.String()
 	if host, ok := d.hosts[mac]; ok && host.Address.IsValid() {

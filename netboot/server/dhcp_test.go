@@ -18,7 +18,7 @@ var (
 	pinned  = net.HardwareAddr{2, 0, 0, 0, 0, 3}
 )
 
-// quiet returns a server that has no socket.
+// quiet returns a server without a socket.
 func quiet() *DHCP {
 	return &DHCP{
 		config: DHCPConfig{
@@ -116,9 +116,10 @@ func TestRequests(t *testing.T) {
 	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeRequest, wanted(10))); got.MessageType() != dhcpv4.MessageTypeNak {
 		t.Errorf("request of an address that is not the machine's: got %v, want a refusal", got)
 	}
-	// A renewal carries its address in ciaddr; it is given the fixed one without a refusal.
+	// A renewal has its address in ciaddr. The reply contains the fixed one, without a NAK.
 	renewal := message(t, pinned, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(192, 0, 2, 10)))
-	if got := ask(t, d, renewal); got.MessageType() != dhcpv4.MessageTypeAck || !got.YourIPAddr.Equal(net.IPv4(192, 0, 2, 77)) {
+	if got := ask(t, d, renewal); got.MessageType() != dhcpv4.MessageTypeAck ||
+		!got.YourIPAddr.Equal(net.IPv4(192, 0, 2, 77)) {
 		t.Errorf("renewal: got %v, want an acknowledgement of 192.0.2.77", got)
 	}
 	if _, err := d.answer(message(t, machine, dhcpv4.MessageTypeDecline)); err == nil {
@@ -129,10 +130,11 @@ func TestRequests(t *testing.T) {
 func TestBootFiles(t *testing.T) {
 	class := func(arch iana.Arch) []dhcpv4.Modifier {
 		return []dhcpv4.Modifier{
-			dhcpv4.WithOption(dhcpv4.OptClientArch(arch)), dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient:Arch:00000:UNDI:002001")),
+			dhcpv4.WithOption(dhcpv4.OptClientArch(arch)),
+			dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient:Arch:00000:UNDI:002001")),
 		}
 	}
-	// iPXE writes its user class as a bare string.
+	// iPXE sends its user class as a plain string.
 	ipxe := append(class(iana.INTEL_X86PC), dhcpv4.WithGeneric(dhcpv4.OptionUserClassInformation, []byte("iPXE")))
 	for name, c := range map[string]struct {
 		mac     net.HardwareAddr
@@ -158,7 +160,8 @@ func TestBootFiles(t *testing.T) {
 			if got := offer.ClassIdentifier() == "PXEClient"; got != c.pxe {
 				t.Errorf("marked for PXE: got %v, want %v", got, c.pxe)
 			}
-			if c.file != "" && (!offer.ServerIPAddr.Equal(net.IPv4(192, 0, 2, 1)) || offer.TFTPServerName() != "192.0.2.1") {
+			if c.file != "" &&
+				(!offer.ServerIPAddr.Equal(net.IPv4(192, 0, 2, 1)) || offer.TFTPServerName() != "192.0.2.1") {
 				t.Errorf("server: got %v and %q, want 192.0.2.1", offer.ServerIPAddr, offer.TFTPServerName())
 			}
 		})

@@ -16,13 +16,13 @@ import (
 
 // FilesConfig describes a file server.
 type FilesConfig struct {
-	Log     *slog.Logger   // nil discards it
-	Listen  netip.AddrPort // port 0 takes a free one
-	Root    string         // only regular files below this folder are served; no link leads out of it
-	Request func(Request)  // called at the end of every request, also by several at once; nil = not
+	Log     *slog.Logger   // may be nil
+	Listen  netip.AddrPort // port 0 means any free port
+	Root    string         // only regular files below this directory are served; links cannot lead outside
+	Request func(Request)  // called after every request, possibly concurrently; may be nil
 }
 
-// Request is one file that was asked for by TFTP or HTTP.
+// Request describes a request for a file by TFTP or HTTP.
 type Request struct {
 	Protocol string // "tftp" or "http"
 	Client   string // address and port
@@ -30,12 +30,12 @@ type Request struct {
 	Path     string
 	Range    string // HTTP Range header
 	Status   int    // HTTP status; for TFTP 200, 404 or 500
-	Bytes    int64  // of the body, sent
+	Bytes    int64  // bytes of the body that were sent
 	Duration time.Duration
 	Err      error
 }
 
-// files is a folder that requests are served from.
+// files serves requests from a directory.
 type files struct {
 	root    *os.Root
 	log     *slog.Logger
@@ -54,13 +54,13 @@ func openFiles(config FilesConfig) (*files, error) {
 	return &files{root: root, log: log, request: config.Request}, nil
 }
 
-// open opens a regular file by the path of a request. Everything else is as absent.
+// open opens a regular file by the path of a request. All other files do not exist for it.
 func (f *files) open(name string) (*os.File, fs.FileInfo, error) {
 	name = strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(name, "\\", "/")), "/")
 	if name == "" {
 		return nil, nil, fs.ErrNotExist
 	}
-	// Without O_NONBLOCK, opening a named pipe would wait for its other end.
+	// Without O_NONBLOCK, opening a named pipe would block until its other end is opened.
 	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +75,7 @@ func (f *files) open(name string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// done logs a request and hands it to the caller.
+// done logs a request and calls the callback.
 func (f *files) done(r Request) {
 	level := slog.LevelInfo
 	if r.Status >= 400 || r.Err != nil {

@@ -40,7 +40,7 @@ func folder(t *testing.T, content []byte) string {
 	return root
 }
 
-// requests gathers what servers report.
+// requests collects the requests that servers report.
 type requests struct {
 	mu   sync.Mutex
 	list []Request
@@ -110,13 +110,16 @@ func TestHTTP(t *testing.T) {
 	if status, _, _ := do("GET", h.URL("sub/file"), "If-None-Match", tag); status != 304 {
 		t.Errorf("same entity: got %d, want 304", status)
 	}
-	// A changed file has another tag, also when its size and second are the same: a range of the old one is not joined.
+	// A changed file has another tag, even with the same size and second, so that its ranges are not combined with
+	// those of the old file.
 	changed := bytes.Repeat([]byte("abcdefghij"), 1000)
 	replacement := filepath.Join(root, "new")
-	if err := errors.Join(os.WriteFile(replacement, changed, 0o644), os.Rename(replacement, filepath.Join(root, "sub", "file"))); err != nil {
+	if err := errors.Join(os.WriteFile(replacement, changed, 0o644),
+		os.Rename(replacement, filepath.Join(root, "sub", "file"))); err != nil {
 		t.Fatal(err)
 	}
-	if status, body, _ := do("GET", h.URL("sub/file"), "Range", "bytes=5-9", "If-Range", tag); status != 200 || body != string(changed) {
+	if status, body, _ := do("GET", h.URL("sub/file"), "Range", "bytes=5-9", "If-Range", tag); status != 200 ||
+		body != string(changed) {
 		t.Errorf("range of a changed file: got %d and %d bytes, want 200 and all", status, len(body))
 	}
 	for _, path := range escapes {
@@ -132,7 +135,8 @@ func TestHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := seen.last()
-	if got.Path != "/sub/file" || got.Range != "bytes=0-3" || got.Status != 206 || got.Bytes != 4 || got.Protocol != "http" || got.Err != nil {
+	if got.Path != "/sub/file" || got.Range != "bytes=0-3" || got.Status != 206 || got.Bytes != 4 ||
+		got.Protocol != "http" || got.Err != nil {
 		t.Errorf("request as reported: got %+v", got)
 	}
 }
@@ -184,7 +188,7 @@ func TestTFTP(t *testing.T) {
 	}
 }
 
-// An independent client reads what is served.
+// curl reads the files that are served.
 func TestTFTPByCurl(t *testing.T) {
 	testenv.Programs(t, "curl")
 	content := strings.Repeat("0123456789", 777)

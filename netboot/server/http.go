@@ -48,7 +48,7 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	return h, nil
 }
 
-// Addr returns where the server listens.
+// Addr returns the address on which the server listens.
 func (h *HTTP) Addr() netip.AddrPort { return h.addr }
 
 // URL returns the URL of a file below the root.
@@ -56,7 +56,7 @@ func (h *HTTP) URL(path string) string {
 	return (&url.URL{Scheme: "http", Host: h.addr.String(), Path: "/" + path}).String()
 }
 
-// Close stops the server and breaks off transfers under way.
+// Close stops the server and aborts active transfers.
 func (h *HTTP) Close() error {
 	var err error
 	if h.stop() {
@@ -66,7 +66,7 @@ func (h *HTTP) Close() error {
 	return errors.Join(err, h.files.root.Close())
 }
 
-// ServeHTTP serves one file.
+// ServeHTTP serves a file.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted := &counter{ResponseWriter: w, status: http.StatusOK}
 	started := time.Now()
@@ -99,7 +99,8 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// entityTag changes whenever the file is replaced or written to, so that a client may join ranges of equal tags.
+// entityTag returns a tag that changes when the file is replaced or written, so that clients can combine ranges of
+// equal tags.
 func entityTag(info fs.FileInfo) string {
 	var inode uint64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -108,7 +109,7 @@ func entityTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x-%x"`, inode, info.Size(), info.ModTime().UnixNano())
 }
 
-// counter notes the status and the bytes of a response.
+// counter records the status and the number of bytes of a response.
 type counter struct {
 	http.ResponseWriter
 	status int
@@ -126,5 +127,5 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap makes the connection available to http.ResponseController.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -10,16 +10,17 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 )
 
-// Boot names the boot files: a first-stage file by TFTP for firmware, and the script for iPXE.
+// Boot specifies the boot files: a first-stage file by TFTP for firmware, and the script for iPXE.
 type Boot struct {
-	Server netip.Addr // TFTP server; invalid = the DHCP server itself
-	BIOS   string     // for BIOS clients, "" = undionly.kpxe
-	UEFI   string     // for UEFI clients on x86-64, "" = snponly.efi
-	ARM64  string     // for UEFI clients on arm64, "" = snponly-arm64.efi
-	Script string     // URL of the script that clients whose user class is iPXE get
+	Server netip.Addr // TFTP server; invalid means the DHCP server itself
+	BIOS   string     // for BIOS clients; "" means undionly.kpxe
+	UEFI   string     // for UEFI clients on x86-64; "" means snponly.efi
+	ARM64  string     // for UEFI clients on arm64; "" means snponly-arm64.efi
+	Script string     // URL of the script for clients of the user class iPXE
 }
 
-// grant returns an offer or acknowledgement of address with all options; an invalid address grants none (DHCPINFORM).
+// grant returns an offer or acknowledgement of address with all options, without an address if it is invalid
+// (DHCPINFORM).
 func (d *DHCP) grant(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, address netip.Addr) (*dhcpv4.DHCPv4, error) {
 	c := d.config
 	options := []dhcpv4.Modifier{
@@ -57,8 +58,8 @@ func (d *DHCP) grant(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, address netip.Ad
 	return dhcpv4.NewReplyFromRequest(m, append(options, c.bootOptions(m, host)...)...)
 }
 
-// bootOptions names the boot file in the message's own fields and in options 66 and 67: firmware reads the one or the
-// other.
+// bootOptions returns the boot file both in the message's own fields and in options 66 and 67: firmware reads one or
+// the other.
 func (c DHCPConfig) bootOptions(m *dhcpv4.DHCPv4, host Host) []dhcpv4.Modifier {
 	if c.Boot == nil {
 		return nil
@@ -86,34 +87,34 @@ func (c DHCPConfig) bootOptions(m *dhcpv4.DHCPv4, host Host) []dhcpv4.Modifier {
 	}
 	switch {
 	case isIPXE(m):
-		// Without this iPXE waits for a proxy DHCP server, though it has all it needs.
+		// Without this option iPXE waits for a proxy DHCP server.
 		options = append(options, dhcpv4.WithGeneric(dhcpv4.GenericOptionCode(ipxeOptions), []byte{ipxeNoProxy, 1, 1}))
 	case m.ClassIdentifier() != "" && len(m.ClientArch()) > 0:
-		// PXE firmware takes an answer for one of its own only with its own class (PXE 2.1, section 2.2.3).
+		// PXE firmware requires its own class in the reply (PXE 2.1, section 2.2.3).
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")),
 			dhcpv4.WithGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl()))
 	}
 	return options
 }
 
-// iPXE's own options, encapsulated in one.
+// iPXE's own options, which are encapsulated in option 175.
 const (
 	ipxeOptions = 175
 	ipxeNoProxy = 176
 )
 
-// discoveryControl tells PXE firmware to take the boot file of this message and not to look for a boot server.
+// discoveryControl makes PXE firmware use the boot file of this message without searching for a boot server.
 func discoveryControl() []byte { return []byte{6, 1, 8, 255} }
 
-// file returns the first-stage file for a client, by the architecture of RFC 4578; "" for a client that does not say
-// one, which is an operating system and no firmware.
+// file returns the first-stage file for a client by the architecture of RFC 4578. Clients that send none are operating
+// systems, for which it returns "".
 func (b *Boot) file(m *dhcpv4.DHCPv4) string {
 	for _, arch := range m.ClientArch() {
 		switch arch {
 		case iana.INTEL_X86PC:
 			return withDefault(b.BIOS, "undionly.kpxe")
 		case iana.EFI_BC, iana.EFI_X86_64:
-			// 7 and 9 were swapped in the RFC's first edition; x86-64 firmware uses either.
+			// The RFC's first edition swapped 7 and 9; x86-64 firmware uses either.
 			return withDefault(b.UEFI, "snponly.efi")
 		case iana.EFI_ARM64:
 			return withDefault(b.ARM64, "snponly-arm64.efi")
@@ -129,9 +130,9 @@ func withDefault(value, fallback string) string {
 	return value
 }
 
-// isIPXE tells iPXE from firmware by its user class.
+// isIPXE reports whether the client is iPXE, by its user class.
 func isIPXE(m *dhcpv4.DHCPv4) bool {
-	// iPXE sends the bare string and not the list that RFC 3004 has.
+	// iPXE sends a plain string instead of the list of RFC 3004.
 	return string(m.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE" || slices.Contains(m.UserClass(), "iPXE")
 }
 

@@ -12,8 +12,8 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Advertiser answers router solicitations with "there is no router here, and no addresses by IPv6" (RFC 4861, section
-// 4.2). Without any answer iPXE keeps asking for 15 to 20 seconds before it goes on with its IPv4 address.
+// Advertiser replies to router solicitations that there is no router and that there are no IPv6 addresses (RFC 4861,
+// section 4.2). Without a reply iPXE repeats its solicitations for 15 to 20 seconds before it continues with IPv4.
 type Advertiser struct {
 	log   *slog.Logger
 	link  *net.Interface
@@ -22,8 +22,8 @@ type Advertiser struct {
 	ended chan struct{}
 }
 
-// ListenAdvertiser starts to answer on one interface until ctx ends or Close is called. The interface needs an IPv6
-// link-local address, which the kernel gives it by itself.
+// ListenAdvertiser replies on an interface until ctx ends or Close is called. The interface needs an IPv6 link-local
+// address, which the kernel assigns.
 func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Advertiser, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -49,7 +49,7 @@ func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Adve
 	return a, nil
 }
 
-// prepare lets only router solicitations of the one interface through.
+// prepare configures the socket to receive only router solicitations of the interface.
 func (a *Advertiser) prepare() error {
 	var filter ipv6.ICMPFilter
 	filter.SetAll(true)
@@ -75,7 +75,7 @@ func (a *Advertiser) serve() {
 			}
 			return
 		}
-		// A hop limit below 255 has come through a router (RFC 4861, section 6.1.1).
+		// A packet with a hop limit below 255 has passed a router (RFC 4861, section 6.1.1).
 		if control == nil || control.IfIndex != a.link.Index || control.HopLimit != 255 {
 			continue
 		}
@@ -87,15 +87,15 @@ func (a *Advertiser) serve() {
 	}
 }
 
-// noRouter is an advertisement with a router lifetime of zero and without prefixes; the kernel puts in the checksum.
+// noRouter returns an advertisement with a router lifetime of zero and without prefixes. The kernel sets the checksum.
 func noRouter() []byte {
 	message := make([]byte, 16)
 	message[0] = byte(ipv6.ICMPTypeRouterAdvertisement)
-	message[4] = 64 // hop limit for what the hosts send
+	message[4] = 64 // hop limit of the hosts' packets
 	return message
 }
 
-// Close stops the answers.
+// Close stops the advertiser.
 func (a *Advertiser) Close() error {
 	var err error
 	if a.stop() {

@@ -12,11 +12,10 @@ type Script struct {
 	Kernel  string   // URL
 	Initrds []string // URLs; the kernel unpacks them in this order
 	Cmdline string
-	Retries int // how often a failed download is tried again, 0 = 5
+	Retries int // number of retries of a failed download; 0 means 5
 }
 
-// Render returns the text of the script. A value that would end its line, and so begin a command of its own, is an
-// error.
+// Render returns the text of the script. A value with a line break is an error, because its rest would be a command.
 func (s Script) Render() ([]byte, error) {
 	for _, value := range append([]string{s.Kernel, s.Cmdline}, s.Initrds...) {
 		if strings.ContainsAny(value, "\r\n\x00") {
@@ -37,7 +36,7 @@ func (s Script) Render() ([]byte, error) {
 			return nil, err
 		}
 		names = append(names, name)
-		// On UEFI the kernel's EFI stub finds the files only by these arguments; on BIOS they do no harm.
+		// On UEFI the kernel's EFI stub finds the files only by these arguments; BIOS ignores them.
 		arguments = append(arguments, "initrd="+name)
 	}
 	kernel := strings.Join(append(append([]string{s.Kernel}, arguments...), s.Cmdline), " ")
@@ -52,7 +51,7 @@ func (s Script) Render() ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// fileName returns the last part of a URL's path, which is what iPXE calls the file.
+// fileName returns the last part of a URL's path, which iPXE uses as the file name.
 func fileName(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -24,7 +24,7 @@ type TFTP struct {
 	ended  chan struct{}
 }
 
-// A boot loader that was switched off must not hold a transfer for long.
+// These limits end the transfers of clients that were switched off.
 const (
 	tftpTimeout = time.Second
 	tftpRetries = 6
@@ -54,10 +54,10 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	return t, nil
 }
 
-// Addr returns where the server listens.
+// Addr returns the address on which the server listens.
 func (t *TFTP) Addr() netip.AddrPort { return t.addr }
 
-// Close stops the server and waits for transfers under way.
+// Close stops the server and waits for active transfers.
 func (t *TFTP) Close() error {
 	if t.stop() {
 		t.server.Shutdown()
@@ -66,7 +66,7 @@ func (t *TFTP) Close() error {
 	return t.files.root.Close()
 }
 
-// read serves one file; the library calls it from a goroutine of its own.
+// read serves a file. The library calls it in a goroutine of its own.
 func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	request := Request{Protocol: "tftp", Path: name, Status: 200}
 	started := time.Now()
@@ -85,7 +85,7 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			request.Status = 500
 		}
-		return fs.ErrNotExist // what the client is told
+		return fs.ErrNotExist // the client gets no details
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if ok {
@@ -97,7 +97,7 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	}
 	err = request.Err
 	if request.Bytes == 0 && info.Size() > 0 {
-		request.Err = nil // firmware asks for the size first, and breaks off when it has it
+		request.Err = nil // firmware first requests the size and then aborts the transfer
 	} else {
 		request.Status = 500
 	}

@@ -1,6 +1,6 @@
-// Package sntp asks a time server for the time, as a client that asks once and believes the first answer that is one to its
-// question (SNTP version 4, RFC 4330). github.com/beevik/ntp speaks the protocol. There is no authentication and no clock
-// discipline; whether a time is plausible is the caller's to judge.
+// Package sntp is a client for a single query to a time server (SNTP version 4, RFC 4330). It accepts the first reply
+// that matches the query. github.com/beevik/ntp implements the protocol. There is no authentication and no clock
+// discipline; callers check whether the time is plausible.
 package sntp
 
 import (
@@ -18,23 +18,23 @@ import (
 
 const (
 	port = "123"
-	// firstWait is the time after which a question is repeated; it doubles each time.
+	// firstWait is the time after which a query is first repeated. It doubles after each query.
 	firstWait = 500 * time.Millisecond
 )
 
-// Answer is a server's time.
+// Answer is the reply of a time server.
 type Answer struct {
-	Time     time.Time // at the moment Received, half of the way there and back allowed for
+	Time     time.Time // server's time at Received, corrected by half of the round trip
 	Received time.Time // by this machine's clock
 }
 
-// Now is the present time by the server's clock.
+// Now returns the current time by the server's clock.
 func (a Answer) Now() time.Time { return a.Time.Add(time.Since(a.Received)) }
 
-// Offset is by how much this machine's clock is behind.
+// Offset returns by how much this machine's clock is behind the server's.
 func (a Answer) Offset() time.Duration { return a.Time.Sub(a.Received) }
 
-// Address splits the text that names a server into host and port: a name or an address, the port being 123 where none follows it.
+// Address splits the name or address of a server, with an optional port, into host and port. The default port is 123.
 func Address(text string) (host, service string) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return text, port
@@ -45,8 +45,8 @@ func Address(text string) (host, service string) {
 	return text, port
 }
 
-// Ask asks the server at a numeric address with port, and asks again where it is silent or somebody else answers, until ctx
-// ends. The error names the server and says what was wrong with its answer, if there was any.
+// Ask queries the server at a numeric address with port. It repeats the query until ctx ends if there is no reply or
+// one that does not match the query. The error names the server and the problem with its reply, if there was any.
 func Ask(ctx context.Context, address string) (Answer, error) {
 	var odd error
 	for wait := firstWait; ; wait *= 2 {
@@ -68,7 +68,7 @@ func Ask(ctx context.Context, address string) (Answer, error) {
 	}
 }
 
-// once sends one question, and returns after its answer, or after another packet and wait, or after wait.
+// once sends a query. It returns after the matching reply, or after wait if there is none.
 func once(ctx context.Context, address string, wait time.Duration) (Answer, error) {
 	over, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

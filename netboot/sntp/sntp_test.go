@@ -26,7 +26,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// What a server says about itself, and what others say in its name, is not taken for the time.
+// Replies of unsynchronised servers and replies to other queries are rejected.
 func TestAskRefuses(t *testing.T) {
 	for want, reply := range map[string]sntptest.Reply{
 		`kiss of death received, code "RATE"`: {Kiss: "RATE"},
@@ -51,7 +51,7 @@ func TestAskRefuses(t *testing.T) {
 	}
 }
 
-// A question that is lost is asked again.
+// A lost query is repeated.
 func TestAskAgain(t *testing.T) {
 	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true})
 	go func() {
@@ -68,7 +68,8 @@ func TestAskAgain(t *testing.T) {
 func TestAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1 123", "2001:db8::1": "2001:db8::1 123", "fe80::1%eth0": "fe80::1%eth0 123",
-		"ntp.example": "ntp.example 123", "ntp.example:1123": "ntp.example 1123", "[2001:db8::1]:5": "2001:db8::1 5", ":5": ":5 123",
+		"ntp.example": "ntp.example 123", "ntp.example:1123": "ntp.example 1123", "[2001:db8::1]:5": "2001:db8::1 5",
+		":5": ":5 123",
 	} {
 		if host, service := Address(text); host+" "+service != want {
 			t.Errorf("%s: got %s and %s, want %s", text, host, service, want)

@@ -1,4 +1,4 @@
-// Package sntptest is a time server for tests, which can be made to lie.
+// Package sntptest provides a time server for tests, which can also send wrong replies.
 package sntptest
 
 import (
@@ -11,18 +11,18 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Reply says how a server answers. The zero value answers with this machine's time.
+// Reply describes the replies of a server. The zero value means replies with this machine's time.
 type Reply struct {
 	Ahead       time.Duration // by how much the server's clock is ahead of this machine's
 	At          time.Time     // the server's time, instead of one near this machine's
 	Stratum     byte          // 0 means 2
 	Kiss        string        // a kiss of death with this code of four letters
 	Unsynced    bool          // leap indicator 3
-	OtherOrigin bool          // the answer belongs to another question
-	Silent      bool          // no answer at all
+	OtherOrigin bool          // the reply does not match the query
+	Silent      bool          // no reply
 }
 
-// Server answers on one socket.
+// Server is a running time server.
 type Server struct {
 	conn net.PacketConn
 
@@ -41,7 +41,7 @@ func Start(t testing.TB, address string, reply Reply) *Server {
 	return Serve(t, conn, reply)
 }
 
-// Serve answers on a socket, which it closes when the test ends.
+// Serve replies on a socket, which it closes when the test ends.
 func Serve(t testing.TB, conn net.PacketConn, reply Reply) *Server {
 	s := &Server{conn: conn, reply: reply}
 	t.Cleanup(func() { _ = conn.Close() })
@@ -52,17 +52,17 @@ func Serve(t testing.TB, conn net.PacketConn, reply Reply) *Server {
 	return s
 }
 
-// Address is where the server listens, with its port.
+// Address returns the server's address and port.
 func (s *Server) Address() string { return s.conn.LocalAddr().String() }
 
-// Set changes how the server answers from now on.
+// Set changes the server's future replies.
 func (s *Server) Set(reply Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reply = reply
 }
 
-// Asked is how many questions have come.
+// Asked returns the number of queries so far.
 func (s *Server) Asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Server) run() {
 	}
 }
 
-// Answer is the packet that answers a question (RFC 4330, section 4).
+// Answer returns the reply to a query (RFC 4330, section 4).
 func Answer(question [48]byte, reply Reply) []byte {
 	answer := make([]byte, 48)
 	answer[0], answer[1] = 4<<3|4, 2 // version 4, mode server; stratum
@@ -114,7 +114,7 @@ func Answer(question [48]byte, reply Reply) []byte {
 	return answer
 }
 
-// stamp counts seconds since 1900, of which the field holds the lower 32 bits.
+// stamp returns a timestamp: the lower 32 bits of the seconds since 1900, and a fraction.
 func stamp(at time.Time) uint64 {
 	const since1900 = 2208988800
 	return uint64(at.Unix()+since1900)<<32 | uint64(at.Nanosecond())<<32/1e9
