@@ -1,6 +1,5 @@
 // Package agent is the deploy agent: it finds its node in Ironic, serves the REST API through which Ironic works on the
-// machine, and sends heartbeats. The protocol is that of ironic-python-agent; Run is the way through it from top to
-// bottom.
+// machine, and sends heartbeats. The protocol is that of ironic-python-agent. Run executes it from start to end.
 package agent
 
 import (
@@ -22,10 +21,10 @@ import (
 	"ironroot/storage/block"
 )
 
-// Version is what the agent calls itself towards Ironic.
+// Version is the version that the agent reports to Ironic.
 const Version = "1.0.0"
 
-// Network is what the agent needs of the machine's network.
+// Network is the machine's network as the agent uses it.
 type Network interface {
 	WaitAddress(ctx context.Context) error // until another machine can be reached
 	Down(ctx context.Context) error        // every link
@@ -35,11 +34,11 @@ type Network interface {
 	RestoreFirmwareLLDP(persistent bool) error
 }
 
-// Options say where the agent runs and what it may do there.
+// Options configure an agent.
 type Options struct {
 	Config  *config.Config
-	Network Network // nil in an ordinary process, whose network is not the agent's business
-	// Neighbours hears LLDP frames; nil listens only while an inspection or an inventory asks for them.
+	Network Network // nil in an ordinary process, which does not manage the network
+	// Neighbours receives LLDP frames; nil listens only during an inspection or an inventory.
 	Neighbours inventory.Neighbours
 	Journal    *journal.Journal // nil keeps no log
 	Power      power.Power      // nil or not Destructive: refuses
@@ -48,11 +47,11 @@ type Options struct {
 	BMC func() (inventory.BMC, error)
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
-	// Forever makes Run start over after every failure instead of returning it: the agent of PID 1 has nobody to
-	// start it again, and another Run would not know the token any more.
+	// Forever makes Run start over after a failure instead of returning it. PID 1 needs this: nothing restarts its
+	// agent, and a second Run would not know the token.
 	Forever bool
 	Version string // "" is Version
-	// Settled is closed when the machine's devices have their drivers; nil means that they have.
+	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
 	Settled <-chan struct{}
 	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
 	Status func(phase string)
@@ -62,15 +61,15 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
-	// Reload, when set, is called before the agent starts over. It returns the configuration to go on with, nil for
-	// the present one.
+	// Reload, when set, is called before the agent starts over. It returns the new configuration, or nil to keep the
+	// current one.
 	Reload func(ctx context.Context) *config.Config
 	// Pause is the time before the agent starts over; 0 is 30 s.
 	Pause time.Duration
 }
 
-// Run starts the agent and serves until ctx ends, which is no error. Without Forever it returns what kept it from
-// starting.
+// Run starts the agent and serves until ctx ends, which is not an error. Without Forever it returns the error of the
+// phase that failed.
 func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
@@ -97,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}
-		_ = goroutine.Catch(func() error { // a panic was logged; the present configuration remains
+		_ = goroutine.Catch(func() error { // a panic is logged; the current configuration remains
 			a.reload(ctx)
 			return nil
 		})
@@ -108,13 +107,13 @@ func Run(ctx context.Context, o Options) error {
 func (a *agent) life(ctx context.Context) error {
 	for _, p := range []phase{
 		{"configuration", a.configure}, // log level, token, client of Ironic
-		{"hardware", a.loadHardware},   // managers, and with them the commands
-		{"network", a.waitNetwork},     // an address, if there is anybody to talk to
-		{"discovery", a.discover},      // Ironic by multicast DNS, if asked for
-		{"clock", a.setClock},          // from the NTP server, if one is named
-		{"inspection", a.inspect},      // if asked for; tells Ironic what the machine is
-		{"lookup", a.lookup},           // which node this is, the token, the conductor's settings
-		{"address", a.findAddress},     // where Ironic can call back
+		{"hardware", a.loadHardware},   // managers and commands
+		{"network", a.waitNetwork},     // an address, if Ironic or an inspection needs one
+		{"discovery", a.discover},      // Ironic by multicast DNS, if configured
+		{"clock", a.setClock},          // from an NTP server, if one is configured
+		{"inspection", a.inspect},      // if configured; posts the hardware's data to Ironic
+		{"lookup", a.lookup},           // the node, the token, the conductor's settings
+		{"address", a.findAddress},     // the callback address
 		{"api", a.listen},              // certificate, port, server
 	} {
 		err := a.enter(ctx, p)
@@ -130,8 +129,8 @@ func (a *agent) life(ctx context.Context) error {
 	return nil
 }
 
-// serve keeps API and heartbeats alive until ctx ends. If a command locks the agent down, it stops them, takes the
-// network down and idles until ctx ends.
+// serve runs API and heartbeats until ctx ends. If a command locks the agent down, serve stops them, takes the network
+// down and idles until ctx ends.
 func (a *agent) serve(ctx context.Context) {
 	a.status("ready")
 	serving, stop := context.WithCancel(ctx)
@@ -150,13 +149,13 @@ func (a *agent) serve(ctx context.Context) {
 	}
 }
 
-// phase is one step of the start.
+// phase is a step of the start.
 type phase struct {
 	name string
 	run  func(context.Context) error
 }
 
-// enter runs a phase and logs how long it took, so that the console shows where the time of a boot went.
+// enter runs a phase and logs its duration, so that the console shows where a boot spends its time.
 func (a *agent) enter(ctx context.Context, p phase) error {
 	a.status(p.name)
 	started := time.Now()

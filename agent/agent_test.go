@@ -12,9 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConversation is an Ironic that finds the node, is called, and calls back over TLS with the token.
-//
-// Parity: B8
+// Ironic finds the node, receives a heartbeat, and calls the agent back over TLS with the token.
 func TestConversation(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
@@ -39,9 +37,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// The end of an asynchronous command is followed by a heartbeat, long before the next one is due.
-//
-// Parity: B7
+// The agent sends a heartbeat as soon as an asynchronous command ends.
 func TestCommandForcesHeartbeat(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
@@ -52,7 +48,6 @@ func TestCommandForcesHeartbeat(t *testing.T) {
 	r.beat(ironic)
 }
 
-// Parity: B21
 func TestStandalone(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--standalone", "--api-url="+ironic.URL, "--agent_token="+given)
@@ -77,7 +72,7 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// fakePower tells when the machine would stop, and never comes back.
+// fakePower signals that the machine would stop, and never returns.
 type fakePower struct{ called chan string }
 
 func (p fakePower) Reboot(ctx context.Context) error   { return p.stop(ctx, "reboot") }
@@ -88,11 +83,9 @@ func (p fakePower) stop(ctx context.Context, what string) error {
 	return ctx.Err()
 }
 
-// The answer to run_image and power_off is sent before the machine stops, and the command is listed as running until
-// then. LLDP agents in network cards are switched on again before that; sync switches on those that would stay off. A
-// failing card is no obstacle to either.
-//
-// Parity: F6
+// The response to run_image and power_off is sent before the machine stops, and the command is listed as running until
+// then. LLDP agents in network cards are restored before; sync restores those whose setting is persistent. A failing
+// card does not prevent either.
 func TestStopsMachine(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "reboot", "power_off": "power off"} {
 		ironic := newIronic(t)
@@ -131,7 +124,7 @@ func TestStopsMachine(t *testing.T) {
 	}
 }
 
-// Somebody else holds the token: nothing may be served.
+// If another agent holds the token, the API is not served.
 func TestMaskedToken(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.config["agent_token"] = "******"
@@ -152,7 +145,7 @@ func TestMaskedToken(t *testing.T) {
 	}
 }
 
-// Lockdown answers its request, then closes the port and takes the network down; the agent stays.
+// Lockdown answers its request, closes the port and takes the network down; the agent keeps running.
 func TestLockdown(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
@@ -173,9 +166,7 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
-// Ironic is told what the advertise_* options say, an IPv6 address in brackets.
-//
-// Parity: B12 (options)
+// The callback URL contains the advertise_* options, with IPv6 addresses in brackets.
 func TestAdvertiseOptions(t *testing.T) {
 	for _, tt := range []struct {
 		want string

@@ -30,10 +30,8 @@ func (managed) LAN(channel, parameter, _ byte) ([]byte, error) {
 
 func (managed) Close() error { return nil }
 
-// With agent_skip_bmc_detect in the answer to the lookup the inventory has null for the BMC's addresses and no key for its
-// MAC address, although there is a BMC.
-//
-// Parity: G10
+// If the lookup response contains agent_skip_bmc_detect, the inventory has null for the BMC's addresses and no key for
+// its MAC address, although there is a BMC.
 func TestSkipBMCDetect(t *testing.T) {
 	for skip, want := range map[bool]map[string]any{
 		false: {"bmc_address": "192.0.2.9", "bmc_v6address": "::/0", "bmc_mac": "3c:ec:ef:00:00:01"},
@@ -43,7 +41,7 @@ func TestSkipBMCDetect(t *testing.T) {
 		ironic.config["agent_skip_bmc_detect"] = skip
 		r := startAgent(t, func(o *Options) {
 			o.System = bareMachine(t)
-			// any character device will do for the look whether there is one
+			// any character device makes the BMC's device present
 			if err := os.Symlink("/dev/null", o.System.Dev("ipmi0")); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +60,7 @@ func TestSkipBMCDetect(t *testing.T) {
 	}
 }
 
-// inventory is what the agent knows of the machine now, out of its archive of logs.
+// inventory returns the inventory in the agent's log archive.
 func (r *running) inventory() map[string]any {
 	r.t.Helper()
 	var logs struct {

@@ -59,7 +59,8 @@ func TestBoard(t *testing.T) {
 	r.beat(ironic)
 	s = until(t, board, "accepted heartbeat", func(s *status.State) bool { return !s.Beat.Accepted.IsZero() })
 	if s.Phase != status.Ready || s.NodeUUID != nodeUUID || len(s.Problems) != 0 || s.Beat.Failed {
-		t.Errorf("got phase %s, node %s, problems %+v, want ready, %s and none", s.Phase, s.NodeUUID, s.Problems, nodeUUID)
+		t.Errorf("got phase %s, node %s, problems %+v, want ready, %s and none",
+			s.Phase, s.NodeUUID, s.Problems, nodeUUID)
 	}
 	r.run("clean.execute_clean_step",
 		`{"step":{"step":"no_such_step","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
@@ -76,7 +77,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// An agent without Ironic shows the node that it was given. What it reports of itself ends with it.
+// An agent without Ironic shows the node of set_node_info.
 func TestBoardOfStandaloneAgent(t *testing.T) {
 	board := status.NewBoard("", nil)
 	r := startAgent(t, func(o *Options) { o.Board = board }, "--standalone", "--agent_token="+given)
@@ -94,7 +95,7 @@ func TestBoardOfStandaloneAgent(t *testing.T) {
 	}
 }
 
-// A configuration that was read late replaces the URLs on the board.
+// A reloaded configuration replaces the URLs on the board.
 func TestBoardAfterReload(t *testing.T) {
 	first, second := newIronic(t), newIronic(t)
 	first.answer(http.StatusNotFound)
@@ -112,12 +113,13 @@ func TestBoardAfterReload(t *testing.T) {
 	}
 }
 
-// A failed inspection is shown and does not keep the agent from its lookup.
+// A failed inspection is shown and does not prevent the lookup.
 func TestBoardShowsFailedInspection(t *testing.T) {
 	ironic := newIronic(t)
 	board := status.NewBoard("", nil)
 	r := startAgent(t, func(o *Options) { o.System, o.Board = bareMachine(t), board },
-		"--api-url="+ironic.URL, "--inspection-callback-url="+ironic.URL+"/nowhere", "--inspection-collectors=pci-devices")
+		"--api-url="+ironic.URL, "--inspection-callback-url="+ironic.URL+"/nowhere",
+		"--inspection-collectors=pci-devices")
 	r.beat(ironic)
 	s := board.State()
 	if got := problem(s, "inspection"); !strings.Contains(got, "404") {
@@ -125,7 +127,7 @@ func TestBoardShowsFailedInspection(t *testing.T) {
 	}
 }
 
-// An agent that does not reach Ironic reports what it tried, until it ends.
+// The report of an agent that does not reach Ironic names the URL that was tried.
 func TestReportWithoutIronic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		console := &lockedBuffer{}

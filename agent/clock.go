@@ -13,8 +13,8 @@ import (
 	"ironroot/agent/fault"
 )
 
-// How long the answers of time servers are waited for: of one that the operator named, with its name to be resolved, and
-// of those that the network names, which nobody asked for.
+// Timeouts for the replies of time servers: of the one that the operator configured, including the resolution of its
+// name, and of those that the network announces.
 const (
 	clockTime        = 15 * time.Second
 	networkClockTime = 3 * time.Second
@@ -40,10 +40,10 @@ func machineClocks() clocks {
 }
 
 // setClock sets the clocks at the start, because certificates are not valid on a machine whose clock is years behind.
-// A time server that the operator named sets the system clock and the hardware clock. Time servers that DHCP or
+// A time server that the operator configured sets the system clock and the hardware clock. Time servers that DHCP or
 // multicast DNS name are not trusted, because any host on the provisioning network can announce one: they are queried
 // only if the system clock cannot be right, and never set the hardware clock. A clock that was not set is an error
-// only if the configuration says so.
+// only if fail_if_clock_not_set is set.
 func (a *agent) setClock(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil
@@ -71,7 +71,7 @@ func (a *agent) setClock(ctx context.Context) error {
 }
 
 // setClocksForStop sets the clocks before the machine stops, for the operating system that starts next. A time server
-// that the operator named sets both; otherwise Ironic's time sets the hardware clock.
+// that the operator configured sets both. Without one, or if it fails, Ironic's time sets the hardware clock.
 func (a *agent) setClocksForStop(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil
@@ -85,7 +85,7 @@ func (a *agent) setClocksForStop(ctx context.Context) error {
 	return nil
 }
 
-// setNamedClock sets both clocks from the server that the operator named, and reports whether they were set.
+// setNamedClock sets both clocks from the server that the operator configured, and reports whether they were set.
 func (a *agent) setNamedClock(ctx context.Context) (set bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, clockTime)
 	defer cancel()
@@ -114,7 +114,7 @@ func (a *agent) clockFault(ctx context.Context, err error) error {
 // networkTimeServers returns the time servers that DHCP and multicast DNS named, each once.
 func (a *agent) networkTimeServers() []string {
 	var servers []string
-	if server := a.config.Get().NTPServer; server != "" { // an override of multicast DNS, because the operator named none
+	if server := a.config.Get().NTPServer; server != "" { // set by multicast DNS, because the operator configured none
 		servers = append(servers, server)
 	}
 	network, ok := a.o.Network.(TimeServers)
@@ -129,10 +129,10 @@ func (a *agent) networkTimeServers() []string {
 	return servers
 }
 
-// unchanged is a network that does not change.
+// unchanged is the Changed function of a network that never changes.
 func unchanged() <-chan struct{} { return nil }
 
-// setClockFrom queries time servers and calls set with the present time.
+// setClockFrom queries time servers and calls set with the current time.
 func (a *agent) setClockFrom(
 	ctx context.Context, servers func() []string, changed func() <-chan struct{}, set func(time.Time) error,
 ) error {
@@ -158,8 +158,8 @@ func (a *agent) setUnverifiedClock(now time.Time) error {
 }
 
 // checkClocks compares the clocks with Ironic's after a lookup, if TLS has verified Ironic. It sets the hardware
-// clock. It sets the system clock only if an unverified source has set that before. It does nothing if the operator
-// named a time server and that has set the system clock.
+// clock. It sets the system clock only if an unverified source has set it before. It does nothing if the operator
+// configured a time server and that server has set the system clock.
 func (a *agent) checkClocks() {
 	if !a.o.Destructive || a.timeServer != "" && !a.unverified.Load() {
 		return
@@ -185,8 +185,8 @@ func (a *agent) checkClocks() {
 	a.setHardwareByIronic()
 }
 
-// setHardwareByIronic sets the hardware clock to the time of Ironic if TLS has verified an answer of Ironic and the
-// clock differs.
+// setHardwareByIronic sets the hardware clock to Ironic's time if TLS has verified a response of Ironic and the clock
+// differs.
 func (a *agent) setHardwareByIronic() {
 	now, ok := a.ironicTime()
 	if !ok {

@@ -61,12 +61,12 @@ func clockAgent(destructive bool, c *config.Config, f *fakeClocks) *agent {
 	return a
 }
 
-// ironicAhead gives a an Ironic that TLS has verified and whose clock is ahead of the true time.
+// ironicAhead makes a's verified Ironic time run ahead of the true time.
 func ironicAhead(a *agent, ahead time.Duration) {
 	a.ironicTime = func() (time.Time, bool) { return time.Now().Add(ahead), true }
 }
 
-// near reports whether a list has exactly one time and that is now plus ahead.
+// near reports whether list contains exactly one time, which is now plus ahead.
 func near(list []time.Time, ahead time.Duration) bool {
 	return len(list) == 1 && (time.Until(list[0])-ahead).Abs() < time.Minute
 }
@@ -84,9 +84,7 @@ func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 	return address
 }
 
-// A server that the operator named sets both clocks, at the start and before the stop, even if they are plausible.
-//
-// Parity: R4
+// A server that the operator configured sets both clocks, at the start and before the stop, even if they are plausible.
 func TestNamedServerSetsBothClocks(t *testing.T) {
 	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
 	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
@@ -105,7 +103,8 @@ func TestNamedServerSetsBothClocks(t *testing.T) {
 			t.Errorf("got system clock %v, hardware clock %v, want Ironic's Date ignored", f.system, f.hardware)
 		}
 		f = &fakeClocks{}
-		if err := way(clockAgent(false, &config.Config{NTPServer: server}, f), t.Context()); err != nil || f.system != nil || f.hardware != nil {
+		if err := way(clockAgent(false, &config.Config{NTPServer: server}, f), t.Context()); err != nil ||
+			f.system != nil || f.hardware != nil {
 			t.Errorf("ordinary process: got %v, %v and %v, want no clock set", err, f.system, f.hardware)
 		}
 	}
@@ -135,7 +134,8 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tt.want != near(f.system, 5*time.Hour) || !tt.want && f.system != nil || f.hardware != nil {
-			t.Errorf("%s: system clock set to %v, hardware clock to %v, want a system clock: %v", name, f.system, f.hardware, tt.want)
+			t.Errorf("%s: system clock set to %v, hardware clock to %v, want a system clock: %v",
+				name, f.system, f.hardware, tt.want)
 		}
 		if err := a.setClocksForStop(t.Context()); err != nil || f.hardware != nil {
 			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it unchanged", name, err, f.hardware)
@@ -168,8 +168,6 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 
 // A verified Ironic sets the hardware clock, after the lookup and before the stop, and a system clock that an
 // unverified source has set. A plausible system clock is kept.
-//
-// Parity: R4
 func TestIronicSetsTheHardwareClock(t *testing.T) {
 	const ahead = 2 * time.Hour
 	for name, tt := range map[string]struct {
@@ -214,7 +212,7 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 	}
 }
 
-// timeServers is a network whose DHCP server named time servers.
+// timeServers is a network whose DHCP server announces time servers.
 type timeServers []netip.Addr
 
 func (s timeServers) TimeServers() []netip.Addr       { return s }

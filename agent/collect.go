@@ -8,9 +8,8 @@ import (
 	"ironroot/agent/inspection"
 )
 
-// Collect makes an inspection and posts it, without lookup, API and heartbeats. With introspection_daemon in the
-// configuration it does so again and again until ctx ends, which is no error, and failures are logged; without, a
-// failure is returned.
+// Collect runs an inspection and posts its data, without lookup, API and heartbeats. It returns the error of a failure.
+// With introspection_daemon it repeats the inspection until ctx ends, logs failures, and returns nil.
 func Collect(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()

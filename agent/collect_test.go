@@ -15,7 +15,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// inspector takes inspection data at one URL. Every post is answered by the next status; the last one stays.
+// inspector receives inspection data. It answers each post with the next status, and repeats the last one.
 func inspector(t *testing.T, statuses ...int) (url string, posts chan map[string]json.RawMessage) {
 	t.Helper()
 	posts = make(chan map[string]json.RawMessage, 100)
@@ -51,7 +51,6 @@ func collecting(t *testing.T, url string, more func(*config.Config)) Options {
 	return Options{Config: c, System: machinetest.System(t, "dell-r640")}
 }
 
-// Parity: H5, H6, H10, H12
 func TestCollectOnce(t *testing.T) {
 	url, posts := inspector(t, http.StatusAccepted)
 	collectors := func(c *config.Config) { c.InspectionCollectors = "logs,default,dmi-decode" }
@@ -74,13 +73,13 @@ func TestCollectOnce(t *testing.T) {
 	if err := json.Unmarshal(data["logs"], &archive); err != nil {
 		t.Fatal(err)
 	}
-	// The logs are taken last of all, so the other collectors' lines are in them.
+	// The logs are collected last, so they contain the lines of the other collectors.
 	if got := testenv.Untar(t, archive)["journal"]; !strings.Contains(got, "collector=dmi-decode") {
 		t.Errorf("got journal %q, want the line of the collector dmi-decode", got)
 	}
 	bare := collecting(t, url, collectors)
 	bare.System = bareMachine(t)
-	_ = Collect(t.Context(), bare) // such a machine lacks more than disks
+	_ = Collect(t.Context(), bare) // fails: the machine lacks more than disks
 	if root, ok := (<-posts)["root_disk"]; ok {
 		t.Errorf("without a disk: got root_disk %s, want no such key", root)
 	}
@@ -97,8 +96,7 @@ func TestCollectFails(t *testing.T) {
 	}
 }
 
-// A daemon posts again, after a refusal too, and ends with its context.
-// Parity: H10
+// A daemon posts repeatedly, also after a rejected post, and ends with its context.
 func TestCollectDaemon(t *testing.T) {
 	url, posts := inspector(t, http.StatusAccepted, http.StatusNotFound, http.StatusAccepted)
 	ctx, cancel := context.WithCancel(t.Context())

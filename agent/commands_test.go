@@ -17,7 +17,6 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Parity: A12
 func TestVersionMismatch(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
@@ -29,7 +28,7 @@ func TestVersionMismatch(t *testing.T) {
 	}
 }
 
-// unpack gives the members of the archive that log.collect_system_logs returned.
+// unpack returns the members of the archive that log.collect_system_logs returned.
 func unpack(t *testing.T, r record) map[string]string {
 	t.Helper()
 	var result struct {
@@ -45,10 +44,8 @@ func unpack(t *testing.T, r record) map[string]string {
 	return testenv.Untar(t, data)
 }
 
-// The archive of logs has a member for each program whose output ironic-python-agent collects, the properties of every
-// disk, and the configured files. What the machine does not have is named.
-//
-// Parity: E11
+// The log archive has a member for each program whose output ironic-python-agent collects, the properties of every
+// disk, and the configured files. The member errors names what the machine does not have.
 func TestCollectSystemLogs(t *testing.T) {
 	ironic := newIronic(t)
 	extra := filepath.Join(t.TempDir(), "agent.log")
@@ -94,7 +91,6 @@ func TestCollectSystemLogs(t *testing.T) {
 	}
 }
 
-// Parity: E9
 func TestPoll(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
@@ -125,7 +121,8 @@ func TestPoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range inventory.Interfaces {
-		if !slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == i.Name && l.HardwareAddr.String() == i.MAC }) {
+		if !slices.ContainsFunc(links,
+			func(l net.Interface) bool { return l.Name == i.Name && l.HardwareAddr.String() == i.MAC }) {
 			t.Errorf("interface %s %s: not one of this machine's %v", i.Name, i.MAC, links)
 		}
 	}
@@ -138,7 +135,6 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// Parity: E13
 func TestFlow(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
@@ -167,7 +163,8 @@ func TestFlow(t *testing.T) {
 		t.Errorf("unknown extension: got %s %v, want FAILED RequestedObjectNotFoundError 404", got.Status, got.Error)
 	}
 	got = r.run("flow.start_flow", `{"flow":[{"poll.get_hardware_info":{"bad":1}},{"log.collect_system_logs":{}}]}`)
-	if got.Status != "FAILED" || !strings.HasPrefix(got.Error["details"].(string), "poll.get_hardware_info was failed") {
+	if got.Status != "FAILED" ||
+		!strings.HasPrefix(got.Error["details"].(string), "poll.get_hardware_info was failed") {
 		t.Errorf("failing inner command: got %s %v, want FAILED", got.Status, got.Error)
 	}
 	if n := strings.Count(r.console.String(), "flow: command starts command=log.collect"); n != 1 {

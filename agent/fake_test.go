@@ -32,11 +32,11 @@ const (
 	given = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzA"
 )
 
-// fakeIronic speaks Ironic's side of lookup and heartbeat over TLS. On every heartbeat it calls the agent back.
+// fakeIronic serves lookup and heartbeat over TLS. On every heartbeat it calls the agent back.
 type fakeIronic struct {
 	*httptest.Server
 	config map[string]any // of the lookup's answer
-	// properties of the node as the lookups find them, one after the other; the last ones stay.
+	// properties of the node for each lookup in turn; the last ones repeat.
 	properties []map[string]any
 
 	mu       sync.Mutex
@@ -46,7 +46,7 @@ type fakeIronic struct {
 	beats    chan beat
 }
 
-// beat is a heartbeat and what came of calling back.
+// beat is a heartbeat and the result of calling back.
 type beat struct {
 	CallbackURL string `json:"callback_url"`
 	Token       string `json:"agent_token"`
@@ -98,7 +98,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer sets the status of the lookups to come.
+// answer sets the status of later lookups.
 func (f *fakeIronic) answer(status int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (f *fakeIronic) seen() []string {
 	return append([]string(nil), f.requests...)
 }
 
-// trusting gives a client that trusts the certificate of a heartbeat and nothing else.
+// trusting returns a client that trusts only the certificate of a heartbeat.
 func trusting(ca string) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca))
@@ -202,7 +202,8 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	}
 	r.port = l.Addr().(*net.TCPAddr).Port
 	r.base = "http://127.0.0.1:" + strconv.Itoa(r.port)
-	args = append([]string{"--advertise-host=127.0.0.1", "--advertise-port=" + strconv.Itoa(r.port), "--insecure"}, args...)
+	args = append([]string{"--advertise-host=127.0.0.1", "--advertise-port=" + strconv.Itoa(r.port), "--insecure"},
+		args...)
 	options, err := config.Load(config.Sources{Args: args})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,7 @@ func (r *running) reach(phase string) {
 	}
 }
 
-// beat waits for a heartbeat and takes its URL and certificate into use.
+// beat waits for a heartbeat and uses its URL and certificate from now on.
 func (r *running) beat(f *fakeIronic) beat {
 	r.t.Helper()
 	select {

@@ -67,7 +67,8 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 	} {
 		ironic := newIronic(t)
 		ironic.properties = tt.properties
-		r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL, "--disk_wait_attempts=0")
+		r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
+			"--disk_wait_attempts=0")
 		r.beat(ironic)
 		got := r.run("standby.prepare_image", `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}`)
 		if details, _ := got.Error["details"].(string); got.Error["type"] != "DeviceNotFound" || !strings.Contains(details, tt.used) {
@@ -82,9 +83,7 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 	}
 }
 
-// With its own clock: after 600 s of lookups the agent pauses for 30 s and starts over, for ever.
-//
-// Parity: B3
+// After 600 s of lookups the agent pauses for 30 s and starts over, forever.
 func TestStartsOverAfterLookupTimeout(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,10 +173,10 @@ func TestEndsWithoutForever(t *testing.T) {
 	r.done <- nil
 }
 
-// Parity: H4
 func TestLookupOfTheNodeThatTheInspectionFound(t *testing.T) {
 	ironic := newIronic(t)
-	r := startAgent(t, func(o *Options) { o.System = bareMachine(t) }, "--api-url="+ironic.URL, "--inspection-collectors=pci-devices")
+	r := startAgent(t, func(o *Options) { o.System = bareMachine(t) }, "--api-url="+ironic.URL,
+		"--inspection-collectors=pci-devices")
 	r.beat(ironic)
 	ironic.mu.Lock()
 	defer ironic.mu.Unlock()
@@ -201,7 +200,7 @@ func (n *slowNetwork) WaitAddress(ctx context.Context) error {
 	}
 }
 
-// However late an address comes, the start goes on with it.
+// The start waits for an address without a time limit.
 func TestWaitsForAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const late = 100*time.Hour + 10*time.Millisecond
@@ -216,10 +215,8 @@ func TestWaitsForAnAddress(t *testing.T) {
 	})
 }
 
-// The agent starts over with a configuration that was read after its first start: other URLs, a token, and parameters
-// that its inventory reports. Where there is none it goes on with what it has.
-//
-// Parity: D1
+// The agent starts over with a reloaded configuration: other URLs, a token, and parameters that its inventory reports.
+// If none was loaded it keeps the current one.
 func TestReload(t *testing.T) {
 	first, second := newIronic(t), newIronic(t)
 	first.answer(http.StatusNotFound)
@@ -230,7 +227,7 @@ func TestReload(t *testing.T) {
 		o.Reload = func(context.Context) *config.Config {
 			switch calls.Add(1) {
 			case 1:
-				panic("in a medium") // it ends neither the agent nor the machine
+				panic("in a medium") // ends neither the agent nor the machine
 			case 2:
 				return nil
 			}

@@ -7,9 +7,7 @@ import (
 	"time"
 )
 
-// The times of API requests go to the statsd server that the lookup's answer names.
-//
-// Parity: C7
+// Durations of API requests are sent to the statsd server of the lookup response.
 func TestMetricsOfLookup(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -22,7 +20,7 @@ func TestMetricsOfLookup(t *testing.T) {
 	}
 	ironic.config["metrics_statsd"] = map[string]any{"statsd_host": "127.0.0.1", "statsd_port": server.LocalAddr().(*net.UDPAddr).Port}
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
-	r.beat(ironic) // which calls /v1/status
+	r.beat(ironic) // calls /v1/status
 	next := func(want string) {
 		t.Helper()
 		buffer := make([]byte, 2048)

@@ -7,7 +7,7 @@ import (
 	"ironroot/netboot/lldp"
 )
 
-// neighbours is who hears LLDP frames: the machine's network, or a listener for the time of the question.
+// neighbours returns the source of LLDP frames: the caller's, or a listener that runs only during a request.
 func (a *agent) neighbours() inventory.Neighbours {
 	if a.o.Neighbours != nil {
 		return a.o.Neighbours

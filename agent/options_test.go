@@ -7,7 +7,7 @@ import (
 	"ironroot/agent/config"
 )
 
-// A setting without effect is logged once, wherever it was set, and without its value.
+// A setting without effect is logged once, without its value, wherever it was set.
 func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.config["agent_containers"] = map[string]any{"allowed_containers": []string{"a"}, "runner": "podman"}

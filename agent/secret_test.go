@@ -10,7 +10,6 @@ import (
 	"ironroot/agent/config"
 )
 
-// Parity: A16
 func TestTokenIsNotLogged(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL, "--debug", "--image_server_password=hunter22")
@@ -73,8 +72,9 @@ func TestTokenShowsNowhere(t *testing.T) {
 
 	archive := unpack(t, r.run("log.collect_system_logs", "{}"))
 	shown := maps.Clone(archive)
-	delete(shown, "ps") // of this machine, whose other processes are no business of the agent's
-	shown["console"], shown["kept lines"], shown["configuration"] = r.console.String(), string(r.journal.Bytes()), printed
+	delete(shown, "ps") // processes of this machine, which are unrelated to the agent
+	shown["console"], shown["kept lines"], shown["configuration"] = r.console.String(),
+		string(r.journal.Bytes()), printed
 	shown["records"] = records
 	for name, text := range shown {
 		for _, secret := range []string{given, "$6$salt$hush", "p%40rameter", "p@rameter", "hush-by-name"} {

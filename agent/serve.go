@@ -41,7 +41,7 @@ func (a *agent) keep(ctx context.Context, name string, run func(context.Context)
 	}
 }
 
-// serveAPI watches over the server. One that ended is replaced by another on the same port.
+// serveAPI waits for the server to end and returns its error. The next call opens a server on the same port.
 func (a *agent) serveAPI(ctx context.Context) error {
 	if a.server == nil {
 		if err := a.listen(ctx); err != nil {
@@ -59,7 +59,7 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stopServer closes the port after the running requests were answered, or after stopTime.
+// stopServer closes the port once running requests are answered, at the latest after shutdownTimeout.
 func (a *agent) stopServer(ctx context.Context) {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
@@ -67,7 +67,7 @@ func (a *agent) stopServer(ctx context.Context) {
 	a.server = nil
 }
 
-// sendHeartbeats keeps Ironic informed; without Ironic it has nothing to do.
+// sendHeartbeats sends heartbeats until ctx ends. Without Ironic it waits for the end of ctx.
 func (a *agent) sendHeartbeats(ctx context.Context) error {
 	if a.answer == nil {
 		<-ctx.Done()
@@ -97,7 +97,8 @@ func (a *agent) forceHeartbeat() {
 // Lockdown implements [extension.Control].
 func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 
-// lockdown takes the network down and idles. API and heartbeats have ended before.
+// lockdown takes the network down, retrying until that succeeds, and then waits until ctx ends. The caller has stopped
+// API and heartbeats.
 func (a *agent) lockdown(ctx context.Context) {
 	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
 	a.status("lockdown")
@@ -123,7 +124,7 @@ func (a *agent) networkDown(ctx context.Context) error {
 	return linksDown()
 }
 
-// linksDown takes down the links of a machine whose network somebody else configured.
+// linksDown takes down all links of a machine whose network is not managed by netboot.
 func linksDown() error {
 	links, err := listing.Links()
 	if err != nil {
@@ -138,7 +139,7 @@ func linksDown() error {
 	return errors.Join(failed...)
 }
 
-// rootDisk picks the disk an operating system would go to, for the inspection.
+// rootDisk returns the disk that an image would be written to, for the inspection.
 func (a *agent) rootDisk(ctx context.Context) (block.Device, error) {
 	return a.imager.RootDisk(ctx, false)
 }
@@ -156,8 +157,8 @@ func (p afterAnswers) idle(ctx context.Context) {
 	p.agent.api.Idle(ctx)
 }
 
-// restoreCards switches on the LLDP agents in network cards again, for the operating system that runs next. A failure
-// is logged: it must not prevent the stop of the machine.
+// restoreCards switches the LLDP agents in network cards on again, for the operating system that runs next. Failures
+// are logged: they must not prevent the machine from stopping.
 func (a *agent) restoreCards(persistent bool) {
 	if a.o.Network == nil {
 		return

@@ -21,7 +21,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// stubborn is a network that goes down at the third attempt.
+// stubborn is a network that goes down on the third attempt.
 type stubborn struct {
 	fakeNetwork
 	attempts int
@@ -34,7 +34,7 @@ func (n *stubborn) Down(context.Context) error {
 	return nil
 }
 
-// A lockdown takes the network down until that succeeds, and then no more.
+// A lockdown retries taking the network down until that succeeds, and then stops.
 func TestLockdownRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &stubborn{}
@@ -135,7 +135,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A port that cannot be opened again at once is retried until it is open.
+// Opening the port is retried until it succeeds.
 func TestPortOpensLate(t *testing.T) {
 	ironic := newIronic(t)
 	listeners := make(chan net.Listener, 10)
@@ -163,8 +163,8 @@ func TestPortOpensLate(t *testing.T) {
 	}
 }
 
-// After a panic that occurs when the API is open, the agent starts over and opens the same port. Until then the board
-// shows the panic.
+// After a panic while the API is open, the agent starts over and opens the same port. Until then the board shows the
+// panic.
 func TestStartsOverWithItsPort(t *testing.T) {
 	ironic := newIronic(t)
 	lives, shown := 0, ""
@@ -192,7 +192,7 @@ func TestStartsOverWithItsPort(t *testing.T) {
 	}
 }
 
-// Ironic learns early that a command ended.
+// A heartbeat follows the end of a command immediately.
 func TestHeartbeatAfterCommand(t *testing.T) {
 	ironic := newIronic(t)
 	bare := func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }
@@ -202,7 +202,7 @@ func TestHeartbeatAfterCommand(t *testing.T) {
 	if got := r.run("standby.prepare_image", image); got.Status != "FAILED" {
 		t.Errorf("got %s, want FAILED", got.Status)
 	}
-	r.beat(ironic) // long before the interval of 90 s and more
+	r.beat(ironic) // long before the heartbeat interval
 }
 
 // brokenPower cannot stop the machine.
@@ -211,7 +211,7 @@ type brokenPower struct{}
 func (brokenPower) Reboot(context.Context) error   { return errors.New("no reboot") }
 func (brokenPower) PowerOff(context.Context) error { return errors.New("no power off") }
 
-// A failure to stop the machine is the error of the command, also if the agent has no network to take down.
+// If the machine cannot be stopped, the command fails, also without a network to take down.
 func TestMachineDoesNotStop(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "no reboot", "power_off": "no power off"} {
 		ironic := newIronic(t)
@@ -225,7 +225,7 @@ func TestMachineDoesNotStop(t *testing.T) {
 	}
 }
 
-// The machine stops only after requests were answered, or after a while.
+// The machine stops once all requests are answered, or after a time limit.
 func TestStopWaitsForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startedAgent(t, Options{Destructive: true}, "--standalone", "--agent_token="+given)
@@ -251,7 +251,7 @@ func TestStopWaitsForRequests(t *testing.T) {
 	})
 }
 
-// A command that runs ends with the agent.
+// A running command ends with the agent.
 func TestCommandsEndWithTheAgent(t *testing.T) {
 	ended := make(chan struct{})
 	machine := endingPower{fakePower{make(chan string, 1)}, ended}
@@ -272,7 +272,7 @@ func TestCommandsEndWithTheAgent(t *testing.T) {
 	}
 }
 
-// endingPower closes ended when the context of its caller has ended.
+// endingPower closes ended when the caller's context ends.
 type endingPower struct {
 	fakePower
 	ended chan struct{}
@@ -284,7 +284,7 @@ func (p endingPower) Reboot(ctx context.Context) error {
 	return err
 }
 
-// Options have safe defaults: the machine cannot be stopped, and its files are read in bounded time.
+// Options have safe defaults: the machine cannot be stopped, and reading its files is bounded in time.
 func TestOptionDefaults(t *testing.T) {
 	for _, o := range []Options{{}, {Power: brokenPower{}}, {Destructive: true}} {
 		o.Config = &config.Config{}

@@ -26,15 +26,17 @@ const (
 // errLocked says that somebody else holds the node's token: the API must not be served.
 var errLocked = errors.New("ironic handed this node's token to somebody else")
 
-// waitNetwork waits for an address where there is anybody to talk to. What is missing, the status report says.
+// waitNetwork waits for an address if Ironic or an inspection needs the network. The status report shows what is
+// missing.
 func (a *agent) waitNetwork(ctx context.Context) error {
-	if a.o.Network == nil || (!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
+	if a.o.Network == nil ||
+		(!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
 		return nil
 	}
 	return a.o.Network.WaitAddress(ctx)
 }
 
-// discover finds Ironic by multicast DNS where the configuration asks for it.
+// discover finds Ironic by multicast DNS if that is configured.
 func (a *agent) discover(ctx context.Context) error {
 	if a.ironic == nil {
 		return nil
@@ -44,7 +46,7 @@ func (a *agent) discover(ctx context.Context) error {
 	return err
 }
 
-// inspect tells Ironic what the machine is, if asked to. That it failed is Ironic's to judge: the agent goes on.
+// inspect runs an inspection if one is configured. Failure is not fatal: Ironic receives the error and decides.
 func (a *agent) inspect(ctx context.Context) error {
 	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
 		return nil
@@ -70,7 +72,7 @@ func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) 
 	return inspection.Run(ctx, o)
 }
 
-// settle waits until the devices that were there at boot have their drivers.
+// settle waits until the drivers of all devices present at boot are loaded, or until limit has passed.
 func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	if a.o.Settled == nil {
 		return
@@ -83,8 +85,8 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// settleAndConnect waits for the drivers as a lookup has to, and finds out meanwhile which Ironic answers and what it
-// speaks. What is not known then, the lookup asks itself.
+// settleAndConnect waits for the drivers that a lookup needs. Meanwhile it finds out which Ironic responds and its API
+// version. What is not known then, the lookup finds out itself.
 func (a *agent) settleAndConnect(ctx context.Context) {
 	if a.o.Settled == nil {
 		return
@@ -100,7 +102,7 @@ func (a *agent) settleAndConnect(ctx context.Context) {
 	<-connected
 }
 
-// lookup asks Ironic which node this is and takes over what it answers.
+// lookup looks the node up in Ironic and applies the response.
 func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
 		if a.ironic != nil {
@@ -146,7 +148,7 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// refresh looks the node up again and keeps nothing but the node of the answer.
+// refresh looks the node up again and stores only the node of the response, neither token nor configuration.
 func (a *agent) refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {
@@ -164,8 +166,8 @@ func (a *agent) refresh(ctx context.Context) error {
 	return nil
 }
 
-// findAddress decides once in the agent's life where Ironic calls back: Ironic refuses an agent whose address changes,
-// and the certificate names it.
+// findAddress determines the callback address, once per process: Ironic rejects an agent whose address changes, and the
+// certificate contains it.
 func (a *agent) findAddress(ctx context.Context) error {
 	if !a.withIronic() || a.endpoint.Host != "" {
 		return nil
@@ -178,14 +180,14 @@ func (a *agent) findAddress(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the API. Only after it may heartbeats be sent.
+// listen opens the API. It must precede the first heartbeat.
 func (a *agent) listen(ctx context.Context) error {
 	settings, err := a.tlsSettings(ctx)
 	if err != nil {
 		return err
 	}
 	c := a.config.Get()
-	if a.server != nil { // of a life that a defect ended
+	if a.server != nil { // left by a panic
 		a.stopServer(ctx)
 	}
 	l, err := a.o.Listen(ctx, c.ListenHost, c.ListenPort)
@@ -197,8 +199,8 @@ func (a *agent) listen(ctx context.Context) error {
 	return nil
 }
 
-// tlsSettings chooses between the operator's certificate, a generated one and none, under the settings that the lookup
-// may have brought.
+// tlsSettings returns the TLS settings with the operator's certificate, with a generated one, or nil for plain HTTP. It
+// runs after the lookup, which can change the options.
 func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 	c := a.config.Get()
 	suites := c.CipherSuites()
@@ -237,11 +239,12 @@ func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
 		return nil, fmt.Errorf("host name: %w", err)
 	}
 	return api.NewCertificate(api.CertificateOptions{
-		CommonName: name, Host: a.endpoint.Host, Curve: c.TLSCertificateCurve, Skew: c.AutoTLSAllowedClockSkew, Now: time.Now(),
+		CommonName: name, Host: a.endpoint.Host, Curve: c.TLSCertificateCurve, Skew: c.AutoTLSAllowedClockSkew,
+		Now: time.Now(),
 	})
 }
 
-// callbackURL is where Ironic reaches the API.
+// callbackURL returns the URL at which Ironic reaches the API.
 func (a *agent) callbackURL() string {
 	return a.endpoint.URL(a.config.Get().AdvertiseProtocol)
 }

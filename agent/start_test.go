@@ -60,7 +60,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// The lookup names the address of every network card.
+// The lookup contains the MAC address of every network card.
 func TestLookupNamesCards(t *testing.T) {
 	ironic := newIronic(t)
 	system := machinetest.System(t, "dell-r640")
@@ -119,7 +119,7 @@ func TestLookupSetsTheHardwareClock(t *testing.T) {
 	}
 }
 
-// refresh looks the node up again. It fails without a node, and a failure keeps the known node.
+// refresh looks the node up again. It fails without a known node. A failed lookup keeps the known node.
 func TestRefresh(t *testing.T) {
 	ironic := newIronic(t)
 	a := startedAgent(t, Options{}, "--api-url="+ironic.URL)
@@ -160,7 +160,7 @@ func refused(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("connection refused")
 }
 
-// The lookup waits for the drivers for at most lookupSettle, and tries to connect to Ironic meanwhile.
+// The lookup waits for the drivers for at most lookupSettleTimeout, and tries to connect to Ironic meanwhile.
 func TestLookupWaitsForDrivers(t *testing.T) {
 	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettle} {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 	})
 }
 
-// The inspection waits for the drivers, too.
+// The inspection waits for drivers.
 func TestInspectionAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
@@ -218,7 +218,7 @@ func TestPhasesEndWithTheContext(t *testing.T) {
 	}
 }
 
-// An inspection that cannot begin is an error.
+// Collect fails if the inspection cannot start.
 func TestCollectCannotBegin(t *testing.T) {
 	strict := func(c *config.Config) { c.CAFile = "/nonexistent.pem" }
 	err := Collect(t.Context(), collecting(t, "http://192.0.2.1", strict))
@@ -236,8 +236,8 @@ func TestCollectCannotBegin(t *testing.T) {
 // fakeNeighbours is a source of LLDP frames.
 type fakeNeighbours struct{ inventory.Neighbours }
 
-// LLDP frames come from the caller's source, otherwise from a listener. In an ordinary process it does not stop the
-// LLDP agents of firmware.
+// LLDP frames come from the caller's source, otherwise from a listener. In an ordinary process the listener does not
+// stop the LLDP agents of firmware.
 func TestNeighbours(t *testing.T) {
 	given := &fakeNeighbours{}
 	if got := newAgent(Options{Config: &config.Config{}, Neighbours: given}).neighbours(); got != given {
@@ -251,7 +251,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// ipa-debug sets the level of the log. Settings without effect are logged once, without a lookup, too.
+// ipa-debug sets the log level. Settings without effect are logged once, also without a lookup.
 func TestConfigure(t *testing.T) {
 	for _, debug := range []bool{false, true} {
 		console := &lockedBuffer{}
@@ -277,14 +277,15 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// Passwords in URLs are secrets, also those of a configuration that was read after the start.
+// Passwords in URLs are redacted, also those of a reloaded configuration.
 func TestSecretsOfURLs(t *testing.T) {
 	console := &lockedBuffer{}
 	j := journal.New(console, nil, 1<<20)
 	later := &config.Config{AgentToken: strings.Repeat("t", 43), APIURL: "http://a:third-one@h/"}
 	a := newAgent(Options{
-		Journal: j, Config: &config.Config{APIURL: "http://a:first-one@h/", InspectionCallbackURL: "http://a:second-one@h/"},
-		Reload: func(context.Context) *config.Config { return later },
+		Journal: j,
+		Config:  &config.Config{APIURL: "http://a:first-one@h/", InspectionCallbackURL: "http://a:second-one@h/"},
+		Reload:  func(context.Context) *config.Config { return later },
 	})
 	a.reload(t.Context())
 	j.Logger().Info("all", "secrets", "first-one second-one third-one "+later.AgentToken)
@@ -295,8 +296,7 @@ func TestSecretsOfURLs(t *testing.T) {
 	}
 }
 
-// If its clock shows an impossible time, the agent of PID 1 sets it to that of an unverified Ironic. An ordinary
-// process never sets a clock.
+// An implausible system clock is set from an unverified Ironic if the agent is destructive. Otherwise no clock is set.
 func TestUnverifiedClock(t *testing.T) {
 	testenv.Root(t)
 	for _, destructive := range []bool{false, true} {
@@ -308,7 +308,8 @@ func TestUnverifiedClock(t *testing.T) {
 					defer there.Close() //nolint:errcheck // of a pipe
 					_, _ = there.Read(make([]byte, 4096))
 					date := want.Format(http.TimeFormat)
-					_, _ = there.Write([]byte("HTTP/1.1 404 Not Found\r\nDate: " + date + "\r\nContent-Length: 0\r\n\r\n"))
+					_, _ = there.Write([]byte("HTTP/1.1 404 Not Found\r\nDate: " + date +
+						"\r\nContent-Length: 0\r\n\r\n"))
 				}()
 				return here, nil
 			}
@@ -364,7 +365,7 @@ func (n *changing) Changed() <-chan struct{} {
 	return n.change
 }
 
-// A lookup that found no way to Ironic is tried again when the network changes.
+// A lookup that cannot reach Ironic is retried when the network changes.
 func TestLookupAfterChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &changing{change: make(chan struct{})}

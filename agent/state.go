@@ -32,11 +32,11 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// journalSize is how many bytes of log are kept where the caller brought no journal.
+// journalSize is the size in bytes of the journal if the caller provides none.
 const journalSize = 1 << 20
 
-// agent is what lives from the start of the process to its end. The token and the records of commands must outlive
-// every failure, because Ironic hands the token out once and reads the state of a deployment from the records.
+// agent is the state of the process. The token and the records of commands must survive every failure, because Ironic
+// hands the token out once and reads the state of a deployment from the records.
 type agent struct {
 	o       Options
 	started time.Time
@@ -109,7 +109,7 @@ func (a *agent) close() {
 	}
 }
 
-// reload takes a configuration that was read late, as from virtual media, into use.
+// reload applies a configuration that was read after the start, for example from virtual media.
 func (a *agent) reload(ctx context.Context) {
 	if a.o.Reload == nil {
 		return
@@ -124,7 +124,7 @@ func (a *agent) reload(ctx context.Context) {
 	a.log.Info("configuration loaded again", "api_url", c.APIURL)
 }
 
-// configure takes what the operator set into use.
+// configure applies the operator's configuration: log level, preset token, client of Ironic.
 func (a *agent) configure(context.Context) error {
 	c := a.config.Get()
 	if c.Debug {
@@ -160,16 +160,16 @@ func (a *agent) configure(context.Context) error {
 // withIronic reports whether there is an Ironic to look the node up in and to send heartbeats to.
 func (a *agent) withIronic() bool { return a.ironic != nil && len(a.config.Get().APIURLs()) > 0 }
 
-// loadHardware builds what the commands work with. It is done once: the set of managers must not change while the
-// agent lives.
+// loadHardware creates the managers, the commands and the API. It runs once per process: the set of managers must not
+// change.
 func (a *agent) loadHardware(ctx context.Context) error {
 	if a.managers != nil {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
-		System: a.o.System, Disks: a.disks, Params: func() config.Params { return a.config.Get().Params }, SkipBMC: a.node.SkipBMCDetect,
-		BMC: a.o.BMC, Log: a.log,
-		Neighbours: a.neighbours(), LLDPTimeout: a.lldpTimeout,
+		System: a.o.System, Disks: a.disks, Params: func() config.Params { return a.config.Get().Params },
+		SkipBMC: a.node.SkipBMCDetect, BMC: a.o.BMC, Log: a.log, Neighbours: a.neighbours(),
+		LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
@@ -191,7 +191,8 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.managers = managers
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log, Redact: a.o.Journal.Clean,
-		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) }, Ended: a.o.Board.End,
+		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) },
+		Ended:   a.o.Board.End,
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
@@ -209,7 +210,7 @@ func (a *agent) deps() extension.Deps {
 	}
 }
 
-// disks lists the disks as the managers see them.
+// disks returns the disks that the managers list.
 func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
 	if a.managers == nil {
 		return a.o.System.Disks(ctx)
@@ -221,7 +222,7 @@ func (a *agent) waitDisks(ctx context.Context, n *node.Node) error {
 	return a.managers.WaitDisks(ctx, n)
 }
 
-// setNode takes the answer of a lookup from whoever drives a standalone agent.
+// setNode applies the JSON of a lookup response that a standalone agent receives by command.
 func (a *agent) setNode(data json.RawMessage) error {
 	var answer struct {
 		Node   *node.Node          `json:"node"`

@@ -12,7 +12,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// writeJSON answers with a document.
+// writeJSON writes a JSON document with a status code.
 func writeJSON(w http.ResponseWriter, code int, document any) error {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -24,7 +24,7 @@ func writeJSON(w http.ResponseWriter, code int, document any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", itoa(len(data)))
 	w.WriteHeader(code)
-	_, _ = w.Write(data) // the client is gone: there is nobody to tell
+	_, _ = w.Write(data) // fails only if the client is gone
 	return nil
 }
 
@@ -39,14 +39,14 @@ func (a *API) writeFault(w http.ResponseWriter, err error) {
 	if code >= http.StatusInternalServerError {
 		body.Code = "Server"
 	}
-	// The conductor takes an answer with this word in it for that of an agent too old for tokens.
+	// A conductor that finds this word in an error concludes that the agent does not support tokens.
 	body.String = strings.ReplaceAll(body.String, "agent_token", "agent token")
 	if err := writeJSON(w, code, body); err != nil {
 		a.Log.Error("error without JSON form", "err", err)
 	}
 }
 
-// recovered turns a panic in a request into an answer: it fails that request and nothing else.
+// recovered logs a panic of a handler and answers the request with status 500. It must be deferred.
 func (a *API) recovered(w *statusWriter, r *http.Request) {
 	value := recover()
 	if value == nil {
@@ -69,14 +69,14 @@ type statusWriter struct {
 // Unwrap lets an [http.ResponseController] find the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements [http.ResponseWriter]. It starts the time that the client has to take the answer.
+// WriteHeader implements [http.ResponseWriter]. It sets the deadline for the client to read the response.
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
 	limit := strangerAnswerTime
 	if w.authorized {
 		limit = answerTime
 	}
-	// Where it fails the connection is broken, which shows in what is written next.
+	// If this fails the connection is broken, and the next write returns the error.
 	_ = setDeadline(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, time.Now().Add(limit))
 	w.ResponseWriter.WriteHeader(code)
 }

@@ -1,8 +1,8 @@
 // Package api is the HTTP server of the agent: the routes, documents, errors and token rules of ironic-python-agent's
 // REST API version 1, over a listener with TLS.
 //
-// Differences, on purpose: the token never appears in the request log, is compared in constant time, and the private
-// key of the generated certificate exists in memory only.
+// Intended differences: the token never appears in the request log and is compared in constant time, and the private
+// key of the generated certificate is only kept in memory.
 package api
 
 import (
@@ -25,15 +25,15 @@ const maxBody = 128 << 20
 // Options of the API.
 type Options struct {
 	Commands *command.Registry
-	Token    *token.Token // without one every command route answers 401
+	Token    *token.Token // without a token every command route answers 401
 	Version  string
 	Started  time.Time // when the agent started
 	Log      *slog.Logger
-	// Timer, when set, starts a clock when a request's work begins; what it returns is called at its end.
+	// Timer, when set, is called when a handler starts. The function it returns is called when the handler ends.
 	Timer func(name string) (stop func())
 }
 
-// API answers requests. It is an [http.Handler].
+// API handles requests. It is an [http.Handler].
 type API struct {
 	Options
 	running  requests
@@ -43,7 +43,7 @@ type API struct {
 	drops    quota // of lines about connections over a limit
 }
 
-// New makes an API.
+// New returns an API.
 func New(o Options) *API {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -55,12 +55,12 @@ func New(o Options) *API {
 	return a
 }
 
-// route is one resource with its methods; nil is a method that the resource does not have.
+// route is a resource with its handlers; nil is a method that the resource does not support.
 type route struct {
 	get, post func(http.ResponseWriter, *http.Request) error
 }
 
-// find gives the resource of a path; ok is false where there is none.
+// find returns the resource of a path and reports whether it exists.
 func (a *API) find(path string) (r route, ok bool) {
 	path = strings.TrimPrefix(path, "/v1")
 	switch path {
@@ -86,7 +86,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.serve(seen, r); err != nil {
 		a.writeFault(seen, err)
 	}
-	// The answer leaves now and not when net/http gets to it, because the command may be about to stop the machine.
+	// Send the response now, because the command can stop the machine before net/http flushes it.
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		if seen.authorized {
 			a.Log.Debug("answer not sent", "err", err)
@@ -158,7 +158,7 @@ func (a *API) timed(name string, next func(http.ResponseWriter, *http.Request) e
 	}
 }
 
-// redirect sends the client to the same path with a slash at its end. 308 keeps method and body.
+// redirect redirects the client to the same path with a trailing slash. Status 308 keeps method and body.
 func redirect(w http.ResponseWriter, r *http.Request) {
 	target := root(r) + r.URL.Path + "/"
 	if r.URL.RawQuery != "" {
@@ -173,7 +173,7 @@ func notFound() error {
 	return httpError(http.StatusNotFound, "The requested URL was not found on the server.")
 }
 
-// statusError is an error of HTTP rather than of the agent.
+// statusError is an error of the HTTP layer.
 type statusError struct {
 	code        int
 	description string
@@ -185,7 +185,7 @@ func (e *statusError) Error() string {
 	return http.StatusText(e.code) + ": " + e.description
 }
 
-// errorCode gives an error's HTTP status and its text for the client.
+// errorCode returns an error's HTTP status and its text for the client.
 func errorCode(err error) (code int, text string) {
 	var status *statusError
 	if errors.As(err, &status) {

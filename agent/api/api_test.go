@@ -23,7 +23,7 @@ import (
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
-// fixture is a served API with commands made for these tests.
+// fixture is a served API with commands for these tests.
 type fixture struct {
 	*httptest.Server
 	t       *testing.T
@@ -95,13 +95,13 @@ func (f *fixture) extensions() []command.Extension {
 	}}}
 }
 
-// reply is the head of an answer.
+// reply is the status and header of a response.
 type reply struct {
 	status int
 	header http.Header
 }
 
-// do sends a request and gives the answer with its body.
+// do sends a request and returns the response with its body.
 func (f *fixture) do(method, path, body string) (reply, string) {
 	f.t.Helper()
 	request, err := http.NewRequest(method, f.URL+path, strings.NewReader(body))
@@ -134,7 +134,7 @@ func (f *fixture) want(method, path, body string, status int, text string) {
 	}
 }
 
-// post runs a command with the right token and gives its record.
+// post runs a command with the valid token and returns its record.
 func (f *fixture) post(name, params, wait string) map[string]any {
 	f.t.Helper()
 	answer, body := f.do("POST", "/v1/commands/?agent_token="+secret+"&wait="+wait, `{"name":"`+name+`","params":`+params+`}`)
@@ -176,7 +176,6 @@ const (
 	docStatus = `{"started_at":1700000000.123456,"version":"1.2.3"}`
 )
 
-// Parity: A1
 func TestDocuments(t *testing.T) {
 	f := start(t)
 	f.want("GET", "/", "", 200, docRoot)
@@ -188,7 +187,6 @@ func TestDocuments(t *testing.T) {
 	f.want("GET", "/commands/?agent_token="+secret, "", 200, `{"commands":[]}`)
 }
 
-// Parity: A2
 func TestRouting(t *testing.T) {
 	f := start(t)
 	for path, target := range map[string]string{
@@ -212,7 +210,8 @@ func TestRouting(t *testing.T) {
 	}
 	refused := fails("Client", "405 Method Not Allowed: The method is not allowed for the requested URL.")
 	for path, allow := range map[string]string{
-		"/": "HEAD, GET", "/v1/": "HEAD, GET", "/status": "HEAD, GET", "/v1/commands/": "HEAD, GET, POST", "/v1/commands/1": "HEAD, GET",
+		"/": "HEAD, GET", "/v1/": "HEAD, GET", "/status": "HEAD, GET", "/v1/commands/": "HEAD, GET, POST",
+		"/v1/commands/1": "HEAD, GET",
 	} {
 		for _, method := range []string{"DELETE", "OPTIONS", "PUT"} {
 			f.want(method, path, "", 405, refused)
@@ -229,12 +228,12 @@ func TestRouting(t *testing.T) {
 		get, _ := f.do("GET", path, "")
 		if head.status != 200 || body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") ||
 			head.header.Get("Content-Type") != "application/json" {
-			t.Errorf("HEAD %s: got %d %q %v, want the headers of GET %v", path, head.status, body, head.header, get.header)
+			t.Errorf("HEAD %s: got %d %q %v, want the headers of GET %v",
+				path, head.status, body, head.header, get.header)
 		}
 	}
 }
 
-// Parity: A3
 func TestToken(t *testing.T) {
 	f := start(t)
 	invalid := fails("Client", "401 Unauthorized: Token invalid.")
@@ -257,7 +256,7 @@ func TestToken(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"", "?agent_token=", "?agent_token=" + secret, "?agent_token=null"} {
-		each(query, 401) // nobody knows a token yet
+		each(query, 401) // no token is known yet
 	}
 	f.token.Set(secret)
 	for _, query := range []string{"", "?agent_token=", "?agent_token=wrong", "?agent_token=" + secret + "x", "?agent_token=" + secret[1:]} {
@@ -270,7 +269,6 @@ func TestToken(t *testing.T) {
 	each("?agent_token="+secret, 200)
 }
 
-// Parity: A4
 func TestBody(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -298,7 +296,6 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// Parity: A5
 func TestUnknown(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -315,13 +312,13 @@ func TestUnknown(t *testing.T) {
 	} {
 		f.want("POST", path, `{"name":"`+name+`","params":{}}`, want.code, fails("Client", want.text))
 	}
-	f.want("GET", "/v1/commands/123?agent_token="+secret, "", 404, fails("Client", "Not found: Command Result with id 123 not found."))
+	f.want("GET", "/v1/commands/123?agent_token="+secret, "", 404,
+		fails("Client", "Not found: Command Result with id 123 not found."))
 	if got := len(f.list()); got != 0 {
 		t.Errorf("records after unknown commands: got %d, want none", got)
 	}
 }
 
-// Parity: A6, A7
 func TestBusyAndWait(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -351,7 +348,7 @@ func TestBusyAndWait(t *testing.T) {
 	select {
 	case body := <-waited:
 		t.Fatalf("wait=true answered before the command ended: %s", body)
-	case <-time.After(50 * time.Millisecond): // that nothing comes has no event
+	case <-time.After(50 * time.Millisecond): // the absence of a response has no event
 	}
 	close(f.release)
 	for range 3 {
@@ -364,7 +361,6 @@ func TestBusyAndWait(t *testing.T) {
 	}
 }
 
-// Parity: A8
 func TestRecord(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -406,12 +402,12 @@ func failed(name, kind string, code float64, message, details string) map[string
 	}
 }
 
-// Parity: A9, A10
 func TestFailures(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
 	const execution, internal = "CommandExecutionError", "Command execution failed"
-	mismatch := failed("mismatch", "VersionMismatch", 409, "Hardware managers version mismatch, reload agent with correct version",
+	mismatch := failed("mismatch", "VersionMismatch", 409,
+		"Hardware managers version mismatch, reload agent with correct version",
 		"Current versions: map[a:2], versions used by ironic: map[a:1]")
 	mismatch["command_status"] = "CLEAN_VERSION_MISMATCH"
 	for _, c := range []struct {
@@ -462,7 +458,7 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("records after %d commands (-want +got):\n%s", i+1, diff)
 		}
 	}
-	// Another process starts with nothing.
+	// Another process starts without records.
 	again := start(t)
 	again.token.Set(secret)
 	if got := again.list(); len(got) != 0 {
@@ -470,7 +466,6 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Parity: A16
 func TestRequestLog(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -480,7 +475,7 @@ func TestRequestLog(t *testing.T) {
 	f.do("GET", "/v1/commands/?agent%5Ftoken="+wrong, "")
 	f.do("POST", "/v1/commands?agent_token="+secret, "{}")
 	f.do("POST", "/v1/commands/?agent_token="+secret, `{"name":"test.fail","params":{}}`)
-	f.Close() // the last lines are written after the answers
+	f.Close() // the last lines are written after the responses
 	log := f.log.String()
 	for _, text := range []string{secret, wrong} {
 		if strings.Contains(log, text) {
@@ -496,12 +491,13 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-// A request that panics is answered, and the server goes on.
+// A request that panics is answered, and the server continues.
 func TestRequestPanic(t *testing.T) {
 	f := start(t)
 	f.Config.Handler.(*API).Commands = nil
 	f.token.Set(secret)
-	f.want("GET", "/v1/commands/?agent_token="+secret, "", 500, fails("Server", "500 Internal Server Error: The server encountered an internal error."))
+	f.want("GET", "/v1/commands/?agent_token="+secret, "", 500,
+		fails("Server", "500 Internal Server Error: The server encountered an internal error."))
 	f.want("GET", "/v1/status", "", 200, docStatus)
 }
 

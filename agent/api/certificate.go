@@ -18,23 +18,23 @@ import (
 // lifetime is how long a generated certificate is valid from now on.
 const lifetime = 30 * 24 * time.Hour
 
-// CertificateOptions describe the certificate that the agent makes for itself.
+// CertificateOptions describe a generated certificate.
 type CertificateOptions struct {
 	CommonName string        // the machine's host name
-	Host       string        // the advertised address; a name where the operator advertises one
+	Host       string        // the advertised address or host name
 	Curve      string        // "p256", "p384" or "p521"
-	Skew       time.Duration // how far it is dated back, for clocks that do not agree
+	Skew       time.Duration // subtracted from the start of validity, for clients whose clock is behind
 	Now        time.Time
 }
 
-// Certificate is a generated certificate: with its key for the listener, and as PEM without it for Ironic.
+// Certificate is a generated certificate: with its key for the listener, and as PEM without the key for Ironic.
 type Certificate struct {
 	TLS tls.Certificate
 	PEM string
 }
 
-// NewCertificate makes a self-signed ECDSA certificate. Its one extension is the subjectAltName (RFC 5280, 4.2.1.6),
-// critical, with the one address. The private key is kept in memory and written nowhere.
+// NewCertificate creates a self-signed ECDSA certificate. Its only extension is a critical subjectAltName (RFC 5280,
+// 4.2.1.6) with one address. The private key is only kept in memory.
 func NewCertificate(o CertificateOptions) (*Certificate, error) {
 	curve, err := curveByName(o.Curve)
 	if err != nil {
@@ -53,8 +53,9 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber:       serial,
-		Subject:            pkix.Name{CommonName: o.CommonName[:min(len(o.CommonName), 64)]}, // RFC 5280: ub-common-name
+		SerialNumber: serial,
+		// RFC 5280: ub-common-name.
+		Subject:            pkix.Name{CommonName: o.CommonName[:min(len(o.CommonName), 64)]},
 		NotBefore:          o.Now.Add(-o.Skew),
 		NotAfter:           o.Now.Add(lifetime),
 		SignatureAlgorithm: x509.ECDSAWithSHA512,
@@ -82,7 +83,7 @@ func curveByName(name string) (elliptic.Curve, error) {
 	return nil, fmt.Errorf("certificate: got curve %q, want p256, p384 or p521", name)
 }
 
-// subjectAltName builds the extension by hand, because crypto/x509 makes it critical only without a subject.
+// subjectAltName encodes the extension itself, because crypto/x509 marks it critical only if the subject is empty.
 func subjectAltName(host string) (pkix.Extension, error) {
 	const dnsName, ipAddress = 2, 7 // tags of GeneralName
 	name := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: dnsName, Bytes: []byte(host)}
@@ -96,8 +97,8 @@ func subjectAltName(host string) (pkix.Extension, error) {
 	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Critical: true, Value: value}, nil
 }
 
-// TLSSettings gives the listener's settings: no client certificates, no protocol older than minimum, and for TLS 1.2
-// nothing but suites.
+// TLSSettings returns the listener's settings: no client certificates, no protocol version below minimum, and for TLS
+// 1.2 only the given cipher suites.
 func TLSSettings(certificate tls.Certificate, minimum uint16, suites []uint16) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{certificate},

@@ -39,7 +39,7 @@ func (a *API) run(w http.ResponseWriter, r *http.Request) error {
 	return a.answer(w, r, *record)
 }
 
-// answer shows a record, after the end of its command where the client asks to wait for it.
+// answer writes a record. With wait=true in the query it first waits for the end of the command.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, record command.Record) error {
 	if strings.ToLower(r.URL.Query().Get("wait")) == "true" && record.Status == command.Running {
 		final, err := a.Commands.Wait(r.Context(), record.ID)
@@ -51,19 +51,20 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, record command.Reco
 	return writeJSON(w, http.StatusOK, record)
 }
 
-// parseCommand reads a request's body, whatever content type it claims to have.
+// parseCommand reads a request's body. Its content type is ignored.
 func parseCommand(body io.Reader) (name string, params command.Params, err error) {
 	data, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return "", nil, httpError(http.StatusRequestEntityTooLarge, "The body is larger than "+itoa(int(large.Limit))+" bytes.")
+		return "", nil,
+			httpError(http.StatusRequestEntityTooLarge, "The body is larger than "+itoa(int(large.Limit))+" bytes.")
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
 		return "", nil, httpError(http.StatusRequestTimeout, "The body did not come in time.")
 	} else if err != nil {
 		return "", nil, httpError(http.StatusBadRequest, "Failed to read the body: "+err.Error())
 	}
 	missing := httpError(http.StatusBadRequest, "Missing or invalid name or params")
-	// The keys of a map, unlike those of a struct, keep upper and lower case apart.
+	// A map compares keys by case; a struct does not.
 	var fields map[string]json.RawMessage
 	var notObject *json.UnmarshalTypeError
 	if err := json.Unmarshal(data, &fields); errors.As(err, &notObject) {

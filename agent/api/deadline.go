@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How slow a client may be. Nothing limits the time between the end of a request and the beginning of its answer: that is
-// the command's own.
+// Timeouts of a connection. The time between the end of a request and the start of its response is not limited: the
+// command determines it.
 const (
 	headerTime = 10 * time.Second // for a request's header, and as much for the TLS handshake before it
 	stallTime  = 30 * time.Second // without a byte of a body
@@ -21,11 +21,11 @@ const (
 	strangerAnswerTime = 10 * time.Second
 )
 
-// limitBody bounds the time that net/http spends on a body that no handler reads, such as that of a request without the
+// limitBody limits the time that net/http spends on a body that no handler reads, such as that of a request without the
 // token. net/http reads at most 256 KiB of it.
 func limitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) error {
 	if r.Body == http.NoBody {
-		return nil // a deadline would end the watch for the client's going away
+		return nil // a deadline would stop net/http from detecting a client that disconnects
 	}
 	return setDeadline(http.NewResponseController(w).SetReadDeadline, time.Now().Add(limit))
 }
@@ -59,7 +59,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// setDeadline sets one unless the connection knows none, as those of tests.
+// setDeadline calls set and ignores connections without deadlines, such as those of tests.
 func setDeadline(set func(time.Time) error, at time.Time) error {
 	if err := set(at); !errors.Is(err, http.ErrNotSupported) {
 		return err

@@ -17,7 +17,7 @@ import (
 	"ironroot/agent/token"
 )
 
-// pipes is a listener whose connections stay within a bubble of synctest, where minutes take no time.
+// pipes is a listener of in-memory connections within a bubble of synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -39,7 +39,7 @@ func (p pipes) Close() error {
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// slowAPI serves an API with the command test.long, which takes an hour.
+// slowAPI serves an API with the command test.long, which runs for an hour.
 func slowAPI(t *testing.T) (dial func() net.Conn, stop func()) {
 	t.Helper()
 	registry := command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{
@@ -81,13 +81,13 @@ func exchange(t *testing.T, conn net.Conn, pause time.Duration, parts ...string)
 				time.Sleep(pause) // in the bubble's time
 			}
 			if _, err := io.WriteString(conn, part); err != nil {
-				return // the server has given up
+				return // the server has closed the connection
 			}
 		}
 	}()
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it is, below
 	if err != nil {
-		status, body = 0, err.Error() // hung up without an answer
+		status, body = 0, err.Error() // closed without a response
 	} else {
 		data, err := io.ReadAll(answer.Body)
 		if err := errors.Join(err, answer.Body.Close()); err != nil {
@@ -105,7 +105,8 @@ func exchange(t *testing.T, conn net.Conn, pause time.Duration, parts ...string)
 
 func TestSlowClients(t *testing.T) {
 	head := func(method, path, token string, length int) string {
-		return fmt.Sprintf("%s %s?agent_token=%s&wait=true HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n", method, path, token, length)
+		return fmt.Sprintf("%s %s?agent_token=%s&wait=true HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n",
+			method, path, token, length)
 	}
 	run := `{"name": "test.long", "params": {}}`
 	letters := strings.Split(run, "")
@@ -148,7 +149,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// Who does not take the answer does not hold the server's goroutine for ever.
+// A client that does not read the response does not block the server's goroutine forever.
 func TestAnswerNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, stop := slowAPI(t)

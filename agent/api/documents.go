@@ -22,7 +22,7 @@ type mediaType struct {
 	Type string `json:"type"`
 }
 
-// root is where the client sees the API, without a slash at the end.
+// root returns the URL of the API as the client sees it, without a trailing slash.
 func root(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -37,7 +37,7 @@ func version1(root string) version {
 	}}
 }
 
-// root answers GET /: which versions there are.
+// root answers GET / with the versions of the API.
 func (a *API) root(w http.ResponseWriter, r *http.Request) error {
 	v := version1(root(r))
 	return writeJSON(w, http.StatusOK, struct {
@@ -48,7 +48,7 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) error {
 	}{"OpenStack Ironic Python Agent API", "Ironic Python Agent is a provisioning agent for OpenStack Ironic", []version{v}, v})
 }
 
-// version1 answers GET /v1/: which resources there are.
+// version1 answers GET /v1/ with the resources of the API.
 func (a *API) version1(w http.ResponseWriter, r *http.Request) error {
 	at := root(r)
 	links := func(name string) []link {

@@ -20,7 +20,7 @@ import (
 	"ironroot/agent/token"
 )
 
-// flooded serves an API with a log on the loopback interface.
+// flooded serves an API on the loopback interface and returns its log.
 func flooded(t *testing.T) (address string, lines *journal.Journal) {
 	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1", 0)
@@ -37,7 +37,7 @@ func flooded(t *testing.T) (address string, lines *journal.Journal) {
 	return l.Addr().String(), lines
 }
 
-// list asks for the commands from an address of the loopback network.
+// list requests the commands from an address of the loopback network.
 func list(t *testing.T, address, from string) (int, error) {
 	t.Helper()
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -49,7 +49,7 @@ func list(t *testing.T, address, from string) (int, error) {
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// Strangers with unfinished headers do not keep out a conductor, whether it is new or has presented the token.
+// Untrusted peers with unfinished headers do not block a conductor, whether it is new or has presented the token.
 func TestUnfinishedHeaders(t *testing.T) {
 	address, _ := flooded(t)
 	if code, err := list(t, address, "127.0.0.9"); err != nil || code != http.StatusOK {
@@ -121,7 +121,8 @@ func TestHeaderLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: agent\r\nX-Filling: %s\r\n\r\n", strings.Repeat("x", size)); err != nil {
+		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: agent\r\nX-Filling: %s\r\n\r\n",
+			strings.Repeat("x", size)); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -136,8 +137,8 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// Requests without the token leave a bounded number of short lines in the log, then one line with their number.
-// Requests with the token are logged all the same.
+// Requests without the token cause a limited number of short log lines, and one line with the number of further ones.
+// Requests with the token are always logged.
 func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := journal.New(io.Discard, nil, 64<<10)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// requestLines is the number of lines in each quotaWindow that everyone without the token can cause together.
+	// requestLines limits the log lines that all clients without the token can cause in each quotaWindow.
 	requestLines = 20
 	quotaWindow  = time.Minute
-	// maxPeers bounds the peers that a quota counts.
+	// maxPeers limits the number of peers that a quota counts.
 	maxPeers = 4096
-	// maxLogged bounds, in bytes, each text of a request within a log line.
+	// maxLogged limits each text of a request within a log line, in bytes.
 	maxLogged = 200
 )
 
@@ -40,7 +40,7 @@ func (a *API) logRequest(r *http.Request, w *statusWriter, started time.Time) {
 
 func clipped(text string) journal.Clipped { return journal.Clipped{Text: text, Limit: maxLogged} }
 
-// hideToken takes the value of agent_token out of a query, right or wrong.
+// hideToken masks the values of agent_token and similar keys in a query, whether they are valid or not.
 func hideToken(query string) string {
 	parts := strings.Split(query, "&")
 	for i, part := range parts {
@@ -53,7 +53,7 @@ func hideToken(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// client names who asked: the first proxy that says so, otherwise the other end of the connection.
+// client returns the client's address: that of the proxy headers if present, otherwise the connection's remote address.
 func client(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-For"); forwarded != "" {
 		first, _, _ := strings.Cut(forwarded, ",")
@@ -65,7 +65,7 @@ func client(r *http.Request) string {
 	return peer(r)
 }
 
-// peer returns the address of the other end of the connection.
+// peer returns the connection's remote address.
 func peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -74,7 +74,7 @@ func peer(r *http.Request) string {
 	return host
 }
 
-// errorLog takes the lines of net/http about broken connections.
+// errorLog receives the log lines of net/http about broken connections.
 type errorLog struct{ api *API }
 
 // Write implements [io.Writer].
@@ -88,20 +88,21 @@ func (e errorLog) Write(line []byte) (int, error) {
 // connectionDropped records a connection that was closed because of a limit.
 func (a *API) connectionDropped(peer netip.Addr) { a.drops.take(peer.String()) }
 
-// quota limits the lines of one kind. What exceeds it is counted, and logged as one line at the end of the window.
+// quota limits the log lines of one kind. It counts lines over the limit and logs their number at the end of the
+// window.
 type quota struct {
 	log     *slog.Logger
 	lines   int    // in each window
-	summary string // message of the line about all others
+	summary string // message of the line with the number of dropped lines
 
 	mu    sync.Mutex
-	open  bool // a window is
+	open  bool // a window is running
 	taken int
 	count int
-	peers map[string]struct{} // of those that were counted
+	peers map[string]struct{} // of counted lines
 }
 
-// take reports whether a line may be logged, and otherwise counts it.
+// take reports whether a line can be logged. Otherwise it counts the line.
 func (q *quota) take(peer string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +143,7 @@ const (
 // pace slows down a flood of requests without the token.
 type pace struct {
 	mu     sync.Mutex
-	second time.Time // when the present second began
+	second time.Time // start of the current second
 	count  int
 }
 

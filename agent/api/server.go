@@ -16,16 +16,17 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// maxHeaderBytes bounds the header of a request. net/http adds 4 KiB.
+// maxHeaderBytes limits a request's header. net/http adds 4 KiB.
 const maxHeaderBytes = 16 << 10
 
-// connectionLimits are well above what a conductor opens, which is one connection for each request and few requests at
-// once, and low enough for the memory of a small machine: an unfinished request costs up to 60 KiB.
+// connectionLimits returns limits that exceed the needs of a conductor, which opens one connection for each request
+// and sends few requests concurrently. They are low enough for the memory of a small machine: an unfinished request
+// needs up to 60 KiB.
 func connectionLimits() admission.Limits {
 	return admission.Limits{Strangers: 256, StrangerPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
 }
 
-// Listen opens the API's port. The host "::" takes IPv4 as well, an IPv4 address nothing but IPv4.
+// Listen opens the API's port. Host "::" accepts IPv4 and IPv6, an IPv4 address only IPv4.
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	network := "tcp"
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
@@ -44,10 +45,10 @@ type Server struct {
 	http *http.Server
 	api  *API
 	done chan struct{}
-	err  error // why it ended, valid once done is closed; nil after Shutdown
+	err  error // cause of its end, valid once done is closed; nil after Shutdown
 }
 
-// Serve starts to answer on l, with TLS when settings is not nil, and limits its connections.
+// Serve starts a server on l, with TLS if settings is not nil, and limits its connections.
 func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	s := &Server{api: a, done: make(chan struct{}), http: &http.Server{
 		Handler:           a,
@@ -59,7 +60,7 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 		ConnState: func(c net.Conn, state http.ConnState) {
 			admission.SetBusy(c, state == http.StateActive)
 		},
-		// Ironic speaks HTTP/1.1; nothing else needs to be exposed.
+		// Ironic uses HTTP/1.1; HTTP/2 is not needed.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}}
 	limits := connectionLimits()
@@ -81,13 +82,13 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	return s
 }
 
-// Done is closed when the server has ended, by itself or by Shutdown.
+// Done returns a channel that is closed when the server has ended, because of an error or of Shutdown.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why the server ended by itself. It is valid once Done is closed.
+// Err returns the error that ended the server, nil after Shutdown. It is valid once Done is closed.
 func (s *Server) Err() error { return s.err }
 
-// Shutdown closes the port, lets the running requests be answered until ctx ends, then closes their connections.
+// Shutdown closes the port, waits for running requests until ctx ends, and then closes their connections.
 func (s *Server) Shutdown(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.api.Log.Info("requests were cut off", "err", err)
@@ -96,7 +97,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	<-s.done
 }
 
-// Idle waits until no request is being answered, or ctx ends.
+// Idle waits until no request is running, or until ctx ends.
 func (a *API) Idle(ctx context.Context) {
 	select {
 	case <-a.running.none():
@@ -104,14 +105,14 @@ func (a *API) Idle(ctx context.Context) {
 	}
 }
 
-// requests counts the requests that are being answered.
+// requests counts running requests.
 type requests struct {
 	mu    sync.Mutex
 	count int
-	zero  chan struct{} // closed at the end of the last one
+	zero  chan struct{} // closed when count becomes 0
 }
 
-// enter counts one more; the function it returns takes it away.
+// enter increments the count. The function it returns decrements it.
 func (r *requests) enter() (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"ironroot/agent/token"
 )
 
-// A port in use is an error. A server that fails returns the cause, and one that was shut down returns nil.
+// Listen fails if the port is in use. Err returns the cause of a server's failure, and nil after Shutdown.
 func TestServerEnds(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
@@ -86,7 +86,7 @@ func send(t *testing.T, conn net.Conn, method, path, body string) {
 	}
 }
 
-// The API is idle when the last of its requests was answered. The wait for that ends with its context.
+// Idle returns when the last request is answered, or when its context ends.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := sleeping()
@@ -109,7 +109,7 @@ func TestIdle(t *testing.T) {
 		send(t, conns[1], "GET", "/v1/commands/"+registry.List()[0].ID+path[len("/v1/commands/"):], "")
 		synctest.Wait()
 		idle(time.Minute, time.Minute)
-		go func() { // only the first answer is read
+		go func() { // only the first response is read
 			_, _ = io.Copy(io.Discard, conns[0])
 		}()
 		time.Sleep(9*time.Minute + time.Second)
@@ -143,7 +143,7 @@ func TestShutdownCutsRequestsOff(t *testing.T) {
 	})
 }
 
-// A client with the token has more time to read the answer.
+// A client with the token has more time to read the response.
 func TestTimeToReadAnswer(t *testing.T) {
 	for query, want := range map[string]error{"": io.EOF, "?agent_token=" + secret: nil} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestStrangersArePaced(t *testing.T) {
 	}
 }
 
-// The number of log lines about broken and dropped connections is limited. Further ones are counted.
+// Log lines about broken and dropped connections are limited. Further ones are counted.
 func TestConnectionLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &buffer{}
@@ -213,7 +213,7 @@ func TestConnectionLines(t *testing.T) {
 	})
 }
 
-// The timer receives the name of each request when it begins, and its end, also if the request fails.
+// The timer receives the name of each request at its start, and is stopped at its end, also if the request fails.
 func TestTimer(t *testing.T) {
 	var got []string
 	registry := command.NewRegistry(nil, command.Options{})
@@ -237,7 +237,8 @@ func TestTimer(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path+"?agent_token="+secret, http.NoBody))
 		if diff := cmp.Diff([]string{tt.name, "end"}, got); diff != "" || w.Code != tt.status {
-			t.Errorf("%s %s: got status %d, want %d; measured (-want +got):\n%s", tt.method, tt.path, w.Code, tt.status, diff)
+			t.Errorf("%s %s: got status %d, want %d; measured (-want +got):\n%s",
+				tt.method, tt.path, w.Code, tt.status, diff)
 		}
 	}
 }
@@ -255,7 +256,7 @@ func (d *deadlines) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// A request is refused if a deadline of its connection cannot be set: its body could take forever. A request without a
+// A request fails if a deadline of its connection cannot be set: its body could take forever. A request without a
 // connection needs none.
 func TestDeadlinesThatFail(t *testing.T) {
 	registry := command.NewRegistry([]command.Extension{{Name: "test", Commands: []command.Command{{
@@ -310,8 +311,8 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// Answers have a Content-Length. Errors never contain "agent_token", from which a conductor concludes that the agent
-// is too old for tokens.
+// Responses have a Content-Length. Errors never contain "agent_token", from which a conductor concludes that the agent
+// does not support tokens.
 func TestAnswers(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)

@@ -21,7 +21,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// serve starts an API on a port of its own and gives the port.
+// serve starts an API on a free port and returns the port.
 func serve(t *testing.T, host string, settings *tls.Config) (*Server, string) {
 	t.Helper()
 	l, err := Listen(context.Background(), host, 0)
@@ -93,7 +93,7 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// openssl is the judge of what the certificate says.
+// openssl verifies the contents of the certificate.
 func TestCertificate(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	for _, c := range []struct{ host, curve, group, san string }{
@@ -106,7 +106,8 @@ func TestCertificate(t *testing.T) {
 			file := write(t, "agent.crt", made.PEM)
 			text := testenv.Run(t, "openssl", "x509", "-in", file, "-noout", "-text")
 			for _, want := range []string{
-				"Version: 3", "ASN1 OID: " + c.group, "Signature Algorithm: ecdsa-with-SHA512", "Issuer: CN = node-7", "Subject: CN = node-7",
+				"Version: 3", "ASN1 OID: " + c.group, "Signature Algorithm: ecdsa-with-SHA512", "Issuer: CN = node-7",
+				"Subject: CN = node-7",
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in the certificate:\n%s", want, text)
@@ -123,7 +124,7 @@ func TestCertificate(t *testing.T) {
 			if left := time.Until(until); left > 30*24*time.Hour || left < 30*24*time.Hour-time.Minute {
 				t.Errorf("not after: in %v, want 30 days", left)
 			}
-			// The conductor takes the certificate as the authority for the node.
+			// The conductor uses the certificate as the CA of the node.
 			testenv.Run(t, "openssl", "verify", "-CAfile", file, "-verify_ip", c.host, file)
 			if other := newCertificate(t, c.host, c.curve); other.TLS.Leaf == nil && other.PEM == made.PEM {
 				t.Error("two certificates are the same")
@@ -145,11 +146,12 @@ func date(t *testing.T, text, name string) time.Time {
 	return when
 }
 
-// handshake lets openssl connect and gives what it says of the session, with the error when there is none.
+// handshake connects with openssl and returns its description of the session.
 func handshake(port string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "openssl", append([]string{"s_client", "-connect", "127.0.0.1:" + port}, args...)...)
+	cmd := exec.CommandContext(ctx, "openssl",
+		append([]string{"s_client", "-connect", "127.0.0.1:" + port}, args...)...)
 	out, err := cmd.CombinedOutput() // no standard input: it ends after the handshake
 	return string(out), err
 }
@@ -181,7 +183,8 @@ func TestTLSVersions(t *testing.T) {
 	} {
 		out, err := handshake(c.port, c.args...)
 		if (err == nil) != c.ok || !strings.Contains(out, c.want) {
-			t.Errorf("port %s %v: got error %v, want success %v with %q\n%s", portName(c.port, v12, v13), c.args, err, c.ok, c.want, out)
+			t.Errorf("port %s %v: got error %v, want success %v with %q\n%s",
+				portName(c.port, v12, v13), c.args, err, c.ok, c.want, out)
 		}
 	}
 }
@@ -196,7 +199,7 @@ func portName(port, v12, v13 string) string {
 	return "of one suite"
 }
 
-// The answer of a command that stops the API still reaches its client.
+// The response to a command that stops the API reaches its client.
 func TestShutdownDeliversAnswer(t *testing.T) {
 	entered, stopping := make(chan struct{}), make(chan struct{})
 	registry := command.NewRegistry([]command.Extension{{Name: "x", Commands: []command.Command{{

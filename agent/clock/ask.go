@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxServers   = 16 // are asked; more are passed over
-	maxAddresses = 8  // of one name are asked
+	maxServers   = 16 // further ones are ignored
+	maxAddresses = 8  // per name; further ones are ignored
 )
 
 // Ask asks all servers, names or addresses, and all addresses of a name, concurrently until ctx ends. It returns the
@@ -37,7 +37,7 @@ func askAll(
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan result, maxServers) // so that the others end, too
+	results := make(chan result, maxServers) // buffered, so that the other goroutines end, too
 	asked, pending := map[string]bool{}, 0
 	var failed []error
 	for {
@@ -70,7 +70,7 @@ func askAll(
 	}
 }
 
-// askServer asks one server at all its addresses, and returns the first answer whose time passes Check.
+// askServer queries all addresses of a server, and returns the first answer whose time passes Check.
 func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	host, port := sntp.Address(server)
 	addresses, err := resolve(ctx, host)
@@ -89,7 +89,7 @@ func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	return answer, err
 }
 
-// resolve returns the addresses of a host, which may be one itself.
+// resolve returns the addresses of a host name, or the address that host is.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address}, nil

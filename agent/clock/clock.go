@@ -1,6 +1,6 @@
-// Package clock knows what the machine's clocks may say, asks time servers, and sets the clocks: the kernel's, and the
-// hardware clock behind it (rtc(4)), which the operating system that is started next begins with. The clock is set, not
-// steered: the agent does not live long enough for its drift to matter.
+// Package clock checks times for plausibility, queries time servers, and sets the system clock and the hardware clock
+// (rtc(4)), which the next operating system reads when it starts. The clock is stepped, not slewed: the agent does
+// not run long enough for drift to matter.
 package clock
 
 import (
@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The true time lies between these two. A clock that says otherwise has lost its battery; a server that does is broken,
-// or wants certificates of another time to be believed.
+// The current time is between these two. Another time means that a clock's battery is empty, or that a server is broken
+// or tries to make expired certificates valid.
 func earliest() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 func latest() time.Time   { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// Check returns an error for a time that cannot be the present: from before this program was written, or from a far
-// future.
+// Check returns an error if t cannot be the current time: before this program was written, or far in the future.
 func Check(t time.Time) error {
 	if t.Before(earliest()) || !t.Before(latest()) {
 		return fmt.Errorf("the time %s is absurd, want one between %s and %s",
@@ -28,7 +27,7 @@ func Check(t time.Time) error {
 	return nil
 }
 
-// SetSystem sets the kernel's clock.
+// SetSystem sets the system clock.
 func SetSystem(now time.Time) error {
 	tv := unix.NsecToTimeval(now.UnixNano())
 	if err := unix.Settimeofday(&tv); err != nil {
@@ -37,11 +36,11 @@ func SetSystem(now time.Time) error {
 	return nil
 }
 
-// device is the hardware clock that the kernel reads when it starts.
+// device is the hardware clock that the kernel reads at boot.
 const device = "/dev/rtc0"
 
-// Hardware returns the time of the hardware clock, which is taken as UTC. The error wraps fs.ErrNotExist if the
-// machine has none.
+// Hardware returns the time of the hardware clock, interpreted as UTC. The error wraps fs.ErrNotExist if the machine
+// has none.
 func Hardware() (time.Time, error) {
 	file, err := os.Open(device)
 	if err != nil {
@@ -55,7 +54,7 @@ func Hardware() (time.Time, error) {
 	return time.Date(int(rtc.Year)+1900, time.Month(rtc.Mon)+1, int(rtc.Mday), int(rtc.Hour), int(rtc.Min), int(rtc.Sec), 0, time.UTC), nil
 }
 
-// SetHardware sets the hardware clock, in UTC, where the machine has one.
+// SetHardware sets the hardware clock to UTC. It does nothing if the machine has none.
 func SetHardware(now time.Time) error {
 	file, err := os.Open(device)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,9 @@ import (
 
 func TestCheck(t *testing.T) {
 	for text, good := range map[string]bool{
-		"1970-01-01T00:00:00Z": false, "2010-05-04T03:02:01Z": false, "2025-12-31T23:59:59Z": false, "2026-01-01T00:00:00Z": true,
-		"2036-02-08T00:00:00Z": true, "2099-12-31T23:59:59Z": true, "2100-01-01T00:00:00Z": false,
+		"1970-01-01T00:00:00Z": false, "2010-05-04T03:02:01Z": false, "2025-12-31T23:59:59Z": false,
+		"2026-01-01T00:00:00Z": true, "2036-02-08T00:00:00Z": true, "2099-12-31T23:59:59Z": true,
+		"2100-01-01T00:00:00Z": false,
 	} {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -27,7 +28,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Of many servers, all asked at once, the first one that makes sense is believed; the others are named.
+// All servers are queried concurrently. The first plausible answer is used, failures are logged.
 func TestAsk(t *testing.T) {
 	const address = "127.0.0.1:0"
 	good := sntptest.Start(t, address, sntptest.Reply{Silent: true})
@@ -64,7 +65,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// lines is a log that tells of each line.
+// lines is a log that sends each line to a channel.
 type lines struct {
 	bytes.Buffer
 	told chan struct{}
@@ -75,21 +76,23 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// Silent servers cost no more than the context allows, and are named.
+// The wait for silent servers ends with the context. The error names them.
 func TestAskSilence(t *testing.T) {
 	silent := sntptest.Start(t, "[::1]:0", sntptest.Reply{Silent: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var log bytes.Buffer
-	_, _, err := Ask(ctx, func() []string { return []string{silent.Address(), "name with spaces.invalid"} }, never, slog.New(slog.NewTextHandler(&log, nil)))
-	if err == nil || !strings.Contains(err.Error(), silent.Address()) || !strings.Contains(log.String(), silent.Address()) {
+	_, _, err := Ask(ctx, func() []string { return []string{silent.Address(), "name with spaces.invalid"} }, never,
+		slog.New(slog.NewTextHandler(&log, nil)))
+	if err == nil || !strings.Contains(err.Error(), silent.Address()) ||
+		!strings.Contains(log.String(), silent.Address()) {
 		t.Errorf("got %v and the log\n%s, want both to name the server", err, log.String())
 	}
 }
 
 func never() <-chan struct{} { return nil }
 
-// The error for a server that sends an impossible time names the server and the time.
+// The error of a server that sends an implausible time contains the server and the time.
 func TestAskImpossibleTime(t *testing.T) {
 	wrong := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{At: time.Date(2010, 5, 4, 3, 2, 1, 0, time.UTC)}).Address()
 	_, _, err := Ask(t.Context(), func() []string { return []string{wrong} }, never, slog.New(slog.DiscardHandler))
@@ -107,7 +110,7 @@ func TestAskByName(t *testing.T) {
 	}
 }
 
-// A server that the network names only while others are asked is asked, too.
+// A server that the network announces while others are queried is queried, too.
 func TestAskLater(t *testing.T) {
 	silent := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()
 	late := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()

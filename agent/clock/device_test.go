@@ -13,8 +13,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// withDevices gives the calling goroutine a /dev of its own, with the hardware clock that create creates. The thread
-// ends with the goroutine.
+// withDevices gives the calling goroutine a private /dev with the hardware clock that create creates. The thread ends
+// with the goroutine.
 func withDevices(t *testing.T, create func() error) {
 	t.Helper()
 	testenv.Root(t)
@@ -33,7 +33,7 @@ func withDevices(t *testing.T, create func() error) {
 	}
 }
 
-// A missing hardware clock is an error of reading only. A clock that fails is an error of reading and of setting.
+// Reading a missing hardware clock fails, setting it does not. Both fail for a clock with errors.
 func TestHardwareFails(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, c := range []struct {

@@ -23,7 +23,8 @@ func TestAskContainsPanics(t *testing.T) {
 		<-broken
 		return sntp.Answer{Time: given}, nil
 	}
-	answer, server, err := askAll(t.Context(), func() []string { return []string{"broken", "good"} }, never, askOne, log)
+	answer, server, err := askAll(t.Context(), func() []string { return []string{"broken", "good"} },
+		never, askOne, log)
 	if err != nil || server != "good" || !answer.Time.Equal(given) {
 		t.Errorf("got answer %+v of %q and %v, want that of the other server", answer, server, err)
 	}

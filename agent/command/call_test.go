@@ -96,7 +96,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Results of synchronous commands are JSON as it is; those that fail are named in full.
+// Results of synchronous commands are stored as JSON. Failed ones are stored with their full name.
 func TestResults(t *testing.T) {
 	var names []string
 	var ended []bool
@@ -132,7 +132,8 @@ func TestResults(t *testing.T) {
 		if record.Error != nil {
 			failure = record.Error.Details
 		}
-		if record.Name != c.record || string(record.Status) != c.status || string(record.Result) != c.result || !strings.Contains(failure, c.failure) {
+		if record.Name != c.record || string(record.Status) != c.status || string(record.Result) != c.result ||
+			!strings.Contains(failure, c.failure) {
 			t.Errorf("%s: got %+v with error %q, want %+v", c.name, record, failure, c)
 		}
 		ids = append(ids, record.ID)
@@ -162,7 +163,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What is wrong with the parameters of an asynchronous command is told by its record.
+// The record of an asynchronous command contains the error of its parameters.
 func TestAsyncFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		p             Params
@@ -197,7 +198,8 @@ func TestAsyncFailures(t *testing.T) {
 				if final.Status != Succeeded || string(final.Result) != `{"result":"later: <done>"}` {
 					t.Errorf("got %+v, want the result with the command's name", final)
 				}
-			} else if final.Status != Failed || !strings.Contains(final.Error.Details, c.details) || c.kind != "" && final.Error.Type != c.kind {
+			} else if final.Status != Failed || !strings.Contains(final.Error.Details, c.details) ||
+				c.kind != "" && final.Error.Type != c.kind {
 				t.Errorf("got %s, %+v, want FAILED, %s %q", final.Status, final.Error, c.kind, c.details)
 			}
 			if c.record == "later" {
@@ -210,7 +212,7 @@ func TestAsyncFailures(t *testing.T) {
 	}
 }
 
-// A command is refused while another runs, and the error names that one. Without hooks nothing else is needed.
+// A command is rejected while another runs, and the error names that one. Hooks are optional.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})

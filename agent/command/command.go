@@ -1,8 +1,8 @@
 // Package command runs the commands of the agent's REST API and remembers their results.
 //
-// The rules are those of ironic-python-agent: one command at a time; synchronous commands run inside the request that
-// asked for them, asynchronous ones go on after it; every command that ran stays in the list, in order, for the life of
-// the process, because the conductor reads the state of a deployment from it.
+// The rules are those of ironic-python-agent: one command at a time. Synchronous commands run within their request,
+// asynchronous ones continue after it. Every command stays in the list, in order, until the process ends, because the
+// conductor reads the state of a deployment from the list.
 package command
 
 import (
@@ -17,11 +17,11 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Params are the parameters of one call, still as JSON.
+// Params are the parameters of one call, as JSON.
 type Params map[string]json.RawMessage
 
-// Decode stores the parameter name in into. An absent parameter and null leave into alone; a value of another type is
-// an InvalidCommandParamsError.
+// Decode stores the parameter name in into. It does not change into if the parameter is absent or null. A value of
+// another type is an InvalidCommandParamsError.
 func (p Params) Decode(name string, into any) error {
 	raw, ok := p[name]
 	if !ok || isNull(raw) {
@@ -33,7 +33,7 @@ func (p Params) Decode(name string, into any) error {
 	return nil
 }
 
-// Has reports whether the parameter is there and not null.
+// Has reports whether the parameter is present and not null.
 func (p Params) Has(name string) bool {
 	raw, ok := p[name]
 	return ok && !isNull(raw)
@@ -44,19 +44,19 @@ func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "
 // Param declares one parameter of a command.
 type Param struct {
 	Name     string
-	Required bool // the key must be there; its value may be null
+	Required bool // the key must be present; its value can be null
 }
 
 // Command is one command of an extension: its declaration and the function that runs it.
 type Command struct {
 	Name        string // without the extension's name
-	Async       bool   // goes on after the request
-	Destructive bool   // writes to disks, changes the network or stops the machine: refused unless allowed
+	Async       bool   // continues after the request
+	Destructive bool   // writes to disks, changes the network or stops the machine: rejected unless allowed
 	Params      []Param
-	AnyParams   bool // takes further parameters than those declared
-	// Validate looks at the parameters inside the request, before an asynchronous command starts. May be nil.
+	AnyParams   bool // accepts undeclared parameters
+	// Validate, if not nil, checks the parameters within the request, before an asynchronous command starts.
 	Validate func(context.Context, Params) error
-	// Run does the work. A string it returns is wrapped in an object; anything else must be JSON-able as it is.
+	// Run executes the command. A string result is wrapped in an object; any other result must encode as JSON.
 	Run func(context.Context, Params) (any, error)
 }
 
@@ -66,14 +66,14 @@ type Extension struct {
 	Commands []Command
 }
 
-// Set is what commands there are, and whether those that change the machine may run.
+// Set is the set of commands, with the permission to run destructive ones.
 type Set struct {
 	Extensions       []Extension
 	AllowDestructive bool
 }
 
-// Find gives the command with the full name "extension.command". An unknown extension is a
-// RequestedObjectNotFoundError, everything else that is wrong with the name an InvalidCommandError.
+// Find returns the command with the full name "extension.command". An unknown extension is a
+// RequestedObjectNotFoundError, any other invalid name an InvalidCommandError.
 func (s Set) Find(name string) (Command, error) {
 	extension, short, err := split(name)
 	if err != nil {
@@ -102,7 +102,7 @@ func split(name string) (extension, short string, err error) {
 	return extension, short, nil
 }
 
-// check compares the parameters given with those declared. What differs is a TypeError, as the conductor expects it.
+// check compares the parameters with the declared ones. A difference is a TypeError, as the conductor expects.
 func (c Command) check(p Params) error {
 	for _, want := range c.Params {
 		if _, ok := p[want.Name]; want.Required && !ok {
@@ -125,8 +125,8 @@ func (c Command) check(p Params) error {
 	return nil
 }
 
-// Call checks the parameters, validates them and runs the command in the caller's goroutine. A panic becomes an error
-// of type *PanicError.
+// Call checks and validates the parameters and runs the command in the caller's goroutine. It returns a panic as a
+// *PanicError.
 func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
 	if err := c.check(p); err != nil {
 		return nil, err
@@ -150,10 +150,10 @@ func (c Command) run(ctx context.Context, p Params) (result any, err error) {
 	return c.Run(ctx, p)
 }
 
-// PanicError is the error of a command that panicked. It fails that command and nothing else.
+// PanicError is the error of a command that panicked. It fails only that command.
 type PanicError = goroutine.PanicError
 
-// recovered stores a panic in err. A panic in a goroutine of the command keeps the stack of that goroutine.
+// recovered stores a panic in err. A panic of a command's goroutine keeps the stack of that goroutine.
 func recovered(err *error) {
 	switch value := recover().(type) {
 	case nil:

@@ -12,7 +12,7 @@ import (
 // Status is the state of a command.
 type Status string
 
-// The states. VersionMismatch has this text for deploy and service steps too.
+// The states of a command. VersionMismatch has this text for deploy and service steps, too.
 const (
 	Running         Status = "RUNNING"
 	Succeeded       Status = "SUCCEEDED"
@@ -20,8 +20,7 @@ const (
 	VersionMismatch Status = "CLEAN_VERSION_MISMATCH"
 )
 
-// Record is one command that was started, as the REST API shows it. The parameters are not part of it: they may hold
-// secrets.
+// Record is a command that was started, as the REST API returns it. It omits the parameters, which can contain secrets.
 type Record struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"command_name"` // without the extension, save for synchronous commands that failed
@@ -30,7 +29,7 @@ type Record struct {
 	Result json.RawMessage `json:"command_result"` // null while there is none
 }
 
-// finish writes the outcome of a command into its record.
+// finish stores the result or the error of a command in its record.
 func (r *Record) finish(result any, wrap func(string) any, err error) {
 	if err == nil {
 		r.Result, err = encode(result, wrap)
@@ -46,9 +45,9 @@ func (r *Record) finish(result any, wrap func(string) any, err error) {
 }
 
 const (
-	// largeResult is the size, in bytes, of results that are kept only until the next result of at least that size.
+	// largeResult is the size in bytes from which only the latest result is kept.
 	largeResult = 64 << 10
-	// maxResults limits the results of all records together, in bytes. Those of the latest records are kept.
+	// maxResults limits the total size of all results, in bytes. Those of the latest records are kept.
 	maxResults = 4 << 20
 )
 
@@ -78,10 +77,10 @@ func bound(entries []*entry) {
 	}
 }
 
-// maxNote is an upper limit of the size, in bytes, of the note that replaces a result.
+// maxNote is the maximum size in bytes of the note that replaces a result.
 const maxNote = 128
 
-// encode fixes the result at the moment the command ends, so that nothing can change it afterwards.
+// encode encodes the result when the command ends, so that later changes of the value have no effect.
 func encode(result any, wrap func(string) any) (json.RawMessage, error) {
 	switch text := result.(type) {
 	case string:
@@ -98,7 +97,7 @@ func encode(result any, wrap func(string) any) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// newID gives a random UUID (version 4).
+// newID returns a random UUID (version 4).
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read does not fail since Go 1.24

@@ -7,9 +7,7 @@ import (
 	"testing"
 )
 
-// Every record stays, in order, with results of any size; only the latest results are kept in whole.
-//
-// Parity: A11 (with bounded results)
+// Every record stays, in order, with results of any size. Only the latest results are kept unchanged.
 func TestResultsAreBounded(t *testing.T) {
 	var size int
 	r := NewRegistry(set(
@@ -27,7 +25,8 @@ func TestResultsAreBounded(t *testing.T) {
 		}
 		final, err := r.Wait(context.Background(), record.ID)
 		if err != nil || final.Status != Succeeded || len(final.Result) < bytes {
-			t.Fatalf("%s of %d bytes: got %s, %d bytes and %v, want all of them", name, bytes, final.Status, len(final.Result), err)
+			t.Fatalf("%s of %d bytes: got %s, %d bytes and %v, want all of them",
+				name, bytes, final.Status, len(final.Result), err)
 		}
 		ids = append(ids, record.ID)
 	}

@@ -13,12 +13,12 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	AllowDestructive bool   // false: commands marked Destructive are refused
-	Finished         func() // called after an asynchronous command ended, whatever its outcome; may be nil
-	// Started and Ended hear of every command when it begins and when its record is final; either may be nil.
+	AllowDestructive bool   // false rejects commands marked Destructive
+	Finished         func() // if not nil, called after each asynchronous command
+	// Started and Ended, if not nil, are called when a command starts and when its record is final.
 	Started func(name string, p Params)
 	Ended   func(err error)
-	Redact  func(text string) string // removes secrets from error texts before they are stored; nil keeps them as they are
+	Redact  func(text string) string // if not nil, removes secrets from error texts before they are stored
 	Log     *slog.Logger
 }
 
@@ -30,12 +30,12 @@ type Registry struct {
 	ended    func(err error)
 	redact   func(text string) string
 	log      *slog.Logger
-	ctx      context.Context // of asynchronous commands: they outlive the request
+	ctx      context.Context // of commands, which continue when their request ends
 	cancel   context.CancelFunc
-	turn     chan struct{} // holds one token: whoever has it may start a command
+	turn     chan struct{} // a semaphore: its holder can start a command
 
 	mu      sync.Mutex
-	entries []*entry // in the order of their start
+	entries []*entry // in order of start
 }
 
 type entry struct {
@@ -43,7 +43,7 @@ type entry struct {
 	done   chan struct{} // closed when the record is final
 }
 
-// NewRegistry makes a registry of the extensions' commands, with an empty list of records.
+// NewRegistry returns a registry of the extensions' commands without records.
 func NewRegistry(extensions []Extension, o Options) *Registry {
 	r := &Registry{
 		set:      Set{Extensions: extensions, AllowDestructive: o.AllowDestructive},
@@ -73,12 +73,12 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 	return r
 }
 
-// Close cancels whatever runs. The records stay.
+// Close cancels the running command. The records stay.
 func (r *Registry) Close() { r.cancel() }
 
-// Execute starts the command with the full name "extension.command". A synchronous one has ended when Execute
-// returns; an asynchronous one is returned as running. A command that failed is not an error of Execute: errors are
-// the refusals that leave no record (busy, unknown, invalid). ctx bounds only the wait for the command's turn.
+// Execute starts the command with the full name "extension.command". It returns after the end of a synchronous
+// command, and at once with the record of an asynchronous one. A failed command is not an error of Execute: errors
+// are rejections without a record (busy, unknown, invalid). ctx limits only the wait for the start.
 func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record, error) {
 	_, short, err := split(name)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 
 func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, error) {
 	started := time.Now()
-	// The command goes on when the client hangs up, or the next one would find half of it done.
+	// The command continues when the client disconnects: the next command must not find it half done.
 	result, err := c.Call(r.ctx, p)
 	if fault.IsInvalidContent(err) {
 		r.ended(err)
@@ -147,8 +147,8 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	return &record, nil
 }
 
-// work is the life of an asynchronous command. mistake is what is wrong with its parameters, which by the protocol
-// only its record tells.
+// work runs an asynchronous command until its record is final. mistake is the error of its parameters, which the
+// protocol reports only in the record.
 func (r *Registry) work(e *entry, c Command, name string, p Params, mistake error) {
 	started := time.Now()
 	var result any
@@ -180,8 +180,8 @@ func (r *Registry) end(e *entry, c Command, result any, err error) Record {
 	return e.record
 }
 
-// finish writes the outcome of a command into its record. Secrets are removed from the text of an error: Ironic stores it
-// in the node's last_error, where more people read it than the agent's log.
+// finish stores the result or the error of a command in its record. It redacts the error, because Ironic stores the
+// text in the node's last_error, which more people can read than the agent's log.
 func (r *Registry) finish(record *Record, result any, wrap func(string) any, err error) {
 	record.finish(result, wrap, err)
 	if record.Error != nil {
@@ -220,7 +220,7 @@ func (r *Registry) add(record Record) *entry {
 	return e
 }
 
-// running names the command that runs, if one does: only the last one can.
+// running returns the name of the running command, if any. Only the last one can be running.
 func (r *Registry) running() (name string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *Registry) running() (name string, ok bool) {
 	return last.Name, last.Status == Running
 }
 
-// List gives all records in the order the commands were started.
+// List returns all records in the order in which the commands were started.
 func (r *Registry) List() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *Registry) List() []Record {
 	return records
 }
 
-// Get gives the record with the id.
+// Get returns the record with the id.
 func (r *Registry) Get(id string) (Record, bool) {
 	if e := r.entry(id); e != nil {
 		return r.read(e), true
@@ -250,8 +250,8 @@ func (r *Registry) Get(id string) (Record, bool) {
 	return Record{}, false
 }
 
-// Wait gives the record with the id when its command has ended. An unknown id is a RequestedObjectNotFoundError; the
-// end of ctx is its error.
+// Wait returns the record with the id once its command has ended. An unknown id is a RequestedObjectNotFoundError. If
+// ctx ends first, Wait returns its error.
 func (r *Registry) Wait(ctx context.Context, id string) (Record, error) {
 	e := r.entry(id)
 	if e == nil {

@@ -41,11 +41,11 @@ func TestAsyncLife(t *testing.T) {
 	}
 }
 
-// Commands take turns: of many asked for at once each runs alone.
+// Concurrently requested commands run one at a time.
 func TestOneAtATime(t *testing.T) {
 	inside := 0
 	r := NewRegistry(set(Command{Name: "count", Run: func(context.Context, Params) (any, error) {
-		inside++ // the race detector watches too
+		inside++ // the race detector checks this, too
 		defer func() { inside-- }()
 		if inside != 1 {
 			return nil, errors.New("not alone: " + strconv.Itoa(inside))
@@ -112,7 +112,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A destructive command runs where it is allowed to.
+// A destructive command runs only if that is allowed.
 func TestAllowDestructive(t *testing.T) {
 	erase := Command{Name: "erase", Destructive: true, Run: func(context.Context, Params) (any, error) { return nil, nil }}
 	for _, allowed := range []bool{false, true} {
@@ -149,7 +149,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Errors are stored without secrets, whichever way a command fails.
+// Stored errors are redacted.
 func TestErrorsAreRedacted(t *testing.T) {
 	fail := func(context.Context, Params) (any, error) {
 		return nil, errors.New("get http://user:hunter2@host: refused")

@@ -13,7 +13,7 @@ var (
 	apiVersion = regexp.MustCompile(`^[0-9]{1,6}\.[0-9]{1,6}$`)
 )
 
-// checkString checks a text against the option's choices and its form. The value of a secret is not repeated.
+// checkString checks a text against the option's choices and form.
 func (o option) checkString(text string) error {
 	if len(o.choices) > 0 && !slices.Contains(o.choices, text) {
 		return fmt.Errorf("got %q, want one of %s", text, strings.Join(o.choices, ", "))
@@ -25,7 +25,7 @@ func (o option) checkString(text string) error {
 	case "urls":
 		return checkURLs(text)
 	case "ntp":
-		// The server's name ends in no command line here, yet it is foreign text that is shown and resolved.
+		// The name comes from the network, and is logged and resolved.
 		if _, err := netip.ParseAddr(text); err != nil && !ntpServer.MatchString(text) {
 			return fmt.Errorf("got %q, want a host name or an address", text)
 		}
@@ -50,10 +50,10 @@ func checkURLs(text string) error {
 	return nil
 }
 
-// APIURLs returns the URLs of the option api_url without trailing slashes; none for "mdns".
+// APIURLs returns the URLs of the option api_url without trailing slashes, and nil for "mdns".
 func (c *Config) APIURLs() []string { return urls(c.APIURL, true) }
 
-// InspectionCallbackURLs returns the URLs of the option inspection_callback_url as they are; none for "mdns".
+// InspectionCallbackURLs returns the URLs of the option inspection_callback_url, and nil for "mdns".
 func (c *Config) InspectionCallbackURLs() []string { return urls(c.InspectionCallbackURL, false) }
 
 func urls(text string, trim bool) []string {

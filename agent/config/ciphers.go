@@ -57,7 +57,8 @@ func (s suite) in(name string) bool {
 
 // known reports whether a name is that of a suite or a group.
 func known(name string) bool {
-	return slices.Contains(strings.Fields(emptyGroups), name) || slices.ContainsFunc(suites(), func(s suite) bool { return s.in(name) })
+	return slices.Contains(strings.Fields(emptyGroups), name) ||
+		slices.ContainsFunc(suites(), func(s suite) bool { return s.in(name) })
 }
 
 // cipherList evaluates an OpenSSL cipher list as openssl-ciphers(1) describes it. ignored are the elements that have
@@ -74,9 +75,9 @@ func cipherList(text string) (chosen []suite, ignored []string) {
 			slices.SortStableFunc(chosen, func(a, b suite) int { return b.strength - a.strength })
 			continue
 		case strings.HasPrefix(element, "@SECLEVEL="):
-			continue // crypto/tls rejects weak keys by itself
+			continue // crypto/tls rejects weak keys itself
 		case slices.ContainsFunc(strings.Split(names, "+"), func(name string) bool { return !known(name) }):
-			if operator != "!" && operator != "-" { // suites that are not supported are never chosen
+			if operator != "!" && operator != "-" { // unsupported suites are never selected
 				ignored = append(ignored, element)
 			}
 			continue

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// clone returns a copy that shares no slice and no map with c.
+// clone returns a deep copy of c.
 func (c *Config) clone() *Config {
 	n := *c
 	n.PermittedImageFormats = slices.Clone(c.PermittedImageFormats)

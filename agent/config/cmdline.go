@@ -8,14 +8,15 @@ import (
 	"unicode"
 )
 
-// Params are kernel parameters by name, "ipa-api-url" for example. They may hold secrets and print without values.
+// Params are kernel parameters by name, "ipa-api-url" for example. They can contain secrets, so values are never
+// printed.
 type Params map[string]string
 
-// ParseCmdline splits a kernel command line at white space into parameters. Words without "=" are passed over, a
-// parameter's name ends at the first "=", and the last of several parameters of one name wins. Quotes mean nothing,
-// with two exceptions whose values hold spaces: sshkey="..." and rootpwd="..." reach to the closing quote, and so do
-// "sshkey=..." and "rootpwd=...", which is how GRUB hands them on. Nothing inside any other quotes can therefore hide
-// from, or smuggle itself into, what the kernel and other tools see.
+// ParseCmdline splits a kernel command line at white space into parameters. Words without "=" are ignored. A
+// parameter's name ends at the first "=". Of several parameters with one name the last one wins. Quotes are ordinary
+// characters, with two exceptions whose values contain spaces: sshkey="..." and rootpwd="..." extend to the closing
+// quote, as do "sshkey=..." and "rootpwd=...", the form in which GRUB passes them. Other quotes can therefore neither
+// hide a parameter that the kernel sees nor add one.
 func ParseCmdline(line string) Params {
 	params := Params{}
 	for {
@@ -38,8 +39,9 @@ func ParseCmdline(line string) Params {
 	}
 }
 
-// quotedParam returns the parameter at the beginning of line where it is one of those that may be quoted and is, and
-// the length of all of it. A quote that is never closed, or is not followed by white space, is an ordinary character.
+// quotedParam returns the quoted parameter at the beginning of line, and its length with quotes. found is false if the
+// parameter cannot be quoted or is not. A quote that is not closed, or is not followed by white space, is an ordinary
+// character.
 func quotedParam(line string) (name, value string, length int, found bool) {
 	for _, name := range []string{"sshkey", "rootpwd"} {
 		for _, opening := range []string{name + `="`, `"` + name + `=`} {
@@ -56,14 +58,14 @@ func quotedParam(line string) (name, value string, length int, found bool) {
 	return "", "", 0, false
 }
 
-// LogValue keeps values, which may be secrets, out of logs.
+// LogValue returns the names only, because values can be secrets.
 func (p Params) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// String returns the sorted names only, as values may be secrets.
+// String returns the sorted names only, because values can be secrets.
 func (p Params) String() string {
 	names := slices.Sorted(maps.Keys(p))
 	return "parameters " + strings.Join(names, ",")
 }
 
-// GoString is String.
+// GoString returns the same as String.
 func (p Params) GoString() string { return p.String() }

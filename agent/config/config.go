@@ -1,25 +1,40 @@
-// Package config holds every option of the agent and reads them from where an operator can set them.
+// Package config declares the options of the agent and reads them from all sources.
 //
-// The options, their names, kernel parameters, defaults and the order of precedence follow ironic-python-agent, so
-// that a kernel command line, a configuration file or a unit file written for it means the same here. From the highest
-// to the lowest: values the conductor pushes while the agent runs (applied by the Ironic client through Live), the
-// kernel parameter ipa-debug, command line flags, the environment (OS_<GROUP>__<OPTION>), configuration files in
-// order, kernel parameters, built-in defaults.
+// Names, kernel parameters, defaults and precedence of the options are those of ironic-python-agent: its kernel
+// command lines, configuration files and unit files have the same effect here. The sources from the highest to the
+// lowest precedence: values that the conductor sends while the agent runs (the Ironic client applies them through
+// Live), the kernel parameter ipa-debug, command line flags, the environment (OS_<GROUP>__<OPTION>), configuration
+// files in order, kernel parameters, built-in defaults.
 //
-// The struct Config is the only declaration of an option: its tags name the option in files (file), its kernel
-// parameter (kernel), its default (default), unit (unit), range (min, max), choices (choices), deprecated names
-// (alias) and its one line of help (help), the heading above it in the command's help (heading), and why it has no
-// effect (unused). The reference in the documentation is generated from them.
+// The struct Config is the only declaration of the options. docs/configuration.md is generated from it.
 //
 // Not implemented: substitution of $option inside values of configuration files.
 package config
 
-import (
-	"time"
-)
+import "time"
 
-// Config is the agent's configuration. Times are durations and sizes are bytes; the tag unit names the unit in which
-// an operator writes them. A Config handed out by Live is shared and must not be changed.
+// Config is the agent's configuration. Sizes are in bytes. A Config returned by Live is shared and must not be
+// changed.
+//
+// Each field is an option; a field with the tag group is a struct with the options of a group. The field's name is the
+// option's, without underscores. Declare an option next to the related ones: the documents and the command's help
+// list the options in this order. These are the tags, of which file and help are required:
+//
+//	file     name in files; --NAME is the flag, and OS_<GROUP>__<NAME> the environment variable
+//	kernel   kernel parameter
+//	default  default, as an operator writes it; without it, the zero value
+//	type     port, or float for times in fractions of a second; otherwise the field's type decides
+//	unit     unit in which an operator writes the value: s for a time.Duration, MiB for bytes; others are only shown
+//	min      smallest number
+//	max      largest number
+//	choices  permitted texts, separated by commas
+//	check    form of the text: urls, ntp, version (see checkString)
+//	alias    former names, GROUP.NAME, separated by commas
+//	secret   "true": the value is never printed
+//	source   "flag": can be set by the flag only
+//	help     one line that says what the option does
+//	unused   reason why the option has no effect
+//	heading  heading of the command's help, for this option and those that follow
 type Config struct {
 	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several with commas between; mdns looks for it by multicast DNS"`
 	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request id sent to Ironic with every call, req-UUID"`

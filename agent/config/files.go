@@ -12,16 +12,16 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// DefaultFile and DefaultDir are where ironic-python-agent's images keep the agent's configuration.
+// DefaultFile and DefaultDir are the paths of the configuration in ironic-python-agent's images.
 const (
 	DefaultFile = "/etc/ironic_python_agent/ironic_python_agent.conf"
 	DefaultDir  = "/etc/ironic-python-agent.d"
 )
 
-// maxFile bounds a configuration file.
+// maxFile limits the bytes of a configuration file.
 const maxFile = 1 << 20
 
-// files reads the layer of configuration files: those of Sources where they exist, then those of flags.
+// files reads the configuration files: those of Sources that exist, then those of the flags.
 func (l *loader) files(s Sources, flags flagSet) {
 	for _, name := range s.Files {
 		l.file(name, false)
@@ -37,7 +37,7 @@ func (l *loader) files(s Sources, flags flagSet) {
 	}
 }
 
-// dir reads a folder's *.conf files in alphabetical order.
+// dir reads the *.conf files of a directory in alphabetical order.
 func (l *loader) dir(dir string, mustExist bool) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
@@ -81,8 +81,8 @@ func readBounded(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ini reads a file as oslo.config writes them: sections are groups, lines that begin with # or ; are comments,
-// indented lines continue the value above.
+// ini parses a file in the format of oslo.config: sections are groups, lines that begin with # or ; are comments, and
+// indented lines continue the previous value.
 func (l *loader) ini(name string, data []byte) error {
 	file, err := ini.LoadSources(ini.LoadOptions{
 		IgnoreInlineComment: true, IgnoreContinuation: true, AllowPythonMultilineValues: true,
@@ -102,7 +102,7 @@ func (l *loader) ini(name string, data []byte) error {
 	return nil
 }
 
-// environment reads the layer of environment variables.
+// environment reads the environment variables.
 func (l *loader) environment(environ []string) {
 	for _, o := range l.options {
 		if o.flagOnly {

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// flagValue is one option given on the command line.
+// flagValue is an option on the command line.
 type flagValue struct {
 	option   option
 	spelling string // as the operator wrote it
 	value    string
 }
 
-// flagSet is what a command line holds.
+// flagSet contains the parsed flags of a command line.
 type flagSet struct {
 	values      []flagValue
 	configFiles []string
 	configDirs  []string
 }
 
-// parseFlags reads --name value, --name=value and, for booleans, --name alone; a boolean takes a value only after
-// "=". Options of the default group are flags, spelled with dashes or underscores.
+// parseFlags parses --name value and --name=value, and --name for booleans. The value of a boolean must follow "=".
+// Options of the default group are flags, spelled with dashes or underscores.
 func parseFlags(list []option, args []string) (flagSet, error) {
 	var set flagSet
 	for len(args) > 0 {

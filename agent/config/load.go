@@ -6,31 +6,32 @@ import (
 	"os"
 )
 
-// Sources are the places options are read from. The zero value gives the built-in defaults.
+// Sources are the sources of option values. The zero value gives the built-in defaults.
 type Sources struct {
-	// Params are the kernel's and virtual media's parameters, the lowest layer.
+	// Params are the parameters of the kernel command line and of virtual media, with the lowest precedence.
 	Params Params
-	// Args are command line flags without the program's name: --listen_port 80, --listen-port=80, --debug. They may
-	// also name configuration files (--config-file) and folders (--config-dir), which must then exist and follow the
-	// others.
+	// Args are command line flags without the program's name: --listen_port 80, --listen-port=80, --debug. They can
+	// also name configuration files (--config-file) and directories (--config-dir). These must exist, and are read
+	// after Files and ConfigDirs.
 	Args []string
-	// Environ is the environment, "OS_DEFAULT__API_URL=http://...", as os.Environ returns it.
+	// Environ is the environment as os.Environ returns it, for example "OS_DEFAULT__API_URL=http://...".
 	Environ []string
-	// Files are configuration files, a later one winning. Files that do not exist are passed over.
+	// Files are configuration files. The last one has precedence. Missing files are ignored.
 	Files []string
-	// ConfigDirs are folders whose *.conf files follow Files in alphabetical order. Missing folders are passed over.
+	// ConfigDirs are directories whose *.conf files are read after Files, in alphabetical order. Missing directories
+	// are ignored.
 	ConfigDirs []string
-	// HasIPv6 reports whether the kernel speaks IPv6, which decides the default of listen_host; nil looks at the running
-	// one.
+	// HasIPv6 reports whether the kernel supports IPv6, which decides the default of listen_host; nil checks the
+	// running kernel.
 	HasIPv6 func() bool
 }
 
 // ErrHelp is returned by Load when the arguments ask for help.
 var ErrHelp = errors.New("help requested")
 
-// Load reads all options. The error names every option whose value is of the wrong type, out of range or not one of
-// the choices, together with the value and its source, even where another source overrides that value. Unknown kernel
-// parameters and unknown entries of files are no error.
+// Load reads all options. The error names every option whose value has the wrong type, is out of range or is not one
+// of the choices, with the value and its source, even if another source overrides that value. Unknown kernel
+// parameters and unknown entries of files are ignored.
 func Load(s Sources) (*Config, error) {
 	l := loader{options: options(), config: &Config{Params: s.Params}}
 	if l.config.Params == nil {
@@ -47,7 +48,7 @@ func Load(s Sources) (*Config, error) {
 	for _, f := range flags.values {
 		l.set(f.option, "flag "+f.spelling, f.value)
 	}
-	// On a machine that cannot be logged into, the kernel's command line must be able to switch debugging on.
+	// The ramdisk has no login: the kernel command line is the only way to enable debug messages on one machine.
 	if value, ok := s.Params["ipa-debug"]; ok {
 		l.config.Debug, _ = parseBool(value) // a wrong value was reported with the other kernel parameters
 	}
@@ -57,7 +58,7 @@ func Load(s Sources) (*Config, error) {
 	return l.config, nil
 }
 
-// loader fills a Config layer by layer and gathers what is wrong.
+// loader fills a Config, from the lowest to the highest precedence, and collects the errors.
 type loader struct {
 	options []option
 	config  *Config
@@ -97,9 +98,9 @@ func (l *loader) kernel(params Params) {
 	}
 }
 
-// Set changes one option by its name as files spell it, "group.option" outside of the default group. A value is a
-// text as an operator would write it, or a boolean, number or list of texts as JSON decodes them. The
-// error says what was got and what is wanted, and leaves the option as it was.
+// Set changes one option. name is its name in files, and "group.option" outside of the default group. value is a
+// string as an operator writes it, or a boolean, a number or a list of strings as encoding/json decodes them. After
+// an error the option is unchanged.
 func (c *Config) Set(name string, value any) error {
 	for _, o := range options() {
 		if o.fullName() != name {

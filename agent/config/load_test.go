@@ -33,7 +33,6 @@ func writeFile(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// Parity: C2
 func TestFileBeatsKernelParameter(t *testing.T) {
 	dir := t.TempDir()
 	s := Sources{
@@ -49,7 +48,6 @@ func TestFileBeatsKernelParameter(t *testing.T) {
 	}
 }
 
-// Parity: C3
 func TestPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "10.conf", "[DEFAULT]\nlisten_host=file10\nadvertise_host=file10\nnetwork_interface=file10\n"+
@@ -59,8 +57,8 @@ func TestPrecedence(t *testing.T) {
 	c := load(t, Sources{
 		ConfigDirs: []string{dir, filepath.Join(dir, "missing")},
 		Environ: []string{
-			"OS_DEFAULT__LISTEN_HOST=environment", "OS_DEFAULT__ADVERTISE_HOST=environment", "OS_MDNS__LOOKUP_ATTEMPTS=8",
-			"OS_DEFAULT__DESTRUCTIVE=true",
+			"OS_DEFAULT__LISTEN_HOST=environment", "OS_DEFAULT__ADVERTISE_HOST=environment",
+			"OS_MDNS__LOOKUP_ATTEMPTS=8", "OS_DEFAULT__DESTRUCTIVE=true",
 		},
 		Args: []string{"--listen_host", "flag", "--debug"},
 	})
@@ -86,7 +84,6 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Parity: C3
 func TestFlagSpellings(t *testing.T) {
 	dir := t.TempDir()
 	extra := writeFile(t, dir, "extra.conf", "log_dir=/extra\n")
@@ -126,7 +123,6 @@ func TestFlagErrors(t *testing.T) {
 	}
 }
 
-// Parity: C4
 func TestKernelDebugOverridesFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
@@ -148,7 +144,6 @@ func TestKernelDebugOverridesFiles(t *testing.T) {
 	}
 }
 
-// Parity: C5
 func TestBooleanSpellings(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -177,7 +172,6 @@ func TestBooleanSpellings(t *testing.T) {
 	}
 }
 
-// Parity: C5
 func TestInvalidValues(t *testing.T) {
 	for _, tt := range []struct {
 		cmdline string
@@ -244,7 +238,6 @@ func TestErrorsNameEverySource(t *testing.T) {
 	}
 }
 
-// Parity: C5
 func TestUnknownKernelParametersAreTolerated(t *testing.T) {
 	c := load(t, Sources{Params: ParseCmdline(ironicAppend + " ipa-driver-name=x ipa-agent-token-required=1 lldp-timeout=x")})
 	if c.APIURL != "http://10.0.0.1:6385" || !c.Insecure || c.Params["BOOTIF"] != "52:54:00:1a:15:d6" {
@@ -255,7 +248,6 @@ func TestUnknownKernelParametersAreTolerated(t *testing.T) {
 	}
 }
 
-// Parity: C6
 func TestIPLookupTimeoutSetsTheSleep(t *testing.T) {
 	if c := load(t, Sources{Params: ParseCmdline("ipa-ip-lookup-timeout=17")}); c.IPLookupSleep != 17*time.Second {
 		t.Errorf("ip_lookup_sleep: got %v, want 17s", c.IPLookupSleep)

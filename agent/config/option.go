@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// option is one option as the tags of its field declare it.
+// option describes an option as the tags of its field declare it.
 type option struct {
 	group    string // "DEFAULT", "disk_utils" ...
 	name     string // as files spell it
@@ -91,7 +91,8 @@ func (o option) fullName() string {
 	return o.group + "." + o.name
 }
 
-// matches reports whether an operator's spelling of group and name means this option. Dashes and underscores are the same.
+// matches reports whether group and name, as an operator wrote them, are those of the option. A dash equals an
+// underscore.
 func (o option) matches(group, name string) bool {
 	name = underscores(name)
 	if group == o.group && name == underscores(o.name) {
@@ -210,7 +211,7 @@ func splitList(text string) []string {
 	return list
 }
 
-// parseMap reads "key:value,key:value".
+// parseMap parses "key:value,key:value".
 func parseMap(text string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, item := range splitList(text) {

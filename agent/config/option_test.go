@@ -137,7 +137,8 @@ func describe(o option) string {
 	return strings.Join([]string{o.fullName(), kernel, kind, def}, " ")
 }
 
-// Parity: C1
+// All options of ironic-python-agent are declared as it has them, in its order. Options of this agent alone stand
+// between them.
 func TestOptionsOfIronicPythonAgent(t *testing.T) {
 	var got []string
 	for _, o := range options() {
@@ -160,7 +161,7 @@ func TestOptionsOfIronicPythonAgent(t *testing.T) {
 	}
 }
 
-// Parity: C1
+// Each option has its declared default, in the unit of its field.
 func TestDefaults(t *testing.T) {
 	got := load(t, Sources{})
 	want := &Config{
@@ -270,7 +271,8 @@ func TestSet(t *testing.T) {
 			t.Errorf("Set(%s, %v): got error %v, want %q", tt.name, tt.value, err, tt.want)
 		}
 	}
-	if c.Container.Runner != "docker" || !c.Container.AllowArbitraryContainers || c.MetricsStatsd.StatsdPort != 1234 || c.MD5Enabled {
+	if c.Container.Runner != "docker" || !c.Container.AllowArbitraryContainers || c.MetricsStatsd.StatsdPort != 1234 ||
+		c.MD5Enabled {
 		t.Errorf("got %v", c)
 	}
 	if diff := cmp.Diff([]string{"--a=1,2", "--b"}, c.Container.RunOptions); diff != "" {
@@ -375,7 +377,8 @@ func TestLiveSharesNothing(t *testing.T) {
 			}
 		case "map":
 			edits = append(edits, func(c *Config) {
-				reflect.ValueOf(c).Elem().FieldByIndex(o.index).SetMapIndex(reflect.ValueOf("a"), reflect.ValueOf("changed"))
+				reflect.ValueOf(c).Elem().FieldByIndex(o.index).SetMapIndex(reflect.ValueOf("a"),
+					reflect.ValueOf("changed"))
 			})
 			if err := o.set(c, "a:b"); err != nil {
 				t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// introduction opens the reference.
+// introduction is the text before the tables of the reference.
 const introduction = `# Configuration of the agent
 
 This file is written by ` + "`make docs`" + ` from the declarations in agent/config; changes by hand get lost.
@@ -47,7 +47,7 @@ func Reference(w io.Writer) error {
 	return err
 }
 
-// firstHeading is the heading that opens the command's help.
+// firstHeading is the first heading of the command's help.
 const firstHeading = "General"
 
 // Usage writes all flags with their types and defaults under their headings, for the command's help.
@@ -78,7 +78,7 @@ func writeFlag(section *strings.Builder, flag, help string) {
 	fmt.Fprintf(section, "  --%s\n        %s\n", flag, help)
 }
 
-// flagText is the flag with a name for its value; booleans need none.
+// flagText returns the flag and the placeholder of its value. Booleans have no value.
 func (o option) flagText() string {
 	flag := strings.ReplaceAll(o.name, "_", "-")
 	switch {
@@ -105,7 +105,7 @@ func (o option) meaning() string {
 	return o.help
 }
 
-// typeText describes the values an option takes.
+// typeText describes the values that an option accepts.
 func (o option) typeText() string {
 	text := o.kind
 	if len(o.choices) > 0 {

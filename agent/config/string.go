@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String lists the options that differ from their defaults; secrets show as "***". It is there for values too, not only
-// for pointers, so that no copy prints in full.
+// String lists the options that differ from their defaults. It prints secrets as "***". The receiver is a value, so
+// that copies do not print secrets either.
 func (c Config) String() string {
 	defaults := &Config{}
 	var parts []string
@@ -30,8 +30,8 @@ func (c Config) String() string {
 	return strings.Join(parts, " ")
 }
 
-// GoString is String: no way of printing shows a secret.
+// GoString returns the same as String, because %#v must not print secrets.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue keeps secrets out of logs.
+// LogValue returns the same as String.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }

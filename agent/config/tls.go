@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// maxPEM bounds certificate and key files.
+// maxPEM limits the bytes of a certificate or key file.
 const maxPEM = 4 << 20
 
-// defaultCiphers are the TLS 1.2 suites spoken when tls_cipher_suites is not set.
+// defaultCiphers are the TLS 1.2 suites that are used if tls_cipher_suites is not set.
 const defaultCiphers = "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256:" +
 	"ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
 
-// TLSVersion returns tls_min_version as crypto/tls names it.
+// TLSVersion returns tls_min_version as a constant of crypto/tls.
 func (c *Config) TLSVersion() uint16 {
 	if c.TLSMinVersion == "1.3" {
 		return tls.VersionTLS13
@@ -23,7 +23,7 @@ func (c *Config) TLSVersion() uint16 {
 	return tls.VersionTLS12
 }
 
-// CipherSuites returns the TLS 1.2 suites of tls_cipher_suites as crypto/tls names them. If the option is not set or
+// CipherSuites returns the TLS 1.2 suites of tls_cipher_suites as constants of crypto/tls. If the option is not set or
 // selects no supported suite, it returns the default suites. The option does not choose the suites of TLS 1.3.
 func (c *Config) CipherSuites() []uint16 {
 	chosen, _ := cipherList(c.TLSCipherSuites)
@@ -37,14 +37,15 @@ func (c *Config) CipherSuites() []uint16 {
 	return ids
 }
 
-// WarnCiphers logs which parts of tls_cipher_suites have no effect.
+// WarnCiphers logs the elements of tls_cipher_suites that have no effect.
 func (c *Config) WarnCiphers(log *slog.Logger) {
 	if c.TLSCipherSuites == "" {
 		return
 	}
 	chosen, ignored := cipherList(c.TLSCipherSuites)
 	if len(ignored) > 0 {
-		log.Warn("unsupported cipher names ignored", "option", "tls_cipher_suites", "names", strings.Join(ignored, ":"))
+		log.Warn("unsupported cipher names ignored",
+			"option", "tls_cipher_suites", "names", strings.Join(ignored, ":"))
 	}
 	if len(chosen) == 0 {
 		log.Warn("cipher list selects no supported suite: default suites are used", "option", "tls_cipher_suites",

@@ -14,7 +14,8 @@ func readFields(t *testing.T) map[string]bool {
 	t.Helper()
 	const mode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 		packages.NeedExportFile | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo
-	loaded, err := packages.Load(&packages.Config{Context: t.Context(), Mode: mode, Dir: "../.."}, "ironroot", "ironroot/agent/...", "ironroot/uinit/...")
+	loaded, err := packages.Load(&packages.Config{Context: t.Context(), Mode: mode, Dir: "../.."},
+		"ironroot", "ironroot/agent/...", "ironroot/uinit/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func readFields(t *testing.T) map[string]bool {
 // ownUse are the fields that this package's methods read for others.
 func ownUse() []string {
 	return []string{
-		"Config.APIURL", "Config.TLSMinVersion", "Config.TLSCipherSuites", "Config.Insecure", "Config.CAFile", "Config.CertFile", "Config.KeyFile",
+		"Config.APIURL", "Config.TLSMinVersion", "Config.TLSCipherSuites", "Config.Insecure", "Config.CAFile",
+		"Config.CertFile", "Config.KeyFile",
 	}
 }
 

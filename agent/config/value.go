@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// setAny is set for a value as encoding/json decodes it.
+// setAny is like set, for a value as encoding/json decodes it.
 func (o option) setAny(c *Config, value any) error {
 	switch v := value.(type) {
 	case string:
@@ -25,7 +25,7 @@ func (o option) setAny(c *Config, value any) error {
 	return fmt.Errorf("got %v, want a %s", value, o.kind)
 }
 
-// setList sets an option of kind list item by item, so that items may hold commas.
+// setList sets an option of kind list. Items can contain commas.
 func (o option) setList(c *Config, items []any) error {
 	if o.kind != "list" {
 		return fmt.Errorf("got a list, want a %s", o.kind)

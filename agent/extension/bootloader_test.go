@@ -11,8 +11,6 @@ import (
 )
 
 // A root disk without an EFI system partition, in a machine booted by UEFI.
-//
-// Parity: M8
 func TestIgnoreBootloaderFailure(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -39,7 +37,8 @@ func TestIgnoreBootloaderFailure(t *testing.T) {
 			r.disks = append(r.disks, d)
 			r.deps.Config.Update(func(c *config.Config) { c.IgnoreBootloaderFailure = tt.option })
 			params := map[string]any{
-				"root_uuid": "0x00000000", "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+				"root_uuid": "0x00000000", "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil,
+				"target_boot_mode": "uefi",
 			}
 			if tt.flag != "absent" {
 				params["ignore_bootloader_failure"] = tt.flag
@@ -48,16 +47,15 @@ func TestIgnoreBootloaderFailure(t *testing.T) {
 			switch {
 			case !tt.fails && (a.Status != "SUCCEEDED" || string(a.Result) != "null"):
 				t.Errorf("got %+v %+v, want success", a, a.Error)
-			case tt.fails && (a.Status != "FAILED" || a.Error.Type != "DeviceNotFound" || !strings.Contains(a.Error.Details, d.Path)):
+			case tt.fails && (a.Status != "FAILED" || a.Error.Type != "DeviceNotFound" ||
+				!strings.Contains(a.Error.Details, d.Path)):
 				t.Errorf("got %+v %+v, want DeviceNotFound that names the disk", a, a.Error)
 			}
 		})
 	}
 }
 
-// A boot loader of BIOS machines comes out of the image and would have to be run: that is refused unless it is allowed.
-//
-// Parity: M5
+// The boot loader of a BIOS machine is a program of the image. Running it is rejected unless it is allowed.
 func TestLegacyBootloaderDisabled(t *testing.T) {
 	const want = "Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
 		"use an image that boots by UEFI, or a whole-disk image"
@@ -77,13 +75,14 @@ func TestLegacyBootloaderDisabled(t *testing.T) {
 			r := newRig(t)
 			r.disks = append(r.disks, testDisk())
 			a := r.run("image.install_bootloader", map[string]any{
-				"root_uuid": tt.root, "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil, "target_boot_mode": "bios",
-				"ignore_bootloader_failure": tt.ignore,
+				"root_uuid": tt.root, "efi_system_part_uuid": nil, "prep_boot_part_uuid": nil,
+				"target_boot_mode": "bios", "ignore_bootloader_failure": tt.ignore,
 			})
 			switch {
 			case !tt.fails && (a.Status != "SUCCEEDED" || string(a.Result) != "null"):
 				t.Errorf("got %+v %+v, want success", a, a.Error)
-			case tt.fails && (a.Status != "FAILED" || a.Error.Type != "InvalidImage" || a.Error.Code != 500 || a.Error.Details != want ||
+			case tt.fails && (a.Status != "FAILED" || a.Error.Type != "InvalidImage" || a.Error.Code != 500 ||
+				a.Error.Details != want ||
 				a.Error.Message != "The provided image is not valid for use"):
 				t.Errorf("got %+v %+v, want InvalidImage: %s", a, a.Error, want)
 			}
@@ -91,7 +90,7 @@ func TestLegacyBootloaderDisabled(t *testing.T) {
 	}
 }
 
-// uefi makes the machine one that was booted by UEFI, and returns the folder of its variables.
+// uefi changes the machine to one that was booted by UEFI, and returns the directory of its variables.
 func (r *rig) uefi() string {
 	r.t.Helper()
 	efivars := r.deps.System.Sys("firmware/efi/efivars")
@@ -104,14 +103,15 @@ func (r *rig) uefi() string {
 func TestCleanUEFINVRAM(t *testing.T) {
 	const global = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 	path := func(node string) string {
-		return "\x07\x00\x00\x00\x01\x00\x00\x00" + string(rune(len(node)+4)) + "\x00L\x00\x00\x00" + node + "\x7f\xff\x04\x00"
+		return "\x07\x00\x00\x00\x01\x00\x00\x00" + string(rune(len(node)+4)) + "\x00L\x00\x00\x00" + node +
+			"\x7f\xff\x04\x00"
 	}
 	disk := path("\x04\x01\x2a\x00" + strings.Repeat("\x00", 36) + "\x02\x02")
 	network := path("\x03\x0c\x05\x00\x00")
 	grub := path("\x04\x04\x16\x00G\x00R\x00U\x00B\x00.\x00E\x00F\x00I\x00\x00\x00")
 	for _, tt := range []struct {
 		name, args  string
-		want, fault string // entries that are left; type of the error
+		want, fault string // remaining entries; type of the error
 	}{
 		{"by default", `{}`, "1", ""},
 		{"null", `{"match_patterns": null}`, "1", ""},
@@ -126,7 +126,8 @@ func TestCleanUEFINVRAM(t *testing.T) {
 				r := newRig(t)
 				efivars := r.uefi()
 				for i, content := range []string{disk, network, grub} {
-					if err := os.WriteFile(filepath.Join(efivars, "Boot000"+string(rune('0'+i))+global), []byte(content), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(efivars, "Boot000"+string(rune('0'+i))+global),
+						[]byte(content), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -134,7 +135,8 @@ func TestCleanUEFINVRAM(t *testing.T) {
 				a := r.run(kind+".execute_"+kind+"_step", map[string]any{
 					"step": step, "node": testNode, "ports": []any{}, kind + "_version": nil,
 				})
-				if tt.fault == "" && a.Status != "SUCCEEDED" || tt.fault != "" && (a.Status != "FAILED" || a.Error.Type != tt.fault) {
+				if tt.fault == "" && a.Status != "SUCCEEDED" ||
+					tt.fault != "" && (a.Status != "FAILED" || a.Error.Type != tt.fault) {
 					t.Fatalf("got %+v %+v, want fault %q", a, a.Error, tt.fault)
 				}
 				left := ""
@@ -149,9 +151,10 @@ func TestCleanUEFINVRAM(t *testing.T) {
 			})
 		}
 	}
-	// Firmware that cannot be reached may hold entries: that is not a success.
+	// If the variables cannot be read there can be entries, so the step must fail.
 	step := map[string]any{"step": "clean_uefi_nvram", "interface": "deploy", "priority": 0}
-	a := newRig(t).run("clean.execute_clean_step", map[string]any{"step": step, "node": testNode, "ports": []any{}, "clean_version": nil})
+	a := newRig(t).run("clean.execute_clean_step",
+		map[string]any{"step": step, "node": testNode, "ports": []any{}, "clean_version": nil})
 	if a.Status != "FAILED" || a.Error.Type != "CleaningError" || !strings.Contains(a.Error.Details, "UEFI") {
 		t.Errorf("BIOS: got %+v %+v, want CleaningError", a, a.Error)
 	}

@@ -6,7 +6,7 @@ import (
 	"ironroot/agent/hardware"
 )
 
-// clean lists and executes the steps that prepare a node for its next tenant.
+// clean lists and executes clean steps, which prepare a node for its next tenant.
 func clean(d Deps) command.Extension {
 	return steps{d: d, kind: hardware.Clean, unexpected: fault.Cleaning}.extension()
 }

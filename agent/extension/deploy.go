@@ -6,7 +6,7 @@ import (
 	"ironroot/agent/hardware"
 )
 
-// deploy lists and executes the steps that put an operating system onto a node.
+// deploy lists and executes deploy steps, which install an operating system on a node.
 func deploy(d Deps) command.Extension {
 	return steps{d: d, kind: hardware.Deploy, unexpected: fault.Deployment}.extension()
 }

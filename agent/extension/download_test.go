@@ -46,7 +46,7 @@ func newImageRig(t *testing.T) *imageRig {
 	return r
 }
 
-// deploy has the image written from an address, with more fields in image_info.
+// deploy writes the image from a URL, with more fields in image_info.
 func (r *imageRig) deploy(address string, more map[string]any) answer {
 	r.t.Helper()
 	sum := sha256.Sum256(r.image)
@@ -58,7 +58,7 @@ func (r *imageRig) deploy(address string, more map[string]any) answer {
 	return r.run("standby.prepare_image", map[string]any{"image_info": info})
 }
 
-// wantImage fails unless a command succeeded and the disk begins with the image, which is wiped for the next one.
+// wantImage fails unless a command succeeded and the disk begins with the image. It then wipes the disk.
 func (r *imageRig) wantImage(t *testing.T, a answer) {
 	t.Helper()
 	if a.Status != "SUCCEEDED" {
@@ -78,7 +78,7 @@ func (r *imageRig) wantImage(t *testing.T, a answer) {
 	}
 }
 
-// asked is a handler that remembers what it was asked for.
+// asked is a handler that records its requests.
 type asked struct {
 	http.Handler
 	mu       sync.Mutex
@@ -113,9 +113,7 @@ func listen(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// Images of formats that are not permitted are refused, unless Ironic switched the inspection of images off.
-//
-// Parity: K7 (permitted formats)
+// Images of formats that are not permitted are rejected, unless Ironic disabled the inspection of images.
 func TestPermittedFormats(t *testing.T) {
 	r := newImageRig(t)
 	url := listen(t, r.content())
@@ -126,17 +124,17 @@ func TestPermittedFormats(t *testing.T) {
 		a := r.deploy(url, map[string]any{"disk_format": "unknown"})
 		if off {
 			r.wantImage(t, a)
-		} else if a.Status != "FAILED" || a.Error.Type != "InvalidImage" || !strings.Contains(a.Error.Details, "not permitted") {
+		} else if a.Status != "FAILED" || a.Error.Type != "InvalidImage" ||
+			!strings.Contains(a.Error.Details, "not permitted") {
 			t.Errorf("got %s %+v, want an InvalidImage", a.Status, a.Error)
 		}
 	}
 }
 
-// Parity: K10 (time)
 func TestDownloadTimeLimits(t *testing.T) {
 	r := newImageRig(t)
 	silent := listen(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Write(r.image[:2<<20]) //nolint:errcheck // the client may go
+		w.Write(r.image[:2<<20]) //nolint:errcheck // the client can disconnect
 		w.(http.Flusher).Flush()
 		<-q.Context().Done()
 	}))
@@ -157,15 +155,15 @@ func TestDownloadTimeLimits(t *testing.T) {
 		before := *r.deps.Config.Get()
 		r.deps.Config.Update(tt.set)
 		a := r.deploy(silent, nil)
-		if a.Status != "FAILED" || a.Error.Type != tt.want || a.Error.Code != tt.code || !strings.Contains(a.Error.Details, tt.detail) {
+		if a.Status != "FAILED" || a.Error.Type != tt.want || a.Error.Code != tt.code ||
+			!strings.Contains(a.Error.Details, tt.detail) {
 			t.Errorf("%s: got %s %+v, want %s with code %d", tt.name, a.Status, a.Error, tt.want, tt.code)
 		}
 		r.deps.Config.Update(func(c *config.Config) { *c = before })
 	}
 }
 
-// relay is a proxy that knows one host, whatever it is asked for: plain requests it hands to content, tunnels it joins to
-// the address of a TLS server.
+// relay is a proxy that handles plain requests with content and connects all tunnels to the address of a TLS server.
 func relay(content http.Handler, server string) *asked {
 	return &asked{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
@@ -183,7 +181,7 @@ func relay(content http.Handler, server string) *asked {
 			return
 		}
 		defer near.Close()
-		// Errors of a tunnel show on its ends.
+		// Errors of a tunnel appear at its ends.
 		_, _ = io.WriteString(near, "HTTP/1.1 200 Connected\r\n\r\n")
 		go func() {
 			_, _ = io.Copy(far, near)
@@ -193,7 +191,6 @@ func relay(content http.Handler, server string) *asked {
 	})}
 }
 
-// Parity: K11
 func TestProxies(t *testing.T) {
 	r := newImageRig(t)
 	images := &asked{Handler: r.content()}
@@ -203,13 +200,13 @@ func TestProxies(t *testing.T) {
 	proxy := relay(images, secure.Listener.Addr().String())
 	proxyURL := listen(t, proxy)
 	withPassword := strings.Replace(proxyURL, "//", "//squid:secret@", 1)
-	// 0.0.0.0 leads to this machine and, unlike 127.0.0.1, is no address that proxies are never asked for.
+	// 0.0.0.0 reaches this machine, and unlike 127.0.0.1 it is not excluded from proxies.
 	local := strings.Replace(plainURL, "127.0.0.1", "0.0.0.0", 1)
 	for _, tt := range []struct {
 		name, address string
 		proxies       map[string]string
 		noProxy       string
-		methods       []string // of the requests that the proxy got
+		methods       []string // of the requests that the proxy received
 		credentials   bool
 	}{
 		{name: "http", address: "http://images.example/i?x=1", proxies: map[string]string{"http": proxyURL}, methods: []string{"GET"}},
@@ -246,7 +243,6 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// Parity: K12
 func TestImageAuthorization(t *testing.T) {
 	r := newImageRig(t)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("user:pass word"))

@@ -1,7 +1,7 @@
-// Package extension holds the commands of the agent's REST API, a file per extension. Names, parameters and results are
-// those of ironic-python-agent.
+// Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
+// results are those of ironic-python-agent.
 //
-// Not offered: rescue, iscsi, and standby.execute_bootc_install. They answer as unknown.
+// Not supported: rescue, iscsi, and standby.execute_bootc_install, which are answered as unknown.
 package extension
 
 import (
@@ -20,7 +20,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Deps are what the commands work with.
+// Deps are the dependencies of the commands.
 type Deps struct {
 	Config    *config.Live
 	Node      *node.Cache
@@ -32,25 +32,25 @@ type Deps struct {
 	System    block.System
 	Control   Control
 	Log       *slog.Logger
-	// Standalone says that there is no Ironic and that node data may be handed in through the API.
+	// Standalone means that there is no Ironic and that the API accepts node data.
 	Standalone bool
-	// SetNode puts a lookup's answer into place; used in standalone mode.
+	// SetNode applies a lookup response. It is used in standalone mode.
 	SetNode func(answer json.RawMessage) error
-	// SetClock, when set, sets the clocks before the machine stops. Its error says that they have to be right.
+	// SetClock, when set, sets the clocks before the machine stops. It returns an error only if they must be set.
 	SetClock func(ctx context.Context) error
-	// PoweringOff, when set, is called when the machine may soon be switched off from outside.
+	// PoweringOff, when set, is called when Ironic is about to power the machine off through its BMC.
 	PoweringOff func()
-	// AllowDestructive says that commands that change the machine may run.
+	// AllowDestructive allows commands that change the machine.
 	AllowDestructive bool
 }
 
-// Control is what commands can do to the agent itself.
+// Control controls the agent itself.
 type Control interface {
-	// Lockdown returns at once. Then the API and the heartbeats stop, the network is taken down, and the agent idles.
+	// Lockdown returns at once. Afterwards API and heartbeats stop, the network is taken down, and the agent idles.
 	Lockdown()
 }
 
-// All lists every extension there is.
+// All returns all extensions.
 func All(d Deps) []command.Extension {
 	plain := []command.Extension{
 		standby(d),

@@ -41,8 +41,7 @@ func pemFiles(t *testing.T, pair tls.Certificate) (certificate, key string) {
 	return certificate, key
 }
 
-// The options for TLS count for images and for files of checksums: whom the agent trusts, whom it shows itself as, and
-// what it is content with.
+// The TLS options apply to images and checksum files: the CA, the client certificate, and the minimum version.
 func TestDownloadTLS(t *testing.T) {
 	r := newImageRig(t)
 	issue := func(host string) tls.Certificate {
@@ -62,10 +61,10 @@ func TestDownloadTLS(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		pair   tls.Certificate
-		wants  bool   // the server wants a certificate
-		newest uint16 // version of TLS that the server knows, 0 for all
+		wants  bool   // the server requires a client certificate
+		newest uint16 // latest TLS version of the server, 0 for all
 		set    func(c *config.Config)
-		fails  string // what the error has to say
+		fails  string // text of the error
 	}{
 		{name: "authority of the option", pair: server, set: trust(trusted)},
 		{name: "authority that is not the server's", pair: server, set: trust(nameOnly), fails: "unknown authority"},
@@ -98,7 +97,7 @@ func TestDownloadTLS(t *testing.T) {
 				r.content()(w, q)
 			})
 			mux.HandleFunc("/sums", func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, "%x  i\n", sha256.Sum256(r.image)) //nolint:errcheck // the client may go
+				fmt.Fprintf(w, "%x  i\n", sha256.Sum256(r.image)) //nolint:errcheck // the client can disconnect
 			})
 			s := httptest.NewUnstartedServer(mux)
 			s.TLS = &tls.Config{Certificates: []tls.Certificate{tt.pair}, MaxVersion: tt.newest, MinVersion: tls.VersionTLS12}
@@ -110,7 +109,8 @@ func TestDownloadTLS(t *testing.T) {
 			defer s.Close()
 			a := r.deploy(s.URL+"/i", map[string]any{"os_hash_value": s.URL + "/sums"})
 			if tt.fails != "" {
-				if a.Status != "FAILED" || a.Error.Type != "ImageDownloadError" || !strings.Contains(a.Error.Details, tt.fails) {
+				if a.Status != "FAILED" || a.Error.Type != "ImageDownloadError" ||
+					!strings.Contains(a.Error.Details, tt.fails) {
 					t.Errorf("got %s %+v, want an ImageDownloadError that says %q", a.Status, a.Error, tt.fails)
 				}
 				return
@@ -123,9 +123,7 @@ func TestDownloadTLS(t *testing.T) {
 	}
 }
 
-// Retries, pauses, the list of URLs and what ends it, by the options.
-//
-// Parity: K9
+// Retries, pauses and the list of URLs follow the options.
 func TestDownloadRetries(t *testing.T) {
 	r := newImageRig(t)
 	r.deps.Config.Update(func(c *config.Config) {
@@ -140,7 +138,7 @@ func TestDownloadRetries(t *testing.T) {
 	half := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", `"one"`)
 		w.Header().Set("Content-Length", fmt.Sprint(len(r.image)))
-		w.Write(r.image[:2<<20]) //nolint:errcheck // the client may go
+		w.Write(r.image[:2<<20]) //nolint:errcheck // the client can disconnect
 		panic(http.ErrAbortHandler)
 	}
 	rest := func(w http.ResponseWriter, q *http.Request) {

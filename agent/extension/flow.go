@@ -11,7 +11,7 @@ import (
 	"ironroot/agent/fault"
 )
 
-// flow runs commands of the other extensions one after the other. Their results are not part of the list of commands.
+// flow runs commands of the other extensions in sequence. Their records are not part of the list of commands.
 func flow(d Deps, others []command.Extension) command.Extension {
 	run := flowRunner{commands: command.Set{Extensions: others, AllowDestructive: d.AllowDestructive}, deps: d}
 	return command.Extension{Name: "flow", Commands: []command.Command{{
@@ -34,7 +34,7 @@ type call struct {
 	params command.Params
 }
 
-// validate refuses a flow that names a command there is not.
+// validate rejects a flow with an unknown command.
 func (r flowRunner) validate(_ context.Context, p command.Params) error {
 	calls, err := parseFlow(p)
 	if err != nil {
@@ -67,8 +67,8 @@ func (r flowRunner) start(ctx context.Context, p command.Params) (any, error) {
 	return nil, nil
 }
 
-// parseFlow reads the list of objects, each from full command names to parameters. Commands of one object run in the
-// order in which they are written.
+// parseFlow parses a list of objects that map full command names to parameters. Commands of one object run in the order
+// of its keys.
 func parseFlow(p command.Params) ([]call, error) {
 	var steps []json.RawMessage
 	if err := p.Decode("flow", &steps); err != nil {
@@ -84,7 +84,7 @@ func parseFlow(p command.Params) ([]call, error) {
 	return calls, nil
 }
 
-// appendCalls reads one object token by token: a map would lose the order of its keys.
+// appendCalls parses one object token by token, because a map would lose the order of its keys.
 func appendCalls(calls []call, step json.RawMessage) ([]call, error) {
 	decoder := json.NewDecoder(bytes.NewReader(step))
 	open, err := decoder.Token()
@@ -99,7 +99,7 @@ func appendCalls(calls []call, step json.RawMessage) ([]call, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := key.(string) // the key of an object is always one
+		name, _ := key.(string) // the key of an object is always a string
 		var params command.Params
 		if err := decoder.Decode(&params); err != nil {
 			return nil, fmt.Errorf("parameters of %s: %w", name, err)

@@ -11,7 +11,7 @@ import (
 	"ironroot/agent/fault"
 )
 
-// flowRig is a flow over two extensions whose commands note their calls.
+// flowRig is a flow over two extensions whose commands record their calls.
 func flowRig(t *testing.T, allowDestructive bool) (run func(flow string) error, calls *[]string) {
 	t.Helper()
 	calls = &[]string{}
@@ -62,7 +62,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// A flow that cannot be run is refused before its first command.
+// An invalid flow is rejected before its first command.
 func TestFlowRefused(t *testing.T) {
 	run, calls := flowRig(t, false)
 	for flow, want := range map[string]string{
@@ -85,11 +85,12 @@ func TestFlowRefused(t *testing.T) {
 	}
 }
 
-// The first failure ends the flow, with the command's name before what it said.
+// The first failure ends the flow. Its error starts with the command's name.
 func TestFlowFails(t *testing.T) {
 	run, calls := flowRig(t, true)
 	err := run(`[{"a.fails": {}}, {"b.second": {}}]`)
-	if got := fault.From(err); got == nil || got.Type != "CommandExecutionError" || got.Details != "a.fails was failed\nno disk" {
+	if got := fault.From(err); got == nil || got.Type != "CommandExecutionError" ||
+		got.Details != "a.fails was failed\nno disk" {
 		t.Errorf("got %+v, want a CommandExecutionError that names the command", got)
 	}
 	if err := run(`[{"a.first": {"bad": 1}}, {"b.second": {}}]`); err == nil || !strings.Contains(err.Error(), "unexpected keyword argument 'bad'") {

@@ -7,7 +7,7 @@ import (
 	"ironroot/agent/imaging"
 )
 
-// image makes what was deployed bootable.
+// image installs the boot loader of a deployed image.
 func image(d Deps) command.Extension {
 	return command.Extension{Name: "image", Commands: []command.Command{{
 		Name: "install_bootloader", Async: true, Destructive: true,

@@ -15,13 +15,13 @@ import (
 	"ironroot/agent/journal"
 )
 
-// What is taken of one configured log file and of all of them, in bytes.
+// Limits of one configured log file, and of all of them, in bytes.
 const (
 	maxLogFile  = 16 << 20
 	maxLogFiles = 64 << 20
 )
 
-// logs hands out the archive of logs.
+// logs returns the log archive.
 func logs(d Deps) command.Extension {
 	return command.Extension{Name: "log", Commands: []command.Command{{
 		Name: "collect_system_logs",
@@ -35,8 +35,8 @@ func logs(d Deps) command.Extension {
 	}}}
 }
 
-// extraMembers adds the inventory, under the name of the program that would print it, and the configured log files. One
-// that cannot be read is left out, as ironic-python-agent does.
+// extraMembers returns the inventory, under the name of the program that would print it, and the configured log files.
+// Files that cannot be read are skipped, as ironic-python-agent does.
 func extraMembers(ctx context.Context, d Deps) []journal.Member {
 	var members []journal.Member
 	if inventory, err := d.Inventory.Collect(ctx); err != nil {
@@ -69,7 +69,7 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 	return members
 }
 
-// readEnd gives the last bytes of a regular file, at most limit. A pipe is not waited for.
+// readEnd returns the last bytes of a regular file, at most limit. It does not block on a pipe.
 func readEnd(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

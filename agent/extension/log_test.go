@@ -34,14 +34,14 @@ func TestReadEnd(t *testing.T) {
 			t.Errorf("at most %d bytes: got %q and %v, want %q", limit, got, err, want)
 		}
 	}
-	for _, name := range []string{pipe, dir} { // nobody ever writes into the pipe
+	for _, name := range []string{pipe, dir} { // the pipe has no writer
 		if _, err := readEnd(name, 5); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: got %v, want an error that says what it is not", name, err)
 		}
 	}
 }
 
-// The archive has the inventory, the log file and the files of the log directory; what cannot be read is left out.
+// The archive contains the inventory, the log file and the files of the log directory, without unreadable ones.
 func TestExtraMembers(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ func (brokenSync) Version() string                        { return "1" }
 func (brokenSync) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
 func (brokenSync) Sync(context.Context) error             { panic("in the manager") }
 
-// A panic of the sync does not keep the machine from stopping. The command sync, whose result Ironic waits for, fails.
+// A panic of the sync fails the command sync, but does not prevent the machine from stopping.
 func TestSyncContainsPanics(t *testing.T) {
 	r := newRig(t, brokenSync{})
 	if a := r.run("standby.sync", map[string]any{}); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "in the manager") {

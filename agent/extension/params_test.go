@@ -10,7 +10,7 @@ import (
 	"ironroot/agent/fault"
 )
 
-// Wrong parameters fail in the request, and in the command where nobody looked at them before.
+// Wrong parameters fail in the request, or in the command if the request does not validate them.
 func TestWrongParameters(t *testing.T) {
 	r := newRig(t)
 	image, standby, all := image(r.deps), standby(r.deps), flow(r.deps, nil)

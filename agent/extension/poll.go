@@ -7,7 +7,8 @@ import (
 	"ironroot/agent/fault"
 )
 
-// poll tells what the machine is, and in standalone mode takes the node's data from whoever drives the agent.
+// poll returns the inventory, once the disks present at boot have appeared, and in standalone mode accepts the node's
+// data.
 func poll(d Deps) command.Extension {
 	return command.Extension{Name: "poll", Commands: []command.Command{
 		{Name: "get_hardware_info", Run: func(ctx context.Context, _ command.Params) (any, error) {

@@ -23,7 +23,7 @@ func find(t *testing.T, e command.Extension, name string) command.Command {
 	return e.Commands[i]
 }
 
-// The node is handed in through the API in standalone mode only.
+// The API accepts a node only in standalone mode.
 func TestSetNodeInfo(t *testing.T) {
 	r := newRig(t)
 	var got []string
@@ -62,7 +62,7 @@ func TestSetNodeInfo(t *testing.T) {
 	}
 }
 
-// control notes what it is asked for.
+// control counts calls.
 type control struct{ lockdowns int }
 
 func (c *control) Lockdown() { c.lockdowns++ }
@@ -98,7 +98,7 @@ func (brokenManager) Sync(context.Context) error { return errors.New("input/outp
 
 func (brokenManager) WaitDisks(context.Context, *node.Node) error { return errors.New("no such disk") }
 
-// The steps of a node whose disks do not appear are not listed.
+// Listing the steps of a node fails if its disks do not appear.
 func TestDisksOfStepsDoNotAppear(t *testing.T) {
 	r := newRig(t, brokenManager{})
 	params := command.Params{"node": json.RawMessage(`{"uuid":"x"}`), "ports": json.RawMessage("[]")}
@@ -108,7 +108,7 @@ func TestDisksOfStepsDoNotAppear(t *testing.T) {
 	}
 }
 
-// A sync that fails fails the command, but does not keep the machine running.
+// A failed sync fails the command sync, but does not prevent the machine from stopping.
 func TestSyncFails(t *testing.T) {
 	r := newRig(t, brokenManager{})
 	_, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil)
@@ -125,7 +125,7 @@ func TestSyncFails(t *testing.T) {
 	}
 }
 
-// What is no port is left out of the list, as ironic-python-agent accepts any JSON.
+// Anything but an object is ignored, because ironic-python-agent accepts any JSON.
 func TestPorts(t *testing.T) {
 	for text, want := range map[string]int{"null": 0, "{}": 0, "[]": 0, `"port"`: 0, `[{}, 1, null, {"address": "x"}]`: 2, "": 0} {
 		if got := ports(json.RawMessage(text)); len(got) != want {
@@ -142,7 +142,7 @@ func TestStepName(t *testing.T) {
 	}
 }
 
-// Every extension is there, and flow runs the commands of the others.
+// All extensions are present, and flow runs the commands of the others.
 func TestAll(t *testing.T) {
 	r := newRig(t)
 	var names []string

@@ -6,7 +6,7 @@ import (
 	"ironroot/agent/hardware"
 )
 
-// service lists and executes the steps that change a node in use.
+// service lists and executes service steps, which change a node in use.
 func service(d Deps) command.Extension {
 	return steps{d: d, kind: hardware.Service, unexpected: fault.Servicing}.extension()
 }

@@ -12,8 +12,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// standby waits for work: it writes the image, and ends the agent's life by starting what was written or switching the
-// machine off.
+// standby writes an image, syncs the disks, and restarts the machine or powers it off.
 func standby(d Deps) command.Extension {
 	return command.Extension{Name: "standby", Commands: []command.Command{
 		{
@@ -34,7 +33,7 @@ func standby(d Deps) command.Extension {
 		{Name: "run_image", Async: true, Destructive: true, Run: endWith(d, "reboot", d.Power.Reboot)},
 		{Name: "power_off", Async: true, Destructive: true, Run: endWith(d, "power off", d.Power.PowerOff)},
 		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
-			if d.PoweringOff != nil { // Ironic syncs before it switches the machine off by its BMC
+			if d.PoweringOff != nil { // Ironic syncs before it powers the machine off through its BMC
 				d.PoweringOff()
 			}
 			return nil, syncDisks(ctx, d, syncLimit)
@@ -61,8 +60,8 @@ const (
 	syncGrace = time.Second
 )
 
-// syncDisks makes the hardware managers write everything to the disks. It is an error if they do not end within limit;
-// those that ignore the end of their context continue.
+// syncDisks lets the hardware managers flush all disks. It fails if they do not return within limit. Managers that
+// ignore the end of their context continue in the background.
 func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	limits := erase.Limits{Silence: limit, Grace: syncGrace}
 	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })

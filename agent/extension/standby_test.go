@@ -70,13 +70,12 @@ func TestPrepareImageWithoutADisk(t *testing.T) {
 	}
 }
 
-// Commands of standby that take no parameters answer as the protocol says; commands that were removed, or are not
-// offered, are unknown.
-//
-// Parity: E16
+// Commands of standby without parameters return what the protocol specifies. Removed and unsupported commands are
+// unknown.
 func TestStandbyWithoutParameters(t *testing.T) {
 	r := newRig(t)
-	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" || string(a.Result) != "{}" {
+	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" ||
+		string(a.Result) != "{}" {
 		t.Errorf("get_partition_uuids: got %s %s, want {}", a.Status, a.Result)
 	}
 	if a := r.run("standby.sync", map[string]any{}); a.Status != "SUCCEEDED" || string(a.Result) != "null" {
@@ -94,7 +93,7 @@ func TestStandbyWithoutParameters(t *testing.T) {
 	}
 }
 
-// stopped is a machine that notes how it was stopped.
+// stopped is a machine that records how it was stopped.
 type stopped struct {
 	power.Refused
 	reboots, powerOffs int
@@ -139,7 +138,8 @@ func TestEndOfTheMachineSetsTheClock(t *testing.T) {
 		i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == "run_image" })
 		_, err := extension.Commands[i].Call(t.Context(), nil)
 		if !errors.Is(err, failure) || before == -1 || (machine.reboots > before) != (failure == nil) {
-			t.Errorf("clock error %v: got %v, %d restarts before the clock was set and %d after", failure, err, before, machine.reboots)
+			t.Errorf("clock error %v: got %v, %d restarts before the clock was set and %d after",
+				failure, err, before, machine.reboots)
 		}
 	}
 }
@@ -155,7 +155,8 @@ func TestInstallBootloader(t *testing.T) {
 	}
 	params["root_uuid"] = "1d6e5e4c-6b04-4d1e-9d4b-0c5a2b8a7e11"
 	a := r.run("image.install_bootloader", params)
-	if a.Status != "FAILED" || a.Error.Type != "InvalidImage" || !strings.Contains(a.Error.Details, "bootloaders disabled") {
+	if a.Status != "FAILED" || a.Error.Type != "InvalidImage" ||
+		!strings.Contains(a.Error.Details, "bootloaders disabled") {
 		t.Errorf("partition image: got %+v, want InvalidImage", a.Error)
 	}
 	params["ignore_bootloader_failure"] = true
@@ -163,7 +164,8 @@ func TestInstallBootloader(t *testing.T) {
 		t.Errorf("ignored: got %+v, want success", a)
 	}
 	delete(params, "root_uuid")
-	if a := r.run("image.install_bootloader", params); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "'root_uuid'") {
+	if a := r.run("image.install_bootloader", params); a.Status != "FAILED" ||
+		!strings.Contains(a.Error.Details, "'root_uuid'") {
 		t.Errorf("without root_uuid: got %+v, want a failure that names it", a.Error)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"ironroot/agent/node"
 )
 
-// steps are the two commands that the extensions clean, deploy and service have in common: listing the steps of their
-// kind, and executing one.
+// steps implements the commands that the extensions clean, deploy and service share: list the steps of their kind, and
+// execute one.
 type steps struct {
 	d    Deps
 	kind hardware.Kind
-	// unexpected makes the protocol's fault of an error inside a step that is not a fault itself.
+	// unexpected converts an error of a step that is not a fault to one.
 	unexpected func(format string, args ...any) *fault.Error
 }
 
@@ -84,23 +84,23 @@ func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
 	}
 	return map[string]any{
 		string(s.kind) + "_result": result,
-		string(s.kind) + "_step":   p["step"], // as it was received: the conductor compares it
+		string(s.kind) + "_step":   p["step"], // unchanged, because the conductor compares it
 	}, nil
 }
 
-// StepName returns the name of the step that a command is to execute, "" when it executes none.
+// StepName returns the name of the step that a command executes, "" if there is none.
 func StepName(p command.Params) string {
 	var step struct {
 		Step string `json:"step"`
 	}
 	if err := p.Decode("step", &step); err != nil {
-		return "" // the command itself says what is wrong with it
+		return "" // the command itself reports the error
 	}
 	return step.Step
 }
 
-// step reads name and arguments of the step to execute. Keywords of the command that are not its own belong to the step
-// too; the step's own arguments win over them.
+// step parses the name and the arguments of the step to execute. Undeclared parameters of the command are arguments of
+// the step, too. The step's own arguments take precedence.
 func (s steps) step(p command.Params) (name string, args map[string]json.RawMessage, err error) {
 	var step struct {
 		Step *string                    `json:"step"`
@@ -126,10 +126,8 @@ func (s steps) step(p command.Params) (name string, args map[string]json.RawMess
 	return *step.Step, args, nil
 }
 
-// call reads node and ports, which both commands have, and makes the node the one the agent knows. Its disks are waited
-// for: a step must not miss one whose driver is slow.
-//
-// A node without a uuid does not replace the node that the agent knows.
+// call parses the parameters node and ports, stores the node, and waits for its disks, so that a step does not miss one
+// whose driver is slow. A node without a UUID is not stored.
 func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error) {
 	n, err := node.FromStep(p["node"])
 	if err != nil {
@@ -141,7 +139,7 @@ func (s steps) call(ctx context.Context, p command.Params) (hardware.Call, error
 	return hardware.Call{Node: n, Ports: ports(p["ports"])}, s.d.Managers.WaitDisks(ctx, n)
 }
 
-// ports returns the objects of a list. Anything else counts as no port, as ironic-python-agent accepts any JSON there.
+// ports returns the objects of a list and ignores anything else, because ironic-python-agent accepts any JSON there.
 func ports(data json.RawMessage) []map[string]any {
 	var list []any
 	if json.Unmarshal(data, &list) != nil {

@@ -28,7 +28,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// rig is the API with the five extensions of standby, image and steps behind it, over HTTP.
+// rig is the API with the extensions standby, image, clean, deploy and service, over HTTP.
 type rig struct {
 	t     *testing.T
 	url   string
@@ -70,7 +70,7 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	return r
 }
 
-// answer is what a command route answers.
+// answer is the response of a command route.
 type answer struct {
 	status      int
 	Name        string          `json:"command_name"`
@@ -85,7 +85,7 @@ type answer struct {
 	} `json:"command_error"`
 }
 
-// run posts a command, waits for it and returns the answer.
+// run posts a command, waits for it and returns the response.
 func (r *rig) run(name string, params any) answer {
 	r.t.Helper()
 	body, err := json.Marshal(map[string]any{"name": name, "params": params})
@@ -108,7 +108,7 @@ func (r *rig) run(name string, params any) answer {
 	return a
 }
 
-// count returns how many commands are recorded.
+// count returns the number of command records.
 func (r *rig) count() int {
 	r.t.Helper()
 	response, err := http.Get(r.url)
@@ -167,7 +167,7 @@ func TestGetStepsNeedsANode(t *testing.T) {
 	}
 }
 
-// recorder is a hardware manager with one step in every kind, which remembers how it was called.
+// recorder is a hardware manager with one step of each kind, which records its calls.
 type recorder struct {
 	calls  []hardware.Call
 	result any
@@ -189,7 +189,6 @@ func (m *recorder) Steps(hardware.Kind, *node.Node, []map[string]any) []hardware
 	}}
 }
 
-// Parity: E8
 func TestExecuteStep(t *testing.T) {
 	for _, kind := range []string{"clean", "deploy", "service"} {
 		m := &recorder{result: map[string]any{"done": true}}
@@ -223,11 +222,13 @@ func TestExecuteStep(t *testing.T) {
 
 		params["step"] = map[string]any{"interface": "deploy", "step": "unknown"}
 		a = r.run(kind+".execute_"+kind+"_step", params)
-		if a.Status != "FAILED" || a.Error.Type != "HardwareManagerMethodNotFound" || !strings.Contains(a.Error.Details, "unknown") {
+		if a.Status != "FAILED" || a.Error.Type != "HardwareManagerMethodNotFound" ||
+			!strings.Contains(a.Error.Details, "unknown") {
 			t.Errorf("%s, unknown step: got %+v, want HardwareManagerMethodNotFound", kind, a.Error)
 		}
 		params["step"] = map[string]any{"interface": "deploy"}
-		if a = r.run(kind+".execute_"+kind+"_step", params); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "'step'") {
+		if a = r.run(kind+".execute_"+kind+"_step", params); a.Status != "FAILED" ||
+			!strings.Contains(a.Error.Details, "'step'") {
 			t.Errorf("%s, step without a name: got %+v, want a failure", kind, a.Error)
 		}
 	}
@@ -248,7 +249,6 @@ func TestExecuteStepWrapsUnexpectedErrors(t *testing.T) {
 	}
 }
 
-// Parity: F4, A12
 func TestExecuteStepComparesVersions(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -282,7 +282,7 @@ func testDisk() block.Device {
 	return block.Device{Name: "sda", Path: "/dev/there-is-no-such-disk", Type: "disk", Size: 8 << 30}
 }
 
-// Upstream's functional tests send an object for ports and an empty one for the node.
+// The functional tests of ironic-python-agent send an object as ports and an empty one as node.
 func TestStepCommandsAcceptAnyPortsAndNode(t *testing.T) {
 	for _, kind := range []string{"clean", "deploy", "service"} {
 		m := &recorder{}
@@ -291,15 +291,17 @@ func TestStepCommandsAcceptAnyPortsAndNode(t *testing.T) {
 			for _, object := range []string{`{"uuid": "n"}`, `{"uuid": 7}`, `{"uuid": ["x"], "properties": null}`, "{}", `{"uuid": null}`} {
 				params := map[string]any{"node": json.RawMessage(object), "ports": json.RawMessage(ports)}
 				if a := r.run(kind+".get_"+kind+"_steps", params); a.Status != "SUCCEEDED" {
-					t.Errorf("%s steps with node %s and ports %s: got %d %+v %s, want SUCCEEDED", kind, object, ports, a.status, a.Error, a.FaultString)
+					t.Errorf("%s steps with node %s and ports %s: got %d %+v %s, want SUCCEEDED",
+						kind, object, ports, a.status, a.Error, a.FaultString)
 				}
 				params["step"] = map[string]any{"step": "record", "interface": "deploy"}
 				want := "SUCCEEDED"
 				if object == "{}" || strings.Contains(object, `"uuid": null`) {
-					want = "FAILED" // a step for no node
+					want = "FAILED" // a step without a node
 				}
 				if a := r.run(kind+".execute_"+kind+"_step", params); a.Status != want {
-					t.Errorf("%s step with node %s and ports %s: got %d %s %+v %s, want %s", kind, object, ports, a.status, a.Status, a.Error, a.FaultString, want)
+					t.Errorf("%s step with node %s and ports %s: got %d %s %+v %s, want %s",
+						kind, object, ports, a.status, a.Status, a.Error, a.FaultString, want)
 				}
 			}
 		}

@@ -21,7 +21,7 @@ func (syncer) Version() string                        { return "1" }
 func (syncer) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
 func (s syncer) Sync(ctx context.Context) error       { return s(ctx) }
 
-// A sync that does not end fails after its limit, and does not keep the machine from stopping.
+// A sync that does not end fails after its time limit, and does not prevent the machine from stopping.
 func TestSyncLimit(t *testing.T) {
 	var sync syncer
 	var last context.Context
@@ -32,10 +32,10 @@ func TestSyncLimit(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		sync   syncer
-		took   time.Duration // by the command sync
+		took   time.Duration // of the command sync
 		err    string        // of the command sync, "" for none
-		before time.Duration // the machine stops
-		warned string        // before that
+		before time.Duration // time until the machine stops
+		warned string        // text of the warning
 	}{
 		{
 			name: "slow", sync: func(ctx context.Context) error {
@@ -90,7 +90,8 @@ func TestSyncLimit(t *testing.T) {
 					t.Error("sync: the context did not end with the command")
 				}
 				if result != nil || got != c.err || took != c.took {
-					t.Errorf("sync: got %v, error %q after %v, want error %q after %v", result, got, took, c.err, c.took)
+					t.Errorf("sync: got %v, error %q after %v, want error %q after %v",
+						result, got, took, c.err, c.took)
 				}
 				var log strings.Builder
 				machine := &stopped{}

@@ -6,7 +6,7 @@ import (
 	"ironroot/agent/command"
 )
 
-// system locks the machine down: no API, no heartbeats, no network.
+// system locks the agent down: no API, no heartbeats, no network.
 func system(d Deps) command.Extension {
 	return command.Extension{Name: "system", Commands: []command.Command{{
 		Name:        "lockdown",

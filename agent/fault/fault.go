@@ -1,8 +1,8 @@
-// Package fault holds the errors that leave the agent through its REST API: as the body of an HTTP error answer and as
-// the command_error of a command. Type names, codes and messages are those of ironic-python-agent, because Ironic's
-// conductor and operators' tools look at them; the details are the agent's own words.
+// Package fault defines the errors of the agent's REST API: the body of an HTTP error response and the command_error
+// of a command. Type names, codes and messages are those of ironic-python-agent, because Ironic's conductor and
+// operators' tools match them. Details are the agent's own.
 //
-// Any other error that ends a command becomes a CommandExecutionError by From.
+// From turns any other error into a CommandExecutionError.
 package fault
 
 import (
@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// Error is one failure as the protocol knows it.
+// Error is an error of the protocol.
 type Error struct {
-	Type    string // the class name a client may look for, for example "ImageChecksumError"
-	Code    int    // HTTP status when the error answers a request; 500 and up is the agent's own fault
+	Type    string // the class name that clients match, for example "ImageChecksumError"
+	Code    int    // HTTP status of the response; 500 and above are errors of the agent
 	Message string // the fixed text of the type
-	Details string // what happened to what; clients show it first
-	Err     error  // the cause, for errors.Is and errors.As; may be nil
+	Details string // the object and the cause; clients show it first
+	Err     error  // the cause, for errors.Is and errors.As; can be nil
 }
 
-// Error gives message and details as the HTTP faultstring shows them.
+// Error returns message and details in the form of the HTTP faultstring.
 func (e *Error) Error() string {
 	if e.Details == "" || e.Details == e.Message {
 		return e.Message
@@ -29,10 +29,10 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Details
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MarshalJSON writes the object that stands in command_error.
+// MarshalJSON encodes the object of command_error.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Type    string `json:"type"`
@@ -42,8 +42,8 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{e.Type, e.Code, e.Message, e.Details})
 }
 
-// From gives the protocol's form of err: the Error in its chain, with the text that was put before it at the head of the
-// details, or else a CommandExecutionError. nil stays nil.
+// From converts err to an Error: the Error in its chain, with the text that precedes it prepended to the details, or
+// otherwise a CommandExecutionError. It returns nil for nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil
@@ -58,8 +58,8 @@ func From(err error) *Error {
 	return fault
 }
 
-// IsInvalidContent reports whether err says that the request itself was wrong: such an error answers the request with
-// status 400 and leaves no command record.
+// IsInvalidContent reports whether err means that the request is invalid: the response has status 400, and there is no
+// command record.
 func IsInvalidContent(err error) bool {
 	var fault *Error
 	if !errors.As(err, &fault) {
@@ -72,13 +72,13 @@ func IsInvalidContent(err error) bool {
 	return false
 }
 
-// IsVersionMismatch reports whether err is a VersionMismatch, which has a command status of its own.
+// IsVersionMismatch reports whether err is a VersionMismatch, which has its own command status.
 func IsVersionMismatch(err error) bool {
 	var fault *Error
 	return errors.As(err, &fault) && fault.Type == "VersionMismatch"
 }
 
-// wrap builds an Error whose details are the text of a fmt.Errorf, so that %w keeps the cause.
+// wrap returns an Error whose details are formatted by fmt.Errorf, so that %w keeps the cause.
 func wrap(name string, code int, message, format string, args []any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Type: name, Code: code, Message: message, Details: err.Error(), Err: err}

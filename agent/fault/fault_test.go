@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rows are the types of the protocol with their codes and messages; details are the agent's own.
+// rows are the types of errors with the codes and messages of the protocol. Details are the agent's own.
 var rows = []struct {
 	err     *Error
 	kind    string
@@ -52,7 +52,8 @@ var rows = []struct {
 	},
 	{
 		VersionMismatch(map[string]string{"a": "2"}, map[string]string{"a": "1"}), "VersionMismatch", 409,
-		"Hardware managers version mismatch, reload agent with correct version", "Current versions: map[a:2], versions used by ironic: map[a:1]",
+		"Hardware managers version mismatch, reload agent with correct version",
+		"Current versions: map[a:2], versions used by ironic: map[a:1]",
 	},
 	{Cleaning("x"), "CleaningError", 500, "Clean step failed", "x"},
 	{Deployment("x"), "DeploymentError", 500, "Deploy step failed", "x"},
@@ -67,7 +68,6 @@ var rows = []struct {
 	{WrongParams("x"), "TypeError", 500, "Wrong parameters", "x"},
 }
 
-// Parity: A9
 func TestTypes(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.kind, func(t *testing.T) {
@@ -115,11 +115,14 @@ func TestFrom(t *testing.T) {
 	cause := errors.New("no space")
 	inner := ImageWrite("/dev/sda", cause)
 	for prefix, err := range map[string]error{
-		"": inner, "disk 2: ": fmt.Errorf("disk 2: %w", inner), "step: disk 2: ": fmt.Errorf("step: %w", fmt.Errorf("disk 2: %w", inner)),
+		"": inner, "disk 2: ": fmt.Errorf("disk 2: %w", inner),
+		"step: disk 2: ": fmt.Errorf("step: %w", fmt.Errorf("disk 2: %w", inner)),
 	} {
 		got := From(err)
-		if got.Type != inner.Type || got.Code != inner.Code || got.Message != inner.Message || got.Details != prefix+inner.Details {
-			t.Errorf("From(%v): got %s %d %q %q, want the fault with %q before its details", err, got.Type, got.Code, got.Message, got.Details, prefix)
+		if got.Type != inner.Type || got.Code != inner.Code || got.Message != inner.Message ||
+			got.Details != prefix+inner.Details {
+			t.Errorf("From(%v): got %s %d %q %q, want the fault with %q before its details",
+				err, got.Type, got.Code, got.Message, got.Details, prefix)
 		}
 		if !errors.Is(got, cause) {
 			t.Errorf("From(%v): the cause %v is lost", err, cause)

@@ -7,7 +7,7 @@ const (
 	generic  = "An error occurred"
 )
 
-// REST is the generic failure, for example a checksum that cannot be determined.
+// REST returns the generic error, for example if a checksum cannot be determined.
 func REST(format string, args ...any) *Error {
 	return wrap("RESTError", internal, generic, format, args)
 }
@@ -22,22 +22,23 @@ func InvalidCommand(format string, args ...any) *Error {
 	return wrap("InvalidCommandError", http.StatusBadRequest, "Invalid command", format, args)
 }
 
-// InvalidCommandParams is a parameter with a value that cannot be used.
+// InvalidCommandParams returns the error of an invalid parameter value.
 func InvalidCommandParams(format string, args ...any) *Error {
 	return wrap("InvalidCommandParamsError", http.StatusBadRequest, "Invalid command parameters", format, args)
 }
 
-// NotFound is an object, named by kind and id, that does not exist.
+// NotFound returns the error of an object that does not exist.
 func NotFound(kind, id string) *Error {
-	return wrap("RequestedObjectNotFoundError", http.StatusNotFound, "Not found", "%s with id %s not found.", []any{kind, id})
+	return wrap("RequestedObjectNotFoundError", http.StatusNotFound, "Not found", "%s with id %s not found.",
+		[]any{kind, id})
 }
 
-// CommandExecution is a command that ended with an error of no protocol type. Its details are the error's text.
+// CommandExecution returns the error of a command that failed with an error outside the protocol. Details are its text.
 func CommandExecution(err error) *Error {
 	return wrap("CommandExecutionError", internal, "Command execution failed", "%w", []any{err})
 }
 
-// AgentBusy is the refusal of a command while the named one runs.
+// AgentBusy rejects a command while the named one is running.
 func AgentBusy(name string) *Error {
 	return wrap("AgentIsBusy", http.StatusConflict, "Agent is busy", "executing command %s", []any{name})
 }
@@ -82,7 +83,7 @@ func ImageDownload(id string, err error) *Error {
 	return imageDownload("ImageDownloadError", id, err)
 }
 
-// ImageDownloadFatal is an image that no further attempt will fetch, for example because the server answered 404.
+// ImageDownloadFatal returns the error of a download that retries cannot fix, for example because of status 404.
 func ImageDownloadFatal(id string, err error) *Error {
 	return imageDownload("ImageDownloadFatalError", id, err)
 }
@@ -96,29 +97,30 @@ func imageDownload(name, id string, err error) *Error {
 	return wrap(name, internal, "Error downloading image", "Download of image %s failed: %w", []any{id, err})
 }
 
-// ImageDownloadTimeout is a download that took longer than the configured maximum.
+// ImageDownloadTimeout returns the error of a download that exceeded the configured time limit.
 func ImageDownloadTimeout(id string, err error) *Error {
 	return wrap("ImageDownloadTimeoutError", http.StatusRequestTimeout, "Image download timeout",
 		"Download of image %s failed: %w", []any{id, err})
 }
 
-// ImageChecksum is an image whose content is not what was asked for. location is the URL or file it came from.
+// ImageChecksum returns the error of an image with a wrong checksum. location is its URL or file.
 func ImageChecksum(location, id, want, got string) *Error {
 	return wrap("ImageChecksumError", internal, "Error verifying image checksum",
 		"checksum of image %s from %s: expected %s, computed %s", []any{id, location, want, got})
 }
 
-// ImageWrite is an image that could not be written to device.
+// ImageWrite returns the error of an image that could not be written to device.
 func ImageWrite(device string, err error) *Error {
-	return wrap("ImageWriteError", internal, "Error writing image to device", "writing image to device %s: %w", []any{device, err})
+	return wrap("ImageWriteError", internal, "Error writing image to device", "writing image to device %s: %w",
+		[]any{device, err})
 }
 
-// SystemReboot is a machine that could not be restarted or switched off.
+// SystemReboot returns the error of a machine that could not be restarted or powered off.
 func SystemReboot(err error) *Error {
 	return wrap("SystemRebootError", internal, "Error rebooting system", "%w", []any{err})
 }
 
-// BlockDeviceErase is a device that could not be erased.
+// BlockDeviceErase returns the error of a device that could not be erased.
 func BlockDeviceErase(format string, args ...any) *Error {
 	return wrap("BlockDeviceEraseError", internal, "Error erasing block device", format, args)
 }
@@ -154,7 +156,7 @@ func HardwareManagerNotFound(format string, args ...any) *Error {
 	return wrap("HardwareManagerNotFound", internal, "No valid HardwareManager found", format, args)
 }
 
-// MethodNotFound is a step or method that no hardware manager offers.
+// MethodNotFound returns the error of a step or method that no hardware manager provides.
 func MethodNotFound(method string) *Error {
 	return wrap("HardwareManagerMethodNotFound", internal, "No HardwareManager found to handle method",
 		"Could not find method: %s", []any{method})
@@ -173,49 +175,51 @@ func IncompatibleHardware(format string, args ...any) *Error {
 // VersionMismatch is a step that was planned with other versions of the hardware managers. Both maps go from a
 // manager's name to its version.
 func VersionMismatch(agent, node map[string]string) *Error {
-	return wrap("VersionMismatch", http.StatusConflict, "Hardware managers version mismatch, reload agent with correct version",
+	return wrap("VersionMismatch", http.StatusConflict,
+		"Hardware managers version mismatch, reload agent with correct version",
 		"Current versions: %v, versions used by ironic: %v", []any{agent, node})
 }
 
-// Cleaning is an unexpected error inside a clean step.
+// Cleaning returns the error of a clean step that failed unexpectedly.
 func Cleaning(format string, args ...any) *Error {
 	return wrap("CleaningError", internal, "Clean step failed", format, args)
 }
 
-// Deployment is an unexpected error inside a deploy step.
+// Deployment returns the error of a deploy step that failed unexpectedly.
 func Deployment(format string, args ...any) *Error {
 	return wrap("DeploymentError", internal, "Deploy step failed", format, args)
 }
 
-// Servicing is an unexpected error inside a service step.
+// Servicing returns the error of a service step that failed unexpectedly.
 func Servicing(format string, args ...any) *Error {
 	return wrap("ServicingError", internal, "Service step failed", format, args)
 }
 
-// ProtectedDevice is a device that the guard of shared file systems protects. Message and details are the same text.
+// ProtectedDevice returns the error of a device with a guarded shared file system. Message and details are the same.
 func ProtectedDevice(format string, args ...any) *Error {
 	err := wrap("ProtectedDeviceError", internal, "", format, args)
 	err.Message = err.Details
 	return err
 }
 
-// InvalidImage is an image that its inspection refused.
+// InvalidImage returns the error of an image that failed its inspection.
 func InvalidImage(format string, args ...any) *Error {
 	return wrap("InvalidImage", internal, "The provided image is not valid for use", format, args)
 }
 
-// FileSystemNotSupported is a file system that cannot be made here; err says which can.
+// FileSystemNotSupported returns the error of a file system that cannot be created; err lists the supported ones.
 func FileSystemNotSupported(name string, err error) *Error {
-	return wrap("FileSystemNotSupported", internal, "Failed to create a file system", "file system %s is not supported: %w", []any{name, err})
+	return wrap("FileSystemNotSupported", internal, "Failed to create a file system",
+		"file system %s is not supported: %w", []any{name, err})
 }
 
-// DeviceNotFound is a deploy without a disk or partition to go to.
+// DeviceNotFound returns the error of a deployment without a matching disk or partition.
 func DeviceNotFound(format string, args ...any) *Error {
 	return wrap("DeviceNotFound", http.StatusNotFound,
 		"Error finding the disk or partition device to deploy the image onto", format, args)
 }
 
-// ClockSync is a clock that could not be set.
+// ClockSync returns the error of a clock that could not be set.
 func ClockSync(format string, args ...any) *Error {
 	return wrap("ClockSyncError", internal, "Error syncing system clock", format, args)
 }

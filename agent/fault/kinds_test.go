@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The kinds that decide on the answer to a request and on the status of a command, in a chain of errors too.
+// Types that determine the response or the status of a command are found in a chain of errors.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		err               error

@@ -28,11 +28,11 @@ type logicalDisk struct {
 	number     int    // position in the list, from 1
 	volumeName string // "" if the entry has none
 	level      string // as [md.Superblock] names it; "" if it is not known
-	size       int64  // bytes; 0 if it is not known or "MAX"
+	size       int64  // bytes; 0 if it is unknown or "MAX"
 }
 
-// ArraysOf returns the arrays that a node names. A nil node has none. An entry that cannot be read is an error,
-// because it could protect an array. A level or size that cannot be read counts as not known.
+// ArraysOf returns the arrays that a node names. A nil node names none. An entry that cannot be parsed is an error,
+// because it may protect an array. A level or size that cannot be parsed counts as unknown.
 func ArraysOf(n *node.Node) (Arrays, error) {
 	var a Arrays
 	if n == nil {
@@ -71,7 +71,7 @@ func ArraysOf(n *node.Node) (Arrays, error) {
 	return a, nil
 }
 
-// raidLevel returns the level of raid_config as a superblock has it.
+// raidLevel converts a level of raid_config to the name that [md.Superblock] uses, "" if it is unknown.
 func raidLevel(value any) string {
 	text := strings.TrimSpace(fmt.Sprint(value))
 	switch text {
@@ -115,7 +115,7 @@ func (a Arrays) Unmatched(members []md.Member) []string {
 }
 
 // CheckUnambiguous returns an error if several arrays share a protected name of the array of a superblock. members are
-// those on all disks: the ones that the name protects must pass [CheckOneArray]. The error contains the name, and
+// the members on all disks: those that the name protects must pass [CheckOneArray]. The error contains the name, and
 // devices with the UUIDs of their arrays.
 func (a Arrays) CheckUnambiguous(s md.Superblock, members []md.Member) error {
 	for _, name := range a.protected {
@@ -150,7 +150,7 @@ func CheckOneArray(members []md.Member) error {
 				problem = "members have different levels"
 			case m.Devices != other.Devices:
 				problem = "members have different numbers of devices"
-			case m.ArraySize != other.ArraySize && m.Level != "raid0" && m.Level != "linear": // these use all of each member
+			case m.ArraySize != other.ArraySize && m.Level != "raid0" && m.Level != "linear": // use whole members
 				problem = "members have different sizes"
 			case m.Number == other.Number:
 				problem = fmt.Sprintf("two members have number %d", m.Number)
@@ -173,8 +173,8 @@ func CheckOneArray(members []md.Member) error {
 // maxDescribed limits the members that an error lists: there can be one on each of a thousand disks.
 const maxDescribed = 16
 
-// describe lists the devices of at most maxDescribed members with the fields that distinguish arrays. Those at the
-// positions come first.
+// describe lists the devices of at most maxDescribed members with the fields that distinguish arrays. It starts with
+// those at positions.
 func describe(members []md.Member, positions ...int) string {
 	for i := range members {
 		if len(positions) == maxDescribed {
@@ -232,8 +232,8 @@ func (a Arrays) CheckShown(ctx context.Context, sys block.System, d block.Device
 		len(hidden), d.Path, first.Number, first.Size, first.Start)
 }
 
-// minCutName is the shortest name, in bytes, that mdadm may have cut off: it wrote at most 31 or 32 bytes of longer
-// ones.
+// minCutName is the shortest name in bytes that mdadm may have truncated: it writes at most 31 or 32 bytes of a longer
+// name.
 const minCutName = 31
 
 // hasName reports whether an array has the name, with or without the host that created it.
@@ -251,9 +251,9 @@ func (d logicalDisk) fits(s md.Superblock) bool {
 	return d.size == 0 || difference <= int64(s.Devices)<<30
 }
 
-// WithoutProtectedArrays returns the devices that hold nothing of a RAID array which the node's skip list protects by
-// its name: disks with a member on them or on one of their partitions, and the array itself. The devices are read only
-// if the list has such an entry, and then one that cannot be read is an error.
+// WithoutProtectedArrays returns the devices that are not part of a RAID array that the node's skip list protects by
+// its name. It omits disks with a member on them or on one of their partitions, and the array itself. The devices are
+// read only if the list has such an entry. A device that cannot be read is an error then.
 func WithoutProtectedArrays(
 	ctx context.Context, sys block.System, n *node.Node, devices []block.Device,
 ) ([]block.Device, error) {

@@ -108,7 +108,8 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 	}
 	member := func(number int, change func(*md.Member)) md.Member {
 		m := md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%c", 'a'+number)}, Superblock: md.Superblock{
-			UUID: "u-1", Name: "host:data", Level: "raid5", Devices: 3, ArraySize: 10 << 30, Number: number, Role: number, Events: 8,
+			UUID: "u-1", Name: "host:data", Level: "raid5", Devices: 3, ArraySize: 10 << 30, Number: number,
+			Role: number, Events: 8,
 		}}
 		if change != nil {
 			change(&m)
@@ -158,13 +159,13 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 			}
 		}
 	}
-	// Which arrays have a name matters only for an array of that name.
+	// Arrays of another name do not matter.
 	scratch := member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
 	rivals := []md.Member{first, member(2, func(m *md.Member) { m.UUID = "u-3" }), scratch}
 	if err := arrays.CheckUnambiguous(scratch.Superblock, rivals); err != nil {
 		t.Errorf("array without a protected name: got %v, want no error", err)
 	}
-	// An array of another level than raid_config has is not protected and does not make the name ambiguous.
+	// An array whose level differs from raid_config is not protected and does not make the name ambiguous.
 	real := md.Member{Device: block.Device{Path: "/dev/sda"}, Superblock: md.Superblock{
 		UUID: "u-1", Name: "other", Level: "raid1", Devices: 2, ArraySize: 10 << 30,
 	}}
@@ -175,13 +176,14 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 	}
 }
 
-// The error of an ambiguous name is short: it begins with the two members that differ.
+// The error of an ambiguous name is short: it starts with the two members that differ.
 func TestArraysAmbiguousLimit(t *testing.T) {
 	var members []md.Member
 	for i := range 1280 {
-		members = append(members, md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
-			UUID: "u-1", Level: "raid1", Devices: 1280, ArraySize: 4096, Number: i, Role: i,
-		}})
+		members = append(members,
+			md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
+				UUID: "u-1", Level: "raid1", Devices: 1280, ArraySize: 4096, Number: i, Role: i,
+			}})
 	}
 	members[700].UUID = "u-2"
 	err := CheckOneArray(members)

@@ -12,7 +12,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// bare is a manager that offers nothing.
+// bare is a manager without optional methods.
 type bare struct{ Manager }
 
 // waiter is a manager that waits for disks.
@@ -23,7 +23,7 @@ type waiter struct {
 
 func (w waiter) WaitDisks(_ context.Context, n *node.Node) error { return w.wait(n) }
 
-// A manager that lacks a method is passed over, whatever its level.
+// A manager without the method is skipped, regardless of its level.
 func TestManagersWithoutMethods(t *testing.T) {
 	one := func() ([]block.Device, error) { return []block.Device{{Name: "sda", Path: "/dev/sda"}}, nil }
 	keep := func(block.Device) (bool, error) { return true, nil }
@@ -49,7 +49,7 @@ func TestManagersWithoutMethods(t *testing.T) {
 	}
 }
 
-// Errors of a manager reach the caller.
+// Errors of a manager are returned to the caller.
 func TestManagersErrors(t *testing.T) {
 	broken := errors.New("broken")
 	one := func() ([]block.Device, error) { return []block.Device{{Name: "sda", Path: "/dev/sda"}}, nil }

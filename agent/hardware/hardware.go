@@ -1,9 +1,8 @@
-// Package hardware is the contract between the agent and its hardware managers: how they are loaded and asked in turn,
-// how the steps they offer become one list, and how that set of managers is told apart from another one.
+// Package hardware defines hardware managers and the set of managers that the agent uses: how they are loaded, how
+// calls are dispatched to them, and how their steps are combined into one list.
 //
-// It follows the contract of ironic-python-agent: support levels, dispatch to the best manager that feels able, steps
-// of the three kinds clean, deploy and service, and the version dictionary that the conductor hands back with each
-// step.
+// It follows the contract of ironic-python-agent: support levels, dispatch to the best manager that supports a call,
+// steps of the kinds clean, deploy and service, and the version dictionary that the conductor sends with each step.
 package hardware
 
 import (
@@ -14,21 +13,21 @@ import (
 	"ironroot/storage/block"
 )
 
-// Level says how well a manager knows the hardware it runs on. Higher levels are asked first.
+// Level is how well a manager supports the hardware. Calls go to managers of higher levels first.
 type Level int
 
-// The levels of the contract. A manager of a third party may answer more than ServiceProvider.
+// The levels of the contract. Third-party managers may return levels above ServiceProvider.
 const (
-	None            Level = 0 // does not fit this machine: the manager is dropped
-	Generic         Level = 1 // works anywhere
-	Mainline        Level = 2 // knows the hardware
-	ServiceProvider Level = 3 // knows the hardware and the site
+	None            Level = 0 // does not support this machine: the manager is dropped
+	Generic         Level = 1 // supports any machine
+	Mainline        Level = 2 // written for the hardware
+	ServiceProvider Level = 3 // written for the hardware and the site
 )
 
 // Kind is one of the three kinds of steps.
 type Kind string
 
-// The kinds of steps, spelled as the protocol's keys spell them.
+// The kinds of steps. The values are the protocol's keys.
 const (
 	Clean   Kind = "clean"
 	Deploy  Kind = "deploy"
@@ -41,17 +40,18 @@ type ArgInfo struct {
 	Required    bool   `json:"required"`
 }
 
-// Call is what a step gets: the node and its ports as the conductor sent them, and the step's own arguments as JSON.
+// Call holds what a step receives: the node and its ports as the conductor sent them, and the step's arguments as
+// JSON.
 type Call struct {
 	Node  *node.Node
 	Ports []map[string]any
 	Args  map[string]json.RawMessage
 }
 
-// StepFunc does the work of a step. Its result goes to Ironic and has to be encodable as JSON.
+// StepFunc runs a step. Its result is sent to Ironic and must be encodable as JSON.
 type StepFunc func(ctx context.Context, call Call) (any, error)
 
-// Step is one thing a manager can do to a node, described as the protocol lists it, with the function that does it.
+// Step is an operation on a node that a manager supports: its description in the protocol, and its function.
 type Step struct {
 	Name            string             `json:"step"`
 	Priority        int                `json:"priority"`
@@ -62,23 +62,23 @@ type Step struct {
 	Run             StepFunc           `json:"-"`
 }
 
-// Manager is one hardware manager. What it can do beyond its name it says by implementing the small interfaces below.
+// Manager is a hardware manager. It supports further operations by implementing the small interfaces below.
 type Manager interface {
 	// Class is the name under which its steps are listed, "GenericHardwareManager".
 	Class() string
-	// Name and Version make the version dictionary; they must not change while the agent runs.
+	// Name and Version form the version dictionary. They must not change while the agent runs.
 	Name() string
 	Version() string
-	// Support says how well the manager knows this machine. It must not change anything.
+	// Support returns how well the manager supports this machine. It must not change anything.
 	Support(ctx context.Context) Level
 }
 
-// Initializer prepares the machine after every manager was asked for its support level.
+// Initializer prepares the machine after all managers have returned their support levels.
 type Initializer interface {
 	Initialize(ctx context.Context) error
 }
 
-// Stepper offers steps of a kind for a node.
+// Stepper lists the steps of a kind for a node.
 type Stepper interface {
 	Steps(kind Kind, n *node.Node, ports []map[string]any) []Step
 }
@@ -88,19 +88,19 @@ type DiskLister interface {
 	Disks(ctx context.Context) ([]block.Device, error)
 }
 
-// DeviceFilter changes a device or, with keep false, takes it out of every list: inventory, cleaning, root disk
-// choice. fault.IncompatibleHardware leaves the decision to the next manager.
+// DeviceFilter changes a device or, with keep false, removes it from every list: inventory, cleaning, root disk
+// selection. ErrIncompatible passes the device to the next manager.
 type DeviceFilter interface {
 	FilterDevice(ctx context.Context, d block.Device) (out block.Device, keep bool, err error)
 }
 
-// DiskWaiter waits until the disks a node needs have appeared. That they do not is not an error.
+// DiskWaiter waits until the disks that a node needs have appeared. A timeout is not an error.
 type DiskWaiter interface {
 	WaitDisks(ctx context.Context, n *node.Node) error
 }
 
-// Syncer writes everything that is still in memory to the disks. It returns when ctx ends, even if the kernel does
-// not.
+// Syncer writes all data that is still in memory to the disks. It returns when ctx ends, even while the kernel is
+// busy.
 type Syncer interface {
 	Sync(ctx context.Context) error
 }

@@ -19,7 +19,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fake is a manager that does what its fields say.
+// fake is a manager with configurable results.
 type fake struct {
 	class string
 	level Level
@@ -72,7 +72,6 @@ func typeOf(err error) string {
 	return ""
 }
 
-// Parity: F1
 func TestLoadEvaluatesAllThenInitialisesBestFirst(t *testing.T) {
 	var log []string
 	m := load(t,
@@ -105,7 +104,6 @@ func TestLoadWithoutManagers(t *testing.T) {
 	}
 }
 
-// Parity: F1
 func TestDispatch(t *testing.T) {
 	incompatible := func() ([]block.Device, error) { return nil, fault.IncompatibleHardware("not mine") }
 	empty := func() ([]block.Device, error) { return nil, nil }
@@ -131,7 +129,8 @@ func TestDispatch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log []string
-			m := load(t, &fake{class: "B", level: 1, log: &log, disks: tt.second}, &fake{class: "A", level: 2, log: &log, disks: tt.best})
+			m := load(t, &fake{class: "B", level: 1, log: &log, disks: tt.second},
+				&fake{class: "A", level: 2, log: &log, disks: tt.best})
 			log = nil
 			got, err := Dispatch(m, "list", func(l DiskLister) ([]block.Device, error) { return l.Disks(t.Context()) })
 			text := ""
@@ -148,7 +147,6 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
-// Parity: F1
 func TestDispatchAll(t *testing.T) {
 	var log []string
 	call := func(s Syncer) (int, error) { return 7, s.Sync(t.Context()) }
@@ -220,6 +218,7 @@ func stepsOf(m *Managers) map[string][]string {
 	return got
 }
 
+// The manager for which a step is listed also runs it, ties included.
 func TestStepsOfTheSameName(t *testing.T) {
 	step := func(priority int) []Step { return []Step{{Name: "erase", Priority: priority}} }
 	for _, tt := range []struct {
@@ -238,7 +237,8 @@ func TestStepsOfTheSameName(t *testing.T) {
 			}
 		})
 	}
-	m := load(t, &fake{class: "A", level: 2, steps: step(5)}, &fake{class: "B", level: 1, steps: []Step{{Name: "erase"}, {Name: "own"}}})
+	m := load(t, &fake{class: "A", level: 2, steps: step(5)},
+		&fake{class: "B", level: 1, steps: []Step{{Name: "erase"}, {Name: "own"}}})
 	if diff := cmp.Diff(map[string][]string{"A": {"erase"}, "B": {"own"}}, stepsOf(m)); diff != "" {
 		t.Errorf("a manager keeps the steps it alone has (-want +got):\n%s", diff)
 	}

@@ -20,12 +20,13 @@ func incompatible(err error) bool {
 	return errors.As(err, &f) && f.Type == "IncompatibleHardwareMethodError"
 }
 
-// Managers is the set of managers that fit this machine, best first. It stays the same while the agent runs.
+// Managers is the set of managers that support this machine, best first. It does not change while the agent runs.
 type Managers struct {
 	list []leveled
 	log  *slog.Logger
 }
 
+// leveled is a manager with what it has returned at the start of the agent.
 type leveled struct {
 	Manager
 	level Level
@@ -76,8 +77,8 @@ func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R,
 	return none, fault.MethodNotFound(method)
 }
 
-// DispatchAll asks every manager that implements I and returns their results by class name. Those that answer
-// fault.IncompatibleHardware are left out; any other error ends the round. Nobody answering is a fault naming method.
+// DispatchAll calls every manager that implements I and returns the results by class name, without those that returned
+// ErrIncompatible. It stops at any other error. If there is no result, it returns a fault that names method.
 func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) (map[string]R, error) {
 	results := map[string]R{}
 	for _, manager := range m.list {
@@ -100,8 +101,8 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 	return results, nil
 }
 
-// Disks lists the machine's disks as the managers see them, without those a manager filters out. As with
-// [block.System.Disks], an error may come together with the disks that could be read.
+// Disks lists the machine's disks that no manager filters out. As with [block.Disks], an error may come together with
+// the disks that could be read.
 func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
 	found, err := Dispatch(m, "list_block_devices", func(l DiskLister) ([]block.Device, error) { return l.Disks(ctx) })
 	kept, filterErr := m.Filter(ctx, found)
@@ -111,7 +112,8 @@ func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
 	return kept, err
 }
 
-// Filter hands every device to the managers and returns those that they keep.
+// Filter passes every device to the managers' filters and returns the devices that they keep. It fails if a custom
+// manager that selects disks is not usable.
 func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.Device, error) {
 	kept := make([]block.Device, 0, len(devices))
 	for _, d := range devices {
@@ -135,7 +137,7 @@ func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.
 	return kept, nil
 }
 
-// WaitDisks waits for the disks that node n (nil when none is known) needs.
+// WaitDisks waits for the disks that a node needs. n may be nil.
 func (m *Managers) WaitDisks(ctx context.Context, n *node.Node) error {
 	_, err := Dispatch(m, "wait_for_disks", func(w DiskWaiter) (struct{}, error) {
 		return struct{}{}, w.WaitDisks(ctx, n)
@@ -143,19 +145,19 @@ func (m *Managers) WaitDisks(ctx context.Context, n *node.Node) error {
 	return err
 }
 
-// Sync makes every manager write out what it still holds in memory.
+// Sync makes every manager write out all data that is still in memory.
 func (m *Managers) Sync(ctx context.Context) error {
 	_, err := DispatchAll(m, "full_sync", func(s Syncer) (struct{}, error) { return struct{}{}, s.Sync(ctx) })
 	return err
 }
 
-// NameVersion is a manager as the inspection data lists it.
+// NameVersion is a manager's entry in the inspection data.
 type NameVersion struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// List returns name and version of every manager, best first.
+// List returns name and version of all managers, best first.
 func (m *Managers) List() []NameVersion {
 	list := make([]NameVersion, 0, len(m.list))
 	for _, manager := range m.list {
@@ -164,7 +166,7 @@ func (m *Managers) List() []NameVersion {
 	return list
 }
 
-// Versions returns the version dictionary: the version of every manager by its name.
+// Versions returns the version dictionary, which maps names of managers to versions.
 func (m *Managers) Versions() map[string]string {
 	versions := map[string]string{}
 	for _, manager := range m.list {
@@ -173,8 +175,8 @@ func (m *Managers) Versions() map[string]string {
 	return versions
 }
 
-// CheckVersions compares the dictionary that came with a step (nil when none came) with Versions. They have to be
-// equal as a whole; a difference is the fault that makes the conductor fetch the steps anew.
+// CheckVersions compares the version dictionary of a step with Versions; nil matches. If they differ, it returns the
+// fault that makes the conductor list the steps again.
 func (m *Managers) CheckVersions(provided map[string]string) error {
 	if provided == nil {
 		return nil

@@ -63,7 +63,7 @@ func machine(t *testing.T, disks []block.Device, arrays map[string][]string) blo
 	return sys
 }
 
-// arrayDevice is an array, whose node is an empty disk.
+// arrayDevice returns an array whose device node is an empty disk.
 func arrayDevice(t *testing.T) block.Device {
 	t.Helper()
 	path := testenv.Loop(t, testenv.SparseFile(t, 8*mib), 512)
@@ -78,7 +78,7 @@ func paths(devices []block.Device) []string {
 	return list
 }
 
-// The members of a protected array and the array itself are left out.
+// The members of a protected array and the array itself are omitted.
 func TestWithoutProtectedArrays(t *testing.T) {
 	member, other := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1}), memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
 	broken := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
@@ -94,7 +94,8 @@ func TestWithoutProtectedArrays(t *testing.T) {
 	}
 	array, otherArray, brokenArray := arrayDevice(t), arrayDevice(t), arrayDevice(t)
 	disks := []block.Device{member, other, broken}
-	sys := machine(t, disks, map[string][]string{array.Name: {member.Name}, otherArray.Name: {other.Name}, brokenArray.Name: {broken.Name}})
+	sys := machine(t, disks,
+		map[string][]string{array.Name: {member.Name}, otherArray.Name: {other.Name}, brokenArray.Name: {broken.Name}})
 	devices := append(disks, array, otherArray, brokenArray)
 	n := func(fields string) *node.Node {
 		n, err := node.FromJSON([]byte(`{"uuid": "u", ` + fields + `}`))
@@ -119,7 +120,8 @@ func TestWithoutProtectedArrays(t *testing.T) {
 		}
 	}
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
-	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), []block.Device{missing}); !errors.Is(err, fs.ErrNotExist) {
+	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip),
+		[]block.Device{missing}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing disk: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
 	}
 	unlisted := machine(t, []block.Device{array}, nil)

@@ -21,8 +21,8 @@ type skipEntry struct {
 	matched bool // a device matched
 }
 
-// NewSkipList reads the skip list of a node; that of a nil node is empty. An entry that cannot be read is an error,
-// because it could protect any disk.
+// NewSkipList parses the skip list of a node. The list of a nil node is empty. An entry that cannot be parsed is an
+// error, because it may protect any disk.
 func NewSkipList(n *node.Node) (*SkipList, error) {
 	list := &SkipList{}
 	if n == nil {

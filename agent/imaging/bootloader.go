@@ -10,23 +10,25 @@ import (
 	"ironroot/storage/partition"
 )
 
-// Bootloader are the parameters of install_bootloader.
+// Bootloader holds the parameters of install_bootloader.
 type Bootloader struct {
 	RootUUID, EFISystemPartUUID, PRePBootPartUUID string // "" when null
 	TargetBootMode                                string // "bios" or "uefi"
-	IgnoreFailure                                 *bool  // nil: the option ignore_bootloader_failure decides
+	IgnoreFailure                                 *bool  // nil: the option ignore_bootloader_failure applies
 }
 
-// wholeDiskUUID is the root uuid the protocol gives to whole-disk images on a plain GPT.
+// wholeDiskUUID is the root UUID that the protocol uses for whole-disk images on a plain GPT.
 const wholeDiskUUID = "0x00000000"
 
-// isPartitionImage reports whether the parameters are those of a partition image.
+// isPartitionImage reports whether the parameters describe a partition image.
 func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
 
-// InstallBootloader makes the firmware start what is on the root disk. Booted by UEFI it writes boot entries for the
-// loaders of the EFI system partition; those of a partition image are copied there first. A whole-disk image for BIOS
-// brings its boot loader along: nothing is to be done. Anything else runs the image's own code, which is refused unless
-// enable_bios_bootloader_install allows it.
+// InstallBootloader makes the root disk bootable.
+//
+// If the ramdisk was booted by UEFI, it writes boot entries for the loaders on the EFI system partition. The loaders
+// of a partition image are copied there first. If that writes no boot entry, or under BIOS, it installs nothing for a
+// whole-disk image, which contains its boot loader. For a partition image it then runs programs of the image, which
+// requires the option enable_bios_bootloader_install.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
 	ignore := c.IgnoreBootloaderFailure
@@ -69,8 +71,8 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	return err
 }
 
-// errDisabled says in the protocol's words that the image's own code is not run, and why a machine that was booted by UEFI
-// would need that.
+// errDisabled returns the protocol's error for a boot loader that only programs of the image could install. If the
+// machine was booted by UEFI, the error explains why its EFI system partition does not suffice.
 func errDisabled(uefi bool) error {
 	why := ""
 	if uefi {
@@ -81,17 +83,18 @@ func errDisabled(uefi bool) error {
 		"use an image that boots by UEFI, or a whole-disk image%s", why)
 }
 
-// installGRUB runs the image's own GRUB by a function. What it puts onto an EFI system partition gets boot entries as
-// everything there.
+// installGRUB runs the image's own GRUB with install. Under UEFI it then writes boot entries for the loaders that GRUB
+// put on the EFI system partition.
 func (i *Imager) installGRUB(
-	ctx context.Context, install func(context.Context, bootloader.GRUB) error, disk block.Device, b Bootloader, uefi bool,
+	ctx context.Context, install func(context.Context, bootloader.GRUB) error, disk block.Device, b Bootloader,
+	uefi bool,
 ) error {
 	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
 		return bootFault(disk, err)
 	}
 	err := install(ctx, bootloader.GRUB{
-		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID,
-		UEFI: uefi, Log: i.o.Log,
+		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
+		PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
 	})
 	if err != nil {
 		return bootFault(disk, err)
@@ -106,8 +109,8 @@ func (i *Imager) installGRUB(
 	return err
 }
 
-// installEFI reports done when at least one boot entry was written. Without a loader on the partition it is neither done
-// nor an error: the image may boot another way.
+// installEFI writes UEFI boot entries and reports whether it wrote at least one. A partition without a loader is not
+// an error: the image may boot another way.
 func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
 	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
 		return false, bootFault(disk, err)
@@ -139,7 +142,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 	return true, nil
 }
 
-// bootFault turns what storage/bootloader reports into the protocol's faults.
+// bootFault converts errors of storage/bootloader to faults of the protocol.
 func bootFault(disk block.Device, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):

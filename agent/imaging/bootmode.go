@@ -9,9 +9,10 @@ import (
 	"ironroot/storage/partition"
 )
 
-// bootsUEFI tells how the instance will boot, by the protocol's rules: with secure boot by UEFI, else as the first of
-// instance_info, the capabilities and driver_internal_info says that says anything, else as the ramdisk was booted. The
-// node may be nil.
+// bootsUEFI reports whether the instance will boot by UEFI. n may be nil; ramdisk is how the ramdisk was booted.
+//
+// As the protocol requires, secure boot implies UEFI. Otherwise the first boot mode found in instance_info, the
+// capabilities of properties, and driver_internal_info decides, then ramdisk.
 func bootsUEFI(n *node.Node, ramdisk bool) bool {
 	if n == nil {
 		return ramdisk
@@ -36,7 +37,7 @@ func bootsUEFI(n *node.Node, ramdisk bool) bool {
 	return ramdisk
 }
 
-// tableScheme tells which kind of partition table a partition image's disk gets. The node may be nil.
+// tableScheme returns the scheme of the partition table for a partition image. n may be nil.
 func tableScheme(n *node.Node, uefi bool) string {
 	if uefi {
 		return partition.GPT

@@ -6,9 +6,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// How the instance boots and which table its disk gets, by all that says something of it.
-//
-// Parity: L4
+// The boot mode of the instance and the table of its disk follow from the node and the ramdisk.
 func TestBootMode(t *testing.T) {
 	const gpt, msdos = partition.GPT, partition.MBR
 	for _, tt := range []struct {
@@ -73,7 +71,8 @@ func TestBootMode(t *testing.T) {
 			}
 		})
 	}
-	if !bootsUEFI(nil, true) || bootsUEFI(nil, false) || tableScheme(nil, false) != msdos || tableScheme(nil, true) != gpt {
+	if !bootsUEFI(nil, true) || bootsUEFI(nil, false) || tableScheme(nil, false) != msdos ||
+		tableScheme(nil, true) != gpt {
 		t.Error("without a node the ramdisk's own boot mode counts")
 	}
 }

@@ -60,7 +60,7 @@ func osImage(t *testing.T) string {
 	return path
 }
 
-// server hands out one file and counts how often.
+// server serves one file and counts the requests.
 type server struct {
 	*httptest.Server
 	downloads atomic.Int64
@@ -97,13 +97,13 @@ func sumOf(t *testing.T, path string, offset, length int64) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// loopDisk is a disk of the smallest size that is chosen, and an Imager on a machine that has it alone.
+// loopDisk returns a disk of the minimum size for a root disk, and an Imager on a machine with only this disk.
 func loopDisk(t *testing.T) (string, *Imager) {
 	t.Helper()
 	return sectorDisk(t, 512, false)
 }
 
-// sectorDisk makes a disk with sectors of that many bytes.
+// sectorDisk makes a disk with sectors of the given size in bytes.
 func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
 	t.Helper()
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), sector)
@@ -123,14 +123,14 @@ func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
 func rawImage(t *testing.T, url, path string) ImageInfo {
 	t.Helper()
 	return ImageInfo{
-		ID: "inst.raw", URLs: []string{url + "/inst.raw"}, OSHashAlgo: "sha256", OSHashValue: sumOf(t, path, 0, imageSize),
-		DiskFormat: "raw", StreamRaw: true,
+		ID: "inst.raw", URLs: []string{url + "/inst.raw"}, OSHashAlgo: "sha256",
+		OSHashValue: sumOf(t, path, 0, imageSize), DiskFormat: "raw", StreamRaw: true,
 	}
 }
 
 const metaData = `{"uuid": "b77a8c26"}`
 
-// configDrive makes a small file system with that label and a file in it, and the base64 gzip text of it.
+// configDrive makes a small file system with a label and a file, and its base64 gzip text.
 func configDrive(t *testing.T) (text string, drive []byte) {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat", "mmd", "mcopy", "mtype")
@@ -189,7 +189,8 @@ func TestPrepareWritesTheConfigDrive(t *testing.T) {
 			info.ConfigDrive = tt.inImage
 			_, err := i.Prepare(t.Context(), info, tt.argument)
 			if tt.fails {
-				if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "404") || strings.Contains(err.Error(), "secret") {
+				if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "404") ||
+					strings.Contains(err.Error(), "secret") {
 					t.Errorf("got %v, want a DeploymentError with the status and without the query", err)
 				}
 				return
@@ -202,7 +203,8 @@ func TestPrepareWritesTheConfigDrive(t *testing.T) {
 				t.Fatal(err)
 			}
 			start := table.Partitions[len(table.Partitions)-1].Start
-			got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, start), "::openstack/latest/meta_data.json")
+			got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, start),
+				"::openstack/latest/meta_data.json")
 			if !strings.HasSuffix(got, metaData) { // mtype grumbles about loop devices first
 				t.Errorf("meta_data.json: got %q, want %q", got, metaData)
 			}
@@ -210,8 +212,8 @@ func TestPrepareWritesTheConfigDrive(t *testing.T) {
 	}
 }
 
-// Disk in, prepare_image, disk out: the partition's bytes are the image's, the backup GPT lies at the end of the larger
-// disk, the config drive behind it all, and the result has the protocol's words.
+// Disk in, prepare_image, disk out: the partition has the image's bytes, the backup GPT is at the end of the larger
+// disk, the config drive is the last partition, and the result is the protocol's text.
 func TestPrepareWritesTheDisk(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat")
@@ -341,7 +343,7 @@ func TestPrepareChecksums(t *testing.T) {
 	}
 }
 
-// After a failed write, the UUIDs of the former image are no longer returned.
+// After a failed write, the UUIDs of the previous image are no longer returned.
 func TestPrepareForgets(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -390,7 +392,7 @@ func TestConfigDriveWithoutPlace(t *testing.T) {
 	}
 }
 
-// The partitions of a multipath map hold it. If they cannot be dropped, nothing is written.
+// The partitions of a multipath map hold it open. If they cannot be dropped, nothing is written.
 func TestPrepareReleasesTheDisk(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	path := osImage(t)
@@ -406,7 +408,8 @@ func TestPrepareReleasesTheDisk(t *testing.T) {
 	s := serve(t, path)
 	_, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), "")
 	if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), disk) || s.downloads.Load() > 0 {
-		t.Errorf("got %s (%v) after %d downloads, want an ImageWriteError after none", typeOf(err), err, s.downloads.Load())
+		t.Errorf("got %s (%v) after %d downloads, want an ImageWriteError after none",
+			typeOf(err), err, s.downloads.Load())
 	}
 }
 
@@ -531,8 +534,8 @@ func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	}
 }
 
-// A failure is the protocol's own. It leaves a disk without a first MiB, and of a partition image a disk whose root does not
-// boot.
+// A failure is a fault of the protocol. It leaves a disk whose first MiB is zero, or for a partition image a disk
+// whose root does not boot.
 func TestPrepareFails(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")

@@ -19,7 +19,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestMain makes the test binary the child process that enters the root of an image.
+// TestMain runs the child process that enters the root of an image.
 func TestMain(m *testing.M) {
 	if os.Args[0] == chroot.Name {
 		chroot.Child(os.Args[1:])
@@ -45,7 +45,8 @@ func TestPartitionImageOnADiskInUse(t *testing.T) {
 	fillNoise(t, disk)
 	before := sumOf(t, disk, 0, 256*mib)
 	hold(t, disk)
-	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), "")
+	_, err := i.Prepare(t.Context(),
+		partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), "")
 	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "erase the metadata of "+disk) {
 		t.Errorf("got %s (%v), want a DeploymentError that names the disk", typeOf(err), err)
 	}
@@ -64,7 +65,8 @@ func TestPartitionImageOnASmallerDisk(t *testing.T) {
 		disks[0].Size = gib
 		return disks, err
 	}
-	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &PartitionInfo{Root: 300 * mib}), "")
+	_, err := i.Prepare(t.Context(),
+		partitionImage(t, raw, serve(t, raw).URL, "raw", &PartitionInfo{Root: 300 * mib}), "")
 	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), disk) {
 		t.Errorf("got %s (%v), want a DeploymentError that names the disk", typeOf(err), err)
 	}
@@ -82,7 +84,8 @@ func TestPartitionImageUnreadableDrive(t *testing.T) {
 	fillNoise(t, disk)
 	before := sumOf(t, disk, 0, 256*mib)
 	info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {}))
-	if _, err := i.Prepare(t.Context(), info, serve(t, drive).URL+"/drive"); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "config drive") {
+	if _, err := i.Prepare(t.Context(), info, serve(t, drive).URL+"/drive"); typeOf(err) != "DeploymentError" ||
+		!strings.Contains(err.Error(), "config drive") {
 		t.Errorf("got %s (%v), want a DeploymentError about the config drive", typeOf(err), err)
 	}
 	if sumOf(t, disk, 0, 256*mib) != before {
@@ -90,7 +93,7 @@ func TestPartitionImageUnreadableDrive(t *testing.T) {
 	}
 }
 
-// With preserve_ephemeral the partitions exist before and can be in use: a partition that cannot be written is an
+// With preserve_ephemeral the partitions already exist and can be in use: a partition that cannot be written is an
 // error that names it.
 func TestPreserveEphemeralInUse(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
@@ -112,14 +115,15 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 	for _, name := range []string{"swap", "configdrive"} {
 		release := hold(t, paths[name])
 		if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), paths[name]) {
-			t.Errorf("%s in use: got %s (%v), want a DeploymentError that names %s", name, typeOf(err), err, paths[name])
+			t.Errorf("%s in use: got %s (%v), want a DeploymentError that names %s",
+				name, typeOf(err), err, paths[name])
 		}
 		if got := i.PartitionUUIDs(); len(got) > 0 {
 			t.Errorf("%s in use: got partition uuids %v, want none", name, got)
 		}
 		release()
 	}
-	// The table has a smaller root, and the kernel does not read it again while root is in use.
+	// The table has a smaller root, and the kernel does not reread it while root is in use.
 	release := hold(t, paths["root"])
 	testenv.Run(t, "sh", "-c", `echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
 	layout.Root = 38 * mib
@@ -163,8 +167,8 @@ func TestPartitionImageAgainWithDriveInUse(t *testing.T) {
 	}
 }
 
-// The wait for the device nodes of partitions ends after the time of the option, on a new disk and on one that has the
-// image.
+// The wait for the device nodes of partitions ends after the time limit of the option, both on a new disk and on one
+// that has the image.
 func TestPartitionWithoutNode(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
@@ -190,8 +194,10 @@ func TestPartitionWithoutNode(t *testing.T) {
 		}
 		i.o.System = sys
 		err := prepare()
-		if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "root partition of "+disk) || !strings.Contains(err.Error(), "no device node") {
-			t.Errorf("first %v: got %s (%v), want a DeploymentError that says what was waited for", first, typeOf(err), err)
+		if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "root partition of "+disk) ||
+			!strings.Contains(err.Error(), "no device node") {
+			t.Errorf("first %v: got %s (%v), want a DeploymentError that says what was waited for",
+				first, typeOf(err), err)
 		}
 		if s.downloads.Load() != downloads {
 			t.Errorf("first %v: got an image for a partition that is not there", first)
@@ -211,7 +217,9 @@ func TestPartitionImageWithoutUUID(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk, i := layoutDisk(t, 512, "boot_mode:bios,disk_label:gpt")
-	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })), ""); err != nil {
+	if _, err := i.Prepare(t.Context(),
+		partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })),
+		""); err != nil {
 		t.Fatal(err)
 	}
 	want := tag(t, (block.System{}).PartitionPath(disk, 2), "PART_ENTRY_UUID")
@@ -220,12 +228,13 @@ func TestPartitionImageWithoutUUID(t *testing.T) {
 	}
 }
 
-// grubImage is a root file system with a GRUB that only writes a report.
+// grubImage makes a root file system with a GRUB that only writes a report.
 func grubImage(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "mke2fs")
 	installer := filepath.Join(t.TempDir(), "installer")
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", installer, "ironroot/storage/bootloader/chroot/testdata/installer")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", installer,
+		"ironroot/storage/bootloader/chroot/testdata/installer")
 	tree := t.TempDir()
 	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc", "boot/efi"} {
 		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
@@ -267,21 +276,23 @@ func TestInstallBootloaderGRUB(t *testing.T) {
 				}
 			}
 			b.RootUUID = "ffffffff-1111-4222-8333-444455556666"
-			if err := i.InstallBootloader(t.Context(), b); typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), b.RootUUID) {
+			if err := i.InstallBootloader(t.Context(), b); typeOf(err) != "DeviceNotFound" ||
+				!strings.Contains(err.Error(), b.RootUUID) {
 				t.Errorf("no such root: got %s (%v), want a DeviceNotFound that names it", typeOf(err), err)
 			}
 		})
 	}
 }
 
-// By UEFI, GRUB is installed only if there is a loader with a boot entry afterwards.
+// By UEFI, GRUB counts as installed only if a loader has a boot entry afterwards.
 func TestInstallGRUBWritesEntries(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "mmd", "mcopy")
 	raw := rootImage(t, rootUUID)
 	path, i := layoutDisk(t, 512, "boot_mode:uefi")
 	i.o.System, i.o.Efivars = uefiMachine(t)
-	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
+	if _, err := i.Prepare(t.Context(),
+		partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
 		t.Fatal(err)
 	}
 	uuids := i.PartitionUUIDs()
@@ -296,7 +307,8 @@ func TestInstallGRUBWritesEntries(t *testing.T) {
 		return len(names)
 	}
 	idle := func(context.Context, bootloader.GRUB) error { return nil }
-	if err := i.installGRUB(t.Context(), idle, d, b, true); !errors.Is(err, bootloader.ErrNoLoader) || typeOf(err) != "CommandExecutionError" || entries() != 0 {
+	if err := i.installGRUB(t.Context(), idle, d, b, true); !errors.Is(err, bootloader.ErrNoLoader) ||
+		typeOf(err) != "CommandExecutionError" || entries() != 0 {
 		t.Errorf("no loader: got %v and %d entries, want %v and none", err, entries(), bootloader.ErrNoLoader)
 	}
 	loader := filepath.Join(t.TempDir(), "BOOTX64.EFI")
@@ -317,7 +329,7 @@ func TestInstallGRUBWritesEntries(t *testing.T) {
 	}
 }
 
-// What cannot be read after the image was written is an error.
+// A disk that cannot be read after the image was written is an error.
 func TestFinishUnreadablePartitions(t *testing.T) {
 	i := newImager(t, nil)
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -353,7 +365,8 @@ func TestPresentUnreadableRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "UUID of the root partition"
-	if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != "DeploymentError" || !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), want) {
+	if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != "DeploymentError" || !errors.Is(err, unix.EIO) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want a DeploymentError with %q and %v", err, want, unix.EIO)
 	}
 }

@@ -80,18 +80,19 @@ func (i *Imager) hush(info ImageInfo) {
 	}
 }
 
-// readBuffer is large enough that small reads, of headers and chunks, do not each become a system call.
+// readBuffer is the size of a connection's read buffer in bytes. It saves system calls for small reads, such as
+// headers and chunks.
 const readBuffer = 64 << 10
 
-// client returns an HTTP client with the configured TLS settings and the proxies of info; those of the environment are
-// not used.
+// client returns an HTTP client with the configured TLS settings and the proxies of info. It ignores the proxies of
+// the environment.
 func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 	c := i.o.Config.Get()
 	tlsConfig, err := c.ClientTLS(i.o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("TLS settings for image servers: %w", err)
 	}
-	// One large body at a time gains nothing from HTTP/2 and pays for its flow control.
+	// HTTP/2 has no advantage for one large body at a time, and takes more processor time.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	transport := &http.Transport{
@@ -102,7 +103,7 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 		TLSHandshakeTimeout:   c.ImageDownloadConnectionTimeout,
 		ResponseHeaderTimeout: c.ImageDownloadConnectionTimeout,
 		ExpectContinueTimeout: time.Second,
-		// The checksum is of the bytes on the server; a transparently unpacked body would not match it.
+		// The checksum covers the bytes on the server. A transparently unpacked body would not match it.
 		DisableCompression: true,
 	}
 	if len(info.Proxies) > 0 {
@@ -111,8 +112,8 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// authorization returns the header for the image's servers: the one that came with the image, then basic
-// authentication of the image, then that of the configuration.
+// authorization returns the header for the image's servers: the header of info, the basic authentication of info, or
+// that of the configuration, in this order.
 func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	if info.Authorization != "" {
 		return http.Header{"Authorization": {info.Authorization}}, nil
@@ -126,7 +127,8 @@ func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 		return http.Header{}, nil
 	}
 	if user == "" || password == "" {
-		return nil, fault.ImageDownload(info.ID, fmt.Errorf("http_basic authentication needs image_server_user and image_server_password"))
+		return nil, fault.ImageDownload(info.ID,
+			fmt.Errorf("http_basic authentication needs image_server_user and image_server_password"))
 	}
 	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	return http.Header{"Authorization": {"Basic " + basic}}, nil

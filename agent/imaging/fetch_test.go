@@ -14,7 +14,7 @@ import (
 	"ironroot/storage/configdrive"
 )
 
-// A server that offers HTTP/2 is spoken to by HTTP/1.1 all the same: it is faster for one large body.
+// Images are fetched by HTTP/1.1 even if the server supports HTTP/2: it takes less processor time.
 func TestImagesComeByHTTP1(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
@@ -39,7 +39,7 @@ func TestImagesComeByHTTP1(t *testing.T) {
 	}
 }
 
-// The options of downloads reach the download of an image.
+// The download options apply to the download of an image.
 func TestFetchLimits(t *testing.T) {
 	i := newImager(t, nil)
 	i.o.Config.Update(func(c *config.Config) {
@@ -56,10 +56,7 @@ func TestFetchLimits(t *testing.T) {
 	}
 }
 
-// A config drive may take longer than one read may, but its server must not be silent, and must not send a byte at a
-// time for hours.
-//
-// Parity: L5
+// A config drive may take longer than the time limit of a read, but its server must not be silent or too slow.
 func TestConfigDriveLimits(t *testing.T) {
 	const size = 40 << 10
 	sending := func(pieces int, pause time.Duration) http.HandlerFunc {
@@ -96,7 +93,8 @@ func TestConfigDriveLimits(t *testing.T) {
 			if want == "" && (err != nil || len(drive) != size) {
 				t.Errorf("%s: got %d bytes and %v, want the drive", path, len(drive), err)
 			}
-			if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "http://host"+path) || strings.Contains(err.Error(), "secret")) {
+			if want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "http://host"+path) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("%s: got %v, want %q and the URL", path, err, want)
 			}
 			if took := time.Since(begin); path == "/stall" && took != 10*time.Second {

@@ -1,9 +1,10 @@
-// Package imaging puts an operating system onto the machine: it is what the commands prepare_image and
-// install_bootloader and the step write_image do. It reads the protocol's image_info, picks the root disk, has the image
-// written, and finishes the disk with config drive and boot entry.
+// Package imaging deploys operating systems. It implements the commands prepare_image and install_bootloader and the
+// step write_image: it parses the protocol's image_info, selects the root disk, writes the image, and adds config
+// drive and boot entry.
 //
-// For a partition image the disk is laid out anew and gets its file systems; with preserve_ephemeral it has to be laid out
-// that way already. A legacy BIOS boot loader is installed by the image's own programs, where that is allowed, or not at all.
+// For a partition image it creates the partition table and the file systems; with preserve_ephemeral the disk must
+// already have that layout. A boot loader for legacy BIOS is installed only by programs of the image, if the
+// configuration allows them to run.
 package imaging
 
 import (
@@ -27,15 +28,15 @@ import (
 	"ironroot/storage/partition"
 )
 
-// Options are what the Imager works with.
+// Options are the options of an Imager.
 type Options struct {
 	Config *config.Live
 	Node   *node.Cache
-	// Disks lists the disks as the hardware managers see them.
+	// Disks lists the disks that the hardware managers report.
 	Disks func(ctx context.Context) ([]block.Device, error)
-	// WaitDisks, when set, waits until the disks the node needs have appeared, or gives up in time.
+	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
 	WaitDisks func(ctx context.Context, n *node.Node) error
-	// Refresh, when set, looks the node up again and puts it into Node.
+	// Refresh, when set, looks the node up again and stores it in Node.
 	Refresh func(ctx context.Context) error
 	System  block.System
 	Log     *slog.Logger
@@ -43,12 +44,12 @@ type Options struct {
 	Board *status.Board
 	// Journal is told the secrets that come with images; may be nil.
 	Journal *journal.Journal
-	// Efivars is the folder of EFI variables, "" for the machine's own.
+	// Efivars is the directory of EFI variables, "" for the default.
 	Efivars string
 }
 
-// Imager writes images to the node's root disk and remembers what it wrote. It is safe for concurrent use, though no two
-// writes may run at a time.
+// Imager writes images to the node's root disk and remembers the last one. It is safe for concurrent use, but only one
+// write may run at a time.
 type Imager struct {
 	o Options
 
@@ -57,19 +58,20 @@ type Imager struct {
 	written written
 }
 
-// written is the last image that need not be written again, and the partition table it left behind.
+// written describes the last image that can be skipped if it is requested again, and the partition table after it was
+// written.
 type written struct {
 	id, device string
 	checksum   image.Checksum
 	partition  PartitionInfo    // of a partition image
-	layout     partition.Layout // as it was planned, of a partition image
+	layout     partition.Layout // the planned layout of a partition image
 	table      *partition.Table
 }
 
-// same reports whether both are the same image on the same disk, laid out in the same way.
+// same reports whether both describe the same image on the same disk with the same layout.
 func (w written) same(other written) bool {
-	return w.id == other.id && w.device == other.device && w.checksum == other.checksum && w.partition == other.partition &&
-		reflect.DeepEqual(w.layout, other.layout)
+	return w.id == other.id && w.device == other.device && w.checksum == other.checksum &&
+		w.partition == other.partition && reflect.DeepEqual(w.layout, other.layout)
 }
 
 // New returns an Imager.
@@ -83,8 +85,8 @@ func New(o Options) *Imager {
 	return &Imager{o: o, uuids: map[string]any{}}
 }
 
-// Prepare writes the image to the root disk, then the config drive (when configDrive is "" the one in info, if any). The
-// text it returns says what was written where, in the protocol's words. Errors are the protocol's faults.
+// Prepare writes the image to the root disk, then the config drive: configDrive or, if that is "", the one in info. It
+// returns the protocol's result text, which names the image and the device. Errors are faults of the protocol.
 func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string) (string, error) {
 	disk, err := i.RootDisk(ctx, true)
 	if err != nil {
@@ -108,7 +110,7 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if configDrive == "" {
 		configDrive = info.ConfigDrive
 	}
-	// First of all, so that a config drive that is broken or not there costs no disk its content.
+	// Load the config drive first: if it is broken or missing, the disk keeps its content.
 	drive, err := i.loadConfigDrive(ctx, configDrive)
 	if err != nil {
 		return "", err
@@ -134,7 +136,7 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	return i.finish(ctx, info, now)
 }
 
-// write puts the image onto the disk and has the kernel look at the new partitions.
+// write writes the image to the disk and makes the kernel read the new partition table.
 func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src image.Source) error {
 	i.forget()
 	if err := partition.Release(ctx, i.o.System, disk); err != nil {
@@ -143,8 +145,8 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 	if err := i.stream(ctx, disk, info, src); err != nil {
 		return imageFault(info.ID, disk, err)
 	}
-	// An image is rarely as long as the disk: its backup GPT belongs at the end of this one. As far as the protocol goes
-	// an image whose table cannot be repaired may still boot.
+	// An image is rarely as long as the disk, and its backup GPT belongs at the end of the disk. Failure is not fatal,
+	// as in the protocol: the image may boot nevertheless.
 	if moved, err := partition.RepairBackup(ctx, disk); err != nil {
 		i.o.Log.Warn("backup GPT not moved", "device", disk, "err", err)
 	} else if moved {
@@ -156,7 +158,7 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 	return nil
 }
 
-// stream writes the image to a disk or partition and shows how far it is.
+// stream writes the image to a disk or partition and shows its progress.
 func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src image.Source) error {
 	progress := &image.Progress{}
 	o := i.imageOptions()
@@ -173,31 +175,32 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 	return nil
 }
 
-// imageOptions say what images may be.
+// imageOptions returns the configured restrictions of images.
 func (i *Imager) imageOptions() image.Options {
 	c := i.o.Config.Get()
 	permitted := append([]string{}, c.PermittedImageFormats...) // never nil, which would permit all
 	return image.Options{Log: i.o.Log, PermittedFormats: permitted, SkipFormatInspection: c.DisableDeepImageInspection}
 }
 
-// checkTable insists on a partition table with at least one partition.
+// checkTable reads the partition table and fails if it has no partition.
 func (i *Imager) checkTable(ctx context.Context, disk string) (*partition.Table, error) {
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
 		return nil, fault.Deployment("no valid partition table found on %s after writing the image: %w", disk, err)
 	}
 	if len(table.Partitions) == 0 {
-		return nil, fault.Deployment("the %s partition table on %s has no partition after writing the image", table.Scheme, disk)
+		return nil, fault.Deployment("the %s partition table on %s has no partition after writing the image",
+			table.Scheme, disk)
 	}
 	return table, nil
 }
 
-// loadConfigDrive fetches and unpacks a config drive; nil when there is none.
+// loadConfigDrive fetches and unpacks a config drive. It returns nil if source is "".
 func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, error) {
 	if source == "" {
 		return nil, nil
 	}
-	client, err := i.client(ImageInfo{}) // config drives know no proxy
+	client, err := i.client(ImageInfo{}) // proxies of info do not apply to config drives
 	if err != nil {
 		return nil, fault.Deployment("config drive: %w", err)
 	}
@@ -218,7 +221,7 @@ func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte
 	return nil
 }
 
-// finish remembers what is on the disk now and puts the result into words.
+// finish records what was written and returns the protocol's result text.
 func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (string, error) {
 	table, err := i.checkTable(ctx, now.device)
 	if err != nil {
@@ -235,12 +238,12 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (strin
 	return fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, now.device, root), nil
 }
 
-// streams reports whether the protocol wants the image written on every call: only what is not a raw stream counts as
-// cached by its id.
+// streams reports whether the protocol requires that the image is written on every call. All images but raw streams
+// count as cached by their id.
 func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
 
-// isWritten reports whether this very image was written to this disk and its partition table is still in place. After
-// an erase the image is written again.
+// isWritten reports whether the last image is now and its partition table is still on the disk. After an erase it
+// returns false.
 func (i *Imager) isWritten(ctx context.Context, now written) bool {
 	i.mu.Lock()
 	last := i.written
@@ -258,7 +261,7 @@ func (i *Imager) forget() {
 	i.written, i.uuids = written{}, map[string]any{}
 }
 
-// PartitionUUIDs returns what the last Prepare found on the disk, empty before. The map is the caller's.
+// PartitionUUIDs returns a copy of the UUIDs that the last Prepare found on the disk. It is empty before.
 func (i *Imager) PartitionUUIDs() map[string]any {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -284,12 +287,13 @@ func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo
 			info.ID, info.OSHashAlgo, strings.Join(image.Algorithms(), ", "))
 	}
 	if err == nil && sum.File != "" {
-		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File, "algorithm", sum.Algorithm, "os_hash_algo", info.OSHashAlgo)
+		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File,
+			"algorithm", sum.Algorithm, "os_hash_algo", info.OSHashAlgo)
 	}
 	return sum, err
 }
 
-// imageFault turns what storage/image reports into the protocol's faults.
+// imageFault converts errors of storage/image to faults of the protocol.
 func imageFault(id, disk string, err error) error {
 	var (
 		download *image.DownloadError

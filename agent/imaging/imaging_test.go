@@ -30,7 +30,7 @@ func testNode(t *testing.T, text string) *node.Node {
 	return n
 }
 
-// newImager returns an Imager on a machine with these disks and no firmware of its own.
+// newImager returns an Imager on a machine with these disks and without firmware.
 func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
 	t.Helper()
 	cache := &node.Cache{}
@@ -92,7 +92,6 @@ func TestImageFault(t *testing.T) {
 	}
 }
 
-// Parity: J2
 func TestRootDisk(t *testing.T) {
 	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib), disk("sdc", 4*gib), disk("sdd", 4*gib-1)}
 	for _, tt := range []struct {
@@ -154,7 +153,8 @@ func raidTree(t *testing.T, sys block.System, arrays map[string][]string) {
 		attribute(sys.Sys("class/block", array, "size"), "12582912\n")
 		attribute(sys.Sys("class/block", array, "md/level"), "raid1\n")
 		for _, member := range members {
-			attribute(sys.Sys("class/block", array, "slaves", member), "") // a link in the kernel's; only its name counts
+			// A link in the kernel's sysfs; only its name matters.
+			attribute(sys.Sys("class/block", array, "slaves", member), "")
 			real := sys.Sys("devices", member)
 			if strings.HasSuffix(member, "1") {
 				real = sys.Sys("devices", member[:3], member)
@@ -195,8 +195,10 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	i = newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
 	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	i.o.Refresh = func(context.Context) error { return errors.New("Ironic does not answer") }
-	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" || !strings.Contains(log.String(), "Ironic does not answer") {
-		t.Errorf("failed lookup: got %s, %v and the log %q, want a warning and the disk of the node that is known", got.Path, err, log.String())
+	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" ||
+		!strings.Contains(log.String(), "Ironic does not answer") {
+		t.Errorf("failed lookup: got %s, %v and the log %q, want a warning and the disk of the node that is known",
+			got.Path, err, log.String())
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -265,7 +267,7 @@ func TestRootDiskWaits(t *testing.T) {
 	}
 }
 
-// Without the option Disks, the disks are those of the machine.
+// Without the option Disks, the machine's disks are listed.
 func TestRootDiskOfTheMachine(t *testing.T) {
 	i := New(Options{Config: config.NewLive(&config.Config{}), Node: &node.Cache{}, System: machinetest.System(t, "dell-r640")})
 	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != "/dev/sdb" {
@@ -273,7 +275,7 @@ func TestRootDiskOfTheMachine(t *testing.T) {
 	}
 }
 
-// A warning is logged if the machine was booted in another mode than the instance, which may then not boot.
+// A warning is logged if the machine was booted in another mode than that of the instance, which may then not boot.
 func TestOtherBootMode(t *testing.T) {
 	for _, tt := range []struct {
 		uefi   bool
@@ -289,16 +291,18 @@ func TestOtherBootMode(t *testing.T) {
 			}
 		}
 		ignore := true // there is no such disk
-		if err := i.InstallBootloader(t.Context(), Bootloader{TargetBootMode: tt.target, IgnoreFailure: &ignore}); err != nil {
+		if err := i.InstallBootloader(t.Context(),
+			Bootloader{TargetBootMode: tt.target, IgnoreFailure: &ignore}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(log.String(), "boot mode differs"); got != tt.want {
-			t.Errorf("booted by UEFI %v, target %q: got the log %q, want a warning: %v", tt.uefi, tt.target, log.String(), tt.want)
+			t.Errorf("booted by UEFI %v, target %q: got the log %q, want a warning: %v",
+				tt.uefi, tt.target, log.String(), tt.want)
 		}
 	}
 }
 
-// In a machine started by BIOS nothing is installed, and nothing foreign is run.
+// On a machine booted by BIOS nothing is installed, and no foreign program is run.
 func TestInstallBootloaderBIOS(t *testing.T) {
 	yes, no := true, false
 	for _, tt := range []struct {
@@ -360,7 +364,7 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	}
 }
 
-// What lies in an array that no firmware reads cannot be started, whatever is written beside it.
+// A system in an array that firmware cannot read is not bootable, so that no boot entry is written.
 func TestInstallBootloaderArray(t *testing.T) {
 	yes := true
 	for _, tt := range []struct {
@@ -393,22 +397,25 @@ func TestInstallBootloaderArray(t *testing.T) {
 			if !tt.fails && err != nil {
 				t.Errorf("got %v, want success", err)
 			}
-			if tt.fails && (typeOf(err) != "CommandExecutionError" || !strings.Contains(err.Error(), "/dev/md1 is a raid1 array with metadata 1.2 of /dev/sda1, ")) {
+			if tt.fails && (typeOf(err) != "CommandExecutionError" ||
+				!strings.Contains(err.Error(), "/dev/md1 is a raid1 array with metadata 1.2 of /dev/sda1, ")) {
 				t.Errorf("got %v, want a CommandExecutionError that names the array", err)
 			}
 		})
 	}
 }
 
-// A disk that takes no image is the root disk by the protocol's rules; that it takes none is said before anybody is asked
-// for the image.
+// A disk to which no image can be written can be the root disk by the protocol's rules. The error is returned before
+// the image is requested.
 func TestPrepareRefusesDisks(t *testing.T) {
 	readOnly, zoned := disk("sda", 8*gib), disk("sda", 8*gib)
 	readOnly.ReadOnly, zoned.Zoned = true, "host-managed"
 	for want, d := range map[string]block.Device{"read-only": readOnly, "zoned": zoned} {
 		i := newImager(t, nil, d, disk("sdb", 9*gib))
-		_, err := i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "1"}, "")
-		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/dev/sda") {
+		_, err := i.Prepare(t.Context(),
+			ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "1"}, "")
+		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "/dev/sda") {
 			t.Errorf("got %v, want an ImageWriteError that says that /dev/sda is %s", err, want)
 		}
 	}
@@ -427,20 +434,25 @@ func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
 // Invalid settings are an error before a request is sent.
 func TestPrepareRefusesSettings(t *testing.T) {
 	for name, change := range map[string]func(*config.Config){
-		"authentication without a password": func(c *config.Config) { c.ImageServerAuthStrategy, c.ImageServerUser = "http_basic", "u" },
-		"CA that is not there":              func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" },
+		"authentication without a password": func(c *config.Config) {
+			c.ImageServerAuthStrategy, c.ImageServerUser = "http_basic", "u"
+		},
+		"CA that is not there": func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" },
 	} {
 		s := serve(t, os.DevNull)
 		i := newImager(t, nil, disk("sda", 8*gib))
 		i.o.Config.Update(change)
-		_, err := i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{s.URL + "/i"}, OSHashAlgo: "sha256", OSHashValue: s.URL + "/sums"}, "")
+		_, err := i.Prepare(t.Context(),
+			ImageInfo{ID: "i", URLs: []string{s.URL + "/i"}, OSHashAlgo: "sha256", OSHashValue: s.URL + "/sums"}, "")
 		if typeOf(err) != "ImageDownloadError" || s.downloads.Load() > 0 {
-			t.Errorf("%s: got %s (%v) after %d downloads, want an ImageDownloadError after none", name, typeOf(err), err, s.downloads.Load())
+			t.Errorf("%s: got %s (%v) after %d downloads, want an ImageDownloadError after none",
+				name, typeOf(err), err, s.downloads.Load())
 		}
 	}
 	i := newImager(t, nil)
 	i.o.Config.Update(func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" })
-	if _, err := i.loadConfigDrive(t.Context(), "http://192.0.2.1/drive"); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "ca.pem") {
+	if _, err := i.loadConfigDrive(t.Context(), "http://192.0.2.1/drive"); typeOf(err) != "DeploymentError" ||
+		!strings.Contains(err.Error(), "ca.pem") {
 		t.Errorf("config drive: got %v, want a DeploymentError that names the CA", err)
 	}
 }
@@ -472,7 +484,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// Neither a list that Ironic sent empty nor one that was never set permits anything.
+// An empty list from Ironic and a list that was never set both permit no format.
 func TestNoPermittedFormats(t *testing.T) {
 	i := newImager(t, nil)
 	for _, list := range [][]string{nil, {}} {

@@ -9,12 +9,12 @@ import (
 	"ironroot/agent/fault"
 )
 
-// ImageInfo is the protocol's image_info, checked.
+// ImageInfo is the protocol's image_info after validation.
 type ImageInfo struct {
 	ID           string
 	URLs         []string
 	Checksum     string // digits or URL, "" when absent
-	OSHashAlgo   string // "" when absent, then OSHashValue too
+	OSHashAlgo   string // "" when absent, then OSHashValue is "" too
 	OSHashValue  string // digits or URL
 	DiskFormat   string // "" when absent
 	StreamRaw    bool
@@ -26,11 +26,11 @@ type ImageInfo struct {
 	AuthPassword string
 	// Authorization is the whole value of the Authorization header, "" when absent.
 	Authorization string
-	// Partition says how the disk for a partition image is laid out; nil for a whole-disk image.
+	// Partition is the layout of the disk for a partition image; nil for a whole-disk image.
 	Partition *PartitionInfo
 }
 
-// wireInfo is image_info as JSON. A null counts as absent everywhere.
+// wireInfo is image_info as JSON. Null counts as absent in every field.
 type wireInfo struct {
 	ID            json.RawMessage `json:"id"`
 	URLs          json.RawMessage `json:"urls"`
@@ -49,10 +49,11 @@ type wireInfo struct {
 	wirePartition
 }
 
-// md5Digits is how many hexadecimal digits an MD5 checksum has.
+// md5Digits is the number of hexadecimal digits of an MD5 checksum.
 const md5Digits = 32
 
-// ParseImageInfo checks the protocol's image_info. Every error is a fault of code 400 that names the field.
+// ParseImageInfo parses and validates the protocol's image_info. Its errors are faults of code 400 that name the
+// field.
 func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 	var wire wireInfo
 	if absent(raw) {
@@ -87,11 +88,11 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 	return info, nil
 }
 
-// ociScheme is that of an image in an OCI registry, to be looked up by the agent. Ironic does that itself and hands out the
-// URL of a blob.
+// ociScheme is the scheme of references to images in an OCI registry, which the agent resolves. Ironic resolves them
+// itself and sends the URL of a blob.
 const ociScheme = "oci"
 
-// fromRegistry reports whether the image's one URL is a reference to a registry.
+// fromRegistry reports whether the image's only URL is a reference to a registry.
 func (info ImageInfo) fromRegistry() bool {
 	return len(info.URLs) == 1 && strings.HasPrefix(strings.ToLower(info.URLs[0]), ociScheme+"://")
 }
@@ -105,7 +106,8 @@ func required(field string, raw json.RawMessage) error {
 	return nil
 }
 
-// decode reads a field into its place. The value does not appear in the error: it may be a secret.
+// decode parses a field into the value that into points to. The error does not contain the field's value, which may be
+// a secret.
 func decode(field string, raw json.RawMessage, what string, into any) error {
 	if absent(raw) {
 		return nil
@@ -130,7 +132,7 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 	for i, text := range *into {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != ociScheme {
-			// Not even a part of the text is repeated: a temporary URL is a secret.
+			// The error contains no part of the URL: a temporary URL is a secret.
 			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http, https or oci URL", i+1)
 		}
 		if u.Scheme == ociScheme && len(*into) > 1 { // what a registry wants to see is not for other servers
@@ -140,7 +142,7 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 	return nil
 }
 
-// parseProxies refuses what would silently be no proxy at all.
+// parseProxies rejects invalid proxies, which would otherwise be ignored.
 func parseProxies(raw json.RawMessage, into *map[string]string) error {
 	if err := decode("proxies", raw, "an object of texts", into); err != nil {
 		return err
@@ -153,7 +155,7 @@ func parseProxies(raw json.RawMessage, into *map[string]string) error {
 	return nil
 }
 
-// parseChecksums insists on at least one usable checksum: the pair os_hash_algo and os_hash_value, or checksum.
+// parseChecksums requires at least one usable checksum: checksum, or os_hash_algo with os_hash_value.
 func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 	for _, f := range []struct {
 		name string
@@ -179,7 +181,7 @@ func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 	case info.OSHashAlgo != "":
 		return nil
 	case info.Checksum == "" && info.fromRegistry():
-		return nil // the blob's digest is one
+		return nil // the digest of the blob is used
 	case info.Checksum == "":
 		return fault.InvalidCommandParams("image_info needs 'checksum', or 'os_hash_algo' with 'os_hash_value'")
 	case !md5Enabled && len(info.Checksum) <= md5Digits && !isURL(info.Checksum):

@@ -37,8 +37,8 @@ func wireImage(t *testing.T, changes map[string]any) json.RawMessage {
 func layout(changes map[string]any) map[string]any {
 	fields := map[string]any{
 		"image_type": "partition", "root_mb": 100, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": "ext4",
-		"preserve_ephemeral": false, "root_gb": 1, "kernel": json.RawMessage("null"), "ramdisk": json.RawMessage("null"),
-		"boot_option": "local", "deploy_boot_mode": "uefi", "disk_label": "gpt",
+		"preserve_ephemeral": false, "root_gb": 1, "kernel": json.RawMessage("null"),
+		"ramdisk": json.RawMessage("null"), "boot_option": "local", "deploy_boot_mode": "uefi", "disk_label": "gpt",
 	}
 	maps.Copy(fields, changes)
 	return fields
@@ -56,8 +56,9 @@ func TestParsePartitionImage(t *testing.T) {
 		},
 		"null is nothing": {
 			map[string]any{
-				"swap_mb": json.RawMessage("null"), "ephemeral_mb": json.RawMessage("null"), "ephemeral_format": json.RawMessage("null"),
-				"preserve_ephemeral": json.RawMessage("null"), "deploy_boot_mode": json.RawMessage("null"),
+				"swap_mb": json.RawMessage("null"), "ephemeral_mb": json.RawMessage("null"),
+				"ephemeral_format": json.RawMessage("null"), "preserve_ephemeral": json.RawMessage("null"),
+				"deploy_boot_mode": json.RawMessage("null"),
 			},
 			PartitionInfo{Root: 100 * mib},
 		},
@@ -76,7 +77,7 @@ func TestParsePartitionImage(t *testing.T) {
 	}
 }
 
-// Every rule of image_info: the fault is of code 400 and names the field.
+// A violation of a rule of image_info is a fault of code 400 that names the field.
 func TestParseImageInfoRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -170,7 +171,7 @@ func TestParseImageInfoMD5(t *testing.T) {
 	}
 }
 
-// An image of a registry needs no checksum, its digest is one; what is given counts.
+// An image in a registry needs no checksum, because it has a digest. A checksum that is given takes precedence.
 func TestParseImageInfoOfRegistry(t *testing.T) {
 	reference := map[string]any{"urls": []string{"oci://192.0.2.1:5000/os/image:1"}}
 	if got, err := ParseImageInfo(wireImage(t, reference), false); err != nil || got.OSHashValue != sha256Digits {

@@ -6,17 +6,17 @@ import (
 	"ironroot/agent/fault"
 )
 
-// PartitionInfo is the part of image_info that says what the disk for a partition image holds. Sizes are bytes.
+// PartitionInfo is the part of image_info that describes the disk for a partition image. Sizes are in bytes.
 type PartitionInfo struct {
 	Root              int64
 	Swap              int64  // 0: none
 	Ephemeral         int64  // 0: none
-	EphemeralFormat   string // of the file system on it, "" where none is made
-	PreserveEphemeral bool   // the disk is laid out this way already, and what is on the ephemeral partition stays
-	BootMode          string // what the conductor takes for the boot mode: a matter of the result's words only
+	EphemeralFormat   string // file system of the ephemeral partition, "" for none
+	PreserveEphemeral bool   // keep the existing layout and the content of the ephemeral partition
+	BootMode          string // the conductor's boot mode; used in the result text only
 }
 
-// wirePartition is that part as JSON.
+// wirePartition is PartitionInfo as JSON.
 type wirePartition struct {
 	ImageType         json.RawMessage `json:"image_type"`
 	RootMB            json.RawMessage `json:"root_mb"`
@@ -30,11 +30,12 @@ type wirePartition struct {
 // mebibyte is the unit of the protocol's sizes, in bytes.
 const mebibyte = 1 << 20
 
-// maxMB bounds a size in MiB: no disk is larger, and no sum of such sizes overflows.
+// maxMB is the largest accepted size in MiB. It exceeds every disk, and sums of such sizes do not overflow.
 const maxMB = 1 << 38
 
-// parsePartition reads the layout; for a whole-disk image nothing of it is looked at. All keys have to be there, as the
-// conductor sends them: a misspelt preserve_ephemeral must not cost anybody's data. Null is no size, no format, and false.
+// parsePartition parses the layout of a partition image. For a whole-disk image it ignores all fields but image_type.
+// All keys are required, as the conductor sends them: a misspelt preserve_ephemeral must not destroy data. Null means
+// size 0, no format, and false.
 func parsePartition(wire wirePartition, into **PartitionInfo) error {
 	var kind string
 	if err := decodeText("image_type", wire.ImageType, &kind); err != nil || kind != "partition" {
@@ -77,12 +78,12 @@ func parsePartition(wire wirePartition, into **PartitionInfo) error {
 	return nil
 }
 
-// decodeMB reads a number of MiB, which may be written as a text, into bytes.
+// decodeMB parses a number of MiB, which may be a JSON string, and converts it to bytes.
 func decodeMB(field string, raw json.RawMessage, into *int64) error {
 	if absent(raw) {
 		return nil
 	}
-	var number json.Number // may be a text
+	var number json.Number // accepts numbers and strings
 	if err := decode(field, raw, "a number of MiB", &number); err != nil {
 		return err
 	}

@@ -19,14 +19,14 @@ import (
 	"ironroot/storage/partition"
 )
 
-// Labels of the file systems that are made around a partition image.
+// Labels of the file systems that are created for a partition image.
 const (
 	labelESP       = "efi-part"
 	labelSwap      = "swap1"
 	labelEphemeral = "ephemeral0"
 )
 
-// partitionNames are the protocol's names of partitions.
+// partitionNames maps roles to the protocol's names of partitions.
 var partitionNames = map[partition.Role]string{
 	partition.RoleESP:         "efi system partition",
 	partition.RoleBIOSBoot:    "BIOS Boot partition",
@@ -44,8 +44,8 @@ type partitioned struct {
 	paths  map[partition.Role]string
 }
 
-// preparePartitions lays the disk out, makes its file systems, writes the config drive, and streams the image into the
-// root partition. All checks precede the first write to the disk. If the image is already on the disk in the same
+// preparePartitions creates the partition table and file systems, writes the config drive, and streams the image to
+// the root partition. All checks precede the first write to the disk. If the image is already on the disk in the same
 // layout and is not streamed, only the config drive is written again.
 func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
@@ -87,7 +87,7 @@ func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info 
 }
 
 // present returns the partitions of an image that is already on the disk. It returns nil if the image must be written:
-// if it is another one, or if the table or the file system of root or ESP has changed.
+// if another image was written last, or if the table or the file system of root or ESP has changed.
 func (i *Imager) present(ctx context.Context, now written) (*partitioned, error) {
 	if !i.isWritten(ctx, now) {
 		return nil, nil //nolint:nilnil // documented
@@ -115,7 +115,7 @@ func (i *Imager) present(ctx context.Context, now written) (*partitioned, error)
 	return d, nil
 }
 
-// plan says what the disk will look like.
+// plan computes the layout of the disk and checks that it and its file systems can be created.
 func (i *Imager) plan(disk block.Device, p *PartitionInfo, drive []byte) (partition.Layout, error) {
 	c, n := i.o.Config.Get(), i.o.Node.Get()
 	uefi := bootsUEFI(n, bootloader.FirmwareIsUEFI(i.o.System))
@@ -153,7 +153,7 @@ func (i *Imager) driveOptions() configdrive.Options {
 	return configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild}
 }
 
-// layOut puts a new table in place of all that the disk knew of partitions, RAID, volumes and file systems.
+// layOut erases all metadata of partitions, RAID, volumes and file systems and creates the partition table.
 func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
 	c := i.o.Config.Get().DiskPartitioner
 	wait := erase.Wait{Interval: c.CheckDeviceInterval, Retries: c.CheckDeviceMaxRetries}
@@ -171,7 +171,7 @@ func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layou
 	return i.locate(ctx, disk, layout)
 }
 
-// adopt finds the layout on a disk that was laid out before, and writes nothing.
+// adopt returns the partitions of a disk that already has the layout. It does not write.
 func (i *Imager) adopt(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
 	table, err := partition.Read(ctx, disk)
 	if err == nil {
@@ -184,7 +184,7 @@ func (i *Imager) adopt(ctx context.Context, disk string, layout partition.Layout
 	return i.locate(ctx, disk, layout)
 }
 
-// locate has the kernel offer the partitions and finds their devices.
+// locate makes the kernel read the partition table and waits for the partitions' device nodes.
 func (i *Imager) locate(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
 	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
 		return nil, fault.Deployment("%w", err)
@@ -205,13 +205,13 @@ func (i *Imager) locate(ctx context.Context, disk string, layout partition.Layou
 
 var errNoNode = errors.New("no device node in the time of disk_utils.partition_detection_attempts")
 
-// fileSystem is one that is made.
+// fileSystem describes a file system to create.
 type fileSystem struct {
 	role        partition.Role
 	kind, label string
 }
 
-// fileSystems lists what is made beside the image's own.
+// fileSystems lists the file systems to create in addition to the image's.
 func fileSystems(p *PartitionInfo, uefi bool) []fileSystem {
 	var list []fileSystem
 	if uefi {
@@ -226,7 +226,7 @@ func fileSystems(p *PartitionInfo, uefi bool) []fileSystem {
 	return list
 }
 
-// fill gives all partitions but root their content.
+// fill creates the file systems and writes the config drive: the content of all partitions but root.
 func (i *Imager) fill(ctx context.Context, d *partitioned, p *PartitionInfo, drive []byte) error {
 	for _, fs := range fileSystems(p, d.layout.Find(partition.RoleESP) != nil) {
 		path := d.paths[fs.role]
@@ -250,15 +250,15 @@ func (i *Imager) fillConfigDrive(ctx context.Context, d *partitioned, drive []by
 	return nil
 }
 
-// uuids returns what the protocol calls partition UUIDs: of root, ESP and PReP partition, and the paths of all
-// partitions.
+// uuids returns the protocol's partition UUIDs (of root, ESP and PReP partition) and the paths of all partitions.
 func (d *partitioned) uuids(ctx context.Context) (map[string]any, error) {
 	paths, uuids := map[string]string{}, map[string]any{"efi system partition uuid": nil}
 	for _, p := range d.layout.Partitions {
 		path := d.paths[p.Role]
 		paths[partitionNames[p.Role]] = path
 		key := map[partition.Role]string{
-			partition.RoleRoot: "root uuid", partition.RoleESP: "efi system partition uuid", partition.RolePReP: "PReP Boot partition uuid",
+			partition.RoleRoot: "root uuid", partition.RoleESP: "efi system partition uuid",
+			partition.RolePReP: "PReP Boot partition uuid",
 		}[p.Role]
 		if key == "" {
 			continue
@@ -276,7 +276,7 @@ func (d *partitioned) uuids(ctx context.Context) (map[string]any, error) {
 	return uuids, nil
 }
 
-// finishPartitions records what is on the disk now and returns the result's text.
+// finishPartitions records what was written and returns the protocol's result text.
 func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned, now written) (string, error) {
 	uuids, err := d.uuids(ctx)
 	if err != nil {
@@ -298,11 +298,12 @@ func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partit
 	return text, nil
 }
 
-// rootFault is imageFault for an image that goes to the root partition: that it does not fit is the request's fault.
+// rootFault is imageFault for an image on the root partition. If the partition is too small, the request is wrong.
 func rootFault(disk string, info ImageInfo, err error) error {
 	var small *image.TooSmallError
 	if errors.As(err, &small) {
-		return fault.InvalidCommandParams("root partition is too small for image %s: its virtual size is at least %d MB, root_mb is %d",
+		return fault.InvalidCommandParams(
+			"root partition is too small for image %s: its virtual size is at least %d MB, root_mb is %d",
 			info.ID, (small.Need+mebibyte-1)/mebibyte, info.Partition.Root/mebibyte)
 	}
 	return imageFault(info.ID, disk, err)

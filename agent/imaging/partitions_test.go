@@ -20,7 +20,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// rootImage is a small root file system as an image, with that UUID.
+// rootImage makes a small root file system with a UUID as an image.
 func rootImage(t *testing.T, uuid string) string {
 	t.Helper()
 	testenv.Programs(t, "mke2fs")
@@ -31,14 +31,15 @@ func rootImage(t *testing.T, uuid string) string {
 
 const rootUUID = "0a1b2c3d-1111-4222-8333-444455556666"
 
-// small is a layout that fits on a disk of 256 MiB.
+// small returns a layout that fits on a disk of 256 MiB.
 func small(change func(*PartitionInfo)) *PartitionInfo {
 	p := &PartitionInfo{Root: 40 * mib, Swap: 5 * mib}
 	change(p)
 	return p
 }
 
-// layoutDisk is a disk of 256 MiB and an Imager on a machine that has it alone, with that node.
+// layoutDisk makes a disk of 256 MiB and an Imager on a machine with only this disk, with a node of these
+// capabilities.
 func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager) {
 	t.Helper()
 	const size = 256 * mib
@@ -67,18 +68,19 @@ func partitionImage(t *testing.T, path, url, format string, p *PartitionInfo) Im
 		t.Fatal(err)
 	}
 	return ImageInfo{
-		ID: "root.img", URLs: []string{url + "/root.img"}, OSHashAlgo: "sha256", OSHashValue: sumOf(t, path, 0, info.Size()),
-		DiskFormat: format, StreamRaw: format == "raw", Partition: p,
+		ID: "root.img", URLs: []string{url + "/root.img"}, OSHashAlgo: "sha256",
+		OSHashValue: sumOf(t, path, 0, info.Size()), DiskFormat: format, StreamRaw: format == "raw", Partition: p,
 	}
 }
 
-// tag is what blkid knows of a device.
+// tag returns a value that blkid prints for a device.
 func tag(t *testing.T, device, name string) string {
 	t.Helper()
 	return strings.TrimSpace(testenv.Run(t, "sh", "-c", `PATH=$PATH:/usr/sbin; blkid -p -s "$1" -o value "$0" || true`, device, name))
 }
 
-// Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and what the conductor is told.
+// Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and the result for the
+// conductor.
 func TestPreparePartitionImage(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted", "blkid", "qemu-img")
@@ -101,7 +103,8 @@ func TestPreparePartitionImage(t *testing.T) {
 			"swap;;boot",
 		},
 		{
-			"bios msdos, root only, qcow2", "boot_mode:bios", 512, "qcow2", false, func(p *PartitionInfo) { p.Swap = 0 },
+			"bios msdos, root only, qcow2", "boot_mode:bios", 512, "qcow2", false,
+			func(p *PartitionInfo) { p.Swap = 0 },
 			[]string{"root"},
 			"boot",
 		},
@@ -178,7 +181,8 @@ func TestPreparePartitionImage(t *testing.T) {
 			if swap := paths["swap"]; swap != "" && (tag(t, swap, "TYPE") != "swap" || tag(t, swap, "LABEL") != "swap1") {
 				t.Errorf("swap: got type %q label %q", tag(t, swap, "TYPE"), tag(t, swap, "LABEL"))
 			}
-			if path := paths["ephemeral"]; path != "" && (tag(t, path, "TYPE") != p.EphemeralFormat || tag(t, path, "LABEL") != "ephemeral0") {
+			if path := paths["ephemeral"]; path != "" &&
+				(tag(t, path, "TYPE") != p.EphemeralFormat || tag(t, path, "LABEL") != "ephemeral0") {
 				t.Errorf("ephemeral: got type %q label %q", tag(t, path, "TYPE"), tag(t, path, "LABEL"))
 			}
 			if path := paths["configdrive"]; path != "" {
@@ -193,10 +197,9 @@ func TestPreparePartitionImage(t *testing.T) {
 	}
 }
 
-// A repeated partition image is neither fetched nor written, only the config drive is; ESP, swap and the ephemeral
-// file system keep what they hold. Streamed images, other layouts and disks that changed in between are written again.
-//
-// Parity: E2
+// A repeated partition image is neither fetched nor written, except for the config drive; ESP, swap and the ephemeral
+// file system keep their content. Streamed images, other layouts, and images on disks that have changed are written
+// again.
 func TestPartitionImageAgain(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img", "wipefs", "blkid")
@@ -290,8 +293,7 @@ func TestPartitionImageAgain(t *testing.T) {
 	}
 }
 
-// A root partition that is too small, a disk that is, and a format nobody can make are known before the disk loses
-// anything.
+// A root partition or disk that is too small and an unsupported format are errors before the disk is changed.
 func TestPartitionImageRefusals(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img")
@@ -402,18 +404,20 @@ func linkedSystem(t *testing.T) block.System {
 	return sys
 }
 
-// A partition image without loaders does not boot by UEFI: the fault says where they are looked for.
+// A partition image without loaders does not boot by UEFI: the fault names the directory for loaders.
 func TestPartitionImageWithoutLoaders(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
 	disk, i := layoutDisk(t, 512, "boot_mode:uefi")
 	i.o.System = linkedSystem(t)
-	if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
+	if _, err := i.Prepare(t.Context(),
+		partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), ""); err != nil {
 		t.Fatal(err)
 	}
 	uuids := i.PartitionUUIDs()
 	err := i.InstallBootloader(t.Context(), Bootloader{
-		RootUUID: uuids["root uuid"].(string), EFISystemPartUUID: uuids["efi system partition uuid"].(string), TargetBootMode: "uefi",
+		RootUUID: uuids["root uuid"].(string), EFISystemPartUUID: uuids["efi system partition uuid"].(string),
+		TargetBootMode: "uefi",
 	})
 	if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), "below /boot/efi/EFI of its root") {
 		t.Errorf("%s: got %v, want an InvalidImage that says where loaders are looked for", disk, err)

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// progressInterval is how often the write's counters are looked at. What is logged of it the tracker decides.
+	// progressInterval is the time between two snapshots of the write's progress. The tracker limits how often it is
+	// logged.
 	progressInterval = time.Second
 	durationStep     = 100 * time.Millisecond
 )
@@ -40,7 +41,7 @@ func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.
 	}
 }
 
-// rate puts bytes a time into MiB/s.
+// rate formats bytes per d in MiB/s.
 func rate(bytes int64, d time.Duration) string {
 	if d <= 0 {
 		return "-"

@@ -9,21 +9,23 @@ import (
 	"strings"
 )
 
-// proxyFunc chooses the proxy of a request as http.ProxyFromEnvironment does by http_proxy, https_proxy and no_proxy, but by
-// what came with the image; nil is none. golang.org/x/net/http/httpproxy would do the same, and would bring a second copy
-// of the tables for international names, a hundredth of the ramdisk.
+// proxyFunc returns a function that selects the proxy of a request from the proxies of the image. It follows the rules
+// of http.ProxyFromEnvironment for http_proxy, https_proxy and no_proxy. The function returns nil for no proxy.
+//
+// golang.org/x/net/http/httpproxy does the same, but contains a second copy of the tables for international domain
+// names: 200 KiB of the program in the ramdisk, less than 20 KiB of them compressed.
 func proxyFunc(proxies map[string]string, noProxy string) func(*http.Request) (*url.URL, error) {
 	exempt := parseNoProxy(noProxy)
 	return func(r *http.Request) (*url.URL, error) {
 		address := proxies[r.URL.Scheme]
 		if address == "" || exempt.covers(r.URL) {
-			return nil, nil //nolint:nilnil // what http.Transport takes for no proxy
+			return nil, nil //nolint:nilnil // http.Transport's value for no proxy
 		}
 		return parseProxy(address)
 	}
 }
 
-// parseProxy reads a proxy's URL, whose scheme may be missing. The error does not repeat it: it may hold a password.
+// parseProxy parses a proxy's URL, whose scheme is optional. The error does not contain it: it may include a password.
 func parseProxy(text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -35,7 +37,7 @@ func parseProxy(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// direct is what no_proxy lists: hosts that are reached without a proxy.
+// direct is a parsed no_proxy list: the hosts that are contacted without a proxy.
 type direct struct {
 	all   bool
 	rules []directRule
@@ -43,13 +45,13 @@ type direct struct {
 
 type directRule struct {
 	prefix netip.Prefix // of addresses
-	suffix string       // of names, with its dot
-	exact  string       // a name, "" = none
-	port   string       // "" = every port
+	suffix string       // of names, with the leading dot
+	exact  string       // a name; "" matches none
+	port   string       // "" matches every port
 }
 
-// parseNoProxy reads names with all that is below them, ".name" for what is below alone, addresses, subnets, and "*"; a
-// port may follow names and addresses.
+// parseNoProxy parses a comma-separated list of names (which include their subdomains), ".name" (subdomains only),
+// addresses, subnets, and "*". Names and addresses may have a port.
 func parseNoProxy(text string) direct {
 	var d direct
 	for _, entry := range strings.Split(text, ",") {
@@ -79,7 +81,7 @@ func parseNoProxy(text string) direct {
 	return d
 }
 
-// covers reports whether a URL's host is reached directly. This machine itself always is.
+// covers reports whether the host of u is contacted directly. Loopback addresses always are.
 func (d direct) covers(u *url.URL) bool {
 	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
 	if port == "" {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// The proxies of image_info are used for the servers of the image, and no others.
+// The proxies of image_info are used only for the servers of the image.
 func TestProxiesOfAnImage(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.String())
@@ -47,14 +47,16 @@ func TestProxiesOfAnImage(t *testing.T) {
 func TestProxyFunc(t *testing.T) {
 	proxies := map[string]string{"http": "proxy.example:3128", "https": "http://user:secret@[2001:db8::3]:8080"}
 	lists := []string{
-		"", "*", "a.example", ".a.example", "*.a.example", "A.Example , b.example:8000", "192.0.2.0/24", "192.0.2.7", "192.0.2.7:8000",
-		"2001:db8::/32", "2001:db8::1", "[2001:db8::1]:8000", "other.example,,192.0.2.1", "a.example:80", "example",
+		"", "*", "a.example", ".a.example", "*.a.example", "A.Example , b.example:8000", "192.0.2.0/24", "192.0.2.7",
+		"192.0.2.7:8000", "2001:db8::/32", "2001:db8::1", "[2001:db8::1]:8000", "other.example,,192.0.2.1",
+		"a.example:80", "example",
 	}
 	urls := []string{
-		"http://a.example/i", "http://b.a.example/i", "https://xa.example/i", "http://b.example:8000/i", "http://b.example/i",
-		"http://192.0.2.7/i", "http://192.0.2.7:8000/i", "http://198.51.100.1/i", "https://[2001:db8::1]/i", "http://[2001:db8::1]:8000/i",
-		"http://localhost/i", "http://127.0.0.1:8000/i", "http://[::1]/i", "http://A.EXAMPLE/i", "ftp://a.example/i",
-		"http://[::ffff:192.0.2.7]/i", "http://[::ffff:127.0.0.1]/i", "http://a.example../i",
+		"http://a.example/i", "http://b.a.example/i", "https://xa.example/i", "http://b.example:8000/i",
+		"http://b.example/i", "http://192.0.2.7/i", "http://192.0.2.7:8000/i", "http://198.51.100.1/i",
+		"https://[2001:db8::1]/i", "http://[2001:db8::1]:8000/i", "http://localhost/i", "http://127.0.0.1:8000/i",
+		"http://[::1]/i", "http://A.EXAMPLE/i", "ftp://a.example/i", "http://[::ffff:192.0.2.7]/i",
+		"http://[::ffff:127.0.0.1]/i", "http://a.example../i",
 	}
 	for _, list := range lists {
 		judge := (&httpproxy.Config{HTTPProxy: proxies["http"], HTTPSProxy: proxies["https"], NoProxy: list}).ProxyFunc()
@@ -66,7 +68,8 @@ func TestProxyFunc(t *testing.T) {
 			}
 			want, wantErr := judge(r.URL)
 			got, err := choose(r)
-			if (err == nil) != (wantErr == nil) || (got == nil) != (want == nil) || got != nil && got.String() != want.String() {
+			if (err == nil) != (wantErr == nil) || (got == nil) != (want == nil) ||
+				got != nil && got.String() != want.String() {
 				t.Errorf("no_proxy %q, %s: got %v and %v, want %v and %v", list, address, got, err, want, wantErr)
 			}
 		}

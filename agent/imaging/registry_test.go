@@ -15,8 +15,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// A reference to a registry is all that an image_info needs to say: token, manifest and digest come from there. The token
-// does not appear in what is logged, even where somebody repeats it.
+// A reference to a registry is sufficient as image_info: token, manifest and digest come from the registry. The token
+// is not logged, even if a server repeats it.
 func TestPrepareFromRegistry(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -67,7 +67,8 @@ func TestPrepareFromRegistry(t *testing.T) {
 	}
 	missing := info
 	missing.URLs = []string{info.URLs[0] + "0"}
-	if _, err := i.Prepare(t.Context(), missing, ""); typeOf(err) != "ImageDownloadFatalError" || !strings.Contains(err.Error(), "404") {
+	if _, err := i.Prepare(t.Context(), missing, ""); typeOf(err) != "ImageDownloadFatalError" ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("no such manifest: got %s (%v), want an ImageDownloadFatalError with status 404", typeOf(err), err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -12,8 +12,11 @@ import (
 	"ironroot/storage/hint"
 )
 
-// RootDisk picks the disk an operating system goes to. With refresh, a cached node without hints is looked up again
-// first: hints may have been set since. That the lookup fails is only a warning, as the protocol has it.
+// RootDisk selects the disk for the operating system. With refresh, it first looks up a cached node that has no hints:
+// hints may have been set since. As in the protocol, a failed lookup is not fatal.
+//
+// It returns an error if the disk holds a member of an array that Ironic created: the node object alone determines the
+// choice.
 func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
 	n := i.o.Node.Get()
 	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
@@ -44,8 +47,8 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	return disk, nil
 }
 
-// writable says in the protocol's words why no image can be written to a disk. Such a disk is chosen all the same: by the
-// protocol the choice is by size or hints alone.
+// writable returns the protocol's error if images cannot be written to d. The choice of the root disk does not
+// consider this: the protocol selects by size or hints alone.
 func writable(d block.Device) error {
 	switch {
 	case d.ReadOnly:
@@ -56,14 +59,14 @@ func writable(d block.Device) error {
 	return nil
 }
 
-// canRefresh reports whether there is an Ironic to look the node up in.
+// canRefresh reports whether the node can be looked up in Ironic.
 func (i *Imager) canRefresh() bool {
 	c := i.o.Config.Get()
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
-// ChooseRootDisk picks the root disk among disks by the node's skip list and root device hints; n may be nil. Its error
-// wraps [hint.ErrNoDisk] when the hints are sound and no disk fits.
+// ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. Its
+// error wraps [hint.ErrNoDisk] if the hints are valid but no disk matches.
 func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	candidates, err := hardware.WithoutSkipped(n, disks)
 	if err != nil {

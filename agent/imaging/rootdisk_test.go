@@ -11,7 +11,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// memberDisk makes a disk with a member of an array on its one partition.
+// memberDisk makes a disk whose only partition is a member of an array.
 func memberDisk(t *testing.T, size int64, array string) block.Device {
 	t.Helper()
 	file := testenv.SparseFile(t, size)
@@ -31,7 +31,7 @@ func memberDisk(t *testing.T, size int64, array string) block.Device {
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: size}
 }
 
-// The disks of an array that the skip list protects by its name are not chosen, those of other arrays are.
+// Disks of an array that the skip list protects by its name are not chosen; those of other arrays can be.
 func TestRootDiskSparesProtectedArrays(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "blkid")

@@ -10,7 +10,7 @@ import (
 	"ironroot/agent/journal"
 )
 
-// Whatever comes to be logged of an image's servers, what opens them is not in it.
+// Logs about an image's servers contain no credentials.
 func TestSecretsOfAnImage(t *testing.T) {
 	var console bytes.Buffer
 	j := journal.New(&console, &slog.LevelVar{}, 1<<20)
@@ -40,7 +40,7 @@ func TestSecretsOfAnImage(t *testing.T) {
 	}
 }
 
-// Without a journal there is nothing from which secrets could be removed.
+// Without a journal, secrets need not be registered.
 func TestSecretsWithoutAJournal(t *testing.T) {
 	i := New(Options{Config: config.NewLive(&config.Config{})})
 	i.hush(ImageInfo{AuthPassword: "a secret", URLs: []string{"http://user:password@images.example/"}})

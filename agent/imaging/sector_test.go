@@ -8,11 +8,9 @@ import (
 	"ironroot/storage/partition"
 )
 
-// A deployment to a disk with sectors of 4096 bytes, and one with config_drive_rebuild: the image is on the disk, its GPT
-// fits the disk, and the config drive, a FAT with sectors of 512 bytes, was copied into a file system of the disk's own
-// sector size.
-//
-// Parity: L7 (option)
+// A deployment to a disk with sectors of 4096 bytes, and one with config_drive_rebuild: the image is on the disk, its
+// GPT fits the disk, and the config drive, a FAT with sectors of 512 bytes, was copied to a file system with the
+// disk's sector size.
 func TestPrepareCopiesTheConfigDrive(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "fsck.vfat", "blkid")
@@ -45,7 +43,7 @@ func TestPrepareCopiesTheConfigDrive(t *testing.T) {
 			}
 			drive := disk + "p2"
 			testenv.Run(t, "fsck.vfat", "-n", drive)
-			// Only a copy has this name for its maker, and the disk's sectors.
+			// Only a copy has this OEM name and the disk's sector size.
 			out := testenv.Run(t, "blkid", "-p", "-o", "export", drive)
 			for _, want := range []string{"LABEL=CONFIG-2\n", "TYPE=vfat\n", "BLOCK_SIZE=" + tt.want + "\n"} {
 				if !strings.Contains(out, want) {

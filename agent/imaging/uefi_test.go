@@ -49,12 +49,14 @@ func TestInstallBootloaderUEFI(t *testing.T) {
 	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := i.InstallBootloader(ended, Bootloader{RootUUID: "0x00000000"}); !errors.Is(err, context.Canceled) || typeOf(err) == "CommandExecutionError" {
+	if err := i.InstallBootloader(ended, Bootloader{RootUUID: "0x00000000"}); !errors.Is(err, context.Canceled) ||
+		typeOf(err) == "CommandExecutionError" {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 	log.Reset()
 	for range 2 { // the second run replaces the entry of the first
-		if err := i.InstallBootloader(t.Context(), Bootloader{RootUUID: "0x00000000", TargetBootMode: "uefi"}); err != nil {
+		if err := i.InstallBootloader(t.Context(),
+			Bootloader{RootUUID: "0x00000000", TargetBootMode: "uefi"}); err != nil {
 			t.Fatal(err)
 		}
 		entries, err := filepath.Glob(filepath.Join(i.o.Efivars, "Boot0*"))

@@ -50,7 +50,7 @@ func expected(t *testing.T, name string) any {
 	return want
 }
 
-// The golden files are what ironic-python-agent's dmi_inspector makes of the output of dmidecode 3.4 for these tables.
+// The golden files are the output of ironic-python-agent's dmi_inspector for these tables with dmidecode 3.4.
 func TestDMI(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestDMI(t *testing.T) {
 	}
 }
 
-// A text of spaces is an empty list: dmidecode prints nothing for it, from which ironic-python-agent makes that list.
+// A value of spaces is an empty list, because dmidecode prints nothing and ironic-python-agent reports a list.
 func TestDMIEmptyText(t *testing.T) {
 	var got dmi
 	sys := machinetest.Unpack(t, "smbios 0 0x0 0x18 04:s=_ 08:s=1.2\nsmbios 16 0x1 0x17 0d:w=1\n")
@@ -92,7 +92,7 @@ func TestDMIWithoutTables(t *testing.T) {
 	}
 }
 
-// The golden files are what ironic-python-agent's numa_inspector makes of these trees, in the order of the numbers.
+// The golden files are the output of ironic-python-agent's numa_inspector for these trees, sorted by number.
 func TestNUMA(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// The topology is whole or absent, and its absence is no error that Ironic would fail the inspection for.
+// The topology is complete or absent. Its absence does not fail the inspection.
 func TestNUMANotReadable(t *testing.T) {
 	const node = "sys/devices/system/node/node0/"
 	for name, path := range map[string]string{
@@ -116,8 +116,9 @@ func TestNUMANotReadable(t *testing.T) {
 		"node of a NIC":    "sys/class/net/enp0s2/device/numa_node",
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := machinetest.Unpack(t, node+"meminfo: Node 0 MemTotal: 1024 kB\\n\n"+node+"cpu1/topology/core_id: 0\n"+
-				"sys/class/net/enp0s2/device/numa_node: 0\n")
+			sys := machinetest.Unpack(t,
+				node+"meminfo: Node 0 MemTotal: 1024 kB\\n\n"+node+"cpu1/topology/core_id: 0\n"+
+					"sys/class/net/enp0s2/device/numa_node: 0\n")
 			var got any
 			if err := collect(t, sys, "numa-topology", &got); err != nil || got == nil {
 				t.Fatalf("whole: got %v and %v", got, err)
@@ -146,7 +147,8 @@ func TestNUMANotReadable(t *testing.T) {
 func TestListsNotReadable(t *testing.T) {
 	for collector, dir := range map[string]string{"pci-devices": "sys/bus/pci/devices", "usb-devices": "sys/bus/usb/devices"} {
 		var got []any
-		if err := collect(t, machinetest.Unpack(t, "sys/class/net/"), collector, &got); err != nil || got == nil || len(got) > 0 {
+		if err := collect(t, machinetest.Unpack(t, "sys/class/net/"), collector, &got); err != nil || got == nil ||
+			len(got) > 0 {
 			t.Errorf("%s, no bus: got %v and %v, want an empty list", collector, got, err)
 		}
 		got = nil
@@ -188,7 +190,7 @@ func FuzzNodeMemory(f *testing.F) {
 	})
 }
 
-// Hubs, input, storage and network devices are left out.
+// Hubs, input, storage and network devices are omitted.
 func TestUSBDevices(t *testing.T) {
 	for name, want := range map[string][]usbDevice{
 		"supermicro-1029p": {{Product: "Token JC", Vendor: "SafeNet", Handle: "USB:1:c"}},
@@ -232,18 +234,19 @@ func TestExtraHardware(t *testing.T) {
 	for _, want := range []string{
 		"disk|logical|count|1", "disk|sda|size|256", "disk|sda|model|TS256GSSD230S", "disk|sda|vendor|ATA",
 		"disk|sda|wwn-id|0x57c354800000a1b2", "disk|sda|serial|ANON-TS256-000000001", "disk|sda|rotational|0",
-		"disk|sda|physical_block_size|512",
-		"system|product|name|ProLiant DL360 Gen10 (867960-B21)", "system|product|vendor|HPE", "system|product|serial|ANON-148",
-		"system|motherboard|name|ProLiant DL360 Gen10", "system|kernel|version|6.12.41", "system|kernel|arch|x86_64",
-		"firmware|bios|version|U32", "firmware|bios|date|01/23/2021",
-		"memory|total|size|412316860416", "memory|banks|count|24", "memory|bank:0|vendor|UNKNOWN", "memory|bank:0|serial|ANON-38",
-		"memory|bank:0|product|NOT AVAILABLE", "memory|bank:1|slot|PROC 1 DIMM 2",
-		"memory|bank:7|size|34359738368", "memory|bank:7|slot|PROC 1 DIMM 8",
-		"network|eno1|serial|b4:7a:f1:00:10:20", "network|eno1|businfo|pci@0000:02:00.0", "network|eno1|link|yes", "network|eno4|link|no",
-		"network|eno1|vendor|0x14e4", "network|eno1|product|0x1657", "network|eno1|driver|tg3", "network|eno1|capacity|1000000000",
-		"cpu|physical|number|2", "cpu|logical|number|12", "cpu|physical|product|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz",
-		"cpu|physical|frequency|1700.0000", "cpu|physical_0|vendor|Intel(R) Corporation",
-		"cpu|physical_1|version|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical_1|slot|Proc 2", "numa|nodes|count|2",
+		"disk|sda|physical_block_size|512", "system|product|name|ProLiant DL360 Gen10 (867960-B21)",
+		"system|product|vendor|HPE", "system|product|serial|ANON-148", "system|motherboard|name|ProLiant DL360 Gen10",
+		"system|kernel|version|6.12.41", "system|kernel|arch|x86_64", "firmware|bios|version|U32",
+		"firmware|bios|date|01/23/2021", "memory|total|size|412316860416", "memory|banks|count|24",
+		"memory|bank:0|vendor|UNKNOWN", "memory|bank:0|serial|ANON-38", "memory|bank:0|product|NOT AVAILABLE",
+		"memory|bank:1|slot|PROC 1 DIMM 2", "memory|bank:7|size|34359738368", "memory|bank:7|slot|PROC 1 DIMM 8",
+		"network|eno1|serial|b4:7a:f1:00:10:20", "network|eno1|businfo|pci@0000:02:00.0", "network|eno1|link|yes",
+		"network|eno4|link|no", "network|eno1|vendor|0x14e4", "network|eno1|product|0x1657", "network|eno1|driver|tg3",
+		"network|eno1|capacity|1000000000", "cpu|physical|number|2", "cpu|logical|number|12",
+		"cpu|physical|product|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical|frequency|1700.0000",
+		"cpu|physical_0|vendor|Intel(R) Corporation",
+		"cpu|physical_1|version|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical_1|slot|Proc 2",
+		"numa|nodes|count|2",
 	} {
 		if !lines[want] {
 			t.Errorf("got no item %q", want)
@@ -262,16 +265,16 @@ func TestExtraHardwareAddress(t *testing.T) {
 	facts := factList{}
 	facts.network([]inventory.Interface{{Name: "eth0", MACAddress: "52:54:00:1a:15:d6", IPv4Address: &address}})
 	want := []fact{
-		{"network", "eth0", "serial", "52:54:00:1a:15:d6"}, {"network", "eth0", "link", "no"}, {"network", "eth0", "ipv4", address},
+		{"network", "eth0", "serial", "52:54:00:1a:15:d6"},
+		{"network", "eth0", "link", "no"},
+		{"network", "eth0", "ipv4", address},
 	}
 	if diff := cmp.Diff(want, facts.list); diff != "" {
 		t.Errorf("facts differ (-want +got):\n%s", diff)
 	}
 }
 
-// A request for benchmarks is an error in the posted data, which also contain all facts.
-//
-// Parity: H8
+// A request for benchmarks is an error in the posted data, which also contains all facts.
 func TestExtraHardwareBenchmarks(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "extra-hardware", Params: config.Params{"ipa-inspection-benchmarks": "cpu,mem"}})
 	if _, err := Run(t.Context(), m.Options); err == nil {

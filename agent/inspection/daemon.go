@@ -8,8 +8,8 @@ import (
 	"ironroot/agent/pause"
 )
 
-// The pauses of a daemon are stretched by a random factor between these, so that the machines of a rack do not post at
-// the same moment. After a failure the pause grows by backOff, up to maxPause times the interval.
+// The interval of a daemon is multiplied by a random factor between minJitter and maxJitter, so that the machines of a
+// rack do not post at the same time. After a failure it grows by backoff, up to maxBackoff times the interval.
 const (
 	minJitter, maxJitter = 0.7, 1.2
 	backOff              = 2.7

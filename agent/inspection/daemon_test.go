@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Parity: H10
 func TestRepeat(t *testing.T) {
 	const interval = 300 * time.Second
 	for _, tt := range []struct {
@@ -33,7 +32,9 @@ func TestRepeat(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var pauses []time.Duration
 				last, runs := time.Now(), 0
-				Repeat(ctx, interval, func() float64 { return tt.random }, slog.New(slog.DiscardHandler), func(context.Context) error {
+				Repeat(ctx, interval, func() float64 {
+					return tt.random
+				}, slog.New(slog.DiscardHandler), func(context.Context) error {
 					if runs > 0 {
 						pauses = append(pauses, time.Since(last).Round(time.Second))
 					}

@@ -15,13 +15,13 @@ import (
 	"ironroot/storage/hint"
 )
 
-// configuration tells Ironic how the data came about.
+// configuration describes how the data was collected.
 type configuration struct {
 	Collectors []string               `json:"collectors"`
 	Managers   []hardware.NameVersion `json:"managers"`
 }
 
-// collectDefault adds the inventory, the root disk and how they were found.
+// collectDefault adds the inventory, the root disk, and the configuration of the inspection.
 func collectDefault(ctx context.Context, i *inspection) error {
 	var disks, addresses error
 	goroutine.Do(
@@ -56,7 +56,7 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	return nil
 }
 
-// collectLogs adds the archive of the agent's logs. Data without logs is better than an inspection that fails.
+// collectLogs adds the log archive. Its failure must not fail the inspection.
 func collectLogs(ctx context.Context, i *inspection) error {
 	var extra []journal.Member
 	if i.found != nil { // under the name of the program that would print it

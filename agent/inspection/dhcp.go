@@ -8,8 +8,8 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// waitDHCP waits until the interfaces the inspection is about have an IPv4 address: the one booted from, or all when the
-// configuration says so. That they get none in time is only a warning. An error is that of ctx.
+// waitDHCP waits until the boot interface has an IPv4 address, or all interfaces if the configuration requires that. A
+// timeout is only logged. The error is that of ctx.
 func (i *inspection) waitDHCP(ctx context.Context) error {
 	c := i.Config.Get()
 	if c.InspectionDHCPWaitTimeout <= 0 || i.Network == nil {
@@ -28,7 +28,7 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 	timeout, cancel := context.WithTimeout(ctx, c.InspectionDHCPWaitTimeout)
 	defer cancel()
 	for {
-		changed := i.Network.Changed() // before the look, so that no change is missed
+		changed := i.Network.Changed() // before reading the addresses, so that no change is missed
 		if i.haveAddresses(ctx, want) {
 			i.Log.Info("interfaces have addresses", "waited", time.Since(started).Round(time.Millisecond))
 			return nil
@@ -44,7 +44,7 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 	}
 }
 
-// haveAddresses reports whether there is an interface that is wanted and all such have an IPv4 address.
+// haveAddresses reports whether at least one interface is wanted and all wanted ones have an IPv4 address.
 func (i *inspection) haveAddresses(ctx context.Context, want func(inventory.Interface) bool) bool {
 	interfaces, err := i.interfaces(ctx)
 	if err != nil {
@@ -64,8 +64,8 @@ func (i *inspection) haveAddresses(ctx context.Context, want func(inventory.Inte
 	return found
 }
 
-// bootMAC makes a MAC address of a BOOTIF parameter: pxelinux puts the hardware type before it and dashes between
-// ("01-aa-bb-cc-dd-ee-ff"), others give it plainly.
+// bootMAC returns the MAC address in a BOOTIF parameter. pxelinux prepends the hardware type and separates by dashes
+// ("01-aa-bb-cc-dd-ee-ff"); other boot loaders use the usual form.
 func bootMAC(bootif string) string {
 	mac := strings.ToLower(strings.ReplaceAll(bootif, "-", ":"))
 	if strings.Count(mac, ":") == 6 {

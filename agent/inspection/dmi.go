@@ -9,7 +9,7 @@ import (
 	"ironroot/agent/inventory/smbios"
 )
 
-// dmi is what the SMBIOS tables say, under dmidecode's names: texts, and lists of texts.
+// dmi describes the SMBIOS tables under dmidecode's names. Values are strings and lists of strings.
 type dmi struct {
 	BIOS   map[string]any   `json:"bios"`
 	CPU    []map[string]any `json:"cpu"`
@@ -38,7 +38,7 @@ func describeDMI(table *smbios.Table) (dmi, error) {
 	for _, s := range table.All(smbios.TypeProcessor) {
 		d.CPU = append(d.CPU, properties(table, s))
 	}
-	// Of several arrays the first one stands for all, with the slots of all.
+	// Several arrays are reported as the first one, with the total number of slots.
 	const count = "Number Of Devices"
 	slots := 0
 	for n, s := range table.All(smbios.TypeMemoryArray) {
@@ -63,8 +63,8 @@ func describeDMI(table *smbios.Table) (dmi, error) {
 	return d, nil
 }
 
-// properties makes keys and values of a structure's description. A value without text is an empty list, because that is
-// what readers of dmidecode's output take it for.
+// properties returns the keys and values of a structure's description. An empty value is an empty list, because parsers
+// of dmidecode's output interpret it as one.
 func properties(table *smbios.Table, s smbios.Structure) map[string]any {
 	p := map[string]any{"Handle": smbios.Title(s)}
 	for _, f := range table.Describe(s) {

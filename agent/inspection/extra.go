@@ -10,12 +10,12 @@ import (
 	"ironroot/agent/inventory/smbios"
 )
 
-// fact is one item of the extra data: what sort of thing, which one, which property, and its value.
+// fact is an item of the extra data: kind, item, property and value.
 type fact [4]string
 
-// collectExtraHardware adds the machine as a list of facts, under the names that hardware-detect gives them. It reads
-// what the other collectors read. The kernel's command line, which may hold secrets, is left out. Benchmarks are not
-// supported: a request for them is an error in addition to the facts, so that it does not pass unnoticed.
+// collectExtraHardware adds a list of facts about the machine, under the names of hardware-detect. It omits the
+// kernel's command line, which can contain secrets. Benchmarks are not supported: if they are requested, the facts
+// are added and an error is returned.
 func collectExtraHardware(ctx context.Context, i *inspection) error {
 	inv := i.found
 	if inv == nil {
@@ -51,7 +51,7 @@ func (i *inspection) smbios() *smbios.Table {
 	return table
 }
 
-// text reads a file, "" where there is none.
+// text returns the trimmed content of a file, "" if it cannot be read.
 func (i *inspection) text(file string) string {
 	data, err := i.Inventory.Read(file)
 	if err != nil {
@@ -62,7 +62,7 @@ func (i *inspection) text(file string) string {
 
 type factList struct{ list []fact }
 
-// add takes only what is known.
+// add adds a fact unless its value is empty.
 func (f *factList) add(kind, item, property, value string) {
 	if value != "" {
 		f.list = append(f.list, fact{kind, item, property, value})
@@ -162,7 +162,7 @@ func known(text *string) string {
 	return *text
 }
 
-// businfo names a PCI address as lshw does; devices of other buses have none.
+// businfo returns lshw's name of a PCI address, "" for devices of other buses.
 func businfo(address *string) string {
 	if address == nil || strings.Count(*address, ":") != 2 {
 		return ""

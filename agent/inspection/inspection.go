@@ -1,7 +1,7 @@
-// Package inspection collects what Ironic's in-band inspection wants to know about a machine and posts it.
+// Package inspection collects the data of Ironic's in-band inspection about a machine and posts it.
 //
-// The data, the names of the collectors and the form of the error text are those of ironic-python-agent. No program is
-// run: what dmidecode, lshw and hardware-detect say there is read from the kernel here. Benchmarks are not run.
+// The data, the names of the collectors and the form of the error text are those of ironic-python-agent. Data that
+// ironic-python-agent gets from dmidecode, lshw and hardware-detect is read from the kernel. Benchmarks are not run.
 package inspection
 
 import (
@@ -22,13 +22,13 @@ import (
 	"ironroot/storage/block"
 )
 
-// Network tells when addresses or links change.
+// Network notifies of changes of addresses and links.
 type Network interface {
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
 
-// Options are what an inspection works with.
+// Options configure an inspection.
 type Options struct {
 	Config    *config.Live
 	Inventory *inventory.Source
@@ -37,21 +37,21 @@ type Options struct {
 	System    block.System
 	// RootDisk picks the disk an operating system would go to.
 	RootDisk func(ctx context.Context) (block.Device, error)
-	// Network, when set, lets the inspection wait for DHCP on the interfaces it is about.
+	// Network, when set, lets the inspection wait for DHCP.
 	Network Network
-	// Neighbours hears LLDP frames.
+	// Neighbours receives LLDP frames.
 	Neighbours inventory.Neighbours
-	// Post sends the data and returns the uuid of the node that Ironic found for it.
+	// Post sends the data and returns the UUID of the node that Ironic found.
 	Post func(ctx context.Context, data any) (nodeUUID string, err error)
 	Log  *slog.Logger
 }
 
-// Enabled reports whether the configuration asks for an inspection at start.
+// Enabled reports whether the configuration enables an inspection at start.
 func Enabled(c *config.Config) bool {
 	return c.InspectionCallbackURL != "" || c.InspectionCollectors != "" && c.APIURL != ""
 }
 
-// defaultCollectors run when the configuration names none.
+// defaultCollectors run if the configuration lists none.
 const defaultCollectors = "default,logs"
 
 // collector adds its part to the data. What it could not find out is its error; the inspection goes on.
@@ -61,7 +61,7 @@ type collector struct {
 	run  func(context.Context, *inspection) error
 }
 
-// The turns: what looks at the machine, what makes use of the inventory, what tells of all the others.
+// The stages: collectors that read the machine, that use the inventory, and that report on all others.
 const (
 	first = iota
 	second
@@ -83,26 +83,26 @@ func collectors() []collector {
 	}
 }
 
-// inspection is one run: its options and the data as it grows.
+// inspection is one run: its options and the data collected so far.
 type inspection struct {
 	Options
 	names      []string
-	found      *inventory.Inventory // by the collector default
+	found      *inventory.Inventory // set by the collector default
 	interfaces func(ctx context.Context) ([]inventory.Interface, error)
 
 	mu   sync.Mutex
 	data map[string]any
 }
 
-// set adds to the data that will be posted.
+// set adds a key to the data.
 func (i *inspection) set(key string, value any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.data[key] = value
 }
 
-// Run collects and posts. What a collector could not do is posted as the data's error, and returned as an error after
-// the data is sent; nodeUUID is then still what Ironic answered.
+// Run collects and posts the data. Failures of collectors are posted as the data's error, and returned after the data
+// is sent; nodeUUID is then the UUID that Ironic returned.
 func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

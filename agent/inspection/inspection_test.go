@@ -30,7 +30,7 @@ import (
 	"ironroot/storage/hint"
 )
 
-// machine is what an inspection looks at in these tests, and what it posted.
+// machine is the machine of an inspection, with the data that was posted.
 type machine struct {
 	Options
 	disk    *block.Device
@@ -50,7 +50,8 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 		}
 		return []block.Device{*m.disk}, nil
 	}
-	managers, err := hardware.Load(t.Context(), []hardware.Manager{generic.New(generic.Options{Config: live, System: sys, Disks: disks})}, log)
+	managers, err := hardware.Load(t.Context(),
+		[]hardware.Manager{generic.New(generic.Options{Config: live, System: sys, Disks: disks})}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,8 @@ func keys(m map[string]json.RawMessage) string {
 }
 
 func TestDefaultCollector(t *testing.T) {
-	m := newMachine(t, &config.Config{InspectionCollectors: "default", Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
+	m := newMachine(t,
+		&config.Config{InspectionCollectors: "default", Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
 	m.disk = &block.Device{Name: "sda", Path: "/dev/sda", Size: 8 << 30}
 	uuid, err := Run(t.Context(), m.Options)
 	if err != nil || uuid != "b77a8c26" {
@@ -125,7 +127,8 @@ func TestDefaultCollector(t *testing.T) {
 		}
 	}
 	var disk inventory.Disk
-	if err := json.Unmarshal(m.posted["root_disk"], &disk); err != nil || disk.Name != "/dev/sda" || disk.Size != 8<<30 {
+	if err := json.Unmarshal(m.posted["root_disk"], &disk); err != nil || disk.Name != "/dev/sda" ||
+		disk.Size != 8<<30 {
 		t.Errorf("root_disk: got %s, want /dev/sda", m.posted["root_disk"])
 	}
 	var inv inventory.Inventory
@@ -142,12 +145,11 @@ func TestDefaultCollector(t *testing.T) {
 	}
 }
 
-// The collector default waits for addresses before it takes the inventory.
-//
-// Parity: H1
+// The collector default waits for addresses before it collects the inventory.
 func TestDefaultCollectorWaitsForAddresses(t *testing.T) {
 	m := newMachine(t, &config.Config{
-		InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Millisecond, Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"},
+		InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Millisecond,
+		Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"},
 	})
 	var log strings.Builder
 	m.Log, m.Network = slog.New(slog.NewTextHandler(&log, nil)), newLinks(nil)
@@ -173,7 +175,7 @@ func TestLogsCollector(t *testing.T) {
 	}
 }
 
-// unpack returns the members of an archive of logs.
+// unpack returns the members of a log archive.
 func unpack(t *testing.T, posted json.RawMessage) map[string]string {
 	t.Helper()
 	var text string
@@ -229,7 +231,7 @@ func TestTurns(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "logs,extra-hardware,default,lldp,default"})
 	meeting := make(chan struct{})
 	m.RootDisk = func(context.Context) (block.Device, error) {
-		meeting <- struct{}{} // nobody takes it unless the collector lldp runs at the same time
+		meeting <- struct{}{} // blocks unless the collector lldp runs concurrently
 		return block.Device{}, hint.ErrNoDisk
 	}
 	m.Neighbours = hearing(func() { <-meeting })
@@ -239,7 +241,8 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	members := unpack(t, m.posted["logs"])
-	if got := members["journal"]; !strings.Contains(got, "collector=extra-hardware") || !strings.Contains(got, "collector=lldp") {
+	if got := members["journal"]; !strings.Contains(got, "collector=extra-hardware") ||
+		!strings.Contains(got, "collector=lldp") {
 		t.Errorf("got journal %s, want the lines of all other collectors", got)
 	}
 	if !strings.Contains(members["lshw"], `"mac_address": "52:54:00:1a:15:d6"`) {
@@ -250,7 +253,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// hearing does something while it listens.
+// hearing calls a function while it listens.
 type hearing func()
 
 func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame, error) {
@@ -258,7 +261,6 @@ func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame
 	return nil, nil
 }
 
-// Parity: H3
 func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
 	m.RootDisk = func(context.Context) (block.Device, error) {
@@ -309,7 +311,7 @@ type slowDisks struct {
 
 func (s slowDisks) WaitDisks(ctx context.Context, _ *node.Node) error { return s.wait(ctx) }
 
-// The collector default waits for disks and for addresses, both at the same time, before it reads the inventory. If
+// The collector default waits for disks and addresses concurrently before it reads the inventory. If
 // either wait fails, there is no inventory: it would be incomplete.
 func TestDefaultCollectorWaits(t *testing.T) {
 	for _, tt := range []struct {
@@ -328,7 +330,8 @@ func TestDefaultCollectorWaits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMachine(t, &config.Config{
-					InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Minute, InspectionDHCPAllInterfaces: true,
+					InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Minute,
+					InspectionDHCPAllInterfaces: true,
 				})
 				wait := func(context.Context) error {
 					time.Sleep(tt.disks) // in the bubble's time
@@ -381,7 +384,7 @@ func TestCancelledCollectors(t *testing.T) {
 	}
 }
 
-// If interfaces cannot be listed, neither an inventory nor data of LLDP are posted.
+// If interfaces cannot be listed, neither the inventory nor LLDP data is posted.
 func TestInterfacesNotListed(t *testing.T) {
 	for _, collector := range []string{"default", "extra-hardware", "lldp"} {
 		m := newMachine(t, &config.Config{InspectionCollectors: collector})
@@ -401,7 +404,6 @@ func TestInterfacesNotListed(t *testing.T) {
 	}
 }
 
-// Parity: H1
 func TestEnabled(t *testing.T) {
 	const url, callback, collectors = "http://ironic:6385", "http://ironic:6385/v1/continue_inspection", "default"
 	for _, tt := range []struct {

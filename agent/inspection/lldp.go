@@ -12,7 +12,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// WantsLLDP reports whether the configuration asks for LLDP frames, for the inventory or by the collector.
+// WantsLLDP reports whether the configuration enables LLDP, for the inventory or by the collector.
 func WantsLLDP(c *config.Config) bool {
 	if c.CollectLLDP {
 		return true
@@ -25,8 +25,8 @@ func WantsLLDP(c *config.Config) bool {
 	return false
 }
 
-// collectLLDP adds what the switches say of every interface but loopback. That nothing could be heard is logged and
-// leaves the lists empty: it must not make Ironic refuse all the rest of the data.
+// collectLLDP adds the LLDP frames of every interface except loopback. If receiving fails, it logs the error and adds
+// empty lists, so that Ironic does not reject the other data.
 func collectLLDP(ctx context.Context, i *inspection) error {
 	names, err := interfaceNames(i.System)
 	if err != nil {
@@ -57,7 +57,7 @@ func interfaceNames(sys block.System) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		// With a bonding driver the folder has a file as well.
+		// With a bonding driver the directory has a file as well.
 		if entry.Name() != "lo" && entry.Name() != "bonding_masters" {
 			names = append(names, entry.Name())
 		}

@@ -33,8 +33,8 @@ const (
 		`[7,"009c0080"],[127,"00120f010080000036"],[0,""]]`
 )
 
-// ownNetwork puts the test's goroutine into a network namespace of its own, for good, with cables from each of the
-// links to a port "sw-" of the same name.
+// ownNetwork moves the test's goroutine into a private network namespace, with a cable from each of the links to a port
+// "sw-" of the same name.
 func ownNetwork(t *testing.T, links ...string) {
 	t.Helper()
 	testenv.Root(t)
@@ -60,7 +60,7 @@ func ownNetwork(t *testing.T, links ...string) {
 	}
 }
 
-// talk sends a frame again and again from a port until the test ends: a switch does not know when somebody listens.
+// talk repeatedly sends a frame from a port until the test ends.
 func talk(t *testing.T, port string, frame []byte) {
 	t.Helper()
 	link, err := netlink.LinkByName(port)
@@ -96,8 +96,8 @@ func talk(t *testing.T, port string, frame []byte) {
 	})
 }
 
-// Frames on the wire come out as the protocol's pairs: in the collector's data of every interface but loopback, and in
-// the inventory only where collect_lldp asks for it. Silence is an empty list.
+// Received frames are reported as the protocol's pairs: in the collector's data for every interface except loopback,
+// and in the inventory only with collect_lldp. A link without frames has an empty list.
 func TestLLDP(t *testing.T) {
 	ownNetwork(t, "nic0", "silent")
 	frame, err := hex.DecodeString(golden)
@@ -156,7 +156,7 @@ func TestLLDP(t *testing.T) {
 	}
 }
 
-// listener listens on links of the namespace that the test's goroutine is in.
+// listener listens on the links in the namespace of the test's goroutine.
 type listener struct{ *lldp.Listener }
 
 func listen(t *testing.T, links ...string) listener {
@@ -178,14 +178,14 @@ func (l listener) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 	return l.Wait(ctx, quiet)
 }
 
-// deaf hears nothing and says why.
+// deaf receives nothing and returns an error.
 type deaf struct{ err error }
 
 func (d deaf) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame, error) {
 	return nil, d.err
 }
 
-// An agent that must not open packet sockets posts empty lists and says why in its log; the inspection is good.
+// An agent that cannot open packet sockets posts empty lists and logs the error. The inspection succeeds.
 func TestLLDPWithoutCapability(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "lldp"})
 	var log strings.Builder
@@ -202,7 +202,7 @@ func TestLLDPWithoutCapability(t *testing.T) {
 	}
 }
 
-// Without a listener the collector is an error and posts no data.
+// Without a listener the collector fails and posts no data.
 func TestLLDPWithoutListener(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "lldp"})
 	_, err := Run(t.Context(), m.Options)
@@ -222,7 +222,8 @@ func TestWantsLLDP(t *testing.T) {
 		{config.Config{CollectLLDP: true}, true},
 	} {
 		if got := WantsLLDP(&tt.c); got != tt.want {
-			t.Errorf("collectors %q, collect_lldp %v: got %v, want %v", tt.c.InspectionCollectors, tt.c.CollectLLDP, got, tt.want)
+			t.Errorf("collectors %q, collect_lldp %v: got %v, want %v",
+				tt.c.InspectionCollectors, tt.c.CollectLLDP, got, tt.want)
 		}
 	}
 }

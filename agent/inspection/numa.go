@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// numaTopology says which memory, cores and network interfaces lie on which node.
+// numaTopology describes the memory, cores and network interfaces of the NUMA nodes.
 type numaTopology struct {
 	RAM  []numaRAM  `json:"ram"`
 	CPUs []numaCore `json:"cpus"`
@@ -35,7 +35,7 @@ type numaNIC struct {
 	Node int    `json:"numa_node"`
 }
 
-// collectNUMA adds the topology, whole or not at all. That it cannot be read is only logged.
+// collectNUMA adds the topology, only if it is complete. A failure to read it is only logged.
 func collectNUMA(ctx context.Context, i *inspection) error {
 	topology, err := i.numaTopology(ctx)
 	if ctx.Err() != nil {
@@ -88,7 +88,7 @@ func (i *inspection) numaTopology(ctx context.Context) (numaTopology, error) {
 	return t, nil
 }
 
-// numbered lists the numbers n of the entries called prefix and n, in their order.
+// numbered returns the numbers of the directory entries with a name of prefix and number, in ascending order.
 func numbered(dir, prefix string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -114,7 +114,7 @@ func (i *inspection) nodeMemory(file string) (int64, error) {
 	return parseNodeMemory(data)
 }
 
-// parseNodeMemory reads the total out of a node's meminfo, "Node 0 MemTotal:  1560000 kB".
+// parseNodeMemory returns the total of a node's meminfo, "Node 0 MemTotal:  1560000 kB".
 func parseNodeMemory(meminfo []byte) (int64, error) {
 	for line := range strings.Lines(string(meminfo)) {
 		key, value, found := strings.Cut(line, ":")
@@ -131,14 +131,14 @@ func parseNodeMemory(meminfo []byte) (int64, error) {
 	return 0, errors.New("NUMA node's meminfo without MemTotal")
 }
 
-// nodeCores lists a node's cores, whose numbers mean something within the node only, with the threads on each.
+// nodeCores returns a node's cores, whose numbers are unique only within the node, with their threads.
 func (i *inspection) nodeCores(dir string, node int) ([]numaCore, error) {
 	threads, err := numbered(dir, "cpu")
 	if err != nil {
 		return nil, fmt.Errorf("list processors of NUMA node %d: %w", node, err)
 	}
 	var cores []numaCore
-	at := map[int]int{} // place in cores by number
+	at := map[int]int{} // index in cores by number
 	for _, thread := range threads {
 		core, err := i.readNumber(filepath.Join(dir, "cpu"+strconv.Itoa(thread), "topology/core_id"))
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// pciDevice is one function on the PCI bus. The numbers are hexadecimal without a prefix.
+// pciDevice is a function on the PCI bus. The numbers are hexadecimal without a prefix.
 type pciDevice struct {
 	VendorID  string  `json:"vendor_id"`
 	ProductID string  `json:"product_id"`
@@ -20,7 +20,7 @@ type pciDevice struct {
 	NUMANode  *string `json:"numa_node_id"`
 }
 
-// collectPCIDevices adds what sysfs lists of the PCI bus. A device that cannot be read is left out.
+// collectPCIDevices adds the PCI devices. Devices that cannot be read are skipped.
 func collectPCIDevices(_ context.Context, i *inspection) error {
 	entries, err := os.ReadDir(i.System.Sys("bus/pci/devices"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // there are machines without the bus
@@ -36,7 +36,7 @@ func collectPCIDevices(_ context.Context, i *inspection) error {
 	return nil
 }
 
-// pciDevice describes a device; nil is one that cannot be read.
+// pciDevice returns a device, nil if it cannot be read.
 func (i *inspection) pciDevice(entry os.DirEntry) *pciDevice {
 	bus := entry.Name()
 	device := &pciDevice{Bus: bus}

@@ -11,19 +11,18 @@ import (
 	"strings"
 )
 
-// usbDevice is a device on the USB. Handle is "USB:bus:device", in hexadecimal.
+// usbDevice is a USB device. Handle is "USB:bus:device", in hexadecimal.
 type usbDevice struct {
 	Product string `json:"product"`
 	Vendor  string `json:"vendor"`
 	Handle  string `json:"handle"`
 }
 
-// usbKinds are the classes of devices and interfaces (USB-IF, Defined Class Codes) that say what a device is: audio,
-// communication, input, printer, storage, hub, video and wireless. Ironic is told of the other devices only, which are
-// those that lshw calls generic.
+// usbKinds are the specific classes of devices and interfaces (USB-IF, Defined Class Codes): audio, communication,
+// input, printer, storage, hub, video and wireless. Only devices without them are reported, which lshw calls generic.
 var usbKinds = []string{"01", "02", "03", "07", "08", "09", "0e", "e0"}
 
-// collectUSBDevices adds the devices on the USB whose class says nothing of what they are, such as dongles.
+// collectUSBDevices adds the USB devices without a specific class, such as dongles.
 func collectUSBDevices(_ context.Context, i *inspection) error {
 	entries, err := os.ReadDir(i.System.Sys("bus/usb/devices"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // there are machines without the bus
@@ -72,7 +71,7 @@ func (i *inspection) genericUSB(name string) (usbDevice, bool) {
 	}, true
 }
 
-// hexadecimal rewrites a decimal number; what is none stays.
+// hexadecimal converts a decimal number. Other text is returned unchanged.
 func hexadecimal(text string) string {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

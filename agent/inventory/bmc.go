@@ -16,10 +16,10 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// bmcTimeout bounds the whole conversation with a BMC: some answer none of the requests.
+// bmcTimeout limits all requests to a BMC together: some BMCs answer none.
 const bmcTimeout = 15 * time.Second
 
-// Channels that may be LAN channels of a BMC.
+// Channels that can be LAN channels of a BMC.
 const firstChannel, lastChannel = 1, 11
 
 // Parameters of Get LAN Configuration (IPMI 2.0, table 23-4).
@@ -29,17 +29,18 @@ const (
 	lanIPv6Enables = 51
 	lanIPv6Static  = 56
 	lanIPv6Dynamic = 59
-	lanIPv6Sets    = 16 // how many addresses of each sort are asked for at most
+	lanIPv6Sets    = 16 // maximum number of addresses of each kind that are queried
 )
 
 // BMC is a connection to the machine's baseboard management controller.
 type BMC interface {
-	// LAN answers Get LAN Configuration (IPMI 2.0, 23.2) with the parameter's data, without completion code and revision.
+	// LAN answers Get LAN Configuration (IPMI 2.0, 23.2) with the parameter's data, without completion code and
+	// revision.
 	LAN(channel, parameter, set byte) ([]byte, error)
 	Close() error
 }
 
-// bmcAddresses are what the inventory says of the BMC; nil is unknown.
+// bmcAddresses are the BMC's addresses in the inventory; nil is unknown.
 type bmcAddresses struct{ v4, v6, mac *string }
 
 // bmc queries the BMC once per process, because the answers are slow and do not change. At the time limit it returns
@@ -99,13 +100,13 @@ func (s *Source) hasIPMI() bool {
 	return false
 }
 
-// bmcAnswers are the answers of a BMC so far. They may be read while the BMC is being queried.
+// bmcAnswers are the answers of a BMC so far. They can be read while the BMC is being queried.
 type bmcAnswers struct {
 	mu       sync.Mutex
 	v4, v6   netip.Addr
 	mac      net.HardwareAddr
-	channel  byte // being asked
-	complete bool // every channel was asked
+	channel  byte // being queried
+	complete bool // every channel was queried
 }
 
 // ask queries the LAN channels in order for the first IPv4 address, the first IPv6 address that is in use, and the MAC
@@ -120,7 +121,7 @@ func (a *bmcAnswers) ask(ctx context.Context, device BMC) {
 					a.v4 = v4
 				}
 			})
-			a.askMAC(device, channel) // before IPv6, which takes up to 33 requests
+			a.askMAC(device, channel) // before IPv6, which needs up to 33 requests
 		}
 		v6 := channelIPv6(ctx, device, channel)
 		if v6.IsValid() {

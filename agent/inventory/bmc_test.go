@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeBMC answers by "channel parameter set"; anything else is an error, as a BMC without that channel gives it.
+// fakeBMC contains answers by "channel parameter set". Other requests are errors, as from a BMC without that channel.
 type fakeBMC map[string][]byte
 
 func (b fakeBMC) LAN(channel, parameter, set byte) ([]byte, error) {
@@ -122,7 +122,7 @@ func (b *asked) Close() error {
 	return nil
 }
 
-// Parameters that a former answer ruled out are not requested, and none is requested after the time limit: some BMCs
+// Parameters that an earlier answer excludes are not requested, and none is requested after the time limit: some BMCs
 // take seconds for each answer.
 func TestAskBMCBriefly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +143,7 @@ func TestAskBMCBriefly(t *testing.T) {
 	}
 }
 
-// The connection is closed when all is known, and the time limit ends with it.
+// The connection is closed after the last answer, and the time limit is stopped.
 func TestBMCAnswers(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
@@ -241,7 +241,7 @@ func TestSkipBMC(t *testing.T) {
 	}
 }
 
-// stalled calls reached at one query, and does not answer that before release is closed.
+// stalled calls reached at one query and answers it when release is closed.
 type stalled struct {
 	fakeBMC
 	at      string
@@ -259,11 +259,10 @@ func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
 
 // If a BMC stops answering before the time limit, the inventory has its answers, the rest is unknown, and the log
 // names it.
-//
-// Parity: G10
 func TestPartialBMC(t *testing.T) {
 	answers := fakeBMC{
-		"3 3 0": {192, 0, 2, 9}, "3 5 0": {0x3c, 0xec, 0xef, 0, 0, 1}, "3 51 0": {2}, "3 59 0": v6Entry(0, "2001:db8::2", 0),
+		"3 3 0": {192, 0, 2, 9}, "3 5 0": {0x3c, 0xec, 0xef, 0, 0, 1}, "3 51 0": {2},
+		"3 59 0": v6Entry(0, "2001:db8::2", 0),
 	}
 	text := func(s string) *string { return &s }
 	v4, v6, mac := text("192.0.2.9"), text("2001:db8::2"), text("3c:ec:ef:00:00:01")
@@ -298,8 +297,8 @@ func TestPartialBMC(t *testing.T) {
 	}
 }
 
-// recorded are answers as a BMC sends them: completion code, parameter revision, data. Whatever is not there is answered
-// by 0x80, "parameter not supported".
+// recorded are answers as a BMC sends them: completion code, parameter revision, data. The answer to other requests is
+// 0x80, "parameter not supported".
 type recorded map[string][]byte
 
 func (r recorded) LAN(channel, parameter, set byte) ([]byte, error) {
@@ -312,8 +311,6 @@ func (r recorded) LAN(channel, parameter, set byte) ([]byte, error) {
 func (recorded) Close() error { return nil }
 
 // The answers of a BMC whose channel 1 is a shared port without an address and whose channel 8 is its own.
-//
-// Parity: G10
 func TestRecordedBMC(t *testing.T) {
 	got := ask(t, recorded{
 		"1 3 0":  {0, 0x11, 0, 0, 0, 0},
@@ -332,7 +329,7 @@ func TestRecordedBMC(t *testing.T) {
 	}
 }
 
-// chatter answers every question with the same bytes.
+// chatter answers every request with the same bytes.
 type chatter []byte
 
 func (c chatter) LAN(byte, byte, byte) ([]byte, error) { return lanData(c) }

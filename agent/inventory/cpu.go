@@ -35,12 +35,12 @@ func (s *Source) cpu() CPU {
 	return c
 }
 
-// architecture is what uname calls the machine.
+// architecture returns the machine's name as uname reports it.
 func (s *Source) architecture() string {
 	if arch := s.text(s.o.System.Proc("sys/kernel/arch")); arch != "" {
 		return arch
 	}
-	var name unix.Utsname // kernels before 6.1 have no such file
+	var name unix.Utsname // kernels before 6.1 do not have the file
 	if err := unix.Uname(&name); err != nil {
 		s.o.Log.Warn("inventory without architecture", "err", err)
 		return ""
@@ -63,7 +63,7 @@ func (s *Source) maxFrequency() string {
 	return fmt.Sprintf("%d.%04d", khz/1000, khz%1000*10)
 }
 
-// sockets counts the distinct packages of the processors.
+// sockets returns the number of distinct processor packages.
 func (s *Source) sockets() int {
 	packages := map[string]bool{}
 	for _, id := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id"), s.text) {
@@ -74,13 +74,13 @@ func (s *Source) sockets() int {
 	return max(1, len(packages))
 }
 
-// glob lists files below /sys. The patterns are literals, so that the only error there can be does not occur.
+// glob lists files below /sys. The patterns are constants, so that the only possible error does not occur.
 func (s *Source) glob(pattern string) []string {
 	files, _ := filepath.Glob(s.o.System.Sys(pattern))
 	return files
 }
 
-// countCPUs counts the processors of a list like "0-3,8". A list it does not understand counts 0.
+// countCPUs returns the number of processors in a list like "0-3,8", 0 if the list is invalid.
 func countCPUs(list string) int {
 	count := 0
 	for item := range strings.SplitSeq(list, ",") {
@@ -100,7 +100,7 @@ func countCPUs(list string) int {
 	return count
 }
 
-// cpuinfo is what /proc/cpuinfo says: the fields of its first block, and how many blocks there are.
+// cpuinfo is the content of /proc/cpuinfo: the fields of its first block, and the number of blocks.
 type cpuinfo struct {
 	first      map[string]string
 	processors int
@@ -126,7 +126,7 @@ func parseCPUInfo(data []byte) cpuinfo {
 	return info
 }
 
-// flags are called so on x86 and Features on ARM.
+// flags returns the flags, which are called Features on ARM.
 func (c cpuinfo) flags() []string {
 	text := c.first["flags"]
 	if text == "" {
@@ -135,7 +135,7 @@ func (c cpuinfo) flags() []string {
 	return append([]string{}, strings.Fields(text)...)
 }
 
-// model is spelled out by x86; an ARM processor has numbers for its maker and its part.
+// model returns the model name. ARM processors report only numbers of the implementer and the part.
 func (c cpuinfo) model() string {
 	if name := c.first["model name"]; name != "" {
 		return name
@@ -143,7 +143,7 @@ func (c cpuinfo) model() string {
 	return armParts[c.first["CPU implementer"]+" "+c.first["CPU part"]]
 }
 
-// armParts names the server processors by implementer and part number of their MIDR register, as lscpu does.
+// armParts are lscpu's names of server processors by implementer and part number of the MIDR register.
 var armParts = map[string]string{
 	"0x41 0xd03": "Cortex-A53",
 	"0x41 0xd07": "Cortex-A57",

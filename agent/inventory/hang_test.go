@@ -28,7 +28,7 @@ const (
 	denied = "is denied" // EACCES, for root too
 )
 
-// spoil puts something that fails in a file's place.
+// spoil replaces a file by one that fails.
 func spoil(t *testing.T, path, how string) {
 	t.Helper()
 	err := os.Remove(path)
@@ -36,9 +36,9 @@ func spoil(t *testing.T, path, how string) {
 		t.Fatal(err)
 	}
 	switch how {
-	case hangs: // a pipe that nobody writes to
+	case hangs: // a pipe without a writer
 		err = unix.Mkfifo(path, 0o600)
-		t.Cleanup(func() { // lets the forgotten reader go
+		t.Cleanup(func() { // ends the read that still blocks
 			if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
 				_ = f.Close()
 			}
@@ -53,8 +53,8 @@ func spoil(t *testing.T, path, how string) {
 	}
 }
 
-// A file that hangs or fails costs the fact that it holds, a warning that names it, and no more time than a file may take:
-// everything else of the inventory arrives.
+// If a file hangs or fails, only its fact is missing, a warning names it, and the delay is limited. All other facts are
+// reported.
 func TestSpoiltFiles(t *testing.T) {
 	const disk = "sys/class/block/sda/"
 	none := ""
@@ -108,7 +108,8 @@ func TestSpoiltFiles(t *testing.T) {
 				if diff := cmp.Diff(&want, got); diff != "" {
 					t.Errorf("%s: inventory differs (-want +got):\n%s", how, diff)
 				}
-				if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), filepath.Base(path)) {
+				if !strings.Contains(log.String(), "level=WARN") ||
+					!strings.Contains(log.String(), filepath.Base(path)) {
 					t.Errorf("%s: got the log %q, want a warning that names %s", how, &log, filepath.Base(path))
 				}
 			}
@@ -116,7 +117,7 @@ func TestSpoiltFiles(t *testing.T) {
 	}
 }
 
-// Without a Reader of the caller's a Source has its own, which writes to the Source's log.
+// Without a Reader, a Source has its own, which logs to the Source's log.
 func TestOwnReader(t *testing.T) {
 	sys := machinetest.System(t, "qemu-q35")
 	spoil(t, filepath.Join(sys.Root, "sys/class/dmi/id/product_serial"), fails)
@@ -132,7 +133,7 @@ func TestOwnReader(t *testing.T) {
 	}
 }
 
-// Everything hangs at once: the inventory has little in it, and still arrives in time.
+// If all files hang, the inventory lacks most facts and is returned in time.
 func TestEverythingHangs(t *testing.T) {
 	sys := machinetest.System(t, "dell-r640")
 	const limit = 200 * time.Millisecond
@@ -162,7 +163,7 @@ func TestEverythingHangs(t *testing.T) {
 	if most := time.Duration(len(directories)) * limit / 2; first > most {
 		t.Errorf("got the inventory after %v, want it within %v", first, most)
 	}
-	sys.Files.Limit = 10 * time.Minute // of one that is tried again; a tenth beside others that hung
+	sys.Files.Limit = 10 * time.Minute // for a retry; a tenth of it if other files have hung
 	started = time.Now()
 	if _, err := source.Collect(t.Context()); err != nil {
 		t.Error(err)
@@ -172,7 +173,7 @@ func TestEverythingHangs(t *testing.T) {
 	}
 }
 
-// deafBMC answers nothing until the test is over.
+// deafBMC does not answer until the test ends.
 type deafBMC struct{ until <-chan struct{} }
 
 func (b deafBMC) LAN(byte, byte, byte) ([]byte, error) {

@@ -9,13 +9,13 @@ import (
 	"ironroot/agent/inventory/machinetest"
 )
 
-// Parity: F7
 func TestInfiniBand(t *testing.T) {
 	sys := machinetest.System(t, "hpe-dl360-gen10")
 	text := func(s string) *string { return &s }
 	want := Interface{
-		Name: "ib0", MACAddress: "7c:fe:90:29:26:52", IPv4Address: text("192.0.2.7"), HasCarrier: true, Vendor: text("0x15b3"),
-		Product: text("0x1013"), ClientID: text("ff:00:00:00:00:00:02:00:00:02:c9:00:7c:fe:90:03:00:29:26:52"),
+		Name: "ib0", MACAddress: "7c:fe:90:29:26:52", IPv4Address: text("192.0.2.7"), HasCarrier: true,
+		Vendor: text("0x15b3"), Product: text("0x1013"),
+		ClientID: text("ff:00:00:00:00:00:02:00:00:02:c9:00:7c:fe:90:03:00:29:26:52"),
 	}
 	s := New(Options{System: sys})
 	for name, permanent := range map[string]net.HardwareAddr{

@@ -16,25 +16,25 @@ import (
 // vlanName matches the conventional name of a VLAN interface, "eth0.100".
 var vlanName = regexp.MustCompile(`^.+\.[0-9]+$`)
 
-// network is what the kernel tells about interfaces beyond sysfs.
+// network provides facts about interfaces that are not in sysfs.
 type network interface {
-	// facts returns what is known by interface name.
+	// facts returns the facts by interface name.
 	facts(ctx context.Context) (map[string]linkFacts, error)
 }
 
 type linkFacts struct {
-	permanent net.HardwareAddr // nil when unknown
-	ipv4      string           // "" when there is none
+	permanent net.HardwareAddr // nil if unknown
+	ipv4      string           // "" without one
 	ipv6      string           // link-local ones with their scope
-	speedMbps int              // fastest mode the hardware supports, 0 when unknown
+	speedMbps int              // fastest mode that the hardware supports, 0 if unknown
 }
 
 type noNetwork struct{}
 
 func (noNetwork) facts(context.Context) (map[string]linkFacts, error) { return nil, nil }
 
-// Interfaces lists the network interfaces that belong to the machine and have a MAC address: those with a device, bonds
-// and VLANs.
+// Interfaces returns the network interfaces of the machine that have a MAC address: those with a device, bonds and
+// VLANs.
 func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	dir := s.o.System.Sys("class/net")
 	entries, err := os.ReadDir(dir)
@@ -79,7 +79,7 @@ func (s *Source) describe(name string, facts linkFacts) *Interface {
 	if allZero(facts.permanent) {
 		mac = strings.ToLower(s.text(sys("address")))
 	}
-	// Addresses that begin with fa: belong to virtual functions and management links that Ironic must not see.
+	// Addresses that begin with fa: belong to virtual functions and management links, which Ironic must not receive.
 	if mac == "" || strings.HasPrefix(mac, "fa:") {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (s *Source) describe(name string, facts linkFacts) *Interface {
 	}
 	speed := facts.speedMbps
 	if speed == 0 {
-		// -1 is the kernel's "unknown"; an interface that is down answers with an error.
+		// -1 is the kernel's "unknown". Reading the file of an interface that is down fails.
 		speed, _ = strconv.Atoi(s.text(sys("speed")))
 	}
 	if speed > 0 {
@@ -121,7 +121,7 @@ func allZero(addr net.HardwareAddr) bool {
 	return true
 }
 
-// linkBase returns the last element of what a symbolic link points to, "" when there is no link.
+// linkBase returns the last element of a symbolic link's target, "" if there is no link.
 func linkBase(path string) string {
 	target, err := os.Readlink(path)
 	if err != nil {

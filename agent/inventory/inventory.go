@@ -1,6 +1,6 @@
-// Package inventory describes the machine in the protocol's words: interfaces, cpu, memory, disks, vendor, boot and BMC,
-// read from sysfs, procfs, netlink and the SMBIOS tables. Keys, types and the meaning of a missing value are those of
-// ironic-python-agent's list_hardware_info.
+// Package inventory describes the machine in the form of the protocol: interfaces, cpu, memory, disks, vendor, boot and
+// BMC, read from sysfs, procfs, netlink and the SMBIOS tables. Keys, types and the meaning of a missing value are those
+// of ironic-python-agent's list_hardware_info.
 package inventory
 
 import (
@@ -18,7 +18,7 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// Inventory is what the machine is.
+// Inventory describes the machine.
 type Inventory struct {
 	Interfaces   []Interface  `json:"interfaces"`
 	CPU          CPU          `json:"cpu"`
@@ -49,7 +49,7 @@ type Interface struct {
 	Driver      *string `json:"driver"`
 }
 
-// CPU sums up the processors. Frequency is in MHz, as text.
+// CPU summarizes the processors. Frequency is a text in MHz.
 type CPU struct {
 	ModelName    string   `json:"model_name"`
 	Frequency    string   `json:"frequency"`
@@ -59,13 +59,13 @@ type CPU struct {
 	SocketCount  int      `json:"socket_count"`
 }
 
-// Memory is the machine's memory: Total in bytes as the kernel manages it, PhysicalMB in MiB as it is plugged in.
+// Memory is the machine's memory: Total in bytes as managed by the kernel, PhysicalMB in MiB as installed.
 type Memory struct {
 	Total      int64  `json:"total"`
 	PhysicalMB *int64 `json:"physical_mb"`
 }
 
-// Disk is a disk. Size is in bytes, the sector sizes too.
+// Disk is a disk. Size and sector sizes are in bytes.
 type Disk struct {
 	Name               string  `json:"name"`
 	Model              *string `json:"model"`
@@ -83,7 +83,7 @@ type Disk struct {
 	Tran               *string `json:"tran"`
 }
 
-// SystemVendor is who made the machine.
+// SystemVendor describes the manufacturer and the product.
 type SystemVendor struct {
 	ProductName  string   `json:"product_name"`
 	SerialNumber string   `json:"serial_number"`
@@ -98,25 +98,25 @@ type Firmware struct {
 	BuildDate string `json:"build_date"`
 }
 
-// Boot is how the machine was started.
+// Boot describes how the machine was booted.
 type Boot struct {
 	CurrentBootMode string  `json:"current_boot_mode"`
 	PXEInterface    *string `json:"pxe_interface"`
 }
 
-// Options are what a Source reads from.
+// Options configure a Source.
 type Options struct {
 	System block.System
 	// Disks lists the disks as the hardware managers see them.
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// Params, when set, returns the parameters of the kernel and of virtual media.
 	Params func() config.Params
-	// SkipBMC, when set and true, leaves out everything about the BMC.
+	// SkipBMC, when set and true, omits all data of the BMC.
 	SkipBMC func() bool
 	// BMC, when set, connects to the BMC in place of the kernel's driver.
 	BMC func() (BMC, error)
-	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout reports whether that is wanted and
-	// how long a silence ends the wait for frames.
+	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout reports whether that is enabled
+	// and how long a silence ends the wait for frames.
 	Neighbours  Neighbours
 	LLDPTimeout func() (quiet time.Duration, wanted bool)
 	Log         *slog.Logger
@@ -133,11 +133,11 @@ type Source struct {
 	bmcOnce    sync.Once
 	bmcLimit   func(context.Context) (context.Context, context.CancelFunc) // tests replace it
 	bmcAnswers bmcAnswers
-	bmcEnded   chan struct{} // closed when the BMC is not waited for any more
+	bmcEnded   chan struct{} // closed when the BMC was queried or timed out
 }
 
-// New returns a Source. Where Options.System has another root than the machine's, the kernel is not asked for anything
-// that does not lie below that root.
+// New returns a Source. If Options.System has another root than the machine's, no facts outside of that root are
+// requested from the kernel.
 func New(o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -171,16 +171,16 @@ func New(o Options) *Source {
 	return s
 }
 
-// Collect reads the machine anew. A fact that cannot be read, or whose reading panics, is missing from the result and
+// Collect reads the current data. A fact that cannot be read, or whose reading panics, is missing from the result and
 // logged. It is an error if the interfaces cannot be listed, or if a panic occurs while interfaces or disks are listed.
-// If ctx ends, Collect returns its error with an inventory that can lack facts. All facts are read concurrently, because
-// each of them can take long.
+// If ctx ends, Collect returns its error with an incomplete inventory. All facts are read concurrently, because
+// each can take long.
 func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{}
 	facts := goroutine.NewGroup()
 	fact := func(read func()) {
 		facts.Go(func() error {
-			_ = goroutine.Catch(func() error { // a panic was logged
+			_ = goroutine.Catch(func() error { // a panic is logged
 				read()
 				return nil
 			})
@@ -226,7 +226,7 @@ func (s *Source) disks(ctx context.Context) []Disk {
 	return disks
 }
 
-// DiskOf describes a block device in the protocol's words.
+// DiskOf describes a block device in the form of the protocol.
 func DiskOf(d block.Device) Disk {
 	return Disk{
 		Name:               d.Path,
@@ -246,7 +246,7 @@ func DiskOf(d block.Device) Disk {
 	}
 }
 
-// orNull makes JSON's null of an empty text.
+// orNull returns nil for an empty text, which encodes as JSON's null.
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -254,10 +254,10 @@ func orNull(text string) *string {
 	return &text
 }
 
-// Read returns the content of a file of sysfs or procfs, bounded in size and time. What hangs or fails is logged.
+// Read returns the content of a file of sysfs or procfs, limited in size and time. Failures and timeouts are logged.
 func (s *Source) Read(path string) ([]byte, error) { return s.o.System.Files.Read(path) }
 
-// text returns the trimmed content of a file, "" where it cannot be read: most such files are optional.
+// text returns the trimmed content of a file, "" if it cannot be read: most files are optional.
 func (s *Source) text(path string) string {
 	data, err := s.Read(path)
 	if err != nil {

@@ -69,7 +69,7 @@ func put(t *testing.T, root, path string, make func(path string) error) {
 	}
 }
 
-// fakeNetwork stands in for the kernel's netlink.
+// fakeNetwork replaces the kernel's netlink.
 type fakeNetwork map[string]linkFacts
 
 func (n fakeNetwork) facts(context.Context) (map[string]linkFacts, error) { return n, nil }
@@ -108,7 +108,7 @@ type failing struct{ err error }
 
 func (f failing) facts(context.Context) (map[string]linkFacts, error) { return nil, f.err }
 
-// Facts that cannot be read are missing from the inventory and named in the log; the others are there.
+// Facts that cannot be read are missing from the inventory and logged. The others are present.
 func TestCollectWithFailures(t *testing.T) {
 	var log bytes.Buffer
 	sys := tree(t, "testdata/qemu.tree")
@@ -157,7 +157,7 @@ func TestNoInventory(t *testing.T) {
 	}
 }
 
-// A fixture is not mixed with the machine that the test runs on, whose kernel knows an interface lo as well.
+// Data of the machine that runs the test is not mixed into that of a fixture. Both have an interface lo.
 func TestOtherRoot(t *testing.T) {
 	sys := block.System{Root: t.TempDir()}
 	write(t, sys.Root, "sys/class/net/lo/address", []byte("52:54:00:1a:15:d6\n"))
@@ -183,7 +183,7 @@ func TestOtherRoot(t *testing.T) {
 type hears struct {
 	frames map[string]lldp.Frame
 	err    error
-	quiet  time.Duration // that was asked for
+	quiet  time.Duration // of the last call
 }
 
 func (h *hears) WaitLLDP(_ context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
@@ -191,7 +191,7 @@ func (h *hears) WaitLLDP(_ context.Context, quiet time.Duration) (map[string]lld
 	return h.frames, h.err
 }
 
-// The interfaces have the frames of their neighbours if the configuration asks for them, and otherwise null.
+// The interfaces have the frames of their neighbours if the configuration enables that, and otherwise null.
 func TestNeighbours(t *testing.T) {
 	frame := lldp.Frame{TLVs: []lldp.TLV{{Type: 5, Value: []byte("leaf1")}, {Type: 0}}}
 	for _, tt := range []struct {
@@ -227,7 +227,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// The golden file is what ironic-python-agent posted of this machine, with the list of cpu flags cut short.
+// The golden file is the data that ironic-python-agent posted for this machine, with a shortened list of cpu flags.
 func TestCollectIsWhatTheOtherAgentSays(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	addMemory(t, sys, [2]uint32{3072, 0})
@@ -290,8 +290,8 @@ func TestInterfaces(t *testing.T) {
 		{Name: "bond0", MACAddress: "ac:1f:6b:00:00:01"},
 		{Name: "bond0.100", MACAddress: "ac:1f:6b:00:00:01"},
 		{
-			Name: "eno1", MACAddress: "ac:1f:6b:00:00:01", HasCarrier: true, Vendor: text("0x8086"), Product: text("0x1521"),
-			SpeedMbps: &speed, PCIAddress: text("0000:3b:00.0"), Driver: text("igb"),
+			Name: "eno1", MACAddress: "ac:1f:6b:00:00:01", HasCarrier: true, Vendor: text("0x8086"),
+			Product: text("0x1521"), SpeedMbps: &speed, PCIAddress: text("0000:3b:00.0"), Driver: text("igb"),
 		},
 		{
 			Name: "eno2", MACAddress: "ac:1f:6b:00:00:02", Vendor: text("0x8086"), Product: text("0x1521"),
@@ -303,7 +303,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// What every interface and every disk has, also when it is not known, because Ironic's hooks take the keys for granted.
+// Every interface and disk has these keys, also without a value, because Ironic's hooks require them.
 func TestKeysAreAlwaysThere(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -415,7 +415,8 @@ func TestCPUOfOldKernels(t *testing.T) {
 	write(t, sys.Root, "proc/cpuinfo", []byte("processor\t: 0\nflags\nflags\t: "+long+"\nmodel name\t: A\n\nprocessor\t: 1\nmodel name\t: B\n"))
 	got := New(Options{System: sys}).cpu()
 	if got.Count != 2 || got.ModelName != "A" || len(got.Flags) != 20<<10 {
-		t.Errorf("got %d processors, model %q, %d flags, want 2, A, %d", got.Count, got.ModelName, len(got.Flags), 20<<10)
+		t.Errorf("got %d processors, model %q, %d flags, want 2, A, %d",
+			got.Count, got.ModelName, len(got.Flags), 20<<10)
 	}
 	if want := strings.TrimSpace(testenv.Run(t, "uname", "-m")); got.Architecture != want {
 		t.Errorf("architecture: got %q, want %q", got.Architecture, want)
@@ -423,7 +424,6 @@ func TestCPUOfOldKernels(t *testing.T) {
 }
 
 // Without frequency scaling, the frequency is that of /proc/cpuinfo, as text.
-// Parity: G5
 func TestFrequencyFallback(t *testing.T) {
 	for _, test := range []struct{ name, cpuinfo, max, want string }{
 		{"scaled", "cpu MHz\t\t: 2445.404\n", "3900001", "3900.0010"},
@@ -465,7 +465,8 @@ func TestMemTotal(t *testing.T) {
 		write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
 		m := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).memory()
 		if m.Total != max(want, 0) || strings.Contains(log.String(), "level=WARN") != (want < 0) {
-			t.Errorf("%q: got %d bytes and the log %q, want %d and a warning: %v", text, m.Total, &log, max(want, 0), want < 0)
+			t.Errorf("%q: got %d bytes and the log %q, want %d and a warning: %v",
+				text, m.Total, &log, max(want, 0), want < 0)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // linkSpeeds returns the fastest mode that each interface supports, in Mbit/s, by the interface's name. It queries the
 // family "ethtool" of generic netlink (Documentation/networking/ethtool-netlink.rst in Linux, since 5.6). Interfaces
-// without link modes, as virtual ones, have speed 0.
+// without link modes, such as virtual ones, have speed 0.
 //
 // It requests bit sets that are not compact: such a set contains the name of every mode, so that modes of later
 // kernels need no table here. Package mdlayher/ethtool has a table and indexes it without a bounds check.
@@ -22,13 +22,14 @@ func linkSpeeds() (map[string]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open generic netlink: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // only asked
+	defer conn.Close() //nolint:errcheck // nothing was changed
 	family, err := conn.GetFamily(unix.ETHTOOL_GENL_NAME)
 	if err != nil {
 		return nil, fmt.Errorf("find netlink family %s: %w", unix.ETHTOOL_GENL_NAME, err)
 	}
 	header := netlink.NewAttributeEncoder()
-	header.Nested(unix.ETHTOOL_A_LINKMODES_HEADER, func(*netlink.AttributeEncoder) error { return nil }) // every interface, no flags
+	// Every interface, no flags.
+	header.Nested(unix.ETHTOOL_A_LINKMODES_HEADER, func(*netlink.AttributeEncoder) error { return nil })
 	data, err := header.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode link mode request: %w", err)
@@ -53,7 +54,7 @@ func linkSpeeds() (map[string]int, error) {
 	return speeds, errors.Join(failed...)
 }
 
-// parseLinkModes reads a reply of ETHTOOL_MSG_LINKMODES_GET: the interface and the speed of its fastest supported
+// parseLinkModes parses a reply to ETHTOOL_MSG_LINKMODES_GET: the interface and the speed of its fastest supported
 // mode. The bit set "ours" lists the supported modes; those that are also advertised have a flag, which does not
 // matter here.
 func parseLinkModes(data []byte) (name string, speed int, err error) {
@@ -110,7 +111,7 @@ func fastest(bits *netlink.AttributeDecoder) int {
 
 var speedOfMode = regexp.MustCompile(`^([0-9]+)base`)
 
-// modeSpeed reads the Mbit/s out of the name of a link mode, "10000baseT/Full"; 0 for those that name none ("TP").
+// modeSpeed returns the Mbit/s in the name of a link mode, "10000baseT/Full"; 0 for names without a speed ("TP").
 func modeSpeed(name string) int {
 	m := speedOfMode.FindStringSubmatch(name)
 	if m == nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mode is one bit of a set of link modes.
+// mode is a bit of a set of link modes.
 type mode struct {
 	index      uint32
 	name       string
@@ -49,7 +49,6 @@ func linkModes(t testing.TB, name string, modes ...mode) []byte {
 	return data
 }
 
-// Parity: G4
 func TestParseLinkModes(t *testing.T) {
 	autoneg := mode{6, "Autoneg", true}
 	for _, test := range []struct {
@@ -75,7 +74,7 @@ func TestParseLinkModes(t *testing.T) {
 	}
 }
 
-// A reply that is cut within an attribute is an error, at whatever level.
+// A reply that is truncated within an attribute is an error, at any level.
 func TestParseLinkModesTruncated(t *testing.T) {
 	whole := linkModes(t, "eth0", mode{5, "1000baseT/Full", true}, mode{93, "800000baseCR8/Full", true})
 	ends := map[int]bool{0: true} // of attributes
@@ -99,7 +98,7 @@ func TestParseLinkModesTruncated(t *testing.T) {
 	}
 }
 
-// Attributes of later kernels beside the bits are ignored.
+// Unknown attributes of later kernels are ignored.
 func TestParseLinkModesUnknownAttribute(t *testing.T) {
 	nested := func(kind uint16, f func(*netlink.AttributeEncoder)) func(*netlink.AttributeEncoder) {
 		return func(e *netlink.AttributeEncoder) {

@@ -8,14 +8,14 @@ import (
 	"ironroot/netboot/lldp"
 )
 
-// Neighbours hears LLDP frames.
+// Neighbours receives LLDP frames.
 type Neighbours interface {
-	// WaitLLDP returns the frames by interface name, once every interface was heard or quiet has passed.
+	// WaitLLDP returns the frames by interface name, once every interface has received one or quiet has passed.
 	WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error)
 }
 
 // LLDP is a frame in the protocol's form: a list of pairs of a TLV's type and its value in lower-case hexadecimal. It
-// is never null: an empty list stands for a link on which nothing was heard.
+// is never null: an empty list means that the link received no frame.
 func LLDP(f lldp.Frame) [][2]any {
 	pairs := make([][2]any, len(f.TLVs))
 	for i, t := range f.TLVs {
@@ -24,8 +24,8 @@ func LLDP(f lldp.Frame) [][2]any {
 	return pairs
 }
 
-// hearNeighbours fills in the interfaces' LLDP where the configuration wants it in the inventory. Without CAP_NET_RAW
-// that is a warning and an empty list.
+// hearNeighbours adds LLDP to the interfaces if the configuration enables it for the inventory. Without CAP_NET_RAW
+// it logs a warning and adds empty lists.
 func (s *Source) hearNeighbours(ctx context.Context, interfaces []Interface) {
 	if s.o.Neighbours == nil || s.o.LLDPTimeout == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"ironroot/agent/inventory/machinetest"
 )
 
-// What is reported of a server of each maker. After a change that is wanted, IRONROOT_GOLDEN=1 writes the files anew.
+// The inventory of a server of each manufacturer. IRONROOT_GOLDEN=1 updates the golden files.
 func TestMachines(t *testing.T) {
 	for _, name := range machinetest.Names() {
 		t.Run(name, func(t *testing.T) {

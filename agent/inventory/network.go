@@ -11,7 +11,7 @@ import (
 	"ironroot/netboot/listing"
 )
 
-// kernelNetwork asks the running kernel by rtnetlink and by the ethtool family of generic netlink.
+// kernelNetwork queries the running kernel by rtnetlink and by the ethtool family of generic netlink.
 type kernelNetwork struct{ log *slog.Logger }
 
 func (k kernelNetwork) facts(context.Context) (map[string]linkFacts, error) {

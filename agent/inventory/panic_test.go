@@ -12,15 +12,15 @@ import (
 	"ironroot/storage/block"
 )
 
-// brokenNeighbours panics when LLDP frames are asked for.
+// brokenNeighbours panics when LLDP frames are requested.
 type brokenNeighbours struct{}
 
 func (brokenNeighbours) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame, error) {
 	panic("in a frame")
 }
 
-// A fact that causes a panic is missing from the inventory, which contains the others. A panic while disks are listed is
-// an error.
+// A fact that causes a panic is missing from the inventory, which contains the others. A panic while disks are listed
+// is an error.
 func TestCollectContainsPanics(t *testing.T) {
 	oops := func() { panic("oops") }
 	fill := func(change func(*Source, *Options)) (*Inventory, error) {
@@ -50,7 +50,8 @@ func TestCollectContainsPanics(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if len(got.Interfaces) != len(whole.Interfaces) || len(got.Disks) != 1 || got.SystemVendor != whole.SystemVendor {
+		if len(got.Interfaces) != len(whole.Interfaces) || len(got.Disks) != 1 ||
+			got.SystemVendor != whole.SystemVendor {
 			t.Errorf("%s: got inventory %+v, want everything else of %+v", name, got, whole)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// systemVendor reads what the kernel decoded of SMBIOS types 0 and 1, or the model of the device tree.
+// systemVendor returns the kernel's data of SMBIOS types 0 and 1, or the model of the device tree.
 func (s *Source) systemVendor() SystemVendor {
 	dmi := sysfile.Each([]string{
 		"product_name", "product_serial", "sys_vendor", "bios_vendor", "bios_version", "bios_date", "product_sku",
@@ -27,7 +27,7 @@ func (s *Source) systemVendor() SystemVendor {
 	return v
 }
 
-// boot tells the firmware's mode and, verbatim, the interface that the boot loader says it used.
+// boot returns the firmware's mode and the unmodified BOOTIF parameter of the boot loader.
 func (s *Source) boot() Boot {
 	b := Boot{CurrentBootMode: "bios", PXEInterface: orNull(s.o.Params()["BOOTIF"])}
 	if info, err := os.Stat(s.o.System.Sys("firmware/efi")); err == nil && info.IsDir() {

@@ -14,21 +14,21 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Endpoint is where Ironic reaches the agent.
+// Endpoint is the address and port at which Ironic reaches the agent.
 type Endpoint struct {
 	Host string // address or name, an IPv6 address without brackets
 	Port int
 }
 
-// URL returns the callback URL with protocol, "https" for example.
+// URL returns the callback URL with a protocol, for example "https".
 func (e Endpoint) URL(protocol string) string {
 	return protocol + "://" + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 }
 
-// Advertise finds where Ironic reaches the agent: advertise_host if it is set, else the first address of
-// network_interface, IPv4 before IPv6, if that is set, else the machine's address on the route to the Ironic that
-// answers. The address is looked for ip_lookup_attempts times, ip_lookup_sleep apart, and beside that whenever the
-// network changes.
+// Advertise returns the callback address: advertise_host if it is set, otherwise the first address of
+// network_interface, IPv4 before IPv6, if that is set, otherwise the machine's address on the route to the reachable
+// Ironic. It makes ip_lookup_attempts attempts, ip_lookup_sleep apart, and additional ones whenever the network
+// changes.
 func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	cfg := c.config.Get()
 	endpoint := Endpoint{Host: cfg.AdvertiseHost, Port: cfg.AdvertisePort}
@@ -56,7 +56,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 		}
 		c.log.Warn("no address to advertise to Ironic yet", "try", try, "err", err)
 		select {
-		case <-change: // does not count as a try
+		case <-change: // does not count as an attempt
 		case <-timer.C:
 			timer.Reset(cfg.IPLookupSleep)
 			try++
@@ -66,7 +66,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	}
 }
 
-// interfaceAddress returns an interface's first IPv4 address, or its first IPv6 address where there is none of IPv4.
+// interfaceAddress returns an interface's first IPv4 address, or its first IPv6 address if it has no IPv4 address.
 func interfaceAddress(name string) (netip.Addr, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -97,8 +97,8 @@ func preferredAddress(addresses []net.Addr) (netip.Addr, bool) {
 	return ipv6, ipv6.IsValid()
 }
 
-// sourceAddress returns the machine's address on the route to where Ironic answered last, else to the first address of
-// those of its URLs that answer, or of all where none does.
+// sourceAddress returns the machine's address on the route to the address at which Ironic answered last. Otherwise it
+// takes the route to the first address of the reachable URLs, or of all URLs if none is reachable.
 func (c *Client) sourceAddress(ctx context.Context) (netip.Addr, error) {
 	var errs []error
 	if peer := c.peer.Load(); peer != nil {
@@ -134,7 +134,7 @@ func (c *Client) sourceAddress(ctx context.Context) (netip.Addr, error) {
 	return source, nil
 }
 
-// reachable asks all URLs at the same time and keeps those, in their order, that answer anything at all.
+// reachable probes all URLs concurrently and returns those that respond, in their order.
 func (c *Client) reachable(ctx context.Context, urls []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -153,11 +153,11 @@ func (c *Client) reachable(ctx context.Context, urls []string) []string {
 			return nil
 		})
 	}
-	_ = all.Wait() // the functions return no errors: each URL has its own answer
+	_ = all.Wait() // the functions return no errors
 	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool { return !answers[slices.Index(urls, u)] })
 }
 
-// addresses resolves a host; the failure is logged, as another URL may do.
+// addresses resolves a host. It logs a failure, because another URL can work.
 func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address}
@@ -169,8 +169,8 @@ func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
 	return list
 }
 
-// routeAddress returns the machine's address on the route to the first target that has one. A link-local address is
-// none: Ironic may sit behind a router.
+// routeAddress returns the machine's address on the route to the first target that has a route. Link-local addresses
+// are rejected, because Ironic can be behind a router.
 func (c *Client) routeAddress(ctx context.Context, targets []netip.Addr) (netip.Addr, error) {
 	var errs []error
 	for _, target := range targets {

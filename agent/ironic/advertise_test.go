@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// routes answers SourceFor from a table and counts the questions.
+// routes implements SourceFor with a table and records the calls.
 type routes struct {
 	mu      sync.Mutex
 	sources map[string]string
@@ -59,8 +59,10 @@ func TestAdvertiseOptions(t *testing.T) {
 func TestAdvertiseByRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
-		trouble := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-		net.serve("two", trouble) // any answer counts as reachable
+		trouble := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		net.serve("two", trouble) // any response counts as reachable
 		net.serve("10.0.0.3", newFake("1.115"))
 		c, _ := newClient(t, net, "--api-url=http://one,http://two:6385/,http://10.0.0.3")
 		table := &routes{sources: map[string]string{"10.0.0.2": "169.254.0.9", "fd00::2": "fe80::9", "10.0.0.3": "10.0.0.9"}}
@@ -99,10 +101,10 @@ func TestAdvertiseAsksAllURLsAtOnce(t *testing.T) {
 	})
 }
 
-// Parity: C6
 func TestAdvertiseRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-attempts=4", "--ip-lookup-sleep=7")
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-attempts=4",
+			"--ip-lookup-sleep=7")
 		table := &routes{}
 		c.sourceFor = table.sourceFor
 		start := time.Now()
@@ -177,7 +179,8 @@ func TestAdvertiseNamesAllFailures(t *testing.T) {
 	c.sourceFor = (&routes{}).sourceFor
 	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
 	_, err := c.Advertise(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.7") || !strings.Contains(err.Error(), "nowhere") {
+	if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.7") ||
+		!strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("got %v, want an error that names the address and the host", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"ironroot/agent/token"
 )
 
-// LookupConfig is the answer's object config by key; a legacy answer has none.
+// LookupConfig is the object config of a lookup response, by key. Legacy responses have none.
 type LookupConfig map[string]json.RawMessage
 
 // Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are
@@ -65,7 +65,7 @@ func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			// prepend_uuid is sent by Ironic and known to no agent.
+			// Ironic sends prepend_uuid, but no agent supports it.
 			if values[name] != nil && name != "prepend_uuid" {
 				set(group+"."+name, values[name])
 			}
@@ -73,7 +73,7 @@ func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 	}
 }
 
-// value decodes one key, nil where it is missing.
+// value returns the decoded value of a key, nil if it is missing.
 func (l LookupConfig) value(key string) any {
 	var value any
 	if json.Unmarshal(l[key], &value) != nil {

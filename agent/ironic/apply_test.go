@@ -40,7 +40,7 @@ func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
 		{"", "", token.Adopted},
 		{nodeUUID, "", token.Adopted},
 		{"", nodeUUID, token.Adopted},
-		{other, nodeUUID, token.Adopted}, // the last lookup knows better
+		{other, nodeUUID, token.Adopted}, // the cached node takes precedence
 		{other, "", token.Rejected},
 		{"", other, token.Rejected},
 	} {
@@ -62,7 +62,8 @@ func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
 		got := answer.Apply(settings(t), &cache, &tok, tt.inspected, slog.New(slog.NewTextHandler(&log, nil)))
 		after := map[token.Outcome]string{token.Adopted: secret, token.Rejected: own}[tt.want]
 		if got != tt.want || tok.Reveal() != after {
-			t.Errorf("inspected %q, cached %q: got %v and %q, want %v and %q", tt.inspected, tt.cached, got, tok.Reveal(), tt.want, after)
+			t.Errorf("inspected %q, cached %q: got %v and %q, want %v and %q",
+				tt.inspected, tt.cached, got, tok.Reveal(), tt.want, after)
 		}
 		if rejected := strings.Contains(log.String(), "the token that was given stays"); rejected != (tt.want == token.Rejected) {
 			t.Errorf("inspected %q, cached %q: got log %q", tt.inspected, tt.cached, log.String())
@@ -70,7 +71,6 @@ func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
 	}
 }
 
-// Parity: B15, K7 (permitted formats)
 func TestApplyEveryKey(t *testing.T) {
 	for _, tt := range []struct {
 		object string
@@ -118,7 +118,6 @@ func TestApplyEveryKey(t *testing.T) {
 	}
 }
 
-// Parity: B15
 func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 	c, _, _, _ := apply(t, `{"enable_bios_bootloader_install":false}`, &token.Token{}, "--enable-bios-bootloader-install")
 	if !c.EnableBIOSBootloaderInstall {
@@ -126,7 +125,6 @@ func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 	}
 }
 
-// Parity: B15
 func TestApplySkipBMCDetect(t *testing.T) {
 	for object, want := range map[string]bool{
 		`{"agent_skip_bmc_detect":true}`: true, `{"agent_skip_bmc_detect":false}`: false, `{}`: false, `{"agent_skip_bmc_detect":null}`: false,
@@ -137,7 +135,6 @@ func TestApplySkipBMCDetect(t *testing.T) {
 	}
 }
 
-// Parity: B15
 func TestApplyToleratesNonsense(t *testing.T) {
 	for object, logged := range map[string]string{
 		`{"agent_containers":{"no_such_key":1,"runner":"podman2","run_options":"--a","pull_options":7}}`: "container.no_such_key",
@@ -155,7 +152,8 @@ func TestApplyToleratesNonsense(t *testing.T) {
 		if logged == "" && log != "" || !strings.Contains(log, logged) {
 			t.Errorf("%s: got log %q, want %q in it", object, log, logged)
 		}
-		if outcome != token.Ignored || c.Container.Runner != "podman" || c.Metrics.Backend != "noop" || c.MetricsStatsd.StatsdPort != 8125 {
+		if outcome != token.Ignored || c.Container.Runner != "podman" || c.Metrics.Backend != "noop" ||
+			c.MetricsStatsd.StatsdPort != 8125 {
 			t.Errorf("%s: got outcome %v, %v", object, outcome, c)
 		}
 	}
@@ -165,7 +163,6 @@ func TestApplyToleratesNonsense(t *testing.T) {
 	}
 }
 
-// Parity: B9
 func TestApplyToken(t *testing.T) {
 	for _, tt := range []struct {
 		name, before, answer string

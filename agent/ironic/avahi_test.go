@@ -37,8 +37,8 @@ func avahi(t *testing.T, files map[string]string) {
 		}
 	}
 	for _, args := range []string{
-		"link add wire type veth peer name cable", "link set cable up", "link set wire multicast on up", "link set lo up",
-		"address add 192.0.2.1/24 dev wire", "address add 2001:db8::1/64 dev wire nodad",
+		"link add wire type veth peer name cable", "link set cable up", "link set wire multicast on up",
+		"link set lo up", "address add 192.0.2.1/24 dev wire", "address add 2001:db8::1/64 dev wire nodad",
 	} {
 		testenv.Run(t, "ip", strings.Fields(args)...)
 	}
@@ -51,7 +51,8 @@ func avahi(t *testing.T, files map[string]string) {
 	if err := os.WriteFile(conf, []byte("[server]\nhost-name=conductor\nenable-dbus=no\nallow-interfaces=wire\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	daemon := exec.CommandContext(t.Context(), "avahi-daemon", "-f", conf, "--no-drop-root", "--no-chroot", "--no-rlimits")
+	daemon := exec.CommandContext(t.Context(), "avahi-daemon", "-f", conf, "--no-drop-root", "--no-chroot",
+		"--no-rlimits")
 	if daemon.Err != nil {
 		daemon.Path, daemon.Err = "/usr/sbin/avahi-daemon", nil
 	}
@@ -69,8 +70,8 @@ const publisher = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group 
 <txt-record>path=/ironic</txt-record><txt-record>protocol=http</txt-record><txt-record>ipa_ntp_server=192.0.2.9</txt-record>
 <txt-record>ipa_insecure=true</txt-record></service></service-group>`
 
-// Avahi announces Ironic; the agent finds it, though the cable is plugged in only while it asks, and takes over the option
-// that is allowed and not the other.
+// The agent finds an Ironic that Avahi announces, although the link comes up during the search, and sets only the
+// allowed option.
 func TestAvahi(t *testing.T) {
 	named := func(name, port string) string {
 		return strings.NewReplacer("NAME", name, "PORT", port).Replace(publisher)
@@ -98,7 +99,7 @@ func TestAvahi(t *testing.T) {
 		looks := 0
 		return ask(ctx, patience, instance, interfaces, func() <-chan struct{} {
 			switch looks++; looks {
-			case 1: // before the first question, which can be asked nowhere
+			case 1: // before the first query, for which there is no link
 				now := make(chan struct{})
 				close(now)
 				return now
@@ -116,6 +117,7 @@ func TestAvahi(t *testing.T) {
 	// Either address is right: it is the one of the answer that comes first.
 	match := regexp.MustCompile(`^http://(192\.0\.2\.1|\[2001:db8::1\]):6385/ironic http://(192\.0\.2\.1|\[2001:db8::1\]):5050/ironic/v1/continue$`)
 	if !match.MatchString(got.APIURL+" "+got.InspectionCallbackURL) || got.NTPServer != "192.0.2.9" || got.Insecure {
-		t.Errorf("got %s, %s, ntp_server %q, insecure %v", got.APIURL, got.InspectionCallbackURL, got.NTPServer, got.Insecure)
+		t.Errorf("got %s, %s, ntp_server %q, insecure %v",
+			got.APIURL, got.InspectionCallbackURL, got.NTPServer, got.Insecure)
 	}
 }

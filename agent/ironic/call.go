@@ -15,7 +15,7 @@ const maxAnswer = 8 << 20
 
 const (
 	versionHeader = "X-OpenStack-Ironic-API-Version"
-	newestHeader  = "X-OpenStack-Ironic-API-Maximum-Version" // of every answer below /v1
+	newestHeader  = "X-OpenStack-Ironic-API-Maximum-Version" // in every response below /v1
 )
 
 // request is one call of the API.
@@ -26,15 +26,15 @@ type request struct {
 	body    []byte   // nil for none
 }
 
-// answer is an HTTP answer that was read to its end.
+// answer is an HTTP response whose body was read completely.
 type answer struct {
 	status int
 	body   []byte
-	newest string // API version that Ironic names in it, "" for none
+	newest string // maximum API version of its header, "" without one
 }
 
-// call sends a request to the first of Ironic's URLs that answers and keeps using that one from now on. Whatever its
-// status, an answer is an answer; the error is of the connection, and of the last URL.
+// call sends a request to the first of Ironic's URLs that responds, with any status, and makes it the first one of
+// later calls. The error is that of the connection to the last URL.
 func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	c.mu.Lock()
 	known, met := c.urls, c.met
@@ -57,7 +57,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	return a, err
 }
 
-// try sends a request to one base URL after the other until one answers, and returns that one's place in the list.
+// try sends a request to the base URLs in order until one responds, and returns the index of that one.
 func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, used int, err error) {
 	if len(urls) == 0 {
 		return answer{}, 0, errors.New("no URL of Ironic is known (option api_url)")
@@ -80,7 +80,7 @@ func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, u
 	return answer{}, 0, err
 }
 
-// send makes the request at one base URL and reads the answer.
+// send sends the request to one base URL and reads the response.
 func (c *Client) send(ctx context.Context, url string, r request) (answer, error) {
 	cfg := c.config.Get()
 	ctx, cancel := context.WithTimeout(ctx, cfg.HTTPRequestTimeout)

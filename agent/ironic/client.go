@@ -1,9 +1,9 @@
 // Package ironic is the agent's client of the Ironic API: version discovery, lookup, heartbeat, the inspection
-// callback, and the choice of the address that is advertised for Ironic's calls back.
+// callback, and the choice of the callback address.
 //
-// It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat); the older
-// vendor_passthru protocol is not implemented. Where it is asked to, it finds Ironic by multicast DNS (RFC 6762 and
-// 6763), as a querier that asks anew each time. Answers of Ironic are bounded in size.
+// It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat). The older
+// vendor_passthru protocol is not implemented. If configured, it finds Ironic by multicast DNS (RFC 6762 and 6763),
+// as a one-shot querier without a cache. The size of Ironic's responses is limited.
 package ironic
 
 import (
@@ -25,32 +25,32 @@ import (
 	"ironroot/netboot"
 )
 
-// Options are what a Client needs.
+// Options configure a Client.
 type Options struct {
-	// Config is read at each call, except for the TLS options and api_url, which hold for the client's whole life.
+	// Config is read at each call, except for the TLS options and api_url, which are read once.
 	Config *config.Live
-	// Token goes into heartbeats.
+	// Token is sent in heartbeats.
 	Token *token.Token
-	// Log receives what is tried and what Ironic answers; nil discards it.
+	// Log receives attempts and results; nil discards them.
 	Log *slog.Logger
-	// Version is the agent's version that heartbeats carry. Ironic refuses heartbeats without one.
+	// Version is the agent's version in heartbeats. Ironic rejects heartbeats without one.
 	Version string
 
-	// Tried hears of every URL that was tried, with the error of the connection; nil is an answer, whatever its status.
+	// Tried is called after each request with the error of the connection, nil for a response with any status.
 	Tried func(url string, err error)
-	// LookedUp hears what came of every try of a lookup.
+	// LookedUp is called after each attempt of a lookup with its result.
 	LookedUp func(err error)
 
-	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil takes a random one.
+	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil is rand.Float64.
 	Rand func() float64
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Changed returns a channel that is closed at the next change of the machine's network: what failed for want of a
-	// route is then tried again. Nil means that the network does not change.
+	// Changed returns a channel that is closed at the next change of the machine's network. Requests that failed
+	// because of the network are then retried. Nil means that the network does not change.
 	Changed func() <-chan struct{}
-	// SetClock sets this machine's clock by Ironic's where it says what cannot be; nil leaves it as it is.
+	// SetClock sets the system clock from Ironic's time if it is implausible; nil never sets it.
 	SetClock func(now time.Time) error
-	// SourceFor returns the machine's own address on the route to dst; nil is netboot.SourceFor.
+	// SourceFor returns the machine's own address on the route to dst; nil is route.SourceFor.
 	SourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	// Resolve returns the addresses of a host name; nil is the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -59,7 +59,7 @@ type Options struct {
 // Client talks to Ironic. It is safe for concurrent use.
 type Client struct {
 	config     *config.Live
-	configured *config.Config // as the operator set it, before anything was discovered
+	configured *config.Config // the operator's configuration, before discovery
 	token      *token.Token
 	log        *slog.Logger
 	version    string
@@ -68,16 +68,17 @@ type Client struct {
 	rand       func() float64
 	sourceFor  func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
 	resolve    func(ctx context.Context, host string) ([]netip.Addr, error)
-	// askService asks the network for a service by multicast DNS, for at most wait.
-	askService func(ctx context.Context, wait time.Duration, instance string, interfaces []string, changed func() <-chan struct{}) (service, error)
-	changed    func() <-chan struct{}
-	setClock   func(now time.Time) error
-	http       *http.Client // verifies Ironic as the options say
-	probe      *http.Client // only asks whether somebody is there
+	// askService queries a service by multicast DNS for at most wait.
+	askService func(ctx context.Context, wait time.Duration, instance string, interfaces []string,
+		changed func() <-chan struct{}) (service, error)
+	changed  func() <-chan struct{}
+	setClock func(now time.Time) error
+	http     *http.Client // verifies Ironic according to the options
+	probe    *http.Client // checks reachability without verification
 
-	date atomic.Pointer[verifiedDate] // of the last answer that TLS has verified
+	date atomic.Pointer[verifiedDate] // of the last response that TLS has verified
 
-	peer atomic.Pointer[netip.Addr] // at which Ironic was found last
+	peer atomic.Pointer[netip.Addr] // at which Ironic was reached last
 
 	mu   sync.Mutex
 	urls []string // in the order they are tried
@@ -88,7 +89,7 @@ type Client struct {
 // idleConnections is the number of connections kept open for the next call.
 const idleConnections = 2
 
-// New builds a client. The error names a certificate or key file that cannot be used.
+// New returns a client. It fails if a certificate or key file is invalid.
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, configured: o.Config.Get(), token: o.Token, log: o.Log, version: o.Version,
@@ -141,7 +142,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// sameHost follows redirects on one host only, from http to https for example: a heartbeat's body holds the token.
+// sameHost allows only redirects to the same host, and none from https to http: a heartbeat contains the token.
 func sameHost(req *http.Request, via []*http.Request) error {
 	if len(via) > 3 {
 		return errors.New("more than 3 redirects")
@@ -157,8 +158,8 @@ func (c *Client) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.rand()*float64(high-low))
 }
 
-// sleep waits before something that failed is tried again, and only until the network changes where it was the network
-// that failed: change was taken before the try.
+// sleep waits for d before a retry. If the failure is one of the network, it returns early when change is closed. The
+// caller must obtain change before the attempt.
 func (c *Client) sleep(ctx context.Context, d time.Duration, failure error, change <-chan struct{}) error {
 	if status := (*StatusError)(nil); errors.As(failure, &status) {
 		return pause.For(ctx, d)

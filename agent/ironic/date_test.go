@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Only an answer whose sender TLS has verified tells the time.
+// Only responses whose sender TLS has verified set the time.
 func TestVerifiedTime(t *testing.T) {
 	pair, certFile, _ := selfSigned(t, "ironic", net.IPv4(127, 0, 0, 1))
 	ahead := time.Now().Add(3 * time.Hour).UTC().Format(http.TimeFormat)

@@ -23,7 +23,7 @@ const (
 	secret   = "gdt9B6gPWZk2jYcAkz4tZK2B9xqXDXAhUuYwWfs5Nq0"
 )
 
-// network carries connections in memory, so that tests in a synctest bubble have a clock of their own. Hosts that are
+// network provides connections in memory, for tests in a synctest bubble. Hosts that are
 // not in it refuse connections.
 type network struct {
 	mu     sync.Mutex
@@ -98,16 +98,16 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	}
 }
 
-// fake is a scripted Ironic that records what it is asked.
+// fake is a scripted Ironic that records its requests.
 type fake struct {
 	mu    sync.Mutex
 	calls []call
 	start time.Time
 	// version is the API version of the root document; "" answers 503.
 	version string
-	// newest is the API version in the header of other answers; "" leaves it out.
+	// newest is the API version in the header of other responses, "" for none.
 	newest string
-	// lookup, heartbeat and inspection answer; nil is the usual success.
+	// lookup, heartbeat and inspection are handlers; nil responds with success.
 	lookup, heartbeat, inspection func(n int) (status int, body string)
 	counts                        map[string]int
 }
@@ -136,7 +136,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(data, &body)
 	f.mu.Lock()
 	f.calls = append(f.calls, call{
-		time.Since(f.start), r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("X-OpenStack-Ironic-API-Version"), r.Header, body,
+		time.Since(f.start), r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("X-OpenStack-Ironic-API-Version"),
+		r.Header, body,
 	})
 	kind, script, status, text := "root", (func(int) (int, string))(nil), 200, `{"default_version":{"version":"`+f.version+`"}}`
 	switch {
@@ -151,7 +152,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.counts[kind]++
 	n := f.counts[kind]
-	f.mu.Unlock() // a script may sleep, which no lock must be held for in a bubble
+	f.mu.Unlock() // a handler can sleep, and no lock must be held during a sleep in a bubble
 	if script != nil {
 		status, text = script(n)
 	}

@@ -8,10 +8,10 @@ import (
 	"unicode"
 )
 
-// StatusError is an answer of Ironic that is no success.
+// StatusError is a response of Ironic without success.
 type StatusError struct {
 	Status int
-	Text   string // what Ironic said, one line
+	Text   string // Ironic's error text, one line
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Status, e.Text) }
@@ -19,10 +19,10 @@ func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Stat
 // maxFault bounds how much of Ironic's words an error repeats, in characters.
 const maxFault = 500
 
-// statusError returns an answer as an error. Ironic's present form is {"error_message": {"faultstring": ...}}; older
-// ones have that object as a JSON text within JSON, some proxies and WSGI servers say "title", and anything else is
-// repeated as it is. Ironic may quote what was sent to it, so the token is blotted out; a success of another kind than
-// expected may hold a token that is not known yet, and nothing of it is repeated.
+// statusError returns a response as an error. Ironic's current form is {"error_message": {"faultstring": ...}}. Older
+// versions encode that object as a JSON string, some proxies and WSGI servers send "title", and any other body is
+// quoted unchanged. Ironic can quote the request, so the token is masked. An unexpected success can contain a token
+// that is not known yet, so it is not quoted.
 func (c *Client) statusError(a answer) *StatusError {
 	if a.status < http.StatusMultipleChoices {
 		return &StatusError{Status: a.status, Text: "not the success that was expected"}
@@ -58,7 +58,7 @@ func faultText(body []byte) string {
 	return string(body)
 }
 
-// oneLine makes foreign text fit for a log line.
+// oneLine converts foreign text to one line without control characters and limits its length.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	text = strings.Map(func(r rune) rune {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// A heartbeat comes after a random part of the interval Ironic allows, so that one or two may get lost.
+	// A heartbeat follows after a random fraction of the interval that Ironic allows, so that one or two can get lost.
 	intervalLow, intervalHigh = 0.3, 0.6
-	// After an error the next one comes sooner.
+	// Range of the delay after a failed heartbeat.
 	retryLow, retryHigh = 5 * time.Second, 10 * time.Second
-	// minInterval is the shortest time between two heartbeats that nothing forced, whatever interval Ironic allows.
+	// minInterval is the minimum time between two heartbeats that are not forced.
 	minInterval = 5 * time.Second
 	// forcedGap is the time between a heartbeat and a forced one, so that quick steps share one.
 	forcedGap = 5 * time.Second
@@ -25,12 +25,11 @@ const (
 // HeartbeatOptions describe a node's heartbeat.
 type HeartbeatOptions struct {
 	NodeUUID string
-	// Interval is the answer's HeartbeatInterval; heartbeats come after 0.3 to 0.6 of it, and after 5 s at the
-	// soonest.
+	// Interval is the HeartbeatInterval of the lookup. Heartbeats follow after 0.3 to 0.6 of it, at least 5 s.
 	Interval time.Duration
-	// CallbackURL returns where Ironic reaches the agent. Ironic refuses an URL that changes.
+	// CallbackURL returns the URL at which Ironic reaches the agent. Ironic rejects a URL that changes.
 	CallbackURL func() string
-	// Sent hears what came of each heartbeat; nil is that Ironic accepted it. May be nil itself.
+	// Sent, if not nil, is called with the result of each heartbeat.
 	Sent func(err error)
 	// CertificatePEM returns the generated certificate of the agent's API, "" without one; nil is the same.
 	CertificatePEM func() string
@@ -40,16 +39,16 @@ type HeartbeatOptions struct {
 type Heartbeater struct {
 	client *Client
 	HeartbeatOptions
-	force chan struct{} // holds one: a heartbeat is asked for
+	force chan struct{} // has one element if a heartbeat was forced
 }
 
-// NewHeartbeater prepares the heartbeats; Run sends them.
+// NewHeartbeater returns a Heartbeater. Run sends the heartbeats.
 func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater {
 	return &Heartbeater{client: c, HeartbeatOptions: o, force: make(chan struct{}, 1)}
 }
 
-// Force asks for a heartbeat soon: as soon as five seconds passed since the previous one. Several calls before it
-// share one heartbeat, and one that fails is repeated every five seconds until Ironic accepts it. It never blocks.
+// Force requests a heartbeat as soon as five seconds have passed since the previous one. Calls before it share one
+// heartbeat. A failed forced heartbeat is retried every five seconds until Ironic accepts it. Force never blocks.
 func (h *Heartbeater) Force() {
 	select {
 	case h.force <- struct{}{}:
@@ -57,14 +56,14 @@ func (h *Heartbeater) Force() {
 	}
 }
 
-// Run sends heartbeats, the first at once, until ctx ends, and returns ctx's error. The agent's API must be listening
-// already, as Ironic may call back at once.
+// Run sends heartbeats until ctx ends, the first one at once, and returns ctx's error. The agent's API must be
+// listening before, because Ironic can call back immediately.
 func (h *Heartbeater) Run(ctx context.Context) error {
 	log := h.client.log.With("node", h.NodeUUID)
 	forced := false // until a heartbeat succeeds
 	for {
 		select {
-		case <-h.force: // this heartbeat is the one that was asked for
+		case <-h.force: // this heartbeat is the forced one
 			forced = true
 		default:
 		}
@@ -97,8 +96,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits for the time of the next heartbeat, or until a forced one is due, and reports whether it is a forced
-// one.
+// pause waits until the next heartbeat is due, and reports whether it is a forced one.
 func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.Duration) (forced bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -133,7 +131,7 @@ func (h *Heartbeater) beat(ctx context.Context) error {
 	return nil
 }
 
-// body returns the heartbeat's fields; those that the API version does not know are left out.
+// body returns the heartbeat's fields that the API version supports.
 func (h *Heartbeater) body(version Version) map[string]any {
 	body := map[string]any{"callback_url": h.CallbackURL()}
 	if version.AtLeast(agentVersionAPI) {

@@ -22,7 +22,7 @@ func beats(c *Client, pem string) *Heartbeater {
 	})
 }
 
-// run lets heartbeats run for a while.
+// run sends heartbeats for a while.
 func run(t *testing.T, h *Heartbeater, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -32,7 +32,6 @@ func run(t *testing.T, h *Heartbeater, d time.Duration) {
 	}
 }
 
-// Parity: B5
 func TestHeartbeatBodyByVersion(t *testing.T) {
 	const pem = "-----BEGIN CERTIFICATE-----"
 	for _, tt := range []struct {
@@ -88,7 +87,6 @@ func TestMinimumHeartbeatInterval(t *testing.T) {
 	}
 }
 
-// Parity: B6
 func TestHeartbeatIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -104,7 +102,6 @@ func TestHeartbeatIntervals(t *testing.T) {
 	})
 }
 
-// Parity: B6
 func TestHeartbeatRetries(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -157,7 +154,6 @@ func within(t *testing.T, got []time.Duration, low, high time.Duration) {
 	}
 }
 
-// Parity: B7
 func TestForcedHeartbeats(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -197,8 +193,6 @@ func TestForcedHeartbeats(t *testing.T) {
 
 // A forced heartbeat that fails stays forced: the next ones come as soon as the gap allows, without the random pause
 // of other failures, until one succeeds.
-//
-// Parity: B7
 func TestFailedForcedHeartbeatStaysForced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -249,7 +243,6 @@ func TestForceWhileAHeartbeatIsUnderWay(t *testing.T) {
 	})
 }
 
-// Parity: B13
 func TestRequestIDHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -279,7 +272,6 @@ func TestRequestIDHeader(t *testing.T) {
 	})
 }
 
-// Parity: B13
 func TestFaultTexts(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"object", `{"error_message":{"faultcode":"Client","faultstring":"Node is locked","debuginfo":null}}`, "Node is locked"},
@@ -358,7 +350,7 @@ func TestSentHeartbeatsAreReported(t *testing.T) {
 		if diff := cmp.Diff([]int{409, 0}, got); diff != "" || len(ironic.got("/v1/heartbeat")) != 3 {
 			t.Errorf("got %d heartbeats, statuses (-want +got):\n%s", len(ironic.got("/v1/heartbeat")), diff)
 		}
-		time.Sleep(time.Hour) // the hanging answer must end before the test does
+		time.Sleep(time.Hour) // the hanging response must end before the test
 	})
 }
 

@@ -14,10 +14,10 @@ func inspectionWaits() []time.Duration {
 	return []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 }
 
-// PostInspection sends the inspection's data to inspection_callback_url, or else to Ironic's own callback, and
-// returns the uuid of the node Ironic found by it, "" where it names none. No version header goes with it: with one,
-// Ironic would answer in another form and mint the token there. Five tries are made where Ironic cannot be reached,
-// is in trouble, or holds the node's lock.
+// PostInspection posts the inspection's data to inspection_callback_url, otherwise to Ironic's own callback, and
+// returns the UUID of the node that Ironic found, "" without one. It sends no version header: with one, Ironic
+// responds in another form and issues the token there. It makes five attempts if Ironic is unreachable, fails with
+// status 500 or above, or has locked the node.
 func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string, err error) {
 	body, err := json.Marshal(data)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string,
 	}
 }
 
-// retryable tells failures that may pass from Ironic's refusals and from answers that make no sense.
+// retryable reports whether a failure can be temporary. Rejections and invalid responses are not.
 func retryable(err error) bool {
 	if status := (*StatusError)(nil); errors.As(err, &status) {
 		return status.Status >= http.StatusInternalServerError || status.Status == http.StatusConflict

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Parity: H2, H12
 func TestPostInspection(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -27,7 +26,8 @@ func TestPostInspection(t *testing.T) {
 				ironic := newFake("1.115")
 				net.serve("ironic", ironic)
 				c, _ := newClient(t, net, tt.args...)
-				uuid, err := c.PostInspection(t.Context(), map[string]any{"inventory": map[string]any{"a": "<b>"}, "error": nil})
+				uuid, err := c.PostInspection(t.Context(),
+					map[string]any{"inventory": map[string]any{"a": "<b>"}, "error": nil})
 				if err != nil || uuid != nodeUUID {
 					t.Fatalf("got %q, %v, want %s", uuid, err, nodeUUID)
 				}
@@ -36,7 +36,8 @@ func TestPostInspection(t *testing.T) {
 				}
 				got := ironic.calls[1]
 				if got.Method != http.MethodPost || got.Path != tt.path || got.Version != "" {
-					t.Errorf("got %s %s with version %q, want POST %s without", got.Method, got.Path, got.Version, tt.path)
+					t.Errorf("got %s %s with version %q, want POST %s without",
+						got.Method, got.Path, got.Version, tt.path)
 				}
 				want := map[string]any{"inventory": map[string]any{"a": "<b>"}, "error": nil}
 				if diff := cmp.Diff(want, got.Body); diff != "" {
@@ -47,7 +48,6 @@ func TestPostInspection(t *testing.T) {
 	}
 }
 
-// Parity: H3
 func TestPostInspectionRetries(t *testing.T) {
 	all := []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 	for _, tt := range []struct {

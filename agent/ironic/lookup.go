@@ -14,14 +14,14 @@ import (
 	"ironroot/agent/pause"
 )
 
-// Answer is what a lookup found.
+// Answer is the response to a lookup.
 type Answer struct {
 	Node              *node.Node
 	Config            LookupConfig
 	HeartbeatInterval time.Duration
 }
 
-// LookupError says that no lookup succeeded within the option lookup_timeout.
+// LookupError means that no lookup succeeded within the option lookup_timeout.
 type LookupError struct {
 	Tries int
 	After time.Duration
@@ -34,12 +34,12 @@ func (e *LookupError) Error() string {
 
 func (e *LookupError) Unwrap() error { return e.Err }
 
-// maxLookupWait is the longest pause between two tries of a lookup.
+// maxLookupWait is the longest delay between two attempts of a lookup.
 const maxLookupWait = time.Minute
 
-// Lookup asks Ironic which node this machine is, by the MAC addresses of its interfaces and by nodeUUID where it is
-// known. It tries again until the option lookup_timeout has passed and then returns a *LookupError; when ctx ends it
-// returns ctx's error.
+// Lookup looks this machine's node up in Ironic, by the MAC addresses of its interfaces and by nodeUUID if it is known.
+// It retries until the option lookup_timeout has passed and then returns a *LookupError. If ctx ends it returns ctx's
+// error.
 func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
 	start := time.Now()
 	conflicts := 0
@@ -85,7 +85,8 @@ func conflictPause(earlier int) time.Duration {
 	return 30 * time.Second
 }
 
-// lookupWait grows exponentially with the tries, at random, so that a rack that boots at once spreads out.
+// lookupWait returns a random delay that grows exponentially, so that the nodes of a rack do not retry at the same
+// time.
 func (c *Client) lookupWait(try int, interval time.Duration) time.Duration {
 	high := maxLookupWait
 	if try < 7 { // 2^6 s is already more than the limit
@@ -102,7 +103,7 @@ func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string)
 	r := request{method: http.MethodGet, path: "/v1/lookup?" + query.Encode()}
 	version, err := c.apiVersion(ctx)
 	if err != nil {
-		return nil, err // nobody answers; the version of whoever does next is not to be guessed
+		return nil, err // Ironic is unreachable; do not assume a version
 	}
 	a, err := c.lookupAt(ctx, r, version)
 	// A version that was only assumed mints no token, which heartbeats need as soon as the true version is known.
@@ -125,15 +126,16 @@ func (c *Client) lookupAt(ctx context.Context, r request, version Version) (answ
 	return a, err
 }
 
-// parseAnswer reads a lookup's answer. Before API 1.22 there was no object config, and heartbeat_timeout stood beside
-// the node.
+// parseAnswer decodes a lookup response. Before API 1.22 it has no object config, and heartbeat_timeout is at the top
+// level.
 func parseAnswer(body []byte) (*Answer, error) {
 	var fields struct {
 		Node    json.RawMessage `json:"node"`
 		Config  LookupConfig    `json:"config"`
 		Timeout json.RawMessage `json:"heartbeat_timeout"`
 	}
-	// The decoder's error may quote the answer, which holds the token; its place in the text says enough.
+	// The decoder's error contains JSON types and at most one character of the response, so it cannot contain the
+	// token.
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return nil, fmt.Errorf("lookup answer is not the JSON expected: %w", err)
 	}
@@ -155,8 +157,8 @@ func parseAnswer(body []byte) (*Answer, error) {
 	return &Answer{Node: found, Config: fields.Config, HeartbeatInterval: interval}, nil
 }
 
-// seconds reads a JSON number of seconds. Zero is valid: heartbeats have a minimum interval of their own. The error
-// does not repeat the answer, which holds the token.
+// seconds decodes a JSON number of seconds. Zero is valid: heartbeats have a minimum interval. The error does not quote
+// the response, which contains the token.
 func seconds(raw json.RawMessage) (time.Duration, error) {
 	const most = 365 * 24 * 3600
 	var n float64

@@ -13,10 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Parity: B2
 func TestLookupRequest(t *testing.T) {
 	for _, tt := range []struct{ server, uuid, version string }{
-		{"1.115", "", "1.62"}, {"1.115", nodeUUID, "1.62"}, {"1.62", "", "1.62"}, {"1.58", "", "1.58"}, {"", "", "1.31"},
+		{"1.115", "", "1.62"},
+		{"1.115", nodeUUID, "1.62"},
+		{"1.62", "", "1.62"},
+		{"1.58", "", "1.58"},
+		{"", "", "1.31"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			net := newNetwork(t)
@@ -54,7 +57,6 @@ func waits(calls []call) []time.Duration {
 	return list
 }
 
-// Parity: B3
 func TestLookupRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -93,7 +95,6 @@ func TestLookupRetries(t *testing.T) {
 	})
 }
 
-// Parity: B3
 func TestLookupConflictPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -117,7 +118,6 @@ func TestLookupConflictPauses(t *testing.T) {
 	})
 }
 
-// Parity: B4
 func TestLookupAnswers(t *testing.T) {
 	legacy := `{"heartbeat_timeout":120,"node":{"uuid":"` + nodeUUID + `"}}`
 	for _, tt := range []struct {
@@ -167,7 +167,7 @@ func TestLookupAnswers(t *testing.T) {
 	}
 }
 
-// A proxy may turn the answer into another kind of success. Its token is not known yet, so the log cannot blot it out.
+// A proxy can change the status to another success. The token of the response is not known yet and cannot be masked.
 func TestLookupOfAnotherSuccessIsNotQuoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -218,7 +218,7 @@ func TestLookupTimesOutAnIronicThatHangs(t *testing.T) {
 		if got := len(ironic.got("/v1/lookup")); got != 2 {
 			t.Errorf("got %d lookups, want a second one after http_request_timeout", got)
 		}
-		time.Sleep(time.Minute) // the hanging answer must end before the test does
+		time.Sleep(time.Minute) // the hanging response must end before the test
 	})
 }
 
@@ -247,13 +247,13 @@ func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
 	})
 }
 
-// The version decides whether a lookup mints the token, without which no newer Ironic takes a heartbeat.
+// The version determines whether a lookup issues the token, without which newer versions reject heartbeats.
 func TestLookupAtTheTrueVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		refused int    // first connections that Ironic refuses
+		refused int    // number of initial connections that are refused
 		root    string // version in its root document, "" for none
-		newest  string // version in the header of its other answers
+		newest  string // version in the header of other responses
 		want    []string
 	}{
 		{"an Ironic that just starts", 1, "1.115", "1.115", []string{"1.62"}},
@@ -343,7 +343,8 @@ func TestLookupEndsAnywhere(t *testing.T) {
 			started := time.Now()
 			answer, err := c.Lookup(ctx, nil, "")
 			if answer != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
-				t.Errorf("%s: got %v, %v after %v, want the context's error after 3 s", name, answer, err, time.Since(started))
+				t.Errorf("%s: got %v, %v after %v, want the context's error after 3 s",
+					name, answer, err, time.Since(started))
 			}
 		})
 	}

@@ -21,24 +21,23 @@ const mdnsWord = "mdns"
 
 const (
 	mdnsDomain      = "_openstack._tcp.local."
-	mdnsFirstPause  = 100 * time.Millisecond // before the second try; doubled each time
+	mdnsFirstPause  = 100 * time.Millisecond // before the second attempt; doubled each time
 	mdnsPort        = 5353
 	mdnsHTTP        = 80
 	introspectPath  = "/v1/continue"
 	overridesPrefix = "ipa_"
 )
 
-// service is what a multicast DNS answer says of one service (DNS-SD, RFC 6763).
+// service is a service found by multicast DNS (DNS-SD, RFC 6763).
 type service struct {
-	host      string // target of the SRV record, with the dot at its end
+	host      string // target of the SRV record, with a trailing dot
 	port      int
 	addresses []netip.Addr
 	text      map[string]string
 }
 
-// WantsDiscovery reports whether the configuration asks for multicast DNS: by the word mdns in place of a URL, or,
-// where no URL is set, by use_mdns. Nothing else makes the agent listen to answers that any host on the network can
-// give.
+// WantsDiscovery reports whether the configuration enables multicast DNS: by the keyword mdns in place of a URL, or by
+// use_mdns if no URL is set. It is never enabled otherwise, because any host on the network can send responses.
 func WantsDiscovery(c *config.Config) bool {
 	return c.APIURL == mdnsWord || c.InspectionCallbackURL == mdnsWord || implicitDiscovery(c)
 }
@@ -47,10 +46,10 @@ func implicitDiscovery(c *config.Config) bool {
 	return c.MDNS.UseMDNS && c.APIURL == "" && c.InspectionCallbackURL == ""
 }
 
-// Discover looks for Ironic by multicast DNS where the operator's configuration asks for it, and puts what it found in
-// the configuration: the URL, and those of the answer's overrides that allowed_overrides names. Each call asks anew,
-// as Ironic may have moved since the last one. That nothing was found is an error where a URL says mdns, and a warning
-// where only use_mdns does; what an earlier call found is then kept.
+// Discover finds Ironic by multicast DNS if the operator's configuration enables it, and stores the result in the
+// configuration: the URL, and the options of the response that allowed_overrides contains. Each call queries again,
+// because Ironic can have moved. If nothing is found, Discover fails if a URL is mdns, and logs a warning if only
+// use_mdns is set; the result of an earlier call is then kept.
 func (c *Client) Discover(ctx context.Context) error {
 	if !WantsDiscovery(c.configured) {
 		return nil
@@ -75,11 +74,13 @@ func (c *Client) Discover(ctx context.Context) error {
 		return err
 	}
 	c.override(overrides)
-	c.config.Update(func(c *config.Config) { c.InspectionCallbackURL = strings.TrimSuffix(found, "/") + introspectPath })
+	c.config.Update(func(c *config.Config) {
+		c.InspectionCallbackURL = strings.TrimSuffix(found, "/") + introspectPath
+	})
 	return nil
 }
 
-// useURL makes a discovered URL the one of Ironic, and undoes what an earlier answer said of the callback.
+// useURL sets a discovered URL of Ironic and resets the inspection callback of an earlier response.
 func (c *Client) useURL(found string) {
 	c.config.Update(func(live *config.Config) {
 		live.APIURL, live.InspectionCallbackURL = found, c.configured.InspectionCallbackURL
@@ -89,7 +90,7 @@ func (c *Client) useURL(found string) {
 	c.urls, c.met, c.api = c.config.Get().APIURLs(), false, nil
 }
 
-// findService returns the URL of a service and the texts of its answer.
+// findService returns the URL of a service and its TXT record.
 func (c *Client) findService(ctx context.Context, name string) (endpoint string, text map[string]string, err error) {
 	instance := name + "." + mdnsDomain
 	settings := c.config.Get().MDNS
@@ -115,7 +116,7 @@ func (c *Client) findService(ctx context.Context, name string) (endpoint string,
 	}
 }
 
-// serviceURL builds the URL of a service. A host name that only multicast DNS knows is replaced by its address.
+// serviceURL returns the URL of a service. A host name in .local is replaced by its address.
 func (c *Client) serviceURL(ctx context.Context, s service) (string, error) {
 	host := strings.TrimSuffix(s.host, ".")
 	if strings.HasSuffix(strings.ToLower(host), ".local") || host == "" {
@@ -139,7 +140,7 @@ func (c *Client) serviceURL(ctx context.Context, s service) (string, error) {
 		return "", fmt.Errorf("protocol of the service: got %q, want http or https", protocol)
 	}
 	path := s.text["path"]
-	if strings.Contains(path, ",") { // which separates URLs
+	if strings.Contains(path, ",") { // commas separate URLs
 		return "", fmt.Errorf("path of the service: got %q", path)
 	}
 	// String adds a "/" before a path without one.
@@ -147,7 +148,7 @@ func (c *Client) serviceURL(ctx context.Context, s service) (string, error) {
 	return u.String(), nil
 }
 
-// chooseAddress picks the first address with a route, else the first one.
+// chooseAddress returns the first address with a route, otherwise the first one.
 func (c *Client) chooseAddress(ctx context.Context, addresses []netip.Addr) (netip.Addr, error) {
 	usable := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool {
 		return !a.IsValid() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast()
@@ -164,7 +165,7 @@ func (c *Client) chooseAddress(ctx context.Context, addresses []netip.Addr) (net
 	return usable[0], nil
 }
 
-// override takes over those options of an answer that the operator allows: any host on the network may have sent it.
+// override sets the options of a response that the operator allows, because any host on the network can send one.
 func (c *Client) override(text map[string]string) {
 	allowed := c.config.Get().MDNS.AllowedOverrides
 	for key, value := range text {

@@ -80,8 +80,8 @@ func TestServiceURL(t *testing.T) {
 	}
 }
 
-// A host on the network that answers everything changes nothing where nobody asks for multicast DNS, and only the
-// allowed options where somebody does.
+// A host that answers all queries changes nothing if multicast DNS is not enabled, and otherwise only the allowed
+// options.
 func TestSpoofingResponder(t *testing.T) {
 	spoof := service{host: "evil.local.", port: 80, addresses: addresses("192.0.2.66"), text: map[string]string{
 		"ipa_insecure": "true", "ipa_agent_token": "stolen", "ipa_api_url": "http://evil", "ipa_debug": "1",
@@ -90,7 +90,8 @@ func TestSpoofingResponder(t *testing.T) {
 	known := map[string]service{"baremetal._openstack._tcp.local.": spoof, "baremetal-introspection._openstack._tcp.local.": spoof}
 	for name, params := range map[string]config.Params{
 		"nothing set": {}, "a URL": {"ipa-api-url": "https://real"},
-		"a URL and use_mdns": {"ipa-api-url": "https://real", "ipa-use-mdns": "1"}, "a callback": {"ipa-inspection-callback-url": "https://real/x"},
+		"a URL and use_mdns": {"ipa-api-url": "https://real", "ipa-use-mdns": "1"},
+		"a callback":         {"ipa-inspection-callback-url": "https://real/x"},
 	} {
 		c, live, asked := answers(t, params, known)
 		before := *live.Get()
@@ -106,8 +107,10 @@ func TestSpoofingResponder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := live.Get()
-	if got.APIURL != "http://192.0.2.66:80" || got.NTPServer != "192.0.2.67" || got.InspectionCallbackURL != "http://192.0.2.66/continue" {
-		t.Errorf("got api_url %s, ntp_server %s, inspection_callback_url %s", got.APIURL, got.NTPServer, got.InspectionCallbackURL)
+	if got.APIURL != "http://192.0.2.66:80" || got.NTPServer != "192.0.2.67" ||
+		got.InspectionCallbackURL != "http://192.0.2.66/continue" {
+		t.Errorf("got api_url %s, ntp_server %s, inspection_callback_url %s",
+			got.APIURL, got.NTPServer, got.InspectionCallbackURL)
 	}
 	if got.Insecure || got.Debug || got.AgentToken != "mine" {
 		t.Errorf("an option that is not allowed was changed: insecure %v, debug %v", got.Insecure, got.Debug)
@@ -140,15 +143,14 @@ func TestDiscover(t *testing.T) {
 		c, live, asked := answers(t, tt.params, tt.known)
 		err := c.Discover(context.Background())
 		got := live.Get()
-		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post || len(*asked) != tt.asked {
+		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post ||
+			len(*asked) != tt.asked {
 			t.Errorf("%s: got %s, %s, asked %v, %v", name, got.APIURL, got.InspectionCallbackURL, *asked, err)
 		}
 	}
 }
 
-// Every start-over asks again, as Ironic may have moved: the new answer replaces all of the old one.
-//
-// Parity: B16
+// Every restart queries again, because Ironic can have moved. The new response replaces the old one completely.
 func TestDiscoverAgain(t *testing.T) {
 	const introspection = "baremetal-introspection._openstack._tcp.local."
 	for name, tt := range map[string]struct {
@@ -182,7 +184,8 @@ func TestDiscoverAgain(t *testing.T) {
 		}
 		err := c.Discover(t.Context())
 		got := live.Get()
-		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post || len(*asked) != tt.asked {
+		if (err != nil) != tt.fails || got.APIURL != tt.url || got.InspectionCallbackURL != tt.post ||
+			len(*asked) != tt.asked {
 			t.Errorf("%s: got %s, %s, asked %v, %v", name, got.APIURL, got.InspectionCallbackURL, *asked, err)
 		}
 		if diff := cmp.Diff(got.APIURLs(), c.urls); diff != "" || tt.second[instance].host != "" && c.api != nil {
@@ -193,7 +196,7 @@ func TestDiscoverAgain(t *testing.T) {
 
 const instance = "baremetal._openstack._tcp.local."
 
-// packet packs an answer.
+// packet encodes a response.
 func packet(t testing.TB, id uint16, answers []dnsmessage.Resource, additional ...dnsmessage.Resource) []byte {
 	t.Helper()
 	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, Response: true, Authoritative: true}, Answers: answers, Additionals: additional}
@@ -206,21 +209,26 @@ func packet(t testing.TB, id uint16, answers []dnsmessage.Resource, additional .
 
 func record(name string, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
 	return dnsmessage.Resource{Header: dnsmessage.ResourceHeader{
-		Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET | 1<<15, // cache flush (RFC 6762, 10.2)
+		// Cache flush (RFC 6762, 10.2).
+		Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET | 1<<15,
 	}, Body: body}
 }
 
 func TestAnswers(t *testing.T) {
-	srv := record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("Host.local.")})
-	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/a=b", "path=/second", "protocol=http", "flag", "=x"}})
+	srv := record(instance, dnsmessage.TypeSRV,
+		&dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("Host.local.")})
+	txt := record(instance, dnsmessage.TypeTXT,
+		&dnsmessage.TXTResource{TXT: []string{"path=/a=b", "path=/second", "protocol=http", "flag", "=x"}})
 	a := record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
-	aaaa := record("host.local.", dnsmessage.TypeAAAA, &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr("fe80::1").As16()})
-	foreign := record("other._openstack._tcp.local.", dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 1, Target: dnsmessage.MustNewName("evil.local.")})
+	aaaa := record("host.local.", dnsmessage.TypeAAAA,
+		&dnsmessage.AAAAResource{AAAA: netip.MustParseAddr("fe80::1").As16()})
+	foreign := record("other._openstack._tcp.local.", dnsmessage.TypeSRV,
+		&dnsmessage.SRVResource{Port: 1, Target: dnsmessage.MustNewName("evil.local.")})
 	q := &question{name: dnsmessage.MustNewName(instance), id: 7}
 	q.link.Name = "eth0"
 	for name, data := range map[string][]byte{
-		"another id": packet(t, 8, []dnsmessage.Resource{srv, txt}, a), "nothing": nil, "no packet": []byte("no packet"),
-		"foreign": packet(t, 7, []dnsmessage.Resource{foreign}, a),
+		"another id": packet(t, 8, []dnsmessage.Resource{srv, txt}, a), "nothing": nil,
+		"no packet": []byte("no packet"), "foreign": packet(t, 7, []dnsmessage.Resource{foreign}, a),
 	} {
 		if q.take(data) || q.found.host != "" {
 			t.Errorf("%s: was taken", name)
@@ -236,14 +244,16 @@ func TestAnswers(t *testing.T) {
 		host: "Host.local.", port: 6385, addresses: addresses("192.0.2.1", "fe80::1%eth0"),
 		text: map[string]string{"path": "/a=b", "protocol": "http"},
 	}
-	if diff := cmp.Diff(want, q.result(), cmp.AllowUnexported(service{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, q.result(), cmp.AllowUnexported(service{}),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func FuzzAnswer(f *testing.F) {
 	f.Add(packet(f, 7, []dnsmessage.Resource{
-		record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")}),
+		record(instance, dnsmessage.TypeSRV,
+			&dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")}),
 		record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/", "ipa_debug=1"}}),
 	}, record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -264,7 +274,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Options of an answer are those with the prefix. Those of the answer for the callback count as well.
+// Only TXT entries with the prefix are options. Options of the inspection callback's response are set, too.
 func TestOverridesOfTheCallback(t *testing.T) {
 	const introspection = "baremetal-introspection._openstack._tcp.local."
 	c, live, _ := answers(t, config.Params{"ipa-inspection-callback-url": "mdns"}, map[string]service{
@@ -285,13 +295,14 @@ func TestOverridesOfTheCallback(t *testing.T) {
 	}
 }
 
-// The pauses between the searches double. A search ends with its context, whether it asks or pauses.
+// The delays between searches double. A search ends with its context at any time.
 func TestDiscoverPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, asked := answers(t, config.Params{"ipa-api-url": "mdns"}, nil)
 		started := time.Now()
 		if err := c.Discover(t.Context()); err == nil || len(*asked) != 3 || time.Since(started) != 3*mdnsFirstPause {
-			t.Errorf("got %v after %d tries in %v, want 3 in %v", err, len(*asked), time.Since(started), 3*mdnsFirstPause)
+			t.Errorf("got %v after %d tries in %v, want 3 in %v",
+				err, len(*asked), time.Since(started), 3*mdnsFirstPause)
 		}
 		for _, limit := range []time.Duration{0, mdnsFirstPause / 2} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)

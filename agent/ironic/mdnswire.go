@@ -116,7 +116,7 @@ func (a *asking) ask(ctx context.Context, link net.Interface, network string) (*
 // again repeats all questions, because one packet may have been lost.
 func (a *asking) again() {
 	for _, q := range a.open {
-		_ = q.send(a.name, dnsmessage.TypeSRV, dnsmessage.TypeTXT) // the first one did go out
+		_ = q.send(a.name, dnsmessage.TypeSRV, dnsmessage.TypeTXT) // the first query was sent successfully
 	}
 }
 
@@ -126,8 +126,8 @@ func (a *asking) close() {
 	}
 }
 
-// mdnsLinks returns the interfaces that are up and speak multicast; those that have one of the addresses where some are
-// given.
+// mdnsLinks returns the interfaces that are up and support multicast. If addresses is not empty, it returns only those
+// with one of the addresses.
 func mdnsLinks(addresses []string) ([]net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -146,11 +146,12 @@ func mdnsLinks(addresses []string) ([]net.Interface, error) {
 	}), nil
 }
 
-// openMDNS opens a socket whose multicasts leave by link.
+// openMDNS opens a socket that sends multicast packets by link.
 func openMDNS(ctx context.Context, link net.Interface, network string) (net.PacketConn, net.Addr, error) {
 	group := &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: mdnsPort}
 	set := func(fd int) error {
-		return errors.Join(unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(link.Index)}),
+		return errors.Join(unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
+			&unix.IPMreqn{Ifindex: int32(link.Index)}),
 			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 255))
 	}
 	if network == "udp6" {
@@ -169,7 +170,7 @@ func openMDNS(ctx context.Context, link net.Interface, network string) (net.Pack
 	return conn, group, err
 }
 
-// question is one question on one interface and what is known of its answer.
+// question is a query on one interface with the records received so far.
 type question struct {
 	conn  net.PacketConn
 	group net.Addr
@@ -179,10 +180,10 @@ type question struct {
 
 	found     service
 	addresses map[string][]netip.Addr // by host in lower case
-	asked     bool                    // for the host's addresses
+	asked     bool                    // the host's addresses were queried
 }
 
-// send asks for records of a name.
+// send queries records of a name.
 func (q *question) send(name dnsmessage.Name, kinds ...dnsmessage.Type) error {
 	m := dnsmessage.Message{Header: dnsmessage.Header{ID: q.id}}
 	for _, kind := range kinds {
@@ -196,7 +197,7 @@ func (q *question) send(name dnsmessage.Name, kinds ...dnsmessage.Type) error {
 	return err
 }
 
-// listen reads answers until one is complete or the context ends.
+// listen reads responses until the service is complete or the context ends.
 func (q *question) listen(ctx context.Context, answers chan<- service) {
 	defer goroutine.AfterContext(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	buffer := make([]byte, mdnsMaxPacket)
@@ -206,7 +207,7 @@ func (q *question) listen(ctx context.Context, answers chan<- service) {
 			return
 		}
 		complete := false
-		err = goroutine.Catch(func() error { // a packet that panics is dropped: a later one may be the answer
+		err = goroutine.Catch(func() error { // a packet that causes a panic is dropped
 			complete = q.take(buffer[:n])
 			return nil
 		})
@@ -221,7 +222,7 @@ func (q *question) listen(ctx context.Context, answers chan<- service) {
 	}
 }
 
-// take adds a packet to what is known and reports whether that is all.
+// take adds the records of a packet and reports whether the service is complete.
 func (q *question) take(packet []byte) bool {
 	if err := q.parse(packet); err != nil || q.found.host == "" || q.found.text == nil {
 		return false
@@ -241,7 +242,7 @@ func (q *question) result() service {
 	return q.found
 }
 
-// parse reads the records of an answer that belong to the question.
+// parse reads the records of a response that belong to the query.
 func (q *question) parse(packet []byte) error {
 	var p dnsmessage.Parser
 	header, err := p.Start(packet)
@@ -306,7 +307,7 @@ func (q *question) srv(p *dnsmessage.Parser) error {
 	return err
 }
 
-// txt reads key=value entries (RFC 6763, 6.3); of one key the first counts.
+// txt reads key=value entries (RFC 6763, 6.3). The first entry of a key takes precedence.
 func (q *question) txt(p *dnsmessage.Parser) error {
 	r, err := p.TXTResource()
 	if err != nil || q.found.text != nil {
@@ -322,7 +323,7 @@ func (q *question) txt(p *dnsmessage.Parser) error {
 	return nil
 }
 
-// address keeps an address of a host. A link-local one means nothing without the interface it was heard on.
+// address stores an address of a host. A link-local address gets the zone of the receiving interface.
 func (q *question) address(header dnsmessage.ResourceHeader, address netip.Addr) {
 	if address.Is6() && address.IsLinkLocalUnicast() {
 		address = address.WithZone(q.link.Name)

@@ -20,7 +20,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// ownNetwork gives this test's thread a network with a link "wire" that has an address of IPv4, and no IPv6.
+// ownNetwork puts this test's thread into a network namespace with a link "wire" that has an IPv4 address and no IPv6.
 func ownNetwork(t *testing.T, more ...string) {
 	t.Helper()
 	testenv.Root(t)
@@ -38,13 +38,13 @@ func ownNetwork(t *testing.T, more ...string) {
 	}
 }
 
-// responder hears the questions on a link. It answers those from the given one on, counted from 1.
+// responder receives the queries on a link. It answers them from a given number on, counted from 1.
 type responder struct {
 	ids  []uint16 // of the questions
 	hops []int    // their TTL or hop limit
 }
 
-// respond answers questions until the connection is closed.
+// respond answers queries until the connection is closed.
 func (r *responder) respond(t *testing.T, network string, from int) {
 	t.Helper()
 	link, err := net.InterfaceByName("wire")
@@ -112,15 +112,16 @@ func (r *responder) respond(t *testing.T, network string, from int) {
 	})
 }
 
-// target is a record that names the host of the service.
+// target is the SRV record of the service.
 func target(host string) dnsmessage.Resource {
-	return record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName(host)})
+	return record(instance, dnsmessage.TypeSRV,
+		&dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName(host)})
 }
 
 func never() <-chan struct{} { return nil }
 
-// A question that gets lost is repeated: the same one, on the same socket. Questions do not pass a router, and their
-// sockets are closed in the end.
+// A lost query is repeated with the same id on the same socket. Queries have TTL 255, and their sockets are closed at
+// the end.
 func TestQuestionsAreRepeated(t *testing.T) {
 	ownNetwork(t)
 	var r responder
@@ -146,7 +147,7 @@ func TestQuestionsAreRepeated(t *testing.T) {
 	}
 }
 
-// A responder that speaks only IPv6 is found as well.
+// A responder with only IPv6 is found, too.
 func TestQuestionsByIPv6(t *testing.T) {
 	ownNetwork(t, "address flush dev wire", "address add fe80::1/64 dev wire nodad")
 	var r responder
@@ -160,7 +161,7 @@ func TestQuestionsByIPv6(t *testing.T) {
 	}
 }
 
-// The error of a search contains the number of questions, and each failure to send one only once.
+// The error of a search contains the number of queries, and each failure to send one only once.
 func TestNoAnswer(t *testing.T) {
 	ownNetwork(t)
 	_, err := askService(t.Context(), mdnsAgain+mdnsAgain/2, instance, nil, never)
@@ -170,8 +171,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Only links that are up and speak multicast are asked on, and of those the ones with an address that the operator
-// names.
+// Queries are sent on links that are up and support multicast, and that have one of the configured addresses, if any.
 func TestMDNSLinks(t *testing.T) {
 	ownNetwork(t)
 	for addresses, want := range map[string]string{
@@ -194,7 +194,7 @@ func TestMDNSLinks(t *testing.T) {
 	}
 }
 
-// A question on a link that no longer exists is an error.
+// A query on a link that no longer exists is an error.
 func TestQuestionsOnAMissingLink(t *testing.T) {
 	for _, network := range []string{"udp4", "udp6"} {
 		if _, _, err := openMDNS(t.Context(), net.Interface{Index: 1 << 30, Name: "gone"}, network); err == nil {
@@ -253,7 +253,7 @@ func TestAnswersCutOff(t *testing.T) {
 	}
 }
 
-// recorder is a socket that keeps what is sent.
+// recorder is a socket that records what is sent.
 type recorder struct {
 	net.PacketConn
 	sent []dnsmessage.Message
@@ -266,7 +266,7 @@ func (r *recorder) WriteTo(p []byte, _ net.Addr) (int, error) {
 	return len(p), err
 }
 
-// The addresses of a host that only multicast DNS knows are asked for, once.
+// The addresses of a host in .local are queried once.
 func TestAddressesAreAskedFor(t *testing.T) {
 	srv := target("host.local.")
 	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})

@@ -24,7 +24,7 @@ func TestDialContainsPanics(t *testing.T) {
 	}
 }
 
-// brokenTransport panics when a host is asked.
+// brokenTransport panics on a request to a host.
 type brokenTransport struct {
 	http.RoundTripper
 	host string
@@ -37,7 +37,7 @@ func (t brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// A panic while a URL is asked counts as no answer of that URL.
+// A URL whose probe panics counts as unreachable.
 func TestReachableContainsPanics(t *testing.T) {
 	net := newNetwork(t)
 	net.serve("one", newFake("1.115"))
@@ -68,11 +68,12 @@ func (c *panicConn) WriteTo([]byte, net.Addr) (int, error) {
 
 // A multicast DNS packet that causes a panic is dropped; the next one completes the answer.
 func TestListenContainsPanics(t *testing.T) {
-	srv := record(instance, dnsmessage.TypeSRV, &dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")})
+	srv := record(instance, dnsmessage.TypeSRV,
+		&dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")})
 	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})
 	a := record("host.local.", dnsmessage.TypeA, &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}})
 	conn := &panicConn{packets: make(chan []byte, 2)}
-	conn.packets <- packet(t, 7, []dnsmessage.Resource{srv, txt}) // without an address: it is asked for
+	conn.packets <- packet(t, 7, []dnsmessage.Resource{srv, txt}) // without an address, which is then queried
 	conn.packets <- packet(t, 7, []dnsmessage.Resource{srv, txt}, a)
 	q := &question{conn: conn, name: dnsmessage.MustNewName(instance), id: 7}
 	answers := make(chan service, 1)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// probeTimeout limits the question whether one of Ironic's URLs is reachable.
+	// probeTimeout limits the check whether one of Ironic's URLs is reachable.
 	probeTimeout = 30 * time.Second
 	// headStart is how much earlier each URL is asked than the next one, unless it fails before that: the order that the
 	// operator gave is kept where it costs nothing (as RFC 8305 does with addresses).
@@ -29,8 +29,8 @@ const (
 	maxDials = 4
 )
 
-// ordered returns URLs with the one in front that answers first. It asks them only where there is a choice, and where this
-// machine's clock is so wrong that Ironic's has to be taken. asked is the page of a URL to ask for.
+// ordered returns the URLs, rotated so that the first reachable one comes first. It probes them only if there are
+// several, or if the system clock must be set from Ironic's time. asked returns the page of a URL to request.
 func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) string) ([]string, error) {
 	wrong := c.clockWrong()
 	if len(urls) == 0 || len(urls) == 1 && !wrong {
@@ -74,7 +74,7 @@ func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
 	return greeting{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
-// clockWrong reports whether this machine's clock says what cannot be, and may be set.
+// clockWrong reports whether the system clock is implausible and can be set.
 func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(time.Now()) != nil }
 
 // takeClock sets a clock that is known to be wrong by Ironic's own. Without that no certificate of Ironic is valid yet, nor
@@ -116,11 +116,11 @@ func (c *Client) timeOf(answer greeting) (time.Time, error) {
 	return now, err
 }
 
-// root is the page at the top of a URL's server.
+// root returns the URL of the root page of a URL's server.
 func root(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return text // the request will say what is wrong with it
+		return text // the request fails with the cause
 	}
 	return u.Scheme + "://" + u.Host + "/"
 }
@@ -150,7 +150,7 @@ func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 					case results <- result{conn, err}:
 					case <-ctx.Done():
 						if err == nil {
-							_ = conn.Close() // another attempt won
+							_ = conn.Close() // another attempt was faster
 						}
 					}
 				})
@@ -176,7 +176,7 @@ func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// notePeer remembers the address at which the request finds Ironic, unless a proxy stands between.
+// notePeer stores the remote address of the request's connection, unless it uses a proxy.
 func (c *Client) notePeer(req *http.Request) *http.Request {
 	if proxy, err := http.ProxyFromEnvironment(req); err != nil || proxy != nil {
 		return req

@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// silent takes requests and answers none.
+// silent accepts requests and never responds.
 var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-// A URL that swallows everything costs half a second, and the operator's order is kept where it costs nothing.
+// A URL that never responds costs attemptDelay. The operator's order is kept among URLs that respond quickly.
 func TestSilentURL(t *testing.T) {
 	for _, tt := range []struct {
 		urls  string
@@ -54,7 +54,7 @@ func TestSilentURL(t *testing.T) {
 	}
 }
 
-// changes is a network that changes when told.
+// changes is a network whose change is triggered by happen.
 type changes struct {
 	mu sync.Mutex
 	c  chan struct{}
@@ -77,7 +77,7 @@ func (c *changes) happen() {
 	c.c = nil
 }
 
-// The address is looked for as soon as the network changes, and a lookup that found no way is tried again.
+// A network change triggers the search for the address, and a retry of a failed lookup.
 func TestNetworkChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1")
@@ -117,7 +117,7 @@ func TestNetworkChanges(t *testing.T) {
 	})
 }
 
-// What fails in Ironic is not the network's fault: the pauses of the protocol are kept.
+// After an error of Ironic, network changes do not shorten the delays of the protocol.
 func TestNetworkChangesAndIronicRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -166,7 +166,8 @@ func TestPatientDial(t *testing.T) {
 		started := time.Now()
 		conn, err := dial(t.Context(), "tcp", "10.0.0.1:80")
 		if err != nil || conn != here || time.Since(started) != 2*time.Second {
-			t.Errorf("got %v, %v after %v, want the third attempt's connection after 2 s", conn, err, time.Since(started))
+			t.Errorf("got %v, %v after %v, want the third attempt's connection after 2 s",
+				conn, err, time.Since(started))
 		}
 	})
 	refuse := patient(func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }, (&changes{}).changed)
@@ -181,7 +182,7 @@ func TestPatientDial(t *testing.T) {
 	}
 }
 
-// Where Ironic answered is where the way back is looked for, whatever else its name resolves to.
+// The callback address is that of the route to the address at which Ironic responded.
 func TestAdvertiseAsksForThePeer(t *testing.T) {
 	ironic := httptest.NewServer(newFake("1.115"))
 	defer ironic.Close()
@@ -205,8 +206,7 @@ func TestAdvertiseAsksForThePeer(t *testing.T) {
 	}
 }
 
-// Ironic's time is taken where its certificate is good at that time and by whoever may speak for Ironic, or where nobody
-// verifies anything.
+// Ironic's time is used if its certificate is valid at that time, or if certificates are not verified.
 func TestTimeOf(t *testing.T) {
 	server := httptest.NewTLSServer(newFake("1.115"))
 	defer server.Close()
@@ -358,7 +358,7 @@ func TestReachabilityQuestion(t *testing.T) {
 	}
 }
 
-// Every URL that is tried is reported, and what came of it. Nothing is tried or reported after the context ended.
+// Every request is reported with its result. After the end of the context, nothing is sent or reported.
 func TestTriedURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newNetwork(t)
@@ -391,7 +391,7 @@ func TestTriedURLs(t *testing.T) {
 	})
 }
 
-// A truncated answer is an error.
+// A truncated response is an error.
 func TestAnswerCutOff(t *testing.T) {
 	network := newNetwork(t)
 	network.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

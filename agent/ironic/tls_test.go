@@ -54,7 +54,6 @@ func selfSigned(t *testing.T, name string, addresses ...net.IP) (pair tls.Certif
 	return pair, certFile, keyFile
 }
 
-// Parity: B14
 func TestTLSOptions(t *testing.T) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	server, serverCert, _ := selfSigned(t, "ironic", loopback)
@@ -112,7 +111,8 @@ func TestTLSOptions(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Options{Config: settings(t, "--cafile=/nonexistent.pem")}); err == nil || !strings.Contains(err.Error(), "/nonexistent.pem") {
+	if _, err := New(Options{Config: settings(t, "--cafile=/nonexistent.pem")}); err == nil ||
+		!strings.Contains(err.Error(), "/nonexistent.pem") {
 		t.Errorf("got error %v, want one that names the file", err)
 	}
 }

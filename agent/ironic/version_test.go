@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Parity: B1
 func TestAPIVersionDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -72,7 +71,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Parity: B10
 func TestSeveralURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -100,7 +98,8 @@ func TestSeveralURLs(t *testing.T) {
 			t.Errorf("got error %v, want the last URL's", err)
 		}
 		none, _ := newClient(t, net)
-		if _, err := none.call(t.Context(), request{method: "GET", path: "/"}); err == nil || !strings.Contains(err.Error(), "api_url") {
+		if _, err := none.call(t.Context(), request{method: "GET", path: "/"}); err == nil ||
+			!strings.Contains(err.Error(), "api_url") {
 			t.Errorf("got error %v, want one that names the option", err)
 		}
 	})

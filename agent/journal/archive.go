@@ -19,21 +19,21 @@ const (
 	gatherTime = 10 * time.Second
 )
 
-// Member is one file of the archive.
+// Member is a file of the archive.
 type Member struct {
 	Name string
 	Data []byte
 }
 
-// source makes one member. After an error the member is omitted, except after [block.ErrUnreadable]: then its data
+// source creates a member. After an error the member is omitted, except after [block.ErrUnreadable]: then its data
 // describes the other disks.
 type source struct {
 	name string
 	read func(context.Context, block.System) ([]byte, error)
 }
 
-// sources are the members of ironic-python-agent's archive that the kernel itself can tell, under the names of the
-// programs whose output they stand for.
+// sources returns the members of ironic-python-agent's archive whose data the kernel provides, under the names of the
+// programs whose output they replace.
 func sources() []source {
 	return []source{
 		{"dmesg", dmesg},
@@ -102,8 +102,7 @@ func (j *Journal) pack(members []Member) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// cleanBytes takes the secrets out of what did not come through the journal, the kernel's command line in dmesg above
-// all.
+// cleanBytes redacts secrets in data that did not pass through the journal, mainly the kernel's command line in dmesg.
 func (j *Journal) cleanBytes(data []byte) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()

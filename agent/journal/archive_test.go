@@ -125,7 +125,7 @@ proc/self/status: Name:\tself\n
 	}
 }
 
-// A map and a disk that is none, a path whose state is unknown, and a map whose paths are unknown.
+// A map, an ordinary disk, a path with unknown state, and a map with unknown paths.
 func TestMultipathMaps(t *testing.T) {
 	got, err := multipathMaps(t.Context(), machinetest.Unpack(t, `
 sys/block/dm-0/slaves/sda/size: 2048\n

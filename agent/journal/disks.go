@@ -30,10 +30,11 @@ func devices(ctx context.Context, sys block.System) ([]block.Device, error) {
 func blockTable(ctx context.Context, sys block.System) ([]byte, error) {
 	all, err := devices(ctx, sys)
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%-16s %-6s %16s %4s %3s %-8s %-20s %-24s %s\n", "KNAME", "TYPE", "SIZE", "ROTA", "RO", "TRAN", "MODEL", "SERIAL", "WWN")
+	fmt.Fprintf(&out, "%-16s %-6s %16s %4s %3s %-8s %-20s %-24s %s\n",
+		"KNAME", "TYPE", "SIZE", "ROTA", "RO", "TRAN", "MODEL", "SERIAL", "WWN")
 	for _, d := range all {
-		fmt.Fprintf(&out, "%-16s %-6s %16d %4d %3d %-8s %-20s %-24s %s\n", d.Name, d.Type, d.Size, bit(d.Rotational), bit(d.ReadOnly),
-			d.Transport, d.Model, d.Serial, d.WWN)
+		fmt.Fprintf(&out, "%-16s %-6s %16d %4d %3d %-8s %-20s %-24s %s\n", d.Name, d.Type, d.Size, bit(d.Rotational),
+			bit(d.ReadOnly), d.Transport, d.Model, d.Serial, d.WWN)
 	}
 	return out.Bytes(), err
 }
@@ -43,8 +44,9 @@ func blockPairs(ctx context.Context, sys block.System) ([]byte, error) {
 	var out bytes.Buffer
 	for _, d := range all {
 		fmt.Fprintf(&out, "KNAME=%q PATH=%q TYPE=%q SIZE=\"%d\" MODEL=%q VENDOR=%q SERIAL=%q WWN=%q HCTL=%q TRAN=%q "+
-			"ROTA=\"%d\" RO=\"%d\" RM=\"%d\" LOG-SEC=\"%d\" PHY-SEC=\"%d\"\n", d.Name, d.Path, d.Type, d.Size, d.Model, d.Vendor,
-			d.Serial, d.WWN, d.HCTL, d.Transport, bit(d.Rotational), bit(d.ReadOnly), bit(d.Removable), d.LogicalSector, d.PhysicalSector)
+			"ROTA=\"%d\" RO=\"%d\" RM=\"%d\" LOG-SEC=\"%d\" PHY-SEC=\"%d\"\n", d.Name, d.Path, d.Type, d.Size, d.Model,
+			d.Vendor, d.Serial, d.WWN, d.HCTL, d.Transport, bit(d.Rotational), bit(d.ReadOnly), bit(d.Removable),
+			d.LogicalSector, d.PhysicalSector)
 	}
 	return out.Bytes(), err
 }
@@ -68,7 +70,8 @@ func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 		}
 		fmt.Fprintf(&out, "  partition table: %s\n", table.Scheme)
 		for _, p := range table.Partitions {
-			fmt.Fprintf(&out, "  %3d start %16d size %16d type %s uuid %s name %q\n", p.Number, p.Start, p.Size, p.Type, p.UUID, p.Name)
+			fmt.Fprintf(&out, "  %3d start %16d size %16d type %s uuid %s name %q\n",
+				p.Number, p.Start, p.Size, p.Type, p.UUID, p.Name)
 		}
 	}
 	return out.Bytes(), err
@@ -120,7 +123,7 @@ func bootEntries(_ context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// readVariable gives a variable's data without the attributes before it.
+// readVariable returns a variable's data without its attributes.
 func readVariable(name string) ([]byte, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {

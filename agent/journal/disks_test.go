@@ -15,7 +15,7 @@ import (
 )
 
 // disksFixture is a machine with a SCSI disk that has a partition, a read-only USB stick, and a disk whose size the
-// kernel does not tell.
+// kernel does not report.
 const disksFixture = `
 sys/block/sda -> ../class/block/sda
 sys/class/block/sda/size: 8192\n
@@ -40,7 +40,7 @@ sys/block/sdc -> ../class/block/sdc
 sys/class/block/sdc/size: I/O error\n
 `
 
-// A disk that the kernel does not describe leaves the others in the archive.
+// If a disk cannot be read, the archive contains the others.
 func TestArchiveOfDisks(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	sys := machinetest.Unpack(t, disksFixture)

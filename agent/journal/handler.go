@@ -87,8 +87,8 @@ func (h *handler) write(line, below *strings.Builder, prefix string, a slog.Attr
 	fmt.Fprintf(line, " %s%s=%s", prefix, a.Key, quoted(text))
 }
 
-// valueText returns the text of a value without secrets. Secrets are masked before the text is clipped, quoted or
-// escaped, because they may not be found afterwards.
+// valueText returns the text of a value without secrets. Secrets are redacted before the text is clipped, quoted or
+// escaped, because they might not be found afterwards.
 func (h *handler) valueText(v slog.Value) string {
 	if v.Kind() == slog.KindTime {
 		return v.Time().Format(time.RFC3339)
@@ -99,7 +99,7 @@ func (h *handler) valueText(v slog.Value) string {
 	return h.journal.Clean(v.String())
 }
 
-// Clipped is an attribute's value that comes from outside, such as a request's path. The log shows its first Limit
+// Clipped is an attribute's value from an untrusted source, such as a request's path. The log contains its first Limit
 // bytes.
 type Clipped struct {
 	Text  string
@@ -114,15 +114,16 @@ func (c Clipped) String() string {
 	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Text[:c.Limit], ""), len(c.Text))
 }
 
-// quoted leaves plain words as they are, so that a person can read and copy them.
+// quoted quotes text that contains spaces, quotes or unprintable characters, and returns any other text unchanged.
 func quoted(text string) string {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || !unicode.IsPrint(r) }) {
+	if text == "" ||
+		strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
 	}
 	return text
 }
 
-// printable takes control characters out: foreign text must not steer the operator's terminal.
+// printable replaces control characters, because foreign text must not control the operator's terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' {

@@ -21,11 +21,11 @@ type Journal struct {
 	console  io.Writer
 	capacity int64 // bytes kept
 	lines    []byte
-	dropped  bool     // the oldest lines are gone
-	secrets  []string // longest first, so that a secret inside another one leaves nothing of it
+	dropped  bool     // the oldest lines were dropped
+	secrets  []string // longest first, because one secret can contain another
 }
 
-// New makes a journal that writes to console and keeps the latest capacity bytes. A nil level is Info.
+// New returns a journal that writes to console and keeps the latest capacity bytes. A nil level is Info.
 func New(console io.Writer, level *slog.LevelVar, capacity int64) *Journal {
 	if level == nil {
 		level = &slog.LevelVar{}
@@ -33,14 +33,14 @@ func New(console io.Writer, level *slog.LevelVar, capacity int64) *Journal {
 	return &Journal{level: level, console: console, capacity: capacity}
 }
 
-// Logger gives a logger that writes to the journal.
+// Logger returns a logger that writes to the journal.
 func (j *Journal) Logger() *slog.Logger { return slog.New(&handler{journal: j}) }
 
-// Level gives the variable that says which lines are taken.
+// Level returns the variable with the minimum level of logged lines.
 func (j *Journal) Level() *slog.LevelVar { return j.level }
 
-// Redact replaces the secret, in every form that forms returns, by *** in all lines that are kept and in all later
-// ones. The empty string is ignored.
+// Redact replaces the secret, in every form that forms returns, by *** in all stored and all later lines. It ignores
+// the empty string.
 func (j *Journal) Redact(secret string) {
 	if secret == "" {
 		return
@@ -56,7 +56,7 @@ func (j *Journal) Redact(secret string) {
 	j.lines = []byte(j.clean(string(j.lines)))
 }
 
-// RedactURLs does the same with the passwords of all URLs in a text.
+// RedactURLs redacts the passwords of all URLs in a text.
 func (j *Journal) RedactURLs(text string) {
 	for _, found := range urlPassword().FindAllStringSubmatch(text, -1) {
 		j.Redact(found[1])
@@ -66,10 +66,10 @@ func (j *Journal) RedactURLs(text string) {
 	}
 }
 
-// urlPassword finds the password of a URL (RFC 3986, section 3.2.1).
+// urlPassword matches the password of a URL (RFC 3986, section 3.2.1).
 func urlPassword() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@:]*:([^/?#\s@]+)@`) }
 
-// Bytes gives the kept lines.
+// Bytes returns the stored lines.
 func (j *Journal) Bytes() []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -79,7 +79,7 @@ func (j *Journal) Bytes() []byte {
 	return slices.Clone(j.lines)
 }
 
-// Clean returns text without the secrets that were registered.
+// Clean returns text with all registered secrets redacted.
 func (j *Journal) Clean(text string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,7 +99,7 @@ func (j *Journal) write(line string) error {
 	line = j.clean(line)
 	j.lines = append(j.lines, line...)
 	if over := int64(len(j.lines)) - j.capacity; over > 0 {
-		// A quarter goes at once, so that the rest is not moved with every line.
+		// Drop a quarter at once, so that the rest is not moved for every line.
 		cut := min(int64(len(j.lines)), over+j.capacity/4)
 		for cut < int64(len(j.lines)) && j.lines[cut-1] != '\n' {
 			cut++

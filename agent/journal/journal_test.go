@@ -28,7 +28,8 @@ func TestLines(t *testing.T) {
 	log := New(&console, nil, 1<<20).Logger()
 	log.Debug("not shown")
 	log.Info("plain", "device", "/dev/sda", "n", 3, "text", "two words", "empty", "")
-	log.With("node", "abc").WithGroup("g").Warn("grouped", "err", errors.New("no \"such\" thing"), slog.Group("in", "a", 1))
+	log.With("node", "abc").WithGroup("g").Warn("grouped", "err", errors.New("no \"such\" thing"),
+		slog.Group("in", "a", 1))
 	log.Error("foreign \x1b[2Jtext", "stack", "line 1\nline \x07 2", "after", true)
 	got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(console.String(), "")
 	want := `INFO  plain device=/dev/sda n=3 text="two words" empty=""
@@ -71,7 +72,7 @@ type brokenConsole struct{}
 
 func (brokenConsole) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-// Lines are kept, and the error is returned, if the console does not take them.
+// If writing to the console fails, the error is returned and the lines are stored.
 func TestBrokenConsole(t *testing.T) {
 	j := New(brokenConsole{}, nil, 1<<20)
 	err := j.Logger().Handler().Handle(t.Context(), slog.NewRecord(time.Now(), slog.LevelInfo, "kept", 0))
@@ -80,7 +81,7 @@ func TestBrokenConsole(t *testing.T) {
 	}
 }
 
-// A secret that contains another one is masked as a whole, in whatever order they become known.
+// A secret that contains another one is redacted as a whole, independent of the order of registration.
 func TestRedactOverlapping(t *testing.T) {
 	j := New(io.Discard, nil, 1<<20)
 	j.Redact("inner")
@@ -90,7 +91,7 @@ func TestRedactOverlapping(t *testing.T) {
 	}
 }
 
-// A secret is masked wherever it is in a line: in a key too, and across the parts of a line.
+// A secret is redacted anywhere in a line: also in a key, and across the parts of a line.
 func TestRedactWholeLine(t *testing.T) {
 	var console bytes.Buffer
 	j := New(&console, nil, 1<<20)
@@ -146,8 +147,10 @@ func TestRedact(t *testing.T) {
 	j.Redact("")
 	j.Redact("s3cret/+word")
 	j.Redact("s3cret")
-	j.Logger().Info("after", "url", "http://h/?agent_token=s3cret%2F%2Bword", "err", errors.New("refused s3cret/+word"), "x", "s3cret")
-	if kept := string(j.Bytes()); strings.Contains(kept, "s3cret") || strings.Contains(kept, "word") || !strings.Contains(kept, "agent_token=***") {
+	j.Logger().Info("after", "url", "http://h/?agent_token=s3cret%2F%2Bword",
+		"err", errors.New("refused s3cret/+word"), "x", "s3cret")
+	if kept := string(j.Bytes()); strings.Contains(kept, "s3cret") || strings.Contains(kept, "word") ||
+		!strings.Contains(kept, "agent_token=***") {
 		t.Errorf("kept lines: got\n%s", kept)
 	}
 	after := console.String()[strings.Index(console.String(), "after"):]
@@ -271,7 +274,7 @@ func TestArchiveIsBounded(t *testing.T) {
 	}
 }
 
-// A secret that a limit of size would cut is masked as a whole.
+// A secret at a size limit is redacted before the data is truncated.
 func TestArchiveCutsNoSecrets(t *testing.T) {
 	j := New(io.Discard, nil, 1<<20)
 	j.Redact("secret-token-0123456789")
@@ -284,10 +287,11 @@ func TestArchiveCutsNoSecrets(t *testing.T) {
 	}
 }
 
-// The kernel cuts its command line off in its log, and a part of a secret with it.
+// The kernel truncates its command line in its log, possibly within a secret.
 func TestCutCommandLine(t *testing.T) {
 	line := "<5>[    0.0] Kernel command line: " + strings.Repeat("quiet ", 150) + "ipa-agent-token=secret-tok"
-	if got := string(stripPriorities([]byte(line + "\n<6>next\n"))); strings.Contains(got, "secret") || !strings.HasSuffix(got, "quiet ...\nnext\n") {
+	if got := string(stripPriorities([]byte(line + "\n<6>next\n"))); strings.Contains(got, "secret") ||
+		!strings.HasSuffix(got, "quiet ...\nnext\n") {
 		t.Errorf("got %q, want no part of the token", got[len(got)-60:])
 	}
 	for _, kept := range []string{"Kernel command line: a=b\n", strings.Repeat("x ", 500) + "\n"} {
@@ -317,10 +321,11 @@ func FuzzDescribeVariable(f *testing.F) {
 func TestArchiveOfMultipath(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"sys/block/dm-0/size": "2048\n", "sys/class/block/dm-0/size": "2048\n", "sys/class/block/dm-0/dm/uuid": "mpath-3600508b1001c5f4f\n",
-		"sys/class/block/dm-0/slaves/sda/size": "2048\n", "sys/class/block/dm-0/slaves/sdb/size": "2048\n",
-		"sys/block/dm-0/slaves/sda/size": "2048\n", "sys/block/dm-0/slaves/sdb/size": "2048\n",
-		"sys/class/block/sda/size": "2048\n", "sys/class/block/sda/device/state": "running\n", "sys/class/block/sda/device/model": "LUN\n",
+		"sys/block/dm-0/size": "2048\n", "sys/class/block/dm-0/size": "2048\n",
+		"sys/class/block/dm-0/dm/uuid": "mpath-3600508b1001c5f4f\n", "sys/class/block/dm-0/slaves/sda/size": "2048\n",
+		"sys/class/block/dm-0/slaves/sdb/size": "2048\n", "sys/block/dm-0/slaves/sda/size": "2048\n",
+		"sys/block/dm-0/slaves/sdb/size": "2048\n", "sys/class/block/sda/size": "2048\n",
+		"sys/class/block/sda/device/state": "running\n", "sys/class/block/sda/device/model": "LUN\n",
 		"sys/class/block/sdb/size": "2048\n", "sys/class/block/sdb/device/state": "offline\n",
 	} {
 		path := filepath.Join(root, name)
@@ -339,7 +344,7 @@ func TestArchiveOfMultipath(t *testing.T) {
 	}
 }
 
-// A secret that came to the machine some other way than through the journal is in no member.
+// Secrets in data that did not pass through the journal are redacted in all members.
 func TestArchiveWithoutSecrets(t *testing.T) {
 	const secret = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe"
 	root := t.TempDir()

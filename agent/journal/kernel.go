@@ -50,7 +50,7 @@ func withoutCutWord(line []byte) []byte {
 	return append(bytes.Clone(text[:bytes.LastIndexByte(text, ' ')+1]), "...\n"...)
 }
 
-// stripPriorities takes the "<6>" off the lines, and what was cut off.
+// stripPriorities removes the priorities ("<6>") and truncated words from the lines.
 func stripPriorities(log []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(log) {
@@ -94,7 +94,8 @@ func freeSpace(ctx context.Context, sys block.System) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%-24s %14s %14s %14s %5s %s\n", "Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted on")
+	fmt.Fprintf(&out, "%-24s %14s %14s %14s %5s %s\n",
+		"Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted on")
 	for _, m := range table {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func addresses(context.Context, block.System) ([]byte, error) {
 			strings.ToUpper(strings.ReplaceAll(link.Flags.String(), "|", ",")), link.MTU, link.HardwareAddr)
 		found, err := link.Addrs()
 		if err != nil {
-			fmt.Fprintf(&out, "    (%v)\n", err) // the other links are worth having
+			fmt.Fprintf(&out, "    (%v)\n", err) // continue with the other links
 			continue
 		}
 		for _, a := range found {
@@ -155,8 +156,9 @@ func processes(ctx context.Context, sys block.System) ([]byte, error) {
 			continue // it has ended
 		}
 		field := func(name string) string { return statusField(string(status), name) }
-		// Arguments are left out: those of a program someone started by hand may hold a secret.
-		fmt.Fprintf(&out, "%7s %7s %-5.5s %10s %s\n", e.Name(), field("PPid"), field("State"), strings.TrimSuffix(field("VmRSS"), " kB"), field("Name"))
+		// Arguments are omitted, because they can contain secrets.
+		fmt.Fprintf(&out, "%7s %7s %-5.5s %10s %s\n",
+			e.Name(), field("PPid"), field("State"), strings.TrimSuffix(field("VmRSS"), " kB"), field("Name"))
 	}
 	return out.Bytes(), nil
 }
@@ -176,9 +178,9 @@ func deviceProperties(ctx context.Context, sys block.System) []Member {
 	var members []Member
 	for _, d := range disks {
 		data, err := json.MarshalIndent(map[string]string{
-			"DEVNAME": d.Path, "DEVTYPE": d.Type, "ID_MODEL": d.Model, "ID_VENDOR": d.Vendor, "ID_SERIAL_SHORT": d.Serial,
-			"ID_WWN": d.WWN, "ID_WWN_WITH_EXTENSION": d.WWNWithExtension, "ID_WWN_VENDOR_EXTENSION": d.WWNVendorExtension,
-			"ID_BUS": d.Transport, "ID_PATH_LINK": d.ByPath,
+			"DEVNAME": d.Path, "DEVTYPE": d.Type, "ID_MODEL": d.Model, "ID_VENDOR": d.Vendor,
+			"ID_SERIAL_SHORT": d.Serial, "ID_WWN": d.WWN, "ID_WWN_WITH_EXTENSION": d.WWNWithExtension,
+			"ID_WWN_VENDOR_EXTENSION": d.WWNVendorExtension, "ID_BUS": d.Transport, "ID_PATH_LINK": d.ByPath,
 		}, "", "  ")
 		if err == nil {
 			members = append(members, Member{"udev/" + d.Name, data})

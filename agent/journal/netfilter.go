@@ -91,7 +91,7 @@ func family(f nftables.TableFamily) string {
 	return fmt.Sprintf("family %d", f)
 }
 
-// base describes where a chain is hooked into the kernel, "" for one that only other chains jump to.
+// base describes the hook of a base chain, "" for other chains.
 func base(c *nftables.Chain) string {
 	if c.Hooknum == nil || c.Priority == nil {
 		return ""
@@ -111,7 +111,8 @@ func base(c *nftables.Chain) string {
 // expressions returns a rule's expressions as the library decodes them, bytes in hexadecimal.
 func expressions(all []expr.Any) string {
 	verdicts := map[expr.VerdictKind]string{
-		expr.VerdictAccept: "accept", expr.VerdictDrop: "drop", expr.VerdictReturn: "return", expr.VerdictJump: "jump", expr.VerdictGoto: "goto",
+		expr.VerdictAccept: "accept", expr.VerdictDrop: "drop", expr.VerdictReturn: "return", expr.VerdictJump: "jump",
+		expr.VerdictGoto: "goto",
 	}
 	texts := make([]string, len(all))
 	for i, e := range all {

@@ -16,9 +16,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Rules that nft made in a network namespace of the test's own are listed with their tables and chains.
-//
-// Parity: E11
+// Rules that nft created in a private network namespace are listed with their tables and chains.
 func TestPacketFilter(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "nft")

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// minEncoded is the least length, in bytes, of secrets that are masked within base64 data. The encoded form of a
+// minEncoded is the minimum length, in bytes, of secrets that are redacted within base64 data. The encoded form of a
 // shorter one would match other data by chance.
 const minEncoded = 8
 
-// forms returns the forms in which a secret may appear in a text: plain, escaped for a URL with digits in upper and
+// forms returns the forms in which a secret can occur in a text: plain, escaped for a URL with digits in upper and
 // lower case, escaped by JSON and by Go, and within base64 data.
 func forms(secret string) []string {
 	list := []string{secret}
@@ -21,18 +21,19 @@ func forms(secret string) []string {
 		list = append(list, escaped, regexp.MustCompile("%[0-9A-F]{2}").ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
 	list = append(list, inner(strconv.Quote(secret)), inner(strconv.QuoteToASCII(secret)))
-	if escaped, err := json.Marshal(secret); err == nil { // it never fails for a string
+	if escaped, err := json.Marshal(secret); err == nil { // never fails for a string
 		list = append(list, inner(string(escaped)))
 	}
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
-	if encoder.Encode(secret) == nil { // it never fails for a string
+	if encoder.Encode(secret) == nil { // never fails for a string
 		list = append(list, inner(strings.TrimSpace(plain.String())))
 	}
 	if len(secret) >= minEncoded {
 		for offset := range 3 {
-			list = append(list, encoded(base64.RawStdEncoding, secret, offset), encoded(base64.RawURLEncoding, secret, offset))
+			list = append(list, encoded(base64.RawStdEncoding, secret, offset),
+				encoded(base64.RawURLEncoding, secret, offset))
 		}
 	}
 	return list

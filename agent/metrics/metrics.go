@@ -1,8 +1,8 @@
-// Package metrics sends the times of API requests to a statsd server over UDP, as the operator or the lookup's answer
-// configures it: name:value|ms, the value in milliseconds (statsd's metric type "ms").
+// Package metrics sends the durations of API requests to a statsd server over UDP, as configured by the operator or the
+// lookup response: name:value|ms, the value in milliseconds (statsd's metric type "ms").
 //
-// Metrics never delay or fail what they measure: one that cannot be sent at once is dropped. The backend collector,
-// which kept figures in memory for nobody, sends nothing.
+// Metrics never delay or fail what they measure: a metric that cannot be sent at once is dropped. The backend
+// collector, which in ironic-python-agent keeps metrics in memory, sends nothing.
 package metrics
 
 import (
@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// module stands where ironic-python-agent puts the name of its module, so that dashboards need no change.
+	// module is the module name that ironic-python-agent uses, so that dashboards need no change.
 	module      = "ironic_python_agent.api.app"
 	sendTimeout = 2 * time.Second // of resolving the server's name and sending
 	inFlight    = 8               // metrics that are being sent
 )
 
-// Metrics sends metrics where the present configuration says. It is safe for concurrent use.
+// Metrics sends metrics according to the current configuration. It is safe for concurrent use.
 type Metrics struct {
 	config *config.Live
 	log    *slog.Logger
 	slots  chan struct{}
 }
 
-// New makes a Metrics; nothing is sent unless metrics.backend is statsd.
+// New returns a Metrics, which sends nothing unless metrics.backend is statsd.
 func New(c *config.Live, log *slog.Logger) *Metrics {
 	return &Metrics{config: c, log: log, slots: make(chan struct{}, inFlight)}
 }
 
-// Timer starts a clock; the function it returns sends the time since then under name.
+// Timer starts a measurement. The function it returns sends the elapsed time as metric name.
 func (m *Metrics) Timer(name string) (stop func()) {
 	started := time.Now()
 	return func() { m.send(name, time.Since(started)) }
@@ -73,12 +73,12 @@ func transmit(server, line string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // a datagram was sent or was not
+	defer conn.Close() //nolint:errcheck // closing does not affect the sent datagram
 	_, err = conn.Write([]byte(line))
 	return err
 }
 
-// fullName puts prefixes before a name: [global_prefix.][host.]module.name.
+// fullName returns the name with its prefixes: [global_prefix.][host.]module.name.
 func fullName(c config.Metrics, name string) string {
 	parts := []string{module, name}
 	if c.PrependHost {
@@ -92,7 +92,7 @@ func fullName(c config.Metrics, name string) string {
 	return clean(strings.Join(parts, "."))
 }
 
-// hostLabels returns the labels of a host name, the last one first where reverse is set.
+// hostLabels returns the labels of a host name, in reverse order if reverse is set.
 func hostLabels(host string, reverse bool) []string {
 	labels := strings.Split(host, ".")
 	if reverse {
@@ -101,7 +101,7 @@ func hostLabels(host string, reverse bool) []string {
 	return labels
 }
 
-// clean replaces what would end a name or a line in statsd's protocol.
+// clean replaces characters that end a name or a line in statsd's protocol.
 func clean(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || strings.ContainsRune(":|@#", r) {

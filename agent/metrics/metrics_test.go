@@ -76,13 +76,14 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A metric that cannot be sent is logged, and its place is free again for the next one. The port does not exist, or the
-// name does not fit into a datagram.
+// A metric that cannot be sent is logged, and releases its slot. The port does not exist, or the name does not fit
+// into a datagram.
 func TestFailures(t *testing.T) {
 	for server, c := range map[string]config.Config{
 		"127.0.0.1:70000": {MetricsStatsd: config.MetricsStatsd{StatsdPort: 70000}},
 		"127.0.0.1:8125": {
-			Metrics: config.Metrics{GlobalPrefix: strings.Repeat("x", 1<<16)}, MetricsStatsd: config.MetricsStatsd{StatsdPort: 8125},
+			Metrics:       config.Metrics{GlobalPrefix: strings.Repeat("x", 1<<16)},
+			MetricsStatsd: config.MetricsStatsd{StatsdPort: 8125},
 		},
 	} {
 		logged := make(lines, 1)
@@ -97,10 +98,11 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// configured returns metrics with a backend and a statsd server on this machine, and their configuration.
+// configured returns metrics with a backend and a statsd server on loopback, and their configuration.
 func configured(backend string, port int) (*Metrics, *config.Live) {
 	live := config.NewLive(&config.Config{
-		Metrics: config.Metrics{Backend: backend}, MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port},
+		Metrics:       config.Metrics{Backend: backend},
+		MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port},
 	})
 	return New(live, slog.New(slog.DiscardHandler)), live
 }
@@ -125,7 +127,7 @@ func TestSocketsAreClosed(t *testing.T) {
 	}
 }
 
-// While as many metrics are being sent as may be, further ones are dropped and nobody waits.
+// Beyond maxPending concurrent metrics, further ones are dropped without blocking.
 func TestDropped(t *testing.T) {
 	port, next := server(t)
 	m, _ := configured("statsd", port)
@@ -142,7 +144,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// Without a backend nothing is sent, and a server that is not there costs nobody anything.
+// Without a backend nothing is sent. An unreachable server does not delay requests.
 func TestNothingSent(t *testing.T) {
 	port, next := server(t)
 	m, live := configured("noop", port)

@@ -1,5 +1,5 @@
-// Package node holds what Ironic's lookup said about the node this machine is. Its content is Ironic's own node
-// object and is kept whole: parts this agent does not know must reach hardware managers and steps unchanged.
+// Package node stores this machine's node object of Ironic. The object is kept complete: hardware managers and steps
+// receive it unchanged, including keys that this agent does not know.
 package node
 
 import (
@@ -17,7 +17,7 @@ type Node struct {
 	raw  map[string]any
 }
 
-// FromJSON reads a node object; it must have a uuid.
+// FromJSON decodes a node object. It must have a uuid.
 func FromJSON(data []byte) (*Node, error) {
 	var raw map[string]any
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -30,8 +30,8 @@ func FromJSON(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
-// FromStep reads the node object of a step command. Like ironic-python-agent it accepts any object: a uuid that is not
-// a string is kept as its JSON text, and without one UUID returns "".
+// FromStep decodes the node object of a step command. Like ironic-python-agent it accepts any object: a uuid that is
+// not a string is stored as JSON text, and without a uuid UUID returns "".
 func FromStep(data []byte) (*Node, error) {
 	var raw map[string]any
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -51,10 +51,10 @@ func FromStep(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
-// UUID returns the node's uuid. It may be "" only for a node of FromStep.
+// UUID returns the node's uuid. It can be "" only for a node of FromStep.
 func (n *Node) UUID() string { return n.uuid }
 
-// Name returns the node's name, "" where it has none or Ironic does not tell it.
+// Name returns the node's name, "" if Ironic sent none.
 func (n *Node) Name() string {
 	name, _ := n.raw["name"].(string)
 	return name
@@ -69,10 +69,10 @@ func (n *Node) Properties() map[string]any { return n.object("properties") }
 // DriverInternalInfo returns driver_internal_info, an empty map without one.
 func (n *Node) DriverInternalInfo() map[string]any { return n.object("driver_internal_info") }
 
-// DriverInfo returns driver_info, an empty map without one. A lookup answer does not carry it; a step's node does.
+// DriverInfo returns driver_info, an empty map without one. Lookup responses do not contain it; the nodes of steps do.
 func (n *Node) DriverInfo() map[string]any { return n.object("driver_info") }
 
-// object returns a copy of one object of the node.
+// object returns a copy of an object of the node.
 func (n *Node) object(key string) map[string]any {
 	o, _ := n.raw[key].(map[string]any)
 	if o == nil {
@@ -81,8 +81,8 @@ func (n *Node) object(key string) map[string]any {
 	return maps.Clone(o)
 }
 
-// RootDeviceHints returns the hints for the root device: those of instance_info where they are set, else those of
-// properties, else nil.
+// RootDeviceHints returns the hints for the root device: those of instance_info if set, otherwise those of properties,
+// otherwise nil.
 func (n *Node) RootDeviceHints() map[string]any {
 	for _, place := range []map[string]any{n.InstanceInfo(), n.Properties()} {
 		if hints, _ := place["root_device"].(map[string]any); len(hints) > 0 {
@@ -92,8 +92,8 @@ func (n *Node) RootDeviceHints() map[string]any {
 	return nil
 }
 
-// SkipBlockDevices returns the hints of properties.skip_block_devices, each naming devices that are never touched. What
-// is no list of objects is an error: a protection that is not understood must not silently be none.
+// SkipBlockDevices returns the hints of properties.skip_block_devices, which select devices that must not be changed.
+// Anything but a list of objects is an error: an invalid protection must not be ignored.
 func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
 	value := n.Properties()["skip_block_devices"]
 	list, ok := value.([]any)
@@ -134,13 +134,13 @@ func (n *Node) LogicalDisks() ([]map[string]any, error) {
 	return out, nil
 }
 
-// Raw returns a copy of the whole node object's top level.
+// Raw returns a copy of the node object's top level.
 func (n *Node) Raw() map[string]any { return maps.Clone(n.raw) }
 
 // MarshalJSON returns the node object as it was received.
 func (n *Node) MarshalJSON() ([]byte, error) { return json.Marshal(n.raw) }
 
-// UnmarshalJSON reads a node object like FromJSON.
+// UnmarshalJSON decodes a node object like FromJSON.
 func (n *Node) UnmarshalJSON(data []byte) error {
 	parsed, err := FromJSON(data)
 	if err != nil {
@@ -150,22 +150,22 @@ func (n *Node) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Cache holds the node the agent serves, and what the conductor said about looking at its BMC. The zero value is
-// empty. It is safe for concurrent use.
+// Cache stores the machine's node, and whether the BMC must be detected. The zero value is empty. It is safe for
+// concurrent use.
 type Cache struct {
 	mu            sync.Mutex
 	node          *Node
 	skipBMCDetect bool
 }
 
-// Get returns the node, nil before a lookup succeeded.
+// Get returns the node, nil before the first one is set.
 func (c *Cache) Get() *Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.node
 }
 
-// Set puts a node in and reports whether it differs from the one before.
+// Set stores a node and reports whether it differs from the previous one.
 func (c *Cache) Set(n *Node) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,14 +177,14 @@ func (c *Cache) Set(n *Node) (changed bool) {
 	return !reflect.DeepEqual(old.raw, n.raw)
 }
 
-// SkipBMCDetect reports whether the conductor manages the BMC out of band, so that the inventory leaves it alone.
+// SkipBMCDetect reports whether the inventory must not access the BMC, because the conductor manages it out of band.
 func (c *Cache) SkipBMCDetect() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.skipBMCDetect
 }
 
-// SetSkipBMCDetect records what SkipBMCDetect reports.
+// SetSkipBMCDetect sets the result of SkipBMCDetect.
 func (c *Cache) SetSkipBMCDetect(skip bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

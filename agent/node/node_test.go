@@ -20,7 +20,7 @@ func parse(t *testing.T, text string) *Node {
 	return n
 }
 
-// A skip list that is not understood protects nothing, and is an error.
+// An invalid skip list is an error.
 func TestSkipBlockDevices(t *testing.T) {
 	for _, list := range []string{`"/dev/sda"`, `{"name": "/dev/sda"}`, `["/dev/sda"]`, `[{"name": "/dev/sda"}, null]`} {
 		if got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices(); err == nil {

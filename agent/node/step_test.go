@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A step's node object is taken as it is; only what is no object is refused.
+// Any object is valid as a step's node. Anything else is rejected.
 func TestFromStep(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"uuid": "u", "name": "n"}`: "u", `{}`: "", `{"uuid": null}`: "", `{"uuid": 7}`: "7", `{"uuid": ["a"]}`: `["a"]`,
@@ -41,7 +41,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// Arrays that Ironic created are read, or the step fails: one that is overlooked would be erased.
+// An invalid list of arrays is an error: an ignored array would be erased.
 func TestLogicalDisks(t *testing.T) {
 	for text, want := range map[string][]map[string]any{
 		"null":                    nil,
@@ -76,7 +76,7 @@ func TestUnmarshal(t *testing.T) {
 	}
 }
 
-// What the cache holds can be read and written by several goroutines.
+// Cache is safe for concurrent use.
 func TestCacheFlag(t *testing.T) {
 	var c Cache
 	for _, want := range []bool{false, true, false} {

@@ -24,9 +24,9 @@ const (
 	dirEnv    = "POWER_TEST_DIR"    // directory that is removed outside, where nothing is mounted
 )
 
-// inside runs the test again as process 1 of new namespaces, and reports whether the caller is that process. There
-// reboot(2) ends only this process, mounts of the machine can neither be unmounted nor be made read-only, and /proc
-// holds files of the test. wait receives the exit status of the process.
+// inside runs the test again as process 1 of new namespaces, and reports whether the caller is that process. In it,
+// reboot(2) ends only this process, mounts of the machine can be neither unmounted nor remounted read-only, and /proc
+// contains files of the test. wait receives the exit status of the process.
 func inside(t *testing.T, wait func(syscall.WaitStatus, string)) bool {
 	t.Helper()
 	testenv.Root(t)
@@ -38,7 +38,7 @@ func inside(t *testing.T, wait func(syscall.WaitStatus, string)) bool {
 		return true
 	}
 	root := []syscall.SysProcIDMap{{Size: 1}}
-	// Subtests have names of their own: each level is anchored.
+	// Each level of the test's name is anchored.
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.Command(os.Args[0], "-test.run="+name, "-test.v", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name(), dirEnv+"="+t.TempDir())
@@ -66,8 +66,7 @@ func passed(t *testing.T) func(syscall.WaitStatus, string) {
 	}
 }
 
-// coverProc replaces /proc by files of the test, except for the processes' own: no test reaches the switches of the
-// kernel.
+// coverProc replaces /proc by files of the test, except for those of processes, so that tests cannot change the kernel.
 func coverProc(t *testing.T) {
 	t.Helper()
 	must := func(err error) {
@@ -85,7 +84,7 @@ func coverProc(t *testing.T) {
 	must(os.MkdirAll("/proc/sys/kernel", 0o755))
 }
 
-// The kernel restarts a process namespace by SIGHUP and switches it off by SIGINT: pid_namespaces(7), reboot(2).
+// In a PID namespace reboot(2) ends process 1 by SIGHUP for a restart, by SIGINT for power off (pid_namespaces(7)).
 func TestMachineStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(Machine, context.Context) error
@@ -106,7 +105,7 @@ func TestMachineStops(t *testing.T) {
 	}
 }
 
-// If reboot(2) fails, the machine is stopped by sysrq, which the kernel does in its own time.
+// If reboot(2) fails, the machine is stopped by sysrq, which the kernel executes asynchronously.
 func TestSysrq(t *testing.T) {
 	const trigger, allow = "/proc/sysrq-trigger", "/proc/sys/kernel/sysrq"
 	for _, c := range []struct {
@@ -155,7 +154,8 @@ func TestSysrq(t *testing.T) {
 				if took := time.Since(start); took != c.took {
 					t.Errorf("got %v, want %v", took, c.took)
 				}
-				if !errors.Is(err, unix.EPERM) || c.cause != nil && !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.text) {
+				if !errors.Is(err, unix.EPERM) || c.cause != nil && !errors.Is(err, c.cause) ||
+					!strings.Contains(err.Error(), c.text) {
 					t.Errorf("got error %v, want %v, %v and %q in it", err, unix.EPERM, c.cause, c.text)
 				}
 			})
@@ -191,7 +191,7 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Before the machine stops, file systems on devices are unmounted. Those in use become read-only.
+// Before the machine stops, file systems on devices are unmounted. Busy ones are remounted read-only.
 func TestMachineUnmounts(t *testing.T) {
 	if !inside(t, passed(t)) {
 		return
@@ -199,7 +199,10 @@ func TestMachineUnmounts(t *testing.T) {
 	dir := os.Getenv(dirEnv)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, m := range []struct{ source, target string }{
-		{"/dev/outer", at("outer")}, {"/dev/inner", at("outer/in ner")}, {"/dev/used", at("used")}, {"none", at("memory")},
+		{"/dev/outer", at("outer")},
+		{"/dev/inner", at("outer/in ner")},
+		{"/dev/used", at("used")},
+		{"none", at("memory")},
 	} {
 		if err := os.Mkdir(m.target, 0o755); err != nil {
 			t.Fatal(err)
@@ -218,7 +221,7 @@ func TestMachineUnmounts(t *testing.T) {
 	defer used.Close()
 	log := &warnings{}
 
-	// A cancelled stop leaves everything as it is.
+	// A cancelled stop changes nothing.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := (Machine{Log: slog.New(log)}).Reboot(ctx); !errors.Is(err, context.Canceled) {
@@ -242,7 +245,8 @@ func TestMachineUnmounts(t *testing.T) {
 		}
 		// The last line reports that reboot(2) failed.
 		if want := []int{log.lines - 1, log.lines}; !slices.Equal(flushed, want) {
-			t.Errorf("flushed the log after %v lines, want after %v, directly before reboot(2) and before sysrq", flushed, want)
+			t.Errorf("flushed the log after %v lines, want after %v, directly before reboot(2) and before sysrq",
+				flushed, want)
 		}
 	})
 	if _, err := os.Stat(at("outer/file")); !errors.Is(err, os.ErrNotExist) {

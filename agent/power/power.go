@@ -1,5 +1,5 @@
-// Package power stops and restarts the machine the way PID 1 has to: everything written, everything unmounted, then
-// reboot(2), and the kernel's sysrq where that does not work.
+// Package power stops and restarts the machine from PID 1: it syncs and unmounts the file systems and calls reboot(2),
+// and if that fails triggers the kernel's sysrq.
 package power
 
 import (
@@ -21,7 +21,7 @@ import (
 // node from being restarted.
 const syncTime = 60 * time.Second
 
-// Power restarts the machine or switches it off. On the real machine neither returns when it works.
+// Power restarts the machine or powers it off. Methods of Machine return only if they fail.
 type Power interface {
 	Reboot(ctx context.Context) error
 	PowerOff(ctx context.Context) error
@@ -29,8 +29,8 @@ type Power interface {
 
 // Machine is the machine this process runs on.
 type Machine struct {
-	Log   *slog.Logger // nil discards
-	Flush func()       // writes out the log before each attempt to stop the machine; nil does nothing
+	Log   *slog.Logger // nil discards messages
+	Flush func()       // if not nil, flushes the log before each attempt to stop the machine
 }
 
 // Reboot implements [Power].
@@ -43,7 +43,7 @@ func (m Machine) PowerOff(ctx context.Context) error {
 	return m.stop(ctx, "power off", unix.LINUX_REBOOT_CMD_POWER_OFF, "o")
 }
 
-// stop comes back only when neither way works.
+// stop returns only if both reboot(2) and sysrq fail.
 func (m Machine) stop(ctx context.Context, what string, command int, key string) error {
 	log := m.Log
 	if log == nil {
@@ -66,7 +66,7 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	flush()
 	sysrqErr := sysrq(key)
 	if sysrqErr == nil {
-		// The kernel acts on the key in its own time.
+		// The kernel executes the key asynchronously.
 		select {
 		case <-time.After(syncTime):
 			sysrqErr = fmt.Errorf("sysrq %s had no effect within %v", key, syncTime)
@@ -92,7 +92,7 @@ func writeOut(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// unmountAll unmounts what lies on block devices, the latest mount first; what is busy becomes read-only.
+// unmountAll unmounts the file systems on block devices, the latest mount first. Busy ones are remounted read-only.
 func unmountAll(log *slog.Logger) {
 	table, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -110,7 +110,7 @@ func unmountAll(log *slog.Logger) {
 	}
 }
 
-// onDevices picks the mount points of a mount table whose source is a device, in the order in which to unmount them.
+// onDevices returns the mount points of a mount table whose source is a device, the latest mount first.
 func onDevices(table string) []string {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var targets []string
@@ -133,7 +133,7 @@ func sysrq(key string) error {
 	return nil
 }
 
-// Refused is the Power of a process that may not stop its machine.
+// Refused is the Power of a process that must not stop its machine. Its methods return an error.
 type Refused struct{}
 
 var errRefused = errors.New("refused: started without --destructive")

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Painter brings frames to a terminal. It writes only the rows that differ from those of the frame before.
+// Painter writes frames to a terminal. It writes only the rows that differ from the previous frame.
 type Painter struct {
 	w    io.Writer
-	last []string // rows as they were written; nil = the terminal's content is not known
+	last []string // rows last written; nil if the terminal's content is unknown
 	size [2]int
 }
 
-// NewPainter returns a painter for a terminal whose content is not known.
+// NewPainter returns a painter for a terminal with unknown content.
 func NewPainter(w io.Writer) *Painter { return &Painter{w: w} }
 
-// Forget makes the next frame be written as a whole: something else was written to the terminal.
+// Forget makes Paint write the next frame completely. Call it after other output to the terminal.
 func (p *Painter) Forget() { p.last = nil }
 
-// Paint shows a frame. The error is that of the terminal.
+// Paint writes a frame. It returns the error of the terminal.
 func (p *Painter) Paint(f Frame) error {
 	var out strings.Builder
 	if size := [2]int{f.width, f.height}; size != p.size || p.last == nil {
 		p.size, p.last = size, nil
-		out.WriteString("\x1b[?25l\x1b[0m\x1b[H\x1b[2J") // no cursor, no colours, from the top, on an empty screen
+		out.WriteString("\x1b[?25l\x1b[0m\x1b[H\x1b[2J") // hide the cursor, reset colours, clear the screen
 	}
 	rows := make([]string, f.height)
 	for i := range rows {
@@ -48,7 +48,7 @@ func (p *Painter) Paint(f Frame) error {
 	return err
 }
 
-// Release gives the terminal back to whoever writes plain lines: below the picture, with a cursor.
+// Release prepares the terminal for plain lines: it shows the cursor below the frame.
 func (p *Painter) Release() error {
 	p.last = nil
 	_, err := io.WriteString(p.w, "\x1b[0m\x1b[?25h\n")

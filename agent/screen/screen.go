@@ -1,11 +1,10 @@
-// Package screen draws the status screen: what a person sees who looks at the machine's monitor, or at the picture of it
-// that a BMC shows.
+// Package screen draws the status screen on the machine's monitor or a BMC's remote console.
 //
-// Draw makes a Frame of the agent's state, and a Painter brings frames to a terminal, with those of the control
-// sequences of ECMA-48 that the Linux console knows (console_codes(4)): cursor position, erase in line and in display,
-// colours. Everything is printable ASCII, so that a character is a cell in any font. The scrolling region stays as it
-// is and the cursor rests on the last line, so that whatever else is written to the terminal, such as the stack of a
-// panic, scrolls the screen up and can be read.
+// Draw converts the agent's state to a Frame, and a Painter writes frames to a terminal. It uses control sequences of
+// ECMA-48 that the Linux console supports (console_codes(4)): cursor position, erase in line and in display, colours.
+// All text is printable ASCII, so that a character fills one cell in any font. The scrolling region is not changed,
+// and the cursor stays on the last line, so that other output, such as the stack of a panic, scrolls the screen and
+// is readable.
 package screen
 
 import (
@@ -17,7 +16,7 @@ import (
 	"ironroot/agent/status"
 )
 
-// The size of a terminal that does not tell it, and the least that is drawn for, in cells.
+// The size of a terminal that does not report it, and the minimum size of a frame, in cells.
 const (
 	DefaultWidth  = 80
 	DefaultHeight = 25
@@ -25,7 +24,7 @@ const (
 	minHeight     = 10
 )
 
-// style is how a piece of text looks: the parameters of SGR.
+// style contains the SGR parameters of a text.
 type style string
 
 const (
@@ -43,10 +42,10 @@ type span struct {
 	text  string
 }
 
-// row is one line of the screen.
+// row is a line of the screen.
 type row []span
 
-// Frame is one picture, at most height rows of at most width cells.
+// Frame is the content of the screen: at most height rows of at most width cells.
 type Frame struct {
 	rows          []row
 	width, height int
@@ -54,13 +53,13 @@ type Frame struct {
 
 const (
 	labels = 11 // cells of the left column
-	// Rows of one entry at most, so that none pushes the others off the screen.
+	// Maximum rows per entry, so that no entry displaces the others.
 	linkRows, problemRows, adviceRows, workRows, adapterRows = 3, 4, 3, 4, 4
 
-	logRows = 4 // of the log that remain below the links
+	logRows = 4 // log rows that remain below the links
 )
 
-// Draw shows the state on so many cells, and below it the latest of the log lines that there is room for.
+// Draw draws the state, and below it the latest log lines that fit.
 func Draw(s *status.State, log []string, width, height int) Frame {
 	f := &Frame{width: max(width, minWidth), height: max(height, minHeight)}
 	f.header(s)
@@ -168,7 +167,7 @@ func (f *Frame) ironic(s *status.State) {
 	}
 }
 
-// clock is a time of the day: a time since then would have to be redrawn.
+// clock formats a time of day. An elapsed time would need continuous redrawing.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // links shows those with a carrier first, on at most so many rows; the others share a row.
@@ -212,7 +211,7 @@ func (f *Frame) links(s *status.State, most int) {
 	f.rows = append(f.rows, part.rows...)
 }
 
-// noLinks shows the network adapters that have no network interface.
+// noLinks adds the network adapters that have no network interface.
 func (f *Frame) noLinks(s *status.State) {
 	if len(s.Adapters) == 0 {
 		f.field("Links", "no network card found yet", hint, 1)
@@ -295,7 +294,7 @@ func (f *Frame) command(s *status.State) {
 	}
 }
 
-// progress is two rows: what is done, and a bar.
+// progress adds two rows: the work, and a progress bar. Of work whose extent is unknown it adds one.
 func (f *Frame) progress(p *status.Progress) {
 	text := p.What + " " + p.Device
 	if p.Phase != "" {
@@ -325,7 +324,7 @@ func (f *Frame) progress(p *status.Progress) {
 	f.field("", "["+strings.Repeat("#", full)+strings.Repeat("-", cells-full)+"] "+behind, strong, 1)
 }
 
-// leftText leaves out what nobody can know: seconds of hours.
+// leftText formats a remaining time, without seconds from one hour on.
 func leftText(left time.Duration) string {
 	if left < time.Hour {
 		return left.String()
@@ -344,7 +343,7 @@ func (f *Frame) trouble(s *status.State) {
 	}
 }
 
-// log fills what is left of the screen. Each line is cut, not wrapped: the last one is the news.
+// log fills the rest of the screen with the last lines of the log, which are cut, not wrapped.
 func (f *Frame) log(lines []string) {
 	room := f.height - len(f.rows) - 1
 	if room < 1 || len(lines) == 0 {
@@ -356,7 +355,7 @@ func (f *Frame) log(lines []string) {
 	}
 }
 
-// ascii leaves nothing but printable ASCII.
+// ascii replaces everything but printable ASCII.
 func ascii(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -369,7 +368,7 @@ func ascii(text string) string {
 	}, text)
 }
 
-// cut shortens a text that is longer than so many cells.
+// cut shortens a text to a number of cells.
 func cut(text string, cells int) string {
 	switch {
 	case len(text) <= cells:

@@ -43,7 +43,9 @@ func prefixes(texts ...string) []netip.Prefix {
 func logLines(n int) []string {
 	var lines []string
 	for i := range n {
-		lines = append(lines, fmt.Sprintf("15:15:%02d.000 INFO  line %d of the log interface=eth%d address=2001:db8::%d server=192.0.2.1", i, i, i, i))
+		lines = append(lines,
+			fmt.Sprintf("15:15:%02d.000 INFO  line %d of the log interface=eth%d address=2001:db8::%d server=192.0.2.1",
+				i, i, i, i))
 	}
 	return lines
 }
@@ -58,8 +60,9 @@ func links() []status.Link {
 
 func ready() status.State {
 	return status.State{
-		Version: "1.0.0", Hostname: "node-17", Phase: status.Ready, NodeUUID: uuid, NodeName: "rack-4-node-17", Links: links(),
-		APIs: []status.API{{URL: "https://ironic.example:6385", Tried: at("15:15:43")}}, Beat: status.Beat{Accepted: at("15:15:43")},
+		Version: "1.0.0", Hostname: "node-17", Phase: status.Ready, NodeUUID: uuid, NodeName: "rack-4-node-17",
+		Links: links(), APIs: []status.API{{URL: "https://ironic.example:6385", Tried: at("15:15:43")}},
+		Beat: status.Beat{Accepted: at("15:15:43")},
 	}
 }
 
@@ -67,7 +70,8 @@ func executing() status.State {
 	s := ready()
 	s.Command = status.Command{Name: "deploy.execute_deploy_step", Step: "write_image", Started: at("15:16:00")}
 	s.Work = []status.Progress{{
-		What: "writing image", Device: "/dev/nvme0n1", Phase: "transfer", Attempt: 2, Done: 420 << 20, Total: 1000 << 20, Rate: 110 << 20,
+		What: "writing image", Device: "/dev/nvme0n1", Phase: "transfer", Attempt: 2, Done: 420 << 20,
+		Total: 1000 << 20, Rate: 110 << 20,
 	}}
 	return s
 }
@@ -85,8 +89,10 @@ func failed() status.State {
 	s := ready()
 	s.Command = status.Command{Name: "deploy.execute_deploy_step", Step: "write_image", Started: at("15:16:00"), Ended: at("15:17:30"), Failed: true}
 	s.Problems = []status.Problem{{
-		Source: "command", Text: "Error verifying image checksum: Image failed to verify against checksum. location: /dev/sda; " +
-			"image ID: 7d4c; image checksum: 8a1c9b; verification checksum: 93b1ff", Advice: "the image is not the one its checksum was made of",
+		Source: "command",
+		Text: "Error verifying image checksum: Image failed to verify against checksum. location: /dev/sda; " +
+			"image ID: 7d4c; image checksum: 8a1c9b; verification checksum: 93b1ff",
+		Advice: "the image is not the one its checksum was made of",
 	}}
 	return s
 }
@@ -127,14 +133,15 @@ func noTrust() status.State {
 	return s
 }
 
-// longNames is IPv6 only, on the smallest screen there is, with names as long as they get.
+// longNames has only IPv6 and names of maximum length, on the smallest screen.
 func longNames() status.State {
 	s := ready()
 	s.Hostname = strings.Repeat("a-very-long-host-name.", 4) + "example"
 	s.NodeName = strings.Repeat("long", 20)
 	s.APIs[0].URL = "https://[2001:db8:1111:2222:3333:4444:5555:6666]:6385/with/a/long/path"
 	s.Links = []status.Link{{
-		Name: "enp129s0f0np0", Up: true, Carrier: true, Speed: 100000, Neighbour: lldp.Neighbour{System: "spine-über.example", Port: "HundredGigE0/0/0/31"},
+		Name: "enp129s0f0np0", Up: true, Carrier: true, Speed: 100000,
+		Neighbour: lldp.Neighbour{System: "spine-über.example", Port: "HundredGigE0/0/0/31"},
 		Addresses: prefixes("2001:db8:1111:2222:3333:4444:5555:7777/64", "fd00:1111:2222:3333:4444:5555:6666:8888/64"),
 	}}
 	return s
@@ -149,7 +156,7 @@ func manyLinks() status.State {
 	return s
 }
 
-// done is a command that ended well, while heartbeats fail; Ironic does not tell the node's name.
+// done is a command that succeeded while heartbeats fail, on a node without a name.
 func done() status.State {
 	s := ready()
 	s.NodeName, s.Beat.Failed = "", true
@@ -159,7 +166,7 @@ func done() status.State {
 	return s
 }
 
-// unmeasured is work whose total is unknown, before the first heartbeat was accepted.
+// unmeasured is work with an unknown total, before the first accepted heartbeat.
 func unmeasured() status.State {
 	s := ready()
 	s.Beat = status.Beat{Failed: true}
@@ -201,7 +208,7 @@ func pictures() map[string]picture {
 	}
 }
 
-// TestScreens compares what a terminal shows with pictures that a person has looked at.
+// TestScreens compares the terminal's content with reviewed screens.
 func TestScreens(t *testing.T) {
 	for name, p := range pictures() {
 		t.Run(name, func(t *testing.T) {
@@ -223,13 +230,14 @@ func TestScreens(t *testing.T) {
 				t.Errorf("screen (-want +got):\n%s", diff)
 			}
 			if vt.row != p.height-1 || !vt.hidden {
-				t.Errorf("the cursor is on row %d, hidden %v; want it hidden on the last row, %d", vt.row, vt.hidden, p.height-1)
+				t.Errorf("the cursor is on row %d, hidden %v; want it hidden on the last row, %d",
+					vt.row, vt.hidden, p.height-1)
 			}
 		})
 	}
 }
 
-// One picture after the other leaves on the terminal what each alone would, with less written where little changed.
+// Painting a frame over another has the same result as painting it alone, and writes less if little changed.
 func TestPaintChanges(t *testing.T) {
 	vt := newTerminal(80, 25)
 	var sent bytes.Buffer
@@ -269,12 +277,13 @@ func TestPaintChanges(t *testing.T) {
 	if err := painter.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vt.Write(append(sent.Bytes(), "panic: a stack\n"...)); err != nil || vt.hidden || !strings.HasSuffix(vt.String(), "panic: a stack\n") {
+	if _, err := vt.Write(append(sent.Bytes(), "panic: a stack\n"...)); err != nil || vt.hidden ||
+		!strings.HasSuffix(vt.String(), "panic: a stack\n") {
 		t.Errorf("after Release: %v, cursor hidden %v, the screen is\n%s", err, vt.hidden, vt)
 	}
 }
 
-// broken is a terminal that takes nothing while it is broken.
+// broken is a terminal whose writes can fail.
 type broken struct {
 	*terminal
 	err error
@@ -287,7 +296,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return b.terminal.Write(p)
 }
 
-// After an error of the terminal, and after Release, the whole picture is written again.
+// After an error of the terminal, and after Release, the whole frame is written again.
 func TestPaintAfterError(t *testing.T) {
 	vt := &broken{newTerminal(80, 25), os.ErrClosed}
 	painter := NewPainter(vt)
@@ -323,7 +332,7 @@ func TestPaintAfterError(t *testing.T) {
 	paint(nil)
 }
 
-// The colours of texts: green for what is well, yellow for what needs attention, red for what failed.
+// Texts are green for success, yellow for warnings and red for failures.
 func TestColours(t *testing.T) {
 	alone := ready()
 	alone.Phase = status.Lookup
@@ -376,7 +385,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// FuzzDraw: whatever comes from outside, the picture has its size and nothing in it steers the terminal.
+// FuzzDraw checks that a frame with foreign text keeps its size and contains no control sequences.
 func FuzzDraw(f *testing.F) {
 	f.Add("name", "a problem\x1b[2J", uint16(80), uint16(25))
 	f.Add(strings.Repeat("ü\xff", 100), strings.Repeat("x", 1000), uint16(1), uint16(1))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// terminal is as much of the Linux console as a Painter may use. Anything else it is sent is an error.
+// terminal implements the control sequences of the Linux console that a Painter uses. Others are errors.
 type terminal struct {
 	cells    [][]byte
 	row, col int
@@ -66,7 +66,7 @@ func (t *terminal) control(parameters string, final byte) {
 		}
 	case parameters == "?25" && (final == 'l' || final == 'h'):
 		t.hidden = final == 'l'
-	case final == 'm': // colours are not looked at
+	case final == 'm': // colours are ignored
 	default:
 		t.err = fmt.Errorf("control sequence %q %q", parameters, final)
 	}
@@ -100,7 +100,7 @@ func (t *terminal) down() {
 	t.cells = append(t.cells[1:], []byte(strings.Repeat(" ", len(t.cells[0]))))
 }
 
-// String returns the rows without spaces at their ends, up to the last one that has any text.
+// String returns the rows without trailing spaces, up to the last one with text.
 func (t *terminal) String() string {
 	var text strings.Builder
 	for _, row := range t.cells {

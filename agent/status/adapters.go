@@ -6,8 +6,8 @@ import "strings"
 type Adapter struct {
 	Address    string   // PCI address, "0000:3b:00.0"
 	ID         string   // PCI vendor and device, "15b3:1017"
-	Missing    []string // modules that it needs and this image lacks; nil = none known
-	Present    []string // modules of this image that did not bind to it
+	Missing    []string // modules that it needs and this image lacks; nil if unknown
+	Present    []string // modules of this image that do not bind to it
 	InfiniBand bool
 }
 

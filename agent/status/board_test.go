@@ -16,7 +16,7 @@ import (
 	"ironroot/netboot"
 )
 
-// Text from elsewhere is one line of limited length without secrets, wherever it is shown.
+// Foreign text is converted to one line of limited length without secrets.
 func TestForeignText(t *testing.T) {
 	b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
 	const foreign, want = "s3cret\n\x1b[2J ", "***  [2J"
@@ -106,7 +106,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// There is advice for each URL and each problem, and the same one only once.
+// There is a suggestion for each URL and each problem, without duplicates.
 func TestAdviceOfEach(t *testing.T) {
 	b := NewBoard("1", nil)
 	b.Enter(Ready)
@@ -143,7 +143,7 @@ func TestAdviceOnVLANs(t *testing.T) {
 	}
 }
 
-// A State that was taken belongs to its taker.
+// A returned State is not shared.
 func TestStateIsACopy(t *testing.T) {
 	b := NewBoard("1", nil)
 	b.Adapters([]Adapter{{Address: "0000:00:03.0"}})
@@ -159,7 +159,7 @@ func TestStateIsACopy(t *testing.T) {
 	}
 }
 
-// Work is tracked in the log if there is no board.
+// Without a board, work is tracked in the log.
 func TestWithoutBoard(t *testing.T) {
 	var b *Board
 	b.Adapters([]Adapter{{Address: "0000:00:03.0"}})

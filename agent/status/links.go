@@ -14,22 +14,23 @@ import (
 	"ironroot/storage/sysfile"
 )
 
-// Source is what the board follows of the machine's network.
+// Source is the network that a board displays.
 type Source interface {
 	Links() []netboot.Link
 	Changed() <-chan struct{} // closed at the next change
 	LLDP() map[string]lldp.Frame
 }
 
-// Follow keeps the board's links those of the network, until ctx ends.
+// Follow updates the board's links from the network until ctx ends.
 func (b *Board) Follow(ctx context.Context, n Source) {
 	files := sysfile.Reader{}
 	for {
 		changed := n.Changed()
 		known := n.Links()
-		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known, describe(known, n.LLDP(), func(link string) int {
-			return linkSpeed(&files, filepath.Join("/sys/class/net", link))
-		}))
+		b.setNetwork(hostname(), nameServers("/etc/resolv.conf"), known,
+			describe(known, n.LLDP(), func(link string) int {
+				return linkSpeed(&files, filepath.Join("/sys/class/net", link))
+			}))
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -74,7 +75,7 @@ func trouble(l netboot.Link) string {
 	return ""
 }
 
-// linkSpeed returns the present speed of the link with the sysfs directory dir in Mbit/s, 0 if the driver does not
+// linkSpeed returns the current speed of the link with the sysfs directory dir in Mbit/s, 0 if the driver does not
 // report it.
 func linkSpeed(files *sysfile.Reader, dir string) int {
 	text, err := files.Read(filepath.Join(dir, "speed"))
@@ -100,7 +101,7 @@ func hostname() string {
 func nameServers(path string) []string {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil // there is none before the first lease
+		return nil // the file does not exist before the first lease
 	}
 	var servers []string
 	for line := range strings.Lines(string(text)) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Progress is how far one long piece of work is. The screen and the log show the same value.
+// Progress is the progress of long work, as the screen and the log show it.
 type Progress struct {
 	What    string // "writing image"
 	Device  string // "/dev/sda"
-	Phase   string // within the work, "" = it has none
+	Phase   string // of the work, "" if it has none
 	Attempt int    // 0 and 1 are the first
 	Done    int64  // bytes
 	Total   int64  // bytes, 0 = unknown
-	Rate    int64  // bytes a second, of late; 0 = unknown
+	Rate    int64  // recent bytes per second, 0 = unknown
 }
 
 // Percent returns 0 to 100, and false while the total is unknown.
@@ -26,7 +26,7 @@ func (p *Progress) Percent() (int, bool) {
 	return int(float64(min(p.Done, p.Total)) / float64(p.Total) * 100), true
 }
 
-// Left returns how long the rest takes at this rate, and false when that is unknown.
+// Left returns the estimated remaining time, and false if it is unknown.
 func (p *Progress) Left() (time.Duration, bool) {
 	if p.Total <= 0 || p.Rate <= 0 {
 		return 0, false
@@ -35,7 +35,7 @@ func (p *Progress) Left() (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// RateText is the rate for people.
+// RateText returns the rate in MiB/s, "-" if unknown.
 func (p *Progress) RateText() string {
 	if p.Rate <= 0 {
 		return "-"
@@ -43,7 +43,7 @@ func (p *Progress) RateText() string {
 	return fmt.Sprintf("%.1f MiB/s", float64(p.Rate)/(1<<20))
 }
 
-// attrs is the progress as attributes of a log line.
+// attrs returns the progress as attributes of a log line.
 func (p *Progress) attrs() []any {
 	attrs := []any{"device", p.Device}
 	if p.Phase != "" {
@@ -66,7 +66,7 @@ func (p *Progress) attrs() []any {
 }
 
 const (
-	// A log line comes when so much time has passed since the last one, and so much work ...
+	// A line is logged after logInterval if the progress is at least logPercent, ...
 	logInterval = 5 * time.Second
 	logPercent  = 5
 	// ... or so much time alone, so that slow work does not look dead.
@@ -75,8 +75,8 @@ const (
 	boardInterval = time.Second
 )
 
-// Tracker takes in how far one piece of work is, as often as the worker likes, and tells board and log of it, as often
-// as people like. Its methods may be called from any goroutine.
+// Tracker receives the progress of work at any rate, and updates the board and the log at a limited rate. It is safe
+// for concurrent use.
 type Tracker struct {
 	board *Board
 	log   *slog.Logger
@@ -89,7 +89,7 @@ type Tracker struct {
 	percent  int // in the last log line
 }
 
-// Track begins a piece of work on a device. The board may be nil.
+// Track starts a Tracker for work on a device. The board can be nil.
 func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
 	t := &Tracker{board: b, log: log, p: Progress{What: what, Device: device}}
 	t.told, t.logged = time.Now(), time.Now()
@@ -97,10 +97,10 @@ func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
 	return t
 }
 
-// Set says how far the work is, in bytes; of a total that is unknown 0.
+// Set sets the progress in bytes. An unknown total is 0.
 func (t *Tracker) Set(done, total int64) { t.SetPhase("", 0, done, total) }
 
-// SetPhase is Set for work that has phases and attempts. An attempt that begins anew has done nothing yet.
+// SetPhase is Set for work with phases and attempts. A new attempt resets the rate.
 func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +112,7 @@ func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 	if since := now.Sub(t.told); since >= boardInterval {
 		fresh := int64(float64(done-t.toldDone) / since.Seconds())
 		if t.p.Rate > 0 {
-			fresh = (3*t.p.Rate + fresh) / 4 // a rate that jumps is hard to read
+			fresh = (3*t.p.Rate + fresh) / 4 // smoothed, for readability
 		}
 		t.p.Rate, t.told, t.toldDone = fresh, now, done
 		t.show()
@@ -125,7 +125,7 @@ func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 	}
 }
 
-// End says that the work is over, well or not.
+// End ends the work, whether it succeeded or not.
 func (t *Tracker) End() {
 	if t.board == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A writer that reports every tenth of a second for 100 s, a percent each second, makes a line each 5 %, and no more
-// changes of the screen than one a second. Then it stands still: a line each minute says that it is still there.
+// A writer that reports every 0.1 s for 100 s, with 1 % per second, causes a log line every 5 % and at most one
+// change of the screen per second. When it stalls, there is one log line per minute.
 func TestTracker(t *testing.T) { synctest.Test(t, testTracker) }
 
 func testTracker(t *testing.T) {
@@ -43,7 +43,8 @@ func testTracker(t *testing.T) {
 	if len(work) != 1 || work[0].Rate < 9*mib || work[0].Rate > 11*mib {
 		t.Errorf("got %+v, want 10 MiB/s", work)
 	}
-	if !strings.Contains(out.String(), "percent=50") || !strings.Contains(out.String(), "device=/dev/sda") || !strings.Contains(out.String(), "left=") {
+	if !strings.Contains(out.String(), "percent=50") || !strings.Contains(out.String(), "device=/dev/sda") ||
+		!strings.Contains(out.String(), "left=") {
 		t.Errorf("the lines lack something:\n%s", &out)
 	}
 	out.Reset()
@@ -66,7 +67,7 @@ func testTracker(t *testing.T) {
 	}
 }
 
-// attributes keeps those of the latest log line.
+// attributes stores those of the latest log line.
 type attributes struct {
 	slog.Handler
 	lines  int
@@ -85,7 +86,7 @@ func (a *attributes) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The log shows what is known of the work: a rate only when there is one, an attempt only when it is not the first.
+// Log lines contain the rate only if it is known, and the attempt only if it is not the first.
 func TestProgressAttributes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const mib = 1 << 20
@@ -119,8 +120,8 @@ func TestProgressAttributes(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		tracker.SetPhase("transfer", 2, 60*mib, 1000*mib)
 		want = map[string]string{
-			"device": "/dev/sda", "phase": "transfer", "percent": "6", "MiB": "60", "rate": "10.0 MiB/s", "left": "1m34s",
-			"attempt": "2",
+			"device": "/dev/sda", "phase": "transfer", "percent": "6", "MiB": "60", "rate": "10.0 MiB/s",
+			"left": "1m34s", "attempt": "2",
 		}
 		if diff := cmp.Diff(want, log.latest); diff != "" {
 			t.Errorf("second attempt (-want +got):\n%s", diff)

@@ -18,13 +18,13 @@ const (
 	longestReport = 5 * time.Minute
 )
 
-// Reporter logs what a node has tried that is not in touch with Ironic.
+// Reporter logs what a node without contact to Ironic has tried.
 type Reporter struct {
 	Board *Board
 	Log   *slog.Logger
 }
 
-// Run reports until ctx ends.
+// Run logs reports until ctx ends.
 func (r Reporter) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := r.Board.Changed()
@@ -39,7 +39,7 @@ func (r Reporter) Run(ctx context.Context) {
 	}
 }
 
-// whileAlone reports at growing intervals until the node is in touch with Ironic.
+// whileAlone logs reports at increasing intervals until the node has contact to Ironic.
 func (r Reporter) whileAlone(ctx context.Context) {
 	began := time.Now()
 	wait := firstReport
@@ -82,7 +82,7 @@ func (r Reporter) tell(s *State, waited, next time.Duration) {
 	}
 }
 
-// linkReport says what was tried on each link; those without a carrier share a line.
+// linkReport returns what was tried on each link, and one line for all links without carrier.
 func (s *State) linkReport(now time.Time) []string {
 	var dark []string
 	var lit []netboot.Link
@@ -103,7 +103,7 @@ func (s *State) linkReport(now time.Time) []string {
 	return lines
 }
 
-// SpeedText is the link's speed for people, "" when it is unknown.
+// SpeedText returns the link's speed with its unit, "" if it is unknown.
 func (l *Link) SpeedText() string {
 	switch {
 	case l.Speed <= 0:
@@ -116,7 +116,7 @@ func (l *Link) SpeedText() string {
 	return strconv.Itoa(l.Speed) + " Mbit/s"
 }
 
-// Port is where the link's cable leads to, by LLDP; "" when nobody said so.
+// Port returns the switch port at the other end of the link, as announced by LLDP, "" if unknown.
 func (l *Link) Port() string {
 	n := l.Neighbour
 	switch {
@@ -128,7 +128,7 @@ func (l *Link) Port() string {
 	return n.System
 }
 
-// Result is what came of the latest try, for people.
+// Result describes the result of the latest request.
 func (a *API) Result() string {
 	switch {
 	case a.Tried.IsZero():
@@ -139,10 +139,10 @@ func (a *API) Result() string {
 	return a.Trouble
 }
 
-// maxAdvice bounds what a person is told to try at once.
+// maxAdvice limits the number of suggestions.
 const maxAdvice = 4
 
-// Advice says what to try for all that is wrong, the most likely cause first.
+// Advice returns suggestions for all problems, the most likely cause first.
 func (s *State) Advice() []string {
 	var list []string
 	add := func(text string) {
@@ -162,12 +162,12 @@ func (s *State) Advice() []string {
 	return list
 }
 
-// networkAdvice looks for the reason at the cable first and then further away.
+// networkAdvice adds suggestions for a node without an address, from the cable to the DHCP server.
 func (s *State) networkAdvice(add func(string)) {
 	lit := 0
 	for i := range s.Links {
 		if len(s.Links[i].Addresses) > 0 {
-			return // it is not for want of an address
+			return // the node has an address
 		}
 		if s.Links[i].Carrier {
 			lit++
@@ -190,7 +190,7 @@ func (s *State) networkAdvice(add func(string)) {
 	}
 }
 
-// advice is about a link with a carrier and without an address.
+// advice adds suggestions for a link with carrier but without an address.
 func (l *Link) advice(add func(string)) {
 	where := "its switch port"
 	if port := l.Port(); port != "" {

@@ -90,7 +90,8 @@ func TestReport(t *testing.T) {
 		before := reports(time.Hour)
 		b.Beaten(unix.ECONNREFUSED)
 		if after := reports(11 * time.Second); before != 16 || after != 17 {
-			t.Errorf("got %d reports when Ironic was reached and %d when it was lost again, want 16 and 17", before, after)
+			t.Errorf("got %d reports when Ironic was reached and %d when it was lost again, want 16 and 17",
+				before, after)
 		}
 		cancel()
 		synctest.Wait()
@@ -131,7 +132,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The advice on adapters without an interface comes before the advice on links.
+// Suggestions for adapters without an interface precede those for links.
 func TestAdapterAdvice(t *testing.T) {
 	b := NewBoard("1", nil)
 	b.Enter(Network)
@@ -157,7 +158,8 @@ func TestAdapterAdvice(t *testing.T) {
 	}
 	b.Adapters(b.State().Adapters[:1])
 	show(b, network()[:1])
-	if got := b.State().Advice(); len(got) != 2 || got[0] != want[0] || !strings.HasPrefix(got[1], "no carrier on any link") {
+	if got := b.State().Advice(); len(got) != 2 || got[0] != want[0] ||
+		!strings.HasPrefix(got[1], "no carrier on any link") {
 		t.Errorf("with a link without carrier: got %q, want the adapter's advice and the link's", got)
 	}
 	good := network()

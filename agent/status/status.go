@@ -1,8 +1,7 @@
-// Package status is what the agent is doing, as one value: the parts of the agent write into it, and the status screen
-// and the report of a node that cannot reach Ironic are made of it.
+// Package status stores the agent's state as one value. The parts of the agent update it, and the status screen and the
+// report of a node without contact to Ironic display it.
 //
-// It also knows what to say to a person: what an error probably means, and what to try next. All text that comes from
-// elsewhere is made one printable line without secrets before it is kept.
+// Foreign text is stored as one printable line without secrets.
 package status
 
 import (
@@ -18,7 +17,7 @@ import (
 	"ironroot/netboot/lldp"
 )
 
-// Phase is where the agent is on its way from its start to serving Ironic; Ready is after the last one.
+// Phase is a phase of the agent's start. Ready follows the last one.
 type Phase string
 
 // The phases that mean something here; the others are only shown.
@@ -32,27 +31,27 @@ const (
 	Lockdown   Phase = "lockdown"
 )
 
-// State is everything at one moment. It is a copy: nobody else changes it.
+// State is a snapshot of the agent's state. It is not shared.
 type State struct {
 	Version  string
 	Hostname string
 	Phase    Phase
 	Since    time.Time // when Phase began
 	NodeUUID string    // "" before the lookup
-	NodeName string    // "" where Ironic does not tell it
+	NodeName string    // "" if Ironic sent none
 	Links    []Link
 	Adapters []Adapter // that have no network interface
 	DNS      []string  // name servers in use
 	APIs     []API     // in the order they are tried
 	Beat     Beat
-	Command  Command // the one that runs, or else the last one; no Name before the first
+	Command  Command // the running one, otherwise the last one; Name is "" before the first
 	Work     []Progress
-	Problems []Problem // what is wrong now, the newest one last
+	Problems []Problem // current problems, the latest last
 
 	links []netboot.Link // with the history that Links are made of; nobody changes it
 }
 
-// Link is one link of the machine.
+// Link is a network link of the machine.
 type Link struct {
 	Name      string
 	MAC       string
@@ -61,15 +60,15 @@ type Link struct {
 	Speed     int // Mbit/s, 0 = unknown
 	Addresses []netip.Prefix
 	Neighbour lldp.Neighbour
-	VLANs     []int  // that the neighbour names
-	Trouble   string // what does not work, "" = nothing known
+	VLANs     []int  // announced by the neighbour
+	Trouble   string // description of a failure, "" = none
 }
 
-// API is one URL of Ironic, and what came of the latest try.
+// API is a URL of Ironic with the result of the latest request.
 type API struct {
 	URL     string
 	Tried   time.Time // zero = not yet
-	Trouble string    // "" = it answered
+	Trouble string    // "" = it responded
 	Advice  string
 }
 
@@ -84,19 +83,19 @@ type Command struct {
 	Name    string // "deploy.execute_deploy_step"
 	Step    string // of a command that executes one
 	Started time.Time
-	Ended   time.Time // zero = it runs
+	Ended   time.Time // zero = it is running
 	Failed  bool
 }
 
-// Problem is something that went wrong and is not well again.
+// Problem is a failure that persists.
 type Problem struct {
-	Source string // what part of the agent it comes from; a later one of the same source replaces it
+	Source string // the part of the agent that failed; a later problem of the same source replaces it
 	Text   string
-	Advice string // what to do about it, "" = nothing known
+	Advice string // what to try, "" = unknown
 	At     time.Time
 }
 
-// Board holds the present State. Its methods may be called from any goroutine; those of a nil Board do nothing.
+// Board stores the current State. It is safe for concurrent use. Methods of a nil Board do nothing.
 type Board struct {
 	clean   func(string) string
 	mu      sync.Mutex
@@ -105,7 +104,7 @@ type Board struct {
 	changed chan struct{}       // closed and replaced at every change
 }
 
-// NewBoard returns a board. clean takes secrets out of text that comes from elsewhere; nil leaves it as it is.
+// NewBoard returns a board. clean, if not nil, redacts secrets in foreign text.
 func NewBoard(version string, clean func(string) string) *Board {
 	if clean == nil {
 		clean = func(text string) string { return text }
@@ -113,7 +112,7 @@ func NewBoard(version string, clean func(string) string) *Board {
 	return &Board{clean: clean, state: State{Version: version}, work: map[string]Progress{}, changed: make(chan struct{})}
 }
 
-// State returns the present state.
+// State returns a snapshot of the state.
 func (b *Board) State() *State {
 	if b == nil {
 		return &State{}
@@ -129,8 +128,8 @@ func (b *Board) State() *State {
 	return &s
 }
 
-// Changed returns a channel that is closed at the next change. Take it before State, so that no change is missed. That
-// of a nil Board is never closed.
+// Changed returns a channel that is closed at the next change. Callers must obtain it before State, so that they miss
+// no change. The channel of a nil Board is never closed.
 func (b *Board) Changed() <-chan struct{} {
 	if b == nil {
 		return nil
@@ -140,7 +139,7 @@ func (b *Board) Changed() <-chan struct{} {
 	return b.changed
 }
 
-// change locks the state for a change; tell unlocks it, and tells whoever waits.
+// change locks the state for a change. commit unlocks it and notifies waiters.
 func (b *Board) change() *State {
 	b.mu.Lock()
 	return &b.state
@@ -152,7 +151,7 @@ func (b *Board) tell() {
 	b.mu.Unlock()
 }
 
-// Enter says that a phase begins.
+// Enter records the start of a phase.
 func (b *Board) Enter(phase Phase) {
 	if b == nil {
 		return
@@ -162,7 +161,7 @@ func (b *Board) Enter(phase Phase) {
 	s.Phase, s.Since = phase, time.Now()
 }
 
-// Node says which node this machine is.
+// Node records the node that this machine is.
 func (b *Board) Node(uuid, name string) {
 	if b == nil {
 		return
@@ -172,7 +171,7 @@ func (b *Board) Node(uuid, name string) {
 	s.NodeUUID, s.NodeName = b.line(uuid), b.line(name)
 }
 
-// Ironic names the URLs that will be tried. Those that are known keep what came of them.
+// Ironic records the URLs that will be tried. Known URLs keep their result.
 func (b *Board) Ironic(urls []string) {
 	if b == nil {
 		return
@@ -194,7 +193,7 @@ func find(list []API, url string) int {
 	return slices.IndexFunc(list, func(a API) bool { return a.URL == url })
 }
 
-// Tried says what came of a request to one of Ironic's URLs; nil means that it answered.
+// Tried records the result of a request to one of Ironic's URLs; nil means that it responded.
 func (b *Board) Tried(url string, err error) {
 	if b == nil {
 		return
@@ -225,7 +224,7 @@ func (b *Board) Beaten(err error) {
 	b.problem("heartbeat", err)
 }
 
-// Problem says that something failed; nil takes back what the same source said before.
+// Problem records a failure; nil removes the problem of the same source.
 func (b *Board) Problem(source string, err error) {
 	if b == nil {
 		return
@@ -235,7 +234,7 @@ func (b *Board) Problem(source string, err error) {
 	b.problem(source, err)
 }
 
-// problem is Problem within a change.
+// problem is Problem for callers that hold the lock.
 func (b *Board) problem(source string, err error) {
 	s := &b.state
 	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return p.Source == source })
@@ -244,7 +243,7 @@ func (b *Board) problem(source string, err error) {
 	}
 }
 
-// Begin says that a command begins; step may be "". The failure of the one before is history.
+// Begin records the start of a command and removes the problem of the previous one. step can be "".
 func (b *Board) Begin(name, step string) {
 	if b == nil {
 		return
@@ -255,7 +254,7 @@ func (b *Board) Begin(name, step string) {
 	b.problem("command", nil)
 }
 
-// End says how the command ended.
+// End records the result of the command.
 func (b *Board) End(err error) {
 	if b == nil {
 		return
@@ -275,10 +274,10 @@ func (b *Board) setNetwork(hostname string, dns []string, known []netboot.Link, 
 	s.Hostname, s.DNS, s.Links, s.links = hostname, dns, links, known
 }
 
-// maxText bounds the length of a text, in characters.
+// maxText limits the length of a text, in characters.
 const maxText = 600
 
-// line makes foreign text one printable line without secrets.
+// line converts foreign text to one printable line without secrets.
 func (b *Board) line(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -292,7 +291,7 @@ func (b *Board) line(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// Doing puts the agent's state into a few words.
+// Doing returns a short description of the agent's state.
 func (s *State) Doing() string {
 	switch {
 	case s.Phase == Lockdown:
@@ -317,8 +316,8 @@ func (s *State) Doing() string {
 	return "starting (" + string(s.Phase) + ")"
 }
 
-// Alone says that the node is not in touch with Ironic although it should be by now, or soon: it waits for something
-// that may never come.
+// Alone reports whether the node has no contact to Ironic although it should have: it waits for something that can fail
+// to happen.
 func (s *State) Alone() bool {
 	switch s.Phase {
 	case Network, Discovery, Lookup, Address:

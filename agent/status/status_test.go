@@ -14,7 +14,7 @@ import (
 	"ironroot/agent/fault"
 )
 
-// One node's way through its life, as a person would be told of it.
+// Doing describes each phase of a node.
 func TestDoing(t *testing.T) {
 	b := NewBoard("1", nil)
 	var got []string
@@ -40,7 +40,7 @@ func TestDoing(t *testing.T) {
 	}
 }
 
-// What is wrong stays until the same part is well again, and no secret or control character is shown.
+// A problem persists until its source reports success. Secrets and control characters are removed.
 func TestProblems(t *testing.T) {
 	b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
 	texts := func() (list []string) {
@@ -58,7 +58,8 @@ func TestProblems(t *testing.T) {
 	b.Beaten(nil)
 	b.Begin("clean.execute_clean_step", "erase_devices")
 	b.End(fault.BlockDeviceErase("%w", errors.New("/dev/sda: broken")))
-	if got := texts(); len(got) != 1 || !strings.HasPrefix(got[0], "command: ") || !strings.Contains(got[0], "/dev/sda: broken") {
+	if got := texts(); len(got) != 1 || !strings.HasPrefix(got[0], "command: ") ||
+		!strings.Contains(got[0], "/dev/sda: broken") {
 		t.Errorf("after a failed command: got %q", got)
 	}
 	b.Begin("clean.execute_clean_step", "erase_devices")
@@ -66,13 +67,15 @@ func TestProblems(t *testing.T) {
 		t.Errorf("when the next command runs: got %q, want none", got)
 	}
 	b.Ironic([]string{"https://admin:s3cret@ironic.example"})
-	b.Tried("https://admin:other@ironic.example", &url.Error{Op: "Get", URL: "https://admin:other@ironic.example/v1/lookup", Err: unix.ECONNREFUSED})
-	if text := fmt.Sprint(*b.State()); strings.Contains(text, "other") || strings.Contains(text, "s3cret") || !strings.Contains(text, "connection refused") {
+	b.Tried("https://admin:other@ironic.example",
+		&url.Error{Op: "Get", URL: "https://admin:other@ironic.example/v1/lookup", Err: unix.ECONNREFUSED})
+	if text := fmt.Sprint(*b.State()); strings.Contains(text, "other") || strings.Contains(text, "s3cret") ||
+		!strings.Contains(text, "connection refused") {
 		t.Errorf("the state is %s", text)
 	}
 }
 
-// A board that is not there is not in the way of those who write into it.
+// Methods of a nil board do nothing.
 func TestNoBoard(t *testing.T) {
 	var b *Board
 	b.Enter(Ready)
@@ -88,7 +91,7 @@ func TestNoBoard(t *testing.T) {
 	}
 }
 
-// Every change wakes who waits, and a State that was taken does not change any more.
+// Every change notifies waiters, and a returned State does not change.
 func TestChanged(t *testing.T) {
 	b := NewBoard("1", nil)
 	b.Ironic([]string{"one"})

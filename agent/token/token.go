@@ -1,5 +1,5 @@
-// Package token keeps the secret that Ironic and the agent share, by the rules of ironic-python-agent's agent token.
-// It lives in memory only: a restarted process could never learn it again.
+// Package token stores the agent token that Ironic and the agent share, by the rules of ironic-python-agent. The
+// token is only kept in memory. A restarted process cannot obtain it again.
 package token
 
 import (
@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// masked is what Ironic answers once a token was handed out.
+	// masked is the token in lookup responses after the first one.
 	masked = "******"
-	// minLength is the shortest text that is taken for a token.
+	// minLength is the minimum length of a token.
 	minLength = 32
-	// maxLength and alphabet describe a token that may replace one that the operator set. Ironic's tokens have 43
+	// maxLength and alphabet limit a token that can replace one that the operator set. Ironic's tokens have 43
 	// characters.
 	maxLength = 255
 	alphabet  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_="
 )
 
-// Outcome is what a lookup's answer did to the token.
+// Outcome is the effect of a lookup response on the token.
 type Outcome int
 
 const (
-	// Ignored means that the answer held nothing that could be a token.
+	// Ignored means that the response contained no token.
 	Ignored Outcome = iota
-	// Adopted means that the answer's token replaced whatever was known.
+	// Adopted means that the token of the response replaced any earlier one.
 	Adopted
-	// Kept means that the token was fetched before and is known to the agent.
+	// Kept means that the token was issued before, and that the agent has it.
 	Kept
-	// Locked means that the token was fetched before and is not known to the agent, which must not serve its API.
+	// Locked means that the token was issued before to another agent. This agent must not serve its API.
 	Locked
-	// Rejected means that the answer's token did not replace the one that the operator set.
+	// Rejected means that the token of the response did not replace the one that the operator set.
 	Rejected
 )
 
@@ -41,7 +41,7 @@ func (o Outcome) String() string {
 	return [...]string{"ignored", "adopted", "kept", "locked", "rejected"}[o]
 }
 
-// Token holds the secret. The zero value knows none. It is safe for concurrent use, prints as "***" and refuses to be
+// Token stores the token. The zero value has none. It is safe for concurrent use, prints as "***" and cannot be
 // marshalled.
 type Token struct {
 	mu     sync.Mutex
@@ -49,9 +49,9 @@ type Token struct {
 	given  bool // by the operator, and not replaced since
 }
 
-// Adopt takes the token of a lookup's answer. The mask means that the token was fetched before. 32 or more characters
-// replace any earlier token of a lookup. A token that the operator set is replaced only if the answer is about the
-// node that the agent knows (sameNode), and only by a token that needs no escaping in a URL, like Ironic's.
+// Adopt applies the token of a lookup response. The mask means that the token was issued before. 32 or more characters
+// replace any earlier token of a lookup. A token that the operator set is replaced only if the response is about the
+// known node (sameNode), and only by a token that needs no escaping in a URL, like Ironic's.
 func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,13 +69,14 @@ func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	return Ignored
 }
 
-// valid reports whether an answer has the form of Ironic's tokens, URL-safe base64. A mask, an error text or a
-// document does not have it.
+// valid reports whether a token has the form of Ironic's, URL-safe base64. A mask, an error text or a document does
+// not.
 func valid(answer string) bool {
-	return len(answer) <= maxLength && strings.IndexFunc(answer, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
+	return len(answer) <= maxLength &&
+		strings.IndexFunc(answer, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
 }
 
-// Set sets a token that the operator gave; "" clears it.
+// Set sets the operator's token; "" clears it.
 func (t *Token) Set(secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,30 +86,31 @@ func (t *Token) Set(secret string) {
 // Known reports whether there is a token.
 func (t *Token) Known() bool { return t.Reveal() != "" }
 
-// Matches compares in constant time. Without a token nothing matches, not even "".
+// Matches compares candidate with the token in constant time. Without a token it returns false, also for "".
 func (t *Token) Matches(candidate string) bool {
 	secret := t.Reveal()
 	equal := subtle.ConstantTimeCompare([]byte(secret), []byte(candidate)) == 1
 	return secret != "" && equal
 }
 
-// Reveal returns the token, "" without one. It is for the heartbeat's body only.
+// Reveal returns the token, "" without one. It is for the body of heartbeats and for redaction. Callers must not log
+// it.
 func (t *Token) Reveal() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.secret
 }
 
-// String hides the token from fmt.
+// String returns a mask for fmt.
 func (t *Token) String() string { return "***" }
 
-// GoString hides the token from fmt.
+// GoString returns a mask for fmt.
 func (t *Token) GoString() string { return "***" }
 
-// LogValue hides the token from slog.
+// LogValue returns a mask for slog.
 func (t *Token) LogValue() slog.Value { return slog.StringValue("***") }
 
-// MarshalJSON refuses.
+// MarshalJSON returns an error.
 func (t *Token) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("the agent token is not for output")
 }

@@ -15,11 +15,11 @@ import (
 	"ironroot/storage/removable"
 )
 
-// visit looks at the media that are there and reports whether it found all it wants.
+// visit reads the present media and reports whether it found everything.
 type visit func([]*removable.Volume) (bool, error)
 
-// warn says what is wrong with a medium. It reports whether reading it again may help: the BMC fetches the medium over
-// a network of its own, whereas what was read and makes no sense stays as it is.
+// warn logs an error of a medium once. It reports whether a retry can succeed: the BMC reads the medium over its own
+// network, so system errors can be temporary, but invalid content stays invalid.
 func (m *Media) warn(device string, err error) (again bool) {
 	if text := device + " " + err.Error(); !m.said[text] {
 		m.said[text] = true
@@ -33,9 +33,9 @@ func (m *Media) warn(device string, err error) (again bool) {
 	return again
 }
 
-// await visits the media once the machine's drivers are loaded, and again after every change the kernel reports, until
-// the visitor is content. It gives up when nothing changes for a short time, later while a USB disk is being looked
-// for, and at the limit where the media must come or cannot be read; giving up is no error.
+// await visits the media once the machine's drivers are loaded, and again after every change that the kernel reports,
+// until v returns true. It gives up when nothing changes for grace. It waits for scan while a USB disk is being probed,
+// and for limit if must returns true or a medium cannot be read. Giving up is not an error.
 func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
 	limited, cancel := context.WithTimeout(ctx, m.limit)
 	defer cancel()
@@ -69,13 +69,13 @@ func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
 	}
 }
 
-// ended reports whether a wait is over and nothing else is wrong.
+// ended reports whether err is only the end of a wait.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// settle visits the media as the last that there are, if that lets the visitor take what it passed over. The error is
-// context.Canceled where it is still not content.
+// settle visits the media once more if a fallback was skipped, which is now accepted. The error is context.Canceled
+// if v does not return true.
 func (m *Media) settle(ctx context.Context, v visit) error {
 	m.settled = true
 	if !m.second {
@@ -89,8 +89,8 @@ func (m *Media) settle(ctx context.Context, v visit) error {
 	return err
 }
 
-// untilQuiet visits the media until the visitor is content, or the kernel has reported nothing for a while; then the
-// error is context.Canceled.
+// untilQuiet visits the media until v returns true. The error is context.Canceled if the kernel has reported no change
+// for quietTime.
 func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error {
 	quiet, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,8 +114,8 @@ func (m *Media) pause() time.Duration {
 	return m.grace
 }
 
-// look opens the media and passes them to v. Opening can hang in the kernel: its goroutine is then abandoned. A panic
-// of v is returned as an error.
+// look opens the media and passes them to v. If opening hangs in the kernel, its goroutine is abandoned. A panic of v
+// is returned as an error.
 func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	type answer struct {
 		volumes  []*removable.Volume
@@ -156,8 +156,8 @@ func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	return done, err
 }
 
-// scanning reports whether the driver of a USB disk is there and its disk is not yet: the kernel waits a second before
-// it asks such a device what it is.
+// scanning reports whether a USB storage driver is bound whose disk does not exist yet: the kernel waits a second
+// before it probes such a device.
 func (m *Media) scanning() bool {
 	hosts, err := filepath.Glob(m.System.Sys("class/scsi_host/host*"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// afterLooks calls the functions in order, each one after a look at the media after which nothing changed for a while.
+// afterLooks calls the functions in order, each after a visit of the media that was followed by a time without changes.
 // It notices these looks by a FIFO in place of the file that names the driver of a SCSI host, which is read after
 // each.
 func (m *machine) afterLooks(driver string, functions ...func()) {
@@ -200,7 +200,7 @@ func TestAgainKeepsWhatItFound(t *testing.T) {
 	check("floppy gone", "1", media.Again)
 }
 
-// Load does not wait forever for a drive that does not answer.
+// Load does not wait forever for a drive that hangs.
 func TestMediaThatHang(t *testing.T) {
 	m := newMachine(t)
 	path := filepath.Join(t.TempDir(), "hangs")

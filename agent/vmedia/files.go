@@ -13,9 +13,9 @@ import (
 	"ironroot/storage/removable"
 )
 
-// Bounds of what is copied: all of it stays in memory.
+// Limits of the copied files, which stay in memory.
 const (
-	maxFiles = 256      // of a folder
+	maxFiles = 256      // of a directory
 	maxFile  = 1 << 20  // bytes of a file
 	maxCopy  = 16 << 20 // bytes of all files
 )
@@ -29,7 +29,7 @@ func isBootLabel(label string) bool {
 	return strings.EqualFold(label, "config-2") || strings.EqualFold(label, "vmedia_boot_iso")
 }
 
-// bootISO picks the conductor's boot ISO. It has the label config-2 when it carries a config drive's files.
+// bootISO returns the conductor's boot ISO. Its label is config-2 if it contains a config drive's files.
 func bootISO(volumes []*removable.Volume) *removable.Volume {
 	for _, v := range volumes {
 		if isBootISO(v) {
@@ -39,14 +39,14 @@ func bootISO(volumes []*removable.Volume) *removable.Volume {
 	return nil
 }
 
-// copied is a file on its way from a medium to the root file system.
+// copied is a file that is copied from a medium to the root file system.
 type copied struct {
 	path string // without a leading slash
 	data []byte
 }
 
-// copyConfig copies the agent's configuration, certificates among it, to where options refer to: all of it, or nothing
-// where a part cannot be read.
+// copyConfig copies the agent's configuration, including certificates, to the same paths of the root file system. It
+// copies nothing if a file cannot be read.
 func (m *Media) copyConfig(v *removable.Volume) error {
 	files, err := readConfig(v)
 	if err != nil {
@@ -90,7 +90,7 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 	return files, nil
 }
 
-// place replaces a file: what stands in its place, a link for instance, is not written through.
+// place replaces a file. It does not follow an existing symbolic link.
 func (m *Media) place(f copied) error {
 	target := filepath.Join(m.Root, f.path)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {

@@ -34,7 +34,8 @@ func TestConfigurationRefused(t *testing.T) {
 		"too many files": {files: fileCount(maxFiles + 1), err: dir + " on /dev/sr0 has 257 files, want at most 256"},
 		"large file":     {files: map[string]string{dir + "/a": strings.Repeat("x", maxFile)}, count: 1},
 		"too large file": {
-			files: map[string]string{dir + "/a": strings.Repeat("x", maxFile+1)}, err: "a on /dev/sr0 has 1048577 bytes",
+			files: map[string]string{dir + "/a": strings.Repeat("x", maxFile+1)},
+			err:   "a on /dev/sr0 has 1048577 bytes",
 		},
 		"too large together": {
 			files: func() map[string]string {

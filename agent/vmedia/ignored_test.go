@@ -24,7 +24,7 @@ func (m *Media) awaitWarnings(t *testing.T) {
 	}
 }
 
-// A disk that looks like a medium but has not its flags is named once, with the reason. Other USB disks are not. Load
+// A disk that looks like a medium but lacks its flags is logged once, with the reason. Other USB disks are not. Load
 // and Again search anew.
 func TestIgnoredMediaWarning(t *testing.T) {
 	m := newMachine(t)

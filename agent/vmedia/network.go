@@ -15,7 +15,7 @@ import (
 // other drive can be mistaken for it.
 const late = 10
 
-// networkSearch is what is known of the config drive with network data.
+// networkSearch is the state of the search for the config drive with network data.
 type networkSearch struct {
 	id     string
 	passed map[string]bool // media of other boots, by path
@@ -29,14 +29,14 @@ type networkSearch struct {
 // machine was booted from virtual media.
 func (m *Media) NetworkDataExpected() bool { return m.network.id != "" || Booted(m.Params) }
 
-// NetworkData returns the network data of the config drive that belongs to this boot, nil where there is none. The
-// drive is a medium with the label config-2 whose publisher is the one the kernel parameter ir_pub_id names; both may
-// be empty. A machine that booted over the network (BOOTIF) without such an id has none.
+// NetworkData returns the network data of this boot's config drive, nil if there is none. The drive is a medium with
+// the label config-2 whose publisher equals the kernel parameter ir_pub_id; both can be empty. A machine that booted
+// over the network (BOOTIF) without such an id has none.
 //
-// It looks for the drive for at most 30 s, with an id for 5 minutes, and returns earlier only where the boot ISO
-// without network data is there. Long before that it calls overdue: at once where nothing announces the drive or Load
-// waited for the media already, else when the drivers are loaded and no further device appears. So whoever waits for
-// the data with the network waits for a drive that is there, and takes what comes later as it comes.
+// It searches for at most 30 s, with an id for 5 minutes, and returns earlier only if it finds the drive, or a boot ISO
+// without network data. Before that it calls overdue: at once if nothing announces the drive or if Load has already
+// waited for the media, otherwise when the drivers are loaded and no further device appears. Callers delay the network
+// until then, and apply later data as a change.
 func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error) {
 	defer overdue()
 	s := &m.network
@@ -56,7 +56,7 @@ func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error)
 	return s.data, m.watch(ctx, wait)
 }
 
-// watch visits the media whenever the kernel reports a change, until there is an answer or the time is over.
+// watch visits the media whenever the kernel reports a change, until the search has ended or wait has passed.
 func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -67,7 +67,7 @@ func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 	return err
 }
 
-// visitNetwork reports whether there is an answer. A drive that cannot be read now may be readable later.
+// visitNetwork reports whether the search has ended. A drive that cannot be read now can become readable.
 func (m *Media) visitNetwork(volumes []*removable.Volume) (bool, error) {
 	s := &m.network
 	s.glance(m, volumes)
@@ -97,7 +97,7 @@ func (s *networkSearch) glance(m *Media, volumes []*removable.Volume) {
 	}
 }
 
-// read takes the data from the drive of this boot.
+// read reads the data of this boot's drive.
 func (s *networkSearch) read(m *Media, v *removable.Volume) {
 	content, err := v.ReadFile(networkFile, maxNetworkData)
 	switch {

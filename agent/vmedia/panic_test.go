@@ -58,7 +58,7 @@ func TestUseContainsPanics(t *testing.T) {
 	}
 }
 
-// A panic of a visitor ends the look with an error.
+// A panic of a visit is returned as an error.
 func TestLookContainsPanics(t *testing.T) {
 	media := New(newMachine(t).options(cmdline))
 	done, err := media.look(t.Context(), func([]*removable.Volume) (bool, error) { panic("in a visitor") })

@@ -1,11 +1,11 @@
-// Package vmedia takes configuration from the virtual media a BMC attached: the parameters of the conductor's floppy,
-// the agent's configuration files on the boot ISO, and the static network data of the config drive.
+// Package vmedia reads configuration from virtual media of a BMC: the parameters of the conductor's floppy, the agent's
+// configuration files on the boot ISO, and the static network data of the config drive.
 //
-// Names and rules are those of ironic-python-agent's images. Media are read only on whole optical drives, and on whole
-// USB disks below 4 GiB that are removable or write-protected (see storage/removable). Parameters and configuration
-// files are read only if the kernel's own command line contains boot_method=vmedia. Nothing is mounted, and everything
-// that is read is bounded. A medium that is damaged or has invalid content causes a warning with its name, and the
-// machine continues with its other configuration.
+// Names and rules are those of ironic-python-agent's images. Media are read only on whole optical drives, and on
+// whole USB disks below 4 GiB that are removable or write-protected (see storage/removable). Parameters and
+// configuration files are read only if the kernel's command line contains boot_method=vmedia. Nothing is mounted, and
+// the size of everything read is limited. A damaged or invalid medium causes a warning with its name, and the machine
+// continues with its other configuration.
 package vmedia
 
 import (
@@ -37,29 +37,28 @@ const (
 	maxParameters  = 64 << 10
 	maxNetworkData = 4 << 20
 
-	limit = 30 * time.Second // of the wait for media that must come
-	scan  = 10 * time.Second // of the wait for USB disks that the kernel is asking what they are
-	grace = 3 * time.Second  // for media to appear once drivers are loaded
+	limit = 30 * time.Second // of the wait for required media
+	scan  = 10 * time.Second // of the wait for USB disks that the kernel is probing
+	grace = 3 * time.Second  // without changes after drivers are loaded, before the wait ends
 )
 
-// Options say where to look. The zero value, with Params, is the running machine.
+// Options describe the machine. The zero value, with Params, is the running machine.
 type Options struct {
 	System block.System
 	Params config.Params // of the kernel's command line
 	Log    *slog.Logger
-	// Settled is closed when the machine's devices have their drivers; nil means that they have.
+	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
 	Settled <-chan struct{}
-	// Root is the folder below which etc is written; "" is "/".
+	// Root is the directory below which etc is written; "" is "/".
 	Root string
 
-	// Set by tests: the waits, and the functions that open the media and list the disks that are not used.
+	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
 	limit, scan, grace time.Duration
 	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
 	ignoredDisks       func(context.Context, block.System) ([]removable.IgnoredDisk, error)
 }
 
-// Media are the media of one boot. What Load saw while it looked for configuration, NetworkData need not look for
-// again.
+// Media are the media of one boot. NetworkData uses what Load has found.
 type Media struct {
 	Options
 	params      config.Params
@@ -79,7 +78,7 @@ type Media struct {
 	merged config.Params // the result of Load and Again so far
 }
 
-// New returns the media of a machine. Nothing is looked at yet.
+// New returns the media of a machine without reading them.
 func New(o Options) *Media {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -103,17 +102,16 @@ func New(o Options) *Media {
 	}
 }
 
-// Booted reports whether the machine was booted from virtual media, by the kernel's command line.
+// Booted reports whether the kernel's command line says that the machine was booted from virtual media.
 func Booted(params config.Params) bool { return params["boot_method"] == "vmedia" }
 
 // ErrMedia says that a medium with configuration is there and of no use.
 var ErrMedia = errors.New("virtual media cannot be used")
 
 // Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters
-// of the kernel's command line with those of the floppy over them. Without boot_method=vmedia it returns at once what
-// it was given. Media that never appear are no error, and are waited for at most 30 s. With an error that wraps
-// ErrMedia come the parameters that there are without the medium; whether they are enough to go on is for the caller
-// to say.
+// of the kernel's command line, overridden by those of the floppy. Without boot_method=vmedia it returns Params at
+// once. It waits for media for at most 30 s; missing media are not an error. If the error wraps ErrMedia, the
+// parameters are those without the unusable medium, and the caller decides whether they suffice.
 func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	if !Booted(m.Params) {
 		return m.Params, nil
@@ -138,9 +136,9 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	return m.params, nil
 }
 
-// Again reads the media again where Load or the last call of Again could not use one: the BMC may attach it late, or
-// anew. It does what Load does, and puts the parameters it finds over those that were found before, whose medium may
-// be gone. It returns nil where every medium was read. It must not be called concurrently with Load or itself.
+// Again reads the media again if Load or the last call of Again could not use one: the BMC can attach it late, or
+// replace it. It works like Load. The new parameters override those found before, whose medium can be gone. It returns
+// nil if every medium has been read. It must not be called concurrently with Load or itself.
 func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	if !m.unread {
 		return nil, nil //nolint:nilnil // nothing is to be read
@@ -159,14 +157,14 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	return params, err
 }
 
-// ignoredSearch looks for disks that seem to be media but are not used as such.
+// ignoredSearch is the search for disks that look like media but are not used as such.
 type ignoredSearch struct {
-	running chan struct{}   // is full during a search
-	named   map[string]bool // disks that were named, by path; only the running search accesses it
+	running chan struct{}   // full during a search
+	named   map[string]bool // disks that were logged, by path; only the running search accesses it
 }
 
-// warnIgnored warns once of each disk that has the label or the model of a medium but is not used as one. It does not
-// wait for the disks, because opening one can hang in the kernel. While a search runs, it starts no other.
+// warnIgnored logs each disk once that has the label or the model of a medium but is not used as one. It does not wait
+// for the result, because opening a disk can hang in the kernel. While a search is running, it does nothing.
 func (m *Media) warnIgnored(ctx context.Context) {
 	s := m.ignored
 	select {
@@ -183,10 +181,10 @@ func (m *Media) warnIgnored(ctx context.Context) {
 			m.warnOf(d, s.named)
 		}
 		return nil
-	}, func(error) { <-s.running }) // a panic was logged
+	}, func(error) { <-s.running }) // a panic is logged
 }
 
-// warnOf warns of a disk unless it was named before.
+// warnOf logs a disk unless it was logged before.
 func (m *Media) warnOf(d removable.IgnoredDisk, named map[string]bool) {
 	isMedium := strings.EqualFold(d.Label, floppyLabel) || isBootLabel(d.Label) ||
 		strings.Contains(strings.ToLower(d.Device.Model), floppyModel)
@@ -208,8 +206,8 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 	return m.floppy && m.iso, nil
 }
 
-// use reads the medium that pick chooses, and reports whether it succeeded. If the content is invalid or causes a
-// panic, another medium is chosen. If it cannot be read, it is tried again at the next look.
+// use reads the medium that pick returns, and reports whether it succeeded. If the content is invalid or causes a
+// panic, it tries another medium. If the medium cannot be read, the next visit tries it again.
 func (m *Media) use(
 	volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error,
 ) bool {
@@ -230,8 +228,8 @@ func (m *Media) use(
 	}
 }
 
-// parametersFloppy picks the medium with the floppy's label. One whose model says what it is serves only when nothing
-// more appears: devices come in any order.
+// parametersFloppy returns the medium with the floppy's label. A medium with the floppy's model is a fallback, accepted
+// only when no further media are expected, because devices appear in any order.
 func (m *Media) parametersFloppy(volumes []*removable.Volume) *removable.Volume {
 	for _, v := range volumes {
 		if strings.EqualFold(v.Label, floppyLabel) {
@@ -249,8 +247,8 @@ func (m *Media) parametersFloppy(volumes []*removable.Volume) *removable.Volume 
 	return nil
 }
 
-// isDisc reports whether a medium is an optical one without parameters: on some BMCs the boot ISO is in a drive of the
-// floppy's model.
+// isDisc reports whether a medium is an optical one without parameters: some BMCs attach the boot ISO with the floppy's
+// model.
 func isDisc(v *removable.Volume) bool {
 	if isBootISO(v) {
 		return true
@@ -259,7 +257,7 @@ func isDisc(v *removable.Volume) bool {
 	return v.Device.Type == "rom" && errors.Is(err, fs.ErrNotExist)
 }
 
-// readParameters puts the floppy's parameters over those that there are.
+// readParameters overrides the parameters by those of the floppy.
 func (m *Media) readParameters(v *removable.Volume) error {
 	data, err := v.ReadFile(parameterFile, maxParameters)
 	if err != nil {
@@ -274,8 +272,8 @@ func (m *Media) readParameters(v *removable.Volume) error {
 	return nil
 }
 
-// parseParameters reads the text of a floppy by the rules of the kernel's command line. Zeros that fill the file up
-// and the mark that some editors put before a text are not part of it; a file that is no text at all is an error.
+// parseParameters parses the text of a floppy by the rules of the kernel's command line. It ignores trailing zeros
+// and a leading byte order mark. A file that is not text is an error.
 func parseParameters(data []byte) (config.Params, error) {
 	data = bytes.TrimPrefix(bytes.TrimRight(data, "\x00"), []byte("\ufeff"))
 	if at := bytes.IndexByte(data, 0); at >= 0 {

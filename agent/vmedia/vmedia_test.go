@@ -72,7 +72,7 @@ func (m *machine) attach(name, bus, kind, model, image string, size int64) {
 	m.link(image, filepath.Join(m.root, "dev", name))
 }
 
-// partition makes a partition of a disk.
+// partition creates a partition of a disk.
 func (m *machine) partition(disk, name, image string) {
 	m.t.Helper()
 	real, err := filepath.EvalSymlinks(filepath.Join(m.root, "sys/class/block", disk))
@@ -96,7 +96,7 @@ func (m *machine) link(target, path string) {
 }
 
 const (
-	// readable is long enough to read media on a busy machine. If a medium cannot be read, all of it elapses.
+	// readable is long enough to read media on a busy machine. If a medium cannot be read, it elapses completely.
 	readable = 3 * time.Second
 	// short limits the wait for a device that does not appear.
 	short = 100 * time.Millisecond
@@ -177,7 +177,8 @@ func TestFloppy(t *testing.T) {
 		"nothing, no URL":  {"boot_method=vmedia", func(*machine) {}, nil, ""},
 		"without the file": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "x.txt", ""), mib) }, nil, "parameters.txt on /dev/sda: file does not exist"},
 		"too large": {cmdline, func(m *machine) {
-			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", strings.Repeat("a=b ", 20000)), mib)
+			m.attach("sda", usb, "0", "S",
+				floppy(t, "ir-vfd-dev", "parameters.txt", strings.Repeat("a=b ", 20000)), mib)
 		}, nil, "has 80000 bytes"},
 		"rubbish": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://x\x00y"), mib)
@@ -190,19 +191,23 @@ func TestFloppy(t *testing.T) {
 			m.attach("sda", usb, "0", "S", iso(t, "ir-vfd-dev", "", map[string]string{"parameters.txt/x": ""}), mib)
 		}, nil, "parameters.txt on /dev/sda is no regular file"},
 		"ISO cut off": {cmdline, func(m *machine) {
-			m.attach("sr0", "pci/ata1/host1", "5", "D", cutOff(t, iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"a": "b"}), 40<<10), mib)
+			m.attach("sr0", "pci/ata1/host1", "5", "D",
+				cutOff(t, iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"a": "b"}), 40<<10), mib)
 		}, nil, "/dev/sr0: ISO 9660"},
 		"file cut off": {cmdline, func(m *machine) {
 			image := iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{
-				"etc/ironic-python-agent/a.conf": "[DEFAULT]\n", "etc/ironic-python-agent/b.crt": strings.Repeat("x", 64<<10),
+				"etc/ironic-python-agent/a.conf": "[DEFAULT]\n",
+				"etc/ironic-python-agent/b.crt":  strings.Repeat("x", 64<<10),
 			})
 			m.attach("sr0", "pci/ata1/host1", "5", "D", cutOff(t, image, 100<<10), mib)
 		}, nil, "etc/ironic-python-agent/b.crt on /dev/sr0"},
 		"boot ISO in a drive of that model": {cmdline, func(m *machine) {
-			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media", iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"vmlinuz": "x"}), mib)
+			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media",
+				iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"vmlinuz": "x"}), mib)
 		}, nil, ""},
 		"another ISO in a drive of that model": {cmdline, func(m *machine) {
-			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media", iso(t, "INSTALL_IMAGE", "", map[string]string{"vmlinuz": "x"}), mib)
+			m.attach("sr0", "pci/ata1/host1", "5", "Virtual Media",
+				iso(t, "INSTALL_IMAGE", "", map[string]string{"vmlinuz": "x"}), mib)
 		}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,14 +238,14 @@ func TestFloppy(t *testing.T) {
 
 // Media that could not be used are read again until all of them were read. What was read before counts although its
 // medium is gone.
-//
-// Parity: D1, D3
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}
 	m := newMachine(t)
-	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
-	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib) // reading a directory fails as reading a bad medium does
+	m.attach("sda", usb, "0", "S",
+		floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
+	// Reading a directory fails as reading a bad medium does.
+	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib)
 	o := m.options(cmdline)
 	o.limit = readable
 	media := New(o)
@@ -306,7 +311,7 @@ func cutOff(t *testing.T, image string, size int64) string {
 	return image
 }
 
-// What a text of parameters may look like, and what is none.
+// Valid and invalid texts of parameters.
 func TestParseParameters(t *testing.T) {
 	for text, want := range map[string]config.Params{
 		"a=1 b=2\n":              {"a": "1", "b": "2"},
@@ -328,7 +333,7 @@ func TestParseParameters(t *testing.T) {
 	}
 }
 
-// FuzzParameters checks that what is taken for a text is one, and means what the kernel's command line would.
+// FuzzParameters checks that accepted data is text, and that it parses like the kernel's command line.
 func FuzzParameters(f *testing.F) {
 	for _, text := range []string{
 		"", "ipa-api-url=http://192.0.2.1 ipa-debug=1\n", "a=1\r\n\x00\x00", "\ufeffa=1", "a\x00=1", `sshkey="a b" c=d`, "a=\xff", "= == a",
@@ -344,7 +349,8 @@ func FuzzParameters(f *testing.F) {
 			return
 		}
 		for name, value := range params {
-			if strings.ContainsAny(name+value, "\x00") || !utf8.ValidString(name+value) || !bytes.Contains(data, []byte(value)) {
+			if strings.ContainsAny(name+value, "\x00") || !utf8.ValidString(name+value) ||
+				!bytes.Contains(data, []byte(value)) {
 				t.Errorf("%q: got %q=%q", data, name, value)
 			}
 		}
@@ -366,8 +372,8 @@ func TestNoSecretsInLog(t *testing.T) {
 	}
 }
 
-// What the boot ISO holds is found by config.Load, certificates included; a partition or a large disk with the label is
-// not believed, and without boot_method=vmedia nothing is.
+// config.Load finds the files of the boot ISO, including certificates. A partition or a large disk with the label is
+// ignored, and without boot_method=vmedia everything is.
 func TestBootISO(t *testing.T) {
 	files := map[string]string{
 		"etc/ironic-python-agent/ironic.crt":           "certificate",
@@ -387,11 +393,21 @@ func TestBootISO(t *testing.T) {
 		attach  func(m *machine)
 		want    []string
 	}{
-		"optical": {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "CONFIG-2", "", files), mib) }, want},
-		"usb":     {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", iso(t, "VMEDIA_BOOT_ISO", "", files), mib) }, want},
-		"gate":    {"ipa-api-url=http://x", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "config-2", "", files), mib) }, nil},
-		"label":   {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "other", "", files), mib) }, nil},
-		"disk":    {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", iso(t, "config-2", "", files), mib) }, nil},
+		"optical": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "CONFIG-2", "", files), mib)
+		}, want},
+		"usb": {cmdline, func(m *machine) {
+			m.attach("sda", usb, "0", "Stick", iso(t, "VMEDIA_BOOT_ISO", "", files), mib)
+		}, want},
+		"gate": {"ipa-api-url=http://x", func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "config-2", "", files), mib)
+		}, nil},
+		"label": {cmdline, func(m *machine) {
+			m.attach("sr0", "pci/ata1/host1", "5", "DVD", iso(t, "other", "", files), mib)
+		}, nil},
+		"disk": {cmdline, func(m *machine) {
+			m.attach("sda", "pci/ata1/host1", "0", "D", iso(t, "config-2", "", files), mib)
+		}, nil},
 		"partition": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "D", testenv.SparseFile(t, mib), mib)
 			m.partition("sda", "sda1", iso(t, "config-2", "", files))
@@ -484,20 +500,21 @@ func TestNetworkData(t *testing.T) {
 			c.attach(m)
 			media := New(m.options(c.cmdline))
 			ctx, overdue := limited(t), func() {}
-			if !c.want && media.NetworkDataExpected() { // overdue is called after the media were looked at
+			if !c.want && media.NetworkDataExpected() { // overdue is called after the media were read
 				ctx, overdue = context.WithCancel(ctx)
 			} else if !c.want {
 				media.limit = short
 			}
 			got, err := media.NetworkData(ctx, overdue)
-			if err != nil && !errors.Is(err, context.Canceled) || (got != nil) != c.want || c.want && string(got) != data[networkFile] {
+			if err != nil && !errors.Is(err, context.Canceled) || (got != nil) != c.want ||
+				c.want && string(got) != data[networkFile] {
 				t.Errorf("got %q, %v, found expected: %v", got, err, c.want)
 			}
 		})
 	}
 }
 
-// A config drive of another boot is named, whether it is seen before the node's own or after it.
+// A config drive of another boot is logged, whether it appears before the node's own or after it.
 func TestConfigDriveOfAnotherBoot(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
 	drives := []string{iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`}), iso(t, "config-2", "somebody", nil)}
@@ -528,7 +545,7 @@ func TestConfigDriveOfAnotherBoot(t *testing.T) {
 	}
 }
 
-// Nobody waits for a drive that does not show itself, but it is taken when it comes. The boot ISO that has no network data
+// The network does not wait for a drive that does not appear, but a late drive is used. A boot ISO without network data
 // ends the search at once.
 func TestNetworkDataLate(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
@@ -551,7 +568,8 @@ func TestNetworkDataLate(t *testing.T) {
 	}
 	t.Run("boot ISO", func(t *testing.T) {
 		m := newMachine(t)
-		m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", strings.ToUpper(id), map[string]string{"a": "b"}), mib)
+		m.attach("sr0", "pci/ata1/host1", "5", "D",
+			iso(t, "VMEDIA_BOOT_ISO", strings.ToUpper(id), map[string]string{"a": "b"}), mib)
 		o := m.options("boot_method=vmedia ir_pub_id=" + id)
 		o.limit, o.scan, o.grace = time.Hour, time.Hour, time.Hour
 		if got, err := New(o).NetworkData(limited(t), func() {}); got != nil || err != nil {
@@ -560,7 +578,7 @@ func TestNetworkDataLate(t *testing.T) {
 	})
 }
 
-// What Load saw is not looked for again: neither data, nor that there are none.
+// NetworkData does not repeat the search of Load, whether that found data or not.
 func TestNetworkDataOfLoad(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
 	drive := iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`})
@@ -588,8 +606,8 @@ func TestNetworkDataOfLoad(t *testing.T) {
 	}
 }
 
-// A boot without virtual media waits for nothing; one with waits for the drivers, and longer while the kernel asks a
-// USB disk what it is.
+// A boot without virtual media does not wait. A boot with virtual media waits for the drivers, and longer while the
+// kernel probes a USB disk.
 func TestWaits(t *testing.T) {
 	m := newMachine(t)
 	o := m.options("ipa-api-url=x")

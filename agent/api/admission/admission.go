@@ -1,19 +1,19 @@
 // Package admission limits the connections of a listener that anyone on the network can reach.
 //
-// Connections are kept in two pools. The pool of strangers holds those of peers that have not presented a valid token.
-// The pool of trusted peers holds those of the addresses that presented one last, so that a flood of strangers takes
-// nothing from them. No address is known in advance: a peer becomes trusted by its first request with a valid token.
+// Connections are kept in two pools. The untrusted pool contains connections of peers that have not presented a valid
+// token. The trusted pool contains connections of the addresses that presented one most recently, so that a flood of
+// untrusted connections cannot displace them. No address is known in advance: the first request with a valid token
+// makes a peer trusted.
 //
-// Both pools limit the connections in total and for each peer. A full pool admits a new connection by closing an
-// unauthenticated one: the oldest of the peer that opened most connections lately. A peer that opened more than all
-// others closes its own. So a flood closes its own connections, and not that of a conductor's first request.
-// Connections that presented a token are closed only while they are idle and nothing else is left to close.
+// Both pools limit the connections in total and per peer. A full pool admits a new connection by closing an
+// unauthenticated one: the oldest of the peer that recently opened the most connections. A peer that opened more than
+// all others closes its own. A flood therefore closes its own connections, not that of a conductor's first request.
+// Connections that presented a token are closed only if they are idle and no other can be closed.
 //
-// What strangers send is processed one connection at a time, TLS handshakes above all. Trusted peers do not wait for
-// that.
+// Data of untrusted peers, mainly TLS handshakes, is processed one connection at a time. Trusted peers do not wait.
 //
-// An attacker with more addresses than connections in the pool, each of which opens few, is not told from a new
-// conductor, unless they are IPv6 addresses of other networks: there the connections of a network (/64) count first.
+// An attacker with more addresses than connections in the pool, each of which opens few, cannot be distinguished from a
+// new conductor. IPv6 addresses can if they are in another network: connections are counted per network (/64) first.
 package admission
 
 import (
@@ -28,7 +28,7 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// Limits of a listener. All of them are numbers of connections, but for TrustedPeers.
+// Limits are the limits of a listener. All are numbers of connections except TrustedPeers.
 type Limits struct {
 	Strangers       int // of all peers that are not trusted
 	StrangerPerPeer int
@@ -48,10 +48,10 @@ type Listener struct {
 
 	once   sync.Once
 	closed chan struct{}
-	slots  chan struct{} // one element for each connection whose owner has not closed it
+	slots  chan struct{} // one element per connection that its owner has not closed
 
-	turn    turn          // of strangers
-	maxTurn time.Duration // how long one keeps the turn
+	turn    turn          // of untrusted connections
+	maxTurn time.Duration // limits the duration of a turn
 
 	mu        sync.Mutex
 	strangers pool
@@ -61,8 +61,8 @@ type Listener struct {
 	known     []netip.Addr // trusted peers, the latest last
 }
 
-// New returns a listener that admits the connections of l within the limits. dropped, when not nil, is called with the
-// peer of each connection that was closed or not admitted because of a limit; it must not block.
+// New returns a listener that admits connections of l within the limits. dropped, if not nil, is called with the peer
+// of each connection that is closed or rejected because of a limit. It must not block.
 func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener {
 	if dropped == nil {
 		dropped = func(netip.Addr) {}
@@ -79,7 +79,7 @@ func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener
 	}
 }
 
-// Accept implements [net.Listener]. It returns connections that were admitted and closes all others.
+// Accept implements [net.Listener]. It returns admitted connections and closes all others.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		select {
@@ -107,7 +107,7 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// admit puts a connection into its pool, nil where the pool has no space that could be made.
+// admit adds a connection to its pool. It returns nil if the pool is full and no connection can be closed.
 func (l *Listener) admit(raw net.Conn) *conn {
 	addr := peerOf(raw)
 	l.mu.Lock()
@@ -135,7 +135,7 @@ func (l *Listener) admit(raw net.Conn) *conn {
 	return c
 }
 
-// authenticate moves all connections of c's peer to the trusted ones, as far as there is space.
+// authenticate moves all connections of c's peer to the trusted pool, as far as it has capacity.
 func (l *Listener) authenticate(c *conn) {
 	l.mu.Lock()
 	var victims []*conn
@@ -162,7 +162,7 @@ func (l *Listener) authenticate(c *conn) {
 	}
 }
 
-// remember makes a peer the latest of the trusted ones. The one that was silent for longest is forgotten.
+// remember adds a peer to the trusted peers, or renews it. The least recent one is removed if there are too many.
 func (l *Listener) remember(addr netip.Addr) {
 	if len(l.known) > 0 && l.known[len(l.known)-1] == addr {
 		return
@@ -174,7 +174,7 @@ func (l *Listener) remember(addr netip.Addr) {
 	}
 }
 
-// trusts reports whether the connection is one of a trusted peer.
+// trusts reports whether the connection is in the trusted pool.
 func (l *Listener) trusts(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *Listener) rank(c *conn) int64 {
 	return c.peer.rank()
 }
 
-// leave takes a connection out of its pool.
+// leave removes a connection from its pool.
 func (l *Listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,17 +204,17 @@ type conn struct {
 	peer     *peer
 	closing  sync.Once
 	leaving  sync.Once
-	gone     chan struct{}        // closed when the connection was closed
-	hold     atomic.Pointer[hold] // of the turn; nil without it
+	gone     chan struct{}        // closed when the connection is closed
+	hold     atomic.Pointer[hold] // the connection's turn; nil if it has none
 
 	// Guarded by Listener.mu.
-	pool          *pool // nil once it left
+	pool          *pool // nil once removed
 	authenticated bool
-	busy          bool // a request is being read or answered
+	busy          bool // a request is running
 }
 
-// Read implements [net.Conn]. What a stranger sent is returned when it is its turn, which lasts until its next Read or
-// Write, or until maxTurn is over.
+// Read implements [net.Conn]. On an untrusted connection it returns data only once the connection has the turn. The
+// turn ends with the next Read or Write, or after maxTurn.
 func (c *conn) Read(p []byte) (int, error) {
 	c.yield()
 	n, err := c.Conn.Read(p)
@@ -229,20 +229,20 @@ func (c *conn) Read(p []byte) (int, error) {
 				c.listener.turn.pass()
 			}
 		})
-		if c.isGone() { // Close may have passed by
+		if c.isGone() { // Close can have run concurrently
 			c.yield()
 		}
 	}
 	return n, err
 }
 
-// Write implements [net.Conn]. A client that does not read must not keep the turn.
+// Write implements [net.Conn]. It ends the turn, which a client that does not read would otherwise keep.
 func (c *conn) Write(p []byte) (int, error) {
 	c.yield()
 	return c.Conn.Write(p)
 }
 
-// isGone reports whether the connection was closed.
+// isGone reports whether the connection is closed.
 func (c *conn) isGone() bool {
 	select {
 	case <-c.gone:
@@ -252,7 +252,7 @@ func (c *conn) isGone() bool {
 	}
 }
 
-// yield ends the turn, if the connection has it.
+// yield ends the connection's turn, if it has one.
 func (c *conn) yield() {
 	if c.hold.Swap(nil) != nil {
 		c.listener.turn.pass()
@@ -269,22 +269,22 @@ func (c *conn) Close() error {
 	return err
 }
 
-// evict closes a connection that left its pool because of a limit. Its owner notices by the next error.
+// evict closes a connection that was removed from its pool because of a limit. Its owner receives an error.
 func (c *conn) evict() {
 	c.leaving.Do(func() { close(c.gone) })
 	reset(c.Conn)
 	c.listener.dropped(c.peer.addr)
 }
 
-// reset closes a connection without leaving anything of it in the kernel.
+// reset closes a connection with a TCP reset, so that the kernel keeps no state of it.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // it is being given up
+		_ = tcp.SetLinger(0) // the connection is abandoned
 	}
-	_ = c.Close() // it is being given up
+	_ = c.Close() // the connection is abandoned
 }
 
-// peerOf returns the address at the other end, the zero Addr where it has none.
+// peerOf returns the remote address, the zero Addr if it is not a TCP address.
 func peerOf(c net.Conn) netip.Addr {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
@@ -292,7 +292,7 @@ func peerOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// unwrap returns the admitted connection below others such as TLS, nil where there is none.
+// unwrap returns the admitted connection below layers such as TLS, nil if there is none.
 func unwrap(c net.Conn) *conn {
 	for c != nil {
 		if admitted, ok := c.(*conn); ok {
@@ -307,7 +307,7 @@ func unwrap(c net.Conn) *conn {
 	return nil
 }
 
-// SetBusy records whether a request is being read or answered on a connection. c may be wrapped by TLS.
+// SetBusy records whether a request is running on a connection. c can be wrapped by TLS.
 func SetBusy(c net.Conn, busy bool) {
 	if admitted := unwrap(c); admitted != nil {
 		admitted.listener.mu.Lock()
@@ -323,8 +323,8 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, contextKey{}, unwrap(c))
 }
 
-// Authenticate records that a request presented a valid token. ctx is that of the request; one of a connection that no
-// Listener accepted is ignored.
+// Authenticate records that a request presented a valid token. ctx is the request's context. Connections that no
+// Listener accepted are ignored.
 func Authenticate(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
 		c.listener.authenticate(c)
@@ -332,7 +332,7 @@ func Authenticate(ctx context.Context) {
 	}
 }
 
-// Yield lets other strangers have their turn while the request with the context waits.
+// Yield ends the turn of the request's connection, so that others can proceed while the request waits.
 func Yield(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
 		c.yield()

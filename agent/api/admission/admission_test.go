@@ -18,7 +18,7 @@ import (
 // patience bounds the wait for an event.
 const patience = time.Minute
 
-// fixture is a Listener on the loopback interface with a peer for each address of 127.0.0.0/8.
+// fixture is a Listener on the loopback interface. Each address of 127.0.0.0/8 is a peer.
 type fixture struct {
 	t *testing.T
 	l *Listener
@@ -43,7 +43,7 @@ func start(t *testing.T, limits Limits) *fixture {
 	return f
 }
 
-// dial connects from an address and returns both ends; the server's is nil where the connection was not admitted.
+// dial connects from an address and returns both ends. The server's is nil if the connection was not admitted.
 func (f *fixture) dial(from string) (client, server net.Conn) {
 	f.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
@@ -105,7 +105,7 @@ func TestPeerLimit(t *testing.T) {
 	}
 }
 
-// The peer that opened most connections lately loses one, the oldest of all only among equals.
+// A full pool closes a connection of the peer that recently opened the most, among equals the oldest.
 func TestFullPool(t *testing.T) {
 	f := start(t, limits())
 	var servers []net.Conn
@@ -125,7 +125,7 @@ func TestFullPool(t *testing.T) {
 	}
 }
 
-// A peer that opens one connection keeps it, however many others open theirs again and again.
+// A peer that opens one connection keeps it while others repeatedly open theirs.
 func TestNewPeerUnderFlood(t *testing.T) {
 	f := start(t, limits())
 	flood := func() {
@@ -140,8 +140,8 @@ func TestNewPeerUnderFlood(t *testing.T) {
 	f.want("new peer", []net.Conn{conductor}, true)
 }
 
-// Of the addresses of an IPv6 network, each of which opens one connection, one is closed for a peer of another
-// network. Within a network the addresses are compared.
+// Many addresses of one IPv6 network with one connection each lose one to a peer of another network. Within a network
+// the addresses are compared.
 func TestNetworks(t *testing.T) {
 	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
 	l := &Listener{tally: addresses, networks: networks, strangers: p, dropped: func(netip.Addr) {}}
@@ -219,7 +219,7 @@ func TestTrustedPeersHaveTheirOwnSpace(t *testing.T) {
 			t.Errorf("stranger %d open: got %v, want %v", i+1, got, want)
 		}
 	}
-	// A peer's limit closes what has not presented the token, and keeps what has.
+	// A peer's limit closes connections that have not presented the token, and keeps those that have.
 	_, third := f.dial("127.0.0.9")
 	f.want("third of the conductor", []net.Conn{conductor, second, third}, true, false, true)
 	authenticate(third)
@@ -236,7 +236,7 @@ func TestTrustedPeersHaveTheirOwnSpace(t *testing.T) {
 func TestPeerThatBecomesTrusted(t *testing.T) {
 	f := start(t, limits())
 	var servers []net.Conn
-	for i := range 3 { // fill the space of trusted peers with idle connections
+	for i := range 3 { // fill the trusted pool with idle connections
 		_, server := f.dial(fmt.Sprintf("127.0.0.%d", i/2+2))
 		authenticate(server)
 		servers = append(servers, server)
@@ -258,7 +258,7 @@ func TestPeerThatBecomesTrusted(t *testing.T) {
 	}
 }
 
-// However fast connections are dropped, Accept waits until their owners let go of them.
+// Accept waits until the owners of dropped connections have closed them.
 func TestAcceptWaitsForOwners(t *testing.T) {
 	f := start(t, Limits{Strangers: 1, StrangerPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1})
 	accepted := make(chan net.Conn)
@@ -295,7 +295,7 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 		t.Error("a connection was accepted while the owners of all others keep theirs")
 	default:
 	}
-	for range 2 { // the second has no effect
+	for range 2 { // the second call has no effect
 		_ = owned[0].Close()
 	}
 	owned = append(owned, <-accepted)
@@ -326,7 +326,7 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 	}
 }
 
-// A connection that is not admitted is reset, and Accept returns the next one that is.
+// A connection that is not admitted is reset, and Accept returns the next admitted one.
 func TestAcceptRefuses(t *testing.T) {
 	few := Limits{Strangers: 1, StrangerPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1}
 	for _, c := range []struct {
@@ -426,7 +426,7 @@ func TestAcceptFails(t *testing.T) {
 	}
 }
 
-// The trusted peer that was silent for longest is forgotten.
+// The least recent trusted peer is removed.
 func TestRemember(t *testing.T) {
 	three := limits()
 	three.TrustedPeers = 3
@@ -458,7 +458,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// Connections are recognised below TLS. Those that no Listener accepted are ignored.
+// Connections are found below TLS. Those that no Listener accepted are ignored.
 func TestWrapped(t *testing.T) {
 	f := start(t, limits())
 	_, server := f.dial("127.0.0.2")
@@ -518,7 +518,7 @@ func (f *fixture) send(r reader) {
 	}()
 }
 
-// waiting waits until n strangers wait for their turn.
+// waiting waits until n connections wait for their turn.
 func (f *fixture) waiting(n int) {
 	f.t.Helper()
 	for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -534,7 +534,7 @@ func (f *fixture) waiting(n int) {
 	}
 }
 
-// A stranger's turn ends when it is read from again and when it is closed. One that is closed no longer waits.
+// A turn ends when the connection is read again or closed. A closed connection no longer waits.
 func TestTurnEnds(t *testing.T) {
 	f := start(t, limits())
 	f.l.maxTurn = 2 * patience
@@ -611,7 +611,7 @@ func TestStrangersTakeTurns(t *testing.T) {
 	if err := <-second.read; err != nil {
 		t.Errorf("stranger that waited for longest: %v", err)
 	}
-	authenticate(second.server) // ends its turn, as a command may take hours
+	authenticate(second.server) // ends its turn, because a command can take hours
 	f.l.turn.mu.Lock()
 	defer f.l.turn.mu.Unlock()
 	if f.l.turn.taken {
@@ -619,7 +619,7 @@ func TestStrangersTakeTurns(t *testing.T) {
 	}
 }
 
-// A stranger that was read from, and whose bytes nobody processes, loses the turn after a while.
+// A connection whose data is not processed loses the turn after maxTurn.
 func TestTurnIsLimited(t *testing.T) {
 	f := start(t, limits())
 	firstClient, first := f.dial("127.0.0.2")
@@ -645,7 +645,7 @@ func TestTurnIsLimited(t *testing.T) {
 	}
 }
 
-// After any order of reads, writes and closed connections the turn is free, and nothing of a connection is left.
+// After any sequence of reads, writes and closes the turn is free, and no state of a connection remains.
 func TestChurn(t *testing.T) {
 	f := start(t, Limits{Strangers: 8, StrangerPerPeer: 4, Trusted: 4, TrustedPerPeer: 4, TrustedPeers: 2})
 	var owners, clients sync.WaitGroup
@@ -656,7 +656,7 @@ func TestChurn(t *testing.T) {
 				return
 			}
 			background := make(chan struct{})
-			owners.Go(func() { // net/http reads in the background, too, and closes meanwhile
+			owners.Go(func() { // net/http reads in the background and closes concurrently, too
 				defer close(background)
 				for p := make([]byte, 1); ; {
 					if _, err := c.Read(p); err != nil {
@@ -682,7 +682,7 @@ func TestChurn(t *testing.T) {
 			for n := range 50 {
 				c, err := d.DialContext(t.Context(), "tcp4", f.l.Addr().String())
 				if err != nil {
-					continue // it may have been closed already
+					continue // it can be closed already
 				}
 				_, _ = io.WriteString(c, "yyyya"[n%5:])
 				_ = c.Close()

@@ -9,7 +9,7 @@ import (
 // spare is the number of file descriptors that stay for disks, downloads and sysfs.
 const spare = 512
 
-// Fit returns limits that leave file descriptors for the rest of the process, which may open the given number.
+// Fit returns limits that leave enough of the process's file descriptors for other uses.
 func (l Limits) Fit(descriptors int) Limits {
 	available := max(descriptors-spare, descriptors/2)
 	if total := l.Strangers + l.Trusted + overlap; total > available {
@@ -21,7 +21,7 @@ func (l Limits) Fit(descriptors int) Limits {
 	return l
 }
 
-// Descriptors returns the number of file descriptors that this process may open.
+// Descriptors returns the limit of file descriptors of this process.
 func Descriptors() (int, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	// tallyWindow is how long a connection counts as an attempt of its peer, at least; at most it is twice as long.
+	// tallyWindow is the minimum time that a connection counts as an attempt of its peer. The maximum is twice as long.
 	tallyWindow = time.Minute
-	// maxTallied bounds the peers whose attempts are counted.
+	// maxTallied limits the number of peers whose attempts are counted.
 	maxTallied = 8192
 )
 
-// peer is a remote address and the number of connections that it opened lately.
+// peer is a remote address and the number of connections that it recently opened.
 type peer struct {
 	addr             netip.Addr
-	latest, previous int   // attempts in the present window and in the one before
-	network          *peer // the attempts of the peer's network; nil without one
+	latest, previous int   // attempts in the current window and in the previous one
+	network          *peer // attempts of the peer's network; nil without one
 }
 
-// attempts returns the number of connections that the peer opened lately.
+// attempts returns the number of connections that the peer recently opened.
 func (p *peer) attempts() int { return p.latest + p.previous }
 
-// rank orders peers: the one of the network that opened more connections comes later, and of one network the one that
-// opened more itself. An IPv4 address is a network of its own.
+// rank orders peers by the attempts of their network, and within a network by their own attempts. An IPv4 address is a
+// network of its own.
 func (p *peer) rank() int64 {
 	network := p
 	if p.network != nil {
@@ -32,7 +32,7 @@ func (p *peer) rank() int64 {
 	return int64(network.attempts())<<31 + int64(p.attempts())
 }
 
-// networkOf returns the network of an IPv6 address: one host has as many addresses of it as it likes.
+// networkOf returns the /64 network of an IPv6 address, of which a single host can use any address.
 func networkOf(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is6() {
 		return netip.Addr{}, false
@@ -41,13 +41,13 @@ func networkOf(addr netip.Addr) (netip.Addr, bool) {
 	return prefix.Addr(), err == nil
 }
 
-// tally counts the attempts of strangers. It is guarded by the Listener's mutex.
+// tally counts the attempts of untrusted peers. It is guarded by the Listener's mutex.
 type tally struct {
 	peers map[netip.Addr]*peer
-	since time.Time // when the present window began
+	since time.Time // start of the current window
 }
 
-// add counts an attempt. Peers beyond maxTallied count as new each time.
+// add counts an attempt. A peer beyond maxTallied counts as new each time.
 func (t *tally) add(addr netip.Addr, now time.Time) *peer {
 	if since := now.Sub(t.since); since < 0 || since >= tallyWindow {
 		t.since = now

@@ -31,9 +31,9 @@ func (p *pool) remove(c *conn) {
 	c.pool = nil
 }
 
-// makeSpace takes the connection out of the pool that has to be closed for another one of the peer; nil where there is
-// space. ok is false when nothing can be closed: every connection is in use by someone who presented a token, or is of
-// a peer that opened fewer lately.
+// makeSpace removes the connection that must be closed to admit another one of a peer. It returns nil if the pool has
+// capacity. ok is false if no connection can be closed: each has presented a token and is in use, or belongs to a peer
+// that recently opened fewer.
 func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 	switch {
 	case p.count[of.addr] >= p.perPeer:
@@ -57,8 +57,8 @@ func (p *pool) makeSpace(of *peer) (victim *conn, ok bool) {
 	return victim, true
 }
 
-// unauthenticated returns the oldest connection without a token of the peer that opened most connections lately, nil
-// without one.
+// unauthenticated returns the oldest connection without a token of the peer that recently opened the most connections,
+// nil if there is none.
 func (p *pool) unauthenticated() *conn {
 	var found *conn
 	for _, c := range p.conns {
@@ -69,7 +69,7 @@ func (p *pool) unauthenticated() *conn {
 	return found
 }
 
-// oldest returns the oldest connection that fits, nil without one.
+// oldest returns the oldest connection for which fits returns true, nil if there is none.
 func (p *pool) oldest(fits func(*conn) bool) *conn {
 	if i := slices.IndexFunc(p.conns, fits); i >= 0 {
 		return p.conns[i]

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// maxTurn bounds a turn. net/http reads ahead while a request is answered, and then nobody processes what was read:
-// without the bound, one more byte behind a request would keep the turn until the answer.
+// maxTurn limits a turn. net/http reads ahead while a handler runs, without processing what it read: without the
+// limit, a byte after a request would keep the turn until the response.
 const maxTurn = 100 * time.Millisecond
 
-// hold is one turn that a connection has. It is not empty, so that each has an address of its own.
+// hold represents one turn of a connection. It is not empty, so that each has a distinct address.
 type hold struct{ _ byte }
 
-// turn lets one stranger at a time use the processor for what it sent. It goes to the peer that opened fewest
-// connections lately, and of its kind to the one that waits for the shortest time: in a flood the others are closed
-// before they could be answered.
+// turn allows one untrusted connection at a time to have its data processed. Next is the peer that recently opened the
+// fewest connections, and among equals the one that has waited for the shortest time: in a flood the others are closed
+// before they can be answered.
 type turn struct {
 	mu      sync.Mutex
 	taken   bool
@@ -24,10 +24,10 @@ type turn struct {
 
 type waiter struct {
 	rank  int64         // of its peer
-	given chan struct{} // closed when it has the turn
+	given chan struct{} // closed when it gets the turn
 }
 
-// take waits for the turn and reports whether it was given before gone was closed.
+// take waits for the turn and reports whether it got it before gone was closed.
 func (t *turn) take(rank int64, gone <-chan struct{}) bool {
 	t.mu.Lock()
 	if !t.taken {
@@ -49,13 +49,13 @@ func (t *turn) take(rank int64, gone <-chan struct{}) bool {
 		t.waiting = slices.Delete(t.waiting, at, at+1)
 	}
 	t.mu.Unlock()
-	if at < 0 { // it was given at the same time
+	if at < 0 { // the turn was given concurrently
 		t.pass()
 	}
 	return false
 }
 
-// pass gives the turn to the next one.
+// pass gives the turn to the next waiter.
 func (t *turn) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -35,7 +35,7 @@ func (r *eraseRun) failUnsettled() {
 	r.unread = append(r.unread, errUnsettled)
 }
 
-// failAppeared lists the disks again, and adds an error for each disk that was not there when the step began and
+// failAppeared lists the disks again, and adds an error for each disk that was missing when the step began and
 // therefore was not erased.
 func (r *eraseRun) failAppeared(ctx context.Context) {
 	if err := r.listAgain(ctx); err != nil {

@@ -16,7 +16,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// While drivers are being loaded, disks can be missing: a step erases those that are there, and fails.
+// While drivers are being loaded, disks can be missing: a step erases the present ones, and fails.
 func TestEraseUnsettled(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
@@ -54,7 +54,7 @@ func TestEraseUnsettled(t *testing.T) {
 	}
 }
 
-// A disk that is missing could hold the array that a protected name means.
+// A missing disk could hold the array with the protected name.
 func TestEraseProtectedNameUnsettled(t *testing.T) {
 	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := onThisMachine(t, disk)
@@ -81,7 +81,7 @@ func appearing(t *testing.T, first, second func() ([]block.Device, error), appea
 	return m
 }
 
-// An error names each disk that was not there when the step began.
+// The error names each disk that was missing when the step began.
 func TestEraseNamesAppearedDisks(t *testing.T) {
 	broken, unread := errors.New("broken"), fmt.Errorf("%w: sdx", block.ErrUnreadable)
 	read := func(disks ...block.Device) func() ([]block.Device, error) {
@@ -188,7 +188,7 @@ func TestEraseNamesUnusableDisksOnce(t *testing.T) {
 	}
 }
 
-// A disk that loses its capacity while it is erased was there.
+// A disk that loses its capacity while it is erased is a known disk.
 func TestEraseKnownDiskWithoutCapacity(t *testing.T) {
 	vda := func() ([]block.Device, error) { return []block.Device{{Name: "vda", Path: "/dev/vda"}}, nil }
 	run := startErase(t, appearing(t, vda, vda, func(sys block.System) { listed(t, sys, "0", "vda") }))

@@ -19,14 +19,15 @@ import (
 
 const mib = 1 << 20
 
-// erasing are the steps that erase disks.
+// erasing returns the steps that erase disks.
 func erasing(m *Manager) map[string]hardware.StepFunc {
 	return map[string]hardware.StepFunc{
-		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata, "erase_devices_express": m.eraseExpress,
+		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata,
+		"erase_devices_express": m.eraseExpress,
 	}
 }
 
-// write puts bytes on a device.
+// write writes bytes to a device.
 func write(t *testing.T, path string, at int64, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -128,7 +129,8 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 					t.Errorf("%s with %s: got %v, want a BlockDeviceEraseError with %q", name, list, err, want)
 				}
 			}
-			if found, err := block.Probe(t.Context(), plain.Path); err != nil || bytes.Contains(content(t, plain), []byte("EFI PART")) {
+			if found, err := block.Probe(t.Context(), plain.Path); err != nil ||
+				bytes.Contains(content(t, plain), []byte("EFI PART")) {
 				t.Errorf("%s: the plain disk has signature %q and %v, or a table, want none", name, found.Type, err)
 			}
 		}
@@ -140,8 +142,8 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	}
 }
 
-// A member of the mirrored EFI system partition is small as a whole: its superblock can name a small part of a large
-// one.
+// The size of the whole member of the mirrored EFI system partition is limited: its superblock can name a small part
+// of a large one.
 func TestESPMember(t *testing.T) {
 	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
 	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
@@ -151,8 +153,7 @@ func TestESPMember(t *testing.T) {
 	}
 }
 
-// The array that skip_block_devices names stays, and with it the table of its disk. The partitions beside it are
-// erased.
+// The array that skip_block_devices names is kept, and so is the table of its disk. The other partitions are erased.
 func TestEraseKeepsProtectedArrays(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
 		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 1}]}`)
@@ -160,7 +161,8 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 	const arrayData = 4 * mib // of both members
 	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
 		whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
-		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1, Data: arrayData}, &testenv.RAID{Name: "esp", Level: 1},
+		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1, Data: arrayData},
+			&testenv.RAID{Name: "esp", Level: 1},
 			&testenv.RAID{Name: "scratch", Level: 1}, nil)
 		before, beforeParts := content(t, whole), content(t, parts)
 		m := onThisMachine(t, whole, parts)
@@ -257,7 +259,7 @@ func TestEraseAmbiguousESP(t *testing.T) {
 	}
 }
 
-// An array of a tenant that is called like the mirrored EFI system partition, on a disk without a protected array, does
+// An array of a tenant with the name of the mirrored EFI system partition, on a disk without a protected array, does
 // not make that one ambiguous, and is erased.
 func TestEraseForeignESP(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
@@ -276,7 +278,7 @@ func TestEraseForeignESP(t *testing.T) {
 	}
 }
 
-// The error of an ambiguous name is whole for its first member. Those of the others refer to it.
+// The error of an ambiguous name is complete for its first member. Those of the others refer to it.
 func TestAmbiguous(t *testing.T) {
 	r := &eraseRun{explained: map[string]string{}}
 	broken := errors.New("broken")
@@ -304,7 +306,8 @@ func TestEraseSpareOfProtectedArray(t *testing.T) {
 			hardware.Call{Node: nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)})
 		if named && err != nil {
 			t.Errorf("spare on the skip list: got %v, want no error", err)
-		} else if !named && (typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), spare.Path+" has no role in")) {
+		} else if !named &&
+			(typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), spare.Path+" has no role in")) {
 			t.Errorf("spare: got %v, want a BlockDeviceEraseError that names %s", err, spare.Path)
 		}
 	}
@@ -344,8 +347,8 @@ func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 	}
 }
 
-// The kernel can know partitions of a table that is gone. If one of them is a member of a protected array, nothing is
-// erased.
+// The kernel can have partitions of a table that was removed. If one of them is a member of a protected array, nothing
+// is erased.
 func TestEraseProtectedWithoutTable(t *testing.T) {
 	disk := partsDisk(t, 0, &testenv.RAID{Name: "root", Level: 1}, nil)
 	write(t, disk.Path, 0, make([]byte, mib))
@@ -379,10 +382,13 @@ func TestEraseHiddenPartitions(t *testing.T) {
 	} {
 		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
 			plain := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
-			_, err := erasing(onThisMachine(t, hidden, plain))[step](t.Context(), hardware.Call{Node: nodeWith(t, list)})
+			_, err := erasing(onThisMachine(t, hidden, plain))[step](t.Context(),
+				hardware.Call{Node: nodeWith(t, list)})
 			erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
-			want := "2 of the partitions in the table of " + hidden.Path + " (the first is number 1, 8388608 bytes at byte 1048576)"
-			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) || !strings.Contains(erased, plain.Path) {
+			want := "2 of the partitions in the table of " + hidden.Path +
+				" (the first is number 1, 8388608 bytes at byte 1048576)"
+			if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) ||
+				!strings.Contains(erased, plain.Path) {
 				t.Errorf("%s: %s: got %v, want a BlockDeviceEraseError with %q", name, step, err, want)
 			}
 			if !bytes.Equal(content(t, hidden), before) {

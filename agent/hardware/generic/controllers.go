@@ -9,7 +9,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// unattachedPolicy says what an erase step does about unattached namespaces of a private NVMe subsystem.
+// unattachedPolicy is how an erase step handles unattached namespaces of a private NVMe subsystem.
 type unattachedPolicy bool
 
 const (
@@ -17,9 +17,8 @@ const (
 	unattachedFail  unattachedPolicy = true  // they are an error
 )
 
-// examineControllers asks the NVMe controllers for their namespaces that no disk of the step was asked for: an erase
-// of a namespace finds the unattached ones of its controller, but a controller need not have one that is erased. It is
-// called after the disks were erased.
+// examineControllers reads from each NVMe controller the namespaces that no disk of the step shows: the unattached
+// ones, and attached ones without a block device. It is called after the disks were erased.
 func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
 	controllers, err := r.m.o.System.NVMeControllers(ctx)
 	if err != nil {
@@ -39,8 +38,9 @@ func (r *eraseRun) examined(path string) bool {
 	return ok && report.Untouched[path] == ""
 }
 
-// examineController asks one controller, none of whose namespaces was erased. If it has namespaces, the operator
-// protects them: the unattached ones are left untouched as well, and are no error.
+// examineController examines a controller. If it has namespaces and none of them was erased, the operator protects
+// them: the others are left untouched as well, and are not an error. The erase of a namespace reports the unattached
+// ones itself.
 func (r *eraseRun) examineController(ctx context.Context, c block.NVMeController, policy unattachedPolicy) {
 	d := block.Device{Name: c.Name, Path: c.Path}
 	found, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {

@@ -40,7 +40,7 @@ var unattached = erase.Controller{
 	Remains:   fmt.Errorf("%w: namespace 2, not attached to the NVMe controller", erase.ErrRemains),
 }
 
-// A controller without a block device is asked for its namespaces by each step.
+// Each step reads the namespaces of a controller without a block device.
 func TestEraseExaminesControllers(t *testing.T) {
 	broken := errors.New("broken")
 	const info = `level=INFO msg="NVMe controller has no namespaces" device=`
@@ -99,7 +99,8 @@ func TestEraseExaminesControllers(t *testing.T) {
 					want[controller] = diskReport{Untouched: map[string]string{controller: c.note}}
 				}
 				if strings.Contains(log.String(), info+controller+"\n") != c.log {
-					t.Errorf("%s, %s: got log %s, want a message that there are no namespaces: %v", name, step, &log, c.log)
+					t.Errorf("%s, %s: got log %s, want a message that there are no namespaces: %v",
+						name, step, &log, c.log)
 				}
 			}
 			if c.want[step]+c.want[""] != "" {
@@ -113,13 +114,14 @@ func TestEraseExaminesControllers(t *testing.T) {
 			}
 			sameResult(t, result, want)
 			if logged := strings.Count(log.String(), `msg="device left untouched"`); logged != len(want) {
-				t.Errorf("%s, %s: got %d devices logged as untouched, want %d:\n%s", name, step, logged, len(want), &log)
+				t.Errorf("%s, %s: got %d devices logged as untouched, want %d:\n%s",
+					name, step, logged, len(want), &log)
 			}
 		}
 	}
 }
 
-// The namespaces of a disk that the operator protects stay, and so do the unattached ones beside it.
+// The namespaces of a disk that the operator protects are kept, and so are the unattached ones of its subsystem.
 func TestEraseSkippedControllers(t *testing.T) {
 	for name, c := range map[string]struct {
 		found erase.Controller
@@ -192,7 +194,7 @@ func TestEraseAsksControllersOnce(t *testing.T) {
 	}
 }
 
-// A controller is asked with the context of its step, and not after the context has ended.
+// A controller is examined with the context of its step, and not after the context has ended.
 func TestEraseControllersCancelled(t *testing.T) {
 	m := newManager(t)
 	addController(t, m.o.System, "nvme0")

@@ -12,8 +12,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// eraseDevices destroys all data of all disks that are not protected, several disks at a time if the node has
-// disk_erasure_concurrency.
+// eraseDevices erases all data of all disks that are not protected. It erases disk_erasure_concurrency disks in
+// parallel.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	return run.end(ctx, unattachedNoted)
 }
 
-// eraseExpress formats NVMe disks, which takes seconds. From all other disks, and if that fails, it removes the
+// eraseExpress formats NVMe disks, which takes seconds. On all other disks, and if formatting fails, it erases the
 // metadata.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call)
@@ -56,10 +56,11 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	return run.end(ctx, unattachedFail)
 }
 
-// variablesNotSearched is the result of erase_pstore on a machine that may have crash logs out of its reach.
+// variablesNotSearched is the result of erase_pstore on a machine whose UEFI variables may contain crash logs that the
+// step cannot reach.
 const variablesNotSearched = "UEFI variables not searched for crash logs: the machine was booted by BIOS"
 
-// erasePstore removes the crash logs of former kernels from the firmware.
+// erasePstore removes the crash logs of earlier kernels from the firmware.
 func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, error) {
 	if err := noArguments(call); err != nil {
 		return nil, err
@@ -72,17 +73,17 @@ func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, err
 	return variablesNotSearched, nil
 }
 
-// lacksUEFI reports whether the firmware describes itself as one without UEFI.
+// lacksUEFI reports whether the firmware's SMBIOS table says that it does not support UEFI.
 func (m *Manager) lacksUEFI() bool {
 	read := func(name string) []byte {
-		data, _ := m.o.System.Files.Read(m.o.System.Sys("firmware/dmi/tables", name)) // a table that is missing is empty
+		data, _ := m.o.System.Files.Read(m.o.System.Sys("firmware/dmi/tables", name)) // nil if the table is missing
 		return data
 	}
 	table, err := smbios.Parse(read("smbios_entry_point"), read("DMI"))
 	return err == nil && table.LacksUEFI()
 }
 
-// eraseDisk destroys all data of a disk.
+// eraseDisk erases all data of a disk.
 func (r *eraseRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
@@ -90,8 +91,8 @@ func (r *eraseRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, e
 	return r.eraseUnprotected(ctx, d, r.eraseFully)
 }
 
-// wipeDisk removes the metadata of a disk. As in ironic-python-agent, a read-only disk is skipped whatever the node
-// says.
+// wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
+// agent_erase_skip_read_only.
 func (r *eraseRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
 		return untouched(d, reason), err
@@ -109,7 +110,7 @@ func (r *eraseRun) expressDisk(ctx context.Context, d block.Device) (diskReport,
 	return r.eraseUnprotected(ctx, d, r.format)
 }
 
-// eraseFully destroys all data of a device by the best method it has.
+// eraseFully erases all data of a device by its best method.
 func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Board.Track(r.m.o.Log, "erasing disk", d.Path)
@@ -117,7 +118,7 @@ func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method
 	return erase.Full(ctx, r.m.o.System, d, r.flags.options(tracker.Set))
 }
 
-// wipe removes the metadata of a device.
+// wipe erases the metadata of a device.
 func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing metadata", "device", d.Path)
 	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
@@ -126,14 +127,14 @@ func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, erro
 	return erase.MetadataMethod(ctx, d), nil
 }
 
-// format erases an NVMe disk by its Format command, or its metadata if that fails.
+// format erases an NVMe disk by its Format command. If that fails, it erases the metadata.
 func (r *eraseRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
 	return erase.Express(ctx, r.m.o.System, d, r.flags.wait, func(err error) {
 		r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
 	})
 }
 
-// skipReason returns why a disk is left untouched, "" if it is not. A read-only disk is an error unless skipReadOnly.
+// skipReason returns why a disk is not erased, "" if it must be. A read-only disk is an error unless skipReadOnly.
 func (r *eraseRun) skipReason(ctx context.Context, d block.Device, skipReadOnly bool) (string, error) {
 	if floppy, err := erase.ParametersFloppy(ctx, r.m.o.System, d); err != nil {
 		return "", err
@@ -152,8 +153,9 @@ func (r *eraseRun) skipReason(ctx context.Context, d block.Device, skipReadOnly 
 	return "", nil
 }
 
-// eraseUnprotected erases a disk by a function. If a partition of the disk is a member of a protected array, it erases
-// the other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an error.
+// eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
+// erases the other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an
+// error.
 func (r *eraseRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {
@@ -175,11 +177,11 @@ func (r *eraseRun) eraseUnprotected(
 	for _, target := range targets {
 		started := time.Now()
 		var method erase.Method
-		err := goroutine.Catch(func() (err error) { // the report contains what was erased before a panic
+		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
 			if method, err = eraseDevice(ctx, target); err != nil {
 				return err
 			}
-			return ctx.Err() // the step may not wait for this disk any more
+			return ctx.Err() // the step may have stopped waiting for this disk
 		})
 		if err != nil {
 			problems = append(problems, err)

@@ -28,7 +28,7 @@ import (
 
 const diskSize = 24 << 20
 
-// loopDisk makes a disk with one partition of that type that holds a file system.
+// loopDisk makes a disk with one partition of the given type that holds a file system.
 func loopDisk(t *testing.T, partitionType string) block.Device {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat")
@@ -102,7 +102,8 @@ func TestEraseMetadata(t *testing.T) {
 	if err != nil || found.Type != "" {
 		t.Errorf("got signature %q and %v, want none", found.Type, err)
 	}
-	if data := content(t, disk); bytes.Contains(data[:4096], []byte("EFI PART")) || bytes.Contains(data[len(data)-4096:], []byte("EFI PART")) ||
+	if data := content(t, disk); bytes.Contains(data[:4096], []byte("EFI PART")) ||
+		bytes.Contains(data[len(data)-4096:], []byte("EFI PART")) ||
 		bytes.Contains(data, []byte("mkfs.fat")) {
 		t.Error("the disk still has a partition table or a file system")
 	}
@@ -139,9 +140,7 @@ func (m *meeting) Handle(_ context.Context, r slog.Record) error {
 
 func (m *meeting) Enabled(context.Context, slog.Level) bool { return true }
 
-// With disk_erasure_concurrency, that many disks are erased at a time.
-//
-// Parity: P3 (in parallel)
+// With disk_erasure_concurrency, that many disks are erased in parallel.
 func TestEraseDevices(t *testing.T) {
 	var disks []block.Device
 	want := map[string]diskReport{}
@@ -181,9 +180,7 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The erase of metadata waits until nothing holds the disk, at most for the time that disk_partitioner sets.
-//
-// Parity: P4 (options)
+// The erase of metadata waits until the disk has no holder, limited by the options of disk_partitioner.
 func TestEraseMetadataWaits(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	holder, err := os.Open(disk.Path)
@@ -201,7 +198,8 @@ func TestEraseMetadataWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameResult(t, result, map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+	sameResult(t, result,
+		map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
 }
 
 // The metadata of a disk that cannot be formatted are erased: its name is not that of an NVMe namespace.
@@ -226,7 +224,8 @@ func TestExpressFallsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameResult(t, result, map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+	sameResult(t, result,
+		map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
 	if table, err := partition.Read(t.Context(), disk.Path); !errors.Is(err, partition.ErrNoTable) {
 		t.Errorf("got table %+v and %v, want none", table, err)
 	}
@@ -235,7 +234,7 @@ func TestExpressFallsBack(t *testing.T) {
 	}
 }
 
-// Every step that erases leaves the disks of the skip list alone.
+// No step erases the disks of the skip list.
 func TestEraseLeavesSkippedDisks(t *testing.T) {
 	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	before := content(t, protected)
@@ -243,7 +242,8 @@ func TestEraseLeavesSkippedDisks(t *testing.T) {
 		"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}, {"name": "/dev/not-there"}]}`)
 	m := onThisMachine(t, disk, protected)
 	for name, step := range map[string]hardware.StepFunc{
-		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata, "erase_devices_express": m.eraseExpress,
+		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata,
+		"erase_devices_express": m.eraseExpress,
 	} {
 		if _, err := step(t.Context(), hardware.Call{Node: n}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -257,14 +257,15 @@ func TestEraseLeavesSkippedDisks(t *testing.T) {
 	}
 }
 
-// The guard looks at all disks before the first one is written.
+// The guard checks all disks before the first one is written.
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
 	before := content(t, disk)
 	m := onThisMachine(t, disk, shared)
 	for name, step := range map[string]hardware.StepFunc{
-		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata, "erase_devices_express": m.eraseExpress,
+		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata,
+		"erase_devices_express": m.eraseExpress,
 	} {
 		_, err := step(t.Context(), hardware.Call{})
 		if typeOf(err) != "ProtectedDeviceError" || !strings.Contains(err.Error(), shared.Path) {
@@ -280,8 +281,8 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	}
 }
 
-// A disk that fails, by whatever it is, does not keep the others from being erased. The step fails and names those
-// that failed.
+// A disk that fails for any reason does not prevent the erase of the others. The step fails and names the disks that
+// failed.
 func TestEraseCollectsErrors(t *testing.T) {
 	disk, closed := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	holder, err := os.Open(closed.Path)
@@ -332,7 +333,8 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 		m := newManager(t)
 		listed(t, m.o.System, "0", name)
 		for step, run := range erasing(m) {
-			if _, err := run(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+			if _, err := run(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, want)
 			}
 			skip := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/`+name+`"}]}`)
@@ -370,7 +372,8 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 			t.Errorf("got %d errors in log %s, want one of nvme0n1", got, &log)
 		}
 		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
-		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) || strings.Count(failed, "nvme0n1") != 1 {
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(erased, disk.Path) ||
+			strings.Count(failed, "nvme0n1") != 1 {
 			t.Errorf("got %v, want one error of nvme0n1 and %s erased", err, disk.Path)
 		}
 		run := startErase(t, m)
@@ -380,7 +383,7 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 	}
 }
 
-// A hint of skip_block_devices can suit all disks but not one that the kernel does not use. The step fails.
+// A hint of skip_block_devices can match all disks but not one that the kernel does not use. The step fails.
 func TestEraseUnusableDiskWithoutNumber(t *testing.T) {
 	for name, file := range map[string]string{"nvme0n2": "device/serial", "vda": "serial"} {
 		m := newManager(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})
@@ -423,8 +426,8 @@ func TestErasePstore(t *testing.T) {
 	}
 }
 
-// On a machine that was booted by BIOS, a boot by UEFI can have left crash logs in variables that the kernel does not
-// have now. The step says so, unless the firmware says that it lacks UEFI.
+// On a machine that was booted by BIOS, an earlier boot by UEFI can have left crash logs in variables that the kernel
+// cannot access. The step's result names this, unless the firmware does not support UEFI.
 func TestErasePstoreByBIOS(t *testing.T) {
 	table := func(extension byte) string {
 		bios := append([]byte{0, 20}, make([]byte, 17)...)
@@ -432,7 +435,8 @@ func TestErasePstoreByBIOS(t *testing.T) {
 	}
 	smbios := func(tables string) map[string]string {
 		return map[string]string{
-			"firmware/dmi/tables/smbios_entry_point": "_SM3_" + strings.Repeat("\x00", 19), "firmware/dmi/tables/DMI": tables,
+			"firmware/dmi/tables/smbios_entry_point": "_SM3_" + strings.Repeat("\x00", 19),
+			"firmware/dmi/tables/DMI":                tables,
 		}
 	}
 	for name, c := range map[string]struct {
@@ -474,7 +478,7 @@ func TestErasePstoreByBIOS(t *testing.T) {
 	}
 }
 
-// The error of a step lists what was erased, up to a length, before the disks that failed.
+// The error of a step lists what was erased, up to a limit, before the disks that failed.
 func TestEraseErrorText(t *testing.T) {
 	disks := func(count int, method erase.Method) []block.Device {
 		var list []block.Device
@@ -509,7 +513,8 @@ func TestEraseErrorText(t *testing.T) {
 			})
 		}
 		_, err = run.finish()
-		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(fmt.Sprint(err), tt.want+"no answer") || len(fmt.Sprint(err)) > maxErasedText+200 {
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(fmt.Sprint(err), tt.want+"no answer") ||
+			len(fmt.Sprint(err)) > maxErasedText+200 {
 			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", tt.name, err, tt.want)
 		}
 	}
@@ -523,7 +528,8 @@ func TestEraseErrorTextOfPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.do(t.Context(), block.Device{Path: "/dev/sda"}, func(context.Context, block.Device) (diskReport, error) {
-		return diskReport{Erased: map[string]erase.Method{"/dev/sda2": erase.Overwrite}}, errors.New("erase /dev/sda3: no answer")
+		return diskReport{Erased: map[string]erase.Method{"/dev/sda2": erase.Overwrite}},
+			errors.New("erase /dev/sda3: no answer")
 	})
 	const want = "erased: /dev/sda2 (overwrite); not erased: /dev/sda: erase /dev/sda3: no answer"
 	if _, err := run.finish(); err == nil || !strings.Contains(err.Error(), want) {

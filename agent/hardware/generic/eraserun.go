@@ -28,8 +28,8 @@ func untouched(d block.Device, reason string) diskReport {
 	return diskReport{Untouched: map[string]string{d.Path: reason}}
 }
 
-// eraseRun is one run of an erase step. It collects reports and errors, so that a disk that fails does not keep the
-// others from being erased.
+// eraseRun is one run of a step that erases disks. It collects reports and errors, so that a disk that
+// fails does not keep the others from being erased.
 type eraseRun struct {
 	m      *Manager
 	flags  eraseFlags
@@ -51,8 +51,8 @@ type eraseRun struct {
 	explained map[string]string
 }
 
-// startErase lists the disks to erase. The guard looks at all of them before the first is erased: a shared file system
-// ends the step. A disk that cannot be described or read is an error of that disk alone.
+// startErase lists the disks to erase. It checks all of them for shared file systems before the first is erased; one
+// that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
 func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun, error) {
 	if err := noArguments(call); err != nil {
 		return nil, err
@@ -186,7 +186,8 @@ func (r *eraseRun) failUnread(err error) error {
 }
 
 // failUnusable adds an error for each disk that is not known yet and that the kernel cannot use and therefore does not
-// list: a tenant can format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are ignored.
+// list: a tenant can format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are recorded
+// as skipped.
 func (r *eraseRun) failUnusable(ctx context.Context) error {
 	unusable, err := r.m.o.System.UnusableDisks(ctx)
 	if err := r.failUnread(err); err != nil {
@@ -241,8 +242,8 @@ func (r *eraseRun) lastFirst() []block.Device {
 	return disks
 }
 
-// bounded calls a function that erases or reads a disk, in bounded time. The step does not use a disk again that the
-// kernel is still busy with.
+// bounded calls a function that erases or reads a disk, with a time limit. While the kernel is busy with a disk, later
+// calls for it fail.
 func bounded[T any](
 	ctx context.Context, r *eraseRun, d block.Device, call func(context.Context, block.Device) (T, error),
 ) (value T, err error) {
@@ -261,7 +262,7 @@ func bounded[T any](
 	return value, err
 }
 
-// do erases one disk by a function and records the result.
+// do erases one disk with eraseDisk and records the result.
 func (r *eraseRun) do(
 	ctx context.Context, d block.Device, eraseDisk func(context.Context, block.Device) (diskReport, error),
 ) {
@@ -286,7 +287,7 @@ func (r *eraseRun) record(d block.Device, report diskReport) {
 	r.reports[d.Path] = report
 }
 
-// end looks for what the step cannot have erased, and returns its result.
+// end checks for storage that the step could not erase, and returns the step's result.
 func (r *eraseRun) end(ctx context.Context, policy unattachedPolicy) (any, error) {
 	r.failAppeared(ctx)
 	r.examineControllers(ctx, policy)

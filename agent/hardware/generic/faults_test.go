@@ -50,7 +50,7 @@ func startErase(t *testing.T, m *Manager) *eraseRun {
 	return run
 }
 
-// A step that cannot list the disks fails, and one that can waits for holders as disk_partitioner says.
+// A step that cannot list the disks fails. Otherwise it waits for holders as configured by disk_partitioner.
 func TestStartErase(t *testing.T) {
 	broken := errors.New("broken")
 	m := newManager(t)
@@ -88,7 +88,7 @@ func TestStartErase(t *testing.T) {
 	}
 }
 
-// A disk that disappears between the two looks at it is not taken for a writable one.
+// A disk that disappears between two reads of its attributes does not count as writable.
 func TestSkipReasonOfVanishedDisk(t *testing.T) {
 	m := newManager(t)
 	listed(t, m.o.System, "2048", "sda")
@@ -115,7 +115,7 @@ func TestSkipReasonOfVanishedDisk(t *testing.T) {
 	}
 }
 
-// A disk that cannot be looked at, or that fails, is not reported as erased.
+// A disk that cannot be examined, or that fails, is not reported as erased.
 func TestEraseErrors(t *testing.T) {
 	broken := errors.New("broken")
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
@@ -123,7 +123,8 @@ func TestEraseErrors(t *testing.T) {
 	m := newManager(t)
 	listed(t, m.o.System, "2048", d.Name, "missing")
 	run := startErase(t, m)
-	report, err := run.eraseUnprotected(t.Context(), d, func(context.Context, block.Device) (erase.Method, error) { return "", broken })
+	report, err := run.eraseUnprotected(t.Context(), d,
+		func(context.Context, block.Device) (erase.Method, error) { return "", broken })
 	if !errors.Is(err, broken) || len(report.Erased) > 0 {
 		t.Errorf("failing disk: got %v erased and %v, want none and %v", report.Erased, err, broken)
 	}
@@ -132,7 +133,8 @@ func TestEraseErrors(t *testing.T) {
 		if kept, err := run.keptMembers(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("members on %s: got %v and %v, want %v", gone.Name, kept, err, fs.ErrNotExist)
 		}
-		if parts, err := run.neighbours(t.Context(), gone, map[string]string{"/dev/missing1": "protected"}); !errors.Is(err, fs.ErrNotExist) {
+		if parts, err := run.neighbours(t.Context(), gone,
+			map[string]string{"/dev/missing1": "protected"}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("partitions of %s: got %v and %v, want %v", gone.Name, paths(parts), err, fs.ErrNotExist)
 		}
 	}
@@ -242,7 +244,7 @@ func TestStepDescriptions(t *testing.T) {
 	}
 }
 
-// write_image fails with the error of what it cannot do.
+// write_image returns the errors of its parts.
 func TestWriteImageErrors(t *testing.T) {
 	for argument, want := range map[string]string{"": "", "null": "", `"text"`: "text"} {
 		args := map[string]json.RawMessage{}
@@ -284,7 +286,7 @@ func TestDisksOfTheSystem(t *testing.T) {
 	}
 }
 
-// The time for disks to appear runs from when the drivers are there.
+// The time limit for disks to appear starts when the drivers are loaded.
 func TestInitialize(t *testing.T) {
 	settled := make(chan struct{})
 	m := newManager(t)
@@ -307,7 +309,7 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// Drivers that are not loaded in time are waited for once.
+// The manager waits for drivers however short the wait for disks is, and only once if they are not loaded in time.
 func TestWaitDisksWithoutDrivers(t *testing.T) {
 	m := newManager(t)
 	m.o.Settled = make(chan struct{})

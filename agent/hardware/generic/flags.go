@@ -9,7 +9,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// eraseFlags are the settings of erasing: what the conductor keeps in the node's driver_internal_info, and options.
+// eraseFlags are the settings of the erase steps, from the node's driver_internal_info and the options.
 type eraseFlags struct {
 	concurrency       int
 	iterations        int
@@ -35,8 +35,8 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 		continueOnFailure: truth(internal["agent_continue_if_secure_erase_failed"],
 			truth(internal["agent_continue_if_ata_erase_failed"], false)), // the older name
 		skipReadOnly: truth(internal["agent_erase_skip_read_only"], false),
-		// Two ways to switch the guard off are in use: the documented driver_info, and what the conductor's own
-		// code looks at, where false (sic) lets the file systems be wiped.
+		// Two ways to disable the guard are in use: the documented one in driver_info, and the one that the conductor
+		// implements, in driver_internal_info, where false (sic) allows erasing the file systems.
 		guard: guardOption && truth(internal["wipe_special_filesystems"], true) &&
 			!truth(info["wipe_special_filesystems"], false),
 	}
@@ -49,7 +49,7 @@ func (f eraseFlags) options(progress func(done, total int64)) erase.Options {
 	}
 }
 
-// number reads a number of a node object; anything else is the default.
+// number converts a value of a node object to an integer. Values that are not numbers return missing.
 func number(value any, missing int) int {
 	text := ""
 	switch v := value.(type) {
@@ -67,7 +67,8 @@ func number(value any, missing int) int {
 	return n
 }
 
-// truth reads a boolean of a node object, which operators also write as text; anything else is the default.
+// truth converts a value of a node object to a boolean, which operators also write as a string. Other values return
+// missing.
 func truth(value any, missing bool) bool {
 	switch v := value.(type) {
 	case bool:

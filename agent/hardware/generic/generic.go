@@ -1,7 +1,6 @@
-// Package generic is the built-in hardware manager: it works on any machine that Linux runs on, through the kernel's
-// own interfaces. It offers the steps that erase disks, remove boot entries and write images, as
-// ironic-python-agent's manager of that name does; steps for RAID, burn-in, file injection and containers are not
-// offered.
+// Package generic implements the built-in hardware manager. It supports every machine that Linux runs on and uses only
+// the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, remove
+// boot entries and write images. It has no steps for RAID, burn-in, file injection and containers.
 package generic
 
 import (
@@ -26,7 +25,7 @@ import (
 	"ironroot/storage/hint"
 )
 
-// Options are what the manager works with.
+// Options are the options of a Manager.
 type Options struct {
 	Config *config.Live
 	System block.System
@@ -39,7 +38,7 @@ type Options struct {
 	// Join makes one disk of several paths to it, and reports whether the list of disks is another one now; nil leaves
 	// them as they are.
 	Join func(ctx context.Context, disks []block.Device) (changed bool)
-	// Settled is closed when the devices that were there at boot have their drivers; nil means that they have.
+	// Settled is closed when the drivers of all devices present at boot are loaded; nil means that they are.
 	Settled <-chan struct{}
 }
 
@@ -88,8 +87,7 @@ func (m *Manager) Version() string { return "1.2-ironroot.1" }
 // Support implements [hardware.Manager].
 func (m *Manager) Support(context.Context) hardware.Level { return hardware.Generic }
 
-// Disks implements [hardware.DiskLister]. The paths to a disk are joined first: whatever is done with a list of disks
-// must not be done with one disk twice.
+// Disks implements [hardware.DiskLister]. It joins multiple paths to a disk first, so that no disk is listed twice.
 func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) {
 	disks, err := m.o.System.Disks(ctx)
 	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join(ctx, disks) {
@@ -103,7 +101,8 @@ func (m *Manager) FilterDevice(_ context.Context, d block.Device) (block.Device,
 	return d, true, nil
 }
 
-// Initialize implements [hardware.Initializer]: the time for disks to appear runs from when their drivers are there.
+// Initialize implements [hardware.Initializer]. It records when the drivers are loaded: the time limit of WaitDisks
+// starts then.
 func (m *Manager) Initialize(ctx context.Context) error {
 	goroutine.Go(func() error {
 		if m.settled(ctx) {
@@ -146,7 +145,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err
 		}
-		return nil // hints that are wrong do not get better by waiting
+		return nil // invalid hints cannot match later either
 	}
 	disks, err := m.Disks(ctx)
 	if err == nil {
@@ -185,7 +184,7 @@ func (m *Manager) sinceDriven(otherwise time.Time) time.Time {
 	return m.driven
 }
 
-// settled waits for the drivers of the devices that were there at boot; false says that ctx ended first.
+// settled waits for the drivers of the devices present at boot. It returns false if ctx ended first.
 func (m *Manager) settled(ctx context.Context) bool {
 	if m.o.Settled == nil {
 		return true
@@ -212,10 +211,10 @@ func (m *Manager) inVain(n *node.Node, set bool) bool {
 	return m.gaveUp[uuid]
 }
 
-// Sync implements [hardware.Syncer]: it writes out all dirty pages, drops the caches and flushes every disk. A write
-// or flush that failed is an error. Caches that are not dropped and disks that have no flush lose no data, and are
-// only warnings. The kernel does not return while a disk hangs: if ctx ends before that, the error names what did not
-// end and wraps [erase.ErrStuck].
+// Sync implements [hardware.Syncer]. It writes out all dirty pages, drops the caches and flushes every disk. It
+// returns an error if a write or flush failed. Caches that are not dropped and disks that cannot be flushed lose no
+// data and are only logged. While a disk hangs, the kernel does not return: if ctx ends first, the error names the
+// operation that did not end and wraps [erase.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
 	err := interruptible(ctx, "sync", func() error {
 		m.sync()
@@ -254,7 +253,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// flushDisk flushes one disk. That a disk has no flush is only a warning.
+// flushDisk flushes one disk. If the disk does not support it, it logs a warning.
 func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 	err := interruptible(ctx, "flush "+d.Path, func() error { return m.flush(ctx, d.Path) })
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
@@ -264,11 +263,11 @@ func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 	return err
 }
 
-// syncLimits are those of one operation of Sync: nothing waits for it after its context has ended.
+// syncLimits are the limits of one operation of Sync. They allow no time after its context has ended.
 var syncLimits = erase.Limits{Silence: erase.DefaultLimits.Silence}
 
-// interruptible calls a function that can wait in the kernel for a device, and returns its error. If ctx ends before,
-// the error wraps [erase.ErrStuck] and names the operation, and the call continues.
+// interruptible calls a function that can block in the kernel, and returns its error. If ctx ends first, the error
+// names the operation and wraps [erase.ErrStuck], and the call continues in the background.
 func interruptible(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))

@@ -43,7 +43,7 @@ func typeOf(err error) string {
 	return ""
 }
 
-// Every step that is listed can be run, and every destructive one refuses arguments it does not know.
+// Every listed step can be run, and every destructive one rejects unknown arguments.
 func TestStepsRun(t *testing.T) {
 	m := newManager(t)
 	m.o.Imager = imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System})
@@ -71,7 +71,6 @@ func TestEraseWithoutDisks(t *testing.T) {
 	}
 }
 
-// Parity: P3 (names of the fallback switch)
 func TestEraseFlags(t *testing.T) {
 	standard := eraseFlags{concurrency: 1, iterations: 1, zeroize: true, nvme: true, ata: true, guard: true}
 	changed := func(change func(*eraseFlags)) eraseFlags {
@@ -124,8 +123,6 @@ func TestEraseFlags(t *testing.T) {
 }
 
 // The flags reach the erase of a disk.
-//
-// Parity: P3 (fallback switch)
 func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
@@ -154,7 +151,7 @@ func TestCollectedErrors(t *testing.T) {
 	}
 }
 
-// hiding is a manager of a site that hides one disk.
+// hiding is a site's manager that hides one disk.
 type hiding struct{ hardware.Manager }
 
 func (hiding) Class() string                          { return "SiteManager" }
@@ -174,7 +171,6 @@ type lister struct {
 
 func (l lister) Disks(context.Context) ([]block.Device, error) { return l.disks, nil }
 
-// Parity: F2
 func TestHiddenDiskIsNowhere(t *testing.T) {
 	var managers *hardware.Managers
 	disks := func(ctx context.Context) ([]block.Device, error) { return managers.Disks(ctx) }
@@ -263,7 +259,7 @@ func TestWaitDisksGivesUpOnceANode(t *testing.T) {
 	}
 }
 
-// Paths are joined before a list of disks is handed out, and while the root disk is waited for.
+// Paths are joined before disks are listed, and during the wait for the root disk.
 func TestPathsAreJoined(t *testing.T) {
 	m := newManager(t)
 	disk := func(name, uuid string) {
@@ -315,7 +311,7 @@ func TestWaitDisksWaitsForDrivers(t *testing.T) {
 	}
 }
 
-// Without hints the time since the drivers were there counts, with hints every new node is waited for in full.
+// Without hints the time since the drivers were loaded counts; with hints every new node has the full time limit.
 func TestWaitDisksCountsFromTheDrivers(t *testing.T) {
 	m := newManager(t)
 	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 2, 50*time.Millisecond })
@@ -367,7 +363,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// What was written to a disk that is not in the list is on the disk after a sync, too.
+// A sync also writes the dirty pages of a disk that is not listed.
 func TestSyncWritesDirtyPages(t *testing.T) {
 	backing := testenv.SparseFile(t, mib)
 	disk, err := os.OpenFile(testenv.Loop(t, backing, 512), os.O_WRONLY, 0)

@@ -13,7 +13,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// The result of an NVMe disk names the namespaces that stay, or says that they are not known.
+// The result of an NVMe disk names the namespaces that were not erased, or reports that they are not known.
 func TestEraseNamesNamespaces(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512) // it fails every NVMe command
 	sys := block.System{Root: t.TempDir()}
@@ -52,7 +52,8 @@ func TestEraseNamesNamespaces(t *testing.T) {
 	m = newManager(t, block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize})
 	m.o.System, m.o.Log = sys, slog.New(slog.NewTextHandler(&log, nil))
 	log.Reset()
-	if _, err := m.eraseExpress(t.Context(), hardware.Call{}); err != nil || strings.Contains(log.String(), "disk not formatted") {
+	if _, err := m.eraseExpress(t.Context(), hardware.Call{}); err != nil ||
+		strings.Contains(log.String(), "disk not formatted") {
 		t.Errorf("express on a disk of another kind: got %v and log %s, want no Format tried", err, &log)
 	}
 }

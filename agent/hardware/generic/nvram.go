@@ -13,8 +13,8 @@ import (
 // matchPatterns is the argument of clean_uefi_nvram.
 const matchPatterns = "match_patterns"
 
-// cleanUEFINVRAM removes the boot entries that the last owner's systems left in the firmware. A machine that was not
-// booted by UEFI is an error: its firmware may hold entries all the same.
+// cleanUEFINVRAM removes boot entries of the previous owner's systems from the firmware. If the machine was not booted
+// by UEFI, it returns an error, because the firmware may contain entries nevertheless.
 func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, error) {
 	patterns, err := parsePatterns(call)
 	if err != nil {
@@ -23,15 +23,15 @@ func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, 
 	return nil, bootloader.RemoveEntries(ctx, m.o.System, patterns, m.o.Log)
 }
 
-// parsePatterns returns the step's patterns; null means the ones that hit disks and the usual loaders of Linux, and an
-// empty list hits nothing.
+// parsePatterns returns the step's patterns. Null means the patterns for entries of disks and of the usual loaders of
+// Linux; an empty list matches nothing.
 func parsePatterns(call hardware.Call) ([]*regexp.Regexp, error) {
 	for name := range call.Args {
 		if name != matchPatterns {
 			return nil, fault.InvalidCommandParams("the step has no argument '%s'", name)
 		}
 	}
-	var list []*string // pointers, to tell null from ""
+	var list []*string // pointers, to distinguish null from ""
 	if raw, given := call.Args[matchPatterns]; given {
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return nil, fault.InvalidCommandParams("'%s' must be a list of strings: %w", matchPatterns, err)
@@ -44,7 +44,8 @@ func parsePatterns(call hardware.Call) ([]*regexp.Regexp, error) {
 	patterns := make([]*regexp.Regexp, 0, len(list))
 	for i, text := range list {
 		if text == nil {
-			return nil, fault.InvalidCommandParams("'%s' must be a list of strings: entry %d is null", matchPatterns, i+1)
+			return nil, fault.InvalidCommandParams("'%s' must be a list of strings: entry %d is null",
+				matchPatterns, i+1)
 		}
 		pattern, err := regexp.Compile("(?i)" + *text)
 		if err != nil {

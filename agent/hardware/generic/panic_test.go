@@ -36,7 +36,7 @@ func (l brokenLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A panic while a disk is erased is the failure of that disk: the others are erased, and the step fails and names it.
+// A panic while a disk is erased is an error of that disk: the others are erased, and the step fails and names it.
 func TestEraseContainsPanics(t *testing.T) {
 	disks := []block.Device{loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)}
 	broken := disks[1]
@@ -92,7 +92,8 @@ func TestErasePartContainsPanics(t *testing.T) {
 		t.Errorf("got report %+v and %v, want the panic and %v erased", report, err, want)
 	}
 	run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { panic("before the erasure") })
-	if _, err := run.finish(); !errors.As(err, &caught) || !strings.Contains(fmt.Sprint(err), d.Path+": internal error: panic: before the erasure") {
+	if _, err := run.finish(); !errors.As(err, &caught) ||
+		!strings.Contains(fmt.Sprint(err), d.Path+": internal error: panic: before the erasure") {
 		t.Errorf("got %v, want the panic and the name of the disk", err)
 	}
 }

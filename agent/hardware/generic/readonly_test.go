@@ -57,10 +57,12 @@ func TestReadOnlyDisk(t *testing.T) {
 			t.Errorf("%s, skipping read-only disks: %v", name, err)
 		}
 		disks, _ := m.o.Disks(t.Context())
-		sameResult(t, result, map[string]diskReport{disks[0].Path: {Untouched: map[string]string{disks[0].Path: "read-only"}}})
+		sameResult(t, result,
+			map[string]diskReport{disks[0].Path: {Untouched: map[string]string{disks[0].Path: "read-only"}}})
 	}
 	m, log := readOnlyNVMe(t)
-	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil || !strings.Contains(log.String(), "reason=read-only") {
+	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil ||
+		!strings.Contains(log.String(), "reason=read-only") {
 		t.Errorf("metadata: got %v and log %q, want the disk skipped, and the reason in the log", err, log)
 	}
 }

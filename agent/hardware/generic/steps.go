@@ -10,7 +10,7 @@ import (
 	"ironroot/agent/node"
 )
 
-// deployInterface is the interface of Ironic that all steps of this manager belong to.
+// deployInterface is the Ironic interface that all steps of this manager belong to.
 const deployInterface = "deploy"
 
 // Steps implements [hardware.Stepper].
@@ -19,7 +19,6 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	clean := func(name string, priority int, run hardware.StepFunc) hardware.Step {
 		return hardware.Step{Name: name, Priority: priority, Interface: deployInterface, Abortable: &yes, Run: run}
 	}
-	// Deploy and service steps say nothing about being abortable.
 	step := func(name string, run hardware.StepFunc) hardware.Step {
 		return hardware.Step{Name: name, Interface: deployInterface, Run: run}
 	}
@@ -52,7 +51,8 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	return nil
 }
 
-// writeImage is the step form of prepare_image: the same work, and a result in the form of that command's.
+// writeImage implements the step write_image. It does the same as the command prepare_image and returns a result in
+// the command's form.
 func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, error) {
 	info, err := imaging.ParseImageInfo(call.Args["image_info"], m.o.Config.Get().MD5Enabled)
 	if err != nil {
@@ -69,7 +69,7 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 	return map[string]string{"result": "prepare_image: " + text}, nil
 }
 
-// textArgument returns an argument that is a text or null, "" when it is absent.
+// textArgument returns an argument that must be a string or null. It returns "" if the argument is null or absent.
 func textArgument(call hardware.Call, name string) (string, error) {
 	raw, given := call.Args[name]
 	if !given {

@@ -21,8 +21,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// stuckDisk makes a disk that is full of a tenant's data. Its writes do not return before thaw is called: it is a file
-// on a frozen file system.
+// stuckDisk makes a disk that is full of a tenant's data, a file on a frozen file system. Its writes block until thaw
+// is called.
 func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 	t.Helper()
 	testenv.Programs(t, "mkfs.ext4")
@@ -67,8 +67,8 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}, thaw
 }
 
-// thawAtExit thaws a file system when this process is killed, as it is by the time limit of its tests. The kernel would
-// otherwise wait for a write in it forever, and keep the process.
+// thawAtExit thaws a file system when this process is killed, for example by the time limit of its tests. Otherwise
+// the kernel waits forever for a write to it, and does not end the process.
 func thawAtExit(t *testing.T, dir string) {
 	t.Helper()
 	testenv.Programs(t, "fsfreeze")
@@ -205,8 +205,8 @@ func TestEraseStuckCancelled(t *testing.T) {
 	}
 }
 
-// A disk that the kernel is still busy with is not used again: the next function gets the error of the first one and is
-// not called. Another error does not keep a disk from being used.
+// While the kernel is busy with a disk, later calls for the disk return the error of the first one. After another
+// error, the disk is used again.
 func TestBoundedAgain(t *testing.T) {
 	m := newManager(t)
 	m.limits = func(block.Device) erase.Limits {
@@ -235,7 +235,8 @@ func TestBoundedAgain(t *testing.T) {
 	})
 	_, second := bounded(t.Context(), run, disk, count)
 	if !errors.Is(first, erase.ErrStuck) || !errors.Is(second, erase.ErrStuck) || calls != 2 {
-		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call", first, second, calls-2, erase.ErrStuck)
+		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call",
+			first, second, calls-2, erase.ErrStuck)
 	}
 	other := block.Device{Path: "/dev/other"}
 	if _, err := bounded(t.Context(), run, other, count); !errors.Is(err, broken) {

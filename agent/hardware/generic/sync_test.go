@@ -19,8 +19,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// A disk that has no flush is a warning. Any other error of a flush is one of the sync, because data may be lost. Each
-// disk is flushed, whatever comes of the others.
+// A disk that cannot be flushed is a warning. Any other error of a flush is an error of the sync, because data may be
+// lost. All disks are flushed, even if some fail.
 func TestSyncFlushErrors(t *testing.T) {
 	first, second := block.Device{Path: "/dev/first"}, block.Device{Path: "/dev/second"}
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestSyncDisksNotListed(t *testing.T) {
 	}
 }
 
-// A sync whose time is over does nothing.
+// A sync does nothing after its context has ended.
 func TestSyncCancelled(t *testing.T) {
 	m := newManager(t)
 	m.sync = func() { t.Error("called") }
@@ -156,7 +156,7 @@ func TestSyncStuck(t *testing.T) {
 	}
 }
 
-// The caches can hang, too: here nobody reads what is written to them.
+// The write to drop_caches can block, too: here no process reads it.
 func TestSyncCachesStuck(t *testing.T) {
 	m := newManager(t)
 	caches := m.o.System.Proc("sys/vm/drop_caches")
@@ -177,12 +177,13 @@ func TestSyncCachesStuck(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := m.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "drop caches: ") {
+	if err := m.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.HasPrefix(err.Error(), "drop caches: ") {
 		t.Errorf("got %v, want the caches to be stuck", err)
 	}
 }
 
-// What sync(2) could not write is an error of the sync, although sync(2) itself returns none.
+// Data that sync(2) could not write are an error of the sync, although sync(2) itself returns none.
 func TestSyncWriteBackFails(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
@@ -198,7 +199,7 @@ func TestSyncWriteBackFails(t *testing.T) {
 	if err := errors.Join(os.WriteFile(backing, nil, 0o600), os.Truncate(backing, mib)); err != nil {
 		t.Fatal(err)
 	}
-	// A loop device ignores that only a part of a write fails: no byte must be free.
+	// A loop device ignores a write that fails partially, so the file system must not have a single free byte.
 	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 128<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("fill %s: got %v, want %v", dir, err, unix.ENOSPC)
 	}
@@ -212,7 +213,8 @@ func TestSyncWriteBackFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = newManager(t, block.Device{Path: path}).Sync(t.Context())
-	if (!errors.Is(err, unix.EIO) && !errors.Is(err, unix.ENOSPC)) || !strings.Contains(err.Error(), "flush "+path+": ") {
+	if (!errors.Is(err, unix.EIO) && !errors.Is(err, unix.ENOSPC)) ||
+		!strings.Contains(err.Error(), "flush "+path+": ") {
 		t.Errorf("got %v, want an error of the flush", err)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"ironroot/storage/md"
 )
 
-// A protected name protects nothing while a disk cannot be read, be it on the list or not: its array could be the one
-// that is meant. The error names the disk. Others are erased.
+// A protected name protects nothing while a disk cannot be read, whether or not the list names the disk: it could hold
+// the array. The error names the disk. Other disks are erased.
 func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 	broken := block.Device{Name: "broken", Path: "/dev/broken", Type: "disk", Size: diskSize, Serials: []string{"B1"}}
 	for _, list := range []string{`{"volume_name": "root"}`, `{"volume_name": "root"}, {"serial": "B1"}`} {
@@ -33,7 +33,8 @@ func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 		_, err := onThisMachine(t, foreign, plain, broken).eraseMetadata(t.Context(), hardware.Call{Node: n})
 		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
 		want := foreign.Path + ` is a member of raid1 array "root", but its name cannot be checked: /dev/broken`
-		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) || !strings.Contains(erased, plain.Path) {
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(failed, want) ||
+			!strings.Contains(erased, plain.Path) {
 			t.Errorf("%s: got %v, want %q", list, err, want)
 		}
 		if !bytes.Equal(content(t, foreign), before) {
@@ -69,12 +70,13 @@ func TestCheckReadOfManyDisks(t *testing.T) {
 		t.Errorf("got %v, want all disks", err)
 	}
 	r.unread = append(r.unread, errors.New("disk 16"), errors.New("disk 17"))
-	if err := r.checkRead(block.Device{}, md.Member{}); err == nil || !strings.HasSuffix(err.Error(), "; disk 15; and 2 more") {
+	if err := r.checkRead(block.Device{}, md.Member{}); err == nil ||
+		!strings.HasSuffix(err.Error(), "; disk 15; and 2 more") {
 		t.Errorf("got %v, want the number of those that are not listed", err)
 	}
 }
 
-// A member of a protected array that was not there when the disks were compared is an error.
+// A member of a protected array that did not exist when the disks were compared is an error.
 func TestEraseNewMember(t *testing.T) {
 	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)

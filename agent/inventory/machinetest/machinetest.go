@@ -1,5 +1,6 @@
-// Package machinetest gives tests folders that look like real machines: sysfs, procfs and the SMBIOS tables of servers
-// of several makers, unpacked from one text file a machine. README.md says where their contents are from.
+// Package machinetest provides directory trees of real machines for tests: sysfs, procfs and the SMBIOS tables of
+// servers of several manufacturers, unpacked from one text file per machine in testdata/machines of the repository.
+// README.md there lists their origins.
 package machinetest
 
 import (

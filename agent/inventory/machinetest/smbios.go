@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Tables makes an SMBIOS 3 entry point and a table of descriptions of structures. A description is the type, the handle
-// and the length, then fields: "offset:b=1", "offset:w=1", "offset:d=1" and "offset:q=1" are numbers of one, two, four
-// and eight bytes, "offset:h=0102" is bytes, and "offset:s=text" is a reference to a string, where _ is a space and __ an underscore.
-// The description "version 3.2" sets the version.
+// Tables returns an SMBIOS 3 entry point and a table with the described structures. A description is the type, the
+// handle and the length, then fields: "offset:b=1", "offset:w=1", "offset:d=1" and "offset:q=1" are numbers of one,
+// two, four and eight bytes, "offset:h=0102" is bytes, and "offset:s=text" is a reference to a string, where _ is a
+// space and __ an underscore. The description "version 3.2" sets the version.
 func Tables(structures []string) (entry, table []byte, err error) {
 	major, minor := byte(3), byte(2)
 	for _, text := range structures {
@@ -31,7 +31,7 @@ func Tables(structures []string) (entry, table []byte, err error) {
 	return EntryPoint(major, minor, len(table)), table, nil
 }
 
-// EntryPoint makes an SMBIOS 3 entry point of a table that lies at byte 32 of the same file.
+// EntryPoint returns an SMBIOS 3 entry point for a table at byte 32 of the same file.
 func EntryPoint(major, minor byte, size int) []byte {
 	entry := make([]byte, 24)
 	copy(entry, "_SM3_")
@@ -87,7 +87,7 @@ func structure(fields []string) ([]byte, error) {
 	return append(data, 0), nil
 }
 
-// width is the bytes of a field; that of bytes in hexadecimal is found when they are copied.
+// width returns the size of a field in bytes; bytes in hexadecimal have no fixed size.
 func width(kind string) uint64 {
 	switch kind {
 	case "w":

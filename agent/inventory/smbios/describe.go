@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Field is one line of a description; a line with a list has no value.
+// Field is a line of a description. A line with a list has no value.
 type Field struct {
 	Key   string
 	Value string
@@ -18,7 +18,7 @@ const (
 	outOfSpec = "<OUT OF SPEC>"
 )
 
-// Describe tells what a structure of type 0, 4, 16 or 17 says, under the names and in the words of dmidecode; other
+// Describe returns the fields of a structure of type 0, 4, 16 or 17, with the names and values of dmidecode. Other
 // types, and structures too short for their type, have no fields.
 func (t *Table) Describe(s Structure) []Field {
 	d := &description{Structure: s, version: uint16(t.Major)<<8 | uint16(t.Minor)}
@@ -35,7 +35,7 @@ func (t *Table) Describe(s Structure) []Field {
 	return d.fields
 }
 
-// Title is what dmidecode writes above the fields.
+// Title returns dmidecode's line above the fields.
 func Title(s Structure) string {
 	return fmt.Sprintf("Handle 0x%04X, DMI type %d, %d bytes", s.Handle, s.Type, len(s.Data))
 }
@@ -65,7 +65,7 @@ func (d *description) words(offset int) string {
 	case n > len(d.Strings):
 		return "<BAD INDEX>"
 	}
-	// Byte by byte: the specification allows ASCII only, and nobody knows the encoding of the rest.
+	// Byte by byte: the specification allows only ASCII, and the encoding of other bytes is unknown.
 	text := []byte(d.Strings[n-1])
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -75,7 +75,7 @@ func (d *description) words(offset int) string {
 	return string(text)
 }
 
-// orUnknown formats a number whose 0 means that it is not known.
+// orUnknown formats a number whose value 0 means unknown.
 func orUnknown[T byte | uint16 | uint32](format string, n T) string {
 	if n == 0 {
 		return unknown
@@ -90,7 +90,7 @@ func named(names []string, n byte) string {
 	return outOfSpec
 }
 
-// bits names the bits that are set, the lowest first.
+// bits returns the names of the set bits, the lowest first.
 func bits(names []string, value uint64) []string {
 	list := []string{}
 	for i, name := range names {
@@ -101,11 +101,11 @@ func bits(names []string, value uint64) []string {
 	return list
 }
 
-// size formats an amount in its largest unit, or in the next smaller one where that says more; what is less than that is
-// cut off. Unit 0 is bytes, 1 is kB.
+// size formats an amount in its largest unit, or in the next smaller one if that is more precise; the remainder is
+// truncated. Unit 0 is bytes, 1 is kB.
 func size(n uint64, unit int) string {
 	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB"}
-	group := 0 // of ten bits
+	group := 0 // groups of ten bits
 	for n>>(10*group) >= 1024 {
 		group++
 	}
@@ -149,7 +149,7 @@ func (d *description) romSize() string {
 	if small := d.u8(0x09); small != 0xff {
 		return size((uint64(small)+1)<<6, 1)
 	}
-	extended := uint16(16) // MB: what 255 units of 64 kB and one more make
+	extended := uint16(16) // MB: 256 units of 64 kB
 	if d.has(0x1a) {
 		extended = d.u16(0x18)
 	}
@@ -224,13 +224,13 @@ func (d *description) memoryDevice() {
 	d.text("Bank Locator", 0x11)
 	d.add("Type", "%s", named(memoryTypes, d.u8(0x12)))
 	d.add("Type Detail", "%s", bitWords(memoryDetails, d.u16(0x13)))
-	if !d.has(0x17) || d.u16(0x0c) == 0 { // of an empty slot there is no more to tell
+	if !d.has(0x17) || d.u16(0x0c) == 0 { // an empty slot has no further fields
 		return
 	}
 	d.module()
 }
 
-// module describes what is in a slot. Every edition of the specification made the structure longer.
+// module describes the module in a slot. Every edition of the specification extended the structure.
 func (d *description) module() {
 	d.add("Speed", "%s", d.speed(0x15, 0x54))
 	for _, part := range []struct {
@@ -293,7 +293,7 @@ func (d *description) moduleSize() string {
 	}
 }
 
-// speed is in MT/s; 0xffff says that the number stands in a wider field.
+// speed returns a speed in MT/s. 0xffff refers to a wider field.
 func (d *description) speed(offset, extended int) string {
 	if n := d.u16(offset); n != 0xffff {
 		return orUnknown("%d MT/s", n)
@@ -319,7 +319,7 @@ func volts(millivolts uint16) string {
 	}
 }
 
-// bitWords names the bits in one line. Bit 0 is reserved.
+// bitWords returns the names of the set bits in one line. Bit 0 is reserved.
 func bitWords(names []string, value uint16) string {
 	if value&^1 == 0 {
 		return "None"
@@ -327,7 +327,7 @@ func bitWords(names []string, value uint16) string {
 	return strings.Join(bits(names, uint64(value)), " ")
 }
 
-// manufacturer is a JEDEC number (JEP106): how many continuation codes, and the code.
+// manufacturer formats a JEDEC number (JEP106): the number of continuation codes, and the code.
 func manufacturer(id uint16) string {
 	if id == 0 {
 		return unknown

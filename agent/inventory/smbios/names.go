@@ -1,6 +1,6 @@
 package smbios
 
-// families names processors: table 23 of the specification, Processor Family and Processor Family 2.
+// families is table 23 of the specification, Processor Family and Processor Family 2.
 var families = map[uint16]string{
 	0x1:   "Other",
 	0x2:   "Unknown",
@@ -220,7 +220,7 @@ var families = map[uint16]string{
 	0x202: "RV128",
 }
 
-// upgrades are sockets: table 24, Processor Upgrade.
+// upgrades is table 24, Processor Upgrade.
 var upgrades = []string{
 	"",
 	"Other",

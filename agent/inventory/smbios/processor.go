@@ -54,7 +54,7 @@ func (d *description) cache(level int, handle uint16) {
 	}
 }
 
-// cores counts cores and threads: bytes, or words further behind where the byte is full.
+// cores adds the numbers of cores and threads: bytes, or later words if the byte is 0xff.
 func (d *description) cores() {
 	for i, key := range []string{"Core Count", "Core Enabled", "Thread Count"} {
 		n := uint16(d.u8(0x23 + i))
@@ -86,7 +86,7 @@ func (d *description) family() string {
 	if !ok {
 		return outOfSpec
 	}
-	if n == 0xbe { // given away twice
+	if n == 0xbe { // assigned twice
 		switch maker := d.words(0x07); {
 		case strings.Contains(maker, "Intel"), strings.HasPrefix(strings.ToLower(maker), "intel"):
 			return "Core 2"
@@ -97,12 +97,12 @@ func (d *description) family() string {
 	return name
 }
 
-// What the eight bytes of a processor's ID are depends on its family (7.5.3).
+// The meaning of the eight bytes of a processor's ID depends on its family (7.5.3).
 type idForm int
 
 const (
-	idOpaque idForm = iota // nothing is known of them
-	id386                  // DX of the reset
+	idOpaque idForm = iota // unknown
+	id386                  // DX after reset
 	id486                  // the same, of models without CPUID
 	idARM                  // MIDR_EL1
 	idSoC                  // JEP106 numbers of an ARM system on a chip
@@ -117,7 +117,7 @@ func (d *description) idForm() idForm {
 	case n == 0x05:
 		return id386
 	case n == 0x06:
-		// Only the later models have CPUID; DX tells which model it is.
+		// Only later models have CPUID; DX identifies the model.
 		dx := d.u16(0x08)
 		if dx&0x0f00 == 0x0400 && (dx&0x00f0 == 0x0040 || dx&0x00f0 >= 0x0070) && dx&0x000f >= 0x0003 {
 			return idIntel
@@ -141,7 +141,7 @@ func (d *description) idForm() idForm {
 	return idOpaque
 }
 
-// idOfVersion tells by its name what a processor of unknown family is.
+// idOfVersion determines the ID form of a processor of unknown family by its version.
 func idOfVersion(version string) idForm {
 	for _, known := range []struct {
 		prefix string
@@ -171,7 +171,8 @@ func (d *description) processorID() {
 	eax := d.u32(0x08)
 	switch d.idForm() {
 	case id386:
-		d.add("Signature", "Type %d, Family %d, Major Stepping %d, Minor Stepping %d", eax>>12&0xf, eax>>8&0xf, eax>>4&0xf, eax&0xf)
+		d.add("Signature", "Type %d, Family %d, Major Stepping %d, Minor Stepping %d",
+			eax>>12&0xf, eax>>8&0xf, eax>>4&0xf, eax&0xf)
 		return
 	case id486:
 		d.add("Signature", "Type %d, Family %d, Model %d, Stepping %d", eax>>12&3, eax>>8&0xf, eax>>4&0xf, eax&0xf)
@@ -206,7 +207,7 @@ func (d *description) processorID() {
 	}
 }
 
-// processorVolts is tenths of a volt, or the voltages a socket knows (7.5.4).
+// processorVolts formats tenths of a volt, or the voltages that a socket supports (7.5.4).
 func processorVolts(n byte) string {
 	if n&0x80 != 0 {
 		return fmt.Sprintf("%.1f V", float64(n&0x7f)/10)

@@ -1,5 +1,5 @@
-// Package smbios reads the SMBIOS tables that the kernel exports below /sys/firmware/dmi/tables, and describes BIOS,
-// processors and memory (types 0, 4, 16 and 17) in the words of the program dmidecode.
+// Package smbios parses the SMBIOS tables that the kernel exports below /sys/firmware/dmi/tables, and describes BIOS,
+// processors and memory (types 0, 4, 16 and 17) in the format of dmidecode.
 //
 // The structures are those of the System Management BIOS Reference Specification (DSP0134) 3.5. Later additions to them
 // are read as far as the specification of today knows their place; other types are split into fields and strings only.
@@ -25,7 +25,7 @@ const (
 
 const (
 	headerSize = 4
-	// maxStructures bounds what a broken table can make of itself: the smallest structure has six bytes.
+	// maxStructures limits the number of structures of a malformed table.
 	maxStructures = 1 << 16
 )
 
@@ -35,7 +35,7 @@ type Table struct {
 	Structures   []Structure
 }
 
-// Structure is one entry of the table.
+// Structure is an entry of the table.
 type Structure struct {
 	Type    byte
 	Handle  uint16
@@ -43,8 +43,8 @@ type Structure struct {
 	Strings []string
 }
 
-// Parse reads an entry point (2.1 or 3.0) and the table it belongs to. A table that ends too early is an error, and what
-// came before is returned with it.
+// Parse parses an entry point (2.1 or 3.0) and its table. If the table is truncated, Parse returns an error together
+// with the complete structures.
 func Parse(entry, table []byte) (*Table, error) {
 	t := &Table{}
 	switch {
@@ -71,19 +71,20 @@ func Parse(entry, table []byte) (*Table, error) {
 	return t, nil
 }
 
-// next splits the first structure off the table.
+// next returns the first structure and the rest of the table.
 func next(table []byte) (Structure, []byte, error) {
 	if len(table) < headerSize {
 		return Structure{}, nil, fmt.Errorf("got %d bytes, want a header of %d", len(table), headerSize)
 	}
 	length := int(table[1])
 	if length < headerSize || length > len(table) {
-		return Structure{}, nil, fmt.Errorf("type %d: got a length of %d, want %d to %d", table[0], length, headerSize, len(table))
+		return Structure{}, nil, fmt.Errorf("type %d: got a length of %d, want %d to %d",
+			table[0], length, headerSize, len(table))
 	}
 	s := Structure{Type: table[0], Handle: binary.LittleEndian.Uint16(table[2:]), Data: table[:length]}
 	rest := table[length:]
 	if s.Type == typeEnd {
-		return s, nil, nil // some firmware leaves out the two bytes after the last one
+		return s, nil, nil // some firmware omits the two bytes after the last structure
 	}
 	end := bytes.Index(rest, []byte{0, 0})
 	if end < 0 {
@@ -108,8 +109,8 @@ func (t *Table) All(kind byte) []Structure {
 	return list
 }
 
-// LacksUEFI reports whether the firmware says that it does not support UEFI (type 0; 7.1.2.2, bit 3 of BIOS
-// characteristics extension byte 2). Firmware that says nothing about it can support UEFI.
+// LacksUEFI reports whether the firmware declares that it does not support UEFI (type 0; 7.1.2.2, bit 3 of BIOS
+// characteristics extension byte 2). Firmware without the byte can support UEFI.
 func (t *Table) LacksUEFI() bool {
 	bios := t.All(TypeBIOS)
 	return len(bios) > 0 && bios[0].has(0x14) && bios[0].u8(0x13)&(1<<3) == 0
@@ -118,7 +119,7 @@ func (t *Table) LacksUEFI() bool {
 // has reports whether the formatted area reaches up to and excluding offset end.
 func (s Structure) has(end int) bool { return len(s.Data) >= end }
 
-// The numbers at an offset; 0 where the structure is too short.
+// Numbers at an offset, 0 if the structure is too short.
 func (s Structure) u8(offset int) byte {
 	if !s.has(offset + 1) {
 		return 0
@@ -147,7 +148,7 @@ func (s Structure) u64(offset int) uint64 {
 	return binary.LittleEndian.Uint64(s.Data[offset:])
 }
 
-// Text is the string that the byte at offset refers to, "" where there is none.
+// Text returns the string that the byte at offset refers to, "" without one.
 func (s Structure) Text(offset int) string {
 	if n := int(s.u8(offset)); n > 0 && n <= len(s.Strings) {
 		return s.Strings[n-1]
@@ -155,8 +156,8 @@ func (s Structure) Text(offset int) string {
 	return ""
 }
 
-// MemorySize is the bytes of a memory device (type 17; 7.18.4 and 7.18.5): 0 is an empty slot, 0xffff an unknown size,
-// 0x7fff refers to the extended size in MiB, and bit 15 changes the unit from MiB to KiB.
+// MemorySize returns the bytes of a memory device (type 17; 7.18.4 and 7.18.5): 0 is an empty slot, 0xffff an unknown
+// size, 0x7fff refers to the extended size in MiB, and bit 15 changes the unit from MiB to KiB.
 func (s Structure) MemorySize() int64 {
 	switch size := s.u16(0x0c); {
 	case size == 0xffff:

@@ -21,7 +21,7 @@ func dump(t testing.TB, name string) (entry, table []byte) {
 	return data[:32], data[32:]
 }
 
-// print writes what dmidecode writes.
+// print formats structures like dmidecode.
 func print(t *Table) string {
 	titles := map[byte]string{
 		TypeBIOS: "BIOS Information", TypeProcessor: "Processor Information", TypeMemoryArray: "Physical Memory Array",
@@ -45,9 +45,9 @@ func print(t *Table) string {
 	return out.String()
 }
 
-// The text is what dmidecode 3.4 prints of the same file (dmidecode --from-dump random.bin), without its first lines. The
-// structures of random.bin have random contents and every length that an edition of the specification gave them, those
-// of rare.bin contents that these lack. The tables of old.bin have an entry point of SMBIOS 2.1.
+// The text is what dmidecode 3.4 prints of the same file (dmidecode --from-dump random.bin), without its first lines.
+// The structures of random.bin have random contents and every length that an edition of the specification gave them,
+// those of rare.bin contents that these lack. The tables of old.bin have an entry point of SMBIOS 2.1.
 func TestDescribeIsWhatDmidecodePrints(t *testing.T) {
 	for _, name := range []string{"random", "rare", "old"} {
 		table, err := Parse(dump(t, "testdata/"+name+".bin"))
@@ -69,7 +69,8 @@ func TestParse(t *testing.T) {
 	entry, table := dump(t, "testdata/random.bin")
 	whole, err := Parse(entry, table)
 	if err != nil || len(whole.Structures) != 198 || whole.Major != 3 || whole.Minor != 5 {
-		t.Fatalf("got %d structures of version %d.%d and %v, want 198 of 3.5", len(whole.Structures), whole.Major, whole.Minor, err)
+		t.Fatalf("got %d structures of version %d.%d and %v, want 198 of 3.5",
+			len(whole.Structures), whole.Major, whole.Minor, err)
 	}
 	for _, tt := range []struct {
 		name    string
@@ -99,8 +100,10 @@ func TestParse(t *testing.T) {
 				}
 				return
 			}
-			if version := fmt.Sprintf("%d.%d", got.Major, got.Minor); len(got.Structures) != tt.count || version != tt.version {
-				t.Errorf("got %d structures of version %s, want %d of %s", len(got.Structures), version, tt.count, tt.version)
+			if version := fmt.Sprintf("%d.%d", got.Major, got.Minor); len(got.Structures) != tt.count ||
+				version != tt.version {
+				t.Errorf("got %d structures of version %s, want %d of %s",
+					len(got.Structures), version, tt.count, tt.version)
 			}
 		})
 	}
@@ -119,7 +122,8 @@ func TestStructures(t *testing.T) {
 		t.Errorf("memory devices differ (-want +got):\n%s", diff)
 	}
 	s := Structure{Data: []byte{TypeSystem, 8, 0, 0, 1, 2, 3, 0}, Strings: []string{"first", "second"}}
-	for offset, want := range map[int]string{4: "first", 5: "second", 6: "", 7: "", 8: ""} { // no third one, none, no such field
+	// No third one, none, no such field.
+	for offset, want := range map[int]string{4: "first", 5: "second", 6: "", 7: "", 8: ""} {
 		if got := s.Text(offset); got != want {
 			t.Errorf("text at %d: got %q, want %q", offset, got, want)
 		}
@@ -152,7 +156,7 @@ func TestMemorySize(t *testing.T) {
 	}
 }
 
-// Firmware lacks UEFI only if its BIOS information has the byte that says so.
+// Firmware lacks UEFI only if its BIOS information has the byte with the UEFI bit, and the bit is 0.
 func TestLacksUEFI(t *testing.T) {
 	bios := func(kind byte, length int, extension byte) Structure {
 		data := make([]byte, length)
