@@ -16,7 +16,7 @@ import (
 	"ironroot/agent/power"
 )
 
-// agentJournal is how many bytes of its log the agent keeps for Ironic to collect.
+// agentJournal is the number of bytes of the log that the agent keeps for Ironic.
 const agentJournal = 4 << 20
 
 // agentCmd runs the deploy agent as an ordinary process.
@@ -51,7 +51,7 @@ first, from the built-in default, files, the environment (OS_DEFAULT__API_URL=..
 
 `
 
-// Run starts the agent and serves until it is told to end by SIGINT or SIGTERM.
+// Run starts the agent and serves until the process receives SIGINT or SIGTERM.
 func (c *agentCmd) Run() error {
 	if slices.Equal(c.Args, []string{"--reference"}) {
 		return config.Reference(os.Stdout)
@@ -66,8 +66,9 @@ func (c *agentCmd) Run() error {
 	})
 }
 
-// asProcess runs f with the configuration of an ordinary process, that of flags, environment and the usual files, until it
-// is told to end by SIGINT or SIGTERM; or it prints the usage where the flags ask for that.
+// asProcess runs f with the configuration of an ordinary process: flags, environment and the default files. The
+// context of f ends when the process receives SIGINT or SIGTERM. If the flags request help, asProcess prints the usage
+// and does not call f.
 func asProcess(args []string, usage string, f func(context.Context, *config.Config, *journal.Journal) error) error {
 	options, err := config.Load(config.Sources{
 		Args:       args,

@@ -14,8 +14,8 @@ import (
 	"ironroot/lab/conductor"
 )
 
-// An ordinary process on this machine goes through inspection, lookup and heartbeats with a strict conductor over TLS,
-// answers its questions, and lets nobody touch the disks.
+// An ordinary process performs inspection, lookup and heartbeats with a strict conductor over TLS. It answers the
+// requests for steps and logs, and refuses to restart the machine.
 func TestAgentWithConductor(t *testing.T) {
 	c, err := conductor.New(conductor.Options{TLS: true, FastTrack: true, PollInterval: 10 * time.Millisecond, Config: map[string]any{"tls_min_version": "1.3"}})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestAgentWithConductor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = p.end(os.Kill) // killed: an error by its nature
+		_ = p.end(os.Kill) // a killed process always returns an error
 		if t.Failed() {
 			t.Log(p.all.String())
 		}
@@ -64,7 +64,8 @@ func TestAgentWithConductor(t *testing.T) {
 		t.Fatalf("first heartbeat: %v", err)
 	}
 	for _, kind := range []string{"clean", "deploy", "service"} {
-		r, err := node.Command(ctx, kind+".get_"+kind+"_steps", map[string]any{"node": map[string]any{"uuid": node.UUID()}, "ports": []any{}}, true)
+		r, err := node.Command(ctx, kind+".get_"+kind+"_steps",
+			map[string]any{"node": map[string]any{"uuid": node.UUID()}, "ports": []any{}}, true)
 		if err != nil || r.Status != conductor.Succeeded {
 			t.Errorf("%s steps: got %+v, %v", kind, r, err)
 		}
@@ -101,6 +102,6 @@ func freePort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // its number is all that was wanted
+	defer l.Close() //nolint:errcheck // only the number of the port is used
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -59,23 +59,23 @@ func startProcess(t *testing.T, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) }) // killed: an error by its nature
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) }) // a killed process always returns an error
 	return p
 }
 
-// end sends a signal and gives the way the process ended; a second call does nothing.
+// end sends a signal, waits for the process and returns the error of Wait. A second call returns nil.
 func (p *process) end(signal os.Signal) error {
 	if p.cmd.ProcessState != nil {
 		return nil
 	}
-	_ = p.cmd.Process.Signal(signal) // it may have ended by itself, which Wait tells
+	_ = p.cmd.Process.Signal(signal) // fails if the process has ended; Wait returns how
 	for p.log.Scan() {
 		p.all.WriteString(p.log.Text() + "\n")
 	}
 	return p.cmd.Wait()
 }
 
-// await reads the log up to a line with the text.
+// await reads the log up to a line that contains the text. It fails after 30 s.
 func (p *process) await(text string) {
 	p.t.Helper()
 	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
@@ -89,7 +89,7 @@ func (p *process) await(text string) {
 	p.t.Fatalf("no %q in the log:\n%s", text, p.all.String())
 }
 
-// curl runs in the agent's network namespace.
+// curl runs curl in the agent's network namespace and returns its output.
 func (p *process) curl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -117,7 +117,6 @@ func (p *process) records() []map[string]any {
 	return list.Commands
 }
 
-// Parity: A11
 func TestAgentRecords(t *testing.T) {
 	p := startProcess(t, "--standalone", "--listen_port", "9999")
 	p.await("API is served")
@@ -166,7 +165,7 @@ func TestAgentWithoutIronic(t *testing.T) {
 			t.Errorf("status on %s: got %s %v", host, out, err)
 		}
 	}
-	// Every connection of this namespace was one of the five above.
+	// The five requests above opened all connections of this namespace.
 	if got := p.counter("Tcp", "ActiveOpens"); got != 5 {
 		t.Errorf("connections opened: got %d, want those 5 of this test", got)
 	}
@@ -178,7 +177,7 @@ func TestAgentWithoutIronic(t *testing.T) {
 	}
 }
 
-// counter reads one of the kernel's counters of the agent's network namespace.
+// counter returns a counter of the kernel for the agent's network namespace.
 func (p *process) counter(protocol, name string) int {
 	p.t.Helper()
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/net/snmp")
@@ -209,7 +208,7 @@ func (p *process) counter(protocol, name string) int {
 	return 0
 }
 
-// An ordinary process leaves the machine alone unless it was told otherwise.
+// Without --destructive, an ordinary process refuses commands that change the machine.
 func TestAgentRefuses(t *testing.T) {
 	p := startProcess(t, "--standalone")
 	p.await("API is served")

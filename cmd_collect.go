@@ -8,7 +8,7 @@ import (
 	"ironroot/agent/journal"
 )
 
-// collectCmd posts inspection data without being an agent. Its flags and files are the agent's.
+// collectCmd posts inspection data without running an agent. It has the agent's flags and configuration files.
 type collectCmd struct {
 	Args []string `kong:"-"` // everything after the word collect: main hands it over unparsed
 }
@@ -26,9 +26,10 @@ Flags, files and environment are those of "ironroot agent". The log goes to stan
 
 `
 
-// Run collects and posts, until it is told to end by SIGINT or SIGTERM when it is a daemon.
+// Run collects and posts the data. As a daemon it repeats this until the process receives SIGINT or SIGTERM.
 func (c *collectCmd) Run() error {
-	return asProcess(c.Args, collectUsage, func(ctx context.Context, options *config.Config, log *journal.Journal) error {
-		return agent.Collect(ctx, agent.Options{Config: options, Journal: log})
-	})
+	return asProcess(c.Args, collectUsage,
+		func(ctx context.Context, options *config.Config, log *journal.Journal) error {
+			return agent.Collect(ctx, agent.Options{Config: options, Journal: log})
+		})
 }

@@ -51,8 +51,6 @@ func collector(t *testing.T, refuse bool, args ...string) (cmd *exec.Cmd, log *s
 }
 
 // The program posts once and ends.
-//
-// Parity: H10, H12
 func TestCollectProgram(t *testing.T) {
 	cmd, log, posts := collector(t, false)
 	if err := cmd.Wait(); err != nil || len(posts) != 1 {
@@ -66,7 +64,7 @@ func TestCollectProgram(t *testing.T) {
 	}
 }
 
-// A refusal is the program's failure.
+// The program fails if the server rejects the post.
 func TestCollectProgramFails(t *testing.T) {
 	cmd, log, _ := collector(t, true)
 	if err := cmd.Wait(); err == nil || !strings.Contains(log.String(), "404") {
@@ -74,12 +72,11 @@ func TestCollectProgramFails(t *testing.T) {
 	}
 }
 
-// As a daemon it posts again, also after a refusal and then later, until it is told to end.
-//
-// Parity: H10
+// A daemon posts repeatedly until it is stopped. After a rejected post the interval is longer.
 func TestCollectProgramDaemon(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "collect.conf")
-	if err := os.WriteFile(file, []byte("[DEFAULT]\nintrospection_daemon = true\nintrospection_daemon_post_interval = 1\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("[DEFAULT]\nintrospection_daemon = true\nintrospection_daemon_post_interval = 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd, log, posts := collector(t, true, "--config-file="+file)
@@ -92,7 +89,7 @@ func TestCollectProgramDaemon(t *testing.T) {
 			t.Fatalf("got %d posts, want 3", len(times))
 		}
 	}
-	// A second is stretched by 0.7 to 1.2, and by 2.7 before that where the last post was refused.
+	// The interval of one second is multiplied by 0.7 to 1.2, and after a rejected post also by 2.7.
 	if pause := times[1].Sub(times[0]); pause < 1800*time.Millisecond {
 		t.Errorf("posted again %v after a refusal, want 1.89 s at least", pause)
 	}

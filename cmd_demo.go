@@ -11,7 +11,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// demoCmd shows a node's life from inspection to the running instance.
+// demoCmd demonstrates a node from inspection to the running instance.
 type demoCmd struct {
 	Boot      string        `default:"network" enum:"network,iso" help:"How the node boots the ramdisk: ${enum}."`
 	Out       string        `short:"o" default:"build" help:"Folder of what is built; logs go to demo/ below it."`
@@ -24,16 +24,16 @@ type demoCmd struct {
 	Limit     time.Duration `default:"15m" help:"How long the node may take from power-on to the running instance."`
 }
 
-// failed makes the exit status 1, whatever program's status the error carries.
+// failed is an error with exit status 1. The wrapped error can be that of a program with another exit status.
 type failed struct{ error }
 
-// ExitCode is asked by the command line parser.
+// ExitCode returns the exit status that the command line parser uses.
 func (failed) ExitCode() int { return 1 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (f failed) Unwrap() error { return f.error }
 
-// Run runs the demonstration; its error makes the exit status 1.
+// Run runs the demonstration.
 func (c *demoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

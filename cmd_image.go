@@ -9,7 +9,7 @@ import (
 	"ironroot/initramfs"
 )
 
-// imageCmd builds kernel and initramfs.
+// imageCmd builds a kernel and an initramfs.
 type imageCmd struct {
 	Out      string   `short:"o" default:"build" help:"Directory of the results."`
 	Name     string   `help:"Stem of the files' names; ipa-ironroot-ARCH when not given."`

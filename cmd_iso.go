@@ -20,12 +20,13 @@ type isoCmd struct {
 	archiveFlags
 }
 
-// Run builds the image and prints what takes the room.
+// Run builds the image and prints the size of each part.
 func (c *isoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	_, err := iso.Build(ctx, iso.Options{
-		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir, Debian: c.options(), Log: os.Stdout,
+		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir,
+		Debian: c.options(), Log: os.Stdout,
 	})
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"ironroot/iso"
 )
 
-// archiveFlags are the flags of commands that fetch Debian's packages.
+// archiveFlags are the flags of commands that fetch Debian packages.
 type archiveFlags struct {
 	Suite    string `default:"${suite}" help:"Debian release that packages are taken from (default: ${suite}, the current stable one)."`
 	Mirror   string `default:"${mirror}" placeholder:"URL" help:"Debian archive: http, https or file (default: ${mirror})."`
@@ -25,7 +25,8 @@ type archiveFlags struct {
 
 func (f archiveFlags) options() debian.Options {
 	return debian.Options{
-		Suite: f.Suite, Mirror: f.Mirror, Security: f.Security, Keyring: f.Keyring, Locked: f.Locked, Offline: f.Offline,
+		Suite: f.Suite, Mirror: f.Mirror, Security: f.Security, Keyring: f.Keyring, Locked: f.Locked,
+		Offline: f.Offline,
 	}
 }
 
@@ -55,7 +56,8 @@ func (c *lockCmd) Run() error {
 // lockedPackages returns the packages that images are built from.
 func lockedPackages() []string {
 	packages := []string{
-		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64", "linux-image-cloud-arm64:arm64",
+		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64",
+		"linux-image-cloud-arm64:arm64",
 	}
 	for _, name := range slices.Concat(firmware.Packages, iso.Packages) {
 		packages = append(packages, name+":amd64")

@@ -31,6 +31,7 @@ func TestLockFile(t *testing.T) {
 		}
 	}
 	if kernels != 2*metaPackages {
-		t.Errorf("got %d kernel packages in the lock file, want %d meta packages and a kernel for each", kernels, metaPackages)
+		t.Errorf("got %d kernel packages in the lock file, want %d meta packages and a kernel for each",
+			kernels, metaPackages)
 	}
 }

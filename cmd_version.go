@@ -8,7 +8,7 @@ import (
 	"ironroot/agent"
 )
 
-// versionCmd prints what was built from what.
+// versionCmd prints the versions of the program, of its source and of Go.
 type versionCmd struct{}
 
 // Run prints the version.

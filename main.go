@@ -1,5 +1,5 @@
 // Command ironroot is the operator's side of a deploy ramdisk for OpenStack Ironic and Metal3: it builds the ramdisk,
-// and it runs the ramdisk's agent as an ordinary process.
+// and runs the ramdisk's agent as an ordinary process.
 package main
 
 import (
@@ -19,7 +19,7 @@ Examples:
   ironroot agent --help                   all flags of the agent
 `
 
-// cli lists the commands.
+// cli lists the commands. The flags of agent and collect are those of ironic-python-agent, which these commands parse.
 type cli struct {
 	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`

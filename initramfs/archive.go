@@ -13,22 +13,24 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 )
 
-// windowSize of what the kernel unpacks: wide enough for agent and shell, which share much. The kernel's decoder accepts up
-// to 128 MiB; it takes that much memory while it unpacks, or the unpacked size where that is less.
+// windowSize is the window, in bytes, of archives that the kernel unpacks. It contains the agent and the shell, which
+// share much code. The kernel's decoder accepts up to 128 MiB, and allocates the window or the unpacked size, whichever
+// is less.
 const windowSize = 32 << 20
 
-// pack compresses with Zstandard at the highest level.
+// pack compresses data with Zstandard at the highest level.
 func pack(data []byte) []byte {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(windowSize), zstd.WithEncoderCRC(false))
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowSize), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	defer encoder.Close() //nolint:errcheck // nothing was streamed through it
+	defer encoder.Close() //nolint:errcheck // there is no output stream
 	return encoder.EncodeAll(data, nil)
 }
 
-// align appends zeros, which the kernel skips between archives, until an uncompressed archive may follow.
+// align pads data with zeros to a multiple of 4 bytes, where an uncompressed archive can begin. The kernel skips zeros
+// between archives.
 func align(data []byte) []byte {
 	for len(data)%4 != 0 {
 		data = append(data, 0)
@@ -36,14 +38,14 @@ func align(data []byte) []byte {
 	return data
 }
 
-// archiveOf writes records, in their order, as one cpio archive without anything that depends on time or place.
+// archiveOf returns a cpio archive with records in the given order. It does not depend on time or machine.
 func archiveOf(records []cpio.Record) ([]byte, error) {
 	format, err := cpio.Format("newc")
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	// Every record gets a number of its own: files of equal numbers would be hard links of one another.
+	// Every record gets a unique inode number: the kernel makes files with equal numbers hard links.
 	w := format.Writer(&out)
 	for i, r := range records {
 		r = cpio.MakeReproducible(r)
@@ -66,7 +68,7 @@ func sizeOf(records []cpio.Record) int64 {
 	return size
 }
 
-// extraFiles returns the records of one HOST:GUEST pair; HOST may be a folder. Folders above GUEST are made.
+// extraFiles returns the records of a HOST:GUEST pair, with the directories above GUEST. HOST can be a directory.
 func extraFiles(pair string) ([]cpio.Record, error) {
 	host, guest, found := strings.Cut(pair, ":")
 	guest = strings.TrimPrefix(path.Clean("/"+guest), "/")

@@ -1,10 +1,11 @@
-// Package initramfs builds the ramdisk: a kernel, and an initramfs that holds the agent as /init, kernel modules and,
-// for people, u-root's shell.
+// Package initramfs builds the ramdisk: a kernel, and an initramfs that contains the agent as /init, kernel modules,
+// firmware and, for debugging, u-root's shell.
 //
-// The initramfs is a row of cpio archives in the "newc" format, as the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst has it: programs, compressed with Zstandard; then modules,
-// each compressed on its own and so not once more; then a marker, whose absence tells PID 1 that the kernel ran out of
-// memory while unpacking. The same inputs give the same bytes.
+// The initramfs is a sequence of two cpio archives in the "newc" format, see the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst. The first contains the programs and is compressed with
+// Zstandard. The second is not compressed, because each of its modules and firmware files is. Its last file is a
+// marker. If PID 1 does not find the marker, the kernel ran out of memory while unpacking. The same inputs give the
+// same bytes.
 package initramfs
 
 import (
@@ -18,15 +19,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/u-root/mkuimage/cpio"
+
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/modules"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
-
-	"github.com/u-root/mkuimage/cpio"
 )
 
-// builder carries what the steps of a build share.
+// builder is the state of a build.
 type builder struct {
 	Options
 	archive *debian.Archive
@@ -34,8 +35,7 @@ type builder struct {
 	report  Report
 }
 
-// Build writes NAME.kernel, NAME.initramfs, a .sha256 file for each, and NAME.tar.gz with its .sha256 into the folder
-// o.Out.
+// Build writes NAME.kernel, NAME.initramfs and NAME.tar.gz, each with a .sha256 file, into the directory o.Out.
 func Build(ctx context.Context, o Options) (Report, error) {
 	if err := o.setDefaults(); err != nil {
 		return Report{}, fmt.Errorf("build image: %w", err)
@@ -94,7 +94,7 @@ func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 	return kernel, err
 }
 
-// programs returns folders, /init, the shell and extra files.
+// programs returns directories, /init, the shell and extra files.
 func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	b.say("building the agent")
 	agent, err := b.goBuild(ctx, b.Init)
@@ -121,7 +121,7 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	return records, nil
 }
 
-// skeleton returns what the kernel and the programs find before anything is mounted.
+// skeleton returns the directories, devices and files that exist before file systems are mounted.
 func skeleton() []cpio.Record {
 	var records []cpio.Record
 	for _, name := range []string{
@@ -168,7 +168,8 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	index := make([]*kmod.Module, len(chosen))
 	for i, f := range chosen {
 		index[i] = f.info
-		records = append(records, cpio.StaticFile(filepath.Join(dir, f.info.Name+packed[i].suffix), string(packed[i].data), 0o644))
+		records = append(records,
+			cpio.StaticFile(filepath.Join(dir, f.info.Name+packed[i].suffix), string(packed[i].data), 0o644))
 		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i].data)))
 	}
 	var text bytes.Buffer
@@ -187,8 +188,8 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	return append(records, firmware...), err
 }
 
-// others returns the index of the network adapters' drivers that were not chosen, so that the ramdisk can name the one
-// that is missing.
+// others returns the index of the drivers of network adapters that were not chosen. With it the ramdisk can name a
+// missing driver.
 func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, error) {
 	var index []*kmod.Module
 	for _, f := range files {
@@ -219,13 +220,13 @@ func releaseOf(files []*moduleFile, kernel Kernel) (string, error) {
 	return "", fmt.Errorf("%s does not tell its kernel's release", files[0].path)
 }
 
-// groupOf names the row of the report that a module counts in.
+// groupOf returns the name of the report's part that a module belongs to.
 func groupOf(tree string) string {
 	parts := strings.Split(tree, "/")
 	return strings.Join(parts[:min(2, len(parts)-1)], "/")
 }
 
-// join joins the parts of the initramfs.
+// join returns the initramfs with the programs, the drivers and the marker.
 func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
 	unpacked := sizeOf(programs) + sizeOf(drivers)
 	about := layout.About{Name: b.Name, Unpacked: unpacked, Kernel: b.report.KernelRelease}

@@ -16,18 +16,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+	"github.com/u-root/mkuimage/cpio"
+	"github.com/ulikunitz/xz"
+
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/firmware"
 	"ironroot/internal/testenv"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/u-root/mkuimage/cpio"
-	"github.com/ulikunitz/xz"
 )
 
-// Budgets of the initramfs, in bytes.
+// Limits of the size of the initramfs, in bytes.
 const (
 	serverBudget = 30 << 20 // with the server set of modules, firmware and the shell
 	bareBudget   = 6 << 20  // without modules, with the shell
@@ -47,7 +47,6 @@ func build(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
-// Parity: R11 (size)
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
 	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })
@@ -72,8 +71,6 @@ func TestServerImage(t *testing.T) {
 
 // checkFirmware checks that the archive contains the compressed firmware of common adapters, and that the reviewed
 // list contains all missing files.
-//
-// Parity: R13 (firmware)
 func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	t.Helper()
 	files := map[string]cpio.Record{}
@@ -83,10 +80,11 @@ func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 		}
 	}
 	for _, name := range []string{
-		"bnx2/bnx2-mips-09-6.2.1b.fw", "bnx2/bnx2-rv2p-09-6.0.17.fw", "bnx2x/bnx2x-e2-7.13.21.0.fw", "bnx2x/bnx2x-e1-7.13.21.0.fw",
-		"bnx2x/bnx2x-e1h-7.13.21.0.fw", "ql2400_fw.bin", "ql2500_fw.bin", "ql2322_fw.bin", "qed/qed_init_values_zipped-8.59.1.0.bin",
-		"intel/ice/ddp/ice.pkg", "cxgb4/t4fw.bin", "cxgb4/t5fw.bin", "cxgb4/t6fw.bin", "cxgb4/t6-config.txt", "tigon/tg3.bin",
-		"tigon/tg3_tso5.bin", "e100/d101m_ucode.bin", "rtl_nic/rtl8168h-2.fw", "advansys/mcode.bin", "isci/isci_firmware.bin",
+		"bnx2/bnx2-mips-09-6.2.1b.fw", "bnx2/bnx2-rv2p-09-6.0.17.fw", "bnx2x/bnx2x-e2-7.13.21.0.fw",
+		"bnx2x/bnx2x-e1-7.13.21.0.fw", "bnx2x/bnx2x-e1h-7.13.21.0.fw", "ql2400_fw.bin", "ql2500_fw.bin",
+		"ql2322_fw.bin", "qed/qed_init_values_zipped-8.59.1.0.bin", "intel/ice/ddp/ice.pkg", "cxgb4/t4fw.bin",
+		"cxgb4/t5fw.bin", "cxgb4/t6fw.bin", "cxgb4/t6-config.txt", "tigon/tg3.bin", "tigon/tg3_tso5.bin",
+		"e100/d101m_ucode.bin", "rtl_nic/rtl8168h-2.fw", "advansys/mcode.bin", "isci/isci_firmware.bin",
 	} {
 		r, ok := files[name+".zst"]
 		for ok && r.Mode&cpio.S_IFMT == cpio.S_IFLNK {
@@ -182,13 +180,14 @@ func TestFirmwareCompression(t *testing.T) {
 	}
 }
 
-// checkPrograms proves that every program in the archive was built from Go.
+// checkPrograms checks that init and the shell are the only programs in the archive, static and built from Go.
 func checkPrograms(t *testing.T, records []cpio.Record) {
 	t.Helper()
 	var programs []string
 	for _, r := range records {
 		data := content(t, r)
-		if strings.HasSuffix(r.Name, kmod.Suffix) || strings.HasSuffix(r.Name, kmod.SuffixXZ) || !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
+		if strings.HasSuffix(r.Name, kmod.Suffix) || strings.HasSuffix(r.Name, kmod.SuffixXZ) ||
+			!bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
 			if r.Mode&0o111 != 0 && r.Mode&cpio.S_IFMT == cpio.S_IFREG {
 				t.Errorf("%s is executable and no ELF program", r.Name)
 			}
@@ -214,7 +213,8 @@ func checkPrograms(t *testing.T, records []cpio.Record) {
 	}
 }
 
-// checkModules proves that the index and the modules agree and that every dependency is there or built in.
+// checkModules checks that the index describes the modules of the archive, and that the archive contains every
+// dependency.
 func checkModules(t *testing.T, records []cpio.Record, release string) {
 	t.Helper()
 	dir := strings.TrimPrefix(kmod.Folder(release), "/")
@@ -245,7 +245,7 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 		}
 	}
 	for name, r := range files {
-		name, found := strings.CutSuffix(name, kmod.SuffixXZ) // as Debian compressed it
+		name, found := strings.CutSuffix(name, kmod.SuffixXZ) // Debian compresses modules with xz
 		if !found {
 			continue
 		}
@@ -265,7 +265,8 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 	}
 	for _, name := range []string{
 		"e1000e", "virtio_net", "nvme", "ahci", "sd_mod", "mpt3sas", "megaraid_sas", "raid1", "dm_mod",
-		"ext4", "vfat", "isofs", "efivarfs", "usb_storage", "ipmi_si", "ipmi_devintf", "loop", "bonding", "8021q", "nls_cp437", "nls_ascii",
+		"ext4", "vfat", "isofs", "efivarfs", "usb_storage", "ipmi_si", "ipmi_devintf", "loop", "bonding", "8021q",
+		"nls_cp437", "nls_ascii",
 	} {
 		if index.Module(name) == nil {
 			t.Errorf("module %s is missing", name)
@@ -273,7 +274,7 @@ func checkModules(t *testing.T, records []cpio.Record, release string) {
 	}
 }
 
-// checkOutputs proves the checksum files by sha256sum, and that the tarball holds both files at its top.
+// checkOutputs checks the checksum files with sha256sum, and that the tarball contains both files at top level.
 func checkOutputs(t *testing.T, report Report) {
 	t.Helper()
 	for _, path := range []string{report.Kernel, report.Initramfs, report.Tarball} {
@@ -356,7 +357,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A cache that was cut off is not believed.
+// Damaged files in the cache are replaced.
 func TestBrokenCache(t *testing.T) {
 	image := bytes.Repeat([]byte("module"), 1000)
 	for name, spoil := range map[string]func([]byte) []byte{
@@ -378,7 +379,7 @@ func TestBrokenCache(t *testing.T) {
 			if err := os.WriteFile(files[0], spoil(want), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time from the mended cache
+			for range 2 { // the second time from the repaired cache
 				if got, err := packCached(cache, image); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("got %d bytes, %v, want the %d of the first time", len(got), err, len(want))
 				}
@@ -407,7 +408,7 @@ func readArchive(t *testing.T, path string) []cpio.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first archive is one Zstandard frame; zeros; then the second one, as it is.
+	// A Zstandard frame with the first archive, zeros, and the uncompressed second archive.
 	d, err := zstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// TestChroots builds the default image in a Debian 12 and in a Debian 13, as other users, with other directories, umasks,
-// time zones and locales, each with a cache of its own. The images are identical. The lock file provides the versions; the
-// chroots contain neither Debian's keyring nor a network.
+// Builds of the default image in chroots of Debian 12 and Debian 13 are identical. Users, directories, umasks, time
+// zones, locales and caches differ. The lock file pins the versions; the chroots have neither Debian's keyring nor a
+// network.
 func TestChroots(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "mmdebstrap", "unshare", "go")
@@ -38,9 +38,9 @@ func TestChroots(t *testing.T) {
 			}
 		}
 		testenv.Run(t, "cp", program, filepath.Join(root, "usr/local/bin/ironroot"))
-		script := strings.NewReplacer("@ROOT@", root, "@SRC@", testenv.Top(t), "@GO@", goEnv("GOROOT"), "@MODULES@", goEnv("GOMODCACHE"),
-			"@PACKAGES@", filepath.Join(cache, "ironroot", "packages"), "@USER@", c.user, "@HOME@", c.home, "@UMASK@", c.umask,
-			"@ZONE@", c.zone, "@LOCALE@", c.locale).Replace(chrootScript)
+		script := strings.NewReplacer("@ROOT@", root, "@SRC@", testenv.Top(t), "@GO@", goEnv("GOROOT"), "@MODULES@",
+			goEnv("GOMODCACHE"), "@PACKAGES@", filepath.Join(cache, "ironroot", "packages"), "@USER@", c.user,
+			"@HOME@", c.home, "@UMASK@", c.umask, "@ZONE@", c.zone, "@LOCALE@", c.locale).Replace(chrootScript)
 		out := testenv.Run(t, "unshare", "--mount", "--net", "--pid", "--fork", "sh", "-e", "-c", script)
 		t.Logf("%s\n%s", c.suite, out)
 		sums = append(sums, testenv.Run(t, "sh", "-c", `cd "$0" && sha256sum ipa-ironroot-amd64.kernel ipa-ironroot-amd64.initramfs ipa-ironroot-amd64.tar.gz`,

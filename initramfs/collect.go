@@ -15,26 +15,26 @@ import (
 	"sort"
 	"strings"
 
-	"ironroot/initramfs/modules"
-	"ironroot/uinit/kmod"
-
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 	"golang.org/x/sync/errgroup"
+
+	"ironroot/initramfs/modules"
+	"ironroot/uinit/kmod"
 )
 
-// maxModule bounds an unpacked module, in bytes.
+// maxModule limits the size of an unpacked module, in bytes.
 const maxModule = 64 << 20
 
 // moduleFile is a module in a kernel's tree.
 type moduleFile struct {
 	path string // on this machine
-	tree string // below the tree's kernel/ or updates/ directory, without suffix
-	rank int    // of that directory: of two modules of one name, the one with the lower rank is used
+	tree string // path below the directory of searchOrder, without suffix
+	rank int    // index of that directory: of two modules of one name, the one with the lower rank is used
 	info *kmod.Module
 }
 
-// listModules returns the modules below dir with what they say of themselves, by path.
+// listModules returns the modules below dir with their modinfo, ordered by path.
 func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
 	known, err := loadModinfo(dir)
 	if err != nil {
@@ -68,13 +68,13 @@ func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
 	return files, group.Wait()
 }
 
-// searchOrder lists the directories of a kernel's modules from the highest to the lowest rank, as distributions
-// configure depmod: "search updates extra ubuntu built-in weak-updates" in depmod.d(5).
+// searchOrder lists the directories of a kernel's modules in the order in which depmod of the distributions prefers
+// them: "search updates extra ubuntu built-in weak-updates" in depmod.d(5).
 var searchOrder = []string{"updates", "extra", "ubuntu", "kernel", "weak-updates"}
 
-// treeName returns the path of a module in the kernel's tree without suffix, the rank of its directory, and whether
-// name is that of a module. A module of another directory than kernel/ keeps its path below that directory, without
-// "dkms/".
+// treeName returns the path of a module below its directory of searchOrder, without suffix and without "dkms/", and the
+// index of that directory. It reports whether name is that of a module. A module outside of these directories has its
+// whole path and the index of kernel.
 func treeName(name string) (tree string, rank int, ok bool) {
 	base, _, found := strings.Cut(filepath.Base(name), ".ko")
 	if !found {
@@ -93,7 +93,7 @@ func (f *moduleFile) read() error {
 	if f.info != nil {
 		return nil
 	}
-	if strings.HasSuffix(f.path, ".ko") { // only the small part of interest is read
+	if strings.HasSuffix(f.path, ".ko") { // only a small part of the file is read
 		file, err := os.Open(f.path)
 		if err != nil {
 			return err
@@ -161,10 +161,10 @@ func (f *moduleFile) image() ([]byte, error) {
 	return data, nil
 }
 
-// choose returns the modules of the selection with all they depend on, by name.
+// choose returns the modules of the selection and all their dependencies, ordered by name.
 func choose(files []*moduleFile, selection modules.Selection) []*moduleFile {
 	byName := make(map[string]*moduleFile, len(files))
-	aliases := map[string][]string{} // plain names that a module also goes by, as "crypto-crc32c"
+	aliases := map[string][]string{} // names of modules by alias without wildcards, such as "crypto-crc32c"
 	for _, f := range files {
 		if other := byName[f.info.Name]; other == nil || f.rank < other.rank {
 			byName[f.info.Name] = f

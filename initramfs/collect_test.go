@@ -10,8 +10,8 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// If two modules have the same name, the one that depmod would list is used. The lists of groups match modules outside
-// of the kernel's own tree by the path below their directory.
+// Of two modules with the same name, the one that depmod would list is used. The groups match modules outside of
+// kernel/ by the path below their directory.
 func TestSearchOrder(t *testing.T) {
 	const release = "lib/modules/6.12.0/"
 	for _, c := range []struct {

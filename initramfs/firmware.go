@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"ironroot/initramfs/firmware"
-	"ironroot/uinit/kmod"
-
 	"github.com/u-root/mkuimage/cpio"
 	"github.com/ulikunitz/xz"
+
+	"ironroot/initramfs/firmware"
+	"ironroot/uinit/kmod"
 )
 
 // Missing is a firmware file that is not in the image.
@@ -22,7 +22,7 @@ type Missing struct {
 	Modules []string // that request it
 }
 
-// compression of firmware files.
+// compression is a format of compressed firmware files.
 type compression struct {
 	suffix string // of the file that the kernel looks for
 	pack   func(data []byte) ([]byte, error)
@@ -61,8 +61,8 @@ func packXZ(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// firmware returns the files that the modules request, compressed one by one: the kernel unpacks a file when a driver
-// requests it.
+// firmware returns the files that the modules request. Each file is compressed on its own, because the kernel
+// decompresses a file when a driver requests it.
 func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Module) ([]cpio.Record, error) {
 	if b.NoFirmware {
 		return nil, nil
@@ -88,7 +88,7 @@ func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Mod
 	for _, name := range sortedKeys(requests) {
 		search := tree
 		if firmware.Omitted(name) {
-			search = tree[:len(tree)-1] // only the operator's directory
+			search = tree[:len(tree)-1] // without Debian's packages
 		}
 		files, err := search.Find(name)
 		if err != nil {
@@ -120,7 +120,7 @@ func (b *builder) firmwareTree(ctx context.Context) (firmware.Tree, error) {
 	return append(tree, dir), nil
 }
 
-// firmwareFiles collects records of firmware.
+// firmwareFiles collects the records of firmware files.
 type firmwareFiles struct {
 	b           *builder
 	compression compression
@@ -156,7 +156,7 @@ func (f *firmwareFiles) add(file firmware.File) error {
 	return nil
 }
 
-// packFirmware compresses a file. Results stay in the cache, by content; they are checked by unpacking.
+// packFirmware compresses a file. Zstandard files are cached by content.
 func (b *builder) packFirmware(c compression, data []byte) ([]byte, error) {
 	if c.suffix != ".zst" {
 		return c.pack(data)

@@ -16,7 +16,7 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// Kernel is a kernel on disk with the directory of its modules.
+// Kernel describes the files of a kernel.
 type Kernel struct {
 	Image   string // path of the bootable image
 	Modules string // directory to search for modules, "" = none
@@ -62,8 +62,8 @@ func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg str
 	return Kernel{Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release)}, nil
 }
 
-// modinfoFile stores the modinfo of all modules of an unpacked package, by path. Each build needs it, and reading it
-// from compressed modules takes half a minute.
+// modinfoFile is the name of the file that stores the modinfo of all modules of an unpacked package, by path. It is a
+// cache: reading the modinfo from compressed modules takes half a minute.
 const modinfoFile = "modinfo.json"
 
 // saveModinfo writes modinfoFile into the directory of a package.

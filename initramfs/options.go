@@ -6,40 +6,40 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// Options say what to build. The zero value builds the amd64 image with the server set of modules of Debian's kernel,
-// without a shell, into build/.
+// Options configure a build. The zero value builds the amd64 image with Debian's kernel, its modules of the group
+// server, and no shell, into the directory build.
 type Options struct {
 	Arch         string         // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
 	Out          string         // directory of the results; "" = "build"
 	Name         string         // stem of the files' names; "" = "ipa-ironroot-" + Arch
-	Kernel       string         // path of a kernel; "" = the one of KernelPackage
+	Kernel       string         // path of a kernel; "" = the one of Package
 	Modules      string         // directory with the modules of Kernel, searched recursively; "" = those of the package
 	Package      string         // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
 	KernelConfig string         // path of the configuration of Kernel; "" = unknown, firmware is not compressed
 	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
-	Shell        bool           // add u-root's shell and commands, for people
+	Shell        bool           // add u-root's shell and commands, for debugging
 	Init         string         // Go package of /init; "" = "ironroot/uinit"
 	Manager      string         // Go package with a hardware manager to build in; not supported yet
 	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
-	NoFirmware   bool           // leave out firmware
+	NoFirmware   bool           // omit all firmware
 	Files        []string       // extra files, HOST:GUEST
-	CacheDir     string         // where packages and the busybox stay; "" = ironroot below the user's cache directory
+	CacheDir     string         // directory of cached files; "" = ironroot in the user's cache directory
 	Debian       debian.Options // archive of the packages; its CacheDir and Progress are those of the build
 	Dir          string         // directory of the Go module to build from; "" = the current directory
 	Progress     io.Writer
 }
 
-// Report says what was built.
+// Report describes the result of a build.
 type Report struct {
 	Kernel, Initramfs, Tarball string // paths
 	KernelSize, InitramfsSize  int64  // bytes
-	Parts                      []Part // what takes the room in the initramfs
-	Modules                    int    // number of modules in it
+	Parts                      []Part // of the initramfs
+	Modules                    int    // number of modules in the initramfs
 	MissingFirmware            []Missing
 	KernelRelease              string
 }
 
-// Part is a share of the initramfs.
+// Part is a part of the initramfs.
 type Part struct {
 	Name       string
 	Files      int

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"ironroot/uinit/kmod"
-
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/errgroup"
+
+	"ironroot/uinit/kmod"
 )
 
-// packVersion names how modules are compressed; results of another version are not taken from the cache.
+// packVersion identifies the compressor and its settings. Cached results of another version are not used.
 const packVersion = "zstd-klauspost-1.20.3-best"
 
 // packed is a module as the archive stores it.
@@ -25,8 +25,7 @@ type packed struct {
 	suffix string
 }
 
-// packModules returns the modules compressed one by one. Compressing takes a while, so results stay in the cache, by
-// content.
+// packModules compresses each module. The results are cached by content, because compression is slow.
 func (b *builder) packModules(ctx context.Context, kernel Kernel, files []*moduleFile) ([]packed, error) {
 	cache := filepath.Join(b.CacheDir, "modules", packVersion)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -36,7 +35,7 @@ func (b *builder) packModules(ctx context.Context, kernel Kernel, files []*modul
 	if err != nil {
 		return nil, err
 	}
-	// Files that the kernel unpacks itself are stored as the distribution compressed them.
+	// Files that the kernel can decompress are stored as in the distribution's package.
 	unpacksXZ := has("CONFIG_MODULE_DECOMPRESS") && has("CONFIG_MODULE_COMPRESS_XZ")
 	all := make([]packed, len(files))
 	group, ctx := errgroup.WithContext(ctx)
@@ -73,7 +72,7 @@ func packCached(cache string, image []byte) ([]byte, error) {
 	return data, writeFile(name, data)
 }
 
-// unpacksTo tells whether what the cache holds is whole: a power cut may have left a file without its content.
+// unpacksTo reports whether packed decompresses to image. A power cut can leave a file without content in the cache.
 func unpacksTo(packed, image []byte) bool {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxModule))
 	if err != nil {
@@ -84,13 +83,13 @@ func unpacksTo(packed, image []byte) bool {
 	return err == nil && bytes.Equal(got, image)
 }
 
-// writeFile writes beside and renames: a file under its final name is whole.
+// writeFile writes a temporary file and renames it, so that a file with the final name is always complete.
 func writeFile(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone after the renaming
+	defer os.Remove(f.Name()) //nolint:errcheck // renamed on success
 	if _, err := f.Write(data); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// inlined are the packages whose calls the compiler may inline: those that the bytes of an image pass through, and
-// the runtime. Everywhere else a tenth of the program would be copies of small functions that save no time; u-root
-// builds its commands likewise.
+// inlined are the packages in which the compiler inlines calls: the runtime, and the packages that process the bytes
+// of an image. In other packages, inlining makes the compressed program an eighth larger. u-root builds its commands
+// without inlining as well.
 var inlined = []string{
 	"runtime", "internal/runtime/...", "sync/...", "math/...", "bytes", "io", "bufio",
 	"crypto/...", "hash/...", "compress/...",
@@ -37,10 +37,10 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	out := filepath.Join(dir, "program")
-	// Nothing of this machine gets into the program: no paths, no time, no revision, no build id.
+	// The program contains no data of this machine: no paths, time, revision or build ID.
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-gcflags=all=-l"}
 	for _, pattern := range inlined {
-		args = append(args, "-gcflags="+pattern+"=") // of several patterns that match, the last one counts
+		args = append(args, "-gcflags="+pattern+"=") // the last pattern that matches applies
 	}
 	if _, err := b.goTool(ctx, append(args, "-o", out, pkg)...); err != nil {
 		return nil, err
@@ -48,6 +48,7 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
+// goTool runs the go command for the module in b.Dir.
 func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	env, err := b.goEnvironment()
 	if err != nil {
@@ -64,12 +65,12 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// goEnvironment returns the settings of the Go tool chain that programs depend on, so that none comes from the user's
-// environment: of all tool chains, the one that go.mod names.
+// goEnvironment returns the settings of Go that programs depend on. They replace those of the user's environment, and
+// select the tool chain that go.mod names.
 func (b *builder) goEnvironment() ([]string, error) {
 	env := []string{
-		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-buildvcs=false", "GOWORK=off",
-		"GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-buildvcs=false",
+		"GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
 	}
 	name := filepath.Join(b.Dir, "go.mod")
 	text, err := os.ReadFile(name)
@@ -86,10 +87,11 @@ func (b *builder) goEnvironment() ([]string, error) {
 	return env, nil
 }
 
-// environment serializes changes of the process's environment.
+// environment guards the environment of the process.
 var environment sync.Mutex
 
-// withEnvironment calls f with environment variables set, for libraries that start programs with the process's own.
+// withEnvironment calls f with environment variables set, for libraries that start programs with the environment of
+// the process.
 func withEnvironment(variables []string, f func() error) error {
 	environment.Lock()
 	defer environment.Unlock()
@@ -101,7 +103,7 @@ func withEnvironment(variables []string, f func() error) error {
 		}
 		defer func() {
 			if found {
-				_ = os.Setenv(key, before) // valid before
+				_ = os.Setenv(key, before) // the value was valid before
 			} else {
 				_ = os.Unsetenv(key)
 			}
@@ -110,12 +112,13 @@ func withEnvironment(variables []string, f func() error) error {
 	return f()
 }
 
-// lineEditor is the build tag for gosh's plain line editor. The one it has otherwise is five times as large, and asks the terminal
-// questions whose answers a serial line loses.
+// lineEditor is the build tag for gosh's plain line editor. The default editor is five times as large and sends queries
+// to the terminal whose answers a serial line can lose.
 const lineEditor = "goshliner"
 
-// shell returns u-root's shell and commands as one program with a link for each command. Building it takes half a
-// minute, so it stays in the cache, by its commands, the versions of all modules they are made of, and the compiler's.
+// shell returns u-root's shell and commands as one program with a link for each command. The program is cached, because
+// building it takes up to a minute. The key contains the commands, the versions of all their modules, and the version
+// of the compiler.
 func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	commands, key, err := b.shellCommands(ctx)
 	if err != nil {
@@ -141,7 +144,7 @@ func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	return records, nil
 }
 
-// shellCommands returns the packages that the module's tools.go names, and a key of them and what they are made of.
+// shellCommands returns u-root's packages that tools.go imports, and the key of their program in the cache.
 func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	out, err := b.goTool(ctx, "list", "-e", "-tags", "tools", "-f", `{{join .Imports "\n"}}`, "ironroot")
 	if err != nil {
@@ -157,9 +160,10 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 		return nil, "", fmt.Errorf("tools.go in %s names no command of u-root", b.Dir)
 	}
 	sort.Strings(commands)
-	// Of all modules that take part: with a warm cache the image has to be the one that a cold cache gives.
+	// The key contains all modules, so that the image is the same with and without a cache.
 	modules, err := b.goTool(ctx, append([]string{
-		"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} {{.Path}} {{.Version}}{{end}}{{end}}",
+		"list", "-deps",
+		"-f", "{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} {{.Path}} {{.Version}}{{end}}{{end}}",
 	}, commands...)...)
 	if err != nil {
 		return nil, "", err
@@ -171,7 +175,8 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") + string(compiler) + lineEditor))
+	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") +
+		string(compiler) + lineEditor))
 	return commands, hex.EncodeToString(sum[:8]), nil
 }
 
@@ -189,8 +194,9 @@ func (b *builder) buildShell(ctx context.Context, commands []string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch), golang.WithWorkingDir(b.Dir),
-		golang.WithBuildTag(lineEditor), golang.WithGOROOT(strings.TrimSpace(string(root))))
+	env := golang.Default(golang.DisableCGO(), golang.WithGOOS("linux"), golang.WithGOARCH(b.Arch),
+		golang.WithWorkingDir(b.Dir), golang.WithBuildTag(lineEditor),
+		golang.WithGOROOT(strings.TrimSpace(string(root))))
 	out := filepath.Join(dir, "bb")
 	err = withEnvironment(variables, func() error {
 		return bb.BuildBusybox(quiet{}, &bb.Opts{
@@ -207,7 +213,7 @@ func (b *builder) buildShell(ctx context.Context, commands []string) ([]byte, er
 	return os.ReadFile(out)
 }
 
-// quiet drops what the busybox's builder says beside its error.
+// quiet discards the log of the busybox builder, which also returns an error.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}

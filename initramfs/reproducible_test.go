@@ -13,8 +13,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// TestReproducible builds twice, with another source directory, cache, home directory, umask, time zone, and other
-// settings of Go. Only the downloaded packages are shared.
+// Two builds with different source directories, caches, home directories, umasks, time zones and settings of Go are
+// identical. They share only the downloaded packages.
 func TestReproducible(t *testing.T) {
 	first := testenv.Top(t)
 	second := filepath.Join(t.TempDir(), "elsewhere")

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// write writes the two files, the tarball of both, and a checksum of each.
+// write writes the kernel, the initramfs, a tarball of both, and a checksum file for each.
 func (b *builder) write(kernel, archive []byte) error {
 	if err := os.MkdirAll(b.Out, 0o755); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (b *builder) write(kernel, archive []byte) error {
 		if err := writeFile(file.path, file.data); err != nil {
 			return err
 		}
-		// The line that sha256sum writes and checks.
+		// The format of sha256sum.
 		sum := sha256.Sum256(file.data)
 		line := fmt.Sprintf("%s  %s\n", hex.EncodeToString(sum[:]), filepath.Base(file.path))
 		if err := writeFile(file.path+".sha256", []byte(line)); err != nil {
@@ -43,7 +43,7 @@ func (b *builder) write(kernel, archive []byte) error {
 	return nil
 }
 
-// tarballOf packs files at top level. Both are compressed inside already, so the quickest level serves.
+// tarballOf packs files at top level. It uses the fastest compression, because kernel and initramfs are compressed.
 func tarballOf(names []string, contents [][]byte) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
@@ -69,7 +69,7 @@ func tarballOf(names []string, contents [][]byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// printReport prints what takes the room.
+// printReport prints the size of each part of the image.
 func (b *builder) printReport() {
 	parts := append([]Part(nil), b.report.Parts...)
 	sort.SliceStable(parts, func(i, j int) bool { return parts[i].Store > parts[j].Store })
@@ -114,6 +114,7 @@ func (b *builder) printMissing() {
 		byModule[key] = append(byModule[key], m.Name)
 	}
 	for _, modules := range sortedKeys(byModule) {
-		_, _ = fmt.Fprintf(b.Progress, "not in the image: firmware of %s: %s\n", modules, strings.Join(byModule[modules], " "))
+		_, _ = fmt.Fprintf(b.Progress, "not in the image: firmware of %s: %s\n",
+			modules, strings.Join(byModule[modules], " "))
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// isolinuxConfig starts the kernel without a question. The serial port shows the loader's own errors.
+// isolinuxConfig starts the kernel without a prompt. The serial port shows errors of the loader.
 func isolinuxConfig(cmdline string) string {
 	return fmt.Sprintf(`SERIAL 0 115200
 DEFAULT boot
@@ -31,8 +31,8 @@ menuentry 'boot' {
 `, strings.Join(words, " "))
 }
 
-// grubWords splits a kernel command line at blanks outside of double quotes and leaves the quotes out: GRUB puts quotes
-// around a word with blanks by itself, and would make a quote within a word part of its value.
+// grubWords splits a kernel command line at spaces outside of double quotes, and removes the quotes: GRUB quotes a
+// word with spaces itself, and would make a quote within a word part of its value.
 func grubWords(cmdline string) []string {
 	var words []string
 	var word strings.Builder

@@ -1,14 +1,14 @@
-// Package iso builds one bootable image out of any x86-64 Linux kernel and initramfs. The same file boots as a CD-ROM
-// (also by virtual media) and from a USB stick, by BIOS and by UEFI firmware, also with Secure Boot switched on.
+// Package iso builds a bootable image from an x86-64 Linux kernel and an initramfs. The image boots as a CD-ROM, as
+// virtual media and from a USB stick, with BIOS and with UEFI firmware, also with Secure Boot enabled.
 //
 // The image is an ISO 9660 file system (ECMA-119, level 1 names with Rock Ridge) with an El Torito catalog of two
-// entries: ISOLINUX for BIOS, and an EFI system partition with Debian's signed shim and GRUB for UEFI. In its unused
-// first sectors lies a master boot record whose code finds ISOLINUX and whose partition table names the EFI system
-// partition, which is what makes it a stick.
+// entries: ISOLINUX for BIOS, and an EFI system partition with Debian's signed shim and GRUB for UEFI. Its unused
+// first sectors contain a master boot record, whose code finds ISOLINUX and whose partition table contains the EFI
+// system partition, so that the image boots from a disk too.
 //
-// Secure Boot holds as far as the kernel does: shim and GRUB carry Microsoft's and Debian's signatures, GRUB starts
-// only a kernel signed by Debian, and the initramfs and command line are not signed at all.
+// Secure Boot covers the loaders and the kernel: Microsoft signed shim, Debian signed GRUB, and GRUB starts only a
+// kernel that Debian signed. The initramfs and the command line are not signed.
 //
-// The boot loaders come out of Debian's packages, which are fetched and unpacked but never installed. Equal inputs give
+// The boot loaders are from Debian's packages, which are fetched and unpacked but not installed. Equal inputs give
 // equal bytes. Limits: no arm64, an EFI system partition below 32 MiB, no Joliet names.
 package iso

@@ -20,7 +20,7 @@ const (
 )
 
 // makeHybrid makes the image bootable as a disk: it writes a master boot record into the image's unused first sector
-// and pads the image to whole cylinders of 1 MiB, which some BIOSes count in.
+// and pads the image to whole cylinders of 1 MiB, which some BIOSes require.
 func makeHybrid(f *os.File, code []byte, espSize int64) error {
 	if len(code) != mbrCodeSize {
 		return fmt.Errorf("code of the master boot record has %d bytes, want %d", len(code), mbrCodeSize)
@@ -35,7 +35,7 @@ func makeHybrid(f *os.File, code []byte, espSize int64) error {
 	}
 	const cylinder = 1 << 20
 	size := (int64(v.blocks)*blockSize + cylinder - 1) / cylinder * cylinder
-	// First down, then up: the library leaves bytes behind the end of the volume.
+	// Truncated first: the library leaves bytes behind the end of the volume.
 	if err := errors.Join(f.Truncate(int64(v.blocks)*blockSize), f.Truncate(size)); err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// checkInputs refuses what cannot be a kernel or an initramfs, so that a mistaken path does not come to light on a
-// console that nobody looks at.
+// checkInputs returns an error for files that are not a kernel or an initramfs. Otherwise a wrong path would only be
+// noticed when the image boots.
 func checkInputs(kernel, initrd string) error {
 	if err := checkKernel(kernel); err != nil {
 		return fmt.Errorf("kernel %s: %w", kernel, err)
@@ -21,7 +21,7 @@ func checkInputs(kernel, initrd string) error {
 	return nil
 }
 
-// checkKernel looks for the setup header of the Linux/x86 boot protocol.
+// checkKernel checks for the setup header of the Linux/x86 boot protocol.
 func checkKernel(path string) error {
 	const (
 		bootFlag = 0x1fe
@@ -44,7 +44,7 @@ func checkKernel(path string) error {
 	return nil
 }
 
-// checkInitrd looks for the beginning of a cpio archive, plain or in a compression that the kernel knows.
+// checkInitrd checks for the start of a cpio archive, plain or in a compression that the kernel supports.
 func checkInitrd(path string) error {
 	head, err := readHead(path, 6)
 	if err != nil {
@@ -83,8 +83,8 @@ func readHead(path string, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// checkLabel enforces the d-characters and length of a volume identifier (ECMA-119, 7.4.1 and 8.4.7); lower case and
-// the hyphen are allowed too, as everybody uses them.
+// checkLabel checks the d-characters and the length of a volume identifier (ECMA-119, 7.4.1 and 8.4.7). Lower case
+// and the hyphen are allowed too, because they are common.
 func checkLabel(label string) error {
 	const longest = 32
 	if len(label) > longest {
@@ -98,7 +98,7 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// checkCmdline refuses what would end the line in a boot loader's configuration, and what no kernel takes.
+// checkCmdline returns an error for a command line that a boot loader's configuration or the kernel cannot contain.
 func checkCmdline(line string) error {
 	const longest = 2047 // x86: COMMAND_LINE_SIZE is 2048 with the final zero
 	if len(line) > longest {

@@ -13,10 +13,10 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// DefaultLabel is the volume label of an image whose builder did not choose one.
+// DefaultLabel is the volume label of an image if Options has none.
 const DefaultLabel = "INSTALL_IMAGE"
 
-// DefaultCmdline is the kernel command line of an image whose builder did not choose one.
+// DefaultCmdline is the kernel command line of an image if Options has none.
 const DefaultCmdline = "boot_method=vmedia console=tty0 console=ttyS0,115200n8"
 
 // Options describe the image to build.
@@ -26,28 +26,28 @@ type Options struct {
 	Out      string         // path of the image to write
 	Cmdline  string         // "" = DefaultCmdline
 	Label    string         // "" = DefaultLabel
-	CacheDir string         // where fetched packages stay; "" = ironroot below the user's cache directory
+	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
-	Log      io.Writer      // progress and what takes the room; nil = nowhere
+	Log      io.Writer      // gets progress and the sizes of the parts; nil = no output
 }
 
-// Report says what was built.
+// Report describes the image that was built.
 type Report struct {
 	Path  string
 	Size  int64 // bytes
 	Parts []Part
 }
 
-// Part is a share of the image.
+// Part is a part of the image.
 type Part struct {
 	Name string
 	Size int64 // bytes
 }
 
-// epoch is the time stamp of everything in an image, so that equal inputs give equal bytes.
+// epoch is the time stamp of all files of an image, so that equal inputs give equal bytes.
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Build writes the image. It appears at Options.Out only when it is complete.
+// Build writes the image. A file at Options.Out is always complete.
 func Build(ctx context.Context, o Options) (Report, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -69,7 +69,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".iso-*") // beside the result: an image may not fit into /tmp
+	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".iso-*") // in the directory of the result: /tmp can be too small
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO: %w", err)
 	}
@@ -110,7 +110,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// build makes the image in the directory work and moves it to its place.
+// build builds the image in the directory work and moves it to Options.Out.
 func build(ctx context.Context, o Options, l loaders, work string) (Report, error) {
 	esp, err := espImage(l)
 	if err != nil {
@@ -154,12 +154,13 @@ func build(ctx context.Context, o Options, l loaders, work string) (Report, erro
 	return report, nil
 }
 
-// print writes what takes the room.
+// print writes the sizes of the parts.
 func (r Report) print(w io.Writer) error {
 	const mib = 1 << 20
 	var text strings.Builder
 	for _, p := range r.Parts {
-		fmt.Fprintf(&text, "%8.2f MiB  %4.1f %%  %s\n", float64(p.Size)/mib, 100*float64(p.Size)/float64(r.Size), p.Name)
+		fmt.Fprintf(&text, "%8.2f MiB  %4.1f %%  %s\n",
+			float64(p.Size)/mib, 100*float64(p.Size)/float64(r.Size), p.Name)
 	}
 	fmt.Fprintf(&text, "%8.2f MiB  %s\n", float64(r.Size)/mib, r.Path)
 	_, err := io.WriteString(w, text.String())

@@ -108,8 +108,8 @@ func TestOtherToolsReadTheImage(t *testing.T) {
 	got := strings.Fields(listing)
 	slices.Sort(got)
 	want := []string{
-		"/.disk", "/.disk/info", "/boot", "/boot/grub", "/boot/grub/efi.img", "/boot/grub/grub.cfg", "/initrd", "/isolinux",
-		"/isolinux/isolinux.bin", "/isolinux/isolinux.cfg", "/isolinux/ldlinux.c32", "/vmlinuz",
+		"/.disk", "/.disk/info", "/boot", "/boot/grub", "/boot/grub/efi.img", "/boot/grub/grub.cfg", "/initrd",
+		"/isolinux", "/isolinux/isolinux.bin", "/isolinux/isolinux.cfg", "/isolinux/ldlinux.c32", "/vmlinuz",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)

@@ -10,19 +10,19 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// loaders are the boot loaders' files.
+// loaders contains the files of the boot loaders.
 type loaders struct {
 	isolinux []byte // BIOS boot loader for El Torito
-	ldlinux  []byte // the rest of it
+	ldlinux  []byte // second part of ISOLINUX
 	mbr      []byte // code of a master boot record that starts isolinux from a disk
 	shim     []byte // first UEFI loader, signed by Microsoft
-	grub     []byte // second UEFI loader, signed by Debian; the variant made for CDs looks for /.disk/info
+	grub     []byte // second UEFI loader, signed by Debian; its variant for CDs searches for /.disk/info
 }
 
 // Packages are Debian's packages with the loaders.
 var Packages = []string{"isolinux", "syslinux-common", "shim-signed", "grub-efi-amd64-signed"}
 
-// fetchLoaders takes the loaders out of Debian's packages.
+// fetchLoaders reads the loaders from Debian's packages.
 func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error) {
 	var l loaders
 	for _, source := range []struct {
@@ -41,7 +41,7 @@ func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error)
 	return l, nil
 }
 
-// fetch reads files out of one package. All of them must be there.
+// fetch reads files from a package. All of them must exist.
 func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[string]*[]byte) error {
 	deb, err := archive.Fetch(ctx, pkg)
 	if err != nil {
@@ -51,7 +51,7 @@ func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[s
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	wanted := func(name string) bool { _, ok := files[strings.TrimPrefix(name, "./")]; return ok }
 	if err := debian.Extract(ctx, deb, dir, wanted); err != nil {
 		return err

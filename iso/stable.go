@@ -8,15 +8,15 @@ import (
 	"os"
 )
 
-// volume is what is needed of the primary volume descriptor (ECMA-119, 8.4).
+// volume contains the used fields of the primary volume descriptor (ECMA-119, 8.4).
 type volume struct {
 	blocks     uint32 // size of the volume
-	root, size uint32 // extent of the root folder, and its length in bytes
+	root, size uint32 // extent of the root directory, and its length in bytes
 }
 
 const (
 	primaryBlock = 16
-	bootBlock    = 17 // El Torito, section 2.0: the boot record lies in this very sector
+	bootBlock    = 17 // El Torito, section 2.0: the boot record must be in this sector
 )
 
 func readVolume(f *os.File) (volume, []byte, error) {
@@ -34,8 +34,8 @@ func readVolume(f *os.File) (volume, []byte, error) {
 	}, block, nil
 }
 
-// makeStable replaces what depends on the hour and place of the build: time stamps, owners and link counts, which the
-// library takes from the clock and from the files of its workspace.
+// makeStable replaces the bytes that depend on the time and place of the build: time stamps, owners and link counts,
+// which the library takes from the clock and from the files of its workspace.
 func makeStable(f *os.File) error {
 	v, block, err := readVolume(f)
 	if err != nil {
@@ -70,7 +70,7 @@ func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
 	var children []child
 	for at := 0; at < len(extent); {
 		length := int(extent[at])
-		if length == 0 { // the rest of a sector, which no record crosses
+		if length == 0 { // the rest of a sector: a record does not cross its end
 			at = (at/blockSize + 1) * blockSize
 			continue
 		}
@@ -133,7 +133,8 @@ func stabilizeRockRidge(f *os.File, area []byte, isFolder bool) error {
 			putBoth(entry[20:], 0) // owner
 			putBoth(entry[28:], 0) // group
 		case "CE":
-			offset := int64(binary.LittleEndian.Uint32(entry[4:]))*blockSize + int64(binary.LittleEndian.Uint32(entry[12:]))
+			offset := int64(binary.LittleEndian.Uint32(entry[4:]))*blockSize +
+				int64(binary.LittleEndian.Uint32(entry[12:]))
 			more := make([]byte, min(binary.LittleEndian.Uint32(entry[20:]), blockSize))
 			if _, err := f.ReadAt(more, offset); err != nil {
 				return fmt.Errorf("read continuation area: %w", err)

@@ -12,17 +12,17 @@ import (
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 )
 
-// Where the boot loaders lie in the image.
+// Paths of the boot loaders in the image.
 const (
 	isolinuxPath = "isolinux/isolinux.bin"
 	espPath      = "boot/grub/efi.img"
 	blockSize    = 2048
 )
 
-// fillTree lays out the files of the image in a folder and returns their shares.
+// fillTree writes the files of the image to a directory and returns their sizes.
 func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte) ([]Part, error) {
 	for name, content := range map[string][]byte{
-		".disk/info":            []byte(o.Label + "\n"), // GRUB knows the medium by this file
+		".disk/info":            []byte(o.Label + "\n"), // GRUB identifies the medium by this file
 		isolinuxPath:            l.isolinux,
 		"isolinux/ldlinux.c32":  l.ldlinux,
 		"isolinux/isolinux.cfg": []byte(isolinuxConfig(o.Cmdline)),
@@ -67,8 +67,8 @@ func copyFile(ctx context.Context, from, to string) (size int64, err error) {
 	return io.Copy(out, in)
 }
 
-// writeImage writes the file system with its boot catalog. Joliet stays off: with it the catalog's volume descriptor
-// would not lie in sector 17, where BIOSes look for it.
+// writeImage writes the file system with its boot catalog. Joliet is disabled: with it the boot record would not be
+// in sector 17, where BIOSes search for it.
 func writeImage(f *os.File, tree, label string) error {
 	fs, err := iso9660.Create(file.New(f, false), 0, 0, blockSize, tree)
 	if err != nil {

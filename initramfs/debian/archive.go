@@ -26,7 +26,7 @@ const (
 // NoMirror as Options.Security omits security updates.
 const NoMirror = "none"
 
-// ErrGone means that the archive does not hold a package, or does not hold it in the version wanted.
+// ErrGone means that the archive does not have a package, or not in the requested version.
 var ErrGone = errors.New("not in the archive")
 
 // Options describe an archive. The zero value is Debian's current stable release.
@@ -43,7 +43,7 @@ type Options struct {
 	Progress func(format string, args ...any)
 }
 
-// Archive is a Debian archive. Its methods may be called concurrently.
+// Archive is a Debian archive. It is safe for concurrent use.
 type Archive struct {
 	o      Options
 	client *http.Client
@@ -52,7 +52,7 @@ type Archive struct {
 	index map[string]map[string]Package // by architecture and name, the newest version of each
 }
 
-// Open returns the archive that o describes. It reads nothing yet.
+// Open returns the archive that o describes, without accessing it.
 func Open(o Options) (*Archive, error) {
 	if o.Suite == "" {
 		o.Suite = DefaultSuite
@@ -90,8 +90,8 @@ func Open(o Options) (*Archive, error) {
 	return &Archive{o: o, client: newClient(), index: map[string]map[string]Package{}}, nil
 }
 
-// securityMirror derives the URL of the security archive: Debian's mirrors and snapshots hold it next to the archive.
-// Suites that are not releases have none.
+// securityMirror derives the URL of the security archive from that of the archive: Debian's mirrors and snapshots
+// contain both in one directory. Suites that are not releases have no security archive.
 func securityMirror(suite, mirror string) string {
 	if slices.Contains([]string{"sid", "unstable", "experimental"}, suite) {
 		return NoMirror
@@ -115,7 +115,8 @@ func checkMirror(mirror string) error {
 		return fmt.Errorf("debian archive: mirror: %w", err)
 	}
 	if !slices.Contains([]string{"http", "https", "file"}, u.Scheme) {
-		return fmt.Errorf("debian archive: mirror %s has the scheme %q, want http, https or file", u.Redacted(), u.Scheme)
+		return fmt.Errorf("debian archive: mirror %s has the scheme %q, want http, https or file",
+			u.Redacted(), u.Scheme)
 	}
 	return nil
 }
@@ -267,7 +268,7 @@ func (a *Archive) newestCached(name, arch string) (string, bool) {
 	for _, arch := range []string{arch, "all"} {
 		found, err := filepath.Glob(filepath.Join(a.packageDir(), name+"_*_"+arch+".deb"))
 		if err != nil {
-			return "", false // the name is no pattern
+			return "", false // only a malformed pattern is an error
 		}
 		for _, file := range found {
 			v, err := version.NewVersion(strings.Split(filepath.Base(file), "_")[1])

@@ -13,12 +13,12 @@ import (
 	"sync"
 	"testing"
 
-	"ironroot/internal/testenv"
-
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/google/go-cmp/cmp"
 	"github.com/ulikunitz/xz"
+
+	"ironroot/internal/testenv"
 )
 
 // site is a Debian archive with its security archive.
@@ -94,7 +94,8 @@ func (s *site) publish(archive, suite string) {
 	s.t.Helper()
 	var index, packed, signed bytes.Buffer
 	for _, p := range s.packages[suite] {
-		fmt.Fprintf(&index, "Package: %s\nVersion: %s\nArchitecture: %s\nFilename: %s\nSHA256: %s\n", p.Name, p.Version, p.Arch, p.Path, p.SHA256)
+		fmt.Fprintf(&index, "Package: %s\nVersion: %s\nArchitecture: %s\nFilename: %s\nSHA256: %s\n",
+			p.Name, p.Version, p.Arch, p.Path, p.SHA256)
 		if len(p.Depends) > 0 {
 			fmt.Fprintf(&index, "Depends: %s\n", strings.Join(p.Depends, ", "))
 		}
@@ -135,7 +136,7 @@ func (s *site) open(change func(*Options)) *Archive {
 	return a
 }
 
-// kernels is a site with a kernel and a newer one in the security archive, and the packages of both.
+// kernels returns a site with a kernel and a newer one in the security archive, and locks of the packages of both.
 func kernels(t *testing.T) (s *site, older, newest Lock) {
 	s = newSite(t)
 	for _, v := range []struct {
@@ -152,7 +153,8 @@ func kernels(t *testing.T) (s *site, older, newest Lock) {
 
 func fetchKernel(t *testing.T, a *Archive) ([]string, error) {
 	t.Helper()
-	debs, err := a.FetchAll(context.Background(), "linux-image-amd64:amd64", func(name string) bool { return strings.HasPrefix(name, "linux-image-") })
+	debs, err := a.FetchAll(context.Background(), "linux-image-amd64:amd64",
+		func(name string) bool { return strings.HasPrefix(name, "linux-image-") })
 	for i, deb := range debs {
 		debs[i] = filepath.Base(deb)
 	}
@@ -174,7 +176,7 @@ func TestFetchNewest(t *testing.T) {
 	}
 }
 
-// A pinned version is fetched by its path, without any index.
+// A pinned version is fetched by its path, without an index.
 func TestFetchPinned(t *testing.T) {
 	s, older, _ := kernels(t)
 	got, err := fetchKernel(t, s.open(func(o *Options) { o.Lock, o.Keyring = older, "/nonexistent" }))
@@ -236,15 +238,18 @@ func TestOffline(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want version 6.12-1 from the cache", name, got, err)
 		}
 	}
-	if _, err := fetchKernel(t, s.open(func(o *Options) { o.CacheDir, o.Offline, o.Lock, o.Locked = cache, true, older, true })); !errors.Is(err, ErrGone) {
+	if _, err := fetchKernel(t, s.open(func(o *Options) {
+		o.CacheDir, o.Offline, o.Lock, o.Locked = cache, true, older, true
+	})); !errors.Is(err, ErrGone) {
 		t.Errorf("locked to a version that is not in the cache: got %v, want %v", err, ErrGone)
 	}
-	if _, err := fetchKernel(t, s.open(func(o *Options) { o.Offline = true })); err == nil || !strings.Contains(err.Error(), "--offline") {
+	if _, err := fetchKernel(t, s.open(func(o *Options) { o.Offline = true })); err == nil ||
+		!strings.Contains(err.Error(), "--offline") {
 		t.Errorf("empty cache: got %v, want an error that names --offline", err)
 	}
 }
 
-// Foreign and altered content is rejected.
+// Indexes of another signer or suite and altered content are rejected.
 func TestVerification(t *testing.T) {
 	other := newSite(t)
 	for name, test := range map[string]struct {
@@ -309,7 +314,8 @@ func TestUpdate(t *testing.T) {
 	bookworm := older[0]
 	bookworm.Suite = "bookworm"
 	a := s.open(func(o *Options) { o.Lock = append(Lock{bookworm}, older...) })
-	got, err := a.Update(context.Background(), []string{"linux-image-amd64:amd64"}, func(name string) bool { return true })
+	got, err := a.Update(context.Background(), []string{"linux-image-amd64:amd64"},
+		func(name string) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +400,8 @@ func TestNewestCached(t *testing.T) {
 		}
 	}
 	for pkg, want := range map[string]string{
-		"a:amd64": "a_10_amd64.deb", "a:arm64": "a_11_arm64.deb", "a:riscv64": "", "b:arm64": "b_1_all.deb", "c:amd64": "",
+		"a:amd64": "a_10_amd64.deb", "a:arm64": "a_11_arm64.deb", "a:riscv64": "", "b:arm64": "b_1_all.deb",
+		"c:amd64": "",
 	} {
 		path, ok := a.newestCached(splitName(pkg))
 		if ok != (want != "") || ok && filepath.Base(path) != want {
@@ -405,7 +412,8 @@ func TestNewestCached(t *testing.T) {
 
 func FuzzParseIndexes(f *testing.F) {
 	f.Add("Suite: stable\nCodename: trixie\nValid-Until: Sat, 12 Sep 2026 07:55:41 UTC\nSHA256:\n aa 1 main/x\n")
-	f.Add("Package: a\nVersion: 1\nArchitecture: all\nFilename: pool/a.deb\nSHA256: " + strings.Repeat("a", 64) + "\nDepends: b (>= 1), c | d\n")
+	f.Add("Package: a\nVersion: 1\nArchitecture: all\nFilename: pool/a.deb\nSHA256: " + strings.Repeat("a", 64) +
+		"\nDepends: b (>= 1), c | d\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		parseRelease(text)
 		for _, p := range parsePackages(text) {

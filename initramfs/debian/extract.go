@@ -77,7 +77,7 @@ func ExtractAll(ctx context.Context, debs []string, dir string, match func(name 
 	return nil // another process was faster
 }
 
-// extract writes one file. root refuses names and links that lead out of it.
+// extract writes one file. root rejects names and links that lead out of it.
 func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 	if err := root.MkdirAll(filepath.Dir(h.Name), 0o755); err != nil {
 		return err
@@ -107,7 +107,7 @@ func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 	}
 }
 
-// Depends returns the names in the Depends field of a package, without versions; of alternatives the first.
+// Depends returns the names in the Depends field of a package, without versions. Of alternatives it returns the first.
 func Depends(deb string) ([]string, error) {
 	var control []byte
 	err := walk(deb, "control.tar", func(h *tar.Header, r io.Reader) (err error) {
@@ -141,8 +141,8 @@ func parseDepends(control string) []string {
 	return names
 }
 
-// walk calls visit for each entry of the tar file called member (and a compression's suffix) in the package. Names
-// come without the leading "./".
+// walk calls visit for each entry of a tar file in the package. member is its name without the suffix of a compression.
+// The names of the entries lack the leading "./".
 func walk(deb, member string, visit func(*tar.Header, io.Reader) error) error {
 	f, err := os.Open(deb)
 	if err != nil {

@@ -52,7 +52,8 @@ func proxyInEnvironment() bool {
 
 // aptProxies returns the proxies that apt is configured to use, by scheme. Without apt there are none.
 func aptProxies() map[string]*url.URL {
-	out, err := exec.CommandContext(context.Background(), "apt-config", "shell", "http", "Acquire::http::Proxy", "https", "Acquire::https::Proxy").Output()
+	out, err := exec.CommandContext(context.Background(), "apt-config", "shell", "http", "Acquire::http::Proxy",
+		"https", "Acquire::https::Proxy").Output()
 	if err != nil {
 		return nil
 	}
@@ -106,7 +107,8 @@ func (a *Archive) retry(ctx context.Context, f func() error) error {
 			return err
 		}
 		if attempt == attempts {
-			return fmt.Errorf("%w\nwithout a network: --offline builds from the cache, --mirror names another archive", err)
+			return fmt.Errorf("%w\nwithout a network: --offline builds from the cache, --mirror names another archive",
+				err)
 		}
 		a.o.Progress("%v: trying again", err)
 		select {

@@ -94,10 +94,12 @@ func (a *Archive) readSuite(ctx context.Context, mirror, suite, arch string) ([]
 	}
 	release := parseRelease(string(text))
 	if release.codename != suite && release.suite != suite {
-		return nil, fmt.Errorf("%s/dists/%s/InRelease: is of suite %q (%q), want %q", mirror, suite, release.suite, release.codename, suite)
+		return nil, fmt.Errorf("%s/dists/%s/InRelease: is of suite %q (%q), want %q",
+			mirror, suite, release.suite, release.codename, suite)
 	}
 	if !release.validUntil.IsZero() && time.Now().After(release.validUntil) {
-		a.o.Progress("the index of %s expired on %s: newer versions may exist", suite, release.validUntil.Format(time.DateOnly))
+		a.o.Progress("the index of %s expired on %s: newer versions may exist",
+			suite, release.validUntil.Format(time.DateOnly))
 	}
 	var all []Package
 	for _, component := range components {

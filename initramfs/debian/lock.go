@@ -21,7 +21,7 @@ var packagesLock []byte
 var Pinned = sync.OnceValue(func() Lock {
 	lock, err := ParseLock(packagesLock)
 	if err != nil {
-		panic(err) // TestPinned reads it
+		panic(err) // the file is embedded, and TestLockFile parses it
 	}
 	return lock
 })
@@ -57,7 +57,8 @@ func ParseLock(text []byte) (Lock, error) {
 			return nil, fmt.Errorf("lock file, line %d: %w", number, err)
 		}
 		if p.Origin != originMain && p.Origin != originSecurity {
-			return nil, fmt.Errorf("lock file, line %d: got archive %q, want %s or %s", number, p.Origin, originMain, originSecurity)
+			return nil, fmt.Errorf("lock file, line %d: got archive %q, want %s or %s",
+				number, p.Origin, originMain, originSecurity)
 		}
 		lock = append(lock, p)
 	}
@@ -84,8 +85,8 @@ func (l Lock) find(suite, name, arch string) (Package, bool) {
 	return Package{}, false
 }
 
-// Update returns the lock with the newest versions of packages, each NAME:ARCH, and of those of their dependencies
-// that follow accepts. Pinned versions of other suites stay; other ones of this suite are dropped.
+// Update returns a lock with the newest versions of packages, each NAME:ARCH, and of the dependencies that follow
+// accepts. It keeps the pinned versions of other suites and drops all other ones of this suite.
 func (a *Archive) Update(ctx context.Context, packages []string, follow func(name string) bool) (Lock, error) {
 	lock := Lock{}
 	for _, p := range a.o.Lock {
@@ -101,7 +102,7 @@ func (a *Archive) Update(ctx context.Context, packages []string, follow func(nam
 		}
 		depends := p.Depends
 		p.Depends = nil
-		// Packages of all architectures are in the index of each.
+		// Packages that do not depend on the architecture are in the index of each one.
 		for _, have := range lock {
 			if have.Suite == a.o.Suite && have.Name == p.Name && have.Arch == p.Arch {
 				return nil

@@ -1,5 +1,5 @@
-// Package firmware finds the files that drivers request from /lib/firmware, in Debian's packages and in a directory of
-// the operator's.
+// Package firmware finds the files that drivers request from /lib/firmware, in Debian packages and in a directory of
+// the operator.
 package firmware
 
 import (
@@ -19,7 +19,7 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// Packages are Debian's packages with firmware for servers' adapters. All are of any architecture.
+// Packages are the Debian packages with firmware for adapters of servers. They do not depend on the architecture.
 var Packages = []string{
 	"firmware-bnx2", "firmware-bnx2x", "firmware-cavium", "firmware-intel-misc", "firmware-linux-free",
 	"firmware-misc-nonfree", "firmware-myricom", "firmware-netronome", "firmware-netxen", "firmware-qlogic",
@@ -32,7 +32,7 @@ var computed string
 //go:embed omitted.txt
 var omitted string
 
-// Requests returns the names that a module requests: those that it declares, and those that it computes.
+// Requests returns the names of the files that a module requests: the declared ones and those that its driver computes.
 func Requests(module string, declared []string) []string {
 	all := slices.Clone(declared)
 	for line := range strings.Lines(computed) {
@@ -48,7 +48,7 @@ func Requests(module string, declared []string) []string {
 // Omission is a set of files that images lack although modules request them.
 type Omission struct{ Pattern, Reason string }
 
-// Omissions returns the reviewed list of such files.
+// Omissions returns the reviewed list of omissions.
 func Omissions() []Omission {
 	var all []Omission
 	for line := range strings.Lines(omitted) {
@@ -66,7 +66,7 @@ func (o Omission) Matches(name string) bool {
 	return err == nil && matched
 }
 
-// Omitted reports whether images lack a file unless the operator provides it.
+// Omitted reports whether an omission covers a file. Images contain such a file only if the operator provides it.
 func Omitted(name string) bool {
 	return slices.ContainsFunc(Omissions(), func(o Omission) bool { return o.Matches(name) })
 }
@@ -78,7 +78,7 @@ type File struct {
 	Target string // of a link, below the directory
 }
 
-// Tree is a list of directories that hold firmware. The first one that has a file provides it.
+// Tree is a list of directories with firmware. A file is taken from the first directory that contains it.
 type Tree []string
 
 // Find returns the files of a request: the file, or a link and its target. A request with wildcards returns every file
@@ -133,13 +133,13 @@ func find(dir, name string) ([]File, error) {
 	if target == name {
 		return []File{{Name: name, Path: real}}, nil
 	}
-	if strings.HasPrefix(target, "../") { // the operator's own link to somewhere else
+	if strings.HasPrefix(target, "../") { // a link of the operator out of the directory
 		return []File{{Name: name, Path: real}}, nil
 	}
 	return []File{{Name: target, Path: real}, {Name: name, Target: target}}, nil
 }
 
-// Fetch fetches Debian's packages and returns the directory with their files, which stays below cacheDir.
+// Fetch fetches Packages, unpacks them below cacheDir and returns the directory with their firmware.
 func Fetch(ctx context.Context, archive *debian.Archive, cacheDir, arch string) (string, error) {
 	var debs []string
 	key := sha256.New()

@@ -1,6 +1,6 @@
 package modules
 
-// Unmatched returns the lines of the groups that name modules of an architecture's kernels and match none of names.
+// Unmatched returns the lines of the groups that apply to the architecture and match none of names.
 func Unmatched(groups []string, arch string, names []string) ([]string, error) {
 	s, err := Select(groups)
 	if err != nil {

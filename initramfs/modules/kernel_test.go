@@ -12,8 +12,8 @@ import (
 	"ironroot/initramfs/modules"
 )
 
-// TestListsAgainstKernel reads the lists with Debian's kernels. Lines without an architecture are those of servers:
-// they name modules, or parts of the kernel's image, on amd64.
+// Every line of the groups matches a module, or a built-in part, of Debian's kernel. Lines without an architecture are
+// compared with the amd64 kernel.
 func TestListsAgainstKernel(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -27,15 +27,16 @@ func TestListsAgainstKernel(t *testing.T) {
 					t.Errorf("group %s: the kernel has no module %s", group, line)
 				}
 			}
-			if got, err := modules.Unmatched([]string{"virtual"}, arch, nil); err != nil || arch == "amd64" && len(got) == 0 {
+			if got, err := modules.Unmatched([]string{"virtual"}, arch, nil); err != nil ||
+				arch == "amd64" && len(got) == 0 {
 				t.Errorf("a kernel without modules: got %q, %v, want every line of the group", got, err)
 			}
 		})
 	}
 }
 
-// kernelModules returns the paths of the modules of Debian's kernel below its tree without suffix, with those that are
-// built into it.
+// kernelModules returns the modules of Debian's kernel, including built-in ones, as paths below the kernel's tree
+// without suffix.
 func kernelModules(t *testing.T, arch string) []string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -46,7 +47,8 @@ func kernelModules(t *testing.T, arch string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := initramfs.FetchKernel(t.Context(), archive, filepath.Join(cache, "ironroot"), "linux-image-"+arch+":"+arch, t.Logf)
+	kernel, err := initramfs.FetchKernel(t.Context(), archive, filepath.Join(cache, "ironroot"),
+		"linux-image-"+arch+":"+arch, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

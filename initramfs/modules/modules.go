@@ -1,5 +1,5 @@
-// Package modules holds the groups of kernel modules that an image can be given, as lists one can read, and picks them
-// from a kernel's tree.
+// Package modules contains the groups of kernel modules for images, as text files, and selects modules of a kernel by
+// them.
 package modules
 
 import (
@@ -29,17 +29,17 @@ func Groups() []string {
 	return files
 }
 
-// rule is a line of a list.
+// rule is a line of a group's file.
 type rule struct {
 	pattern string
 	exclude bool
-	arch    string // GOARCH of the only kernels that have such a module, "" = any
+	arch    string // GOARCH of the kernels that have such a module, "" = all
 }
 
-// Selection is the union of some groups.
+// Selection is a union of groups.
 type Selection struct{ groups [][]rule }
 
-// Select reads groups by name.
+// Select returns the union of the named groups. An unknown name is an error.
 func Select(names []string) (Selection, error) {
 	var s Selection
 	for _, name := range names {
@@ -84,7 +84,7 @@ func (s *Selection) add(name string, above []string) error {
 	return nil
 }
 
-// parseRule reads a line that is neither empty nor a comment nor the name of a group.
+// parseRule parses a line that is not empty, not a comment and not the name of a group.
 func parseRule(line string) (rule, error) {
 	words := strings.Fields(line)
 	pattern, exclude := strings.CutPrefix(words[0], "!")
@@ -97,8 +97,8 @@ func parseRule(line string) (rule, error) {
 	return rule{}, fmt.Errorf("line %q, want a path and amd64, arm64 or nothing", line)
 }
 
-// Has says whether a module belongs to the selection. name is its path below the kernel's tree without suffix, such as
-// "drivers/net/virtio_net".
+// Has reports whether a module belongs to the selection. name is its path below the kernel's tree without suffix, such
+// as "drivers/net/virtio_net".
 func (s Selection) Has(name string) bool {
 	for _, rules := range s.groups {
 		chosen := false

@@ -58,7 +58,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// InfiniBand's drivers, which most machines do without, are a group of their own.
+// The drivers for InfiniBand are in the group infiniband and not in the group server.
 func TestInfiniBand(t *testing.T) {
 	for _, name := range []string{"drivers/infiniband/hw/mlx5/mlx5_ib", "drivers/infiniband/ulp/ipoib/ib_ipoib"} {
 		for _, groups := range [][]string{{"server"}, {"server", "infiniband"}} {

@@ -8,11 +8,11 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// patience is how long a machine may take from power-on to the ramdisk.
+// patience limits the time from power-on to the message of the ramdisk.
 const patience = 3 * time.Minute
 
-// Boots starts a machine that is to boot the ramdisk, waits for its word, stops the machine, and returns the kernel's
-// command line and all of the console. A ramdisk that does not come up ends the test.
+// Boots starts a machine that boots the ramdisk, waits for its message and stops the machine. It returns the kernel's
+// command line and the output of the console. The test fails if there is no message.
 func Boots(t testing.TB, config qemu.Config) (cmdline, console string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

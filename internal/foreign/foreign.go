@@ -1,6 +1,5 @@
-// Package foreign gives tests of boot paths a kernel and a ramdisk that are not the product's own: Debian's small kernel
-// for virtual machines, and a ramdisk that says on its console that it runs, with which kernel command line, and
-// switches the machine off.
+// Package foreign provides a kernel and a ramdisk that are not the product's own, for tests of boot paths: Debian's
+// kernel for virtual machines, and a ramdisk that prints the kernel command line and switches the machine off.
 package foreign
 
 import (
@@ -19,10 +18,10 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Hello matches what the ramdisk says; the first group is the kernel command line.
+// Hello matches the message of the ramdisk. The first group is the kernel command line.
 var Hello = regexp.MustCompile(`HELLO-FROM-THE-RAMDISK cmdline=<(.*)> err=<nil>`)
 
-// Kernel returns the path of Debian's small kernel for virtual machines, which Debian signed.
+// Kernel returns the path of Debian's signed kernel for virtual machines.
 func Kernel(t testing.TB) string {
 	t.Helper()
 	deb := debtest.Packages(t, "", "linux-image-cloud-amd64:amd64", "linux-image-")
@@ -38,13 +37,14 @@ func Kernel(t testing.TB) string {
 	return found[0]
 }
 
-// Initrd builds a ramdisk of one small program and returns its path.
+// Initrd builds a ramdisk with the program hello as its init and returns its path.
 func Initrd(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "init")
 	t.Setenv("CGO_ENABLED", "0")
-	testenv.Run(t, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary, "ironroot/internal/foreign/hello")
+	testenv.Run(t, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary,
+		"ironroot/internal/foreign/hello")
 	content, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ func explode() error { panic("oops") }
 func isPanic(t *testing.T, err error) {
 	t.Helper()
 	var caught *PanicError
-	if !errors.As(err, &caught) || caught.Value != "oops" || !strings.Contains(string(caught.Stack), "goroutine.explode") {
+	if !errors.As(err, &caught) || caught.Value != "oops" ||
+		!strings.Contains(string(caught.Stack), "goroutine.explode") {
 		t.Errorf("got error %v, want the panic with its stack", err)
 	}
 }
@@ -70,9 +71,11 @@ func TestGo(t *testing.T) {
 func TestGoLogsPanicOnce(t *testing.T) {
 	text := captureLog(t)
 	done := make(chan error, 1)
-	Go(func() error { return Catch(func() error { Do(func() { _ = explode() }); return nil }) }, func(err error) { done <- err })
+	Go(func() error { return Catch(func() error { Do(func() { _ = explode() }); return nil }) },
+		func(err error) { done <- err })
 	isPanic(t, <-done)
-	if got := text.String(); strings.Count(got, "panic contained") != 1 || !strings.Contains(got, "oops") || !strings.Contains(got, "goroutine.explode") {
+	if got := text.String(); strings.Count(got, "panic contained") != 1 || !strings.Contains(got, "oops") ||
+		!strings.Contains(got, "goroutine.explode") {
 		t.Errorf("got log %q, want one line with value and stack", got)
 	}
 }
@@ -80,7 +83,7 @@ func TestGoLogsPanicOnce(t *testing.T) {
 func TestGroup(t *testing.T) {
 	captureLog(t)
 	group, ctx := WithContext(context.Background())
-	group.Go(func() error { <-ctx.Done(); return nil }) // ended by the panic of the other
+	group.Go(func() error { <-ctx.Done(); return nil }) // ended by the panic of the other function
 	group.Go(explode)
 	isPanic(t, group.Wait())
 
@@ -104,7 +107,7 @@ func TestGroup(t *testing.T) {
 func TestDo(t *testing.T) {
 	left, right := make(chan bool), make(chan bool)
 	var ended atomic.Int32
-	Do( // one after the other they would wait forever
+	Do( // sequential calls would wait forever
 		func() { left <- <-right; ended.Add(1) },
 		func() { right <- true; <-left; ended.Add(1) },
 	)

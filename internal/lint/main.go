@@ -1,5 +1,6 @@
-// Command lint reports where the ramdisk starts goroutines that do not contain panics: a panic in one ends PID 1. Its
-// arguments are the directories to check. Tests and testdata are not checked.
+// Command lint reports where the ramdisk starts goroutines that do not contain panics: a panic in one ends PID 1. It
+// also reports imports of os/exec and C. Its arguments are the directories to check. Tests and testdata are not
+// checked.
 //
 // It rejects go statements, errgroup, and the types and functions of the standard library that start goroutines.
 // Package ironroot/internal/goroutine has a replacement for each.

@@ -14,7 +14,7 @@
 //
 // The mutations are:
 //
-//	remove   a call, assignment, increment, send, defer, go, break, continue or return without a value is left out
+//	remove   a call, assignment, increment, send, defer, go, break, continue or return without a value is removed
 //	negate   the condition of an if or of a case without a tag, or the result of a function that returns one bool
 //	nil      an error that a function returns is replaced by nil
 //
@@ -26,14 +26,14 @@
 //
 // Two lists account for survivors; each line is NAME => REASON. Listed mutants still count as survivors.
 //
-//	equivalent.txt   the mutant does what the program does, whatever happens
+//	equivalent.txt   the mutant behaves like the program in every case
 //	untestable.txt   the mutant differs only after a system call has failed that no test can make fail
 //
 // A mutant is untestable only if no file, device, resource limit or parameter of the code makes the call fail. It is
 // an error if a mutant is in both lists, or if a listed mutant is killed or does not exist. Every survivor of the
 // packages that the option -accounted names must be listed.
 //
-// Mutants do what the program must not do. Each test binary therefore runs in namespaces of its own, on an overlay of
-// the machine's files whose changes stay in memory, without its disks, its network, its firmware variables, and the
-// capabilities to stop it, to set its clock or to load modules. This needs root.
+// Mutants can damage the machine. Each test binary therefore runs in new namespaces, on an overlay of the machine's
+// files whose changes stay in memory. It cannot access the machine's disks, network and firmware variables, and lacks
+// the capabilities to stop the machine, to set its clock and to load modules. This needs root.
 package main

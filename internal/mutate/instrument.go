@@ -28,10 +28,10 @@ type mutant struct {
 	kind     string
 	text     string // first line of the statement or expression
 	count    int    // 1 for the first mutant of this kind and text in the function, 2 for the second
-	logging  bool   // the statement does nothing but log
+	logging  bool   // the statement only logs
 }
 
-// name identifies a mutant as long as its function does not change much.
+// name identifies a mutant. It does not depend on line numbers.
 func (m mutant) name() string {
 	name := fmt.Sprintf("%s | %s | %s | %s", m.file, m.function, m.kind, m.text)
 	if m.count > 1 {
@@ -51,12 +51,12 @@ type instrumenter struct {
 	mutants []mutant
 	counts  map[string]int
 
-	// Of the file at hand.
+	// Of the current file.
 	name       string
 	source     []byte
 	files      *token.FileSet
 	insertions []insertion
-	functions  []scope // that enclose the statement at hand, the innermost last
+	functions  []scope // that enclose the current statement, the innermost last
 }
 
 // scope is a function or function literal.
@@ -90,7 +90,7 @@ func (in *instrumenter) instrument(path, name string) ([]byte, error) {
 	return in.apply(), nil
 }
 
-// apply returns the source with all insertions. Of those at one offset the one made first comes first.
+// apply returns the source with all insertions. Insertions at the same offset are in the order in which they were made.
 func (in *instrumenter) apply() []byte {
 	slices.SortStableFunc(in.insertions, func(a, b insertion) int { return cmp.Compare(a.offset, b.offset) })
 	var out bytes.Buffer
@@ -180,14 +180,14 @@ func (in *instrumenter) removable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
 		call, ok := s.X.(*ast.CallExpr)
-		return !ok || !isPanic(call) // a function may have to end with it
+		return !ok || !isPanic(call) // a function can require it as its last statement
 	case *ast.AssignStmt:
 		return s.Tok != token.DEFINE && !isIdle(s)
 	case *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.GoStmt:
 		return true
 	case *ast.BranchStmt:
 		return s.Tok == token.BREAK || s.Tok == token.CONTINUE
-	case *ast.ReturnStmt: // elsewhere a function may have to end with it
+	case *ast.ReturnStmt: // a function with results can require it as its last statement
 		return in.innermost().results.NumFields() == 0
 	}
 	return false

@@ -38,7 +38,8 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&o.samples, "n", 0,
 		"number of mutants of each package to run, the same random ones every time; 0 runs all")
 	flags.IntVar(&o.parallel, "j", runtime.NumCPU(), "number of mutants to run at a time")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "least time after which the tests of a mutant count as hung")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Second,
+		"least time after which the tests of a mutant count as hung")
 	flags.StringVar(&o.skip, "skip", "", "regular expression of tests not to run, as of go test")
 	verbose := flags.Bool("v", false, "print each mutant that was run to standard error")
 	least := flags.Float64("least", 85, "share of the mutants that must be killed, in percent")

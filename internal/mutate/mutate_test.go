@@ -139,7 +139,7 @@ func TestListedMutantsExist(t *testing.T) {
 	}
 }
 
-// TestSample measures the sample: what its tests notice is killed, and nothing else.
+// TestSample measures the sample: exactly the mutants that its tests notice are killed.
 func TestSample(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go")
@@ -191,8 +191,8 @@ func TestSample(t *testing.T) {
 	write(untestableList, killedToo+" => wrong", untestable+" => panics")
 	out, err = measure("-least", "99", "-accounted", "internal/mutate/testdata/sample")
 	for _, want := range []string{
-		"want at least 99.0 %", "4 survivors are listed neither as equivalent nor as untestable:", "\n" + equivalent + "\n",
-		"2 mutants are listed and do not survive:\n" + killedToo + "\n" + killed,
+		"want at least 99.0 %", "4 survivors are listed neither as equivalent nor as untestable:",
+		"\n" + equivalent + "\n", "2 mutants are listed and do not survive:\n" + killedToo + "\n" + killed,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q in it", err, want)
@@ -239,7 +239,8 @@ func TestBusyMachine(t *testing.T) {
 		t.Errorf("above the largest limit: got %q and %v, want %v", got, err, errSlow)
 	}
 	t.Setenv("TEST_FAILURE", "broken without a mutant")
-	if got, err := r.tryOne(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "broken without a mutant") || got != "" {
+	if got, err := r.tryOne(t.Context(), 0); err == nil ||
+		!strings.Contains(err.Error(), "broken without a mutant") || got != "" {
 		t.Errorf("tests that fail: got %q and %v, want an error with their output", got, err)
 	}
 }
@@ -260,7 +261,8 @@ func TestFailing(t *testing.T) {
 	var out bytes.Buffer
 	measure := func(arguments ...string) error {
 		out.Reset()
-		arguments = append([]string{"-n", "1", "-least", "0", "-equivalent", os.DevNull, "-untestable", os.DevNull}, arguments...)
+		arguments = append([]string{"-n", "1", "-least", "0", "-equivalent", os.DevNull, "-untestable", os.DevNull},
+			arguments...)
 		return run(t.Context(), arguments, &out)
 	}
 	err := measure("./testdata/failing", "./testdata/sample")
@@ -269,7 +271,8 @@ func TestFailing(t *testing.T) {
 		t.Errorf("got error %v, want %q", err, want)
 	}
 	for _, want := range []string{
-		"testdata/failing not measured: TestOne fails without mutants:", "got 1, want 2", "testdata/sample     1 mutants",
+		"testdata/failing not measured: TestOne fails without mutants:", "got 1, want 2",
+		"testdata/sample     1 mutants",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, out.String())
@@ -310,7 +313,7 @@ func TestSampleOfMutants(t *testing.T) {
 	}
 }
 
-// TestSandbox looks at what a program in the sandbox can reach.
+// TestSandbox checks which devices, interfaces, files and capabilities a program in the sandbox can access.
 func TestSandbox(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "sh", "grep", "mount")
@@ -365,9 +368,10 @@ func TestSandboxDetachesLoops(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		// The number may belong to another test by now.
+		// Another test can use the number by now.
 		left := filepath.Base(strings.TrimSpace(string(out)))
-		if file, err := os.ReadFile("/sys/class/block/" + left + "/loop/backing_file"); err == nil && bytes.Contains(file, []byte("mutate-leftover")) {
+		if file, err := os.ReadFile("/sys/class/block/" + left + "/loop/backing_file"); err == nil &&
+			bytes.Contains(file, []byte("mutate-leftover")) {
 			t.Errorf("%s: %s is still attached to %s", name, left, file)
 		}
 	}

@@ -85,13 +85,13 @@ func (t *tally) String() string {
 // report prints results and checks them against the required share of killed mutants.
 type report struct {
 	out        io.Writer
-	equivalent map[string]string // reasons by name: mutants that do what the program does
-	untestable map[string]string // reasons by name: mutants whose difference no test can cause
+	equivalent map[string]string // reasons by name: mutants that behave like the program
+	untestable map[string]string // reasons by name: mutants that differ only after a failure that no test can cause
 	accounted  []string          // packages below the module
 	complete   bool              // every mutant was run
 
 	total      tally
-	unlisted   []string // survivors that have to be listed
+	unlisted   []string // survivors that must be listed
 	superseded []string // listed mutants that do not survive or do not exist
 	failed     []string // packages that could not be measured
 }
@@ -169,7 +169,7 @@ func (p *report) fail(failed goPackage, err error) {
 func packageOf(file string) string { return file[:max(strings.LastIndex(file, "/"), 0)] }
 
 func (p *report) printf(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that cannot be written is seen to be missing
+	_, _ = fmt.Fprintf(p.out, format, arguments...) // a report that is not written is missed by the reader
 }
 
 // end reports all packages together. It returns an error if a package could not be measured, if too few mutants were
@@ -178,7 +178,8 @@ func (p *report) end(least float64) error {
 	p.printf("%-30s %s\n", "all", p.total.String())
 	var errs []error
 	if len(p.failed) > 0 {
-		errs = append(errs, fmt.Errorf("%d packages could not be measured: %s", len(p.failed), strings.Join(p.failed, ", ")))
+		errs = append(errs,
+			fmt.Errorf("%d packages could not be measured: %s", len(p.failed), strings.Join(p.failed, ", ")))
 	}
 	if percent := p.total.percent(); percent < least {
 		errs = append(errs, fmt.Errorf("%w: got %.1f %%, want at least %.1f %%", errTooFew, percent, least))

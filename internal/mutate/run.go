@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// timeoutFactor is how many times longer tests may take with a mutant than without.
+	// timeoutFactor times the duration without a mutant is the limit for tests with a mutant.
 	timeoutFactor = 5
 	// maxTimeout is the limit above which it is an error if the tests without the mutant are slow too.
 	maxTimeout = 10 * time.Minute
@@ -50,8 +50,8 @@ func (p goPackage) tree() string {
 // options of a run.
 type options struct {
 	samples, parallel int           // mutants of each package, and at a time; 0 samples means all mutants
-	timeout           time.Duration // least time after which the tests of a mutant count as hung
-	maxTimeout        time.Duration // no limit above it is doubled
+	timeout           time.Duration // minimum time after which the tests of a mutant count as hung
+	maxTimeout        time.Duration // limits above it are not doubled
 	skip              string        // regular expression of tests not to run
 
 	// progress receives each mutant as soon as it is done, from several goroutines. It may be nil.
@@ -62,7 +62,7 @@ type options struct {
 type packageRun struct {
 	goPackage
 	options
-	work    string // directory for what is made
+	work    string // directory of temporary files
 	binary  string
 	mutants []mutant
 	tests   []*testRun
@@ -146,15 +146,15 @@ func (r *packageRun) build(ctx context.Context) error {
 	return err
 }
 
-// outcome of one run of the test binary.
+// outcome is the result of one run of the test binary.
 type outcome struct {
 	passed, timedOut bool
 	duration         time.Duration
 	output           []byte
 }
 
-// run runs tests of the binary. limit bounds the time of all of them. trace receives what they reach, unless it is
-// nil.
+// run runs tests of the binary. limit is the time limit of all of them together. trace receives the numbers of the
+// reached mutants, unless it is nil.
 func (r *packageRun) run(
 	ctx context.Context, tests []string, limit time.Duration, trace *os.File, environment ...string,
 ) (outcome, error) {
@@ -166,7 +166,7 @@ func (r *packageRun) run(
 	if err != nil {
 		return outcome{}, err
 	}
-	defer os.RemoveAll(base) //nolint:errcheck // only a place to mount on
+	defer os.RemoveAll(base) //nolint:errcheck // an empty directory to mount on
 	// With -test.timeout the tests end themselves and show where they hang. Otherwise they are killed a little later.
 	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.skip="+r.skip,
 		"-test.failfast", "-test.count=1", "-test.timeout="+limit.String())
@@ -199,7 +199,7 @@ func (r *packageRun) run(
 	return o, nil
 }
 
-// baseline runs every test alone, without mutants, and notes what it reaches.
+// baseline runs every test alone, without mutants, and records the mutants that it reaches.
 func (r *packageRun) baseline(ctx context.Context) error {
 	list := exec.CommandContext(ctx, r.binary, "-test.list=.") //nolint:gosec // made by build
 	list.Dir = r.Dir
@@ -290,7 +290,7 @@ func (r *packageRun) try(ctx context.Context, numbers []int) error {
 func (r *packageRun) tryOne(ctx context.Context, n int) (string, error) {
 	var batches [2][]string
 	var durations [2]time.Duration
-	for _, test := range r.tests { // the quickest first
+	for _, test := range r.tests { // ordered by duration
 		if !test.reached[n] {
 			continue
 		}

@@ -49,7 +49,8 @@ func sandbox(arguments []string) error {
 	caller, base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4:]
 	own := mountNamespace()
 	if pid := os.Getpid(); pid != 1 || own == "" || !strings.HasPrefix(caller, "mnt:") || own == caller {
-		return fmt.Errorf("sandbox: %w: got process %d in %q, want process 1 outside of %q", errShared, pid, own, caller)
+		return fmt.Errorf("sandbox: %w: got process %d in %q, want process 1 outside of %q",
+			errShared, pid, own, caller)
 	}
 	root, err := newRoot(base, dir, program)
 	if err == nil {
@@ -71,8 +72,8 @@ func sandbox(arguments []string) error {
 }
 
 // newRoot returns a directory below base that shows the machine's files. Changes stay in memory: mutants delete files,
-// and mount file systems read-only, which no mount namespace confines. /tmp is empty there except for program and the
-// module that dir belongs to.
+// and mount file systems read-only, which no mount namespace confines. /tmp and file systems without a disk are empty
+// there, except for program in /tmp and the module that dir belongs to.
 func newRoot(base, dir, program string) (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("private mounts: %w", err)
@@ -88,7 +89,8 @@ func newRoot(base, dir, program string) (string, error) {
 	places := []string{"/"}
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		onDisk := strings.HasPrefix(f[0], "/dev/") || slices.Contains([]string{"overlay", "9p", "virtiofs", "zfs"}, f[2])
+		onDisk := strings.HasPrefix(f[0], "/dev/") ||
+			slices.Contains([]string{"overlay", "9p", "virtiofs", "zfs"}, f[2])
 		if onDisk && f[1] != "/" && !strings.HasPrefix(f[1], "/tmp/") && !strings.Contains(f[1], `\`) {
 			places = append(places, f[1])
 		}
@@ -154,7 +156,8 @@ func hideDevices(root string) error {
 		name := filepath.Base(node)
 		disk := stat.Mode&unix.S_IFMT == unix.S_IFBLK && !strings.HasPrefix(name, "loop")
 		if disk || slices.Contains([]string{"mem", "kmsg"}, name) || slices.ContainsFunc(
-			[]string{"rtc", "nvme", "watchdog", "ipmi"}, func(kind string) bool { return strings.HasPrefix(name, kind) }) {
+			[]string{"rtc", "nvme", "watchdog", "ipmi"},
+			func(kind string) bool { return strings.HasPrefix(name, kind) }) {
 			hidden = append(hidden, node)
 		}
 	}
@@ -207,9 +210,10 @@ func dropCapabilities() error {
 	return nil
 }
 
-// detachLoops detaches the loop devices whose files are temporary files of the sandbox. A test that ends by a panic or
-// a timeout leaves them attached, and the kernel then keeps their files in memory. Devices that are still open are
-// detached when they are closed. Errors are ignored: they change no result.
+// detachLoops detaches the loop devices whose files are temporary files of the sandbox, or files of a file system on
+// such a device. A test that ends by a panic or a timeout leaves them attached, and the kernel then keeps their files
+// in memory. Devices that are still open are detached when they are closed. Errors are ignored: they change no
+// result.
 func detachLoops() {
 	temporary, err := os.CreateTemp("", "")
 	if err != nil {
@@ -247,7 +251,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// copyTrace hands out what the program reached, where somebody asks for it.
+// copyTrace copies the list of reached mutants to descriptor 3, if the environment variable traceVariable requests it.
 func copyTrace() error {
 	if os.Getenv(traceVariable) == "" {
 		return nil

@@ -54,6 +54,6 @@ func Serve(handler http.Handler) (client *http.Client, stop func()) {
 	}}
 	return &http.Client{Transport: transport}, func() {
 		transport.CloseIdleConnections()
-		server.Close() //nolint:errcheck // the test is over
+		server.Close() //nolint:errcheck // the test has ended
 	}
 }

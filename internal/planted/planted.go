@@ -1,6 +1,6 @@
-// Package planted gives fuzz targets of file system readers an image with bytes planted into it, without a copy of the
-// image for every run. Places are counted over the parts of the image that are not zero, so that a small change of the
-// fuzzer's input hits something that means something.
+// Package planted modifies images for fuzz targets of file system readers, without copying the image for every run.
+// The fuzzer's input is a list of patches. Their places count only the parts of the image that are not zero, so that a
+// small change of the input changes used bytes.
 package planted
 
 import (
@@ -10,19 +10,19 @@ import (
 	"slices"
 )
 
-// grain is the size, in bytes, of the parts that are told apart by having content or not.
+// grain is the size of a part, in bytes. A part is zero or not as a whole.
 const grain = 256
 
-// header of a patch: place (3 bytes) and length (1 byte).
+// header is the size of a patch's header: place (3 bytes) and length (1 byte).
 const header = 4
 
-// Image is an image that bytes are planted into.
+// Image is an image that patches are applied to.
 type Image struct {
 	data  []byte
 	parts []int // offsets of the parts that are not zero
 }
 
-// New takes an image, which must not change.
+// New returns an Image of data, which must not change.
 func New(data []byte) *Image {
 	i := &Image{data: data}
 	for at := 0; at < len(data); at += grain {
@@ -33,8 +33,9 @@ func New(data []byte) *Image {
 	return i
 }
 
-// Patch returns the fuzzer's input that plants up to 255 bytes at an offset of the image. Inputs may be joined. An offset
-// within a part of zeros has no place and panics: seeds are written by people.
+// Patch returns the fuzzer's input that replaces up to 255 bytes at an offset of the image. Inputs can be concatenated.
+// Patch panics if the offset is in a part of zeros or the content is longer, because its arguments are constants of
+// tests.
 func (i *Image) Patch(offset int, content []byte) []byte {
 	part, found := slices.BinarySearch(i.parts, offset/grain*grain)
 	if !found || len(content) > 255 {
@@ -44,7 +45,8 @@ func (i *Image) Patch(offset int, content []byte) []byte {
 	return append([]byte{byte(place), byte(place >> 8), byte(place >> 16), byte(len(content))}, content...)
 }
 
-// With returns a reader of the image with the patches of a fuzzer's input, any input, in it; later ones win.
+// With returns a reader of the image with the patches of a fuzzer's input. Every input is valid. Where patches overlap,
+// the last one applies.
 func (i *Image) With(input []byte) io.ReaderAt {
 	r := &reader{data: i.data}
 	for len(i.parts) > 0 && len(input) >= header {

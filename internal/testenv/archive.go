@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// maxMember bounds, in bytes, what is read of one member of an archive.
+// maxMember limits the bytes that are read of a member of an archive.
 const maxMember = 64 << 20
 
-// Untar returns the members of a tar archive packed by gzip by their names; an archive that is damaged ends the test.
+// Untar returns the members of a gzipped tar archive by name. A damaged archive ends the test.
 func Untar(t testing.TB, archive []byte) map[string]string {
 	t.Helper()
 	unzipped, err := gzip.NewReader(bytes.NewReader(archive))

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DebianDisk returns an ext4 image of a small Debian of the given release with some packages. It is built on the spot and
-// stays in the user's cache, under a name that tells what is in it.
+// DebianDisk returns the path of an ext4 image of a minimal Debian of the given release with additional packages. It
+// builds the image if it is not in the user's cache.
 func DebianDisk(t testing.TB, suite string, packages ...string) string {
 	t.Helper()
 	Root(t)
@@ -26,7 +26,7 @@ func DebianDisk(t testing.TB, suite string, packages ...string) string {
 	if err := os.MkdirAll(filepath.Dir(disk), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := os.Create(disk + ".lock") // tests of other packages may want the same disk now
+	lock, err := os.Create(disk + ".lock") // tests of other packages can build the same image now
 	if err != nil {
 		t.Fatal(err)
 	}

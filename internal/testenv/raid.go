@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// RAID describes an array of Linux software RAID of which one device is a member.
+// RAID describes a member of an array of Linux software RAID.
 type RAID struct {
 	Name    string // "host:name" or "name"
 	Level   int32  // as in the superblock: 0, 1, 5 …
 	Devices uint32 // number of members; 0 means 2
 	Size    int64  // bytes of the member
-	Data    int64  // bytes of the member that the array uses; 0 means all there are
-	// DataOffset is where the array's data begin on the member, for versions 1.1 and 1.2; 0 means 1 MiB.
+	Data    int64  // bytes of the member that the array uses; 0 means as many as possible
+	// DataOffset is the byte of the member at which the array's data begins, for versions 1.1 and 1.2; 0 means 1 MiB.
 	DataOffset int64
 
 	UUID   string // 16 bytes of the array; "" means a fixed one
@@ -21,8 +21,8 @@ type RAID struct {
 	Events uint64 // 0 means 1
 }
 
-// Superblock returns a superblock of version 1 (struct mdp_superblock_1 of Linux) for byte at of the member: 0 is
-// version 1.1, 4096 is 1.2, others are 1.0. mdadm --examine accepts it.
+// Superblock returns a superblock of version 1 (struct mdp_superblock_1 of Linux) for the byte offset at of the member:
+// 0 is version 1.1, 4096 is 1.2, others are 1.0. mdadm --examine accepts it.
 func (r RAID) Superblock(at int64) []byte {
 	const header, sector = 256, 512
 	dataOffset := r.DataOffset

@@ -1,6 +1,6 @@
-// Package testenv gives tests what they need from the machine they run on: root, programs, loop devices and built
-// artefacts. Where something is missing, a developer's run skips the test and names the thing; with CI set in the
-// environment the test fails instead, so that nothing goes untested unseen.
+// Package testenv checks and provides the requirements of tests: root privileges, programs, loop devices and build
+// results. If a requirement is missing, the test is skipped with a message that names it. If the environment variable
+// CI is set, the test fails instead, so that no test is skipped unnoticed.
 package testenv
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missing ends the test: as a failure where everything must be there (CI set), else as a skip.
+// missing ends the test because of a missing requirement: as failed if CI is set, otherwise as skipped.
 func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -34,7 +34,7 @@ func Root(t testing.TB) {
 	}
 }
 
-// Programs ends the test unless every named program is on PATH or in the administrator's folders.
+// Programs ends the test unless every named program is on PATH or in /usr/sbin.
 func Programs(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -48,7 +48,7 @@ func Programs(t testing.TB, names ...string) {
 	}
 }
 
-// Files ends the test unless every named file exists; hint says how to make them.
+// Files ends the test unless every named file exists. hint describes how to create them.
 func Files(t testing.TB, hint string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -58,7 +58,7 @@ func Files(t testing.TB, hint string, names ...string) {
 	}
 }
 
-// Run runs a program and returns what it wrote to standard output and error together; its failure ends the test.
+// Run runs a program and returns its standard output and error combined. If the program fails, the test fails.
 func Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -135,7 +135,7 @@ func Top(t testing.TB) string {
 	return ""
 }
 
-// SparseFile makes a file of size bytes without content in a folder of the test's own and returns its path.
+// SparseFile creates a sparse file of size bytes in a temporary directory of the test and returns its path.
 func SparseFile(t testing.TB, size int64) string {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "disk")

@@ -16,13 +16,13 @@ import (
 
 const (
 	nodeMAC = "52:54:00:be:9c:01"
-	// append are the kernel parameters that both contestants get.
+	// bothAppend are the kernel parameters for both contestants.
 	bothAppend = "console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
 )
 
-// BenchmarkFirstHeartbeat boots one kernel in turn with a bare /init that prints one line, and with the ramdisk, until
-// Ironic has its first heartbeat. extra-s is the median of the differences: what the ramdisk needs beyond the kernel's own
-// start. Where the time went is printed from the console of the last run.
+// BenchmarkFirstHeartbeat boots the same kernel in turn with a bare /init that prints one line, and with the ramdisk
+// until Ironic receives its first heartbeat. extra-s is the median of the differences, which is the ramdisk's own
+// share. The phases of the last run are printed from its console.
 func BenchmarkFirstHeartbeat(b *testing.B) {
 	const rounds = 3
 	bareDir, fullDir := b.TempDir(), b.TempDir()
@@ -48,20 +48,21 @@ func BenchmarkFirstHeartbeat(b *testing.B) {
 	b.ReportMetric(median(extras), "extra-s")
 }
 
-// phases prints the lines of a console that say where the time of a start went, and those with the text. A benchmark's
-// own log would be cut after ten lines.
+// phases prints the lines of a console that show the phases of a start, and those that contain the text. A
+// benchmark's log would be truncated after ten lines.
 func phases(console, text string) {
 	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|`+text+`).*$`).FindAllString(console, -1) {
 		fmt.Println("   ", strings.TrimSpace(line))
 	}
 }
 
-// BenchmarkDeadLinks boots the ramdisk in turn on a machine with one network card, and on one that has two more ahead of
-// it: one whose cable is not in, and one in whose network nobody answers. late-s is the median of the differences: how
-// much later the first heartbeat comes for the two that are of no use.
+// BenchmarkDeadLinks boots the ramdisk in turn on a machine with one network card, and on one with two more cards
+// that precede it: one without a carrier, and one on a network without any server. late-s is the median of the
+// differences: the delay of the first heartbeat due to the two dead cards.
 func BenchmarkDeadLinks(b *testing.B) {
 	const rounds = 3
-	image := build(b, b.TempDir(), initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}, Shell: true})
+	image := build(b, b.TempDir(),
+		initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}, Shell: true})
 	nobody := func(hub string) qemu.NIC { return qemu.NIC{Netdev: "hubport,hubid=" + hub} }
 	var goods, alls, late []float64
 	for range rounds {
@@ -77,7 +78,7 @@ func BenchmarkDeadLinks(b *testing.B) {
 	b.ReportMetric(median(late), "late-s")
 }
 
-// goodNIC is the network card that Ironic knows, on QEMU's own network.
+// goodNIC returns the network card that Ironic knows, on QEMU's own network.
 func goodNIC() []qemu.NIC { return []qemu.NIC{{MAC: nodeMAC}} }
 
 // bootToHeartbeat boots the ramdisk against a conductor of its own. Cards that are unplugged have no carrier.
@@ -91,7 +92,7 @@ func bootToHeartbeat(b *testing.B, image initramfs.Report, nics []qemu.NIC, unpl
 	node.SetState(conductor.CleanWait)
 	parameters := bothAppend + " ipa-insecure=1 ipa-api-url=" + ironic.URLFrom("10.0.2.2")
 	return boot(b, image, parameters, nics, func(ctx context.Context, m *qemu.Machine) error {
-		for _, nic := range unplugged { // long before the guest looks
+		for _, nic := range unplugged { // long before the guest reads the state
 			if _, err := m.QMP(ctx, "set_link", map[string]any{"name": nic, "up": false}); err != nil {
 				return err
 			}

@@ -30,7 +30,8 @@ import (
 // which checks nothing; against qcow2 images what ironic-python-agent does one
 // after another: download into memory, sha256sum, `qemu-img convert -t none`.
 //
-// BENCH_DIR names a folder for the target on another disk than /var/tmp; with -short the images are an eighth as large.
+// BENCH_DIR names a directory for the target on another disk than /var/tmp. With -short the images have an eighth of
+// the size.
 func BenchmarkImages(b *testing.B) {
 	testenv.Programs(b, "curl", "dd", "qemu-img", "sha256sum")
 	half, quarter := newBenchDisk(b, 2), newBenchDisk(b, 4)
@@ -52,7 +53,7 @@ func BenchmarkImages(b *testing.B) {
 	}
 }
 
-// benchSize is the size of the images' disks in bytes.
+// benchSize returns the size of the images' disks in bytes.
 func benchSize() int64 {
 	if testing.Short() {
 		return 256 << 20
@@ -60,8 +61,8 @@ func benchSize() int64 {
 	return 2 << 30
 }
 
-// newBenchDisk makes a raw image in memory of which every part-th is data, in stretches of some MiB, the rest zeros. Half
-// of the data compresses.
+// newBenchDisk creates a raw image in memory. One part-th of it is data in ranges of several MiB, the rest zeros.
+// Half of the data is compressible.
 func newBenchDisk(b *testing.B, part int64) string {
 	path := filepath.Join(inMemory(b), fmt.Sprintf("disk-%d.raw", part))
 	f, err := os.Create(path)
@@ -125,7 +126,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// serve has another process serve a folder, and returns its URL.
+// serve starts a process that serves a directory, and returns its URL.
 func serve(b *testing.B, dir string) string {
 	program, err := os.Executable()
 	if err != nil {
@@ -148,7 +149,7 @@ func serve(b *testing.B, dir string) string {
 	return strings.TrimSpace(line)
 }
 
-// race has both write the same image to a new target in turn, and compares the results.
+// race writes the same image with both contestants in turn, each time to a new target, and compares the targets.
 func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
 	const rounds = 3
 	url := serve(b, filepath.Dir(file)) + "/" + filepath.Base(file)
@@ -179,7 +180,8 @@ func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B
 	b.ReportMetric(median(cpu), "cpu-ratio")
 }
 
-// cost is what something took, in seconds. cpu is that of all processors, for this process and its children that ended.
+// cost is the duration and the processor time of an operation in seconds. cpu includes this process and its children
+// that have ended.
 type cost struct{ wall, cpu float64 }
 
 func measure(work func()) cost {
@@ -211,7 +213,7 @@ func sumOf(b *testing.B, file, algorithm string) string {
 	return hex.EncodeToString(sums[algorithm].Sum(nil))
 }
 
-// target makes a file of the images' size on the disk, all of whose blocks are there and read as zeros.
+// target creates a file of the images' size on the disk. All its blocks are allocated and contain zeros.
 func target(b *testing.B) string {
 	dir := os.Getenv("BENCH_DIR")
 	if dir == "" {
@@ -221,9 +223,10 @@ func target(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = os.Remove(f.Name()) }) // where the benchmark broke off
+	b.Cleanup(func() { _ = os.Remove(f.Name()) }) // in case the benchmark was aborted
 	defer f.Close()
-	testenv.Run(b, "dd", "if=/dev/zero", "of="+f.Name(), "bs=4M", fmt.Sprintf("count=%d", benchSize()>>22), "oflag=direct", "conv=fsync", "status=none")
+	testenv.Run(b, "dd", "if=/dev/zero", "of="+f.Name(), "bs=4M", fmt.Sprintf("count=%d", benchSize()>>22),
+		"oflag=direct", "conv=fsync", "status=none")
 	return f.Name()
 }
 

@@ -16,9 +16,9 @@ import (
 // everyCollector is all of them but lldp, which waits for other machines.
 const everyCollector = "default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,logs"
 
-// BenchmarkInspection boots the ramdisk, on a machine with a disk, for an inspection with every collector until Ironic has the data. agent-s is the
-// time from the agent's start to its end, waiting for drivers and for DHCP included; own-s is the inspection without
-// them. Both are medians of the guest's own clock.
+// BenchmarkInspection boots the ramdisk on a machine with a disk and inspects it with every collector except
+// lldp. agent-s is the time from the agent's start to the end of the inspection, including the waits for drivers and
+// DHCP; own-s is the inspection without these waits. Both are medians, measured by the guest's clock.
 func BenchmarkInspection(b *testing.B) {
 	const rounds = 3
 	image := build(b, b.TempDir(), initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}})
@@ -39,7 +39,7 @@ func BenchmarkInspection(b *testing.B) {
 	b.ReportMetric(median(owns), "own-s")
 }
 
-// found reads a duration off the console.
+// found parses a duration on the console.
 func found(b *testing.B, console, expression string) time.Duration {
 	b.Helper()
 	groups := regexp.MustCompile(expression).FindStringSubmatch(console)
@@ -53,7 +53,7 @@ func found(b *testing.B, console, expression string) time.Duration {
 	return d
 }
 
-// bootToInspection boots the ramdisk against a conductor of its own and returns its console up to the inspection's end.
+// bootToInspection boots the ramdisk with its own conductor and returns its console at the end of the inspection.
 func bootToInspection(b *testing.B, image initramfs.Report) string {
 	ironic, err := conductor.New(conductor.Options{TLS: true, Names: []string{"10.0.2.2"}})
 	if err != nil {

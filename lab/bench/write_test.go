@@ -60,7 +60,7 @@ func BenchmarkWriteRaw(b *testing.B) {
 	}
 }
 
-// randomImage makes a file that does not compress and tells its SHA-256.
+// randomImage creates a file with incompressible content and returns its SHA-256.
 func randomImage(b *testing.B, dir string, size int64) (path, sum string) {
 	path = filepath.Join(dir, "image.raw")
 	f, err := os.Create(path)
@@ -75,7 +75,7 @@ func randomImage(b *testing.B, dir string, size int64) (path, sum string) {
 	return path, hex.EncodeToString(hash.Sum(nil))
 }
 
-// bootGuest builds the ramdisk of the comparison, boots it, and returns what it had printed when end came.
+// bootGuest builds the ramdisk of the comparison, boots it, and returns its console when end has matched.
 func bootGuest(b *testing.B, work string, c qemu.Config, end *regexp.Regexp) string {
 	report := build(b, work, initramfs.Options{Init: "ironroot/lab/bench/guest", ModuleGroups: []string{"server"}})
 	c.Name, c.Dir, c.Kernel, c.Initrd = "bench", work, report.Kernel, report.Initramfs
@@ -96,7 +96,7 @@ func bootGuest(b *testing.B, work string, c qemu.Config, end *regexp.Regexp) str
 	return machine.Console().String()
 }
 
-// build makes kernel and ramdisk of one comparison.
+// build builds kernel and ramdisk of one comparison.
 func build(b *testing.B, work string, o initramfs.Options) initramfs.Report {
 	o.Dir, o.Out, o.Name = testenv.Top(b), work, filepath.Base(o.Init)
 	report, err := initramfs.Build(b.Context(), o)
@@ -106,7 +106,7 @@ func build(b *testing.B, work string, o initramfs.Options) initramfs.Report {
 	return report
 }
 
-// seconds collects the runs of one contestant.
+// seconds returns the durations of all runs of one contestant.
 func seconds(b *testing.B, console, name string) []float64 {
 	var all []float64
 	for _, m := range regexp.MustCompile(`BENCH `+name+` ([0-9.]+)`).FindAllStringSubmatch(console, -1) {

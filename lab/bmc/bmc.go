@@ -1,5 +1,5 @@
-// Package bmc is a small Redfish BMC for machines of a lab: what Ironic's redfish hardware type needs to switch a
-// machine on and off, choose what it boots from, and mount an ISO that it downloads itself.
+// Package bmc implements a small Redfish BMC for the machines of a lab. It supports what Ironic's redfish hardware
+// type requires: power control, the boot device, and virtual media that the BMC downloads itself.
 //
 // The resources follow DMTF DSP0266 and the schemas ServiceRoot 1.5, ComputerSystem 1.10, Manager 1.3, Chassis 1.5,
 // EthernetInterface 1.4 and VirtualMedia 1.3. Not implemented: authentication, sessions, tasks, events, entity tags,
@@ -14,30 +14,30 @@ import (
 	"sync"
 )
 
-// Boot says what a machine starts with.
+// Boot describes what a machine boots from.
 type Boot struct {
-	Target string // Redfish's BootSource: "None", "Pxe", "Cd", "UsbCd" or "Hdd"; the firmware's own order for "None"
-	CD     string // path of the ISO in the CD drive, "" for none
-	USB    string // path of the image of the USB stick, "" for none
+	Target string // Redfish's BootSource: "None", "Pxe", "Cd", "UsbCd" or "Hdd"; "None" means the firmware's order
+	CD     string // path of the ISO in the CD drive, "" means none
+	USB    string // path of the image of the USB stick, "" means none
 }
 
-// Machine can be switched on.
+// Machine is a machine that can be switched on.
 type Machine interface {
-	// Start switches the machine on. It runs until its Session says otherwise; ctx is for the start only.
+	// Start switches the machine on. The machine runs until its Session ends; ctx limits the start only.
 	Start(ctx context.Context, boot Boot) (Session, error)
 }
 
-// Session is a machine from its start to its end.
+// Session is one run of a machine, from power-on to power-off.
 type Session interface {
-	// Wait waits for the end of the machine and reports whether its guest asked to be restarted.
+	// Wait waits until the machine has ended and reports whether its guest requested a restart.
 	Wait() (restart bool)
-	// Shutdown asks the guest to shut down, like the power button.
+	// Shutdown requests a shutdown from the guest, like the power button.
 	Shutdown(ctx context.Context) error
-	// Stop ends the machine at once, like pulling its plug.
+	// Stop ends the machine at once, like a power cut.
 	Stop() error
 }
 
-// Options describe a system.
+// Options describes a system.
 type Options struct {
 	UUID   string
 	Name   string
@@ -45,15 +45,15 @@ type Options struct {
 	Memory int64 // bytes
 	CPUs   int
 	UEFI   bool
-	// Dir is where downloaded media are kept.
+	// Dir is the directory for downloaded media.
 	Dir     string
 	Machine Machine
 	Log     *slog.Logger // nil discards it
-	// Client downloads media; nil is http.DefaultClient.
+	// Client downloads media; nil means http.DefaultClient.
 	Client *http.Client
 }
 
-// System is one machine behind the BMC: whether it is on, what it boots from next, what its drives hold.
+// System is one machine with its power state, boot device and virtual drives.
 type System struct {
 	Options
 
@@ -66,10 +66,10 @@ type System struct {
 	closed  bool
 }
 
-// medium is what a virtual drive holds.
+// medium is the content of a virtual drive.
 type medium struct{ url, file string }
 
-// NewSystem makes a system that is switched off.
+// NewSystem returns a system that is switched off.
 func NewSystem(o Options) *System {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -91,7 +91,7 @@ func (s *System) On() bool {
 	return s.session != nil
 }
 
-// Reset carries out a Redfish ResetType.
+// Reset performs a Redfish ResetType.
 func (s *System) Reset(ctx context.Context, kind string) error {
 	s.Log.Info("reset", "node", s.Name, "type", kind)
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *System) Reset(ctx context.Context, kind string) error {
 	return fmt.Errorf("%w: reset type %q", errBadRequest, kind)
 }
 
-// Close pulls the plug; the machine cannot be started again.
+// Close switches the machine off. Later starts are ignored.
 func (s *System) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *System) Close() error {
 	return s.stop()
 }
 
-// start is called with the lock held.
+// start switches the machine on. The caller holds the lock.
 func (s *System) start(ctx context.Context) error {
 	if s.session != nil || s.closed {
 		return nil
@@ -145,13 +145,13 @@ func (s *System) start(ctx context.Context) error {
 	return nil
 }
 
-// watch follows a session to its end and starts the machine again if its guest wants that.
+// watch waits for the end of a session and restarts the machine if its guest requested that.
 func (s *System) watch(session Session) {
 	restart := session.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session != session {
-		return // the BMC ended it
+		return // ended by the BMC
 	}
 	s.session = nil
 	s.Log.Info("the guest ended", "node", s.Name, "restart", restart)
@@ -163,7 +163,7 @@ func (s *System) watch(session Session) {
 	}
 }
 
-// stop is called with the lock held.
+// stop switches the machine off. The caller holds the lock.
 func (s *System) stop() error {
 	session := s.session
 	if session == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeMachine records its starts.
+// fakeMachine is a Machine that records its starts.
 type fakeMachine struct {
 	mu     sync.Mutex
 	boots  []Boot
@@ -32,7 +32,7 @@ func (m *fakeMachine) Start(_ context.Context, boot Boot) (Session, error) {
 }
 
 type fakeSession struct {
-	end  chan bool // receives whether the guest wants a restart
+	end  chan bool // receives whether the guest requests a restart
 	once sync.Once
 }
 
@@ -43,7 +43,7 @@ func (s *fakeSession) Stop() error                    { s.finish(false); return 
 
 const id = "0b5a1f0e-5a0b-4a4c-8a0f-1f5b6e7c8d9e"
 
-// lab is a BMC with one machine behind it.
+// lab is a BMC with one machine.
 type lab struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -95,7 +95,7 @@ func (l *lab) power() string {
 	return l.do("GET", "/redfish/v1/Systems/"+id, nil, 200)["PowerState"].(string)
 }
 
-// TestEveryLinkLeadsSomewhere walks the whole tree from its root as a client does.
+// Every link of the service leads to a resource: the test follows them all from the service root.
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	l := newLab(t)
 	seen := map[string]bool{}
@@ -192,7 +192,8 @@ func TestVirtualMedia(t *testing.T) {
 	if got := l.do("GET", base, nil, 200); got["Inserted"] != true || got["Image"] != images.URL+"/boot.iso" {
 		t.Errorf("after InsertMedia: got %v", got)
 	}
-	l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": object{"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}}, 204)
+	l.do("PATCH", "/redfish/v1/Systems/"+id,
+		object{"Boot": object{"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}}, 204)
 	l.reset("On")
 	boot := l.machine.boots[0]
 	if data, err := os.ReadFile(boot.CD); err != nil || string(data) != "the image" || boot.Target != "Cd" || boot.USB != "" {

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// drives are the virtual drives of every system by their Redfish id.
+// drives returns the Redfish ids of the virtual drives, which every system has.
 func drives() []string { return []string{"Cd", "UsbStick"} }
 
-// maxMedium bounds a downloaded image, in bytes.
+// maxMedium limits the size of a downloaded image, in bytes.
 const maxMedium = 8 << 30
 
-// Insert downloads an image into a drive. The machine sees it from its next start on.
+// Insert downloads an image into a drive. The machine sees it after its next start.
 func (s *System) Insert(ctx context.Context, drive, url string) error {
 	file := filepath.Join(s.Dir, drive+".img")
 	size, err := s.download(ctx, url, file)
@@ -42,7 +42,7 @@ func (s *System) download(ctx context.Context, url, file string) (int64, error) 
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("got status %d, want 200", resp.StatusCode)
 	}
-	// A running machine may have the old medium open: the new one is another file.
+	// A running machine can have the old medium open, so the new one is written to another file.
 	partial := file + ".new"
 	f, err := os.Create(partial)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *System) download(ctx context.Context, url, file string) (int64, error) 
 	return size, os.Rename(partial, file)
 }
 
-// Eject empties a drive.
+// Eject removes the medium from a drive.
 func (s *System) Eject(drive string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 // QEMU is a Machine that is a virtual machine of package qemu. Its disks come after network and media where one of
 // those is asked for, and before them otherwise.
 type QEMU struct {
-	// Config describes the machine; what it boots from is filled in at each start.
+	// Config describes the machine. Start sets the boot orders, the media and, with Direct, the kernel.
 	Config qemu.Config
-	// Direct returns kernel, initramfs and command line for a machine that shall boot from the network, or ok false
-	// to let its firmware do that. nil always lets the firmware.
+	// Direct returns kernel, initramfs and command line for a network boot without firmware. If ok is false or Direct
+	// is nil, the firmware boots from the network.
 	Direct func() (kernel, initrd, cmdline string, ok bool)
-	// Started is called with each new virtual machine; nil is not.
+	// Started is called with each new virtual machine, unless it is nil.
 	Started func(*qemu.Machine)
 }
 
-// Boot orders of the devices: what is asked for, the disks, the rest.
+// Boot orders: the requested device, the disks, all other devices.
 const (
 	bootFirst = 1
 	bootDisk  = 10
@@ -48,16 +48,17 @@ func (q *QEMU) Start(_ context.Context, boot Boot) (Session, error) {
 		c.CDBoot = order("Cd", bootMedia)
 	}
 	if boot.USB != "" {
-		c.Disks = append(c.Disks, qemu.Disk{Bus: qemu.USB, File: boot.USB, ReadOnly: true, Boot: order("UsbCd", bootMedia+1)})
+		c.Disks = append(c.Disks,
+			qemu.Disk{Bus: qemu.USB, File: boot.USB, ReadOnly: true, Boot: order("UsbCd", bootMedia+1)})
 	}
 	if boot.Target == "Pxe" && q.Direct != nil {
 		if kernel, initrd, cmdline, ok := q.Direct(); ok {
 			c.Kernel, c.Initrd, c.Append = kernel, initrd, cmdline
 		}
 	}
-	// A restart must go through the BMC, which may have another boot device by then.
+	// Restarts must go through the BMC, because the boot device may have changed.
 	c.OnReboot, c.OnPowerOff = qemu.Shutdown, qemu.Shutdown
-	// The machine outlives the request that started it.
+	// The machine must outlive the request that starts it.
 	m, err := qemu.Start(context.Background(), c)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (s session) Wait() (restart bool) {
 			restart = data.Reason == "guest-reset"
 		}
 	}
-	// QEMU must be gone before another one opens its disks. How it ended is in its log.
+	// QEMU must have exited before the next machine opens its disks. Errors are in its log.
 	_ = s.machine.Wait(context.Background())
 	return restart
 }

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// root is where the service root is.
+// root is the path of the service root.
 const root = "/redfish/v1"
 
 var (
@@ -24,10 +24,10 @@ var (
 // object is a JSON object.
 type object = map[string]any
 
-// link refers to another resource.
+// link returns a reference to another resource.
 func link(elem ...string) object { return object{"@odata.id": path.Join(elem...)} }
 
-// Server is the Redfish service of several systems.
+// Server is a Redfish service for several systems.
 type Server struct {
 	log *slog.Logger
 	mux *http.ServeMux
@@ -36,7 +36,7 @@ type Server struct {
 	systems []*System
 }
 
-// NewServer makes a service without systems; log may be nil.
+// NewServer returns a service without systems; log may be nil.
 func NewServer(log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -66,7 +66,7 @@ func NewServer(log *slog.Logger) *Server {
 	return s
 }
 
-// Add puts a system behind the service.
+// Add adds a system to the service.
 func (s *Server) Add(system *System) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,15 +79,15 @@ func (s *Server) list() []*System {
 	return slices.Clone(s.systems)
 }
 
-// ServeHTTP answers a Redfish request.
+// ServeHTTP handles a Redfish request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if trimmed := strings.TrimRight(r.URL.Path, "/"); trimmed != "" {
-		r.URL.Path = trimmed // Redfish knows the service root with and without a slash at its end
+		r.URL.Path = trimmed // clients request the service root with and without a trailing slash
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// answer turns a function into a handler: an object is the answer, nil is "204 No Content".
+// answer returns a handler that sends the object returned by f, or "204 No Content" if f returns nil.
 func (s *Server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		result, err := f(r)
@@ -113,11 +113,11 @@ func (s *Server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(result) // nobody is left to tell
+		_ = json.NewEncoder(w).Encode(result) // fails only if the client has disconnected
 	}
 }
 
-// with finds the system that a request is about.
+// with returns a function that calls f with the system named in the request.
 func (s *Server) with(f func(*System, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
@@ -130,7 +130,7 @@ func (s *Server) with(f func(*System, *http.Request) (any, error)) func(*http.Re
 	}
 }
 
-// decode reads a request's body.
+// decode decodes a request's body.
 func decode(r *http.Request, into any) error {
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(into); err != nil {
 		return fmt.Errorf("%w: %w", errBadRequest, err)
@@ -157,7 +157,7 @@ func (s *Server) collection(kind string) func(*http.Request) (any, error) {
 	}
 }
 
-// members is a collection resource.
+// members returns a collection resource.
 func members(base, schema string, ids []string) object {
 	links := make([]object, 0, len(ids))
 	for _, id := range ids {

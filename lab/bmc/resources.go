@@ -28,7 +28,8 @@ func system(s *System, _ *http.Request) (any, error) {
 		"UUID": s.UUID, "Manufacturer": "ironroot", "Model": "Lab", "SerialNumber": "SN-" + s.Name,
 		"SystemType": "Physical", "BiosVersion": "1.0", "PowerState": power, "Status": healthy(),
 		"Boot": object{
-			"BootSourceOverrideEnabled": s.enabled, "BootSourceOverrideTarget": s.target, "BootSourceOverrideMode": s.mode,
+			"BootSourceOverrideEnabled": s.enabled, "BootSourceOverrideTarget": s.target,
+			"BootSourceOverrideMode":                           s.mode,
 			"BootSourceOverrideTarget@Redfish.AllowableValues": targets(),
 			"BootSourceOverrideMode@Redfish.AllowableValues":   modes(),
 		},
@@ -42,13 +43,14 @@ func system(s *System, _ *http.Request) (any, error) {
 		"Actions": object{"#ComputerSystem.Reset": object{
 			"target": base + "/Actions/ComputerSystem.Reset",
 			"ResetType@Redfish.AllowableValues": []string{
-				"On", "ForceOn", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "PushPowerButton",
+				"On", "ForceOn", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle",
+				"PushPowerButton",
 			},
 		}},
 	}, nil
 }
 
-// patchSystem changes the boot override.
+// patchSystem changes the boot device override.
 func patchSystem(s *System, r *http.Request) (any, error) {
 	var change struct {
 		Boot struct {
@@ -75,7 +77,8 @@ func patchSystem(s *System, r *http.Request) (any, error) {
 			continue
 		}
 		if !slices.Contains(field.allowed, field.value) {
-			return nil, fmt.Errorf("%w: %s: got %q, want one of %v", errBadRequest, field.name, field.value, field.allowed)
+			return nil, fmt.Errorf("%w: %s: got %q, want one of %v",
+				errBadRequest, field.name, field.value, field.allowed)
 		}
 		*field.at = field.value
 	}
@@ -128,10 +131,12 @@ func manager(s *System, _ *http.Request) (any, error) {
 
 func chassis(s *System, _ *http.Request) (any, error) {
 	return object{
-		"@odata.id": path.Join(root, "Chassis", s.UUID), "@odata.type": "#Chassis.v1_5_0.Chassis", "Id": s.UUID, "Name": s.Name,
+		"@odata.id": path.Join(root, "Chassis", s.UUID), "@odata.type": "#Chassis.v1_5_0.Chassis", "Id": s.UUID,
+		"Name":        s.Name,
 		"ChassisType": "RackMount", "Status": healthy(),
 		"Links": object{
-			"ComputerSystems": []object{link(root, "Systems", s.UUID)}, "ManagedBy": []object{link(root, "Managers", s.UUID)},
+			"ComputerSystems": []object{link(root, "Systems", s.UUID)},
+			"ManagedBy":       []object{link(root, "Managers", s.UUID)},
 		},
 	}, nil
 }
@@ -140,7 +145,7 @@ func mediaCollection(_ *System, r *http.Request) (any, error) {
 	return members(r.URL.Path, "VirtualMediaCollection", drives()), nil
 }
 
-// drive returns the drive that a request is about.
+// drive returns the id of the virtual drive named in a request.
 func drive(r *http.Request) (string, error) {
 	id := r.PathValue("drive")
 	if !slices.Contains(drives(), id) {

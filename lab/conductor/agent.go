@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// The states of a command.
+// The statuses of a command.
 const (
 	Running         = "RUNNING"
 	Succeeded       = "SUCCEEDED"
@@ -25,7 +25,7 @@ const (
 	VersionMismatch = "CLEAN_VERSION_MISMATCH"
 )
 
-// Record is a command as the agent reports it.
+// Record is a command as reported by the agent.
 type Record struct {
 	ID     string
 	Name   string // without the extension
@@ -34,7 +34,7 @@ type Record struct {
 	Result json.RawMessage
 }
 
-// CommandError is why a command failed.
+// CommandError is the error of a failed command.
 type CommandError struct {
 	Type    string `json:"type"`
 	Code    int    `json:"code"`
@@ -42,7 +42,7 @@ type CommandError struct {
 	Details string `json:"details"`
 }
 
-// Error shows what Ironic shows: the details, or else the message.
+// Error returns the text that Ironic shows: the type with the details, or with the message if there are no details.
 func (e *CommandError) Error() string {
 	if e.Details != "" {
 		return e.Type + ": " + e.Details
@@ -50,16 +50,16 @@ func (e *CommandError) Error() string {
 	return e.Type + ": " + e.Message
 }
 
-// FaultError is an HTTP error of the agent.
+// FaultError is an HTTP error returned by the agent.
 type FaultError struct {
 	Status int
 	Fault  string // the faultstring
 }
 
-// Error returns the status and the agent's words.
+// Error returns the status and the agent's fault string.
 func (e *FaultError) Error() string { return fmt.Sprintf("agent answered %d: %s", e.Status, e.Fault) }
 
-// UnmarshalJSON accepts a command object with exactly the keys of the protocol.
+// UnmarshalJSON accepts a command object only if it has exactly the keys of the protocol.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil {
@@ -113,7 +113,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// err turns a failed command into an error.
+// err returns the error of a failed command, or nil.
 func (r *Record) err() error {
 	if r.Error == nil {
 		return nil
@@ -121,8 +121,8 @@ func (r *Record) err() error {
 	return fmt.Errorf("command %s %s: %w", r.Name, r.Status, r.Error)
 }
 
-// Command posts a command and returns the agent's answer; wait asks the agent to answer when the command has ended.
-// A refused request is a *FaultError. A command that failed is no error here: see Record.
+// Command posts a command and returns the agent's reply. With wait, the agent replies when the command has ended. A
+// rejected request is a *FaultError. A failed command is not an error here: see Record.
 func (n *Node) Command(ctx context.Context, name string, params map[string]any, wait bool) (*Record, error) {
 	if params == nil {
 		params = map[string]any{}
@@ -156,8 +156,8 @@ func (n *Node) Commands(ctx context.Context) ([]Record, error) {
 	return *list.Commands, nil
 }
 
-// request talks to the agent, which is trusted by the certificate of its heartbeat, by Options.AgentCA where that brings
-// none, and by nothing else.
+// request sends a request to the agent. It trusts only the certificate of the agent's heartbeat, or Options.AgentCA
+// if the heartbeat has none.
 func (n *Node) request(ctx context.Context, method string, query url.Values, body []byte, answer any) error {
 	n.mu.Lock()
 	callback, ca, token := n.callback, n.ca, n.token
@@ -190,7 +190,7 @@ func (n *Node) request(ctx context.Context, method string, query url.Values, bod
 	return readAnswer(resp, text, answer)
 }
 
-// hideURL takes the URL, which carries the token, out of an error of net/http.
+// hideURL removes the URL, which contains the token, from an error of net/http.
 func hideURL(err error) error {
 	var withURL *url.Error
 	if errors.As(err, &withURL) {

@@ -1,10 +1,13 @@
-// Package conductor is a small stand-in for Ironic's API and conductor, for demonstrations and tests: it answers a
-// deploy ramdisk's lookup, heartbeats and inspection data, and drives the ramdisk's agent through cleaning and
-// deployment with the requests, in the order, and with the reactions of Ironic's conductor.
+// Package conductor is a small substitute for Ironic's API and conductor, for demonstrations and tests. It answers a
+// deploy ramdisk's lookup, heartbeats and inspection data, and cleans and deploys nodes through the ramdisk's agent,
+// with the requests and reactions of Ironic's conductor, in the same order.
 //
-// It is strict where Ironic is: a heartbeat needs TLS, a token and a version, a lookup masks a token it gave out before,
-// the callback address must not change. It is stricter where that finds mistakes: unknown keys in answers are errors.
-// Limits: nodes live in memory, there is no database, no power control (the caller owns the machines), no RBAC.
+// It is as strict as Ironic: a heartbeat requires TLS, a token and a version, a lookup masks a token that an earlier
+// lookup returned, and the callback address must not change. To find mistakes it is stricter than Ironic in one
+// respect: unknown keys in replies are errors.
+//
+// Limits: nodes are kept in memory; there is no database, no power control (the caller controls the machines) and no
+// RBAC.
 package conductor
 
 import (
@@ -24,27 +27,27 @@ import (
 	"ironroot/lab/selfsigned"
 )
 
-// Options configure a Conductor. The zero value serves HTTP on a free port of 127.0.0.1.
+// Options configures a Conductor. The zero value serves HTTP on a free port of 127.0.0.1.
 type Options struct {
 	Addr  string   // "host:port" to listen on
-	TLS   bool     // serve HTTPS with a certificate made on the spot, see CertificatePEM
-	Names []string // further host names and addresses for the certificate
+	TLS   bool     // serve HTTPS with a generated certificate, see CertificatePEM
+	Names []string // additional host names and addresses for the certificate
 
 	APIVersion       string         // highest microversion, "" means 1.115
 	HeartbeatTimeout time.Duration  // sent in the lookup's answer, 0 means 300 s
-	Config           map[string]any // overrides single keys of the lookup answer's config; a nil value removes the key
-	FastTrack        bool           // lookup also in the states that Ironic allows with fast track
-	AgentCA          string         // PEM; vouches for agents whose heartbeats bring no certificate
-	PlainAgents      bool           // takes callback URLs without TLS
+	Config           map[string]any // overrides keys of config in lookup replies; a nil value removes the key
+	FastTrack        bool           // allow lookups also in the states that Ironic allows with fast track
+	AgentCA          string         // PEM; used to verify agents whose heartbeats contain no certificate
+	PlainAgents      bool           // accept callback URLs without TLS
 
-	// Dial reaches an agent at the address of its callback URL; nil means the ordinary way. A guest behind QEMU's own
-	// network is reached through a forwarded port.
+	// Dial connects to the agent at the address of its callback URL; nil means net/http's dialer. Guests on QEMU's
+	// own network are reached through a forwarded port.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// CommandTimeout limits one request to an agent, 0 means 60 s. PollInterval is the pause between two looks at a
-	// command that is polled, 0 means 6 s.
+	// CommandTimeout limits one request to an agent, 0 means 60 s. PollInterval is the interval between two requests
+	// for a command's status, 0 means 6 s.
 	CommandTimeout, PollInterval time.Duration
 
-	OnEvent func(*Node, Event) // called with every event, in order
+	OnEvent func(*Node, Event) // called with each event, in order
 	Log     *slog.Logger
 }
 
@@ -63,7 +66,7 @@ type Conductor struct {
 	wrong []string
 }
 
-// New starts a conductor. Close it at the end.
+// New starts a conductor. The caller must close it.
 func New(o Options) (*Conductor, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -93,12 +96,13 @@ func New(o Options) (*Conductor, error) {
 	}
 	c := &Conductor{options: o, listener: listener, scheme: "http", max: highest}
 	if o.TLS {
-		host, _, _ := net.SplitHostPort(listener.Addr().String()) // an address of a listener always has both parts
+		host, _, _ := net.SplitHostPort(listener.Addr().String()) // a listener's address always has both parts
 		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
 		if err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+		listener = tls.NewListener(listener,
+			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		c.scheme, c.pem = "https", pem
 	}
 	c.server = &http.Server{Handler: c.dated(c.routes()), ReadHeaderTimeout: time.Minute}
@@ -106,27 +110,27 @@ func New(o Options) (*Conductor, error) {
 	return c, nil
 }
 
-// Close ends the API. Nodes that wait for heartbeats wait until their context ends.
+// Close stops the API. Methods that wait for a node return only when their context ends.
 func (c *Conductor) Close() error { return c.server.Close() }
 
-// Port returns the TCP port of the API.
+// Port returns the API's TCP port.
 func (c *Conductor) Port() int { return c.listener.Addr().(*net.TCPAddr).Port }
 
-// URL returns the API's address as seen from this machine.
+// URL returns the API's URL for clients on this machine.
 func (c *Conductor) URL() string { return c.scheme + "://" + c.listener.Addr().String() }
 
-// URLFrom returns the API's address for a client that reaches this machine as host.
+// URLFrom returns the API's URL for clients that reach this machine as host.
 func (c *Conductor) URLFrom(host string) string {
 	return c.scheme + "://" + net.JoinHostPort(host, fmt.Sprint(c.Port()))
 }
 
-// CertificatePEM returns what a client of HTTPS has to trust.
+// CertificatePEM returns the certificate that HTTPS clients must trust.
 func (c *Conductor) CertificatePEM() []byte { return c.pem }
 
-// SetDate sets the clock of the header Date of all answers. now is called once for each request.
+// SetDate sets the clock for the Date header of all replies. now is called once per request.
 func (c *Conductor) SetDate(now func() time.Time) { c.date.Store(&now) }
 
-// dated sets the header Date from the clock of SetDate.
+// dated sets the Date header from the clock of SetDate.
 func (c *Conductor) dated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if now := c.date.Load(); now != nil {
@@ -136,7 +140,7 @@ func (c *Conductor) dated(next http.Handler) http.Handler {
 	})
 }
 
-// Violations lists what clients did against the protocol so far, one sentence each.
+// Violations returns the clients' violations of the protocol so far, one sentence each.
 func (c *Conductor) Violations() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +156,7 @@ func (c *Conductor) violation(format string, args ...any) string {
 	return text
 }
 
-// AddNode makes a node known. Its state is "enroll".
+// AddNode adds a node in the state "enroll".
 func (c *Conductor) AddNode(spec NodeSpec) *Node {
 	n := newNode(c, spec)
 	c.mu.Lock()

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/lab/conductor"
-
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/lab/conductor"
 )
 
 const mac = "52:54:00:00:00:01"
@@ -42,7 +42,7 @@ func newLab(t *testing.T, o conductor.Options) *lab {
 	return l
 }
 
-// booted is a lab whose agent has looked up and sent its first heartbeat.
+// booted returns a lab whose agent has done its lookup and sent its first heartbeat.
 func booted(t *testing.T) (*lab, context.Context) {
 	t.Helper()
 	l := newLab(t, conductor.Options{})
@@ -179,7 +179,7 @@ func TestCleanRunsStepsByPriority(t *testing.T) {
 	if err := l.node.Clean(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// erase_devices is off and erase_devices_metadata has 10 in Ironic's default configuration.
+	// In Ironic's default configuration erase_devices is disabled and erase_devices_metadata has priority 10.
 	if diff := cmp.Diff([]string{"erase_devices_metadata", "erase_pstore"}, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
@@ -212,15 +212,16 @@ func TestDeploySendsTheCommandsOfIronicInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"deploy.get_deploy_steps", "deploy.execute_deploy_step", "standby.get_partition_uuids", "image.install_bootloader",
-		"log.collect_system_logs", "standby.power_off",
+		"deploy.get_deploy_steps", "deploy.execute_deploy_step", "standby.get_partition_uuids",
+		"image.install_bootloader", "log.collect_system_logs", "standby.power_off",
 	}
 	if diff := cmp.Diff(want, l.agent.names); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 	wantArgs := map[string]any{"configdrive": "ZHJpdmU=", "image_info": map[string]any{
-		"id": "disk.raw", "urls": []any{"http://h/disk.raw"}, "disk_format": "raw", "container_format": nil, "stream_raw_images": true,
-		"os_hash_algo": "sha256", "os_hash_value": "abc", "node_uuid": l.node.UUID(), "configdrive": "ZHJpdmU=",
+		"id": "disk.raw", "urls": []any{"http://h/disk.raw"}, "disk_format": "raw", "container_format": nil,
+		"stream_raw_images": true,
+		"os_hash_algo":      "sha256", "os_hash_value": "abc", "node_uuid": l.node.UUID(), "configdrive": "ZHJpdmU=",
 	}}
 	if diff := cmp.Diff(wantArgs, args); diff != "" {
 		t.Errorf("arguments of write_image (-want +got):\n%s", diff)
@@ -271,7 +272,7 @@ func TestFailuresOfTheAgentAreTold(t *testing.T) {
 
 func TestErrorsOfRequestsAreTypedAndWithoutToken(t *testing.T) {
 	l, ctx := booted(t)
-	l.agent.token = strings.Repeat("y", 43) // the agent knows another token than the conductor
+	l.agent.token = strings.Repeat("y", 43) // differs from the conductor's token
 	_, err := l.node.Command(ctx, "standby.sync", nil, true)
 	var fault *conductor.FaultError
 	if !errors.As(err, &fault) || fault.Status != http.StatusUnauthorized {
@@ -279,7 +280,8 @@ func TestErrorsOfRequestsAreTypedAndWithoutToken(t *testing.T) {
 	}
 	l, ctx = booted(t)
 	l.node.Rebooted()
-	if _, err := l.node.Command(ctx, "standby.sync", nil, true); err == nil || !strings.Contains(err.Error(), "no heartbeat") {
+	if _, err := l.node.Command(ctx, "standby.sync", nil, true); err == nil ||
+		!strings.Contains(err.Error(), "no heartbeat") {
 		t.Errorf("without an agent: got %v", err)
 	}
 }

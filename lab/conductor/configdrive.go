@@ -14,8 +14,9 @@ import (
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 )
 
-// ConfigDrive makes a config drive in the form in which Ironic hands it to the agent: an ISO 9660 image with the label
-// config-2, compressed by gzip, in base64. metaData becomes openstack/latest/meta_data.json, userData user_data.
+// ConfigDrive returns a config drive in the form that Ironic sends to the agent: an ISO 9660 image with the label
+// config-2, compressed by gzip and encoded in base64. metaData becomes openstack/latest/meta_data.json, userData
+// becomes openstack/latest/user_data.
 func ConfigDrive(metaData map[string]any, userData []byte) (string, error) {
 	meta, err := json.Marshal(metaData)
 	if err != nil {
@@ -39,7 +40,7 @@ func ConfigDrive(metaData map[string]any, userData []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
 }
 
-// ISO makes an ISO 9660 image with Rock Ridge names out of files, whose names are slash-separated paths.
+// ISO returns an ISO 9660 image with Rock Ridge names. The keys of files are slash-separated paths.
 func ISO(label string, files map[string][]byte) (image []byte, err error) {
 	const blockSize = 2048
 	dir, err := os.MkdirTemp("", "iso-")

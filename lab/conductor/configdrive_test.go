@@ -16,7 +16,8 @@ import (
 
 func TestConfigDriveIsAnISOWithTheLabelAndTheFiles(t *testing.T) {
 	testenv.Programs(t, "blkid")
-	drive, err := conductor.ConfigDrive(map[string]any{"uuid": "11111111-2222-3333-4444-555555555555"}, []byte("#!/bin/sh\n"))
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": "11111111-2222-3333-4444-555555555555"},
+		[]byte("#!/bin/sh\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

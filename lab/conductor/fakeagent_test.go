@@ -17,7 +17,8 @@ import (
 	"ironroot/lab/selfsigned"
 )
 
-// fakeAgent is a ramdisk's agent reduced to its protocol: over TLS, with a token, with records that end when told to.
+// fakeAgent implements the protocol of a ramdisk's agent: TLS, a token, and commands whose results come from
+// answer.
 type fakeAgent struct {
 	t     *testing.T
 	url   string
@@ -28,7 +29,7 @@ type fakeAgent struct {
 
 	mu      sync.Mutex
 	records []map[string]any
-	names   []string // of the commands that came, in order
+	names   []string // names of the received commands, in order
 	answer  func(name string, params map[string]json.RawMessage) (result any, failure map[string]any)
 }
 
@@ -75,7 +76,8 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 	a.names = append(a.names, name)
 	_, short, _ := strings.Cut(name, ".")
 	record := map[string]any{
-		"id": fmt.Sprint(len(a.records)), "command_name": short, "command_status": "SUCCEEDED", "command_error": nil, "command_result": nil,
+		"id": fmt.Sprint(len(a.records)), "command_name": short, "command_status": "SUCCEEDED", "command_error": nil,
+		"command_result": nil,
 	}
 	result, failure := a.answer(name, params)
 	record["command_result"] = result
@@ -91,11 +93,11 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 		running[k] = v
 	}
 	running["command_status"], running["command_result"], running["command_error"] = "RUNNING", nil, nil
-	go a.heartbeat(nil) // the end of an asynchronous command forces one
+	go a.heartbeat(nil) // the end of an asynchronous command triggers a heartbeat
 	return running
 }
 
-// standard answers every command like a good agent.
+// standard answers every command with a valid reply.
 func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (any, map[string]any) {
 	versions := map[string]string{"generic_hardware_manager": "1.2-ironroot.1"}
 	step := func(name string, priority int) map[string]any {
@@ -121,7 +123,7 @@ func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (an
 	case "log.collect_system_logs":
 		var archive bytes.Buffer
 		w := gzip.NewWriter(&archive)
-		_, _ = io.WriteString(w, "logs") // into memory
+		_, _ = io.WriteString(w, "logs") // writes to memory
 		_ = w.Close()
 		return map[string]string{"system_logs": base64.StdEncoding.EncodeToString(archive.Bytes())}, nil
 	}
@@ -151,7 +153,7 @@ func (a *fakeAgent) request(method, path, version string, body any) (int, map[st
 	return resp.StatusCode, answer
 }
 
-// lookup fetches uuid and token.
+// lookup requests and stores UUID and token.
 func (a *fakeAgent) lookup(mac string) (int, map[string]any) {
 	status, answer := a.request(http.MethodGet, "/v1/lookup?addresses="+mac, "1.62", nil)
 	if status == http.StatusOK {
@@ -163,7 +165,7 @@ func (a *fakeAgent) lookup(mac string) (int, map[string]any) {
 	return status, answer
 }
 
-// heartbeat posts one with single fields changed.
+// heartbeat sends a heartbeat with some fields changed.
 func (a *fakeAgent) heartbeat(change map[string]any) int {
 	body := map[string]any{"callback_url": a.url, "agent_token": a.token, "agent_version": "1.0", "agent_verify_ca": a.pem}
 	for k, v := range change {

@@ -14,15 +14,15 @@ import (
 
 // NodeSpec describes a node as an operator enrols it.
 type NodeSpec struct {
-	UUID       string // "" draws one
+	UUID       string // "" generates one
 	Name       string
 	MACs       []string
 	BootMode   string         // "uefi" (also "") or "bios"
-	Properties map[string]any // such as root_device hints
-	Token      string         // pre-generated agent token, as for virtual media; "" lets the first lookup mint one
+	Properties map[string]any // for example root_device hints
+	Token      string         // pre-generated agent token, as for virtual media; "" lets the first lookup generate one
 }
 
-// The states of a node, in Ironic's words.
+// The provision states of a node, as Ironic names them.
 const (
 	Enroll      = "enroll"
 	Manageable  = "manageable"
@@ -49,20 +49,21 @@ const (
 	EventPowerOff       = "power off asked"
 )
 
-// Event is something that happened to a node.
+// Event is an event of a node.
 type Event struct {
 	Time time.Time
 	Name string
 	Text string // details, may be empty
 }
 
-// Node is a node of the conductor. Its methods may be called concurrently; one operation at a time makes sense.
+// Node is a node of the conductor. Its methods may be called concurrently, but only one operation (Clean, Deploy and
+// so on) may run at a time.
 type Node struct {
 	conductor *Conductor
 	spec      NodeSpec
 
 	mu           sync.Mutex
-	changed      chan struct{} // closed and replaced at every change
+	changed      chan struct{} // closed and replaced at each change
 	state        string
 	instanceInfo map[string]any
 	token        string
@@ -85,11 +86,12 @@ func newNode(c *Conductor, spec NodeSpec) *Node {
 		spec.BootMode = "uefi"
 	}
 	return &Node{
-		conductor: c, spec: spec, state: Enroll, changed: make(chan struct{}), instanceInfo: map[string]any{}, token: spec.Token,
+		conductor: c, spec: spec, state: Enroll, changed: make(chan struct{}), instanceInfo: map[string]any{},
+		token: spec.Token,
 	}
 }
 
-// NewUUID draws a random UUID (RFC 4122 version 4).
+// NewUUID returns a random UUID (RFC 4122, version 4).
 func NewUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
@@ -97,14 +99,14 @@ func NewUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// NewToken draws a token of Ironic's form: 32 bytes as 43 characters of URL-safe base64.
+// NewToken returns a random token in Ironic's form: 32 bytes as 43 characters of URL-safe base64.
 func NewToken() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// UUID returns the node's id.
+// UUID returns the node's UUID.
 func (n *Node) UUID() string { return n.spec.UUID }
 
 // State returns the provision state.
@@ -114,48 +116,48 @@ func (n *Node) State() string {
 	return n.state
 }
 
-// SetState sets the provision state, such as InspectWait before a machine is started to be inspected.
+// SetState sets the provision state, for example InspectWait before a machine starts for inspection.
 func (n *Node) SetState(state string) {
 	n.update(func() { n.state = state })
 }
 
-// Token returns the agent token the node has at present, so that tests can look for leaks of it.
+// Token returns the node's current agent token. Tests search output for it.
 func (n *Node) Token() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.token
 }
 
-// Callback returns the agent's address and the certificate it is to be trusted by; empty before the first heartbeat.
+// Callback returns the agent's URL and the certificate to verify it with. Both are empty before the first heartbeat.
 func (n *Node) Callback() (url, certificatePEM string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.callback, n.ca
 }
 
-// Inventory returns what inspection delivered, the whole document; nil before.
+// Inventory returns the complete inspection data, or nil if none was received.
 func (n *Node) Inventory() json.RawMessage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.inventory
 }
 
-// Logs returns the last log archive the agent handed over, a tar.gz.
+// Logs returns the agent's last log archive, a tar.gz.
 func (n *Node) Logs() []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.logs
 }
 
-// Events returns what happened so far.
+// Events returns the node's events so far.
 func (n *Node) Events() []Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.events)
 }
 
-// Rebooted forgets the running agent, as Ironic does whenever it restarts or switches off the machine: its address, its
-// certificate, and its token unless that was pre-generated.
+// Rebooted discards the state of the running agent, as Ironic does when it restarts or switches off the machine: its
+// address, its certificate, and its token unless it was pre-generated.
 func (n *Node) Rebooted() {
 	n.update(func() {
 		n.callback, n.ca, n.agentVersion, n.heartbeats, n.tokenGiven = "", "", "", 0, false
@@ -163,7 +165,7 @@ func (n *Node) Rebooted() {
 	})
 }
 
-// update changes the node and wakes whoever waits for a change.
+// update changes the node and wakes all waiting goroutines.
 func (n *Node) update(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,7 +183,7 @@ func (n *Node) event(name, format string, args ...any) {
 	}
 }
 
-// wait returns when condition, which is called with the node locked, holds.
+// wait waits until condition returns true. condition is called with the node locked.
 func (n *Node) wait(ctx context.Context, what string, condition func() bool) error {
 	for {
 		n.mu.Lock()
@@ -210,10 +212,10 @@ func (n *Node) waitHeartbeats(ctx context.Context, seen int) error {
 	return n.wait(ctx, "a heartbeat", func() bool { return n.heartbeats > seen })
 }
 
-// WaitAgent waits until an agent has sent a heartbeat since the last reboot.
+// WaitAgent waits for the first heartbeat since the last reboot. It returns at once if there was one.
 func (n *Node) WaitAgent(ctx context.Context) error { return n.waitHeartbeats(ctx, 0) }
 
-// WaitInspection waits for inspection data. It fails when the ramdisk reported an error with them.
+// WaitInspection waits for inspection data. It fails if the ramdisk reported an error with the data.
 func (n *Node) WaitInspection(ctx context.Context) error {
 	if err := n.wait(ctx, "inspection data", func() bool { return n.inventory != nil || n.inspectError != "" }); err != nil {
 		return err
@@ -226,14 +228,14 @@ func (n *Node) WaitInspection(ctx context.Context) error {
 	return nil
 }
 
-// WaitEvent waits until an event of that name has happened since the node was added.
+// WaitEvent waits until a named event has occurred since the node was added.
 func (n *Node) WaitEvent(ctx context.Context, name string) error {
 	return n.wait(ctx, name, func() bool {
 		return slices.ContainsFunc(n.events, func(e Event) bool { return e.Name == name })
 	})
 }
 
-// document is the node as commands carry it.
+// document returns the node as sent with commands.
 func (n *Node) document() map[string]any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -249,9 +251,10 @@ func (n *Node) document() map[string]any {
 		"target_raid_config": map[string]any{}, "extra": map[string]any{}, "network_data": map[string]any{},
 	}
 	for _, key := range []string{
-		"instance_uuid", "chassis_id", "power_state", "target_power_state", "target_provision_state", "provision_updated_at",
-		"last_error", "maintenance_reason", "fault", "console_enabled", "resource_class", "conductor_group", "owner", "lessee",
-		"description", "retired_reason", "allocation_id", "boot_mode", "secure_boot", "created_at", "updated_at",
+		"instance_uuid", "chassis_id", "power_state", "target_power_state", "target_provision_state",
+		"provision_updated_at", "last_error", "maintenance_reason", "fault", "console_enabled", "resource_class",
+		"conductor_group", "owner", "lessee", "description", "retired_reason", "allocation_id", "boot_mode",
+		"secure_boot", "created_at", "updated_at",
 	} {
 		doc[key] = nil
 	}
@@ -265,9 +268,10 @@ func (n *Node) ports() []map[string]any {
 	var ports []map[string]any
 	for i, mac := range n.spec.MACs {
 		ports = append(ports, map[string]any{
-			"id": i + 1, "uuid": NewUUID(), "node_id": 1, "node_uuid": n.spec.UUID, "address": mac, "extra": map[string]any{},
-			"local_link_connection": map[string]any{}, "portgroup_id": nil, "pxe_enabled": true, "internal_info": map[string]any{},
-			"physical_network": nil, "is_smartnic": false, "name": nil, "description": nil,
+			"id": i + 1, "uuid": NewUUID(), "node_id": 1, "node_uuid": n.spec.UUID, "address": mac,
+			"extra": map[string]any{}, "local_link_connection": map[string]any{}, "portgroup_id": nil,
+			"pxe_enabled": true, "internal_info": map[string]any{}, "physical_network": nil, "is_smartnic": false,
+			"name": nil, "description": nil,
 		})
 	}
 	return ports

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Step is a clean, deploy or service step as the agent offers it.
+// Step is a clean, deploy or service step as listed by the agent.
 type Step map[string]any
 
 func (s Step) name() string { return fmt.Sprint(s["interface"], ".", s["step"]) }
@@ -33,7 +33,8 @@ var (
 	deployment = kind{"deploy"}
 )
 
-// steps asks the agent for its steps, the best of several managers first, and for the managers' versions.
+// steps requests the agent's steps. It returns the steps of all managers, ordered by the managers' names, and the
+// managers' versions.
 func (n *Node) steps(ctx context.Context, k kind) ([]Step, map[string]any, error) {
 	command := fmt.Sprintf("%s.get_%s_steps", k.name, k.name)
 	r, err := n.Command(ctx, command, map[string]any{"node": n.document(), "ports": n.ports()}, true)
@@ -54,7 +55,8 @@ func (n *Node) steps(ctx context.Context, k kind) ([]Step, map[string]any, error
 	}
 	var managers map[string][]Step
 	var versions map[string]any
-	err = errors.Join(json.Unmarshal(result[k.name+"_steps"], &managers), json.Unmarshal(result["hardware_manager_version"], &versions))
+	err = errors.Join(json.Unmarshal(result[k.name+"_steps"], &managers),
+		json.Unmarshal(result["hardware_manager_version"], &versions))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: result: %w", command, err)
 	}
@@ -79,11 +81,11 @@ func checkSteps(command string, steps []Step) error {
 	return nil
 }
 
-// automated are the priorities that Ironic's configuration gives to the agent's own clean steps.
+// automated contains the priorities that Ironic's configuration gives to clean steps of the agent.
 var automated = map[string]float64{"deploy.erase_devices": 0, "deploy.erase_devices_metadata": 10}
 
-// Clean runs automated cleaning: all clean steps with a priority above 0, highest first. Named steps
-// ("deploy.erase_devices") make it manual cleaning: exactly those, in that order.
+// Clean runs automated cleaning: all clean steps with a priority above 0, highest first. With named steps, for
+// example "deploy.erase_devices", it runs manual cleaning: exactly these steps in this order.
 func (n *Node) Clean(ctx context.Context, named ...string) error {
 	if err := n.clean(ctx, named); err != nil {
 		return fmt.Errorf("clean node %s: %w", n.spec.UUID, err)
@@ -145,7 +147,7 @@ func choose(offered []Step, named []string) ([]Step, error) {
 	return chosen, nil
 }
 
-// execute runs a step and waits, heartbeat by heartbeat, until it has ended. It returns the step's own result.
+// execute runs a step, and checks its status at each heartbeat until it has ended. It returns the step's own result.
 func (n *Node) execute(ctx context.Context, k kind, s Step, versions map[string]any) (json.RawMessage, error) {
 	command := fmt.Sprintf("%s.execute_%s_step", k.name, k.name)
 	s["requires_ramdisk"] = true
@@ -169,7 +171,8 @@ func (n *Node) execute(ctx context.Context, k kind, s Step, versions map[string]
 			return nil, fmt.Errorf("step %s: %w", s.name(), err)
 		}
 		if r.ID != id {
-			return nil, fmt.Errorf("step %s: the last command is %s (%s), want %s (%s)", s.name(), r.Name, r.ID, command, id)
+			return nil, fmt.Errorf("step %s: the last command is %s (%s), want %s (%s)",
+				s.name(), r.Name, r.ID, command, id)
 		}
 	}
 	if err := r.err(); err != nil {
@@ -190,7 +193,7 @@ func (n *Node) current(ctx context.Context) (*Record, error) {
 	return &list[len(list)-1], nil
 }
 
-// stepResult checks that the result echoes the step, as Ironic needs it.
+// stepResult checks that the result echoes the step, as Ironic requires, and returns the step's own result.
 func stepResult(k kind, s Step, r *Record) (json.RawMessage, error) {
 	var result map[string]json.RawMessage
 	if err := json.Unmarshal(r.Result, &result); err != nil {
@@ -206,7 +209,8 @@ func stepResult(k kind, s Step, r *Record) (json.RawMessage, error) {
 		return nil, fmt.Errorf("step %s: result: %s_step: %w", s.name(), k.name, err)
 	}
 	if want := normal(s); !reflect.DeepEqual(echo, want) {
-		return nil, fmt.Errorf("step %s: the result echoes another step: got %v, want %v", s.name(), mapKeys(echo), mapKeys(want))
+		return nil, fmt.Errorf("step %s: the result echoes another step: got %v, want %v",
+			s.name(), mapKeys(echo), mapKeys(want))
 	}
 	value, there := result[k.name+"_result"]
 	if !there {
@@ -215,12 +219,12 @@ func stepResult(k kind, s Step, r *Record) (json.RawMessage, error) {
 	return value, nil
 }
 
-// mapKeys shows a step without its arguments, which may hold secrets.
+// mapKeys describes a step without its arguments, which can contain secrets.
 func mapKeys(s Step) string {
 	return fmt.Sprintf("%s with %d keys", s.name(), len(s))
 }
 
-// normal is the step after a journey through JSON.
+// normal returns the step after encoding to JSON and decoding.
 func normal(s Step) Step {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -233,23 +237,24 @@ func normal(s Step) Step {
 	return out
 }
 
-// Image says what to deploy.
+// Image describes an image to deploy.
 type Image struct {
 	URL      string
 	Format   string // "raw" or "qcow2"
 	Checksum string // digest in hex, or the URL of a checksum file
-	Algo     string // of Checksum, "" means sha256
+	Algo     string // algorithm of Checksum, "" means sha256
 	Info     map[string]any
 }
 
-// info is the image_info of the protocol.
+// info returns the image_info of the protocol.
 func (i Image) info(node string) map[string]any {
 	algo := i.Algo
 	if algo == "" {
 		algo = "sha256"
 	}
 	info := map[string]any{
-		"id": i.URL[strings.LastIndex(i.URL, "/")+1:], "urls": []string{i.URL}, "disk_format": i.Format, "container_format": nil,
+		"id": i.URL[strings.LastIndex(i.URL, "/")+1:], "urls": []string{i.URL}, "disk_format": i.Format,
+		"container_format":  nil,
 		"stream_raw_images": true, "os_hash_algo": algo, "os_hash_value": i.Checksum, "node_uuid": node,
 	}
 	for key, value := range i.Info {
@@ -258,8 +263,8 @@ func (i Image) info(node string) map[string]any {
 	return info
 }
 
-// Deploy writes a whole-disk image and, where configDrive is not empty, that config drive (see ConfigDrive), makes the
-// disk bootable, and asks the agent to switch the machine off. The caller starts it from its disk then.
+// Deploy writes a whole-disk image and, if configDrive is not empty, a config drive (see ConfigDrive), makes the disk
+// bootable, and requests power-off from the agent. The caller then starts the machine from its disk.
 func (n *Node) Deploy(ctx context.Context, image Image, configDrive string) error {
 	if err := n.deploy(ctx, image, configDrive); err != nil {
 		return fmt.Errorf("deploy node %s: %w", n.spec.UUID, err)
@@ -290,7 +295,7 @@ func (n *Node) deploy(ctx context.Context, image Image, configDrive string) erro
 	return nil
 }
 
-// WriteImage runs the first half of a deployment: the deploy step write_image.
+// WriteImage runs the deploy step write_image, the first half of a deployment.
 func (n *Node) WriteImage(ctx context.Context, image Image, configDrive string) error {
 	offered, versions, err := n.steps(ctx, deployment)
 	if err != nil {
@@ -353,7 +358,7 @@ func (n *Node) installBootloader(ctx context.Context) error {
 	return nil
 }
 
-// poll looks at the list of commands, as Ironic does for the boot loader, until the command has ended.
+// poll requests the list of commands at intervals until the command has ended, as Ironic does for the boot loader.
 func (n *Node) poll(ctx context.Context, r *Record) (*Record, error) {
 	const attempts = 100
 	name := r.Name
@@ -377,7 +382,7 @@ func (n *Node) poll(ctx context.Context, r *Record) (*Record, error) {
 	return nil, fmt.Errorf("%s still runs after %d looks", name, attempts)
 }
 
-// CollectLogs fetches the agent's log archive and checks that it is one.
+// CollectLogs requests the agent's log archive, validates it and stores it for Logs.
 func (n *Node) CollectLogs(ctx context.Context) error {
 	r, err := n.Command(ctx, "log.collect_system_logs", nil, true)
 	if err != nil {
@@ -404,10 +409,11 @@ func (n *Node) CollectLogs(ctx context.Context) error {
 	return nil
 }
 
-// PowerOff asks the agent to switch the machine off.
+// PowerOff requests power-off from the agent, which can send heartbeats until the machine is off. Ironic keeps the
+// agent's token until then, and so does the node: the caller calls Rebooted before the machine boots another agent.
 func (n *Node) PowerOff(ctx context.Context) error { return n.leave(ctx, "standby.power_off") }
 
-// Reboot asks the agent to restart the machine into what was deployed.
+// Reboot requests a restart into the deployed system from the agent. Its token is kept as by PowerOff.
 func (n *Node) Reboot(ctx context.Context) error { return n.leave(ctx, "standby.run_image") }
 
 func (n *Node) leave(ctx context.Context, command string) error {

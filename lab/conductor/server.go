@@ -12,12 +12,12 @@ import (
 
 const (
 	versionHeader = "X-OpenStack-Ironic-API-Version"
-	bodyLimit     = 64 << 20 // of a request: inspection data carry logs
+	bodyLimit     = 64 << 20 // of a request; inspection data can contain logs
 )
 
 var (
-	tokenVersion  = version{1, 62} // lookup mints tokens, heartbeats carry them
-	verifyVersion = version{1, 68} // heartbeats carry a certificate
+	tokenVersion  = version{1, 62} // lookups return tokens, heartbeats contain them
+	verifyVersion = version{1, 68} // heartbeats contain a certificate
 	lookupVersion = version{1, 22} // lookup exists
 )
 
@@ -36,10 +36,10 @@ func (c *Conductor) routes() http.Handler {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that has gone gets no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// refuse answers an error in Ironic's form and notes it as a violation of the protocol.
+// refuse replies with an error in Ironic's form and records a violation of the protocol.
 func (c *Conductor) refuse(w http.ResponseWriter, status int, format string, args ...any) {
 	c.fail(w, status, c.violation(format, args...))
 }
@@ -61,8 +61,8 @@ func (c *Conductor) root(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// requestVersion returns the microversion a request asks for; without a header it is the oldest. The answer will name the
-// newest one.
+// requestVersion returns the requested microversion, or the oldest if the header is missing. It sets the reply's
+// header with the highest version.
 func (c *Conductor) requestVersion(w http.ResponseWriter, r *http.Request) (version, bool) {
 	w.Header().Set("X-OpenStack-Ironic-API-Maximum-Version", c.options.APIVersion)
 	text := r.Header.Get(versionHeader)
@@ -75,7 +75,8 @@ func (c *Conductor) requestVersion(w http.ResponseWriter, r *http.Request) (vers
 		return version{}, false
 	}
 	if c.max.less(v) {
-		c.refuse(w, http.StatusNotAcceptable, "%s: version %s was requested but the highest is %s", r.URL.Path, text, c.options.APIVersion)
+		c.refuse(w, http.StatusNotAcceptable, "%s: version %s was requested but the highest is %s",
+			r.URL.Path, text, c.options.APIVersion)
 		return version{}, false
 	}
 	return v, true
@@ -136,7 +137,7 @@ func (n *Node) lookupNode(r *http.Request) map[string]any {
 	return answer
 }
 
-// takeToken returns what a lookup may see of the token: the token once, afterwards a mask.
+// takeToken returns the token for a lookup reply: a generated token once, a mask otherwise.
 func (n *Node) takeToken() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -150,12 +151,14 @@ func (n *Node) takeToken() string {
 func (c *Conductor) lookupConfig(n *Node, v version) map[string]any {
 	config := map[string]any{
 		"metrics": map[string]any{
-			"backend": "noop", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true, "global_prefix": nil,
+			"backend": "noop", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true,
+			"global_prefix": nil,
 		},
 		"metrics_statsd":    map[string]any{"statsd_host": "localhost", "statsd_port": 8125},
 		"heartbeat_timeout": int(c.options.HeartbeatTimeout.Seconds()),
 		"agent_containers": map[string]any{
-			"allow_arbitrary_containers": false, "allowed_containers": []string{}, "container_steps_file": "/etc/ironic-python-agent.d/mysteps.yaml",
+			"allow_arbitrary_containers": false,
+			"allowed_containers":         []string{}, "container_steps_file": "/etc/ironic-python-agent.d/mysteps.yaml",
 			"runner": "podman", "pull_options": []string{}, "run_options": []string{"--rm", "--network=host"},
 		},
 		"agent_token_required": true, "agent_md5_checksum_enable": true, "disable_deep_image_inspection": false,
@@ -217,7 +220,7 @@ func (c *Conductor) heartbeat(w http.ResponseWriter, r *http.Request) {
 	n.update(func() { n.heartbeats++ })
 }
 
-// checkHeartbeat applies Ironic's rules and returns what is wrong.
+// checkHeartbeat applies Ironic's rules. It returns the reason to reject the heartbeat, or "".
 func (n *Node) checkHeartbeat(v version, body heartbeatBody) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +228,7 @@ func (n *Node) checkHeartbeat(v version, body heartbeatBody) string {
 	case v.less(tokenVersion):
 		return fmt.Sprintf("version 1.%d carries no agent token", v.minor)
 	case body.AgentToken == "" || n.token == "" || body.AgentToken != n.token:
-		return "the agent token is missing or wrong" // and is not repeated here
+		return "the agent token is missing or wrong" // the token must not be in the message
 	case body.AgentVersion == "":
 		return "agent_version is missing"
 	case !strings.HasPrefix(body.CallbackURL, "https://") && !n.conductor.options.PlainAgents:
@@ -279,7 +282,8 @@ func (c *Conductor) continueInspection(w http.ResponseWriter, r *http.Request) {
 	}
 	n := c.byMACs(macs)
 	if n == nil || n.State() != InspectWait {
-		c.fail(w, http.StatusNotFound, "no node in state inspect wait has one of the addresses "+strings.Join(macs, ", "))
+		c.fail(w, http.StatusNotFound,
+			"no node in state inspect wait has one of the addresses "+strings.Join(macs, ", "))
 		return
 	}
 	n.update(func() {

@@ -1,8 +1,9 @@
-// Package demo shows the whole life of a bare-metal node in one go, on this machine alone: a virtual machine boots the
-// ramdisk, is inspected, cleaned and deployed by the embedded conductor with an operating system that was built on the
-// spot, restarts from its disk, and tells on its serial console that it runs and which config drive it found.
+// Package demo demonstrates the life cycle of a bare-metal node on this machine. A virtual machine boots the ramdisk.
+// The embedded conductor inspects, cleans and deploys it with a freshly built operating system. The machine then
+// restarts from its disk, and reports on its serial console that it runs and which config drive it found.
 //
-// All servers listen on loopback, on free ports; the virtual machine sees them through QEMU's own network.
+// All servers listen on free ports of the loopback interface. The virtual machine reaches them through QEMU's own
+// network.
 package demo
 
 import (
@@ -24,33 +25,33 @@ import (
 
 // The ways to boot the node.
 const (
-	Network = "network" // by iPXE over HTTP
-	ISO     = "iso"     // from a virtual CD
+	Network = "network" // iPXE over HTTP
+	ISO     = "iso"     // virtual CD
 )
 
-// Options say what to show.
+// Options configures the demonstration.
 type Options struct {
 	Boot      string // Network (also "") or ISO
-	Out       string // folder of artefacts, "" means "build"; the demo's own files go to demo/ below it
-	Kernel    string // boot these instead of building them
+	Out       string // directory of artefacts, "" means "build"; the demo's own files are in its subdirectory demo
+	Kernel    string // existing kernel and initramfs to boot; "" builds them
 	Initramfs string
 	Memory    int64         // of the node in bytes, 0 means 512 MiB
 	Firmware  qemu.Firmware // "" means UEFI
-	Append    string        // further kernel parameters for the ramdisk
+	Append    string        // additional kernel parameters for the ramdisk
 	QCOW2     bool          // deploy the image as qcow2 instead of raw
-	Limit     time.Duration // of everything from power-on to the running instance, 0 means 15 minutes
-	Progress  io.Writer     // nil is silence
+	Limit     time.Duration // maximum time from power-on to the running instance, 0 means 15 minutes
+	Progress  io.Writer     // nil discards it
 }
 
-// Report says what happened.
+// Report is the result of a demonstration.
 type Report struct {
 	Timeline   []Moment
 	Artefacts  []Artefact
-	Dir        string   // console.log, qemu.log, agent-logs.tar.gz
-	Node       string   // uuid
-	Drive      string   // the config drive's uuid, which the instance must read
-	Violations []string // what the agent did against the protocol
-	Token      string   // the agent token of the run, long since invalid; tests look for leaks of it
+	Dir        string   // directory with console.log, qemu.log and agent-logs.tar.gz
+	Node       string   // UUID
+	Drive      string   // UUID of the config drive, which the instance must report
+	Violations []string // the agent's violations of the protocol
+	Token      string   // the run's agent token, now invalid; tests search output for it
 }
 
 // Moment is an entry of the timeline.
@@ -59,13 +60,13 @@ type Moment struct {
 	Text string
 }
 
-// Artefact is a file that took part.
+// Artefact is a file that the demonstration used.
 type Artefact struct {
 	Name string
 	Size int64 // bytes
 }
 
-// demo is one run.
+// demo is the state of one run.
 type demo struct {
 	options   Options
 	progress  *progress
@@ -78,17 +79,17 @@ type demo struct {
 	config    qemu.Config
 	machine   *qemu.Machine
 	began     time.Time // power-on
-	finished  bool      // nothing is added to the report any more
+	finished  bool      // the report is complete and no longer changes
 	cancel    context.CancelCauseFunc
 }
 
-// The guest sees this machine's loopback under this address.
+// host is the address under which the guest reaches this machine's loopback.
 const host = "10.0.2.2"
 
 const nodeMAC = "52:54:00:12:34:56"
 
-// Run runs the demonstration and prints its progress, its timeline and, when it fails, why, the end of the node's console
-// and where the logs are.
+// Run runs the demonstration and prints its progress and timeline. If it fails, it also prints the error, the end of
+// the node's console and the directory of the logs.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := withDefaults(o)
 	if err != nil {
@@ -156,7 +157,8 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	defer d.close()
-	ctx, stop := context.WithTimeoutCause(ctx, d.options.Limit, fmt.Errorf("the node needed more than %v", d.options.Limit))
+	ctx, stop := context.WithTimeoutCause(ctx, d.options.Limit,
+		fmt.Errorf("the node needed more than %v", d.options.Limit))
 	defer stop()
 	if err := d.powerOn(ctx); err != nil {
 		return err
@@ -167,7 +169,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.bootInstance(ctx)
 }
 
-// prepare builds whatever is not there yet.
+// prepare builds missing artefacts.
 func (d *demo) prepare(ctx context.Context) error {
 	if d.options.Kernel == "" || d.options.Initramfs == "" {
 		end := d.progress.wait("building the ramdisk")
@@ -207,9 +209,10 @@ func (d *demo) artefact(path string) error {
 	return nil
 }
 
-// operate takes the node from inspection to a written disk, all in one boot of the ramdisk.
+// operate takes the node from inspection to a written disk during one boot of the ramdisk.
 func (d *demo) operate(ctx context.Context) error {
-	end := d.progress.wait("the node's inspection data (firmware, boot by " + d.options.Boot + ", kernel, ramdisk, network)")
+	end := d.progress.wait("the node's inspection data (firmware, boot by " + d.options.Boot +
+		", kernel, ramdisk, network)")
 	err := d.node.WaitInspection(ctx)
 	end()
 	if err != nil {
@@ -259,7 +262,8 @@ func (d *demo) imageToDeploy() (conductor.Image, error) {
 	return conductor.Image{URL: d.images.URLFrom(host, "debian.qcow2"), Format: "qcow2", Checksum: sum}, err
 }
 
-// bootInstance starts the machine from its disk, as Ironic does through the BMC, and reads what it says.
+// bootInstance starts the machine from its disk, as Ironic does through the BMC, and checks its report on the
+// console.
 func (d *demo) bootInstance(ctx context.Context) error {
 	end := d.progress.wait("the node to switch itself off")
 	_, err := d.machine.WaitEvent(ctx, "SHUTDOWN", 1)
@@ -291,10 +295,10 @@ func (d *demo) bootInstance(ctx context.Context) error {
 	return nil
 }
 
-// start notes the time of power-on; events come in from other goroutines.
+// start records the time of power-on. Events arrive in other goroutines.
 func (d *demo) start() { d.progress.locked(func() { d.began = time.Now() }) }
 
-// moment notes what has just happened.
+// moment adds a moment to the timeline.
 func (d *demo) moment(text string) {
 	d.progress.say("%s", text)
 	d.progress.locked(func() {
@@ -311,7 +315,7 @@ var (
 	deadNode      = regexp.MustCompile(`Kernel panic - not syncing|panic: |fatal error: `)
 )
 
-// consoleLine watches the node's console for progress and for its end.
+// consoleLine reports progress that it finds in a line of the node's console, and ends the run if the node crashes.
 func (d *demo) consoleLine(line string) {
 	if m := imageProgress.FindStringSubmatch(line); m != nil {
 		d.progress.say("image: %s %%", m[1])

@@ -16,7 +16,7 @@ import (
 
 const mib = 1 << 20
 
-// run runs the demonstration with the built ramdisk. The console stays in the folder of the report.
+// run runs the demonstration with the built ramdisk. The console's log stays in the report's directory.
 func run(t *testing.T, o demo.Options) *demo.Report {
 	t.Helper()
 	testenv.Root(t)
@@ -35,7 +35,7 @@ func run(t *testing.T, o demo.Options) *demo.Report {
 	return report
 }
 
-// console returns what the node wrote to its serial port.
+// console returns the node's serial console output.
 func console(t *testing.T, r *demo.Report) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.Dir, "console.log"))
@@ -68,7 +68,7 @@ func TestDemoNetwork(t *testing.T) {
 
 func TestDemoISO(t *testing.T) {
 	r := run(t, demo.Options{Boot: demo.ISO})
-	// The boot loader echoes the command line, where Ironic itself puts the token; the agent must not repeat it.
+	// The boot loader prints the command line, which contains the token as with Ironic. The agent must not repeat it.
 	if _, agent, _ := strings.Cut(console(t, r), "inspection"); strings.Contains(agent, r.Token) {
 		t.Error("the agent token is on the console")
 	}
@@ -82,7 +82,7 @@ func TestDemoSecureBootAndQCOW2(t *testing.T) {
 	run(t, demo.Options{Boot: demo.ISO, Firmware: qemu.UEFISecure, QCOW2: true})
 }
 
-// A guest with 320 MiB of memory deploys an image larger than that.
+// A guest with 320 MiB of memory deploys an image that is larger than its memory.
 func TestDemoWithLittleMemory(t *testing.T) {
 	r := run(t, demo.Options{Boot: demo.Network, Memory: 320 * mib})
 	if size := r.Artefacts[2].Size; size <= 320*mib {
@@ -96,7 +96,7 @@ func TestUnknownBoot(t *testing.T) {
 	}
 }
 
-// A node that never reports must end in an error that says so, and shows the console.
+// If a node never reports, the run fails with an error that says so, and prints the console.
 func TestFailureIsToldWithTheConsole(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "qemu-system-x86_64", "mmdebstrap", "mke2fs", "mformat")
@@ -106,7 +106,8 @@ func TestFailureIsToldWithTheConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := demo.Run(t.Context(), demo.Options{
-		Kernel: broken, Initramfs: broken, Out: t.TempDir(), Firmware: qemu.BIOS, Progress: &out, Limit: 20 * time.Second,
+		Kernel: broken, Initramfs: broken, Out: t.TempDir(), Firmware: qemu.BIOS, Progress: &out,
+		Limit: 20 * time.Second,
 	})
 	if err == nil || !strings.Contains(err.Error(), "20s") {
 		t.Errorf("got error %v, want one that names the limit of 20 s", err)

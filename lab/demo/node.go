@@ -17,7 +17,7 @@ import (
 
 const agentPort = 9999
 
-// serve starts the image server and the conductor, and enrols the node.
+// serve starts the image server and the conductor, and adds the node.
 func (d *demo) serve(_ context.Context) error {
 	var err error
 	if d.images, err = imageserver.New(imageserver.Options{OnServed: d.served}); err != nil {
@@ -35,11 +35,11 @@ func (d *demo) serve(_ context.Context) error {
 		spec.BootMode = "bios"
 	}
 	if d.options.Boot == ISO {
-		spec.Token = conductor.NewToken() // with virtual media the token travels on the kernel's command line
+		spec.Token = conductor.NewToken() // with virtual media, the token is on the kernel's command line
 	}
 	d.conductor, err = conductor.New(conductor.Options{
 		TLS: true, Names: []string{host}, FastTrack: true, OnEvent: d.event,
-		// The agent's address lies behind QEMU's network; a forwarded port leads there.
+		// The agent's address is on QEMU's own network and reached through a forwarded port.
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(forward)))
 		},
@@ -53,7 +53,7 @@ func (d *demo) serve(_ context.Context) error {
 	return d.describe(forward)
 }
 
-// freePort returns a port of loopback that nobody listens on at the moment.
+// freePort returns a port of the loopback interface that is currently free.
 func freePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// describe writes the machine's configuration.
+// describe sets the machine's configuration.
 func (d *demo) describe(forward int) error {
 	d.config = qemu.Config{
 		Name: "node", Dir: d.report.Dir, Memory: d.options.Memory, CPUs: 2, Firmware: d.options.Firmware,
@@ -74,7 +74,8 @@ func (d *demo) describe(forward int) error {
 	if d.options.Boot == Network {
 		nic.Boot, nic.BootFile = 1, d.images.URLFrom(host, "boot.ipxe")
 		script, err := server.Script{
-			Kernel: d.images.URLFrom(host, "kernel"), Initrds: []string{d.images.URLFrom(host, "initramfs")}, Cmdline: d.cmdline(),
+			Kernel: d.images.URLFrom(host, "kernel"), Initrds: []string{d.images.URLFrom(host, "initramfs")},
+			Cmdline: d.cmdline(),
 		}.Render()
 		if err != nil {
 			return err
@@ -85,7 +86,7 @@ func (d *demo) describe(forward int) error {
 	return nil
 }
 
-// cmdline is what Ironic would put on the ramdisk's command line.
+// cmdline returns the kernel command line that Ironic would set for the ramdisk.
 func (d *demo) cmdline() string {
 	api := d.conductor.URLFrom(host)
 	line := "ipa-api-url=" + api + " ipa-insecure=1 ipa-inspection-callback-url=" + api + "/v1/continue_inspection" +
@@ -134,7 +135,7 @@ func (d *demo) powerOn(ctx context.Context) error {
 	return nil
 }
 
-// bootFromDisk switches the machine on again, with its disk first.
+// bootFromDisk switches the machine on again with its disk as the first boot device.
 func (d *demo) bootFromDisk(ctx context.Context) error {
 	device := "nic0"
 	if d.options.Boot == ISO {
@@ -146,12 +147,12 @@ func (d *demo) bootFromDisk(ctx context.Context) error {
 	return d.machine.PowerOn(ctx)
 }
 
-// served shows what was downloaded.
+// served reports a download.
 func (d *demo) served(name string, sent int64) {
 	d.moment(fmt.Sprintf("downloaded by the node: %s, %.1f MiB", name, float64(sent)/(1<<20)))
 }
 
-// event shows what the conductor notes.
+// event reports an event of the conductor.
 func (d *demo) event(n *conductor.Node, e conductor.Event) {
 	if e.Name == conductor.EventFirstHeartbeat {
 		token := n.Token()
@@ -171,7 +172,7 @@ func (d *demo) event(n *conductor.Node, e conductor.Event) {
 
 func (d *demo) close() {
 	if d.machine != nil {
-		_ = d.machine.Stop() // whatever it says, it is gone
+		_ = d.machine.Stop() // the machine is gone in any case
 	}
-	_ = errors.Join(d.conductor.Close(), d.images.Close()) // listeners of a run that is over
+	_ = errors.Join(d.conductor.Close(), d.images.Close()) // the listeners of a finished run
 }

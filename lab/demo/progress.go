@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// waitInterval is how often a wait reports that it still waits.
+// waitInterval is the interval between reports that a wait continues.
 const waitInterval = 10 * time.Second
 
-// progress prints lines with the seconds since the start of the demonstration.
+// progress prints lines that start with the seconds since the start of the demonstration.
 type progress struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -33,12 +33,12 @@ func (p *progress) say(format string, args ...any) {
 	})
 }
 
-// print writes text as it is.
+// print writes text unchanged.
 func (p *progress) print(text string) {
 	p.locked(func() { _, _ = io.WriteString(p.out, text) })
 }
 
-// Write takes in the progress of others, line by line.
+// Write prints progress of other packages line by line.
 func (p *progress) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimRight(line, "\n"); line != "" {
@@ -48,7 +48,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// wait says what is waited for, and says so again with the seconds until end is called.
+// wait reports a wait at its start and every waitInterval, with the seconds so far, until end is called.
 func (p *progress) wait(what string) (end func()) {
 	p.say("waiting for: %s", what)
 	began, done := time.Now(), make(chan struct{})
@@ -76,8 +76,9 @@ func (d *demo) printReport() {
 	for _, a := range d.report.Artefacts {
 		text += fmt.Sprintf("  %8.1f MiB  %s\n", float64(a.Size)/(1<<20), a.Name)
 	}
-	d.progress.print(text + fmt.Sprintf("\nThe node was inspected, cleaned, deployed and booted in %.0f s; the logs are in %s\n",
-		time.Since(d.began).Seconds(), d.report.Dir))
+	d.progress.print(text +
+		fmt.Sprintf("\nThe node was inspected, cleaned, deployed and booted in %.0f s; the logs are in %s\n",
+			time.Since(d.began).Seconds(), d.report.Dir))
 }
 
 func (d *demo) printFailure(err error) {
@@ -88,8 +89,8 @@ func (d *demo) printFailure(err error) {
 	for _, v := range d.report.Violations {
 		text += fmt.Sprintf("protocol violated: %s\n", v)
 	}
-	d.progress.print(text + fmt.Sprintf("\nFAILED after %.0f s: %v\nlogs: %s\n", time.Since(d.progress.start).Seconds(), err,
-		filepath.Join(d.report.Dir, "console.log")))
+	d.progress.print(text + fmt.Sprintf("\nFAILED after %.0f s: %v\nlogs: %s\n",
+		time.Since(d.progress.start).Seconds(), err, filepath.Join(d.report.Dir, "console.log")))
 }
 
 func indent(text string) string { return "  | " + strings.ReplaceAll(text, "\n", "\n  | ") }

@@ -18,10 +18,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestAlone boots a machine without disks that knows of no Ironic, with one card on QEMU's own network (IPv4) and one on
-// a cable without any server (IPv6 link-local addresses).
-//
-// Parity: B19, A13
+// TestAlone boots a machine without disks and without an address of Ironic. One card is on QEMU's own network (IPv4),
+// one on a cable without any server (IPv6 link-local addresses).
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)
@@ -34,7 +32,8 @@ func TestAlone(t *testing.T) {
 		noIronic: true, lateIronic: true, token: token, namespace: ns,
 		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1",
 		machine: qemu.Config{
-			Memory: 320 * mib, NetNS: ns.Path(), NICs: []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
+			Memory: 320 * mib, NetNS: ns.Path(),
+			NICs:  []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
 			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
 		},
 	})
@@ -76,7 +75,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// alone checks that the API is there for who has the token.
+// alone checks that the API requires the token.
 func (r *rig) alone(t *testing.T, token string) {
 	for given, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
 		status, answer := r.call(t, http.MethodGet, given, "")
@@ -86,7 +85,8 @@ func (r *rig) alone(t *testing.T, token string) {
 	}
 }
 
-// reach asks for the API's status at an address of the cable until it answers: a new address is not usable at once.
+// reach requests the API's status at an address of the cable until it replies, because a new address is not usable at
+// once.
 func reach(t *testing.T, ns *netns.Namespace, address string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

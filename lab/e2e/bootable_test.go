@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/partition"
 )
 
-// deployRoot deploys the image as a partition image with a config drive, has it made bootable twice, and ends the ramdisk.
+// deployRoot deploys a partition image with a config drive, installs the boot loader twice, and ends the ramdisk.
 func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 	t.Helper()
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
@@ -26,7 +26,8 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 	source := conductor.Image{
 		URL: r.images.URLFrom(host, "root.raw"), Format: "raw", Checksum: sumAll(t, image),
 		Info: map[string]any{
-			"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": nil,
+			"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0,
+			"ephemeral_format":   nil,
 			"preserve_ephemeral": false, "boot_option": "local", "deploy_boot_mode": bootMode,
 		},
 	}
@@ -54,7 +55,7 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 	}
 }
 
-// onRoot returns a file of the root file system that a disk has on its last partition, which e2fsck finds no fault in.
+// onRoot returns a file of the root file system on a disk's last partition. It fails if e2fsck finds errors.
 func onRoot(t *testing.T, disk, name string) string {
 	t.Helper()
 	testenv.Programs(t, "e2fsck", "debugfs")
@@ -67,10 +68,8 @@ func onRoot(t *testing.T, disk, name string) string {
 	return testenv.Run(t, "debugfs", "-R", "cat "+name, at)
 }
 
-// TestPartitionBootsUEFI deploys a root file system that keeps its loaders below /boot/efi, as partition images do, and
-// GRUB's menu on the root alone.
-//
-// Parity: M7
+// TestPartitionBootsUEFI deploys a root file system with its loaders below /boot/efi, as partition images keep them.
+// GRUB's menu is on the root only.
 func TestPartitionBootsUEFI(t *testing.T) {
 	before := ""
 	image := osimagetest.Root(t, func(root, esp string) {
@@ -112,9 +111,7 @@ func TestPartitionBootsUEFI(t *testing.T) {
 	bootInstance(t, machine, instance, debianEntry)
 }
 
-// TestPartitionBootsBIOS deploys a root file system with Debian's GRUB in it, which is allowed to install itself.
-//
-// Parity: M6
+// TestPartitionBootsBIOS deploys a root file system with Debian's GRUB, which may install itself.
 func TestPartitionBootsBIOS(t *testing.T) {
 	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	disk := file(t, "disk", 5<<30, nil)
@@ -135,11 +132,9 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
 }
 
-// TestPartitionInstallsOnESP deploys a root file system that brings GRUB for UEFI, but keeps no loader for the ESP:
-// what GRUB puts there gets a boot entry and a line in fstab. Its programs see the FAT file systems of fstab, and not
-// the command line of the ramdisk.
-//
-// Parity: M6
+// TestPartitionInstallsOnESP deploys a root file system with GRUB for UEFI, but without loaders for the ESP. The
+// loader that GRUB installs gets a boot entry, and the ESP a line in fstab. GRUB's programs see the FAT file systems
+// of fstab, but not the command line of the ramdisk.
 func TestPartitionInstallsOnESP(t *testing.T) {
 	image := osimagetest.Root(t, func(root, _ string) {
 		osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin")

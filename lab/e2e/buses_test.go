@@ -19,10 +19,10 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// diskSize leaves room between what erasing metadata overwrites at both ends of disk and partition.
+// diskSize leaves data between the areas that erasing metadata overwrites at both ends of disk and partition.
 const diskSize = 48 * mib
 
-// marker fills disks, so that what is left of their content can be found.
+// marker is an endless text that fills disks, so that remaining content can be found.
 type marker struct{}
 
 var secret = []byte("content of old! ")
@@ -36,11 +36,9 @@ func (marker) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBuses boots a machine with disks on all buses and a pre-generated token, while Ironic cannot be reached for longer
-// than a lookup is tried: the agent starts over. Virtual media are attached, but the kernel's command line does not say
-// that they count.
-//
-// Parity: D3, B3 (Ironic down)
+// TestBuses boots a machine with disks on all buses and a pre-generated token. Ironic is unreachable for longer than
+// the lookup's time limit, so the agent starts over. Virtual media are attached, but the kernel's command line does
+// not enable them.
 func TestBuses(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
@@ -88,9 +86,8 @@ func TestBuses(t *testing.T) {
 	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
 }
 
-// keptToken: the conductor masks a pre-generated token in its lookup answers, and refuses heartbeats with another one.
-//
-// Parity: B9
+// keptToken checks that the agent keeps a pre-generated token: the conductor masks it in lookup replies and rejects
+// heartbeats with another one.
 func (r *rig) keptToken(t *testing.T, token string) {
 	if r.node.Token() != token {
 		t.Fatal("the node has another token")
@@ -103,8 +100,8 @@ func (r *rig) keptToken(t *testing.T, token string) {
 	}
 }
 
-// disks compares the inventory with the machine, and returns the disks' names by their serial numbers. In which order SATA
-// and USB, or several NVMe controllers, find their disks is not settled.
+// disks compares the inventory with the machine's disks, and returns the disks' names by serial number. The order in
+// which SATA and USB, or several NVMe controllers, find their disks is not fixed.
 func (r *rig) disks(t *testing.T) (names map[string]string) {
 	var inventory struct {
 		Disks []struct {
@@ -121,7 +118,8 @@ func (r *rig) disks(t *testing.T) (names map[string]string) {
 	names = map[string]string{}
 	for _, d := range inventory.Disks {
 		names[d.Serial] = d.Name
-		got[d.Serial] = fmt.Sprintf("%s %d %d/%d", unsettled.ReplaceAllString(d.Name, "$1$2?$3"), d.Size, d.Logical, d.Physical)
+		got[d.Serial] = fmt.Sprintf("%s %d %d/%d",
+			unsettled.ReplaceAllString(d.Name, "$1$2?$3"), d.Size, d.Logical, d.Physical)
 	}
 	want := map[string]string{
 		"on-virtio": "/dev/vda 50331648 512/512",
@@ -130,7 +128,7 @@ func (r *rig) disks(t *testing.T) (names map[string]string) {
 		"on-nvme4k": "/dev/nvme?n1 50331648 4096/4096",
 		"shared":    "/dev/vdb 50331648 512/512",
 		"floppy":    "/dev/sd? 4194304 512/512",
-		// The skip list is not for the inventory.
+		// The skip list does not affect the inventory.
 		protectedSerial: "/dev/nvme?n1 4294967296 512/512",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -139,7 +137,7 @@ func (r *rig) disks(t *testing.T) (names map[string]string) {
 	return names
 }
 
-// eraseMetadata removes all tables and signatures, and does not touch what lies between them.
+// eraseMetadata checks that all tables and signatures are removed, but not the data between them.
 func (r *rig) eraseMetadata(t *testing.T, disks []string) {
 	if err := r.node.Clean(soon(t)); err != nil {
 		t.Fatal(err)
@@ -162,7 +160,7 @@ func (r *rig) eraseMetadata(t *testing.T, disks []string) {
 	}
 }
 
-// eraseDevices destroys everything, and says by which method.
+// eraseDevices checks that all content is destroyed and that the log names the method.
 func (r *rig) eraseDevices(t *testing.T, disks []string, names map[string]string) {
 	if err := r.node.Clean(soon(t), "deploy.erase_devices"); err != nil {
 		t.Fatal(err)
@@ -177,15 +175,14 @@ func (r *rig) eraseDevices(t *testing.T, disks []string, names map[string]string
 		}
 	}
 	for serial, method := range map[string]string{
-		"on-virtio": "overwrite", "on-sata": "overwrite", "on-nvme": "nvme-format-user", "on-nvme4k": "nvme-format-user",
+		"on-virtio": "overwrite", "on-sata": "overwrite", "on-nvme": "nvme-format-user",
+		"on-nvme4k": "nvme-format-user",
 	} {
 		says(t, r.machine, "device erased.*"+names[serial]+".*"+method)
 	}
 }
 
-// keptFloppy: the conductor's floppy is left as it is by whatever erases disks, and the others were erased.
-//
-// Parity: D6
+// keptFloppy checks that no erase step changed the conductor's floppy, and that the other disks were erased.
 func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
@@ -197,9 +194,7 @@ func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	}
 }
 
-// lockdown closes the API and takes the network down; the machine goes on.
-//
-// Parity: E12, R9
+// lockdown closes the API and shuts down the network. The machine continues to run.
 func (r *rig) lockdown(t *testing.T, dump capture) {
 	if got := r.succeed(t, "system.lockdown", nil); got != "null" {
 		t.Errorf("got result %s, want null", got)
@@ -211,7 +206,8 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 	silent := len(dump.sent(t, nodeMAC))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/v1/status", r.forward), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d/v1/status", r.forward), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +215,8 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 		_ = response.Body.Close()
 		t.Errorf("the API answers %s, want no answer", response.Status)
 	}
-	// QEMU's network has asked for the machine's address meanwhile. With a link that is up it would have got an answer,
-	// be it that nobody listens.
+	// In the meantime QEMU's network has sent an ARP request for the machine's address. A link that is up would have
+	// replied, even without a listener.
 	if sent := dump.sent(t, nodeMAC)[silent:]; len(sent) > 0 {
 		t.Errorf("the machine still sends %q", sent)
 	}

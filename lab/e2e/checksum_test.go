@@ -13,9 +13,8 @@ import (
 	"ironroot/lab/conductor"
 )
 
-// checksums deploys by each algorithm, which is named or told by its length; a wrong sum leaves a disk that does not start.
-//
-// Parity: K2
+// checksums deploys with each algorithm, named or detected by the checksum's length. After a wrong checksum the disk
+// does not boot.
 func (r *rig) checksums(t *testing.T, disk string) {
 	for n, tt := range []struct {
 		algorithm string
@@ -28,7 +27,7 @@ func (r *rig) checksums(t *testing.T, disk string) {
 		for _, named := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, named %t", tt.algorithm, named), func(t *testing.T) {
 				path := mbrImage(t, "sum.raw", 2*mib)
-				patch(t, path, mib, []byte{byte(n), byte(len(t.Name()))}) // no two are the same
+				patch(t, path, mib, []byte{byte(n), byte(len(t.Name()))}) // makes each image unique
 				r.images.File("sum.raw", path)
 				image := read(t, path, 0, 2*mib)
 				right := hex.EncodeToString(tt.sum(image))
@@ -46,8 +45,10 @@ func (r *rig) checksums(t *testing.T, disk string) {
 					switch {
 					case sum == right && (record.Status != conductor.Succeeded || !bytes.Equal(got, image)):
 						t.Errorf("got %s (%v), want the image on the disk", record.Status, record.Error)
-					case sum != right && (record.Status != conductor.Failed || record.Error.Type != "ImageChecksumError" || !bytes.Equal(got[:mib], make([]byte, mib))):
-						t.Errorf("wrong sum: got %s (%v), want an ImageChecksumError and nothing that starts", record.Status, record.Error)
+					case sum != right && (record.Status != conductor.Failed ||
+						record.Error.Type != "ImageChecksumError" || !bytes.Equal(got[:mib], make([]byte, mib))):
+						t.Errorf("wrong sum: got %s (%v), want an ImageChecksumError and nothing that starts",
+							record.Status, record.Error)
 					}
 				}
 			})

@@ -20,31 +20,34 @@ import (
 	"ironroot/netboot/sntp/sntptest"
 )
 
-// near is how far two clocks may be apart that are the same: that of a guest loses half of its seconds where the machine
-// below it is busy while it starts.
+// near is the tolerance for comparing clocks. A guest's clock can lose half of its seconds while the guest starts on
+// a busy host.
 const near = 2 * time.Minute
 
 // TestWrongClock boots a machine whose hardware clock is in 2010, on a network whose time servers all send invalid
-// times at first. It verifies Ironic, whose certificate becomes valid sixteen years later by that clock: Ironic sets
-// both clocks. Then a time server, by IPv6, offers a plausible time, and the machine restarts: its system clock is
-// kept, and the hardware clock has the time of Ironic's last Date, after run_image and after power_off.
-//
-// Parity: E3, R4
+// times at first. The agent verifies Ironic's certificate, which by that clock becomes valid sixteen years later:
+// Ironic's Date sets both clocks. Then a time server, reached by IPv6, sends a plausible time, and the machine
+// restarts: its system clock is kept, and the hardware clock is set to Ironic's last Date, after run_image and after
+// power_off.
 func TestWrongClock(t *testing.T) {
 	const mac = "52:54:00:e2:e0:41"
 	s := newSite(t)
-	netdev := s.tap("lab", "192.0.2.1/24", "192.0.2.2/24", "192.0.2.3/24", "192.0.2.4/24", "192.0.2.5/24", "192.0.2.6/24", "192.0.2.7/24", "2001:db8::8/64")
+	netdev := s.tap("lab", "192.0.2.1/24", "192.0.2.2/24", "192.0.2.3/24", "192.0.2.4/24", "192.0.2.5/24",
+		"192.0.2.6/24", "192.0.2.7/24", "2001:db8::8/64")
 	nonsense := map[string]sntptest.Reply{
-		"192.0.2.2": {Kiss: "RATE"}, "192.0.2.3": {At: time.Unix(86400, 0)}, "192.0.2.4": {At: time.Date(2100, 2, 3, 0, 0, 0, 0, time.UTC)},
-		"192.0.2.5": {Stratum: 16}, "192.0.2.6": {OtherOrigin: true}, "192.0.2.7": {At: time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"192.0.2.2": {Kiss: "RATE"}, "192.0.2.3": {At: time.Unix(86400, 0)},
+		"192.0.2.4": {At: time.Date(2100, 2, 3, 0, 0, 0, 0, time.UTC)}, "192.0.2.5": {Stratum: 16},
+		"192.0.2.6": {OtherOrigin: true}, "192.0.2.7": {At: time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)},
 		"2001:db8::8": {Unsynced: true},
 	}
 	servers := map[string]*sntptest.Server{}
 	for address, reply := range nonsense {
 		servers[address] = s.timeServer(address, reply)
 	}
-	s.dnsmasq("--interface=lab", "--enable-ra", "--dhcp-range=192.0.2.10,192.0.2.20,1h", "--dhcp-range=2001:db8::,ra-stateless",
-		"--dhcp-option=option:ntp-server,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5,192.0.2.6,192.0.2.7", "--dhcp-option=option6:ntp-server,[2001:db8::8]")
+	s.dnsmasq("--interface=lab", "--enable-ra", "--dhcp-range=192.0.2.10,192.0.2.20,1h",
+		"--dhcp-range=2001:db8::,ra-stateless",
+		"--dhcp-option=option:ntp-server,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5,192.0.2.6,192.0.2.7",
+		"--dhcp-option=option6:ntp-server,[2001:db8::8]")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, 10*time.Second)
 	s.bootAs(qemu.Config{
 		NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Extra: []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"},
@@ -53,7 +56,8 @@ func TestWrongClock(t *testing.T) {
 	s.waitAgent(t)
 	t.Run("no time server", func(t *testing.T) {
 		for server, why := range map[string]string{
-			"192.0.2.2": "RATE", "192.0.2.3": "1970-01-02", "192.0.2.4": "2100-02-03", "192.0.2.5": "stratum 16", "192.0.2.6": "match",
+			"192.0.2.2": "RATE", "192.0.2.3": "1970-01-02", "192.0.2.4": "2100-02-03", "192.0.2.5": "stratum 16",
+			"192.0.2.6": "match",
 			"192.0.2.7": "2019-01-01",
 		} {
 			s.follow(t, `time server is not followed.*server=`+server+` .*`+why)
@@ -64,7 +68,7 @@ func TestWrongClock(t *testing.T) {
 		s.checkHardwareClock(t, 0)
 		s.answers(t) // Ironic verifies the agent's certificate
 	})
-	const ahead, further = 20 * time.Minute, 40 * time.Minute // of an hour by which certificates are dated back
+	const ahead, further = 20 * time.Minute, 40 * time.Minute // of an hour by which certificates are backdated
 	t.Run("before the restart", func(t *testing.T) {
 		servers["2001:db8::8"].Set(sntptest.Reply{Ahead: 5 * time.Hour})
 		s.moveIronicsClock(t, ahead)
@@ -93,11 +97,9 @@ func TestWrongClock(t *testing.T) {
 	})
 }
 
-// TestNamedTimeServer boots a machine with a wrong hardware clock and ipa-ntp-server: this server sets both clocks at
-// the start, and the hardware clock again before the power-off. The times of DHCP's servers and of Ironic, which is
+// TestNamedTimeServer boots a machine with a wrong hardware clock and ipa-ntp-server. This server sets both clocks at
+// the start, and the hardware clock again before the power-off. The times of DHCP's servers, and of Ironic, which is
 // not verified, are ignored.
-//
-// Parity: E3, R4
 func TestNamedTimeServer(t *testing.T) {
 	const mac = "52:54:00:e2:e0:42"
 	s := newSite(t)
@@ -108,7 +110,8 @@ func TestNamedTimeServer(t *testing.T) {
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, 10*time.Second)
 	s.ironic.SetDate(func() time.Time { return time.Now().Add(6 * time.Hour) })
 	s.bootAs(qemu.Config{
-		NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Extra: []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"}, OnPowerOff: qemu.Pause,
+		NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Extra: []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"},
+		OnPowerOff: qemu.Pause,
 	}, "ipa-insecure=1 ipa-ntp-server=192.0.2.2 ipa-api-url="+s.ironic.URL())
 	s.waitAgent(t)
 	s.follow(t, `clock set server=192.0.2.2`)
@@ -122,7 +125,7 @@ func TestNamedTimeServer(t *testing.T) {
 	}
 }
 
-// timeServer starts a time server on an address of the namespace.
+// timeServer starts a time server at an address of the namespace.
 func (s *site) timeServer(address string, reply sntptest.Reply) *sntptest.Server {
 	s.t.Helper()
 	conn, err := s.ns.ListenPacket(s.t.Context(), "udp", net.JoinHostPort(address, "123"))
@@ -132,10 +135,10 @@ func (s *site) timeServer(address string, reply sntptest.Reply) *sntptest.Server
 	return sntptest.Serve(s.t, conn, reply)
 }
 
-// moveIronicsClock changes the Date of Ironic's answers, and returns when the agent has seen it.
+// moveIronicsClock changes the Date of Ironic's replies and waits until the agent has read it.
 func (s *site) moveIronicsClock(t *testing.T, ahead time.Duration) {
 	t.Helper()
-	requests := make(chan struct{}, 2) // the agent sends the second when it has the answer to the first
+	requests := make(chan struct{}, 2) // the agent sends the second after it has read the first reply
 	s.ironic.SetDate(func() time.Time {
 		select {
 		case requests <- struct{}{}:
@@ -152,7 +155,7 @@ func (s *site) moveIronicsClock(t *testing.T, ahead time.Duration) {
 	}
 }
 
-// powerOff has the agent switch the machine off. QEMU then pauses.
+// powerOff requests power-off from the agent. QEMU then pauses.
 func (s *site) powerOff(t *testing.T) {
 	t.Helper()
 	if _, err := s.node.Command(soon(t), "standby.power_off", nil, false); err != nil {
@@ -165,7 +168,7 @@ func (s *site) powerOff(t *testing.T) {
 	fromGuest(t, event)
 }
 
-// trusting makes a ramdisk with a configuration that verifies Ironic by the certificate.
+// trusting returns a ramdisk whose configuration verifies Ironic with the certificate.
 func (s *site) trusting(certificate []byte) string {
 	s.t.Helper()
 	return s.initramfsWith(
@@ -173,7 +176,7 @@ func (s *site) trusting(certificate []byte) string {
 		cpio.StaticFile("etc/ironic-python-agent.d/ca.conf", "[DEFAULT]\ncafile = /etc/ironic.pem\n", 0o644))
 }
 
-// initramfsWith makes a ramdisk of the built one and an archive that is joined to it: configuration in /etc.
+// initramfsWith returns the built ramdisk with an appended archive, which contains configuration in /etc.
 func (s *site) initramfsWith(files ...cpio.Record) string {
 	s.t.Helper()
 	initramfs, err := os.ReadFile(testenv.Build(s.t, "ipa-ironroot-amd64.initramfs"))
@@ -203,7 +206,7 @@ func (s *site) initramfsWith(files ...cpio.Record) string {
 	return path
 }
 
-// hardwareClock is what the machine's real-time clock shows.
+// hardwareClock returns the time of the machine's real-time clock.
 func (s *site) hardwareClock(t *testing.T) time.Time {
 	t.Helper()
 	answer, err := s.machine.QMP(soon(t), "qom-get", map[string]any{"path": "/machine", "property": "rtc-time"})
@@ -224,7 +227,7 @@ func (s *site) hardwareClock(t *testing.T) time.Time {
 	return time.Date(tm.Year+1900, time.Month(tm.Month+1), tm.Day, tm.Hour, tm.Minute, tm.Second, 0, time.UTC)
 }
 
-// checkHardwareClock compares the machine's real-time clock with this machine's clock.
+// checkHardwareClock compares the machine's real-time clock with the host's clock.
 func (s *site) checkHardwareClock(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	if off := time.Until(s.hardwareClock(t)) - ahead; off.Abs() > near {
@@ -232,7 +235,7 @@ func (s *site) checkHardwareClock(t *testing.T, ahead time.Duration) {
 	}
 }
 
-// checkClock compares the agent's clock, as the header of its answers shows it, with this machine's.
+// checkClock compares the agent's clock, read from the Date header of its replies, with the host's clock.
 func (s *site) checkClock(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{
@@ -251,6 +254,7 @@ func (s *site) checkClock(t *testing.T, ahead time.Duration) {
 	_ = answer.Body.Close()
 	now, err := http.ParseTime(answer.Header.Get("Date"))
 	if off := time.Until(now) - ahead; err != nil || off.Abs() > near {
-		t.Errorf("the agent's clock says %s (%v), which is %v off", strings.TrimSpace(answer.Header.Get("Date")), err, off)
+		t.Errorf("the agent's clock says %s (%v), which is %v off",
+			strings.TrimSpace(answer.Header.Get("Date")), err, off)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// archive makes a cpio archive as an operator would, with the folders of its files.
+// archive returns a cpio archive as an operator would create it, including the directories of its files.
 func archive(t *testing.T, files ...cpio.Record) []byte {
 	t.Helper()
 	format, err := cpio.Format("newc")
@@ -44,7 +44,8 @@ func archive(t *testing.T, files ...cpio.Record) []byte {
 	return out.Bytes()
 }
 
-// joined appends archives to a ramdisk: the first as it is, the second packed by gzip, the third by Zstandard.
+// joined appends archives to a ramdisk: the first uncompressed, the second compressed by gzip, the third by
+// Zstandard.
 func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
 	t.Helper()
 	data, err := os.ReadFile(ramdisk)
@@ -67,16 +68,15 @@ func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
 	return writeFile(t, filepath.Join(t.TempDir(), "joined"), string(encoder.EncodeAll(archives[2], data)))
 }
 
-// TestJoinedConfiguration boots with archives joined to the ramdisk: configuration, a certificate authority, and a
-// program that leaves mounts behind. Ironic's address comes from the floppy with the usual label, while the command line
-// and a medium that only by its model might be a floppy lead astray. The machine has one small disk; the one that can
-// hold a system is plugged in while the agent waits for it.
-//
-// Parity: D1, D4, J3
+// TestJoinedConfiguration boots a ramdisk with appended archives: configuration, a certificate authority, and a
+// program that leaves mounts behind. The floppy with the usual label contains Ironic's address. The command line, and
+// a medium that only its model identifies as a floppy, contain wrong addresses. The machine has one small disk. A
+// disk that can hold a system is plugged in while the agent waits for one.
 func TestJoinedConfiguration(t *testing.T) {
 	wrong := newDecoy(t)
 	premount := filepath.Join(t.TempDir(), "premount")
-	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-ldflags", "-s -w", "-o", premount, "./lab/e2e/premount")
+	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-ldflags", "-s -w", "-o", premount,
+		"./lab/e2e/premount")
 	program, err := os.ReadFile(premount)
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +85,11 @@ func TestJoinedConfiguration(t *testing.T) {
 	certificate, key := issue(t)
 	r := start(t, setup{
 		config: map[string]any{"tls_min_version": nil}, agentCA: certificate,
-		noIronic: true, append: "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
+		noIronic: true,
+		append:   "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{
-			Memory: 512 * mib, Disks: []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},
+			Memory: 512 * mib,
+			Disks:  []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},
 			Extra: append(bmcFloppy(fatImage(t, mib, "OTHER", wrong.parameter()), "ACME", "Virtual Media"),
 				"-blockdev", "driver=file,node-name=late,filename="+late),
 		},
@@ -110,7 +112,8 @@ func TestJoinedConfiguration(t *testing.T) {
 	t.Run("hot-plug", r.hotPlug)
 }
 
-// collectsLLDP: an inventory has an interface's neighbours, be there none, only where a file asks for them.
+// collectsLLDP checks that an inventory contains an interface's neighbours, even if there are none. Only a
+// configuration file requests them.
 func (r *rig) collectsLLDP(t *testing.T) {
 	var inventory struct {
 		Interfaces []struct{ LLDP json.RawMessage }
@@ -123,7 +126,7 @@ func (r *rig) collectsLLDP(t *testing.T) {
 	}
 }
 
-// noConfigDrive reads the mounts from the archive of logs.
+// noConfigDrive checks the mounts in the log archive.
 func (r *rig) noConfigDrive(t *testing.T) {
 	mounts := r.logs(t)["mount"]
 	if !strings.Contains(mounts, " on /run type tmpfs") || strings.Contains(mounts, "/mnt/config") {
@@ -131,7 +134,7 @@ func (r *rig) noConfigDrive(t *testing.T) {
 	}
 }
 
-// hotPlug asks for clean steps, which waits for a disk that can hold a system, and plugs one in.
+// hotPlug requests clean steps, which waits for a disk that can hold a system, and plugs one in.
 func (r *rig) hotPlug(t *testing.T) {
 	type answer struct {
 		record *conductor.Record
@@ -154,7 +157,8 @@ func (r *rig) hotPlug(t *testing.T) {
 	default:
 	}
 	plugged := time.Now()
-	if _, err := r.machine.QMP(ctx, "device_add", map[string]any{"driver": "scsi-hd", "bus": "scsi.0", "scsi-id": 5, "drive": "late"}); err != nil {
+	if _, err := r.machine.QMP(ctx, "device_add",
+		map[string]any{"driver": "scsi-hd", "bus": "scsi.0", "scsi-id": 5, "drive": "late"}); err != nil {
 		t.Fatal(err)
 	}
 	a := <-answers
@@ -171,12 +175,12 @@ func (r *rig) hotPlug(t *testing.T) {
 	}
 }
 
-// TestBadMedia boots with media that are damaged or hold rubbish, which are warnings with the devices' names, and works
-// by the kernel's command line.
+// TestBadMedia boots with damaged media and media with invalid content. Each causes a warning with the device's name;
+// the settings of the kernel's command line apply.
 func TestBadMedia(t *testing.T) {
 	wrong := newDecoy(t)
 	iso := isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})
-	truncate(t, iso, 40<<10) // descriptors and no folder
+	truncate(t, iso, 40<<10) // volume descriptors without a directory
 	r := start(t, setup{append: "boot_method=vmedia", machine: qemu.Config{
 		Memory: 512 * mib, CDROM: iso,
 		Disks: []qemu.Disk{
@@ -204,7 +208,7 @@ func truncate(t *testing.T, path string, size int64) {
 	}
 }
 
-// circle makes a FAT file system whose topmost folder never ends.
+// circle returns a FAT file system whose root directory never ends.
 func circle(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat")

@@ -16,19 +16,19 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestPowerCut deploys onto used disks that record every request. Each of these requests may be the last one before the
-// power is cut: what the disk holds then is put together from the record, and must not be a disk that boots, unless it
-// holds the whole image. What lies between two flushes may reach a real disk in any order, so what must come first has to
-// be flushed before the next is written. At every tenth of the way the disk is given to the firmwares, and one deployment
-// ends by killing the machine. Other disks of the machine fail.
+// TestHalfWritten deploys onto used disks that record every request. The power can be cut after any request: the
+// disk's content at this point, rebuilt from the record, must not boot unless it is the whole image. A real disk can
+// reorder the writes between two flushes, so each stage must be flushed before the next one is written. The firmware
+// tries to boot the disk's content at every tenth of the image, and one deployment ends by killing the machine. The
+// machine also has disks that fail.
 func TestHalfWritten(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
-	const size = 56 * mib // a request is of 4 MiB at most, less than a tenth
+	const size = 56 * mib // a request has at most 4 MiB, less than a tenth
 	image := bootable(t, "NEW SYSTEM", size)
 	qcow2 := filepath.Join(t.TempDir(), "image.qcow2")
-	// -S 0: zeros are content like any other, so that all of the image is written in the file's order.
+	// -S 0 stores zeros as data, so that the whole image is written in the file's order.
 	testenv.Run(t, "qemu-img", "convert", "-S", "0", "-f", "raw", "-O", "qcow2", image, qcow2)
-	// An image as long as the disk brings its backup GPT to the very place where firmware looks for it: that has to wait.
+	// The backup GPT of an image as large as the disk is where firmware searches for it, so it must be written last.
 	disks := []*recorded{
 		{name: "raw", file: usedDisk(t, size), served: image},
 		{name: "qcow2", file: usedDisk(t, size+8*mib), served: qcow2},
@@ -66,15 +66,15 @@ func TestHalfWritten(t *testing.T) {
 			t.Errorf("%s: wipefs finds %q, want nothing", filepath.Base(path), got)
 		}
 	}
-	// Starting the machine anew for each disk takes its time: those of one image are enough.
+	// Restarting the machine for each disk is slow, so only the disks of one image are tried.
 	t.Run("BIOS", func(t *testing.T) { biosBoots(t, slices.Concat(cut[:tenths+1], cut[len(cut)-1:]), disks[0].file) })
 	t.Run("UEFI", func(t *testing.T) { uefiBoots(t, cut, disks[1].file) })
 }
 
-// tenths are the parts of the way after which the disk is looked at; at its beginning it is too.
+// tenths is the number of parts of the image after which the disk's content is saved. It is also saved at the start.
 const tenths = 10
 
-// recorded is a disk whose requests are recorded, and what goes onto it.
+// recorded is a disk whose requests are recorded, and the image for it.
 type recorded struct {
 	name, file, served, log string
 	before                  []byte
@@ -88,19 +88,19 @@ func (r *rig) imageInfo(t *testing.T, d *recorded) map[string]any {
 	return info
 }
 
-// kill ends QEMU when the guest has written so many bytes of an image whose end does not come.
+// kill ends QEMU when the guest has written the given number of bytes of an image that stalls.
 func (r *rig) kill(t *testing.T, d *recorded, at int64) {
 	t.Helper()
 	r.aim(t, map[string]any{"serial": d.name})
 	r.images.Fault(d.name, imageserver.Fault{Stall: sizeOf(t, d.served) * 3 / 4})
 	info := r.imageInfo(t, d)
 	go func() {
-		// The machine does not live to answer.
+		// The machine is killed before it replies.
 		_, _ = r.node.Command(t.Context(), "standby.prepare_image", map[string]any{"image_info": info}, true)
 	}()
 	ctx, before := soon(t), r.written(t)
 	for r.written(t) < before+at {
-		select { // QEMU's event of a threshold could be asked for when it has passed
+		select { // QEMU's threshold event could be requested too late
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			t.Fatalf("%v: %d bytes are written, want %d", context.Cause(ctx), r.written(t)-before, at)
@@ -114,27 +114,27 @@ func (r *rig) kill(t *testing.T, d *recorded, at int64) {
 	}
 }
 
-// stage is how far the writing of an image is.
+// stage is a stage of writing an image.
 type stage int
 
 const (
-	wiping  stage = iota // zeros to both ends of the disk
-	filling              // everything but the first MiB and the last one of the disk
-	heading              // these two but for the first sector
-	done                 // the first sector; after that the backup GPT finds its place
+	wiping  stage = iota // zeros at both ends of the disk
+	filling              // everything except the first and the last MiB of the disk
+	heading              // these two except the first sector
+	done                 // the first sector, then the relocated backup GPT
 )
 
-// replay is a disk as its record makes it.
+// replay is a disk's content rebuilt from its record.
 type replay struct {
 	disk, image []byte
 	stage       stage
 	flushed     bool // since the last write
 }
 
-// middle is where the last MiB of the disk begins, or the image ends.
+// middle returns the offset at which the last MiB of the disk starts or the image ends.
 func (r *replay) middle() int { return min(len(r.image), len(r.disk)-mib) }
 
-// next returns the stage that a write begins, or why it must not be done now.
+// next returns the stage to which a write belongs, or an error if the write comes too early.
 func (r *replay) next(w qemu.Write) (stage, error) {
 	first, last := w.Offset < mib, w.Offset >= int64(len(r.disk)-mib)
 	switch r.stage {
@@ -187,12 +187,14 @@ func (d *recorded) judge(t *testing.T, dir string, image []byte) []string {
 			continue
 		}
 		if written += len(w.Data); written*tenths >= len(pictures)*(r.middle()-mib) {
-			pictures = append(pictures, diskFile(t, filepath.Join(dir, fmt.Sprintf("%s %d", d.name, len(pictures))), r.disk))
+			pictures = append(pictures,
+				diskFile(t, filepath.Join(dir, fmt.Sprintf("%s %d", d.name, len(pictures))), r.disk))
 		}
 	}
 	t.Logf("%d requests", requests)
 	if !r.flushed || r.stage != done || !bytes.Equal(r.disk, read(t, d.file, 0, int64(len(r.disk)))) {
-		t.Errorf("the record ends at stage %d and flushed is %v, or it does not lead to what is on the disk", r.stage, r.flushed)
+		t.Errorf("the record ends at stage %d and flushed is %v, or it does not lead to what is on the disk",
+			r.stage, r.flushed)
 	}
 	if !bytes.Equal(r.disk[4096:len(image)-mib], image[4096:len(image)-mib]) {
 		t.Error("the disk does not hold the image")
@@ -203,7 +205,7 @@ func (d *recorded) judge(t *testing.T, dir string, image []byte) []string {
 	return pictures
 }
 
-// bootFrom starts a machine that boots from the disks, in that order.
+// bootFrom starts a machine that boots from the disks in their order.
 func bootFrom(t *testing.T, disks []string, c qemu.Config) *qemu.Machine {
 	t.Helper()
 	c.Dir, c.CPUs = t.TempDir(), 1
@@ -218,7 +220,7 @@ func bootFrom(t *testing.T, disks []string, c qemu.Config) *qemu.Machine {
 	return m
 }
 
-// biosBoots starts each disk of the first list, which must not boot, and the other one, which must.
+// biosBoots checks that the disks in cut do not boot and that the disk whole does.
 func biosBoots(t *testing.T, cut []string, whole string) {
 	disks := append(slices.Clone(cut), whole)
 	m := bootFrom(t, disks, qemu.Config{Memory: 64 * mib})
@@ -249,7 +251,7 @@ func biosBoots(t *testing.T, cut []string, whole string) {
 	}
 }
 
-// uefiBoots has the firmware try the disks one after another: it must come to the last one.
+// uefiBoots checks that the firmware, which tries the disks in order, boots only the last one.
 func uefiBoots(t *testing.T, cut []string, whole string) {
 	m := bootFrom(t, append(slices.Clone(cut), whole), qemu.Config{Memory: 256 * mib, Firmware: qemu.UEFI})
 	found, err := m.Console().Follow(soon(t), regexp.MustCompile(`BdsDxe: starting Boot(\w{4}) "[^"]*" from`))
@@ -258,6 +260,7 @@ func uefiBoots(t *testing.T, cut []string, whole string) {
 	}
 	failed := regexp.MustCompile(`BdsDxe: failed to load Boot\w{4}`).FindAllString(m.Console().String(), -1)
 	if got, want := found.Groups[1], fmt.Sprintf("%04X", len(cut)+1); got != want || len(failed) != len(cut) {
-		t.Errorf("the firmware starts entry %s after %d that it cannot, want %s after %d", got, len(failed), want, len(cut))
+		t.Errorf("the firmware starts entry %s after %d that it cannot, want %s after %d",
+			got, len(failed), want, len(cut))
 	}
 }

@@ -17,11 +17,11 @@ import (
 const (
 	memory   = 320 * mib
 	bigImage = 384 * mib // more than the machine's memory
-	// badByte is where the failing disk fails.
+	// badByte is the offset at which the failing disk fails.
 	badByte = 20 * mib
 )
 
-// rawInfo is the image_info of an image that r serves.
+// rawInfo returns the image_info of a raw image that r serves.
 func (r *rig) rawInfo(name, checksum string) map[string]any {
 	return map[string]any{
 		"id": name, "urls": []string{r.images.URLFrom(host, name)}, "disk_format": "raw", "stream_raw_images": true,
@@ -29,10 +29,8 @@ func (r *rig) rawInfo(name, checksum string) map[string]any {
 	}
 }
 
-// TestDeploy works on one machine with little memory and three disks: the large one is where deployments go by the
-// default rule, the others are chosen by hints.
-//
-// Parity: R14, A16
+// TestDeploy deploys on one machine with little memory and three disks: the large one is the default root disk, the
+// others are selected by hints.
 func TestDeploy(t *testing.T) {
 	large, small, failing := file(t, "large", 5<<30, nil), file(t, "small", 64*mib, old{}), file(t, "failing", 64*mib, old{})
 	r := start(t, setup{
@@ -60,9 +58,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("power_off", r.powerOff)
 }
 
-// mbr deploys an image that nothing on the disk is changed after.
-//
-// Parity: E1, E5 (whole disk)
+// mbr deploys an image with an MBR and checks that the disk starts with exactly the image.
 func (r *rig) mbr(t *testing.T, image, disk string) {
 	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != "{}" {
 		t.Errorf("partition uuids before a deployment: got %s, want {}", got)
@@ -82,9 +78,7 @@ func (r *rig) mbr(t *testing.T, image, disk string) {
 	}
 }
 
-// noBootloader asks for a boot loader where a whole-disk image has brought its own.
-//
-// Parity: M5
+// noBootloader requests a boot loader after a whole-disk image, which contains its own. The disks must not change.
 func (r *rig) noBootloader(t *testing.T) {
 	before := r.diskStats(t)
 	for _, root := range []any{nil, "0x00000000"} {
@@ -100,7 +94,7 @@ func (r *rig) noBootloader(t *testing.T) {
 	}
 }
 
-// diskStats are the requests of a machine to change a disk, and the bytes that it wrote.
+// diskStats counts a machine's requests that change a disk, and the bytes that it wrote.
 type diskStats struct {
 	Writes   int64 `json:"wr_operations"`
 	Written  int64 `json:"wr_bytes"`
@@ -108,7 +102,7 @@ type diskStats struct {
 	Flushes  int64 `json:"flush_operations"`
 }
 
-// diskStats returns what each disk of the machine was asked for so far.
+// diskStats returns the counts of each disk of the machine so far.
 func (r *rig) diskStats(t *testing.T) map[string]diskStats {
 	t.Helper()
 	answer, err := r.machine.QMP(soon(t), "query-blockstats", nil)
@@ -129,7 +123,7 @@ func (r *rig) diskStats(t *testing.T) map[string]diskStats {
 	return stats
 }
 
-// written is how many bytes the machine has written to its disks.
+// written returns the number of bytes that the machine has written to its disks.
 func (r *rig) written(t *testing.T) (bytes int64) {
 	t.Helper()
 	for _, disk := range r.diskStats(t) {
@@ -138,16 +132,14 @@ func (r *rig) written(t *testing.T) (bytes int64) {
 	return bytes
 }
 
-// sync writes everything out; its result is null.
+// sync flushes all data. Its result is null.
 func (r *rig) sync(t *testing.T) {
 	if got := r.succeed(t, "standby.sync", nil); got != "null" {
 		t.Errorf("got result %s, want null", got)
 	}
 }
 
-// big deploys what does not fit into memory, as the conductor does it, with a config drive.
-//
-// Parity: E1, K4, K13
+// big deploys an image larger than the memory with a config drive, as the conductor does.
 func (r *rig) big(t *testing.T, disk string) {
 	image := gptImage(t, "gpt", bigImage)
 	r.images.File("gpt.raw", image)
@@ -172,7 +164,7 @@ func (r *rig) big(t *testing.T, disk string) {
 	}
 }
 
-// held is a request whose body does not end until release is called: the agent does not stop the machine before.
+// held sends a request whose body does not end until release is called. The agent does not stop the machine before.
 func (r *rig) held(t *testing.T) (release func()) {
 	t.Helper()
 	raw, err := r.dial(t.Context(), "tcp", "")
@@ -180,16 +172,15 @@ func (r *rig) held(t *testing.T) (release func()) {
 		t.Fatal(err)
 	}
 	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
-	if _, err := fmt.Fprintf(conn, "POST /v1/commands/?agent_token=%s HTTP/1.1\r\nHost: agent\r\nContent-Length: 99\r\n\r\n{",
+	if _, err := fmt.Fprintf(conn,
+		"POST /v1/commands/?agent_token=%s HTTP/1.1\r\nHost: agent\r\nContent-Length: 99\r\n\r\n{",
 		r.node.Token()); err != nil {
 		t.Fatal(err)
 	}
 	return func() { _ = conn.Close() }
 }
 
-// runImage restarts the machine; as the ramdisk is loaded directly, it comes up again, as after a failed deployment.
-//
-// Parity: E3, A11
+// runImage restarts the machine. It boots the ramdisk again, which is loaded directly, as after a failed deployment.
 func (r *rig) runImage(t *testing.T) {
 	token := r.node.Token()
 	release := r.held(t)
@@ -203,7 +194,8 @@ func (r *rig) runImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last := list[len(list)-1]; last.Name != "run_image" || last.Status != conductor.Running || len(list) < 10 {
-		t.Errorf("the last of %d commands is %s %s, want run_image %s after all others", len(list), last.Name, last.Status, conductor.Running)
+		t.Errorf("the last of %d commands is %s %s, want run_image %s after all others",
+			len(list), last.Name, last.Status, conductor.Running)
 	}
 	event, err := r.machine.WaitEvent(soon(t), "RESET", 1)
 	if err != nil {
@@ -220,7 +212,6 @@ func (r *rig) runImage(t *testing.T) {
 	}
 }
 
-// Parity: E3
 func (r *rig) powerOff(t *testing.T) {
 	if _, err := r.node.Command(t.Context(), "standby.power_off", nil, false); err != nil {
 		t.Fatal(err)
@@ -235,7 +226,7 @@ func (r *rig) powerOff(t *testing.T) {
 	}
 }
 
-// fromGuest checks that the guest itself asked for what happened.
+// fromGuest checks that the guest itself caused the event.
 func fromGuest(t *testing.T, e qemu.Event) {
 	t.Helper()
 	var data struct {
@@ -246,8 +237,8 @@ func fromGuest(t *testing.T, e qemu.Event) {
 	}
 }
 
-// checkGPT compares a disk with the GPT image that was deployed on it: the partitions with all their bytes, and a table
-// that sgdisk finds nothing wrong with, so that its backup lies at the end of the disk.
+// checkGPT compares a disk with the GPT image that was deployed on it: the partitions with their content, and a table
+// without errors according to sgdisk, so that its backup is at the end of the disk.
 func checkGPT(t *testing.T, image, disk string) {
 	t.Helper()
 	want, err := partition.Read(t.Context(), image)

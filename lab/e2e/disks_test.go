@@ -15,10 +15,10 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// mbrID is the disk id at byte 440 of what mbrImage makes.
+// mbrID is the disk id at byte 440 of the images that mbrImage creates.
 const mbrID = 0xfeedc0de
 
-// file makes a file of size bytes in a folder of the test's own; fill says with what.
+// file creates a file of size bytes in a directory of the test, with content from fill.
 func file(t *testing.T, name string, size int64, fill io.Reader) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -38,10 +38,10 @@ func file(t *testing.T, name string, size int64, fill io.Reader) string {
 	return path
 }
 
-// noise is random data, the same on every run.
+// noise returns random data, the same on every run.
 func noise() io.Reader { return rand.NewChaCha8([32]byte{'e', '2', 'e'}) }
 
-// old is what lies on a disk that was used before.
+// old is the endless content of a disk that was used before.
 type old struct{}
 
 func (old) Read(p []byte) (int, error) {
@@ -51,7 +51,7 @@ func (old) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mbrImage makes a disk image with an MBR, one partition and noise.
+// mbrImage creates a disk image with an MBR, one partition and random data.
 func mbrImage(t *testing.T, name string, size int64) string {
 	t.Helper()
 	path := file(t, name, size, noise())
@@ -66,7 +66,7 @@ func mbrImage(t *testing.T, name string, size int64) string {
 	return path
 }
 
-// gptImage makes a disk image with a GPT, two partitions and noise.
+// gptImage creates a disk image with a GPT, two partitions and random data.
 func gptImage(t *testing.T, name string, size int64) string {
 	t.Helper()
 	testenv.Programs(t, "sgdisk")
@@ -89,7 +89,7 @@ func patch(t *testing.T, path string, at int64, data []byte) {
 	}
 }
 
-// read returns bytes of a file.
+// read returns a range of a file.
 func read(t *testing.T, path string, at, length int64) []byte {
 	t.Helper()
 	f, err := os.Open(path)
@@ -134,7 +134,7 @@ func sumAll(t *testing.T, path string) string {
 	return sum(t, path, 0, sizeOf(t, path))
 }
 
-// soundGPT has sgdisk look for faults in the GPT of a disk.
+// soundGPT fails the test if sgdisk finds errors in the GPT of a disk.
 func soundGPT(t *testing.T, disk string) {
 	t.Helper()
 	if out := testenv.Run(t, "sgdisk", "-v", disk); !strings.Contains(out, "No problems found") {
@@ -142,7 +142,7 @@ func soundGPT(t *testing.T, disk string) {
 	}
 }
 
-// zero reports whether the first MiB of a file is zeros.
+// zero reports whether the first MiB of a file contains only zeros.
 func zero(t *testing.T, path string) bool {
 	t.Helper()
 	return allZero(read(t, path, 0, mib))

@@ -17,8 +17,8 @@ import (
 
 const driveUUID = "1b0c7c1e-77f5-4f8e-9f0e-6e1a3c1d2b4a"
 
-// TestConfigDrives deploys images and config drives onto disks that are special: with sectors of 4096 bytes, of 3 TiB, or
-// with no room for another partition.
+// TestConfigDrives deploys images and config drives onto special disks: with sectors of 4096 bytes, of 3 TiB, or
+// without free space for another partition.
 func TestConfigDrives(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "sfdisk", "blkid", "fsck.vfat", "mtype", "dd")
 	large, native, plain := file(t, "large", 3<<40, nil), file(t, "native", 256*mib, nil), file(t, "plain", 256*mib, nil)
@@ -46,7 +46,7 @@ func TestConfigDrives(t *testing.T) {
 	t.Run("3 TiB", func(t *testing.T) { r.largeDisk(t, large, sums, drive) })
 }
 
-// primaries makes a disk image with so many primary partitions of an MBR.
+// primaries creates a disk image with n primary partitions of an MBR.
 func primaries(t *testing.T, n int) string {
 	t.Helper()
 	path := file(t, "primaries", 24*mib, noise())
@@ -59,7 +59,7 @@ func primaries(t *testing.T, n int) string {
 	return path
 }
 
-// put deploys an image that is served with a config drive onto the disk with the serial.
+// put deploys a served image with a config drive onto the disk with the serial number.
 func (r *rig) put(t *testing.T, serial, name, checksum, drive string) *conductor.Record {
 	t.Helper()
 	r.aim(t, map[string]any{"serial": serial})
@@ -67,7 +67,7 @@ func (r *rig) put(t *testing.T, serial, name, checksum, drive string) *conductor
 	return r.command(t, "standby.prepare_image", params)
 }
 
-// lastPartition returns the last of so many partitions of a disk.
+// lastPartition returns the last partition of a disk, which must have the given number of partitions.
 func lastPartition(t *testing.T, disk string, partitions int) partition.Partition {
 	t.Helper()
 	table, err := partition.Read(t.Context(), disk)
@@ -80,10 +80,9 @@ func lastPartition(t *testing.T, disk string, partitions int) partition.Partitio
 	return table.Partitions[partitions-1]
 }
 
-// nativeSectors: an image whose GPT counts in sectors of 4096 bytes is deployed as it is, its backup GPT goes to the end of
-// the disk; the config drive, which has smaller sectors, becomes a FAT that such a disk can be mounted from.
-//
-// Parity: K15, L7
+// nativeSectors deploys an image whose GPT uses sectors of 4096 bytes. It is written unchanged, and its backup GPT
+// moves to the end of the disk. The config drive, which has smaller sectors, is converted to a FAT file system that
+// can be mounted from such a disk.
 func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
 	image := file(t, "native.raw", 24*mib, noise())
 	patch(t, image, 0, make([]byte, mib))
@@ -102,7 +101,8 @@ func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
 		t.Errorf("got config drive %+v, want it in the last 64 MiB before byte %d", p, end)
 	}
 	content := file(t, "drive", 0, nil)
-	testenv.Run(t, "dd", "if="+disk, "of="+content, "bs=4096", fmt.Sprintf("skip=%d", p.Start/4096), fmt.Sprintf("count=%d", p.Size/4096), "status=none")
+	testenv.Run(t, "dd", "if="+disk, "of="+content, "bs=4096", fmt.Sprintf("skip=%d", p.Start/4096),
+		fmt.Sprintf("count=%d", p.Size/4096), "status=none")
 	testenv.Run(t, "fsck.vfat", "-n", content)
 	out := testenv.Run(t, "blkid", "-p", "-o", "export", content)
 	for _, want := range []string{"LABEL=CONFIG-2\n", "TYPE=vfat\n", "BLOCK_SIZE=4096\n"} {
@@ -110,18 +110,18 @@ func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
 			t.Errorf("blkid lacks %q:\n%s", want, out)
 		}
 	}
-	if got := testenv.Run(t, "mtype", "-i", content, "::openstack/latest/meta_data.json"); !strings.Contains(got, driveUUID) {
+	if got := testenv.Run(t, "mtype", "-i", content,
+		"::openstack/latest/meta_data.json"); !strings.Contains(got, driveUUID) {
 		t.Errorf("meta_data.json: got %q, want it to have %s", got, driveUUID)
 	}
 }
 
-// driveLimits: what there is no room for is refused by name; a drive that is too large before the disk is touched.
-//
-// Parity: L7
+// driveLimits checks the errors for a drive that is too large, which leaves the disk unchanged, and for an MBR without
+// a free primary partition. An MBR with three partitions can hold a drive.
 func (r *rig) driveLimits(t *testing.T, disk string, sums map[string]string, drive string) {
 	for _, tt := range []struct {
 		name, image, drive, want string
-		partitions               int // 0: the disk is as it was
+		partitions               int // 0 means that the disk is unchanged
 	}{
 		{"drive of 65 MiB", "gpt.raw", packed(t, make([]byte, 65*mib)), "larger than 67108864 bytes", 0},
 		{"MBR with four primary partitions", "four.raw", drive, "/dev/vdc: the MBR has no free primary partition", 4},
@@ -151,14 +151,12 @@ func (r *rig) driveLimits(t *testing.T, disk string, sums map[string]string, dri
 	}
 }
 
-// largeDisk: a config drive goes to the end of a GPT, and before the end of what an MBR can count.
-//
-// Parity: L7
+// largeDisk checks that a config drive is placed at the end of a GPT, and below the limit of an MBR.
 func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive string) {
 	for _, tt := range []struct {
 		name, image string
 		partitions  int
-		end         int64 // what the config drive has to lie before, and near
+		end         int64 // the config drive must end before this offset, and near it
 	}{
 		{"GPT", "gpt.raw", 3, 3<<40 - 33*512},
 		{"MBR", "three.raw", 4, 2 << 40},
@@ -183,9 +181,7 @@ func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive
 	}
 }
 
-// driveSources: a drive comes as a text, or from a URL as such a text or as it is; its files are on the disk.
-//
-// Parity: L5
+// driveSources checks config drives sent as text and by URL, encoded and raw. Their files are on the disk.
 func (r *rig) driveSources(t *testing.T, disk string, sums map[string]string) {
 	testenv.Programs(t, "isoinfo")
 	for n, source := range []string{"text", "URL of the text", "URL of the drive"} {
@@ -216,10 +212,8 @@ func (r *rig) driveSources(t *testing.T, disk string, sums map[string]string) {
 	}
 }
 
-// drivePartitions: a partition of the image that is labelled for the drive gets it, and nothing else of the disk changes;
-// where there are two nobody knows which.
-//
-// Parity: L6
+// drivePartitions checks that a partition of the image with the drive's label receives the drive, and that the other
+// partitions do not change. Two partitions with the label are an error.
 func (r *rig) drivePartitions(t *testing.T, disk, drive string) {
 	content := unpacked(t, drive)
 	image := file(t, "labelled.raw", 24*mib, noise())
@@ -241,7 +235,7 @@ func (r *rig) drivePartitions(t *testing.T, disk, drive string) {
 			t.Errorf("partition at %d: got SHA-256 %s, want the image's, %s", at, got, want)
 		}
 	}
-	patch(t, image, 16*mib, content) // has that label, in small letters
+	patch(t, image, 16*mib, content) // has this label in lower case
 	r.images.File("two.raw", image)
 	record := r.put(t, "plain", "two.raw", sumAll(t, image), drive)
 	if record.Status != conductor.Failed || record.Error.Type != "DeploymentError" ||
@@ -250,7 +244,7 @@ func (r *rig) drivePartitions(t *testing.T, disk, drive string) {
 	}
 }
 
-// unpacked is the config drive in what Ironic hands over.
+// unpacked decodes a config drive in Ironic's form.
 func unpacked(t *testing.T, text string) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
@@ -264,7 +258,7 @@ func unpacked(t *testing.T, text string) []byte {
 	return drive
 }
 
-// packed is a config drive as Ironic hands it over.
+// packed encodes a config drive in Ironic's form.
 func packed(t *testing.T, drive []byte) string {
 	t.Helper()
 	var b bytes.Buffer

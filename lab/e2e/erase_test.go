@@ -21,8 +21,8 @@ var crashGUID = []byte{0x79, 0xfc, 0xc8, 0xcf, 0x2e, 0xbe, 0xdc, 0x4d, 0x97, 0xf
 
 const crashVariable = "dump-type0-1-1-1700000000-C"
 
-// TestErase erases a machine with special disks: read-only, virtual media, members of RAID arrays, one that fails. Its
-// firmware has the log of a crashed kernel.
+// TestErase erases a machine with special disks: read-only disks, virtual media, members of RAID arrays, a SATA disk
+// without an erase of its own, a disk that fails. Its firmware stores the log of a crashed kernel.
 func TestErase(t *testing.T) {
 	dir := t.TempDir()
 	plain, unknown, created := file(t, "plain", diskSize, marker{}), file(t, "unknown", diskSize, marker{}), file(t, "created", diskSize, marker{})
@@ -68,7 +68,8 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// diskNames waits for all disks and returns their paths by serial number, because the kernel names disks in any order.
+// diskNames waits for all disks and returns their paths by serial number, because the kernel names disks in any
+// order.
 func (r *rig) diskNames(t *testing.T, serials ...string) map[string]string {
 	t.Helper()
 	for ctx := soon(t); ctx.Err() == nil; {
@@ -131,10 +132,8 @@ func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string)
 	}
 }
 
-// eraseSkips checks that skipped disks and the reasons are in the result and in the log, and that of the other disks
-// each step erases what it should: files are theirs by serial number.
-//
-// Parity: P5, P6
+// eraseSkips checks that the result and the log contain the skipped disks with the reasons, and that each step erases
+// the other disks as it should. files contains the disks' files by serial number.
 func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 	skip := map[string]any{
 		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true, "agent_erase_devices_iterations": 0},
@@ -187,19 +186,20 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := 0 // times the content
+			want := 0 // expected occurrences of the content
 			if method[serial] == "metadata" {
 				want = 1
 			}
 			if bytes.HasPrefix(data, secret) || bytes.Count(data, secret) != want {
-				t.Errorf("%s of %s: got the content %d times, want it %d times in the middle", step, serial, bytes.Count(data, secret), want)
+				t.Errorf("%s of %s: got the content %d times, want it %d times in the middle",
+					step, serial, bytes.Count(data, secret), want)
 			}
 		}
 	}
 	says(t, r.machine, "device left untouched.*device="+names["readonly"]+" reason=read-only")
 }
 
-// erasePstore removes the log of the crashed kernel from the firmware.
+// erasePstore checks that the step removes the log of the crashed kernel from the firmware.
 func (r *rig) erasePstore(t *testing.T, f flash) {
 	logs := func() (names []string) {
 		f.walk(t, func(name string, state byte, guid, _ []byte) {

@@ -18,7 +18,8 @@ const (
 	espDisk   = "0xdeadbeef"
 )
 
-// espImage makes a disk image of one partition with a FAT that holds loaders, of a GPT or an MBR and of a type.
+// espImage creates a disk image with a GPT or an MBR and one partition of the given type, whose FAT file system
+// contains loaders.
 func espImage(t *testing.T, scheme, kind string, loaders ...string) string {
 	t.Helper()
 	testenv.Programs(t, "sgdisk", "sfdisk", "mkfs.vfat", "mmd", "mcopy")
@@ -43,19 +44,17 @@ func espImage(t *testing.T, scheme, kind string, loaders ...string) string {
 	return image
 }
 
-// systemPartitions installs boot entries for what is on the disk with the serial: the EFI system partition is found by its
-// type, else by the UUID that came with the command, and every loader on it gets an entry, the last one first. A second time
-// there are no more of them.
-//
-// Parity: M1, M3
+// systemPartitions installs boot entries for the disk with the serial number. The EFI system partition is found by
+// its type, otherwise by the UUID in the command. Every loader on it gets an entry, the last one first. A second run
+// adds no entries.
 func (r *rig) systemPartitions(t *testing.T, serial string, f flash) {
 	const byGPT, byMBR = "HD(1,GPT," + espGUID + ",0x800,0x8000)", "HD(1,MBR," + espDisk + ",0x800,0x8000)"
 	one, two := []string{"BOOT/BOOTX64.EFI"}, []string{"BOOT/BOOTX64.EFI", "other/grubaa64.efi"}
 	for _, tt := range []struct {
 		name, scheme, kind string
-		uuid               any // that comes with the command
+		uuid               any // sent with the command
 		loaders            []string
-		want               string // how the entries name the partition; "" where there is none
+		want               string // the entries' device path of the partition; "" if there is none
 	}{
 		{"GPT", "gpt", "ef00", nil, one, byGPT},
 		{"MBR", "mbr", "ef", nil, one, byMBR},
@@ -76,19 +75,22 @@ func (r *rig) systemPartitions(t *testing.T, serial string, f flash) {
 			}
 			before, _ := f.entries(t)
 			record := r.command(t, "image.install_bootloader", map[string]any{
-				"root_uuid": nil, "efi_system_part_uuid": tt.uuid, "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+				"root_uuid": nil, "efi_system_part_uuid": tt.uuid, "prep_boot_part_uuid": nil,
+				"target_boot_mode": "uefi",
 			})
 			after, order := f.entries(t)
 			if tt.want == "" {
-				if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" || len(after) != len(before) {
-					t.Errorf("got %s (%v) and %d entries, want DeviceNotFound and %d", record.Status, record.Error, len(after), len(before))
+				if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" ||
+					len(after) != len(before) {
+					t.Errorf("got %s (%v) and %d entries, want DeviceNotFound and %d",
+						record.Status, record.Error, len(after), len(before))
 				}
 				return
 			}
 			if record.Status != conductor.Succeeded {
 				t.Fatal(record.Error)
 			}
-			var want []string // in the order of starting
+			var want []string // in boot order
 			for i, loader := range tt.loaders {
 				path := strings.ReplaceAll("/EFI/"+loader, "/", `\`)
 				want = slices.Insert(want, 0, fmt.Sprintf("ironic%d\t%s/File(%s)", i+1, tt.want, path))

@@ -12,32 +12,35 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// failure is a disk that fails, and what the agent has to say of it.
+// failure is a disk that fails, and the expected error.
 type failure struct {
-	name, image string // image is the name it is served by
+	name, image string // image is the name under which it is served
 	device      string
 	disk        qemu.Disk
 	op          string
-	at          int64 // -1: the error has no place
+	at          int64 // -1 if the error has no offset
 }
 
 const (
 	failingImage = 12 * mib
 	failingDisk  = 14 * mib
-	writerGrain  = 4 * mib // what is written at once, and named by its first byte
+	writerGrain  = 4 * mib // size of one write; errors name its first byte
 )
 
-// failures are disks, from the device called vd<first> on, that fail at any tenth of an image, at their end, and at any
-// of the flushes: of the zeros, of what follows the first MiB, of that but for its first sector, and of this one.
+// failures returns disks, starting with the device vd<first>, that fail at each tenth of an image, at their end, and
+// at each of the flushes: after the zeros, after everything but the first MiB, after this MiB but for its first
+// sector, and after the first sector.
 func failures(t *testing.T, first byte) []failure {
 	t.Helper()
 	var list []failure
 	add := func(name, op string, at int64, fault qemu.Fault) {
 		format := []string{"raw", "qcow2"}[len(list)%2]
 		list = append(list, failure{
-			name: format + ", " + name, image: "failing." + format, op: op, at: at, device: fmt.Sprintf("/dev/vd%c", int(first)+len(list)),
+			name: format + ", " + name, image: "failing." + format, op: op, at: at,
+			device: fmt.Sprintf("/dev/vd%c", int(first)+len(list)),
 			disk: qemu.Disk{
-				File: file(t, "failing", failingDisk, old{}), Serial: fmt.Sprintf("failing%d", len(list)), Faults: []qemu.Fault{fault},
+				File: file(t, "failing", failingDisk, old{}), Serial: fmt.Sprintf("failing%d", len(list)),
+				Faults: []qemu.Fault{fault},
 			},
 		})
 	}
@@ -55,8 +58,8 @@ func failures(t *testing.T, first byte) []failure {
 	return list
 }
 
-// diskErrors deploys onto one disk after another that fails: the error says which one, in doing what and where, and the
-// disk does not boot.
+// diskErrors deploys onto each failing disk. The error names the disk, the operation and the offset, and the disk
+// does not boot.
 func (r *rig) diskErrors(t *testing.T, list []failure) {
 	raw, qcow2 := mbrImage(t, "failing.raw", failingImage), filepath.Join(t.TempDir(), "failing.qcow2")
 	testenv.Run(t, "qemu-img", "convert", "-S", "0", "-f", "raw", "-O", "qcow2", raw, qcow2)
@@ -73,7 +76,7 @@ func (r *rig) diskErrors(t *testing.T, list []failure) {
 				t.Fatalf("got %s (%v), want an ImageWriteError", record.Status, record.Error)
 			}
 			f.check(t, record.Error.Details)
-			// Where a sector of the first MiB itself fails, its neighbours stay as they were.
+			// If a sector of the first MiB itself fails, the neighbouring sectors stay unchanged.
 			if f.at >= 0 && f.at < mib {
 				if !allZero(read(t, f.disk.File, 0, 4096)) {
 					t.Error("the disk has a first sector, want zeros")
@@ -85,7 +88,7 @@ func (r *rig) diskErrors(t *testing.T, list []failure) {
 	}
 }
 
-// check looks for operation, device and place in the details of an error.
+// check searches the details of an error for operation, device and offset.
 func (f *failure) check(t *testing.T, details string) {
 	t.Helper()
 	found := regexp.MustCompile(f.op + " " + f.device + `(?: at byte (\d+))?: input/output error`).FindStringSubmatch(details)

@@ -35,31 +35,32 @@ const (
 	floodConnections = 5000
 	floodWorkers     = 40
 	floodRefusers    = 8
-	// keptStrangers is the number of connections that the agent keeps of peers without a token.
+	// keptStrangers is the number of connections that the agent keeps open for peers without a token.
 	keptStrangers = 256
-	// ownedLimit is the number of connections that the agent has at most, with those that are being closed and those of
-	// peers with a token.
+	// ownedLimit is the maximum number of the agent's connections, including connections that are closing and those
+	// of peers with a token.
 	ownedLimit = 512
-	// unfinishedHeader is the size of headers that do not end, just below the limit of 16 KiB and the 4 KiB that net/http
+	// unfinishedHeader is the size of incomplete headers, just below the limit of 16 KiB plus the 4 KiB that net/http
 	// adds.
 	unfinishedHeader = 19 << 10
-	// commandTimeout is how long Ironic waits for an answer.
+	// commandTimeout is Ironic's time limit for a reply.
 	commandTimeout = 60 * time.Second
 )
 
-// stranger returns the i-th address of those that hold connections.
+// stranger returns the i-th address from which connections are held.
 func stranger(i int) string { return fmt.Sprintf("10.77.%d.%d", 4+i/250, 1+i%250) }
 
-// refuser returns the i-th address of those that send requests without the token.
+// refuser returns the i-th address from which requests without the token are sent.
 func refuser(i int) string { return fmt.Sprintf("10.77.8.%d", 1+i) }
 
-// newConductor is an address that the agent has not heard of.
+// newConductor is an address that is new to the agent.
 const newConductor = "10.77.9.1"
 
 // TestFlood deploys to a machine with little memory while 1,000 addresses open 5,000 connections, and others send
-// requests without the token. Commands are polled every second as Ironic does it. With TLS, half of the connections are
-// in the middle of a handshake. Without TLS, three quarters of them send a header of almost the maximum size, which does
-// not end. The others wait between two requests, which they may for two minutes: only the limits close them earlier.
+// requests without the token. Commands are polled every second, as Ironic does. With TLS, half of the connections are
+// in the middle of a handshake. Without TLS, three quarters of them send an incomplete header of almost the maximum
+// size. The others are idle between two requests, which is allowed for two minutes: only the limits close them
+// earlier.
 func TestFlood(t *testing.T) {
 	t.Run("TLS", func(t *testing.T) { testFlood(t, true) })
 	t.Run("plain", func(t *testing.T) { testFlood(t, false) })
@@ -82,7 +83,7 @@ func testFlood(t *testing.T, withTLS bool) {
 	})
 	disk := file(t, "disk", 5<<30, nil)
 	image := mbrImage(t, "image", 256*mib)
-	flooded := make(chan struct{}) // closed when all connections were made
+	flooded := make(chan struct{}) // closed when all connections were opened
 	machine := qemu.Config{
 		Memory: memory, NICs: []qemu.NIC{{MAC: mac, Netdev: netdev}}, Disks: []qemu.Disk{{File: disk, Serial: "disk"}},
 	}
@@ -92,11 +93,12 @@ func testFlood(t *testing.T, withTLS bool) {
 	}
 	s.bootAs(machine, "ipa-insecure=1 ipa-api-url="+s.ironic.URL())
 	s.waitAgent(t)
-	s.answers(t) // the conductor's address is known from here on
+	s.answers(t) // from now on the agent knows the conductor's address
 
 	record, err := s.node.Command(soon(t), "standby.prepare_image", map[string]any{"image_info": map[string]any{
-		"id": "image", "urls": []string{serveSlowly(t, s, image, flooded)}, "disk_format": "raw", "stream_raw_images": true,
-		"os_hash_algo": "sha256", "os_hash_value": sumAll(t, image),
+		"id": "image", "urls": []string{serveSlowly(t, s, image, flooded)}, "disk_format": "raw",
+		"stream_raw_images": true,
+		"os_hash_algo":      "sha256", "os_hash_value": sumAll(t, image),
 	}}, false)
 	if err != nil {
 		t.Fatal(err)
@@ -129,13 +131,14 @@ func testFlood(t *testing.T, withTLS bool) {
 		t.Error("the deployment ended before the flood was complete")
 	}
 	f.check(t)
-	t.Logf("%d polls, the longest took %v; %d requests refused", polls, longest.Round(time.Millisecond), f.refused.Load())
+	t.Logf("%d polls, the longest took %v; %d requests refused",
+		polls, longest.Round(time.Millisecond), f.refused.Load())
 	cancel()
 	if got, want := sum(t, disk, 0, sizeOf(t, image)), sumAll(t, image); got != want {
 		t.Errorf("the disk's SHA-256 is %s, want the image's, %s", got, want)
 	}
 	for _, line := range []string{"requests without a valid token not logged", "connections closed: over the limit"} {
-		s.follow(t, line) // at the end of a minute
+		s.follow(t, line) // logged at the end of each minute
 	}
 	if err := s.node.CollectLogs(soon(t)); err != nil {
 		t.Fatal(err)
@@ -148,7 +151,7 @@ func testFlood(t *testing.T, withTLS bool) {
 	}
 }
 
-// serveSlowly serves a file, its second half at 1 MiB/s at most until the flood is complete, and returns its URL.
+// serveSlowly serves a file and returns its URL. The second half is limited to 1 MiB/s until the flood is complete.
 func serveSlowly(t *testing.T, s *site, path string, flooded <-chan struct{}) string {
 	t.Helper()
 	l, err := s.ns.Listen(t.Context(), "tcp4", floodConductor+":0")
@@ -169,9 +172,9 @@ func serveSlowly(t *testing.T, s *site, path string, flooded <-chan struct{}) st
 	return "http://" + l.Addr().String() + "/" + filepath.Base(path)
 }
 
-// slowFile is a file that is slow from an offset on.
+// slowFile is a file that is slow after an offset.
 type slowFile struct {
-	file          *os.File // not embedded: net would send it by sendfile(2)
+	file          *os.File // not embedded: net would send it with sendfile(2)
 	at, slow      int64
 	flooded, gone <-chan struct{}
 }
@@ -196,30 +199,31 @@ func (f *slowFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// flood is what strangers do to the agent.
+// flood is the strangers' load on the agent.
 type flood struct {
 	site    *site
 	withTLS bool
 	refused atomic.Int64
-	half    chan struct{} // closed when half of the connections were made
+	half    chan struct{} // closed when half of the connections were opened
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
 	counts  floodCounts
 }
 
-// floodCounts are numbers of connections as the strangers see them.
+// floodCounts are numbers of connections as seen by the strangers.
 type floodCounts struct {
 	made            int
-	open, maxOpen   int // that the agent has not closed; the kernel may have accepted them for it
-	heard           int // on which the agent answered something, so that it has accepted them
-	owned, maxOwned int // of these those that it has not closed
-	answered        int // on which it answered a request
+	open, maxOpen   int // not closed by the agent; possibly accepted only by the kernel
+	heard           int // on which the agent replied, so that it has accepted them
+	owned, maxOwned int // the heard ones that the agent has not closed
+	answered        int // on which it replied to a request
 }
 
 func (c floodCounts) String() string {
 	return fmt.Sprintf("%d connections, %d answered at all, %d requests answered; %d open, at most %d at a time; "+
-		"%d owned by the agent, at most %d at a time", c.made, c.heard, c.answered, c.open, c.maxOpen, c.owned, c.maxOwned)
+		"%d owned by the agent, at most %d at a time", c.made, c.heard, c.answered, c.open, c.maxOpen,
+		c.owned, c.maxOwned)
 }
 
 // count changes the counts and wakes settle.
@@ -233,8 +237,8 @@ func (f *flood) count(change func(*floodCounts)) {
 	f.changed = make(chan struct{})
 }
 
-// settle waits until the agent has closed all connections but those that it keeps. A peer between two requests would
-// be closed after two minutes without limits, too.
+// settle waits until the agent has closed all connections except those that it keeps. Without limits, idle peers
+// would be closed too, but only after two minutes.
 func (f *flood) settle(t *testing.T) {
 	limit := time.After(commandTimeout)
 	for {
@@ -254,7 +258,7 @@ func (f *flood) settle(t *testing.T) {
 	}
 }
 
-// check reports whether the flood was large enough, and whether the agent limited it at any time.
+// check fails the test if the flood was too small, or if the agent exceeded ownedLimit at any time.
 func (f *flood) check(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -266,7 +270,7 @@ func (f *flood) check(t *testing.T) {
 	}
 }
 
-// tls returns the settings by which the agent is trusted.
+// tls returns the settings to verify the agent.
 func (f *flood) tls() *tls.Config {
 	_, certificate := f.site.node.Callback()
 	roots := x509.NewCertPool()
@@ -279,7 +283,7 @@ func (f *flood) dial(ctx context.Context, from string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp4", fmt.Sprintf("%s:%d", floodNode, agentPort))
 }
 
-// connect opens all connections and leaves them to themselves until ctx ends.
+// connect opens all connections and leaves them open until ctx ends.
 func (f *flood) connect(ctx context.Context, t *testing.T) {
 	hello := clientHello(t)
 	var workers sync.WaitGroup
@@ -289,7 +293,7 @@ func (f *flood) connect(ctx context.Context, t *testing.T) {
 				for i := worker; i < floodConnections && ctx.Err() == nil; i += floodWorkers {
 					conn, err := f.dial(ctx, stranger(i%floodPeers))
 					if err != nil {
-						continue // the flood has to be large, not complete
+						continue // the flood must be large, not complete
 					}
 					f.count(func(c *floodCounts) {
 						c.open++
@@ -310,7 +314,7 @@ func (f *flood) connect(ctx context.Context, t *testing.T) {
 	workers.Wait()
 }
 
-// heard is a connection that counts when the agent answers anything, and when it closes the connection.
+// heard is a connection that is counted when the agent sends anything, and when it closes the connection.
 type heard struct {
 	net.Conn
 	flood *flood
@@ -332,7 +336,7 @@ func (f *flood) hold(h *heard, way int, hello []byte) {
 	if f.withTLS {
 		conn = tls.Client(h, f.tls())
 	}
-	// What is written may not arrive: the agent may have closed the connection.
+	// Writes may fail, because the agent may have closed the connection.
 	const line = "GET /v1/commands/ HTTP/1.1\r\nHost: agent\r\n"
 	unfinished := line + "X-Filling: " + strings.Repeat("x", unfinishedHeader-len(line))
 	switch {
@@ -341,7 +345,7 @@ func (f *flood) hold(h *heard, way int, hello []byte) {
 			break
 		}
 		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
-			_ = answer.Body.Close() // short, and read already
+			_ = answer.Body.Close() // short, and already read
 			f.count(func(c *floodCounts) { c.answered++ })
 		}
 	case way == 1 || !f.withTLS:
@@ -366,7 +370,8 @@ func clientHello(t *testing.T) []byte {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()
-	go func() { _ = tls.Client(client, &tls.Config{ServerName: floodNode}).HandshakeContext(t.Context()) }() // is cut off
+	// The handshake is incomplete.
+	go func() { _ = tls.Client(client, &tls.Config{ServerName: floodNode}).HandshakeContext(t.Context()) }()
 	hello := make([]byte, 16<<10)
 	n, err := server.Read(hello)
 	if err != nil {
@@ -375,7 +380,7 @@ func clientHello(t *testing.T) []byte {
 	return bytes.Clone(hello[:n])
 }
 
-// list asks for the commands from an address, as often as Ironic does where a connection fails.
+// list requests the commands from an address. It retries as often as Ironic does if a connection fails.
 func (f *flood) list(ctx context.Context, from, token string) (status int, err error) {
 	base, _ := f.site.node.Callback()
 	client := f.client(from)
@@ -433,7 +438,7 @@ func (f *flood) refuse(ctx context.Context) {
 	workers.Wait()
 }
 
-// poll asks for the commands every second until the one with the id has succeeded, within Ironic's time limit.
+// poll requests the commands every second until the one with the id has succeeded, within Ironic's time limit.
 func (f *flood) poll(t *testing.T, id string) (polls int, longest time.Duration) {
 	t.Helper()
 	limit := time.Now().Add(10 * time.Minute)

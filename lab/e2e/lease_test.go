@@ -12,18 +12,20 @@ import (
 	"ironroot/netboot/server"
 )
 
-// TestLeases boots a machine with four cards: one on a network whose DHCP server gives another address on renewal, where
-// Ironic is, and three on networks of dnsmasq with IPv4, stateful IPv6, and addresses by router advertisements.
+// TestLeases boots a machine with four cards: one on the network of Ironic, whose DHCP server assigns another address
+// on renewal, and three on networks of dnsmasq with IPv4, stateful IPv6, and addresses from router advertisements.
 func TestLeases(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:21", "52:54:00:e2:e0:22", "52:54:00:e2:e0:23", "52:54:00:e2:e0:24"}
 	s := newSite(t)
 	var nics []qemu.NIC
 	for i, address := range []string{"192.0.2.1/24", "198.51.100.1/24", "2001:db8:a::1/64", "2001:db8:b::1/64"} {
-		nics = append(nics, qemu.NIC{MAC: macs[i], Netdev: s.tap([]string{"scripted", "four", "stateful", "slaac"}[i], address)})
+		nics = append(nics,
+			qemu.NIC{MAC: macs[i], Netdev: s.tap([]string{"scripted", "four", "stateful", "slaac"}[i], address)})
 	}
 	s.dnsmasq("--interface=four", "--interface=stateful", "--interface=slaac", "--enable-ra",
-		"--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8:a::10,2001:db8:a::20,64,1h", "--dhcp-range=2001:db8:b::,ra-only")
-	const lease = 30 * time.Second // the shortest that is believed
+		"--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8:a::10,2001:db8:a::20,64,1h",
+		"--dhcp-range=2001:db8:b::,ra-only")
+	const lease = 30 * time.Second // the shortest accepted lease
 	var dhcp *server.DHCP
 	if err := s.ns.Do(func() (err error) {
 		dhcp, err = server.ListenDHCP(t.Context(), server.DHCPConfig{
@@ -47,9 +49,7 @@ func TestLeases(t *testing.T) {
 	t.Run("another address", s.anotherAddress)
 }
 
-// twoFamilies: all cards have addresses of their networks.
-//
-// Parity: R1
+// twoFamilies checks that all cards have addresses of their networks.
 func (s *site) twoFamilies(t *testing.T) {
 	want := map[string]string{"eth0": "192.0.2.", "eth1": "198.51.100.", "eth2": "2001:db8:a::", "eth3": "2001:db8:b:"}
 	ctx := soon(t)
@@ -77,20 +77,18 @@ func (s *site) twoFamilies(t *testing.T) {
 		if missing == 0 {
 			return
 		}
-		// Addresses have no event here that could be waited for but the agent's next heartbeat.
+		// Addresses cause no event; the agent's next heartbeat is the signal to read them again.
 		if err := s.node.WaitHeartbeat(ctx); err != nil {
 			t.Fatalf("%v; addresses: got %+v, want those of %v", err, inventory.Interfaces, want)
 		}
 	}
 }
 
-// anotherAddress: heartbeats go on, Ironic would refuse one with another callback URL; and the URL leads to the agent
-// for as long as its address was granted.
-//
-// Parity: B18
+// anotherAddress checks that heartbeats continue after the address has changed, with the old callback URL, because
+// Ironic would reject another one. The agent is reachable at both addresses.
 func (s *site) anotherAddress(t *testing.T) {
 	s.follow(t, `lease renewed.*interface=eth0.*192\.0\.2\.11`)
-	s.answers(t) // first of all: the first address lasts half a lease longer
+	s.answers(t) // first, because the first address expires half a lease later
 	if err := s.node.WaitHeartbeat(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +98,8 @@ func (s *site) anotherAddress(t *testing.T) {
 	s.connects(t, "192.0.2.11:9999")
 }
 
-// TestIPv6Ironic boots a machine on a network without IPv4: its address is of a router's advertisement, and so is the
-// callback URL.
-//
-// Parity: B12 (IPv6)
+// TestIPv6Ironic boots a machine on a network without IPv4. Its address comes from router advertisements and is part
+// of the callback URL.
 func TestIPv6Ironic(t *testing.T) {
 	const mac = "52:54:00:e2:e0:25"
 	s := newSite(t)

@@ -14,7 +14,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// decoy is an address that no agent may turn to.
+// decoy is an address that no agent may contact.
 type decoy struct {
 	port    int
 	callers atomic.Int32
@@ -46,15 +46,15 @@ func newDecoy(t *testing.T) *decoy {
 	return d
 }
 
-// parameter is the kernel parameter, or the floppy's, that leads astray.
+// parameter returns a kernel parameter with the decoy's address, which is also valid on a floppy.
 func (d *decoy) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d", host, d.port) }
 
-// conf is a configuration file that leads astray.
+// conf returns a configuration file with the decoy's address.
 func (d *decoy) conf() string {
 	return "[DEFAULT]\napi_url = " + d.parameter()[len("ipa-api-url="):] + "\n"
 }
 
-// fatImage makes a FAT file system with a file parameters.txt.
+// fatImage creates a FAT file system with a file parameters.txt.
 func fatImage(t *testing.T, size int64, label, parameters string) string {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat", "mcopy")
@@ -65,7 +65,7 @@ func fatImage(t *testing.T, size int64, label, parameters string) string {
 	return image
 }
 
-// isoImage makes an ISO 9660 file system.
+// isoImage creates an ISO 9660 file system.
 func isoImage(t *testing.T, label string, files map[string]string) string {
 	t.Helper()
 	testenv.Programs(t, "genisoimage")
@@ -88,7 +88,7 @@ func writeFile(t *testing.T, path, content string) string {
 	return path
 }
 
-// partitioned makes a disk whose only partition has the content of an image.
+// partitioned creates a disk whose only partition contains an image.
 func partitioned(t *testing.T, image string) string {
 	t.Helper()
 	testenv.Programs(t, "sgdisk")
@@ -102,7 +102,7 @@ func partitioned(t *testing.T, image string) string {
 	return path
 }
 
-// bmcFloppy attaches an image as a BMC does: as a USB disk with the maker's and a model's name.
+// bmcFloppy attaches an image as a BMC does: as a USB disk with the names of vendor and model.
 func bmcFloppy(image, vendor, model string) []string {
 	return []string{
 		"-device", "qemu-xhci,id=bmc", "-device", "usb-bot,id=bot,bus=bmc.0",
@@ -111,7 +111,7 @@ func bmcFloppy(image, vendor, model string) []string {
 	}
 }
 
-// caConfig is what Ironic puts on its boot ISO for a TLS API with a certificate authority of its own.
+// caConfig returns the files that Ironic writes to its boot ISO if its API uses its own certificate authority.
 func (r *rig) caConfig() map[string]string {
 	return map[string]string{
 		"etc/ironic-python-agent/ironic.crt":        string(r.conductor.CertificatePEM()),
@@ -121,10 +121,9 @@ func (r *rig) caConfig() map[string]string {
 
 func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d", host, r.apiPort) }
 
-// TestVirtualMedia boots with media of every kind. Two are the BMC's, a CD with the certificate authority of Ironic's API
-// and a floppy without the usual label that says where that is; all others, and the kernel's command line, lead astray.
-//
-// Parity: D1, D2, D3
+// TestVirtualMedia boots with media of every kind. Two belong to the BMC: a CD with the certificate authority of
+// Ironic's API, and a floppy without the usual label that contains the API's URL. All other media, and the kernel's
+// command line, contain the decoy's address.
 func TestVirtualMedia(t *testing.T) {
 	wrong := newDecoy(t)
 	stray := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())
@@ -139,7 +138,8 @@ func TestVirtualMedia(t *testing.T) {
 		}},
 		prepare: func(r *rig, c *qemu.Config) {
 			c.CDROM = isoImage(t, "VMEDIA_BOOT_ISO", r.caConfig())
-			c.Extra = append(c.Extra, bmcFloppy(fatImage(t, mib, "OTHER", r.parameter()+" ipa-debug=1"), "ACME", "Virtual Media")...)
+			c.Extra = append(c.Extra,
+				bmcFloppy(fatImage(t, mib, "OTHER", r.parameter()+" ipa-debug=1"), "ACME", "Virtual Media")...)
 		},
 	})
 	r.waitAgent(t)

@@ -11,9 +11,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestLittleMemory inspects, cleans and deploys on a machine with 256 MiB, with an image of six times as much.
-//
-// Parity: R11 (memory)
+// TestLittleMemory inspects, cleans and deploys a machine with 256 MiB of memory. The image is six times as large.
 func TestLittleMemory(t *testing.T) {
 	const imageSize, limit = 1536 * mib, 15 * time.Minute
 	image := gptImage(t, "gpt", imageSize)

@@ -23,13 +23,13 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestMultipath deploys onto a disk that two controllers lead to, of which one goes in the end. A disk of its own is beside
-// it.
+// TestMultipath deploys onto a disk with two paths, of which first one and then both are lost. The machine also has a
+// disk with one path.
 func TestMultipath(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs", "mtype")
 	disk, other := file(t, "twice", 5<<30, nil), file(t, "once", 64*mib, old{})
-	testenv.Run(t, "sgdisk", "-n", "1:1M:+8M", "-n", "3:0:+8M", disk) // as somebody left it
+	testenv.Run(t, "sgdisk", "-n", "1:1M:+8M", "-n", "3:0:+8M", disk) // existing partitions
 	r := start(t, setup{machine: qemu.Config{Firmware: qemu.UEFI, Memory: memory, Disks: []qemu.Disk{
 		{Bus: qemu.SCSI, File: disk, Serial: "twice", WWN: 0x5000c500a1b2c3d4, Paths: 2},
 		{Bus: qemu.SCSI, File: other, Serial: "once", WWN: 0x5000c500a1b2c3d5},
@@ -57,9 +57,8 @@ func TestMultipath(t *testing.T) {
 	t.Run("both are gone", func(t *testing.T) { r.noPath(t, gone, image) })
 }
 
-// oneDisk: the map is there instead of its paths, with what they say of themselves. The place of the one in use is returned.
-//
-// Parity: F11
+// oneDisk checks that the inventory lists the map instead of its paths, with the paths' attributes. It returns the
+// place of the path in use.
 func (r *rig) oneDisk(t *testing.T) (place string) {
 	type found struct {
 		Name, Serial, WWN, Model string
@@ -80,7 +79,7 @@ func (r *rig) oneDisk(t *testing.T) (place string) {
 		}
 		inventory.Disks[i].Place = ""
 		if strings.HasPrefix(inventory.Disks[i].Name, "/dev/sd") {
-			inventory.Disks[i].Name = "" // the order of controllers is the kernel's
+			inventory.Disks[i].Name = "" // the kernel determines the order of controllers
 		}
 	}
 	if diff := cmp.Diff(want, inventory.Disks); diff != "" {
@@ -117,7 +116,7 @@ func (r *rig) overPaths(t *testing.T, image, url, disk string) {
 	}
 }
 
-// addLoader puts a loader where a root file system has it.
+// addLoader adds a loader to a root file system.
 func addLoader(t *testing.T, image string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,18 +132,19 @@ func addLoader(t *testing.T, image string) {
 	}
 }
 
-// loaderOnMap: partitions of a map are mounted, and what the root has of loaders is on the ESP.
+// loaderOnMap checks that partitions of a map are mounted, and that the root's loaders are copied to the ESP.
 func (r *rig) loaderOnMap(t *testing.T, disk, rootUUID string) {
 	parts := partitions(t, disk)
 	r.succeed(t, "image.install_bootloader", map[string]any{
-		"root_uuid": rootUUID, "efi_system_part_uuid": tags(t, parts(1), "UUID"), "prep_boot_part_uuid": nil, "target_boot_mode": "uefi",
+		"root_uuid": rootUUID, "efi_system_part_uuid": tags(t, parts(1), "UUID"), "prep_boot_part_uuid": nil,
+		"target_boot_mode": "uefi",
 	})
 	if got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, mib), "::EFI/BOOT/BOOTX64.EFI"); got != "loader" {
 		t.Errorf("got loader %q on the ESP", got)
 	}
 }
 
-// flushPath: what is flushed reaches the disk behind the map.
+// flushPath checks that flushes reach the disk of the map.
 func (r *rig) flushPath(t *testing.T) {
 	flushes := func() (n int64) {
 		for _, counts := range r.diskStats(t) {
@@ -159,7 +159,7 @@ func (r *rig) flushPath(t *testing.T) {
 	}
 }
 
-// erasePartitions: the map and its partitions, which hold it, lose all that can be recognised.
+// erasePartitions checks that no signature remains on the map and its partitions, which keep it in use.
 func (r *rig) erasePartitions(t *testing.T, disk string) {
 	lastPartition(t, disk, 5)
 	record := r.command(t, "clean.execute_clean_step", map[string]any{
@@ -174,7 +174,8 @@ func (r *rig) erasePartitions(t *testing.T, disk string) {
 	}
 }
 
-// losePath pulls the disk off the controller in use when half of the image has been sent, and returns what was pulled.
+// losePath removes the disk from the controller in use after half of the image was sent, and returns the removed
+// device.
 func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 	before := r.diskStats(t)
 	used, spare := "disk0", "disk0path1"
@@ -190,7 +191,8 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 			return
 		}
 		defer f.Close()
-		http.ServeContent(w, q, "", time.Time{}, &watched{ReadSeeker: f, at: 12 * mib, reached: func() { once.Do(pull) }})
+		http.ServeContent(w, q, "", time.Time{},
+			&watched{ReadSeeker: f, at: 12 * mib, reached: func() { once.Do(pull) }})
 	}))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
@@ -202,7 +204,7 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 	return used
 }
 
-// unplug takes a device away and waits until the guest has let go of it.
+// unplug removes a device and waits until the guest has released it.
 func (r *rig) unplug(t *testing.T, device string) {
 	events := r.machine.Events(t.Context())
 	if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": device}); err != nil {
@@ -217,17 +219,19 @@ func (r *rig) unplug(t *testing.T, device string) {
 	t.Error("the machine has ended")
 }
 
-// noPath: what fails on the last path fails, and nobody waits for one to come back.
+// noPath checks that errors of the last path are reported, without waiting for a path to return.
 func (r *rig) noPath(t *testing.T, last, image string) {
 	r.aim(t, map[string]any{"wwn": "0x5000c500a1b2c3d4"})
 	r.unplug(t, last)
-	record := r.command(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("gpt.raw", sumAll(t, image))})
-	if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" || !strings.Contains(record.Error.Details, "/dev/dm-0") {
+	record := r.command(t, "standby.prepare_image",
+		map[string]any{"image_info": r.rawInfo("gpt.raw", sumAll(t, image))})
+	if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" ||
+		!strings.Contains(record.Error.Details, "/dev/dm-0") {
 		t.Errorf("got %s (%v), want an ImageWriteError for the map", record.Status, record.Error)
 	}
 }
 
-// regainPath plugs the disk in again where it was. As soon as that is a path of the map the map is known by its place.
+// regainPath plugs the disk in again at the same place. As soon as it is a path of the map, the map has this place.
 func (r *rig) regainPath(t *testing.T, gone, place string) {
 	bus := map[string]string{"disk0": "scsi.0", "disk0path1": "scsi0path1.0"}[gone]
 	if _, err := r.machine.QMP(t.Context(), "device_add", map[string]any{
@@ -239,7 +243,7 @@ func (r *rig) regainPath(t *testing.T, gone, place string) {
 	r.aim(t, map[string]any{"by_path": place})
 }
 
-// watched calls a function when so many bytes have been read.
+// watched calls a function when the given number of bytes was read.
 type watched struct {
 	io.ReadSeeker
 	at, done int64

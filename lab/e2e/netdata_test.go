@@ -20,7 +20,7 @@ const (
 	networkData = "openstack/latest/network_data.json"
 )
 
-// configDrive makes a config drive with network data.
+// configDrive creates a config drive with network data.
 func configDrive(t *testing.T, publisher, data string) string {
 	t.Helper()
 	testenv.Programs(t, "genisoimage")
@@ -30,21 +30,21 @@ func configDrive(t *testing.T, publisher, data string) string {
 	return image
 }
 
-// staticNetwork is network data, in Ironic's form, of one link with an address of each family.
+// staticNetwork returns network data in Ironic's form with one link, which has an address of each family.
 func staticNetwork(mac, ipv4, ipv6, more string) string {
 	return fmt.Sprintf(`{"links": [{"id": "port0", "type": "vif", "ethernet_mac_address": %q, "mtu": 1400}%s],
 		"networks": [
-			{"id": "subnet4", "network_id": "n", "type": "ipv4", "link": "port0", "ip_address": %q, "netmask": "255.255.255.0",
+			{"id": "subnet4", "network_id": "n", "type": "ipv4", "link": "port0", "ip_address": %q,
+			 "netmask": "255.255.255.0",
 			 "routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "192.0.2.1"}]},
-			{"id": "subnet6", "network_id": "n", "type": "ipv6", "link": "port0", "ip_address": %q, "netmask": "ffff:ffff:ffff:ffff::",
+			{"id": "subnet6", "network_id": "n", "type": "ipv6", "link": "port0", "ip_address": %q,
+			 "netmask": "ffff:ffff:ffff:ffff::",
 			 "routes": [{"network": "::0", "netmask": "::0", "gateway": "2001:db8:7::1"}]}],
 		"services": [{"type": "dns", "address": "192.0.2.53"}]}`, mac, more, ipv4, ipv6)
 }
 
-// TestStaticNetwork boots a machine on a cable without any DHCP server or router. Two config drives are attached, of which
-// one is for another boot; the node's own has a link that contradicts another one.
-//
-// Parity: R2, D5 (publisher ids)
+// TestStaticNetwork boots a machine on a cable without any DHCP server or router. Two config drives are attached; one
+// belongs to another boot. The node's own has a link that contradicts another one.
 func TestStaticNetwork(t *testing.T) {
 	const mac = "52:54:00:e2:e0:21"
 	s := newSite(t)
@@ -72,10 +72,8 @@ func TestStaticNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkDataUnused boots two machines on a network with DHCP: one whose config drive is no JSON, and one that booted
-// over the network (BOOTIF) and has somebody's config drive attached.
-//
-// Parity: D5 (BOOTIF)
+// TestNetworkDataUnused boots two machines on a network with DHCP: one whose config drive is not valid JSON, and one
+// that booted from the network (BOOTIF) with an unrelated config drive.
 func TestNetworkDataUnused(t *testing.T) {
 	for name, c := range map[string]struct{ parameters, data, says string }{
 		"useless": {"ir_pub_id=" + publisher, "links: []", "the network data is of no use, addresses are asked for by DHCP"},
@@ -101,15 +99,14 @@ func TestNetworkDataUnused(t *testing.T) {
 	}
 }
 
-// TestBond joins a machine to another one by two cables, which are a bond by LACP with a VLAN on it; Ironic is behind that
-// VLAN, and the machine knows of all this by its config drive alone.
-//
-// Parity: D5 (bond, VLAN, static addresses)
+// TestBond connects two machines by two cables, which form an LACP bond with a VLAN. Ironic is on that VLAN, and the
+// machine's only source of network settings is its config drive.
 func TestBond(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual", "network"},
-		Init: "ironroot/lab/e2e/bondinit",
+		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64",
+		ModuleGroups: []string{"virtual", "network"},
+		Init:         "ironroot/lab/e2e/bondinit",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,23 +116,28 @@ func TestBond(t *testing.T) {
 	var ours, theirs []qemu.NIC
 	for i, mac := range macs {
 		cable := ",addr.type=unix,addr.path=" + filepath.Join(dir, fmt.Sprint("cable", i))
-		// A bond by LACP asks for the speed of its members.
+		// LACP requires the speed of the bond's members.
 		const model = "virtio-net-pci,speed=10000,duplex=full"
-		theirs = append(theirs, qemu.NIC{MAC: fmt.Sprintf("52:54:00:e2:e0:4%d", i), Model: model, Netdev: "stream,server=on" + cable})
+		theirs = append(theirs,
+			qemu.NIC{MAC: fmt.Sprintf("52:54:00:e2:e0:4%d", i), Model: model, Netdev: "stream,server=on" + cable})
 		ours = append(ours, qemu.NIC{MAC: mac, Model: model, Netdev: "stream,server=off" + cable})
 	}
 	peer, err := qemu.Start(t.Context(), qemu.Config{
-		Name: "peer", Dir: t.TempDir(), Memory: 384 * mib, NICs: theirs, Kernel: report.Kernel, Initrd: report.Initramfs,
-		Append: "console=ttyS0 " + qemu.KernelHints + " macs=" + strings.Join(macs, ",") + " node=192.0.2.77,2001:db8:7::77",
+		Name: "peer", Dir: t.TempDir(), Memory: 384 * mib, NICs: theirs, Kernel: report.Kernel,
+		Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + qemu.KernelHints + " macs=" + strings.Join(macs, ",") +
+			" node=192.0.2.77,2001:db8:7::77",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = peer.Stop() })
 	node, err := qemu.Start(t.Context(), qemu.Config{
-		Name: "node", Dir: t.TempDir(), Memory: 384 * mib, NICs: ours, CDROM: configDrive(t, publisher, bondedNetwork(macs)),
+		Name: "node", Dir: t.TempDir(), Memory: 384 * mib, NICs: ours,
+		CDROM:  configDrive(t, publisher, bondedNetwork(macs)),
 		Kernel: testenv.Build(t, "ipa-ironroot-amd64.kernel"), Initrd: testenv.Build(t, "ipa-ironroot-amd64.initramfs"),
-		Append: "console=ttyS0 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " + qemu.KernelHints +
+		Append: "console=ttyS0 loglevel=4 ipa-debug=1 ipa-insecure=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
+			qemu.KernelHints +
 			" boot_method=vmedia ipa-api-url=https://192.0.2.1:6385 ir_pub_id=" + publisher,
 	})
 	if err != nil {
@@ -144,7 +146,8 @@ func TestBond(t *testing.T) {
 	t.Cleanup(func() {
 		_ = node.Stop()
 		if t.Failed() {
-			t.Logf("the peer's console ends with\n%s\nthe node's with\n%s", peer.Console().Tail(30), node.Console().Tail(80))
+			t.Logf("the peer's console ends with\n%s\nthe node's with\n%s",
+				peer.Console().Tail(30), node.Console().Tail(80))
 		}
 	})
 	for _, want := range []string{
@@ -160,16 +163,19 @@ func TestBond(t *testing.T) {
 	}
 }
 
-// bondedNetwork is network data, in the form of Metal3's templates, of a VLAN on a bond.
+// bondedNetwork returns network data of a VLAN on a bond, in the form of Metal3's templates.
 func bondedNetwork(macs []string) string {
 	return fmt.Sprintf(`{"links": [
 			{"id": "enp1s0", "type": "phy", "ethernet_mac_address": %q, "mtu": 2000},
 			{"id": "enp2s0", "type": "phy", "ethernet_mac_address": %q, "mtu": 2000},
-			{"id": "bond0", "type": "bond", "ethernet_mac_address": %q, "bond_mode": "802.3ad", "bond_links": ["enp1s0", "enp2s0"],
+			{"id": "bond0", "type": "bond", "ethernet_mac_address": %q, "bond_mode": "802.3ad",
+			 "bond_links": ["enp1s0", "enp2s0"],
 			 "bond_miimon": 100, "bond_xmit_hash_policy": "layer3+4", "bond_lacp_rate": "fast", "mtu": 2000},
-			{"id": "provisioning", "type": "vlan", "vlan_id": 100, "vlan_link": "bond0", "vlan_mac_address": "52:54:00:e2:e0:3f", "mtu": 1400}],
+			{"id": "provisioning", "type": "vlan", "vlan_id": 100, "vlan_link": "bond0",
+			 "vlan_mac_address": "52:54:00:e2:e0:3f", "mtu": 1400}],
 		"networks": [
-			{"id": "v4", "type": "ipv4", "link": "provisioning", "ip_address": "192.0.2.77", "netmask": 24, "gateway": "192.0.2.1"},
+			{"id": "v4", "type": "ipv4", "link": "provisioning", "ip_address": "192.0.2.77", "netmask": 24,
+			 "gateway": "192.0.2.1"},
 			{"id": "v6", "type": "ipv6", "link": "provisioning", "ip_address": "2001:db8:7::77", "netmask": 64,
 			 "routes": [{"network": "::", "netmask": 0, "gateway": "2001:db8:7::1"}]}],
 		"services": [{"type": "dns", "address": "192.0.2.53"}]}`, macs[0], macs[1], macs[0])

@@ -14,7 +14,7 @@ import (
 	"ironroot/lab/netns"
 )
 
-// newNamespace makes a network namespace that lives as long as the test.
+// newNamespace creates a network namespace that is closed at the end of the test.
 func newNamespace(t *testing.T) *netns.Namespace {
 	t.Helper()
 	testenv.Root(t)
@@ -26,7 +26,7 @@ func newNamespace(t *testing.T) *netns.Namespace {
 	return ns
 }
 
-// linkLocal is the IPv6 address that an interface with the MAC address gives itself (RFC 4291, appendix A).
+// linkLocal returns the IPv6 link-local address of an interface with the MAC address (RFC 4291, appendix A).
 func linkLocal(t *testing.T, mac string) netip.Addr {
 	t.Helper()
 	m, err := net.ParseMAC(mac)
@@ -36,15 +36,15 @@ func linkLocal(t *testing.T, mac string) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
 }
 
-// capture is QEMU's record of a network interface in a file of pcap form.
+// capture is QEMU's capture of a network interface in a pcap file.
 type capture struct{ path string }
 
-// arguments make QEMU record the interface with the number.
+// arguments returns QEMU's arguments that capture the interface with the index nic.
 func (c capture) arguments(nic int) []string {
 	return []string{"-object", fmt.Sprintf("filter-dump,id=dump%d,netdev=net%d,file=%s", nic, nic, c.path)}
 }
 
-// sent returns what the interface with the MAC address has sent, one text for each packet.
+// sent returns a description of each packet that the interface with the MAC address has sent.
 func (c capture) sent(t *testing.T, mac string) []string {
 	t.Helper()
 	data, err := os.ReadFile(c.path)
@@ -63,7 +63,7 @@ func (c capture) sent(t *testing.T, mac string) []string {
 	for data = data[header:]; len(data) >= record; {
 		end := record + int(binary.LittleEndian.Uint32(data[8:]))
 		if end > len(data) {
-			break // is being written
+			break // not yet complete
 		}
 		frame := data[record:end]
 		data = data[end:]
@@ -74,7 +74,7 @@ func (c capture) sent(t *testing.T, mac string) []string {
 	return packets
 }
 
-// describe puts an Ethernet frame into a few words.
+// describe returns a short description of an Ethernet frame.
 func describe(frame []byte) string {
 	kind, body := binary.BigEndian.Uint16(frame[12:]), frame[14:]
 	switch {

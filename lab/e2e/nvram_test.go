@@ -18,22 +18,23 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// flash is the file that holds OVMF's variables: after the headers of the firmware volume and of its store they follow
-// one another on multiples of four bytes, in the form of edk2's AUTHENTICATED_VARIABLE_HEADER, up to the first free byte.
+// flash is the path of the file with OVMF's variables. The variables follow the headers of the firmware volume and of
+// the variable store, aligned to four bytes, in the form of edk2's AUTHENTICATED_VARIABLE_HEADER, up to the first
+// free byte.
 type flash string
 
 const (
-	flashStart  = 0x48 + 28 // where the first variable begins
+	flashStart  = 0x48 + 28 // offset of the first variable
 	flashHeader = 60        // bytes of a variable's header
 	flashMagic  = 0x55aa
-	flashAdded  = 0x3f // state of a variable that holds; others were replaced or removed
+	flashAdded  = 0x3f // state of a valid variable; others were replaced or deleted
 	globalGUID  = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
 // globalVariable is the same GUID as it lies in memory.
 var globalVariable = []byte{0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c}
 
-// walk calls f for every variable and returns where the free room begins.
+// walk calls each for every variable and returns the offset of the free space.
 func (f flash) walk(t *testing.T, each func(name string, state byte, guid, data []byte)) (free int) {
 	t.Helper()
 	raw, err := os.ReadFile(string(f))
@@ -68,13 +69,13 @@ func (f flash) global(t *testing.T) map[string][]byte {
 	return found
 }
 
-// add puts a variable of that GUID behind the others, while no machine runs.
+// add appends a variable of that GUID. No machine may be running.
 func (f flash) add(t *testing.T, name string, data []byte) {
 	t.Helper()
 	f.addOf(t, globalVariable, name, data)
 }
 
-// addOf puts a variable of any GUID behind the others, while no machine runs.
+// addOf appends a variable of any GUID. No machine may be running.
 func (f flash) addOf(t *testing.T, guid []byte, name string, data []byte) {
 	t.Helper()
 	le := binary.LittleEndian
@@ -90,7 +91,7 @@ func (f flash) addOf(t *testing.T, guid []byte, name string, data []byte) {
 	patch(t, string(f), int64(free), slices.Concat(header, units, data))
 }
 
-// entries returns the boot entries as efibootmgr prints them, by their numbers.
+// entries returns the boot entries by number, in the form that efibootmgr prints, and the boot order.
 func (f flash) entries(t *testing.T) (entries map[string]string, order []string) {
 	t.Helper()
 	testenv.Programs(t, "efibootmgr")
@@ -119,7 +120,7 @@ func wide(text string) []byte {
 	return out
 }
 
-// pathNode is a node of a device path (UEFI 2.10, 10.3).
+// pathNode returns a node of a device path (UEFI 2.10, 10.3).
 func pathNode(kind, subkind byte, data []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16([]byte{kind, subkind}, uint16(4+len(data))), data...)
 }
@@ -130,7 +131,8 @@ func bootOption(label string, nodes ...[]byte) []byte {
 	return slices.Concat(option, wide(label), path)
 }
 
-// formerEntries are what the systems of earlier tenants, and somebody who boots by network, left in the firmware.
+// formerEntries returns boot entries of earlier tenants' systems, which are removed, and of network boots, which are
+// kept.
 func formerEntries() (removed, kept map[string][]byte) {
 	pci := slices.Concat(pathNode(2, 1, []byte{0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0}), pathNode(1, 1, []byte{0, 3}))
 	drive := pathNode(4, 1, append(append([]byte{1, 0, 0, 0}, bytes.Repeat([]byte{0x11}, 32)...), 2, 2))
@@ -149,7 +151,7 @@ func formerEntries() (removed, kept map[string][]byte) {
 	return removed, kept
 }
 
-// formerFlash gives the machine variables with those entries in them.
+// formerFlash creates the machine's variables with those entries.
 func formerFlash(t *testing.T, dir string) flash {
 	t.Helper()
 	f := flash(filepath.Join(dir, "vars.fd"))
@@ -174,9 +176,8 @@ func formerFlash(t *testing.T, dir string) flash {
 	return f
 }
 
-// cleanNVRAM removes what was left, and nothing else: neither the firmware's own entries nor those that boot by network.
-//
-// Parity: M9
+// cleanNVRAM checks that the entries that match the default patterns are removed, including those of earlier tenants,
+// but not the firmware's own entries and those that boot from the network.
 func (r *rig) cleanNVRAM(t *testing.T, f flash) {
 	before, _ := f.entries(t)
 	step := func(args map[string]any) *conductor.Record {
@@ -186,7 +187,8 @@ func (r *rig) cleanNVRAM(t *testing.T, f flash) {
 		})
 	}
 	bad := step(map[string]any{"match_patterns": []string{"^HD", "("}})
-	if bad.Status != conductor.Failed || bad.Error.Type != "InvalidCommandParamsError" || !strings.Contains(bad.Error.Details, "entry 2") {
+	if bad.Status != conductor.Failed || bad.Error.Type != "InvalidCommandParamsError" ||
+		!strings.Contains(bad.Error.Details, "entry 2") {
 		t.Errorf("bad pattern: got %s %v, want InvalidCommandParamsError that names the entry", bad.Status, bad.Error)
 	}
 	if left, _ := f.entries(t); len(left) != len(before) {

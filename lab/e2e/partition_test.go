@@ -21,10 +21,10 @@ import (
 	"ironroot/storage/partition"
 )
 
-// firstRoot is the UUID of the root file system that is deployed first.
+// firstRoot is the UUID of the first deployed root file system.
 const firstRoot = "11111111-aaaa-4bbb-8ccc-dddddddddddd"
 
-// rootImage is a small root file system as an image, with that UUID.
+// rootImage creates an image of a small root file system with the UUID.
 func rootImage(t *testing.T, uuid string) string {
 	t.Helper()
 	testenv.Programs(t, "mke2fs")
@@ -33,17 +33,18 @@ func rootImage(t *testing.T, uuid string) string {
 	return path
 }
 
-// layout is what Ironic adds to image_info for a partition image, with some fields changed.
+// layout returns the fields that Ironic adds to image_info for a partition image, with some of them changed.
 func layout(changes map[string]any) map[string]any {
 	fields := map[string]any{
-		"image_type": "partition", "root_gb": 1, "root_mb": 96, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": "ext4",
+		"image_type": "partition", "root_gb": 1, "root_mb": 96, "swap_mb": 0, "ephemeral_mb": 0,
+		"ephemeral_format":   "ext4",
 		"preserve_ephemeral": false, "kernel": nil, "ramdisk": nil, "boot_option": "local", "deploy_boot_mode": "bios",
 	}
 	maps.Copy(fields, changes)
 	return fields
 }
 
-// TestPartitionImages lays several disks of one machine out, which are judged here.
+// TestPartitionImages deploys partition images to several disks of one machine. The layouts are checked on the host.
 func TestPartitionImages(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "sfdisk", "parted", "blkid", "e2fsck", "fsck.vfat", "qemu-img", "mke2fs", "isoinfo")
@@ -76,9 +77,7 @@ func TestPartitionImages(t *testing.T) {
 	t.Run("root too small", func(t *testing.T) { r.rootTooSmall(t, image, gpt) })
 }
 
-// uefiLayout deploys as the conductor does, with all partitions there are.
-//
-// Parity: L1, L3, K5, E5 (partition image)
+// uefiLayout deploys with all possible partitions, as the conductor does.
 func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 	const instance = "c0ffee00-6f1c-4f0e-8a42-7f0a2d6f9c11"
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
@@ -93,7 +92,7 @@ func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 		t.Fatal(err)
 	}
 	soundGPT(t, disk)
-	// Number, first and last sector, size, type: the table of the protocol.
+	// Number, first and last sector, size and type: the table of the protocol.
 	want := []string{
 		"1 2048 1128447 550.0 MiB EF00", "2 1128448 1259519 64.0 MiB 8300", "3 1259520 1292287 16.0 MiB 8200",
 		"4 1292288 1294335 1024.0 KiB 8300", "5 1294336 1490943 96.0 MiB 8300",
@@ -116,14 +115,14 @@ func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 	if got, want := sum(t, parts(5), 0, sizeOf(t, image)), sumAll(t, image); got != want {
 		t.Errorf("root: got SHA-256 %s, want %s", got, want)
 	}
-	if got := testenv.Run(t, "isoinfo", "-R", "-x", "/openstack/latest/meta_data.json", "-i", parts(4)); !strings.Contains(got, instance) {
+	if got := testenv.Run(t, "isoinfo", "-R", "-x", "/openstack/latest/meta_data.json",
+		"-i", parts(4)); !strings.Contains(got, instance) {
 		t.Errorf("the config drive's meta data: got %q, want %s in it", got, instance)
 	}
 }
 
-// preserve puts a file on the ephemeral partition, has the node rebuilt with another image, and finds the file again.
-//
-// Parity: L3
+// preserve puts a file on the ephemeral partition, rebuilds the node with another image, and checks that the file is
+// kept.
 func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
 	const name, content = "precious", "not to be lost"
 	ephemeral := func(do func(dir string)) {
@@ -208,9 +207,7 @@ func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, 
 	r.checkUUIDs(t, partitions(t, disk), firstRoot, 0, root.Number)
 }
 
-// rootTooSmall asks for a root partition smaller than the image; the disk must not change.
-//
-// Parity: L4
+// rootTooSmall requests a root partition smaller than the image. The disk must not change.
 func (r *rig) rootTooSmall(t *testing.T, image, disk string) {
 	before := sumAll(t, disk)
 	info := r.rawInfo("root.raw", sumAll(t, image))
@@ -231,7 +228,7 @@ func (r *rig) rootTooSmall(t *testing.T, image, disk string) {
 	}
 }
 
-// checkUUIDs compares what the agent says of its partitions with what blkid does; esp is 0 where there is none.
+// checkUUIDs compares the agent's UUIDs of partitions with those of blkid. esp is 0 if there is no ESP.
 func (r *rig) checkUUIDs(t *testing.T, parts func(int) string, rootUUID string, esp, root int) {
 	t.Helper()
 	var got map[string]any
@@ -254,7 +251,7 @@ func (r *rig) checkUUIDs(t *testing.T, parts func(int) string, rootUUID string, 
 	}
 }
 
-// partitions attaches a disk's file to this machine; the function returns the device of partition n.
+// partitions attaches a disk's file to the host. The returned function returns the device of partition n.
 func partitions(t *testing.T, disk string) func(n int) string {
 	t.Helper()
 	device := testenv.Loop(t, disk, 512)
@@ -264,7 +261,7 @@ func partitions(t *testing.T, disk string) func(n int) string {
 	return func(n int) string { return block.System{}.PartitionPath(device, n) }
 }
 
-// tags returns what blkid finds on a device, values separated by spaces.
+// tags returns the values that blkid finds on a device, separated by spaces.
 func tags(t *testing.T, device string, names ...string) string {
 	t.Helper()
 	out := []byte(testenv.Run(t, "blkid", "-p", "-o", "export", device))

@@ -10,8 +10,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// bootable makes a disk that BIOS and UEFI start, full of noise. Its boot sector writes text to the first serial port and
-// stops; its EFI system partition has a kernel where the firmware looks for a loader.
+// bootable creates a disk that BIOS and UEFI boot, filled with random data. Its boot sector writes text to the first
+// serial port and stops. Its EFI system partition contains a kernel at the path of the default loader.
 func bootable(t *testing.T, text string, size int64) string {
 	t.Helper()
 	testenv.Programs(t, "sgdisk", "mformat", "mmd", "mcopy")
@@ -26,7 +26,7 @@ func bootable(t *testing.T, text string, size int64) string {
 	return path
 }
 
-// bootCode is what lies before the partitions of a boot sector.
+// bootCode returns the code and the text of a boot sector.
 func bootCode(text string) []byte {
 	code := []byte{
 		0xfa,       // cli
@@ -46,8 +46,8 @@ func bootCode(text string) []byte {
 	return append(append(code, make([]byte, 0x20-len(code))...), text+"\n\x00"...)
 }
 
-// usedDisk makes a disk with a past: it boots, its second partition belonged to a volume group, and the whole of it to an
-// array. wipefs and blkid see all that.
+// usedDisk creates a used disk: it boots, its second partition belonged to a volume group, and the whole disk to an
+// array. wipefs and blkid find all of these.
 func usedDisk(t *testing.T, size int64) string {
 	t.Helper()
 	path := bootable(t, "OLD SYSTEM", size)
@@ -65,7 +65,7 @@ func usedDisk(t *testing.T, size int64) string {
 	return path
 }
 
-// physicalVolume is the label of an LVM2 physical volume, which lies in its second sector.
+// physicalVolume returns the label of an LVM2 physical volume, which is in its second sector.
 func physicalVolume() []byte {
 	label := make([]byte, 512)
 	copy(label, "LABELONE")
@@ -77,14 +77,14 @@ func physicalVolume() []byte {
 	return label
 }
 
-// signatures returns what wipefs finds on a disk or in a file, one type a line.
+// signatures returns the types that wipefs finds on a disk or in a file, one per line.
 func signatures(t *testing.T, path string) string {
 	t.Helper()
 	testenv.Programs(t, "wipefs")
 	return testenv.Run(t, "wipefs", "--no-act", "--noheadings", "--output", "TYPE", path)
 }
 
-// diskFile writes content to a file, sparse, and returns its path.
+// diskFile writes content to a sparse file and returns its path.
 func diskFile(t *testing.T, path string, content []byte) string {
 	t.Helper()
 	f, err := os.Create(path)

@@ -17,7 +17,7 @@ import (
 	"ironroot/netboot/sntp/sntptest"
 )
 
-// checkCallback compares the address that Ironic was told.
+// checkCallback checks that the callback URL is an address of the network.
 func (s *site) checkCallback(t *testing.T, network string) {
 	t.Helper()
 	url, _ := s.node.Callback()
@@ -29,10 +29,8 @@ func (s *site) checkCallback(t *testing.T, network string) {
 	s.answers(t)
 }
 
-// TestTwoNetworks boots a machine with two cards, and a router on each: behind that of the first one, which the default
-// route leads to, the first URL of Ironic is lost without a word; the second URL is on the second network.
-//
-// Parity: B11
+// TestTwoNetworks boots a machine with two cards and a router on each network. The default route leads to the first
+// router, which silently drops packets to Ironic's first URL; the second URL is on the second network.
 func TestTwoNetworks(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:31", "52:54:00:e2:e0:32"}
 	s := newSite(t)
@@ -48,12 +46,12 @@ func TestTwoNetworks(t *testing.T) {
 	}
 }
 
-// announcement is a service as avahi-daemon reads it.
+// announcement is the format of a service file of avahi-daemon.
 const announcement = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group SYSTEM "avahi-service.dtd">
 <service-group><name>%s</name><service><type>_openstack._tcp</type><port>%d</port>%s</service></service-group>`
 
-// avahi announces a service on one interface and by one family of addresses only, with its files below a folder of the
-// test and everything it writes in a mount namespace of its own.
+// avahi announces a service on one interface with one address family only. Its files are in a directory of the test,
+// and everything that it writes in its own mount namespace.
 func (s *site) avahi(link, family, service string, port int, text ...string) {
 	s.t.Helper()
 	testenv.Programs(s.t, "avahi-daemon", "unshare")
@@ -81,18 +79,17 @@ func (s *site) avahi(link, family, service string, port int, text ...string) {
 		exec avahi-daemon -f "$1/avahi.conf" --no-drop-root --no-chroot --no-rlimits`, "sh", dir)
 }
 
-// TestMulticastDNS boots a machine that knows no address at all: Ironic is announced on one card by IPv4 and the
-// inspection's callback on another one by IPv6. Of the options that the announcement would change only the allowed one
-// is: a time server, which sets a system clock that cannot be right and leaves the hardware clock alone. The interface
-// that the operator names is the one that Ironic is told.
-//
-// Parity: B16, B11 (network_interface)
+// TestMulticastDNS boots a machine without a configured address: Ironic is announced on one card by IPv4, and the
+// inspection callback on another one by IPv6. Of the announced options only the allowed one is applied: a time
+// server, which corrects an implausible system clock but not the hardware clock. The callback URL has the
+// address of the interface that the operator names.
 func TestMulticastDNS(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:33", "52:54:00:e2:e0:34"}
 	s := newSite(t)
 	nics := []qemu.NIC{{MAC: macs[0], Netdev: s.tap("four", "192.0.2.1/24")}, {MAC: macs[1], Netdev: s.tap("six", "198.51.100.1/24", "2001:db8::1/64")}}
 	s.dnsmasq("--interface=four", "--interface=six", "--enable-ra",
-		"--dhcp-range=192.0.2.10,192.0.2.20,1h", "--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8::,ra-only")
+		"--dhcp-range=192.0.2.10,192.0.2.20,1h", "--dhcp-range=198.51.100.10,198.51.100.20,1h",
+		"--dhcp-range=2001:db8::,ra-only")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[0], time.Minute)
 	conn, err := s.ns.ListenPacket(t.Context(), "udp", "192.0.2.1:123")
 	if err != nil {
@@ -100,7 +97,8 @@ func TestMulticastDNS(t *testing.T) {
 	}
 	clock := sntptest.Serve(t, conn, sntptest.Reply{})
 	posted := s.inspector("[2001:db8::1]:5050")
-	s.avahi("four", "ipv4", "baremetal", s.ironic.Port(), "protocol=https", "ipa_ntp_server=192.0.2.1", "ipa_advertise_port=1", "ipa_listen_port=2")
+	s.avahi("four", "ipv4", "baremetal", s.ironic.Port(), "protocol=https", "ipa_ntp_server=192.0.2.1",
+		"ipa_advertise_port=1", "ipa_listen_port=2")
 	s.avahi("six", "ipv6", "baremetal-introspection", 5050, "protocol=http", "ipa_api_url=http://192.0.2.66")
 	wrong := []string{"-rtc", "base=2010-05-04T03:02:01,clock=host"} // a clock that can be right would be kept
 	s.bootAs(qemu.Config{NICs: nics, Extra: wrong}, "ipa-insecure=1 ipa-api-url=mdns ipa-inspection-callback-url=mdns ipa-inspection-collectors=default ipa-network-interface=eth1")
@@ -126,7 +124,8 @@ func TestMulticastDNS(t *testing.T) {
 	}
 }
 
-// inspector takes inspection data at an address of the namespace, and tells the path of the first ones.
+// inspector serves the inspection callback at an address of the namespace. The channel receives the path of the first
+// inspection data.
 func (s *site) inspector(address string) <-chan string {
 	s.t.Helper()
 	listener, err := s.ns.Listen(s.t.Context(), "tcp", address)

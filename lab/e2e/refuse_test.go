@@ -11,9 +11,7 @@ import (
 	"ironroot/lab/imageserver"
 )
 
-// qcow2 deploys images of every kind of qcow2 onto a disk that was used before.
-//
-// Parity: K6
+// qcow2 deploys images with all variants of qcow2 onto a used disk.
 func (r *rig) qcow2(t *testing.T, image, disk string) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	r.aim(t, map[string]any{"serial": "small"})
@@ -33,7 +31,8 @@ func (r *rig) qcow2(t *testing.T, image, disk string) {
 		t.Run(tt.name, func(t *testing.T) {
 			patch(t, disk, 0, []byte(strings.Repeat("\xa5", 24*mib)))
 			path := t.TempDir() + "/image.qcow2"
-			testenv.Run(t, "qemu-img", append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, tt.args...), tt.raw, path)...)
+			testenv.Run(t, "qemu-img",
+				append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, tt.args...), tt.raw, path)...)
 			if tt.zeros {
 				testenv.Run(t, "qemu-io", "-c", "write -z 8M 8M", path)
 			}
@@ -49,10 +48,8 @@ func (r *rig) qcow2(t *testing.T, image, disk string) {
 	}
 }
 
-// badInput: every failure is the protocol's own and names the thing, leaves a disk that does not boot, and the agent goes
-// on serving.
-//
-// Parity: K10 (no space), K14
+// badInput checks that every failure has the error type of the protocol, names the cause and leaves a disk that does
+// not boot, and that the agent continues to serve.
 func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	r.images.File("large.raw", file(t, "large", 65*mib, nil))
 	junk := file(t, "junk.raw", 2*mib, old{})
@@ -69,15 +66,16 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	for _, tt := range []struct {
 		name   string
 		hints  map[string]any
-		image  string // mbr.raw where empty
+		image  string // "" means mbr.raw
 		fault  imageserver.Fault
 		change func(info map[string]any)
 		want   string   // the error's type
-		names  []string // what its details have to name
-		disk   string   // whose first MiB has to be zeros afterwards, "" where no disk is concerned
+		names  []string // texts that the details must contain
+		disk   string   // its first MiB must be zeros afterwards; "" if no disk is affected
 	}{
 		{
-			name: "wrong checksum", hints: onSmall, want: "ImageChecksumError", names: []string{url, checksum}, disk: small,
+			name: "wrong checksum", hints: onSmall, want: "ImageChecksumError", names: []string{url, checksum},
+			disk:   small,
 			change: func(info map[string]any) { info["os_hash_value"] = strings.Repeat("0", 64) },
 		},
 		{
@@ -118,14 +116,17 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			want: "ImageWriteError", names: []string{"/dev/vdb", "67108864", "68157440"}, disk: small,
 		},
 		{
-			name: "failing disk", hints: onFailing, want: "ImageWriteError", names: []string{"/dev/vdc", "input/output error"}, disk: failing,
+			name: "failing disk", hints: onFailing, want: "ImageWriteError",
+			names: []string{"/dev/vdc", "input/output error"}, disk: failing,
 		},
 		{
-			name: "no partition table", hints: onSmall, image: "junk.raw", want: "DeploymentError", names: []string{"/dev/vdb"},
+			name: "no partition table", hints: onSmall, image: "junk.raw", want: "DeploymentError",
+			names:  []string{"/dev/vdb"},
 			change: func(info map[string]any) { info["os_hash_value"] = sumAll(t, junk) },
 		},
 		{
-			name: "unknown hint", hints: map[string]any{"colour": "red"}, want: "DeviceNotFound", names: []string{"colour"},
+			name: "unknown hint", hints: map[string]any{"colour": "red"}, want: "DeviceNotFound",
+			names: []string{"colour"},
 		},
 		{
 			name: "hint that fits no disk", hints: map[string]any{"serial": "elsewhere"},
@@ -158,7 +159,7 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			if record.Status != conductor.Failed || record.Error.Type != tt.want {
 				t.Fatalf("got %s (%v), want a %s", record.Status, record.Error, tt.want)
 			}
-			// A disk that is too small or fails would do so again.
+			// A retry would fail in the same way on a disk that is too small or faulty.
 			if got := r.images.Stats(tt.image).Requests - before; tt.want == "ImageWriteError" && got != 1 {
 				t.Errorf("got %d requests for the image, want one", got)
 			}
@@ -209,7 +210,7 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	})
 }
 
-// refused posts prepare_image with something wrong in image_info.
+// refused sends prepare_image with an invalid image_info, which must be rejected.
 func (r *rig) refused(t *testing.T, info map[string]any) {
 	t.Helper()
 	_, err := r.node.Command(t.Context(), "standby.prepare_image", map[string]any{"image_info": info}, true)

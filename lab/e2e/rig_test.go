@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	host      = "10.0.2.2" // this machine, as a guest of QEMU's own network sees it
+	host      = "10.0.2.2" // the host as seen from a guest on QEMU's own network
 	agentPort = 9999
-	// agentAddress is the agent's own there, as its certificate and its callback URL name it.
+	// agentAddress is the agent's address on that network, which is in its certificate and its callback URL.
 	agentAddress = "10.0.2.15"
 	nodeMAC      = "52:54:00:e2:e0:01"
 	mib          = 1 << 20
@@ -37,21 +37,22 @@ const (
 	patience = 2 * time.Minute
 )
 
-// setup describes one machine and what is around it.
+// setup describes one machine and its environment.
 type setup struct {
-	machine qemu.Config // its kernel, ramdisk, network and folder are filled in
-	append  string      // further kernel parameters
+	machine qemu.Config // start sets name and network, and kernel, ramdisk and directory if they are empty
+	append  string      // additional kernel parameters
 	token   string      // pre-generated token of the node
-	// config overrides keys of Ironic's answer to the lookup.
+	// config overrides keys of config in Ironic's lookup reply.
 	config map[string]any
-	// agentCA is the certificate by which Ironic knows an agent that brings none.
+	// agentCA is the certificate with which Ironic verifies an agent whose heartbeats contain none.
 	agentCA string
-	// properties are those of the node.
+	// properties are the node's properties.
 	properties map[string]any
-	// noIronic leaves ipa-api-url away; lateIronic starts the conductor only by rig.startConductor.
+	// noIronic omits ipa-api-url. lateIronic defers the start of the conductor to rig.startConductor.
 	noIronic, lateIronic bool
-	namespace            *netns.Namespace // where the machine's network is; nil is this process's own
-	// prepare, when set, has the last word on the machine, when the conductor is there (unless it is late).
+	namespace            *netns.Namespace // of the machine's network; nil means this process's own
+	// prepare, if not nil, changes the machine's configuration before it starts. The conductor runs, unless
+	// lateIronic is set.
 	prepare func(*rig, *qemu.Config)
 }
 
@@ -62,18 +63,18 @@ type rig struct {
 	node      *conductor.Node
 	images    *imageserver.Server
 	machine   *qemu.Machine
-	forward   int    // port of this machine that leads to the agent
+	forward   int    // port of the host that is forwarded to the agent
 	apiPort   int    // port of the conductor
-	token     string // the node's pre-generated one
+	token     string // the node's pre-generated token
 	config    map[string]any
 	agentCA   string
 	namespace *netns.Namespace
-	// properties are those of the node.
+	// properties are the node's properties.
 	properties map[string]any
-	secrets    []string // what no console may show, beside the node's tokens
+	secrets    []string // texts that no console may contain, in addition to the node's tokens
 }
 
-// start boots the ramdisk. The machine ends with the test, and then its console is searched for secrets.
+// start boots the ramdisk. At the end of the test the machine is stopped and its console searched for secrets.
 func start(t *testing.T, s setup) *rig {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64")
@@ -100,7 +101,8 @@ func start(t *testing.T, s setup) *rig {
 	if !s.lateIronic {
 		r.startConductor()
 	}
-	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}}, c.NICs...)
+	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}},
+		c.NICs...)
 	if s.prepare != nil {
 		s.prepare(r, &c)
 	}
@@ -111,9 +113,10 @@ func start(t *testing.T, s setup) *rig {
 	return r
 }
 
-// finish stops the machine, shows the end of its console where something went wrong, and searches all of it for secrets.
+// finish stops the machine, prints the end of its console if the test failed, and searches the whole console for
+// secrets.
 func (r *rig) finish() {
-	_ = r.machine.Stop() // it may have ended by itself
+	_ = r.machine.Stop() // it may have ended already
 	console, err := os.ReadFile(filepath.Join(r.machine.Dir(), "console.log"))
 	if err != nil {
 		r.t.Error(err)
@@ -131,7 +134,7 @@ func (r *rig) finish() {
 	}
 }
 
-// startConductor makes Ironic reachable, with one node that waits for a deployment.
+// startConductor starts the conductor with one node, which waits for a deployment.
 func (r *rig) startConductor() {
 	r.t.Helper()
 	ironic, err := conductor.New(conductor.Options{
@@ -182,7 +185,7 @@ func (r *rig) command(t *testing.T, name string, params map[string]any) *conduct
 	return record
 }
 
-// succeed runs a command that has to succeed and returns its result, without spaces.
+// succeed runs a command that must succeed and returns its result without spaces.
 func (r *rig) succeed(t *testing.T, name string, params map[string]any) string {
 	t.Helper()
 	record := r.command(t, name, params)
@@ -192,7 +195,7 @@ func (r *rig) succeed(t *testing.T, name string, params map[string]any) string {
 	return string(record.Result)
 }
 
-// aim tells the agent, as the conductor does before a step, what the node's properties are: those of the rig and the root
+// setHints sends the node's properties to the agent, as the conductor does before a step: those of the rig and the root
 // device hints.
 func (r *rig) aim(t *testing.T, hints map[string]any) {
 	t.Helper()
@@ -204,7 +207,7 @@ func (r *rig) aim(t *testing.T, hints map[string]any) {
 	}})
 }
 
-// call makes a request to the agent that the conductor would not make, and returns status and body.
+// call sends a request to the agent that the conductor would not send, and returns status and body.
 func (r *rig) call(t *testing.T, method, token, body string) (status int, answer string) {
 	t.Helper()
 	scheme, roots := "http", x509.NewCertPool()
@@ -238,7 +241,7 @@ func (r *rig) call(t *testing.T, method, token, body string) (status int, answer
 	return response.StatusCode, string(text)
 }
 
-// fault returns the faultstring of an answer.
+// fault returns the faultstring of a reply.
 func fault(t *testing.T, answer string) string {
 	t.Helper()
 	var f struct {
@@ -250,8 +253,8 @@ func fault(t *testing.T, answer string) string {
 	return f.String
 }
 
-// says waits until a machine's console has what matches an expression, and returns all the console has then. A line may
-// come later than the answer to a request that was logged after it.
+// says waits until a machine's console matches an expression, and returns the whole console. A log line can arrive
+// later than the reply to the request that caused it.
 func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
 	t.Helper()
 	if _, err := m.Console().Follow(soon(t), regexp.MustCompile(expression)); err != nil {
@@ -260,14 +263,14 @@ func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
 	return m.Console().String()
 }
 
-// soon is a context that ends after patience, and with the test.
+// soon returns a context that ends with the test, or after operationTimeout.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not within %v", patience))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// freePort returns a TCP port of the loopback interface that is free now.
+// freePort returns a TCP port of the loopback interface that is currently free.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -16,8 +16,8 @@ import (
 
 var picture = flag.String("picture", "", "file to save the picture of the status screen in, as PNG")
 
-// TestScreen boots a machine that has a screen and a serial line as consoles, one network card without a cable, and no
-// Ironic to begin with. What the screen shows is read from the memory of its graphics card.
+// TestScreen boots a machine with a screen and a serial line as consoles, one network card without a carrier, and no
+// Ironic at first. The screen's content is read from the memory of its graphics card.
 func TestScreen(t *testing.T) {
 	r := start(t, setup{
 		append: "console=tty0", lateIronic: true,
@@ -33,7 +33,8 @@ func TestScreen(t *testing.T) {
 	r.startConductor()
 	r.waitAgent(t)
 	t.Run("ready", func(t *testing.T) {
-		text := r.waitScreen(t, "To do", "waiting for commands", r.node.UUID(), "10.0.2.15/24", "  answers", "accepted at")
+		text := r.waitScreen(t, "To do", "waiting for commands", r.node.UUID(), "10.0.2.15/24", "  answers",
+			"accepted at")
 		if strings.Contains(text, r.node.Token()) {
 			t.Error("the screen shows the token")
 		}
@@ -49,7 +50,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// withoutIronic: the serial console and the screen say what was tried, and what to do.
+// withoutIronic checks that the serial console and the screen show what was tried, and advice.
 func (r *rig) withoutIronic(t *testing.T) {
 	console, from := r.machine.Console(), int64(0)
 	for _, line := range []string{
@@ -63,25 +64,28 @@ func (r *rig) withoutIronic(t *testing.T) {
 		}
 		from = m.End
 	}
-	r.waitScreen(t, "", "looking up this node in Ironic", "not known yet", "connection refused", "is ironic-api running", "no carrier: eth1", "10.0.2.15/24")
+	r.waitScreen(t, "", "looking up this node in Ironic", "not known yet", "connection refused",
+		"is ironic-api running", "no carrier: eth1", "10.0.2.15/24")
 }
 
-// progress: a transfer that stands still half way is a bar of half the length.
+// progress checks that a stalled transfer of half an image shows a bar of half the length.
 func (r *rig) progress(t *testing.T) {
 	image := mbrImage(t, "mbr", 24*mib)
 	r.images.File("mbr.raw", image)
 	r.images.Fault("mbr.raw", imageserver.Fault{Stall: 12 * mib})
-	if _, err := r.node.Command(t.Context(), "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))}, false); err != nil {
+	if _, err := r.node.Command(t.Context(), "standby.prepare_image",
+		map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))}, false); err != nil {
 		t.Fatal(err)
 	}
-	r.waitScreen(t, "", "executing a command", "standby.prepare_image, since", "writing image /dev/vda, transfer", "[################-----------------]  50 %")
+	r.waitScreen(t, "", "executing a command", "standby.prepare_image, since", "writing image /dev/vda, transfer",
+		"[################-----------------]  50 %")
 	if *picture != "" {
 		r.savePicture(t)
 	}
 }
 
-// waitScreen waits until the screen shows all the texts and not the one that has to go (where there is one), and returns
-// what it shows. It is drawn row by row, so what goes may be there for longer than what comes.
+// waitScreen waits until the screen shows all texts and no longer shows gone (if it is not empty), and returns its
+// content. The screen is drawn row by row, so gone can disappear after the texts have appeared.
 func (r *rig) waitScreen(t *testing.T, gone string, texts ...string) string {
 	t.Helper()
 	ctx := soon(t)
@@ -102,7 +106,7 @@ func (r *rig) waitScreen(t *testing.T, gone string, texts ...string) string {
 		if missing == "" {
 			return screen
 		}
-		select { // a graphics card tells nobody that its memory was written to
+		select { // a graphics card sends no notification of changes
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 			t.Fatalf("%v: the screen lacks %q:\n%s", context.Cause(ctx), missing, strings.TrimSpace(screen))

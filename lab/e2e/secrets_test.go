@@ -29,7 +29,8 @@ func (r *rig) unheard(t *testing.T) {
 		r.call(t, http.MethodPost, r.node.Token(), `{"name": "`+name+`", "params": {"rescue_password": "hush-of-a-rescue", "hashed": true}}`)
 	}
 	members := r.logs(t)
-	if !strings.Contains(members["dmesg"], "mirror=http://user:***@192.0.2.1/") || !strings.Contains(members["journal"], "request") {
+	if !strings.Contains(members["dmesg"], "mirror=http://user:***@192.0.2.1/") ||
+		!strings.Contains(members["journal"], "request") {
 		t.Error("the archive lacks the kernel's command line or the agent's lines: nothing was shown")
 	}
 	for _, secret := range append([]string{r.node.Token()}, r.secrets...) {
@@ -42,7 +43,7 @@ func (r *rig) unheard(t *testing.T) {
 	r.searchGuest(t, append([]string{r.node.Token()}, r.secrets...)...)
 }
 
-// logs returns the members of the archive of logs.
+// logs returns the files in the agent's log archive.
 func (r *rig) logs(t *testing.T) map[string]string {
 	t.Helper()
 	if err := r.node.CollectLogs(soon(t)); err != nil {
@@ -51,8 +52,8 @@ func (r *rig) logs(t *testing.T) map[string]string {
 	return testenv.Untar(t, r.node.Logs())
 }
 
-// searchGuest looks for secrets in the guest's own files, and in environment and arguments of process 1, by the shell on
-// its console. The machine needs the parameter ironroot.shell=1.
+// searchGuest searches the guest's own files, and the environment and arguments of process 1, for secrets. It uses
+// the shell on the console, which requires the parameter ironroot.shell=1.
 func (r *rig) searchGuest(t *testing.T, secrets ...string) {
 	t.Helper()
 	const places = "/etc /root /run /tmp /var /mnt /proc/1/environ /proc/1/cmdline /proc/1/comm"
@@ -66,13 +67,13 @@ func (r *rig) searchGuest(t *testing.T, secrets ...string) {
 	}
 }
 
-// grep returns the files that contain a text. What is typed for that does not. The answer tells the question's number and
-// how long the text was that arrived: it is none to an earlier question, or to one that lost something on its way.
+// grep returns the files that contain a text. The typed command does not contain it. The reply contains the
+// question's number and the length of the received text, so replies to earlier or truncated questions are ignored.
 func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 	t.Helper()
 	quoted := "'" + text[:len(text)/2] + "''" + text[len(text)/2:] + "'"
 	line := fmt.Sprintf("s=%s; grep -rlF \"$s\" %s; echo 'SEAR''CHED' %d ${#s}\r", quoted, places, question)
-	// The next line is typed behind the prompt that follows.
+	// The next line is typed after the prompt that follows.
 	answer := r.typed(t, line, regexp.MustCompile(fmt.Sprintf(`(?s)^(.*?)SEARCHED %d %d\s.*?\$ `, question, len(text))))
 	var found []string
 	for line := range strings.Lines(qemu.Plain(answer)) {
@@ -83,8 +84,8 @@ func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 	return found
 }
 
-// typed returns the shell's answer to a line. On its way through an emulated serial port a line was lost once; it is typed
-// again then, for what is asked here is what the guest's files hold.
+// typed returns the shell's reply to a line. An emulated serial port lost a line once, so a line without the expected
+// reply is typed again; the commands only read files.
 func (r *rig) typed(t *testing.T, line string, want *regexp.Regexp) string {
 	t.Helper()
 	const tries, patience = 4, 30 * time.Second

@@ -19,8 +19,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// site is a namespace that a machine's cables lead to, with Ironic in it and whatever servers a test starts there. The
-// machine has no other network: what it reaches, it reaches through them.
+// site is a namespace at the other end of a machine's cables, with Ironic and the servers that a test starts. The
+// machine has no other network.
 type site struct {
 	t       *testing.T
 	ns      *netns.Namespace
@@ -31,7 +31,7 @@ type site struct {
 
 func newSite(t *testing.T) *site { return &site{t: t, ns: newNamespace(t)} }
 
-// tap makes the end of a cable, with addresses, and returns how QEMU is told of the cable.
+// tap creates the host's end of a cable with addresses, and returns QEMU's option for the cable.
 func (s *site) tap(name string, addresses ...string) (netdev string) {
 	s.t.Helper()
 	if err := s.ns.Tap(name, addresses...); err != nil {
@@ -51,7 +51,7 @@ func (s *site) dnsmasq(args ...string) {
 	s.run("dnsmasq", all...)
 }
 
-// run starts a program in the namespace; it ends with the test.
+// run starts a program in the namespace. It is killed at the end of the test.
 func (s *site) run(name string, args ...string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), name, args...)
@@ -65,12 +65,13 @@ func (s *site) run(name string, args ...string) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = wait()             // killed
+		_ = cmd.Process.Kill() // it may have ended already
+		_ = wait()             // it was killed
 	})
 }
 
-// startIronic makes Ironic listen at an address of the namespace. heartbeats is the timeout that it tells the agent.
+// startIronic starts a conductor at an address of the namespace. heartbeats is the heartbeat timeout that it sends to
+// the agent.
 func (s *site) startIronic(
 	address netip.Addr, mac string, heartbeats time.Duration, change ...func(*conductor.Options),
 ) {
@@ -99,13 +100,13 @@ func (s *site) startIronic(
 	s.node.SetState(conductor.DeployWait)
 }
 
-// boot starts the machine with the ramdisk, and tells it where Ironic is.
+// boot starts the machine with the ramdisk and the address of Ironic.
 func (s *site) boot(parameters string, nics ...qemu.NIC) {
 	s.t.Helper()
 	s.bootAs(qemu.Config{NICs: nics}, "ipa-insecure=1 ipa-api-url="+s.ironic.URL()+" "+parameters)
 }
 
-// bootAs starts a machine with the ramdisk. What c leaves open is filled in.
+// bootAs starts a machine with the ramdisk. Empty fields of c are set.
 func (s *site) bootAs(c qemu.Config, parameters string) {
 	s.t.Helper()
 	testenv.Programs(s.t, "qemu-system-x86_64")
@@ -114,16 +115,18 @@ func (s *site) bootAs(c qemu.Config, parameters string) {
 	if c.Initrd == "" {
 		c.Initrd = testenv.Build(s.t, "ipa-ironroot-amd64.initramfs")
 	}
-	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " + qemu.KernelHints + " " + parameters
+	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 " +
+		qemu.KernelHints + " " + parameters
 	machine, err := qemu.Start(s.t.Context(), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.machine = machine
 	s.t.Cleanup(func() {
-		_ = machine.Stop() // it may have ended by itself
+		_ = machine.Stop() // it may have ended already
 		console, err := os.ReadFile(filepath.Join(machine.Dir(), "console.log"))
-		if err != nil || strings.Contains(string(console), "panic") || strings.Contains(string(console), s.node.Token()) && s.node.Token() != "" {
+		if err != nil || strings.Contains(string(console), "panic") ||
+			strings.Contains(string(console), s.node.Token()) && s.node.Token() != "" {
 			s.t.Errorf("the console shows a panic or the token, or is not there: %v", err)
 		}
 		if s.t.Failed() {
@@ -140,7 +143,7 @@ func (s *site) waitAgent(t *testing.T) {
 	}
 }
 
-// follow waits for a text on the console and returns its groups.
+// follow waits until the console matches an expression and returns its groups.
 func (s *site) follow(t *testing.T, expression string) []string {
 	t.Helper()
 	match, err := s.machine.Console().Follow(soon(t), regexp.MustCompile(expression))
@@ -150,7 +153,7 @@ func (s *site) follow(t *testing.T, expression string) []string {
 	return match.Groups
 }
 
-// answers runs a command through the callback URL, the way Ironic does.
+// answers runs a command through the callback URL, as Ironic does.
 func (s *site) answers(t *testing.T) {
 	t.Helper()
 	record, err := s.node.Command(soon(t), "standby.get_partition_uuids", nil, true)
@@ -160,7 +163,7 @@ func (s *site) answers(t *testing.T) {
 	}
 }
 
-// connects waits until an address of the machine takes connections: a new one is not usable at once.
+// connects waits until an address of the machine accepts connections, because a new address is not usable at once.
 func (s *site) connects(t *testing.T, address string) {
 	t.Helper()
 	ctx := soon(t)

@@ -13,11 +13,11 @@ import (
 
 const protectedSerial = "protected"
 
-// protectedDisk is a disk of the node's skip list: as large as a root disk has to be, and with content at both ends and in
-// between.
+// protectedDisk is a disk of the node's skip list. It is large enough for a root disk, and has content at both ends
+// and in between.
 type protectedDisk struct {
 	path   string
-	blocks int64 // of the file system it lies in: zeros written to it or its blocks taken away would show
+	blocks int64 // allocated blocks of the file: writing zeros or discarding would change them
 }
 
 var protectedAt = []int64{0, 1 << 30, 4<<30 - mib}
@@ -52,10 +52,9 @@ func blocksOf(t *testing.T, path string) int64 {
 	return stat.Blocks
 }
 
-// protected: what was erased before, by metadata and in full, was not the disk of the skip list, and now it is not by the
-// express way either. Nor is it the root disk: not as the only one that is large enough, and not where hints fit it first.
-//
-// Parity: J4
+// protected checks that no step erases the disk of the skip list: neither the earlier erasing of metadata and of
+// devices nor erase_devices_express. It is not selected as the root disk either, even if it is the only one that is
+// large enough, or the first that matches the hints.
 func (r *rig) protected(t *testing.T, kept protectedDisk, device, other string) {
 	kept.check(t)
 	if err := r.node.Clean(soon(t), "deploy.erase_devices_express"); err != nil {
@@ -68,8 +67,10 @@ func (r *rig) protected(t *testing.T, kept protectedDisk, device, other string) 
 	r.node.SetState(conductor.DeployWait) // without hints the node is looked up again, which no other state allows
 	r.aim(t, nil)
 	record := r.command(t, "standby.prepare_image", prepare)
-	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" || strings.Contains(record.Error.Details, filepath.Base(device)) {
-		t.Errorf("without hints: got %s (%v), want a DeviceNotFound that does not count the protected disk", record.Status, record.Error)
+	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" ||
+		strings.Contains(record.Error.Details, filepath.Base(device)) {
+		t.Errorf("without hints: got %s (%v), want a DeviceNotFound that does not count the protected disk",
+			record.Status, record.Error)
 	}
 	r.aim(t, map[string]any{"name": "<or> " + device + " <or> /dev/vda"})
 	got := r.succeed(t, "standby.prepare_image", prepare)

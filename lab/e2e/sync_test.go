@@ -15,11 +15,9 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestSync cuts the power right after standby.sync: a file that was only in memory before is on the disk, a disk that
-// refuses to be flushed is only warned of, and the result is null. Without the command the file is lost, or the test
-// would prove nothing.
-//
-// Parity: E4
+// TestSync cuts the power right after standby.sync. A file that was only in memory before is on the disk, a disk that
+// refuses to flush only causes a warning, and the result is null. Without the command the file is lost, which shows
+// that the test can fail.
 func TestSync(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mkfs.vfat", "mcopy")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
@@ -71,7 +69,7 @@ func contentAfterPowerCut(t *testing.T, report initramfs.Report, parameters, lin
 	}
 	out := filepath.Join(t.TempDir(), "content")
 	if err := exec.CommandContext(ctx, "mcopy", "-i", disk, "::/content", out).Run(); err != nil {
-		return nil, console // not there at all
+		return nil, console // the file does not exist
 	}
 	if content, err = os.ReadFile(out); err != nil {
 		t.Fatal(err)

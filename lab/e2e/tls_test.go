@@ -16,18 +16,19 @@ import (
 	"ironroot/lab/selfsigned"
 )
 
-// handshake has openssl connect to the agent, and returns what it says of the session, or why there is none.
+// handshake connects to the agent with openssl, and returns its description of the session, or an error.
 func (r *rig) handshake(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	testenv.Programs(t, "openssl")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "openssl", append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", r.forward)}, args...)...)
-	out, err := cmd.CombinedOutput() // no standard input: it ends after the handshake
+	cmd := exec.CommandContext(ctx, "openssl",
+		append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", r.forward)}, args...)...)
+	out, err := cmd.CombinedOutput() // without standard input it exits after the handshake
 	return string(out), err
 }
 
-// speaks compares the versions of TLS that the agent takes with those that it should.
+// speaks checks which versions of TLS the agent accepts.
 func (r *rig) speaks(t *testing.T, want map[string]bool) {
 	t.Helper()
 	for version, ok := range want {
@@ -38,10 +39,8 @@ func (r *rig) speaks(t *testing.T, want map[string]bool) {
 	}
 }
 
-// generatedCertificate has openssl read the certificate that the agent made, which is the one that Ironic was told, once
-// the lookup said TLS 1.3.
-//
-// Parity: A14, A15 (lookup with 1.3)
+// generatedCertificate checks the certificate that the agent generated, which its heartbeats contain, with openssl.
+// The lookup's reply allows only TLS 1.3.
 func (r *rig) generatedCertificate(t *testing.T) {
 	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": false, "tls1_3": true})
 	out, err := r.handshake(t, "-showcerts")
@@ -76,7 +75,7 @@ func (r *rig) generatedCertificate(t *testing.T) {
 	}
 }
 
-// issue makes a certificate for the agent's address, and returns it and its key in PEM form.
+// issue returns a certificate for the agent's address and its key in PEM form.
 func issue(t *testing.T) (certificate, key string) {
 	t.Helper()
 	made, text, err := selfsigned.Issue(agentAddress)
@@ -90,10 +89,8 @@ func issue(t *testing.T) (certificate, key string) {
 	return string(text), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// staticCertificate: the API has the operator's certificate, of which Ironic knows, so heartbeats do without; and where the
-// lookup says nothing of TLS, 1.2 is taken.
-//
-// Parity: A15 (static certificate, lookup without a version)
+// staticCertificate checks that the API uses the operator's certificate, which Ironic already has, so that heartbeats
+// contain none. If the lookup's reply has no TLS version, TLS 1.2 is accepted.
 func (r *rig) staticCertificate(t *testing.T, certificate string) {
 	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": true, "tls1_3": true})
 	file := writeFile(t, filepath.Join(t.TempDir(), "static.crt"), certificate)

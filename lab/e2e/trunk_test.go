@@ -19,27 +19,27 @@ import (
 )
 
 // trunk is the switch at the end of a machine's cable: a port that carries VLANs, each of which is an interface of a
-// namespace here. The tags are put on and taken off in this process, because the kernel of the machine that tests run
-// on may know no VLANs. The cable is QEMU's stream network: each frame comes behind its length, of four bytes.
+// namespace. This process adds and removes the tags, because the kernel of the host may lack VLAN support. The cable
+// is QEMU's stream network, in which each frame follows its length in four bytes.
 type trunk struct {
 	t     *testing.T
 	path  string // of the socket
 	vlans map[uint16]*os.File
-	// announce is sent, without a tag, whenever the machine has said something.
+	// announce is sent without a tag after each frame of the machine.
 	announce []byte
 
 	mu       sync.Mutex
 	conn     net.Conn
-	untagged int // frames of the machine
+	untagged int // frames that the machine sent without a tag
 }
 
 const (
 	tagged    = 0x8100 // Ethernet type of a tag (IEEE 802.1Q)
-	macBytes  = 12     // both addresses, ahead of tag and type
+	macBytes  = 12     // both addresses, which precede tag and type
 	maxStream = 1 << 16
 )
 
-// newTrunk makes a port and, for each VLAN, the interface "NAME.ID" of the namespace with an address.
+// newTrunk creates a port and, for each VLAN, the interface "NAME.ID" of the namespace with an address.
 func newTrunk(t *testing.T, ns *netns.Namespace, name string, vlans map[uint16]string) *trunk {
 	t.Helper()
 	p := &trunk{t: t, path: filepath.Join(t.TempDir(), name), vlans: map[uint16]*os.File{}}
@@ -75,10 +75,10 @@ func newTrunk(t *testing.T, ns *netns.Namespace, name string, vlans map[uint16]s
 	return p
 }
 
-// netdev is how QEMU is told of the cable.
+// netdev returns QEMU's option for the cable.
 func (p *trunk) netdev() string { return "stream,server=off,addr.type=unix,addr.path=" + p.path }
 
-// openTap makes an interface whose frames are this process's to read and write, and brings it up with an address.
+// openTap creates an interface whose frames this process reads and writes, and brings it up with an address.
 func openTap(name, address string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -107,7 +107,7 @@ func openTap(name, address string) (*os.File, error) {
 	return file, nil
 }
 
-// fromMachine gives the machine's frames to their VLANs. A frame without a tag reaches nobody.
+// fromMachine forwards the machine's frames to their VLANs. Frames without a tag are dropped.
 func (p *trunk) fromMachine(conn net.Conn) {
 	header := make([]byte, 4)
 	for {
@@ -134,12 +134,12 @@ func (p *trunk) fromMachine(conn net.Conn) {
 		}
 		id := binary.BigEndian.Uint16(frame[macBytes+2:]) & 0xfff
 		if tap := p.vlans[id]; tap != nil {
-			_, _ = tap.Write(slices.Delete(frame, macBytes, macBytes+4)) // an interface that is going down loses frames
+			_, _ = tap.Write(slices.Delete(frame, macBytes, macBytes+4)) // frames are lost while an interface goes down
 		}
 	}
 }
 
-// toMachine puts the VLAN's tag on its frames.
+// toMachine adds the VLAN's tag to frames for the machine.
 func (p *trunk) toMachine(id uint16, tap *os.File) {
 	buffer := make([]byte, maxStream)
 	for {
@@ -157,12 +157,14 @@ func (p *trunk) toMachine(id uint16, tap *os.File) {
 func (p *trunk) send(frame []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = p.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)) // the machine may be gone
+	// The machine may have ended.
+	_, _ = p.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
 }
 
-// lldpFrame is what a switch says of a port: who it is, and which VLANs there are (IEEE 802.1Q, annex D.2.3).
+// lldpFrame returns a switch's LLDP frame with its name and its VLANs (IEEE 802.1Q, annex D.2.3).
 func lldpFrame(system string, vlans ...uint16) []byte {
-	frame := []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" + "\x02\x07\x04\x02\x00\x00\x00\x00\x01" + "\x04\x05\x05swp1" + "\x06\x02\x00\x78")
+	frame := []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" +
+		"\x02\x07\x04\x02\x00\x00\x00\x00\x01" + "\x04\x05\x05swp1" + "\x06\x02\x00\x78")
 	frame = append(append(frame, 0x0a, byte(len(system))), system...)
 	for _, id := range vlans {
 		name := fmt.Sprintf("vlan%d", id)

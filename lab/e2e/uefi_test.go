@@ -14,10 +14,8 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no loader
-// at the place where firmware looks by itself, so only the boot entry that the agent writes can start it.
-//
-// Parity: E6, M2, M4
+// TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no
+// loader at the default path, so only the boot entry that the agent creates can start it.
 func TestBootEntry(t *testing.T) {
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)
@@ -53,7 +51,7 @@ func TestBootEntry(t *testing.T) {
 	t.Run("instance", func(t *testing.T) { bootInstance(t, machine, instance, debianEntry) })
 }
 
-// systemWithoutFallback returns a raw image of a system and the same as qcow2.
+// systemWithoutFallback returns an image of a system without a default loader, in raw and qcow2 form.
 func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
 	t.Helper()
 	testenv.Root(t)
@@ -86,10 +84,8 @@ func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
 	return raw, qcow2
 }
 
-// writeTwice deploys as the conductor does, and asks for the same image again, which is neither fetched nor written a second
-// time.
-//
-// Parity: E2
+// writeTwice deploys as the conductor does, and then requests the same image again, which is neither downloaded nor
+// written a second time.
 func (r *rig) writeTwice(t *testing.T, image, drive string) {
 	source := conductor.Image{URL: r.images.URLFrom(host, "system.qcow2"), Format: "qcow2", Checksum: sumAll(t, image)}
 	empty := r.written(t)
@@ -121,11 +117,11 @@ func (r *rig) installBootloader(t *testing.T) {
 	}
 }
 
-// debianEntry is what OVMF says when it starts the boot entry of Debian's loader.
+// debianEntry matches OVMF's message when it starts the boot entry of Debian's loader.
 var debianEntry = regexp.MustCompile(`BdsDxe: starting Boot\w+ "debian" from HD\(`)
 
-// bootInstance starts the machine without the ramdisk, with the same disk and the same UEFI variables; firmware is what has
-// to be on the console before the system's own report.
+// bootInstance starts the machine without the ramdisk, with the same disk and the same UEFI variables. firmware must
+// match on the console before the system's own report.
 func bootInstance(t *testing.T, machine qemu.Config, instance string, firmware *regexp.Regexp) {
 	m, err := qemu.Start(t.Context(), machine)
 	if err != nil {

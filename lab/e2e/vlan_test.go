@@ -12,10 +12,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestVLANs boots a machine whose three cables carry nothing but tagged frames: one VLAN is known by interface and id,
-// one by MAC address and id, and two are learnt from the switch, on one of which Ironic is.
-//
-// Parity: R3
+// TestVLANs boots a machine whose three cables carry only tagged frames: one VLAN is configured by interface and id,
+// one by MAC address and id, and two are learnt from the switch. Ironic is on one of these two.
 func TestVLANs(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:11", "52:54:00:e2:e0:12", "52:54:00:e2:e0:13"}
 	s := newSite(t)
@@ -26,7 +24,8 @@ func TestVLANs(t *testing.T) {
 	}
 	trunks[2].announce = lldpFrame("leaf", 300, 301)
 	s.dnsmasq("--interface=a.100", "--interface=b.200", "--interface=c.300",
-		"--dhcp-range=198.51.100.10,198.51.100.10,1h", "--dhcp-range=203.0.113.10,203.0.113.10,1h", "--dhcp-range=192.0.2.10,192.0.2.10,1h")
+		"--dhcp-range=198.51.100.10,198.51.100.10,1h", "--dhcp-range=203.0.113.10,203.0.113.10,1h",
+		"--dhcp-range=192.0.2.10,192.0.2.10,1h")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), macs[2], time.Minute)
 	var nics []qemu.NIC
 	for i, p := range trunks {
@@ -60,8 +59,9 @@ func TestVLANs(t *testing.T) {
 		got[i.Name] = i.MAC + " " + i.IPv4
 	}
 	want := map[string]string{
-		"eth0.100": macs[0] + " 198.51.100.10", "eth1.200": macs[1] + " 203.0.113.10", "eth2.300": macs[2] + " 192.0.2.10",
-		"eth2.301": macs[2] + " ", // is announced, and nobody is there
+		"eth0.100": macs[0] + " 198.51.100.10", "eth1.200": macs[1] + " 203.0.113.10",
+		"eth2.300": macs[2] + " 192.0.2.10",
+		"eth2.301": macs[2] + " ", // announced, without any server
 	}
 	for i, mac := range macs {
 		want[fmt.Sprintf("eth%d", i)] = mac + " "

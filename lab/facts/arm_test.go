@@ -20,11 +20,9 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// What the agent says of an aarch64 machine with two sockets, Debian's kernel and a ramdisk that was built for arm64 on
-// whatever machine this is, and the modules that were loaded for the machine's devices. TestServer tests x86_64's answers,
-// and TestServerHardware of uinit/boot its modules.
-//
-// Parity: G5, R13 (aarch64)
+// The inventory of an aarch64 machine with two sockets, Debian's kernel and a ramdisk for arm64, which any host can
+// build, matches lscpu, and the modules for the machine's devices are loaded. TestServer checks the values of x86_64,
+// TestServerHardware of uinit/boot its modules.
 func TestServerARM(t *testing.T) {
 	f := examineARM(t,
 		"-smp", "4,sockets=2,cores=2,threads=1", "-device", "ich9-ahci", "-device", "megasas", "-device", "mptsas1068")
@@ -55,7 +53,7 @@ func TestServerARM(t *testing.T) {
 	}
 }
 
-// checkCPUKeys wants every key of the processors in the JSON and no other, the frequency as text.
+// checkCPUKeys checks the set of the processors' keys in the JSON, and that the frequency is a string.
 func checkCPUKeys(t *testing.T, f found) {
 	var o struct {
 		Inventory struct{ CPU map[string]any }
@@ -73,18 +71,20 @@ func checkCPUKeys(t *testing.T, f found) {
 		}
 	}
 	same(t, "types of the cpu's keys", map[string]string{
-		"model_name": "text", "frequency": "text", "count": "number", "architecture": "text", "flags": "list", "socket_count": "number",
+		"model_name": "text", "frequency": "text", "count": "number", "architecture": "text", "flags": "list",
+		"socket_count": "number",
 	}, got)
 }
 
-// examineARM boots an aarch64 machine and returns what its guest told the console.
+// examineARM boots an aarch64 machine and returns the results that its guest printed.
 func examineARM(t *testing.T, extra ...string) found {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-aarch64", "apt-get")
 	testenv.Files(t, "Debian's package is qemu-efi-aarch64", qemu.FirmwareARM)
 	dir := t.TempDir()
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Dir: testenv.Top(t), Out: dir, Name: "facts", Arch: "arm64", Package: "linux-image-arm64", Init: "ironroot/lab/facts/plain",
+		Dir: testenv.Top(t), Out: dir, Name: "facts", Arch: "arm64", Package: "linux-image-arm64",
+		Init:         "ironroot/lab/facts/plain",
 		ModuleGroups: []string{"server"}, Files: []string{debianLscpu(t) + ":/debian"},
 	})
 	if err != nil {
@@ -96,8 +96,8 @@ func examineARM(t *testing.T, extra ...string) found {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
-		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs, Append: "console=ttyAMA0 quiet", Extra: extra,
-		NICs:  []qemu.NIC{{}, {Model: "e1000e"}},
+		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyAMA0 quiet", Extra: extra, NICs: []qemu.NIC{{}, {Model: "e1000e"}},
 		Disks: []qemu.Disk{disk(qemu.Virtio), disk(qemu.NVMe), disk(qemu.SCSI)},
 	})
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// The framing of OpenIPMI: what ends a message and a command, and what stands before a byte that would.
+// Framing of OpenIPMI's simulator: the ends of messages and commands, and the escape byte.
 const (
 	endMessage = 0xa0
 	endCommand = 0xa1
 	escape     = 0xaa
 )
 
-// startBMC starts a BMC with a shared port without an address on channel 1 and a port of its own on channel 8, to which QEMU
-// passes the guest's requests on in the framing of OpenIPMI's simulator (QEMU's device ipmi-bmc-extern). It returns
-// QEMU's arguments for a machine with it.
+// startBMC starts a BMC that has a shared port without an address on channel 1 and a dedicated port on channel 8.
+// QEMU forwards the guest's requests in the framing of OpenIPMI's simulator (QEMU's device ipmi-bmc-extern). It
+// returns QEMU's arguments for a machine with the BMC.
 func startBMC(t *testing.T) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bmc")
@@ -31,14 +31,15 @@ func startBMC(t *testing.T) []string {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 			go serveBMC(conn)
 		}
 	}()
 	return []string{
-		// Connecting again has QEMU connect when it runs: before that the device would crash it.
-		"-chardev", "socket,id=bmc,reconnect=1,path=" + path, "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc", "-device", "isa-ipmi-kcs,bmc=bmc0",
+		// With reconnect, QEMU connects once it runs; an earlier connection would crash the device.
+		"-chardev", "socket,id=bmc,reconnect=1,path=" + path, "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc",
+		"-device", "isa-ipmi-kcs,bmc=bmc0",
 	}
 }
 
@@ -53,7 +54,7 @@ func serveBMC(conn io.ReadWriteCloser) {
 			return
 		}
 		switch b {
-		case endCommand: // versions and capabilities of the framing
+		case endCommand: // version and capabilities of the framing
 			message = nil
 		case escape:
 			if b, err = reader.ReadByte(); err != nil {
@@ -73,7 +74,7 @@ func serveBMC(conn io.ReadWriteCloser) {
 	}
 }
 
-// answer is the message with the response bit, a completion code and the data.
+// answer returns the reply to a message: the response bit, a completion code and the data.
 func answer(request []byte) []byte {
 	data := reply(request[1]>>2, request[2], request[3:])
 	return append([]byte{request[0], request[1] | 4, request[2]}, data...)
@@ -94,7 +95,7 @@ func frame(message []byte) []byte {
 	return append(out, endMessage)
 }
 
-// The addresses that the BMC has.
+// The addresses of the BMC.
 var (
 	bmcMAC    = []byte{0x3c, 0xec, 0xef, 0x7a, 0xa0, 0xaa} // with bytes that need escaping
 	sharedMAC = []byte{0x3c, 0xec, 0xef, 0x7a, 0x00, 0x01}
@@ -102,7 +103,7 @@ var (
 	bmcV6     = netip.MustParseAddr("2001:db8::40")
 )
 
-// reply gives completion code and data (IPMI 2.0, 20.1, 22.24 and 23.2).
+// reply returns completion code and data (IPMI 2.0, 20.1, 22.24 and 23.2).
 func reply(function, command byte, data []byte) []byte {
 	const invalidCommand, invalidField, notSupported = 0xc1, 0xcc, 0x80
 	switch {
@@ -126,7 +127,7 @@ func reply(function, command byte, data []byte) []byte {
 	return []byte{invalidCommand}
 }
 
-// lanParameter is a parameter's data (IPMI 2.0, table 23-4), nil for one that the BMC does not have.
+// lanParameter returns a parameter's data (IPMI 2.0, table 23-4), or nil if the BMC does not support it.
 func lanParameter(channel, parameter, set byte) []byte {
 	if channel != 1 && channel != 8 {
 		return nil
@@ -149,14 +150,14 @@ func lanParameter(channel, parameter, set byte) []byte {
 		return sharedMAC
 	case 6:
 		return []byte{255, 255, 255, 0}
-	case 50: // addresses there can be
+	case 50: // number of possible addresses
 		return []byte{1, 1, 3}
 	case 51:
 		if own {
 			return []byte{2} // both IPv4 and IPv6
 		}
 		return []byte{0}
-	case 59: // a dynamic address, of DHCPv6, active
+	case 59: // a dynamic address from DHCPv6, active
 		if own && set == 0 {
 			return append(append([]byte{0, 2}, bmcV6.AsSlice()...), 64, 0)
 		}

@@ -9,8 +9,9 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// checkCPU compares the processors with lscpu. Recent versions of it name no frequency that is not scaled. Then ours is
-// that of /proc/cpuinfo, which the kernel measures at each boot of an x86_64 machine. On aarch64 it names none.
+// checkCPU compares the processors with lscpu. If frequency scaling is not available, recent versions of lscpu report
+// no frequency: on x86_64 the inventory then has that of /proc/cpuinfo, which the kernel measures at each boot, on
+// aarch64 none.
 func checkCPU(t *testing.T, f found) {
 	values := f.lscpu(t)
 	count, _ := strconv.Atoi(values["CPU(s)"])
@@ -31,7 +32,7 @@ func checkCPU(t *testing.T, f found) {
 	}, f.ours(t).Inventory.CPU)
 }
 
-// lscpu are the fields of lscpu by name.
+// lscpu returns the fields of lscpu by name.
 func (f found) lscpu(t *testing.T) map[string]string {
 	t.Helper()
 	type field struct {
@@ -58,7 +59,7 @@ func (f found) lscpu(t *testing.T) map[string]string {
 	return values
 }
 
-// checkMemory compares the memory with the kernel's own word and with lshw.
+// checkMemory compares the memory with the kernel and lshw.
 func checkMemory(t *testing.T, f found, wantMiB int64) {
 	m := f.ours(t).Inventory.Memory
 	_, rest, _ := strings.Cut(string(f["meminfo.txt"]), "MemTotal:")
@@ -76,21 +77,22 @@ func checkMemory(t *testing.T, f found, wantMiB int64) {
 	}
 }
 
-// checkVendor compares maker and firmware with lshw and dmidecode.
+// checkVendor compares the vendor and firmware with lshw and dmidecode.
 func checkVendor(t *testing.T, f found) {
 	root, bios := f.lshw(t), f.dmidecode().first("0")
 	same(t, "system_vendor", inventory.SystemVendor{
 		ProductName: root.Product, SerialNumber: root.Serial, Manufacturer: root.Vendor,
 		Firmware: inventory.Firmware{
-			Vendor: bios["Vendor"].(string), Version: bios["Version"].(string), BuildDate: bios["Release Date"].(string),
+			Vendor: bios["Vendor"].(string), Version: bios["Version"].(string),
+			BuildDate: bios["Release Date"].(string),
 		},
 	}, f.ours(t).Inventory.SystemVendor)
 }
 
-// structure is what dmidecode prints of one: texts and lists of texts.
+// structure is an SMBIOS structure as dmidecode prints it: strings and lists of strings.
 type structure map[string]any
 
-// structures are by type.
+// structures are keyed by type.
 type structures map[string][]structure
 
 func (s structures) first(kind string) structure {
@@ -100,7 +102,7 @@ func (s structures) first(kind string) structure {
 	return s[kind][0]
 }
 
-// dmidecode reads what dmidecode prints.
+// dmidecode parses dmidecode's output.
 func (f found) dmidecode() structures {
 	all := structures{}
 	for paragraph := range strings.SplitSeq(string(f["dmidecode.txt"]), "\n\n") {

@@ -17,7 +17,7 @@ type pciDevice struct {
 	NUMANode *string `json:"numa_node_id"`
 }
 
-// pci are the rows of lspci by address. Where lspci is silent, the revision is 0 and the node unknown.
+// pci returns the rows of lspci by address. The revision is 0 and the NUMA node unknown where lspci reports none.
 func (f found) pci() map[string]pciDevice {
 	devices := map[string]pciDevice{}
 	for _, b := range f.blocks("lspci.txt") {
@@ -41,7 +41,7 @@ func checkPCI(t *testing.T, f found) {
 
 type usbDevice struct{ Product, Vendor, Handle string }
 
-// checkUSB compares the collector usb-devices with what lshw calls generic.
+// checkUSB compares the collector usb-devices with lshw's devices of class generic.
 func checkUSB(t *testing.T, f found) {
 	theirs := []usbDevice{}
 	for _, n := range f.lshw(t).all() {
@@ -78,20 +78,20 @@ type numaNIC struct {
 	Node int `json:"numa_node"`
 }
 
-// checkNUMA compares the collector numa-topology with lscpu for the processors, with the kernel for the memory, and with
-// lspci for the network cards.
+// checkNUMA compares the collector numa-topology with lscpu (processors), the kernel (memory) and lspci (network
+// cards).
 func checkNUMA(t *testing.T, f found) {
 	topology := f.ours(t).NUMA
 	var table struct {
 		CPUs []struct{ CPU, Node, Socket, Core int }
 	}
 	f.decode(t, "lscpu-e.json", &table)
-	cores := map[[2]int][]int{} // processors by node and lscpu's number of the core
+	cores := map[[2]int][]int{} // processors by node and lscpu's core number
 	for _, c := range table.CPUs {
 		key := [2]int{c.Node, c.Core}
 		cores[key] = append(cores[key], c.CPU)
 	}
-	var theirs, got [][]int // node, and the processors of a core
+	var theirs, got [][]int // node and processors of each core
 	for key, siblings := range cores {
 		theirs = append(theirs, append([]int{key[0]}, siblings...))
 	}

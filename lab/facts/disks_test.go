@@ -12,7 +12,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// lsblkDisk is a row of lsblk.
+// lsblkDisk is a row of lsblk's output.
 type lsblkDisk struct {
 	KName, Type                            string
 	Size                                   int64
@@ -22,8 +22,8 @@ type lsblkDisk struct {
 	PhysicalSector                         int64 `json:"phy-sec"`
 }
 
-// checkDisks compares the disks with lsblk and with what udev knows. Of the block devices that are no disks each sort that
-// the machine has must be left out.
+// checkDisks compares the disks with lsblk and udev. leftOut names block devices that are not disks: lsblk must list
+// them with a size, and the inventory must not contain them.
 func checkDisks(t *testing.T, f found, leftOut []string) {
 	var rows struct{ BlockDevices []lsblkDisk }
 	f.decode(t, "lsblk.json", &rows)
@@ -64,9 +64,7 @@ func checkDisks(t *testing.T, f found, leftOut []string) {
 	same(t, "disks", theirs, got)
 }
 
-// TestCard compares a memory card on a PCI controller: a disk for which udev makes no name by path.
-//
-// Parity: G8
+// The data of a memory card on a PCI controller match Debian's tools. udev creates no by-path name for this disk.
 func TestCard(t *testing.T) {
 	f := examine(t, qemu.Config{
 		Disks: []qemu.Disk{{Bus: qemu.Virtio, File: filepath.Join(t.TempDir(), "disk"), Size: 5 << 30}},
@@ -86,10 +84,11 @@ func TestCard(t *testing.T) {
 		t.Fatalf("got the card at %d in lsblk's list and at %d in ours, want it in both", row, ours)
 	}
 	theirs, card := rows.BlockDevices[row], disks[ours]
-	same(t, "card", []any{theirs.Size, theirs.Serial, theirs.Tran, theirs.Model}, []any{card.Size, card.Serial, card.Tran, card.Model})
+	same(t, "card", []any{theirs.Size, theirs.Serial, theirs.Tran, theirs.Model},
+		[]any{card.Size, card.Serial, card.Tran, card.Model})
 }
 
-// emptyFile makes a sparse file.
+// emptyFile creates a sparse file.
 func emptyFile(t *testing.T, size int64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "empty")
@@ -102,7 +101,7 @@ func emptyFile(t *testing.T, size int64) string {
 	return name
 }
 
-// checkPaths compares every name below /dev/disk/by-path.
+// checkPaths compares all names below /dev/disk/by-path.
 func checkPaths(t *testing.T, f found) {
 	var devices []struct {
 		Name    string
@@ -116,7 +115,7 @@ func checkPaths(t *testing.T, f found) {
 	}
 }
 
-// byPath are the links that udev made, sorted, by the kernel's name of the disk.
+// byPath returns the by-path links that udev created, sorted, by the kernel's name of the disk.
 func (f found) byPath() map[string][]string {
 	links := map[string][]string{}
 	for line := range strings.Lines(string(f["by-path.txt"])) {
@@ -130,7 +129,7 @@ func (f found) byPath() map[string][]string {
 	return links
 }
 
-// udev is the data base of udev: properties by the kernel's name of the device.
+// udev returns udev's database: properties by the kernel's name of the device.
 func (f found) udev() map[string]map[string]string {
 	devices := map[string]map[string]string{}
 	for paragraph := range strings.SplitSeq(string(f["udev.txt"]), "\n\n") {

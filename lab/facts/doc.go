@@ -1,4 +1,5 @@
-// Package facts compares what the ramdisk says of a machine with what Debian's own tools say of the same machine in the
-// same minute: lsblk, lscpu, lshw, lspci, lsusb, dmidecode, ethtool, ip, ipmitool and the links that udev makes. It holds
-// tests only; guest is the /init of the machine under test, plain that of an aarch64 one, whose lscpu comes with the ramdisk.
+// Package facts compares the ramdisk's description of a machine with that of Debian's own tools on the same machine
+// at the same time: lsblk, lscpu, lshw, lspci, lsusb, dmidecode, ethtool, ip, ipmitool and udev's links. It contains
+// tests only. guest is the /init of the machine under test, plain that of an aarch64 machine, whose ramdisk contains
+// lscpu.
 package facts

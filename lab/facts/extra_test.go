@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// checkExtra compares the collector extra-hardware, which takes its facts from the kernel, with the tools that
-// hardware-detect would take them from.
+// checkExtra compares the collector extra-hardware, which reads the kernel, with the tools that hardware-detect would
+// use.
 func checkExtra(t *testing.T, f found) {
 	got := map[string]string{}
 	for _, fact := range f.ours(t).Data {
@@ -16,8 +16,9 @@ func checkExtra(t *testing.T, f found) {
 	root, cpu, dmi := f.lshw(t), f.lscpu(t), f.dmidecode()
 	want := map[string]string{
 		"system product name": root.Product, "system product vendor": root.Vendor, "system product serial": root.Serial,
-		"cpu logical number": cpu["CPU(s)"], "cpu physical number": cpu["Socket(s)"], "cpu physical product": cpu["Model name"],
-		"system kernel arch": f.text("machine.txt"), "numa nodes count": cpu["NUMA node(s)"],
+		"cpu logical number": cpu["CPU(s)"], "cpu physical number": cpu["Socket(s)"],
+		"cpu physical product": cpu["Model name"],
+		"system kernel arch":   f.text("machine.txt"), "numa nodes count": cpu["NUMA node(s)"],
 	}
 	for property, key := range map[string]string{"version": "Version", "date": "Release Date", "vendor": "Vendor"} {
 		want["firmware bios "+property], _ = dmi.first("0")[key].(string)

@@ -10,10 +10,10 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// found is what the guest wrote down, by name: the agent's own words in ours.json, and the answers of the tools.
+// found contains the guest's result files by name: the agent's data in ours.json, and the output of the tools.
 type found map[string][]byte
 
-// ours are the data that the agent posts to Ironic.
+// ours contains the data that the agent sends to Ironic.
 type ours struct {
 	Inventory     inventory.Inventory
 	RootDisk      *inventory.Disk `json:"root_disk"`
@@ -36,7 +36,7 @@ func (f found) ours(t *testing.T) ours {
 	return o
 }
 
-// decode reads an answer in JSON.
+// decode decodes a result in JSON.
 func (f found) decode(t *testing.T, name string, into any) {
 	t.Helper()
 	if err := json.Unmarshal(f[name], into); err != nil {
@@ -44,10 +44,10 @@ func (f found) decode(t *testing.T, name string, into any) {
 	}
 }
 
-// text is an answer of one line.
+// text returns a result of one line.
 func (f found) text(name string) string { return strings.TrimSpace(string(f[name])) }
 
-// blocks reads an answer of paragraphs of lines "key: value".
+// blocks parses a result of paragraphs with lines "key: value".
 func (f found) blocks(name string) []map[string]string {
 	var list []map[string]string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(string(f[name])), "\n\n") {
@@ -62,7 +62,7 @@ func (f found) blocks(name string) []map[string]string {
 	return list
 }
 
-// sections reads an answer in which a line "== name" begins each part.
+// sections parses a result whose sections start with a line "== name".
 func (f found) sections(name string) map[string]string {
 	parts := map[string]string{}
 	for part := range strings.SplitSeq("\n"+string(f[name]), "\n== ") {
@@ -72,7 +72,7 @@ func (f found) sections(name string) map[string]string {
 	return parts
 }
 
-// same reports where two descriptions of the same thing differ.
+// same fails the test if two descriptions of the same thing differ.
 func same(t *testing.T, what string, theirs, ours any) {
 	t.Helper()
 	if diff := cmp.Diff(theirs, ours); diff != "" {
@@ -80,7 +80,7 @@ func same(t *testing.T, what string, theirs, ours any) {
 	}
 }
 
-// lshw is a node of the tree that lshw prints.
+// lshw is a node of lshw's tree.
 type lshw struct {
 	ID, Class, Product, Vendor, Serial, Handle string
 	LogicalName                                any
@@ -89,7 +89,7 @@ type lshw struct {
 	Children                                   []lshw
 }
 
-// all lists a node and everything below it.
+// all returns a node and all nodes below it.
 func (n lshw) all() []lshw {
 	list := []lshw{n}
 	for _, child := range n.Children {
@@ -105,7 +105,7 @@ func (f found) lshw(t *testing.T) lshw {
 	return root
 }
 
-// text returns "" for null.
+// text returns the string, or "" for null.
 func text(s *string) string {
 	if s == nil {
 		return ""

@@ -12,26 +12,27 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// ipa are the data that ironic-python-agent itself collects of the machine of [server]: its generic hardware manager and its
-// collectors pci-devices, usb-devices, numa-topology and dmi-decode, at commit a9e64be51 (August 2026), run by Python 3.13
-// in the same Debian after the tools. Left out is what differs between two boots: sizes of the memory that the kernel
-// leaves, and the MAC addresses that it makes up.
+// ipa contains the data that ironic-python-agent itself collects on the machine of [server]: its generic hardware
+// manager and its collectors pci-devices, usb-devices, numa-topology and dmi-decode, at commit a9e64be51 (August
+// 2026), run by Python 3.13 in the same Debian after the tools. Values that differ between two boots are removed:
+// sizes of the memory that the kernel leaves, and MAC addresses that it generates.
 //
 //go:embed testdata/ironic-python-agent.json
 var ipa []byte
 
-// checkIPA compares the data with those of ironic-python-agent.
+// checkIPA compares the data with the recording of ironic-python-agent.
 func checkIPA(t *testing.T, f found) {
 	recorded := found{"ours.json": ipa}
 	theirs, got := recorded.ours(t), f.ours(t)
 	for _, o := range []*ours{&theirs, &got} {
 		steady(o)
 	}
-	// The recording was made under Linux 6.1, which did not report this flag. checkCPU compares all flags with lscpu.
-	got.Inventory.CPU.Flags = slices.DeleteFunc(got.Inventory.CPU.Flags, func(flag string) bool { return flag == "xtopology" })
+	// The recording was made with Linux 6.1, which did not report this flag. checkCPU compares all flags with lscpu.
+	got.Inventory.CPU.Flags = slices.DeleteFunc(got.Inventory.CPU.Flags,
+		func(flag string) bool { return flag == "xtopology" })
 	same(t, "inventory", theirs.Inventory, got.Inventory)
 	same(t, "pci_devices", theirs.PCI, got.PCI)
-	// It knows only those devices on the USB that are alone on their hub, because lshw numbers the others.
+	// ironic-python-agent lists only USB devices that are alone on their hub, because lshw numbers the others.
 	for _, d := range theirs.USB {
 		if !slices.Contains(got.USB, d) {
 			t.Errorf("got no USB device %v", d)
@@ -40,7 +41,7 @@ func checkIPA(t *testing.T, f found) {
 	same(t, "numa_topology", theirs.NUMA, got.NUMA)
 	same(t, "dmi", theirs.DMI, got.DMI)
 
-	// What is null, and which keys there are, only the JSON tells.
+	// Null values and the set of keys are visible in the JSON only.
 	var a, b struct{ Inventory map[string]any }
 	for data, into := range map[*[]byte]any{&ipa: &a, ptr(f["ours.json"]): &b} {
 		if err := json.Unmarshal(*data, into); err != nil {
@@ -54,7 +55,7 @@ func checkIPA(t *testing.T, f found) {
 
 func ptr[T any](v T) *T { return &v }
 
-// shape lists the keys of a description and of the things in its lists.
+// shape lists the keys of a description and of the objects in its lists.
 func shape(description map[string]any) map[string][]string {
 	keys := map[string][]string{}
 	var walk func(at string, value any)
@@ -80,15 +81,15 @@ func shape(description map[string]any) map[string][]string {
 	return keys
 }
 
-// steady leaves away what another boot of the same machine may give otherwise: the order of lists, the numbers that drivers
-// get in the order in which they find their devices, and which of a disk's paths comes first.
+// steady removes what can differ between two boots of the same machine: the order of lists, numbers that drivers
+// assign in the order of discovery, and which path of a disk is first.
 func steady(o *ours) {
 	o.Inventory.Memory.Total = 0
-	o.Inventory.CPU.Frequency = "" // measured at each boot; its lscpu names none for a machine that does not scale it
+	o.Inventory.CPU.Frequency = "" // measured at each boot; IPA's lscpu reports none if the machine does not scale it
 	for i := range o.NUMA.RAM {
 		o.NUMA.RAM[i].SizeKB = 0
 	}
-	macs := map[string]string{} // by name
+	macs := map[string]string{} // keyed by name
 	for i := range o.Inventory.Interfaces {
 		n := &o.Inventory.Interfaces[i]
 		macs[n.Name] = n.MACAddress

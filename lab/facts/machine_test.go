@@ -17,29 +17,31 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// tools are the packages whose programs describe a machine.
+// tools returns the packages with the programs that describe a machine.
 func tools() []string {
 	return []string{
 		"dmidecode", "ethtool", "ipmitool", "iproute2", "lshw", "pciutils", "udev", "usbutils", "util-linux",
 	}
 }
 
-// examine boots a machine, adds the disks that the guest needs to those of c, and returns what it wrote down.
+// examine boots a machine with the disks of c and those that the guest requires, and returns its results.
 func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	debian := testenv.DebianDisk(t, "trixie", tools()...)
 	dir := t.TempDir()
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Dir: testenv.Top(t), Out: dir, Name: "facts", Init: "ironroot/lab/facts/guest", ModuleGroups: []string{"server", "lab"},
+		Dir: testenv.Top(t), Out: dir, Name: "facts", Init: "ironroot/lab/facts/guest",
+		ModuleGroups: []string{"server", "lab"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	results := filepath.Join(dir, "results")
 	c.Name, c.Dir, c.Kernel, c.Initrd = "facts", dir, report.Kernel, report.Initramfs
-	// The guest's udev would rename links that the agent has set up: kernels since 6.2 permit that.
-	c.Append = "console=ttyS0,115200n8 net.ifnames=0 " + qemu.KernelHints + " facts-disks=" + strconv.Itoa(disks+2) + " " + parameters
+	// The guest's udev would rename interfaces after the agent has brought them up, which kernels since 6.2 permit.
+	c.Append = "console=ttyS0,115200n8 net.ifnames=0 " + qemu.KernelHints + " facts-disks=" + strconv.Itoa(disks+2) +
+		" " + parameters
 	c.Disks = append(c.Disks,
 		qemu.Disk{Bus: qemu.Virtio, File: debian, Serial: "DEBIAN", ReadOnly: true},
 		qemu.Disk{Bus: qemu.Virtio, File: results, Size: 64 << 20, Serial: "RESULTS"},
@@ -55,7 +57,7 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 	return unpack(t, results)
 }
 
-// waitFacts waits until the guest has told all it knows.
+// waitFacts waits until the guest has written its results.
 func waitFacts(ctx context.Context, t *testing.T, machine *qemu.Machine) {
 	t.Helper()
 	match, err := machine.Console().Follow(ctx, regexp.MustCompile(`FACTS-(DONE|FAILED.*)`))
@@ -67,7 +69,7 @@ func waitFacts(ctx context.Context, t *testing.T, machine *qemu.Machine) {
 	}
 }
 
-// unpack reads the archive that the guest wrote onto a disk.
+// unpack returns the content of the archive that the guest wrote to a disk.
 func unpack(t *testing.T, disk string) found {
 	t.Helper()
 	file, err := os.Open(disk)

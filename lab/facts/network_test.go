@@ -11,7 +11,7 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// link is a row of ip.
+// link is an entry of ip's output.
 type link struct {
 	IfName    string
 	Flags     []string
@@ -56,7 +56,7 @@ func checkInterfaces(t *testing.T, f found) {
 		speed := capacity[l.IfName]
 		if l.LinkInfo.Kind == "" {
 			hardware(&i, l, ethtool[l.IfName], pci)
-			speed = cmp.Or(supported(ethtool[l.IfName]), speed) // ethtool ascribes the modes of a card to its VLANs too
+			speed = cmp.Or(supported(ethtool[l.IfName]), speed) // ethtool repeats a card's modes for its VLANs
 		}
 		if speed > 0 {
 			i.SpeedMbps = &speed
@@ -73,7 +73,7 @@ func checkInterfaces(t *testing.T, f found) {
 // linkMode matches the speed in the name of a link mode.
 var linkMode = regexp.MustCompile(`\b([0-9]+)base`)
 
-// supported returns the highest speed that ethtool lists below "Supported link modes", and 0 without such modes.
+// supported returns the highest speed in ethtool's list "Supported link modes", or 0 if the list has none.
 func supported(ethtool string) int {
 	_, modes, _ := strings.Cut(ethtool, "Supported link modes:")
 	modes, _, _ = strings.Cut(modes, "Supported pause frame use:")
@@ -86,7 +86,8 @@ func supported(ethtool string) int {
 	return best
 }
 
-// listed says which interfaces Ironic hears of: hardware, VLANs and bonds, but nothing whose MAC address begins with fa:.
+// listed reports whether the inventory contains the interface: hardware, VLANs and bonds, except hardware whose MAC
+// address starts with fa:.
 func listed(l link) bool {
 	switch l.LinkInfo.Kind {
 	case "bond", "vlan":
@@ -98,8 +99,9 @@ func listed(l link) bool {
 	}
 }
 
-// hardware fills in what ethtool and lspci say of a network card, and ip of its place. Behind virtio is a PCI device with
-// other numbers than the virtio device has, which are what Ironic is told; ethtool calls that driver by a name of its own.
+// hardware sets the fields of a network card from ethtool, lspci and ip. For virtio cards the inventory has the
+// vendor and product of the virtio device, which differ from those of its PCI device, and the kernel's name of the
+// driver, which ethtool abbreviates.
 func hardware(i *inventory.Interface, l link, ethtool string, pci map[string]pciDevice) {
 	values := map[string]string{}
 	for line := range strings.Lines(ethtool) {
@@ -111,24 +113,26 @@ func hardware(i *inventory.Interface, l link, ethtool string, pci map[string]pci
 	if device := pci[values["bus-info"]]; device.Vendor == "1af4" {
 		i.Vendor, i.Product, i.Driver = orNull("0x1af4"), orNull("0x0001"), orNull("virtio_net")
 	} else {
-		i.Vendor, i.Product, i.Driver = orNull("0x"+device.Vendor), orNull("0x"+device.Product), orNull(values["driver"])
+		i.Vendor, i.Product, i.Driver = orNull("0x"+device.Vendor), orNull("0x"+device.Product),
+			orNull(values["driver"])
 	}
 }
 
-// checkMACs says once more in so many words which interfaces there are: the three cards whose MAC address does not begin
-// with fa:, one of them with the address that it had before it was changed, its VLAN with the new one, and two bonds.
+// checkMACs compares the MAC addresses with a fixed list: three cards whose MAC address does not start with fa:, one
+// of them with the address that it had before the change, its VLAN with the new address, and two bonds.
 func checkMACs(t *testing.T, f found) {
 	var got []string
 	bonds := 0
 	for _, i := range f.ours(t).Inventory.Interfaces {
 		if i.Name == "bond0" || i.Name == "team-a" {
-			bonds++ // whose addresses the kernel made up
+			bonds++ // checkInterfaces compares their addresses
 			continue
 		}
 		got = append(got, i.MACAddress)
 	}
 	slices.Sort(got)
-	same(t, "MAC addresses", []string{"02:00:00:c0:ff:ee", "52:54:00:fa:c7:01", "52:54:00:fa:c7:02", "52:54:00:fa:c7:04"}, got)
+	same(t, "MAC addresses",
+		[]string{"02:00:00:c0:ff:ee", "52:54:00:fa:c7:01", "52:54:00:fa:c7:02", "52:54:00:fa:c7:04"}, got)
 	if bonds != 2 {
 		t.Errorf("got %d bonds, want 2", bonds)
 	}

@@ -8,7 +8,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// server is a machine with two sockets, two NUMA nodes, a BMC and a disk on every bus.
+// server returns a machine with two sockets, two NUMA nodes, a BMC and a disk on every bus.
 func server(t *testing.T) qemu.Config {
 	dir := t.TempDir()
 	disk := func(d qemu.Disk) qemu.Disk {
@@ -63,8 +63,10 @@ func server(t *testing.T) qemu.Config {
 			"-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc",
 			"-device", "pxb-pcie,id=pxb,bus_nr=128,numa_node=1", "-device", "pcie-root-port,id=root1,bus=pxb,chassis=1",
 			"-netdev", "user,id=far", "-device", "e1000e,bus=root1,netdev=far,mac=52:54:00:fa:c7:04,romfile=",
-			"-device", "isa-fdc,id=fdc", "-device", "megasas,id=mega,bus=pcie.0", "-device", "mptsas1068,id=mpt,bus=pcie.0",
-			"-device", "floppy,bus=fdc.0,drive=floppy", "-device", "scsi-hd,bus=mega.0,drive=mega,serial=MEGA-1,wwn=0x5000c50011110001",
+			"-device", "isa-fdc,id=fdc", "-device", "megasas,id=mega,bus=pcie.0",
+			"-device", "mptsas1068,id=mpt,bus=pcie.0",
+			"-device", "floppy,bus=fdc.0,drive=floppy",
+			"-device", "scsi-hd,bus=mega.0,drive=mega,serial=MEGA-1,wwn=0x5000c50011110001",
 			"-device", "scsi-hd,bus=mpt.0,drive=mpt,serial=MPT-1,wwn=0x5000c50011110002",
 			"-device", "ide-hd,bus=ide.3,drive=ssd,serial=SSD-1,model=Firma SSD with a model of 40 character,rotation_rate=1",
 			"-chardev", "null,id=null", "-device", "usb-serial,chardev=null,always-plugged=on", "-device", "usb-tablet", "-device", "usb-ccid",
@@ -77,11 +79,9 @@ func server(t *testing.T) qemu.Config {
 	return c
 }
 
-// What the agent says of a server is what Debian's tools say of it, key by key.
+// The inspection data of a server match Debian's tools, key by key.
 //
-// The processors of aarch64 are in TestServerARM.
-//
-// Parity: G1, G2, G3, G4, G5, G6, G7, G8, G9, F12, H7, H8
+// TestServerARM checks the processors of aarch64.
 func TestServer(t *testing.T) {
 	f := examine(t, server(t), 10, "facts-network=1 facts-change=52:54:00:fa:c7:02 BOOTIF=01-52-54-00-FA-c7-01 "+
 		"facts-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,logs")

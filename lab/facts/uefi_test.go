@@ -8,9 +8,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// A machine that starts by UEFI, with a BMC that has addresses. The other machine of these tests starts by BIOS.
-//
-// Parity: G9, F12
+// The inventory of a machine that boots by UEFI matches Debian's tools. Its BMC has addresses. The other machine of
+// these tests boots by BIOS.
 func TestUEFI(t *testing.T) {
 	f := examine(t, qemu.Config{
 		Firmware: qemu.UEFI, Extra: startBMC(t), SMBIOS: []string{"type=1,manufacturer=Maker,product=Model 9"},
@@ -38,25 +37,27 @@ func TestUEFI(t *testing.T) {
 	}
 }
 
-// checkBoot compares how the machine was started, and its name.
+// checkBoot checks the boot mode, the boot interface and the host name.
 func checkBoot(t *testing.T, f found, mode, bootif string) {
 	t.Helper()
 	o := f.ours(t)
 	b := o.Inventory.Boot
 	if b.CurrentBootMode != mode || text(b.PXEInterface) != bootif || text(o.BootInterface) != bootif {
-		t.Errorf("got boot %s, %q and boot_interface %q, want %s and twice %q", b.CurrentBootMode, text(b.PXEInterface), text(o.BootInterface), mode, bootif)
+		t.Errorf("got boot %s, %q and boot_interface %q, want %s and twice %q",
+			b.CurrentBootMode, text(b.PXEInterface), text(o.BootInterface), mode, bootif)
 	}
 	if want := f.text("hostname.txt"); o.Inventory.Hostname != want || want != "node-7.example.org" {
 		t.Errorf("got host name %q, want %q, which is node-7.example.org", o.Inventory.Hostname, want)
 	}
 }
 
-// checkSilentBMC wants the words for a BMC that is there and knows no address: QEMU's own simulator, which ipmitool finds to
-// have no LAN channel.
+// checkSilentBMC checks the values for a BMC without addresses. The BMC is QEMU's own simulator, which has no LAN
+// channel according to ipmitool.
 func checkSilentBMC(t *testing.T, f found) {
 	i := f.ours(t).Inventory
 	if text(i.BMCAddress) != "0.0.0.0" || text(i.BMCV6Address) != "::/0" || i.BMCMAC != nil {
-		t.Errorf("got BMC %q, %q and %q, want 0.0.0.0, ::/0 and none", text(i.BMCAddress), text(i.BMCV6Address), text(i.BMCMAC))
+		t.Errorf("got BMC %q, %q and %q, want 0.0.0.0, ::/0 and none",
+			text(i.BMCAddress), text(i.BMCV6Address), text(i.BMCMAC))
 	}
 	for channel, said := range f.sections("ipmi.txt") {
 		if strings.Contains(said, "IP Address  ") || strings.Contains(said, "Could not open device") {

@@ -1,5 +1,5 @@
-// Package imageserver serves images over HTTP or HTTPS to machines under test, with ranges and entity tags, counts what
-// is asked of it, and misbehaves on request: it cuts bodies short, never ends, stalls, flips bytes, or answers errors.
+// Package imageserver serves images over HTTP or HTTPS to machines under test, with ranges and entity tags. It counts
+// requests, and injects faults on request: truncated, endless, stalled or corrupted bodies, and HTTP errors.
 package imageserver
 
 import (
@@ -19,29 +19,31 @@ import (
 	"ironroot/lab/selfsigned"
 )
 
-// Options say where and how to serve.
+// Options configures a Server. The zero value serves HTTP on a free port of 127.0.0.1.
 type Options struct {
 	Addr string // "host:port" to listen on; "" means a free port of 127.0.0.1
-	TLS  bool   // serve HTTPS with a certificate made on the spot, see CertificatePEM
-	// Names are further host names or addresses for the certificate, such as the address by which a guest knows the host.
+	TLS  bool   // serve HTTPS with a generated certificate, see CertificatePEM
+	// Names are additional host names or addresses for the certificate, for example the address of the host as seen
+	// from a guest.
 	Names []string
-	// OnServed, when not nil, is called after every GET request with the name and the bytes of the body sent.
+	// OnServed, if not nil, is called after each GET request for which content was sent, with the name and the number
+	// of bytes of the body.
 	OnServed func(name string, sent int64)
 }
 
-// Fault is a way to misbehave. The zero value is none.
+// Fault describes a fault of GET requests. The zero value means none.
 type Fault struct {
-	Status   int   // answer this HTTP status instead of the content
-	Times    int   // only the first so many GET requests misbehave; 0 means all
-	Truncate int64 // cut the connection after so many bytes of the body; 0 is off
-	Stall    int64 // go silent after so many bytes, until the client leaves; 0 is off
-	Endless  bool  // after the content go on with zeros for ever, without a length
-	Flip     int64 // invert the byte at this offset of the content, counted from 1; 0 is off
+	Status   int   // send this HTTP status instead of the content
+	Times    int   // number of GET requests that fail; 0 means all
+	Truncate int64 // close the connection after this number of bytes of the body; 0 means never
+	Stall    int64 // stop sending after this number of bytes of the body, until the client disconnects; 0 means never
+	Endless  bool  // send zeros forever after the content, without a length
+	Flip     int64 // invert the byte at this offset of the content, counted from 1; 0 means none
 	NoRange  bool  // ignore range requests
 	Delay    time.Duration
 }
 
-// Stats count what was asked for one name.
+// Stats counts the requests for one name.
 type Stats struct {
 	Requests int   // GET requests
 	Heads    int   // HEAD requests
@@ -68,7 +70,7 @@ type item struct {
 	stats Stats
 }
 
-// New starts a server. Close it at the end.
+// New starts a server. The caller must close it.
 func New(o Options) (*Server, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -79,12 +81,13 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{listener: listener, scheme: "http", onServed: o.OnServed, items: map[string]*item{}}
 	if o.TLS {
-		host, _, _ := net.SplitHostPort(listener.Addr().String()) // an address of a listener always has both parts
+		host, _, _ := net.SplitHostPort(listener.Addr().String()) // a listener's address always has both parts
 		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
 		if err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+		listener = tls.NewListener(listener,
+			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		s.scheme, s.pem = "https", pem
 	}
 	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
@@ -92,26 +95,26 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and every download under way.
+// Close stops the server and aborts all downloads.
 func (s *Server) Close() error { return s.server.Close() }
 
-// Port returns the TCP port.
+// Port returns the server's TCP port.
 func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// URL returns the address of name as seen from this machine.
+// URL returns the URL of name for clients on this machine.
 func (s *Server) URL(name string) string {
 	return s.scheme + "://" + s.listener.Addr().String() + "/" + name
 }
 
-// URLFrom returns the address of name for a client that reaches this machine as host.
+// URLFrom returns the URL of name for clients that reach this machine as host.
 func (s *Server) URLFrom(host, name string) string {
 	return fmt.Sprintf("%s://%s/%s", s.scheme, net.JoinHostPort(host, fmt.Sprint(s.Port())), name)
 }
 
-// CertificatePEM returns what a client of HTTPS has to trust.
+// CertificatePEM returns the certificate that HTTPS clients must trust.
 func (s *Server) CertificatePEM() []byte { return s.pem }
 
-// File serves the file at path as name.
+// File serves the file at path under name.
 func (s *Server) File(name, path string) {
 	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
 		f, err := os.Open(path)
@@ -126,7 +129,7 @@ func (s *Server) File(name, path string) {
 	})
 }
 
-// Bytes serves content as name.
+// Bytes serves content under name.
 func (s *Server) Bytes(name string, content []byte) {
 	at := time.Now()
 	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
@@ -143,7 +146,7 @@ func (s *Server) add(name string, open func() (io.ReadSeekCloser, time.Time, err
 	s.items[name] = &item{open: open, tag: fmt.Sprintf("%q", fmt.Sprintf("%s-%x", name, time.Now().UnixNano()))}
 }
 
-// Fault makes name misbehave from now on; the zero Fault ends that.
+// Fault sets the fault of name; the zero Fault removes it.
 func (s *Server) Fault(name string, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +155,7 @@ func (s *Server) Fault(name string, f Fault) {
 	}
 }
 
-// Stats returns what was asked for name so far.
+// Stats returns the counts for name so far.
 func (s *Server) Stats(name string) Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +165,7 @@ func (s *Server) Stats(name string) Stats {
 	return Stats{}
 }
 
-// take counts a request and returns the item and the fault that this request meets.
+// take counts a request and returns the item and the request's fault.
 func (s *Server) take(name string, r *http.Request) (*item, Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +190,7 @@ func (s *Server) take(name string, r *http.Request) (*item, Fault) {
 	return i, fault
 }
 
-// ServeHTTP answers GET and HEAD.
+// ServeHTTP serves GET and HEAD requests.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "only GET and HEAD are served", http.StatusMethodNotAllowed)
@@ -238,14 +241,14 @@ func send(w *writer, tag string, content io.ReadSeeker, modified time.Time) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if fault.Endless {
 		_, err := io.Copy(w, io.MultiReader(content, zeros{}))
-		_ = err // the client has left, which is the only end there is
+		_ = err // only the client's disconnect ends the copy
 		return
 	}
 	w.Header().Set("ETag", tag)
 	http.ServeContent(w, r, "", modified, content)
 }
 
-// writer counts the body and breaks off where the fault says.
+// writer counts the bytes of the body and stops where the fault requires.
 type writer struct {
 	http.ResponseWriter
 	fault   Fault
@@ -275,10 +278,10 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.fault.Stall > 0 {
 		<-w.request.Context().Done()
 	}
-	panic(http.ErrAbortHandler) // closes the connection without an end to the body
+	panic(http.ErrAbortHandler) // closes the connection before the body is complete
 }
 
-// flipper inverts one byte of what it reads.
+// flipper inverts one byte of the data that is read.
 type flipper struct {
 	io.ReadSeeker
 	at, pos int64

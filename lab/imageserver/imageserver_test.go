@@ -33,7 +33,7 @@ func serve(t *testing.T, o imageserver.Options) *imageserver.Server {
 	return s
 }
 
-// answer is what came of a request; the body may be cut short.
+// answer is the reply to a request. The body may be incomplete.
 type answer struct {
 	status int
 	length int64 // as announced, -1 is unknown
@@ -113,20 +113,24 @@ func TestFaults(t *testing.T) {
 	}
 
 	s.Fault("image", imageserver.Fault{Truncate: 1000})
-	if resp, body, err := get(t, t.Context(), url, ""); err == nil || len(body) != 1000 || resp.length != int64(len(content)) {
+	if resp, body, err := get(t, t.Context(), url, ""); err == nil || len(body) != 1000 ||
+		resp.length != int64(len(content)) {
 		t.Errorf("truncated: got %d of %d bytes, error %v", len(body), resp.length, err)
 	}
 
 	s.Fault("image", imageserver.Fault{Flip: 100})
-	if _, body, err := get(t, t.Context(), url, ""); err != nil || body[99] != content[99]^0xff || !bytes.Equal(body[100:], content[100:]) {
+	if _, body, err := get(t, t.Context(), url, ""); err != nil || body[99] != content[99]^0xff ||
+		!bytes.Equal(body[100:], content[100:]) {
 		t.Errorf("flipped: byte 99 is %#x, want %#x, error %v", body[99], content[99]^0xff, err)
 	}
-	if _, body, err := get(t, t.Context(), url, "bytes=98-100"); err != nil || !bytes.Equal(body, []byte{content[98], content[99] ^ 0xff, content[100]}) {
+	if _, body, err := get(t, t.Context(), url, "bytes=98-100"); err != nil ||
+		!bytes.Equal(body, []byte{content[98], content[99] ^ 0xff, content[100]}) {
 		t.Errorf("flipped in a range: got %x, error %v", body, err)
 	}
 
 	s.Fault("image", imageserver.Fault{NoRange: true})
-	if resp, body, err := get(t, t.Context(), url, "bytes=0-0"); err != nil || resp.status != 200 || len(body) != len(content) {
+	if resp, body, err := get(t, t.Context(), url, "bytes=0-0"); err != nil || resp.status != 200 ||
+		len(body) != len(content) {
 		t.Errorf("without ranges: got %d, %d bytes, %v", resp.status, len(body), err)
 	}
 }

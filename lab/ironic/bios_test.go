@@ -13,8 +13,8 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestRealIronicBIOS deploys a partition image with GRUB in it to a machine without UEFI, by an Ironic that allows the
-// image's own GRUB to be run. SeaBIOS boots the instance.
+// TestRealIronicBIOS deploys a partition image with GRUB to a machine without UEFI. Ironic's configuration allows the
+// image's own GRUB to run. SeaBIOS boots the instance.
 func TestRealIronicBIOS(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")

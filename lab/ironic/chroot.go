@@ -16,32 +16,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suite is the release of Debian that Ironic is taken from.
+// suite is the release of Debian that provides Ironic.
 const suite = "trixie"
 
-// espImage is the boot loader for virtual media within the chroot: an image of an EFI system partition.
+// espImage is the path in the chroot of the boot loader for virtual media: an image of an EFI system partition.
 const espImage = "/srv/esp.img"
 
-// grubConfig is where Ironic puts GRUB's configuration in the ISOs it builds.
+// grubConfig is the path of GRUB's configuration in the ISOs that Ironic builds.
 const grubConfig = "boot/grub/ironroot.cfg"
 
 func packages() []string {
 	return []string{
-		"ca-certificates", "python3-ironic", "ironic-common", "python3-sushy", "qemu-utils", "ipxe", "genisoimage", "mtools",
-		"dosfstools", "grub-efi-amd64-bin", "grub-common", "pxelinux", "syslinux-common",
-		"dnsmasq-base",
+		"ca-certificates", "python3-ironic", "ironic-common", "python3-sushy", "qemu-utils", "ipxe", "genisoimage",
+		"mtools", "dosfstools", "grub-efi-amd64-bin", "grub-common", "pxelinux", "syslinux-common", "dnsmasq-base",
 	}
 }
 
-// The boot loaders for PXE within the chroot. Ironic copies them to its TFTP directory.
+// Paths in the chroot of the PXE boot loaders. Ironic copies them to its TFTP directory.
 const (
 	pxeLoaderUEFI = "/srv/netboot.efi"
 	pxeLoaderBIOS = "/usr/lib/PXELINUX/pxelinux.0"
 	pxeModuleBIOS = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
 )
 
-// finish makes two GRUBs: the boot loader for virtual media, which looks for the configuration that Ironic writes, and
-// the one for PXE by UEFI.
+// finish builds two GRUBs: the boot loader for virtual media, which loads the configuration that Ironic writes, and
+// the one for PXE with UEFI.
 const finish = `
 mkdir -p ` + inside + `
 cd /srv
@@ -60,8 +59,8 @@ grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo 
     efinet net tftp sleep
 `
 
-// chroot returns the folder of an installed Ironic and builds it where it is not in the cache. The name holds a hash
-// of the recipe; processes that want it at the same time build it once.
+// chroot returns the directory of an installed Ironic, and builds it if it is not in the cache. The name contains a
+// hash of the recipe. A lock prevents concurrent builds.
 func chroot(ctx context.Context, cache string, progress io.Writer) (string, error) {
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -79,7 +78,7 @@ func chroot(ctx context.Context, cache string, progress io.Writer) (string, erro
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.Close() }() // which unlocks
+	defer func() { _ = lock.Close() }() // releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -113,9 +112,10 @@ func build(ctx context.Context, dir string, progress io.Writer) error {
 
 // mirror returns where this machine's own packages come from if it is a Debian, else "" for mmdebstrap's choice.
 func mirror(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
+		"Created-By: Packages").Output()
 	if err != nil {
-		return "" // not a Debian
+		return "" // apt-get is missing or fails
 	}
 	for line := range strings.Lines(string(out)) {
 		if uri, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian|Debian|"); ok {
@@ -125,7 +125,7 @@ func mirror(ctx context.Context) string {
 	return ""
 }
 
-// run runs a program; its output goes to progress, and the end of it into the error.
+// run runs a program. Its output is written to progress, and the error contains the end of it.
 func run(ctx context.Context, progress io.Writer, name string, args ...string) error {
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)

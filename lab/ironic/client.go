@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// lockedTries is how often a call is made again, a second apart, because the conductor works on the node.
+// lockedTries is the maximum number of attempts, one second apart, while the conductor has locked the node.
 const lockedTries = 60
 
-// call calls Ironic's API; body and result may be nil.
+// call sends a request to Ironic's API. body and result may be nil.
 func (i *Ironic) call(ctx context.Context, method, path string, body, result any) error {
 	var data []byte
 	if body != nil {

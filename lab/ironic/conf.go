@@ -6,16 +6,17 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// configuration returns ironic.conf. Paths are those within the chroot.
+// configuration returns ironic.conf. Its paths are those within the chroot.
 func configuration(o Options) string {
 	text := strings.NewReplacer(
-		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@HINTS@", qemu.KernelHints, "@PARAMS@", o.KernelParams,
+		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@HINTS@",
+		qemu.KernelHints, "@PARAMS@", o.KernelParams,
 		"@LOADERS@", "pxelinux.0:"+pxeLoaderBIOS+",ldlinux.c32:"+pxeModuleBIOS+",bootx64.efi:"+pxeLoaderUEFI,
 	).Replace(base)
 	return text + "\n" + o.Config
 }
 
-// base is a standalone Ironic in one process.
+// base configures a standalone Ironic in one process.
 const base = `
 [DEFAULT]
 auth_strategy = noauth

@@ -32,17 +32,19 @@ extra_kernel_params = ipa-lldp-timeout=10 ` +
 	`ipa-inspection-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,lldp,logs
 `
 
-// leaf is the LLDP frame of a switch's port: chassis by MAC address, port by interface name, name, untagged VLAN 54.
+// leaf returns the LLDP frame of a switch port: chassis ID (MAC address), port ID (interface name), system name,
+// untagged VLAN 54.
 func leaf(port string) []byte {
-	frame, err := hex.DecodeString("0180c200000e02000000000188cc" + "020704020000000001" + "0407055377702f302f" + "06020078" +
+	frame, err := hex.DecodeString("0180c200000e02000000000188cc" + "020704020000000001" +
+		"0407055377702f302f" + "06020078" +
 		"0a056c65616631" + "fe060080c2010036" + "0000")
 	if err != nil {
 		panic(err)
 	}
-	return []byte(strings.Replace(string(frame), "Swp/0/", port, 1)) // of the same length
+	return []byte(strings.Replace(string(frame), "Swp/0/", port, 1)) // the same length
 }
 
-// speak sends a frame to one of the machine's cards twice a second until the test ends.
+// speak sends a frame to one of the machine's cards twice per second until the test ends.
 func speak(t *testing.T, n *Node, card int, frame []byte) {
 	t.Helper()
 	var conn *packet.Conn
@@ -61,7 +63,7 @@ func speak(t *testing.T, n *Node, card int, frame []byte) {
 	go func() {
 		defer close(ended)
 		for tick := time.NewTicker(500 * time.Millisecond); ctx.Err() == nil; {
-			// While the machine is off nobody takes it, and the kernel may say so.
+			// The write can fail while the machine is off.
 			_, _ = conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 			select {
 			case <-tick.C:
@@ -76,8 +78,8 @@ func speak(t *testing.T, n *Node, card int, frame []byte) {
 	})
 }
 
-// checkHooks checks what Ironic's hooks made of the inspection of a machine with two cards, the second of which Ironic
-// did not know, and whose node had no properties but root device hints.
+// checkHooks checks the results of Ironic's hooks. The machine has two cards, of which Ironic did not know the
+// second; the node had no properties except root device hints.
 func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
 	var node struct {
@@ -92,7 +94,7 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	want := map[string]any{
 		"cpu_arch":    "x86_64",
 		"memory_mb":   float64(memory >> 20),
-		"local_gb":    "6", // of the second disk, which the hints name; Ironic leaves 1 GiB for other partitions
+		"local_gb":    "6", // of the second disk, which matches the hints; Ironic subtracts 1 GiB for other partitions
 		"root_device": map[string]any{"serial": "DISK1"},
 	}
 	if diff := cmp.Diff(want, node.Properties); diff != "" {
@@ -114,7 +116,7 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	}
 }
 
-// port is what Ironic says of a port.
+// port is a port as reported by Ironic.
 type port struct {
 	Address    string            `json:"address"`
 	PXE        bool              `json:"pxe_enabled"`
@@ -138,7 +140,7 @@ func checkPorts(t *testing.T, ctx context.Context, n *Node) {
 	}
 }
 
-// checkPluginData checks what Ironic stored beside the inventory, its own additions among it.
+// checkPluginData checks the data that Ironic stored with the inventory, including Ironic's additions.
 func checkPluginData(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
 	inventory, plugin, err := n.Inventory(ctx)
@@ -150,7 +152,8 @@ func checkPluginData(t *testing.T, ctx context.Context, n *Node) {
 		card := i.(map[string]any)
 		if card["mac_address"] == n.MACs[0] || card["mac_address"] == n.MACs[1] {
 			want[card["name"].(string)] = map[string]any{
-				"switch_chassis_id": "02:00:00:00:00:01", "switch_system_name": "leaf1", "switch_port_untagged_vlan_id": float64(54),
+				"switch_chassis_id":  "02:00:00:00:00:01",
+				"switch_system_name": "leaf1", "switch_port_untagged_vlan_id": float64(54),
 				"switch_port_id": map[any]string{n.MACs[0]: "Eth1/1", n.MACs[1]: "Eth1/2"}[card["mac_address"]],
 			}
 		}

@@ -1,5 +1,5 @@
-// Package ironic runs a real, unmodified OpenStack Ironic for tests: the one of Debian trixie (29.0, API 1.96), in a
-// chroot built by mmdebstrap and kept in a cache, in a network namespace of its own together with the machines it
+// Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96).
+// It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines that it
 // manages.
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
@@ -8,7 +8,7 @@
 // PXELINUX or GRUB that Ironic configures; virtual media boot from an ISO that Ironic builds. Everything ends with Stop,
 // and with the process at the latest.
 //
-// Limits: needs root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
+// Limits: requires root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
 package ironic
 
 import (
@@ -31,7 +31,7 @@ import (
 	"ironroot/netboot/server"
 )
 
-// Addresses within the namespace, which nobody else sees.
+// Addresses within the namespace, which is not reachable from outside.
 const (
 	address  = "172.30.0.1"
 	apiURL   = "http://" + address + ":6385"
@@ -40,21 +40,21 @@ const (
 	bridge   = "br0"
 )
 
-// Options say how Ironic is run.
+// Options configures an Ironic.
 type Options struct {
-	// Dir is where Ironic, the machines and their logs have their files. It must exist.
+	// Dir is the existing directory for the files of Ironic, the machines and their logs.
 	Dir string
-	// CacheDir keeps the chroot; "" means ironroot in the user's cache folder.
+	// CacheDir is the directory for the chroot; "" means ironroot in the user's cache directory.
 	CacheDir string
 	// KernelParams are added to the ramdisk's command line.
 	KernelParams string
-	// PXE makes DHCP name boot loaders for PXE instead of Ironic's iPXE script.
+	// PXE makes DHCP offer boot loaders for PXE instead of Ironic's iPXE script.
 	PXE bool
-	// Config is added to ironic.conf: sections with options, which win over the ones before.
+	// Config is appended to ironic.conf. Its options override earlier ones.
 	Config string
-	// Log tells what happens; nil discards it.
+	// Log receives log messages; nil discards them.
 	Log *slog.Logger
-	// Progress shows the building of the chroot; nil discards it.
+	// Progress receives the output of the chroot's build; nil discards it.
 	Progress io.Writer
 }
 
@@ -64,17 +64,17 @@ type Ironic struct {
 	log     *slog.Logger
 	ns      *netns.Namespace
 	chroot  string
-	http    *http.Client // dials within the namespace
+	http    *http.Client // connects from within the namespace
 	process *process
 	bmc     *bmc.Server
 	dhcp    *server.DHCP
 
 	mu      sync.Mutex
 	nodes   []*Node
-	closers []func() error // in the order of their making
+	closers []func() error // in the order of creation
 }
 
-// Start builds the chroot if it is not there, and brings everything up. ctx is for the start only.
+// Start builds the chroot if it is not in the cache, and starts Ironic with its servers. ctx limits the start only.
 func Start(ctx context.Context, o Options) (*Ironic, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -123,13 +123,13 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 	return i.run(ctx)
 }
 
-// serve starts the servers of this process; it is called within the namespace.
+// serve starts the servers of this process. It is called within the namespace.
 func (i *Ironic) serve() error {
 	own := netip.MustParseAddr(address)
 	background := context.Background()
 	boot := &server.Boot{BIOS: "pxelinux.0", UEFI: "bootx64.efi", Script: filesURL + "/boot.ipxe"}
 	if i.options.PXE {
-		boot.Script = boot.BIOS // a BIOS machine of QEMU has no PXE but iPXE, which fetches Script
+		boot.Script = boot.BIOS // QEMU's BIOS machines have iPXE instead of PXE, which fetches Script
 	}
 	var err error
 	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
@@ -161,10 +161,11 @@ func (i *Ironic) serve() error {
 // tftpLog is the log file of dnsmasq.
 const tftpLog = "tftp.log"
 
-// serveTFTP starts a TFTP server for the files that Ironic places for boot loaders.
+// serveTFTP starts a TFTP server for the files that Ironic writes for boot loaders.
 func (i *Ironic) serveTFTP() error {
-	dnsmasq, err := i.inChroot(tftpLog, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root",
-		"--bind-interfaces", "--listen-address="+address, "--enable-tftp", "--tftp-root="+inside+"/tftp", "--log-facility=-")
+	dnsmasq, err := i.inChroot(tftpLog, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
+		"--user=root", "--bind-interfaces", "--listen-address="+address, "--enable-tftp",
+		"--tftp-root="+inside+"/tftp", "--log-facility=-")
 	if err != nil {
 		return err
 	}
@@ -172,13 +173,13 @@ func (i *Ironic) serveTFTP() error {
 	return nil
 }
 
-// Fetched reports whether a file was sent completely by TFTP. The path is relative to the server's directory.
+// Fetched reports whether a file was sent completely by TFTP. The path is relative to the server's root.
 func (i *Ironic) Fetched(path string) (bool, error) {
 	log, err := os.ReadFile(i.path("log/" + tftpLog))
 	return strings.Contains(string(log), "sent "+inside+"/tftp/"+path+" to "), err
 }
 
-// run creates the database, starts Ironic and waits until its conductor has the hardware type.
+// run creates the database, starts Ironic and waits until its conductor has registered the hardware type.
 func (i *Ironic) run(ctx context.Context) error {
 	begin := time.Now()
 	sync, err := i.inChroot("dbsync.log", "ironic-dbsync", "--config-file", inside+"/ironic.conf", "create_schema")
@@ -201,7 +202,7 @@ func (i *Ironic) run(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(300 * time.Millisecond): // a foreign process that gives no sign
+		case <-time.After(300 * time.Millisecond): // Ironic sends no notification that it is ready
 		case <-i.process.ended:
 			return fmt.Errorf("it ended: %w\n%s", i.process.err, i.Logs(30))
 		case <-ctx.Done():
@@ -210,7 +211,7 @@ func (i *Ironic) run(ctx context.Context) error {
 	}
 }
 
-// path returns the host's path of a file of this Ironic.
+// path returns the path on the host of a file in Options.Dir.
 func (i *Ironic) path(name string) string { return filepath.Join(i.options.Dir, name) }
 
 func (i *Ironic) onStop(f func() error) {
@@ -219,7 +220,8 @@ func (i *Ironic) onStop(f func() error) {
 	i.closers = append(i.closers, f)
 }
 
-// Stop ends the machines, Ironic and its servers and removes the network. Files stay. Stopping twice is harmless.
+// Stop ends the machines, Ironic and its servers, and removes the network. The files stay. It may be called more than
+// once.
 func (i *Ironic) Stop() error {
 	i.mu.Lock()
 	nodes, closers := i.nodes, i.closers
@@ -235,12 +237,12 @@ func (i *Ironic) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Logs returns the last lines of what Ironic logged, without its debugging and the requests to its API. The whole of
-// it is in the file log/ironic.log of Options.Dir.
+// Logs returns the last lines of Ironic's log without debug messages and API requests. The complete log is
+// log/ironic.log in Options.Dir.
 func (i *Ironic) Logs(lines int) string {
 	data, err := os.ReadFile(i.path("log/ironic.log"))
 	if err != nil {
-		return tail(i.path("log/ironic.out"), lines) // it did not come far
+		return tail(i.path("log/ironic.out"), lines) // Ironic failed before it opened its log
 	}
 	var kept []string
 	for line := range strings.Lines(string(data)) {
@@ -251,10 +253,10 @@ func (i *Ironic) Logs(lines int) string {
 	return strings.Join(kept[max(0, len(kept)-lines):], "\n")
 }
 
-// StopDHCP takes the only way to an address away from machines that have none of their own.
+// StopDHCP stops the DHCP server. Machines without a configured address can no longer get one.
 func (i *Ironic) StopDHCP() error { return i.dhcp.Close() }
 
-// Publish makes a file available to machines and returns its URL. The name must be new.
+// Publish makes a file available to machines and returns its URL. The name must not be in use.
 func (i *Ironic) Publish(file, name string) (url string, err error) {
 	to := i.path("http/" + name)
 	if err := os.Link(file, to); err != nil {
@@ -265,7 +267,7 @@ func (i *Ironic) Publish(file, name string) (url string, err error) {
 	return filesURL + "/" + name, nil
 }
 
-// tail returns the last lines of a file, or why it cannot be read.
+// tail returns the last lines of a file, or the error if it cannot be read.
 func tail(name string, lines int) string {
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	agent "ironroot/agent/ironic"
-
 	"ironroot/agent/config"
+	agent "ironroot/agent/ironic"
 	"ironroot/agent/token"
 	"ironroot/internal/testenv"
 )
 
-// start brings a real Ironic up for one test.
+// start starts a real Ironic for one test.
 func start(t *testing.T, o Options) *Ironic {
 	t.Helper()
 	testenv.Root(t)
@@ -39,8 +38,8 @@ func start(t *testing.T, o Options) *Ironic {
 	return i
 }
 
-// TestRealIronicTalksToTheClient lets the agent's client, without a ramdisk around it, take a node through two
-// inspections by a real Ironic: one that fails with the agent's own words, and one that succeeds.
+// The agent's client, without a ramdisk, completes two inspections with a real Ironic: one that fails with the
+// agent's error message, and one that succeeds.
 func TestRealIronicTalksToTheClient(t *testing.T) {
 	i := start(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -100,7 +99,7 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	}
 }
 
-// newClient is the agent's client within the namespace.
+// newClient returns the agent's client, which connects from within the namespace.
 func newClient(t *testing.T, i *Ironic) *agent.Client {
 	t.Helper()
 	cfg, err := config.Load(config.Sources{Args: []string{"--api-url=" + apiURL}})
@@ -123,7 +122,8 @@ func inspectionData(n *Node) map[string]any {
 			"cpu":        map[string]any{"architecture": "x86_64", "count": 2}, "memory": map[string]any{"physical_mb": 256},
 			"disks":       []map[string]any{{"name": "/dev/vda", "size": 8 << 30}},
 			"bmc_address": nil, "bmc_v6address": nil, "hostname": "fake",
-			"boot": map[string]any{"current_boot_mode": "uefi", "pxe_interface": n.MAC}, "system_vendor": map[string]any{},
+			"boot":          map[string]any{"current_boot_mode": "uefi", "pxe_interface": n.MAC},
+			"system_vendor": map[string]any{},
 		},
 		"error": nil,
 	}

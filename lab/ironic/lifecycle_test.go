@@ -21,13 +21,11 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestRealIronicLifecycle takes one machine through everything a user of Ironic does with it: inspection, a manual and
-// an automated cleaning, a deployment of a raw image with the ramdisk booted by iPXE, tear-down, a deployment of a qcow2 image with
-// the ramdisk booted from virtual media, tear-down. The network of the second half has no DHCP: the ramdisk's address is
-// what Ironic was told to put on the medium. The machine has 384 MiB of memory, the qcow2 image 4 GiB and more content than
-// the machine has memory. Before the second tear-down the machine is rebuilt with a partition image.
-//
-// Parity: S1, S2, S3, S4, H11, R12 (ISO, iPXE)
+// TestRealIronicLifecycle runs all operations of a user of Ironic on one machine: inspection, manual and automated
+// cleaning, deployment of a raw image with the ramdisk booted by iPXE, tear-down, deployment of a qcow2 image with
+// the ramdisk booted from virtual media, rebuild with a partition image, tear-down. The second half runs without
+// DHCP: the ramdisk has the address that Ironic writes to the medium. The machine has 384 MiB of memory. The qcow2
+// image has a disk of 4 GiB, and more content than the machine has memory.
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -40,7 +38,8 @@ func TestRealIronicLifecycle(t *testing.T) {
 	i := start(t, Options{Config: everyHook})
 	raw := publish(t, i, image.Raw, "os.raw")
 	qcow2 := publish(t, i, largeImage(t, image.Raw), "os.qcow2")
-	root := publish(t, i, osimagetest.Root(t, func(root, esp string) { osimagetest.AddLoaders(t, root, esp) }), "root.raw")
+	root := publish(t, i,
+		osimagetest.Root(t, func(root, esp string) { osimagetest.AddLoaders(t, root, esp) }), "root.raw")
 
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Cables: 1,
@@ -57,7 +56,8 @@ func TestRealIronicLifecycle(t *testing.T) {
 	step(t, "inspect", n.Inspect(ctx))
 	checkInventory(t, ctx, n)
 	checkHooks(t, ctx, n)
-	// Ironic refuses an image that is not raw and larger than the memory it knows of, as its own ramdisk has to hold it.
+	// Ironic refuses a non-raw image that exceeds the node's known memory, because its own ramdisk has to hold the
+	// image.
 	step(t, "unknown memory", n.Set(ctx, "/properties", map[string]any{
 		"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi", "root_device": map[string]any{"serial": "DISK1"},
 	}))
@@ -80,17 +80,18 @@ func TestRealIronicLifecycle(t *testing.T) {
 	disk := filepath.Join(i.path("vm/"+n.Name), "disk1.raw")
 	checkLarge(t, disk)
 	deploy(t, ctx, n.Rebuild, n, Image{URL: root.URL, Format: "raw", SHA256: root.SHA256, RootGB: 1})
-	checkPartitions(t, ctx, disk, partition.GPT, partition.TypeESP+" 550", partition.TypeLinux+" 1", partition.TypeLinux+" 1024")
+	checkPartitions(t, ctx, disk, partition.GPT, partition.TypeESP+" 550", partition.TypeLinux+" 1",
+		partition.TypeLinux+" 1024")
 	step(t, "undeploy", n.Undeploy(ctx))
 }
 
-// memory is the machine's, and largeSize the size of the larger image's disk.
+// memory is the machine's memory, and largeSize the size of the larger image's disk.
 const (
 	memory    = 384 << 20
 	largeSize = 4 << 30
 )
 
-// fillings are the places of the large image's disk that hold noise, 64 MiB each, one of them its end.
+// fillings are the offsets of noise in the large image's disk: 64 MiB each, one of them at its end.
 var fillings = []int64{1 << 30, 5 << 29, largeSize - 64<<20}
 
 func filling(at int64) []byte {
@@ -99,7 +100,7 @@ func filling(at int64) []byte {
 	return noise
 }
 
-// largeImage makes a qcow2 image with a disk of 4 GiB out of a raw one.
+// largeImage returns a qcow2 image with a disk of 4 GiB, made from a raw image.
 func largeImage(t *testing.T, small string) string {
 	t.Helper()
 	raw, qcow2 := filepath.Join(t.TempDir(), "os.raw"), filepath.Join(t.TempDir(), "os.qcow2")
@@ -121,7 +122,7 @@ func largeImage(t *testing.T, small string) string {
 	return qcow2
 }
 
-// checkLarge finds the noise of the large image on a disk.
+// checkLarge checks that a disk contains the noise of the large image.
 func checkLarge(t *testing.T, disk string) {
 	t.Helper()
 	f, err := os.Open(disk)
@@ -138,8 +139,8 @@ func checkLarge(t *testing.T, disk string) {
 	}
 }
 
-// checkPartitions compares the disk that a partition image was deployed to: the scheme, and of each partition its type, its
-// size in MiB and a star where it is active.
+// checkPartitions compares the partition table of a disk after the deployment of a partition image. want contains the
+// scheme and, for each partition, its type, its size in MiB and a star if it is active.
 func checkPartitions(t *testing.T, ctx context.Context, disk string, want ...string) {
 	t.Helper()
 	table, err := partition.Read(ctx, disk)
@@ -155,7 +156,7 @@ func checkPartitions(t *testing.T, ctx context.Context, disk string, want ...str
 	}
 }
 
-// static is a network configuration in Ironic's, which is OpenStack's, form.
+// static returns a network configuration in the form of OpenStack.
 func static(mac string) map[string]any {
 	return map[string]any{
 		"links": []map[string]any{{"id": "port", "type": "phy", "ethernet_mac_address": mac}},
@@ -194,7 +195,8 @@ func publish(t *testing.T, i *Ironic, file, name string) Image {
 	return Image{URL: url, SHA256: fmt.Sprintf("%x", hash.Sum(nil))}
 }
 
-// deploy deploys an image with a config drive by Node.Deploy or Node.Rebuild, and reads from the instance's console that it runs and saw the drive.
+// deploy deploys an image with a config drive by Node.Deploy or Node.Rebuild, and checks on the instance's console
+// that it runs and found the drive.
 func deploy(
 	t *testing.T, ctx context.Context, verb func(context.Context, Image, map[string]any) error, n *Node, image Image,
 ) {
@@ -217,7 +219,7 @@ func deploy(
 	}
 }
 
-// checkInventory checks what Ironic stored of the inspection.
+// checkInventory checks the inspection data that Ironic stored.
 func checkInventory(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
 	inventory, plugin, err := n.Inventory(ctx)

@@ -19,32 +19,33 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// Boot is how Ironic boots the ramdisk.
+// Boot is the boot interface, which determines how Ironic boots the ramdisk.
 type Boot string
 
 // The boot interfaces.
 const (
 	IPXE         Boot = "ipxe"
-	PXE          Boot = "pxe" // needs Options.PXE and NodeOptions.Firmware
+	PXE          Boot = "pxe" // requires Options.PXE and NodeOptions.Firmware
 	VirtualMedia Boot = "redfish-virtual-media"
 )
 
-// NodeOptions describe a machine and how Ironic boots it.
+// NodeOptions describes a machine and how Ironic boots it.
 type NodeOptions struct {
 	Name   string // "" means node0
 	Boot   Boot   // "" means IPXE
 	Memory int64  // bytes, 0 means 1 GiB
-	// Cables are further network cards, each on a cable of its own that leads to nothing but the test.
+	// Cables is the number of additional network cards. Each has its own cable, whose other end is available to the
+	// test only.
 	Cables int
 	CPUs   int  // 0 means 2
 	BIOS   bool // instead of UEFI
-	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Files without a path get one.
+	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Disks without a path get a new file.
 	Disks []qemu.Disk
-	// Firmware lets the firmware boot from the network, see UseFirmware.
+	// Firmware makes the firmware boot from the network, see UseFirmware.
 	Firmware bool
-	// Kernel and Ramdisk are the files of the deploy ramdisk.
+	// Kernel and Ramdisk are the paths of the deploy ramdisk's files.
 	Kernel, Ramdisk string
-	// KernelParams replace the ramdisk's command line of Options; "%default%" stands for it.
+	// KernelParams replaces the command line of Options.KernelParams; "%default%" inserts it.
 	KernelParams string
 }
 
@@ -53,16 +54,16 @@ type Node struct {
 	NodeOptions
 	UUID string
 	MAC  string   // of the card that the machine boots from
-	MACs []string // of all cards, that one first
+	MACs []string // of all cards, starting with MAC
 
 	ironic  *Ironic
 	system  *bmc.System
-	taps    []string // the other ends of the cards' cables
+	taps    []string // the host's ends of the cards' cables
 	console *transcript
-	byHand  atomic.Bool // QEMU loads what the network boot would
+	byHand  atomic.Bool // QEMU loads the kernel instead of the firmware
 }
 
-// Enroll makes a machine, switched off, puts it behind the BMC and enrolls it.
+// Enroll creates a machine that is switched off, adds it to the BMC and enrols it in Ironic.
 func (i *Ironic) Enroll(ctx context.Context, o NodeOptions) (*Node, error) {
 	n := &Node{NodeOptions: o, ironic: i, console: newTranscript()}
 	if n.Name == "" {
@@ -93,7 +94,7 @@ func (i *Ironic) Enroll(ctx context.Context, o NodeOptions) (*Node, error) {
 	return n, nil
 }
 
-// build makes the machine and puts it behind the BMC.
+// build creates the machine and adds it to the BMC.
 func (n *Node) build() error {
 	i := n.ironic
 	dir := i.path("vm/" + n.Name)
@@ -137,7 +138,7 @@ func (n *Node) build() error {
 	return nil
 }
 
-// cards makes the cables of the machine's network cards: the first one leads to the bridge.
+// cards creates the cables of the machine's network cards. The first one leads to the bridge.
 func (n *Node) cards() ([]qemu.NIC, error) {
 	var nics []qemu.NIC
 	for card, tap := range n.taps {
@@ -155,7 +156,7 @@ func (n *Node) cards() ([]qemu.NIC, error) {
 	return nics, nil
 }
 
-// enroll tells Ironic of the node.
+// enroll enrols the node in Ironic.
 func (n *Node) enroll(ctx context.Context) error {
 	kernel, err := n.ironic.publishByContent(n.Kernel)
 	if err != nil {
@@ -173,7 +174,7 @@ func (n *Node) enroll(ctx context.Context) error {
 		"redfish_address": bmcURL, "redfish_system_id": "/redfish/v1/Systems/" + n.UUID, "redfish_verify_ca": false,
 		"redfish_username": "admin", "redfish_password": "password", "redfish_auth_type": "basic",
 		"deploy_kernel": kernel, "deploy_ramdisk": ramdisk,
-		// In Debian's 1:29.0 every PATCH makes a node its own parent, which it would then try to power on.
+		// With Debian's 1:29.0, every PATCH makes a node its own parent, which Ironic then tries to power on.
 		"has_dedicated_power_supply": true,
 	}
 	if n.KernelParams != "" {
@@ -181,7 +182,8 @@ func (n *Node) enroll(ctx context.Context) error {
 	}
 	node := map[string]any{
 		"name": n.Name, "uuid": n.UUID, "driver": "redfish", "resource_class": "lab", "boot_interface": n.Boot,
-		"deploy_interface": "direct", "inspect_interface": "agent", "network_interface": "noop", "bios_interface": "no-bios",
+		"deploy_interface": "direct", "inspect_interface": "agent", "network_interface": "noop",
+		"bios_interface": "no-bios",
 		"raid_interface": "agent", "rescue_interface": "agent", "firmware_interface": "no-firmware",
 		"management_interface": "redfish", "power_interface": "redfish", "vendor_interface": "no-vendor",
 		"driver_info": info, "properties": map[string]any{"cpu_arch": "x86_64", "capabilities": mode},
@@ -193,7 +195,7 @@ func (n *Node) enroll(ctx context.Context) error {
 	return n.ironic.call(ctx, http.MethodPost, "/v1/ports", port, nil)
 }
 
-// publishByContent publishes a file under a name made of its content, as Ironic caches files by their names.
+// publishByContent publishes a file under a name derived from its content, because Ironic caches files by name.
 func (i *Ironic) publishByContent(file string) (url string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -221,24 +223,24 @@ func newUUID() string {
 // On reports whether the machine is switched on.
 func (n *Node) On() bool { return n.system.On() }
 
-// Console returns the end of what the machine wrote to its serial port over all its starts.
+// Console returns the last lines of the serial console over all starts of the machine.
 func (n *Node) Console(lines int) string { return n.console.tail(lines) }
 
-// Mark returns the present end of the console, for Follow.
+// Mark returns the current end of the console, for Follow.
 func (n *Node) Mark() int { return n.console.mark() }
 
-// Follow waits for a line of the console, from mark on, that matches the expression, and returns its groups. Restarts
-// of the machine do not matter.
+// Follow waits for a line of the console after mark that matches the expression, and returns its groups. It continues
+// over restarts of the machine.
 func (n *Node) Follow(ctx context.Context, mark int, expression *regexp.Regexp) ([]string, error) {
 	return n.console.follow(ctx, mark, expression)
 }
 
-// UseFirmware says whether the machine's firmware boots from the network. Otherwise QEMU loads the kernel, the ramdisk
-// and the command line that Ironic's iPXE script names, which saves half a minute of emulated firmware.
+// UseFirmware sets whether the machine's firmware boots from the network. Otherwise QEMU loads the kernel, the
+// ramdisk and the command line that Ironic's iPXE script names, which saves half a minute of emulated firmware.
 func (n *Node) UseFirmware(use bool) { n.byHand.Store(!use) }
 
-// direct reads what Ironic's iPXE script of this machine would boot. A script that sends the machine to its own disk
-// is not for here.
+// direct returns what Ironic's iPXE script boots on this machine. ok is false if the firmware should boot, or if the
+// script boots from the disk.
 func (n *Node) direct() (kernel, initrd, cmdline string, ok bool) {
 	if !n.byHand.Load() {
 		return "", "", "", false

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// inside is where Ironic sees the folder that Options.Dir is.
+// inside is the path of Options.Dir within the chroot.
 const inside = "/srv/ironic"
 
-// enterChroot runs in a mount namespace of its own, so that nothing needs to be unmounted. Its arguments are the
-// chroot, the folder of this Ironic, and the program.
+// enterChroot runs a program in the chroot with its own mount namespace, so that nothing must be unmounted. Its
+// arguments are the chroot, the directory of this Ironic, and the program.
 const enterChroot = `
 root=$1 dir=$2; shift 2
 mount --make-rprivate /
@@ -25,22 +25,23 @@ mount --bind "$dir" "$root` + inside + `"
 exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
 `
 
-// process is a program in the chroot and the namespace. It is the first process of a process namespace: when it ends
-// the kernel ends whatever it started.
+// process is a program in the chroot and the network namespace. It is the first process of a PID namespace, so the
+// kernel kills all its descendants when it ends.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed at its end
-	err   error         // how it ended
+	ended chan struct{} // closed when the program has ended
+	err   error         // the program's exit error
 }
 
-// inChroot starts a program whose output goes to a file in the folder log.
+// inChroot starts a program whose output is written to a file in the directory log.
 func (i *Ironic) inChroot(log string, program ...string) (*process, error) {
 	out, err := os.Create(i.path("log/" + log))
 	if err != nil {
 		return nil, err
 	}
-	// It is ended by stop, which asks first, and not by a context, which would kill.
-	cmd := exec.CommandContext(context.Background(), "sh", append([]string{"-ec", enterChroot, "sh", i.chroot, i.options.Dir}, program...)...)
+	// stop ends the program with a signal first; a context would kill it at once.
+	cmd := exec.CommandContext(context.Background(), "sh",
+		append([]string{"-ec", enterChroot, "sh", i.chroot, i.options.Dir}, program...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setpgid: true,
@@ -48,7 +49,7 @@ func (i *Ironic) inChroot(log string, program ...string) (*process, error) {
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	wait, err := i.ns.Start(cmd)
 	if err != nil {
-		_ = out.Close() // is empty
+		_ = out.Close() // the file is empty
 		return nil, fmt.Errorf("%s: %w", program[0], err)
 	}
 	go func() {
@@ -59,7 +60,7 @@ func (i *Ironic) inChroot(log string, program ...string) (*process, error) {
 	return p, nil
 }
 
-// wait waits for the program's end, or ends it with ctx.
+// wait waits until the program ends. If ctx ends first, it stops the program.
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-p.ended:
@@ -69,7 +70,7 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// stop asks the program to end and kills it when it does not.
+// stop terminates the program, and kills it if it does not end.
 func (p *process) stop() error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := p.cmd.Process.Signal(signal); errors.Is(err, os.ErrProcessDone) {

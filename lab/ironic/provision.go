@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// State is what Ironic says of a node.
+// State is a node's state as reported by Ironic.
 type State struct {
 	Provision string          `json:"provision_state"`
 	Target    *string         `json:"target_provision_state"`
@@ -19,13 +19,13 @@ type State struct {
 	Clean     json.RawMessage `json:"clean_step"`
 }
 
-// State asks Ironic for the node's state.
+// State returns the node's state.
 func (n *Node) State(ctx context.Context) (State, error) {
 	var s State
 	return s, n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID, nil, &s)
 }
 
-// step names the step that runs.
+// step returns the name of the running step.
 func (s State) step() string {
 	for _, raw := range []json.RawMessage{s.Deploy, s.Clean} {
 		var step struct{ Step string }
@@ -36,8 +36,9 @@ func (s State) step() string {
 	return ""
 }
 
-// WaitState waits until the node rests in a provision state. A state that ends in "failed", or an error that stops the
-// node elsewhere, ends the wait with Ironic's own words and the end of the machine's console.
+// WaitState waits until the node has reached a provision state and no longer changes. It fails if the state ends in
+// "failed", or if an error stops the node in another state; the error contains Ironic's message and the end of the
+// machine's console.
 func (n *Node) WaitState(ctx context.Context, want string) error {
 	begin, last := time.Now(), ""
 	for {
@@ -47,11 +48,11 @@ func (n *Node) WaitState(ctx context.Context, want string) error {
 		}
 		now := fmt.Sprintf("%s %s %s", s.Provision, text(s.Power), s.step())
 		if now != last {
-			n.ironic.log.Info("node", "node", n.Name, "state", s.Provision, "target", text(s.Target), "power", text(s.Power),
-				"step", s.step(), "after", time.Since(begin).Round(time.Second))
+			n.ironic.log.Info("node", "node", n.Name, "state", s.Provision, "target", text(s.Target),
+				"power", text(s.Power), "step", s.step(), "after", time.Since(begin).Round(time.Second))
 			last = now
 		}
-		waiting := strings.HasSuffix(want, " wait") || want == "wait call-back" // for the ramdisk, on the way elsewhere
+		waiting := strings.HasSuffix(want, " wait") || want == "wait call-back" // their target differs
 		resting := s.Target == nil || *s.Target == want || waiting
 		if s.Provision == want && resting {
 			return nil
@@ -61,9 +62,10 @@ func (n *Node) WaitState(ctx context.Context, want string) error {
 			return n.explain(fmt.Errorf("%s is %q, want %q: %s", n.Name, s.Provision, want, text(s.LastError)))
 		}
 		select {
-		case <-time.After(500 * time.Millisecond): // Ironic tells nobody of a change
+		case <-time.After(500 * time.Millisecond): // Ironic sends no notification of changes
 		case <-ctx.Done():
-			return n.explain(fmt.Errorf("%s is %q, want %q (last error: %q): %w", n.Name, s.Provision, want, text(s.LastError), ctx.Err()))
+			return n.explain(fmt.Errorf("%s is %q, want %q (last error: %q): %w",
+				n.Name, s.Provision, want, text(s.LastError), ctx.Err()))
 		}
 	}
 }
@@ -75,12 +77,13 @@ func text(s *string) string {
 	return *s
 }
 
-// explain adds what a reader of a failure wants to see next.
+// explain adds the ends of the machine's console and of Ironic's log to the error.
 func (n *Node) explain(err error) error {
-	return fmt.Errorf("%w\n--- console of %s:\n%s\n--- log of Ironic:\n%s", err, n.Name, n.Console(40), n.ironic.Logs(40))
+	return fmt.Errorf("%w\n--- console of %s:\n%s\n--- log of Ironic:\n%s",
+		err, n.Name, n.Console(40), n.ironic.Logs(40))
 }
 
-// provision asks for a change of the provision state and waits for its end.
+// provision requests a change of the provision state and waits until it is complete.
 func (n *Node) provision(ctx context.Context, limit time.Duration, target, want string, extra map[string]any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -95,8 +98,8 @@ func (n *Node) provision(ctx context.Context, limit time.Duration, target, want 
 	return nil
 }
 
-// Ask asks Ironic for a change of the provision state ("manage", "inspect" ...) and does not wait for it. The
-// arguments of the verb, configdrive for example, go into extra.
+// Ask requests a change of the provision state ("manage", "inspect" and so on) and does not wait for it. extra
+// contains arguments of the verb, for example configdrive.
 func (n *Node) Ask(ctx context.Context, target string, extra map[string]any) error {
 	body := map[string]any{"target": target}
 	for key, value := range extra {
@@ -110,12 +113,12 @@ func (n *Node) Manage(ctx context.Context) error {
 	return n.provision(ctx, quickly, "manage", "manageable", nil)
 }
 
-// Inspect inspects a manageable node by the ramdisk.
+// Inspect inspects a manageable node with the ramdisk.
 func (n *Node) Inspect(ctx context.Context) error {
 	return n.provision(ctx, slowly, "inspect", "manageable", nil)
 }
 
-// Step is a step of a manual cleaning.
+// Step is a step of manual cleaning.
 type Step struct {
 	Interface string         `json:"interface"` // "deploy", "raid" ...
 	Step      string         `json:"step"`
@@ -127,32 +130,32 @@ func (n *Node) Clean(ctx context.Context, steps ...Step) error {
 	return n.provision(ctx, slowly, "clean", "manageable", map[string]any{"clean_steps": steps})
 }
 
-// Provide makes a manageable node available, which cleans it.
+// Provide cleans a manageable node and makes it available.
 func (n *Node) Provide(ctx context.Context) error {
 	return n.provision(ctx, slowly, "provide", "available", nil)
 }
 
-// Undeploy tears a deployment down, which cleans the node.
+// Undeploy tears down a deployment and cleans the node.
 func (n *Node) Undeploy(ctx context.Context) error {
 	return n.provision(ctx, slowly, "deleted", "available", nil)
 }
 
-// Image is what is deployed.
+// Image describes an image to deploy.
 type Image struct {
 	URL    string
 	Format string // "raw" or "qcow2"
-	SHA256 string // hex
-	// RootGB makes it a partition image, which becomes a root file system of so many GiB; 0 is a whole disk.
+	SHA256 string // in hex
+	// RootGB is the size of the root file system of a partition image in GiB; 0 means a whole-disk image.
 	RootGB int
 }
 
-// Deploy deploys an image onto an available node. The config drive is an object as Ironic takes it (meta_data,
-// user_data ...), nil for none.
+// Deploy deploys an image to an available node. configDrive is an object in Ironic's form (meta_data, user_data and
+// so on); nil means none.
 func (n *Node) Deploy(ctx context.Context, image Image, configDrive map[string]any) error {
 	return n.deploy(ctx, "active", image, configDrive)
 }
 
-// Rebuild deploys another image onto an active node.
+// Rebuild deploys another image to an active node.
 func (n *Node) Rebuild(ctx context.Context, image Image, configDrive map[string]any) error {
 	return n.deploy(ctx, "rebuild", image, configDrive)
 }
@@ -175,18 +178,18 @@ func (n *Node) deploy(ctx context.Context, verb string, image Image, configDrive
 	return n.provision(ctx, slowly, verb, "active", extra)
 }
 
-// Set replaces a field of the node, "/instance_info" for example.
+// Set sets a field of the node, for example "/instance_info".
 func (n *Node) Set(ctx context.Context, path string, value any) error {
 	patch := []map[string]any{{"op": "add", "path": path, "value": value}}
 	return n.ironic.call(ctx, http.MethodPatch, "/v1/nodes/"+n.UUID, patch, nil)
 }
 
-// UseBoot changes how Ironic boots the ramdisk. The node must not be in use.
+// UseBoot sets how Ironic boots the ramdisk. The node must not be in use.
 func (n *Node) UseBoot(ctx context.Context, boot Boot) error {
 	return n.Set(ctx, "/boot_interface", boot)
 }
 
-// Inventory returns what the last inspection stored.
+// Inventory returns the data stored by the last inspection.
 func (n *Node) Inventory(ctx context.Context) (inventory, pluginData map[string]any, err error) {
 	var stored struct {
 		Inventory  map[string]any `json:"inventory"`

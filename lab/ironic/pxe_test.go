@@ -9,11 +9,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS through PXELINUX, and the
-// PXE of OVMF through GRUB. Both fetch the configuration that Ironic writes from its templates, the kernel and the
-// ramdisk by TFTP.
-//
-// Parity: R12 (PXE)
+// TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS with PXELINUX, and OVMF
+// with GRUB. Both load by TFTP the configuration that Ironic writes from its templates, the kernel and the ramdisk.
 func TestRealIronicPXE(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -21,7 +18,7 @@ func TestRealIronicPXE(t *testing.T) {
 	i := start(t, Options{PXE: true, Config: "[conductor]\nautomated_clean = false\n"})
 	for _, c := range []struct {
 		name, loader string
-		config       string // before the MAC address
+		config       string // path without the MAC address
 		bootIF       bool   // the boot loader adds BOOTIF
 	}{
 		{"bios", "pxelinux.0", "pxelinux.cfg/01-", true},
@@ -29,7 +26,8 @@ func TestRealIronicPXE(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, err := i.Enroll(ctx, NodeOptions{
-				Name: c.name, Boot: PXE, BIOS: c.name == "bios", Firmware: true, Kernel: kernel, Ramdisk: ramdisk, Memory: memory,
+				Name: c.name, Boot: PXE, BIOS: c.name == "bios", Firmware: true, Kernel: kernel, Ramdisk: ramdisk,
+				Memory: memory,
 			})
 			if err != nil {
 				t.Fatal(err)

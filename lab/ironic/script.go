@@ -11,7 +11,8 @@ var (
 	scriptInitrd = regexp.MustCompile(`(?m)^initrd (?:--\S+ \S+ )*(\S+)`)
 )
 
-// parseScript returns what the iPXE script that Ironic wrote for a machine boots for a deploy ramdisk.
+// parseScript returns the kernel, initramfs and command line that an iPXE script of Ironic boots. ok is false if the
+// script does not boot a deploy ramdisk.
 func parseScript(text, mac string) (kernel, initrd, cmdline string, ok bool) {
 	head, deploy, found := strings.Cut(text, "\n:deploy\n")
 	target := scriptTarget.FindStringSubmatch(head)

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// transcript is the serial console of a machine over all its starts, line by line.
+// transcript contains the lines of a machine's serial console over all its starts.
 type transcript struct {
 	mu      sync.Mutex
 	lines   []string
-	changed chan struct{} // closed and replaced with each line
+	changed chan struct{} // closed and replaced at each line
 }
 
 func newTranscript() *transcript { return &transcript{changed: make(chan struct{})} }
@@ -51,7 +51,8 @@ func (t *transcript) follow(ctx context.Context, from int, expression *regexp.Re
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for %q on the console: %w; its end is:\n%s", expression, ctx.Err(), t.tail(20))
+			return nil, fmt.Errorf("waiting for %q on the console: %w; its end is:\n%s",
+				expression, ctx.Err(), t.tail(20))
 		}
 	}
 }

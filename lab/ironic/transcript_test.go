@@ -22,7 +22,8 @@ func TestTranscript(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := log.follow(ctx, 0, regexp.MustCompile("never")); err == nil || !strings.Contains(err.Error(), "INSTANCE-UP after") {
+		if _, err := log.follow(ctx, 0, regexp.MustCompile("never")); err == nil ||
+			!strings.Contains(err.Error(), "INSTANCE-UP after") {
 			t.Errorf("got error %v, want one that shows the end of the console", err)
 		}
 		if got, want := log.tail(2), "noise\nINSTANCE-UP after"; got != want {

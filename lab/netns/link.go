@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tap makes a tap interface, one end of a machine's cable, and brings it up with the addresses, such as "192.0.2.1/24"
-// and "2001:db8::1/64".
+// Tap creates a tap interface, which is one end of a machine's cable, and brings it up with the addresses, for
+// example "192.0.2.1/24" and "2001:db8::1/64".
 func (n *Namespace) Tap(name string, addresses ...string) error {
 	return n.Do(func() error { return makeTap(name, 0, addresses) })
 }
 
-// TapOn makes a tap interface that is a port of a bridge, and brings it up.
+// TapOn creates a tap interface as a port of a bridge and brings it up.
 func (n *Namespace) TapOn(bridge, name string) error {
 	return n.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
@@ -25,7 +25,7 @@ func (n *Namespace) TapOn(bridge, name string) error {
 	})
 }
 
-// Bridge makes a bridge and brings it up with the addresses.
+// Bridge creates a bridge and brings it up with the addresses.
 func (n *Namespace) Bridge(name string, addresses ...string) error {
 	return n.Do(func() error {
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
@@ -48,8 +48,9 @@ func makeTap(name string, master int, addresses []string) error {
 	return up(name, addresses...)
 }
 
-// up brings an interface of the thread's namespace up with addresses. They are usable at once: nobody else is on the
-// cable who could have one of them, so IPv6 does not ask (RFC 4862, duplicate address detection).
+// up brings up an interface of the thread's namespace with exactly these addresses: like a router, it ignores router
+// advertisements. The addresses are usable at once. They skip duplicate address detection (RFC 4862), because no
+// other machine on the cable can have them.
 func up(name string, addresses ...string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {

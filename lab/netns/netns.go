@@ -1,6 +1,6 @@
-// Package netns makes Linux network namespaces (network_namespaces(7)) that belong to this process, with the taps,
-// bridges and programs that a lab needs in them. A namespace has no name and no mount: it lives until it is closed and
-// nothing runs in it any more. Making one needs root.
+// Package netns creates Linux network namespaces (network_namespaces(7)) that belong to this process, with taps and
+// bridges, and runs programs in them. A namespace has no name and no mount: the kernel deletes it when it is closed
+// and no process uses it. Creating a namespace requires root.
 package netns
 
 import (
@@ -17,7 +17,7 @@ import (
 // Namespace is a network namespace. It is safe for concurrent use.
 type Namespace struct{ file *os.File }
 
-// New makes a namespace whose loopback interface is up.
+// New creates a namespace whose loopback interface is up.
 func New() (*Namespace, error) {
 	type result struct {
 		file *os.File
@@ -25,7 +25,7 @@ func New() (*Namespace, error) {
 	}
 	made := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			made <- result{nil, fmt.Errorf("new network namespace: %w", err)}
 			return
@@ -39,19 +39,20 @@ func New() (*Namespace, error) {
 	}
 	n := &Namespace{r.file}
 	if err := n.Do(func() error { return up("lo") }); err != nil {
-		_ = n.Close() // is empty
+		_ = n.Close() // the namespace is empty
 		return nil, err
 	}
 	return n, nil
 }
 
-// Path is where other programs find the namespace while this process lives.
+// Path returns the path of the namespace for other programs. It is valid while this process runs.
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
 
-// Close lets go of the namespace.
+// Close releases the namespace.
 func (n *Namespace) Close() error { return n.file.Close() }
 
-// Do calls f within the namespace. Sockets that f itself makes belong to it; those of goroutines that f starts do not.
+// Do calls f within the namespace. Sockets that f creates belong to the namespace; sockets of goroutines that f
+// starts do not.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -65,7 +66,7 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// Dial connects from within the namespace. The address must be numeric, so that no resolver is asked elsewhere.
+// Dial connects from within the namespace. The address must be numeric, because a resolver would run outside.
 func (n *Namespace) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -74,7 +75,7 @@ func (n *Namespace) Dial(ctx context.Context, network, address string) (conn net
 	return conn, err
 }
 
-// Listen accepts connections within the namespace, at a numeric address.
+// Listen listens within the namespace on a numeric address.
 func (n *Namespace) Listen(ctx context.Context, network, address string) (l net.Listener, err error) {
 	err = n.Do(func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(ctx, network, address)
@@ -83,7 +84,7 @@ func (n *Namespace) Listen(ctx context.Context, network, address string) (l net.
 	return l, err
 }
 
-// ListenPacket opens a packet socket, "udp" for example, within the namespace, at a numeric address.
+// ListenPacket opens a packet socket, for example "udp", within the namespace on a numeric address.
 func (n *Namespace) ListenPacket(ctx context.Context, network, address string) (c net.PacketConn, err error) {
 	err = n.Do(func() (err error) {
 		c, err = (&net.ListenConfig{}).ListenPacket(ctx, network, address)
@@ -92,8 +93,8 @@ func (n *Namespace) ListenPacket(ctx context.Context, network, address string) (
 	return c, err
 }
 
-// Start starts a program within the namespace. The caller must call wait, which waits for its end. The thread that
-// started it stays until then, so that the program may be given a signal for its parent's death (Pdeathsig).
+// Start starts a program within the namespace. The caller must call wait, which waits until the program ends. The
+// thread that starts it lives until then, so cmd may set a parent death signal (Pdeathsig).
 func (n *Namespace) Start(cmd *exec.Cmd) (wait func() error, err error) {
 	started, ended := make(chan error), make(chan error, 1)
 	go func() {
@@ -113,7 +114,8 @@ func (n *Namespace) Start(cmd *exec.Cmd) (wait func() error, err error) {
 	return func() error { return <-ended }, nil
 }
 
-// enter moves the calling thread, which must be locked and must not be unlocked again, into the namespace.
+// enter moves the calling thread into the namespace. The thread must be locked to its goroutine and must not be
+// unlocked afterwards.
 func (n *Namespace) enter() error {
 	if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace: %w", err)

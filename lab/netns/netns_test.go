@@ -11,7 +11,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// A namespace has its own interfaces and its own ports, for this process and for programs.
+// A namespace has its own interfaces and ports, for this process and for programs.
 func TestNamespace(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "ip")
@@ -48,7 +48,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// talk sends a word over a connection within the namespace.
+// talk sends a word over a connection within the namespace and checks what arrives.
 func talk(t *testing.T, n *Namespace, address string) {
 	t.Helper()
 	l, err := n.Listen(t.Context(), "tcp", address)
@@ -68,7 +68,7 @@ func talk(t *testing.T, n *Namespace, address string) {
 	if _, err := client.Write([]byte("word")); err != nil {
 		t.Fatal(err)
 	}
-	_ = client.Close() // ends the text
+	_ = client.Close() // ends the stream
 	if got, err := io.ReadAll(server); err != nil || string(got) != "word" {
 		t.Errorf("%s: got %q and %v, want %q", address, got, err, "word")
 	}

@@ -16,11 +16,11 @@ import (
 const (
 	sector   = 512
 	mib      = 1 << 20
-	biosSize = 1 * mib // of the BIOS boot partition, which holds GRUB's core
+	biosSize = 1 * mib // of the BIOS boot partition, which contains GRUB's core image
 	biosType = gpt.Type("21686148-6449-6E6F-744E-656564454649")
 )
 
-// part is a piece of the disk: a file of the work folder and its place in bytes.
+// part is a partition: a file of the work directory and its position on the disk in bytes.
 type part struct {
 	file        string
 	name        string
@@ -28,7 +28,7 @@ type part struct {
 	start, size int64
 }
 
-// assemble puts the whole disk together from the pieces in work.
+// assemble creates the disk image from the files in work.
 func assemble(work, raw string) error {
 	root, err := os.Stat(filepath.Join(work, "root.ext4"))
 	if err != nil {
@@ -88,7 +88,7 @@ func partition(d *disk.Disk, table *gpt.Table) error {
 	return nil
 }
 
-// copyPart copies a file to its place and leaves out what is zero, so that the image stays sparse.
+// copyPart copies a file to its position and skips zeros, so that the image stays sparse.
 func copyPart(to *os.File, from string, p part) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -116,13 +116,14 @@ func copyPart(to *os.File, from string, p part) error {
 	}
 }
 
-// installBIOS makes GRUB start in a BIOS: its boot sector in the first 440 bytes of the disk loads the first sector of
-// its core, which loads the rest. Both carry the place of what they load (GRUB's i386/pc/boot.h and diskboot.h).
+// installBIOS installs GRUB for BIOS. Its boot sector in the first 440 bytes of the disk loads the first sector of
+// the core image, which loads the rest. Both contain the location of what they load (GRUB's i386/pc/boot.h and
+// diskboot.h).
 func installBIOS(disk *os.File, bootImage string, core int64) error {
 	const (
-		codeSize      = 440  // what may be used of the first sector; disk id and partition table follow
-		kernelSector  = 0x5c // in the boot sector: where the core begins
-		driveCheck    = 0x66 // in the boot sector: a jump over a work-around for broken BIOSes
+		codeSize      = 440  // usable bytes of the first sector; disk id and partition table follow
+		kernelSector  = 0x5c // offset in the boot sector of the core image's first sector
+		driveCheck    = 0x66 // offset in the boot sector of a jump that skips a workaround for broken BIOSes
 		firstBlock    = 0x1f4
 		nopInstruct   = 0x90
 		sectorsBehind = 1

@@ -1,15 +1,17 @@
-// Package osimage builds, on the spot, a whole-disk image of a real operating system for demonstrations and tests of
-// deployments: Debian's own packages, a GPT with an EFI system partition (shim and GRUB, both signed, so that it starts
-// with Secure Boot too), a BIOS boot partition with GRUB, and an ext4 root.
+// Package osimage builds a whole-disk image of a real operating system for demonstrations and tests: Debian's own
+// packages, a GPT with an EFI system partition (signed shim and GRUB, so that the image also boots with Secure Boot),
+// a BIOS boot partition with GRUB, and an ext4 root.
 //
-// When the system runs it writes to the first serial port
+// The running system writes to the first serial port
 //
 //	INSTANCE-UP <host name>
 //	CONFIG-DRIVE <uuid> <device>      (or "CONFIG-DRIVE missing")
 //	INSTANCE-READY
 //
-// with the uuid of openstack/latest/meta_data.json on the partition labelled config-2. Images are cached by their
-// recipe. Limits: amd64; needs mmdebstrap, mke2fs, mtools and, for qcow2, qemu-img.
+// where uuid is the one in openstack/latest/meta_data.json on the partition with the label config-2. Images are
+// cached by their recipe.
+//
+// Limits: amd64; requires mmdebstrap, mke2fs, mtools and, for qcow2, qemu-img.
 package osimage
 
 import (
@@ -33,39 +35,40 @@ import (
 //go:embed customize.sh
 var customize string
 
-// DefaultSuite is the release of Debian that images hold.
+// DefaultSuite is the default release of Debian.
 const DefaultSuite = "bookworm"
 
-// rootUUID names the root file system; boot loader and fstab find it by that.
+// rootUUID is the UUID of the root file system. Boot loader and fstab refer to it.
 const rootUUID = "6f1d3c1e-7a35-4a29-9d3a-3a7b4f3e7c11"
 
-// layout changes whenever the code that puts the image together does, so that older images are not taken for new.
+// layout is part of the cache key. It must change whenever the code that assembles images does, so that older images
+// are not reused.
 const layout = "1"
 
 var packages = []string{"linux-image-cloud-amd64", "initramfs-tools", "sysvinit-core", "udev"}
 
-// Up and ConfigDrive find the system's report in the text of its serial console.
+// Up and ConfigDrive match the system's report on its serial console.
 var (
 	Up          = regexp.MustCompile(`INSTANCE-UP (\S+)\s`)
 	ConfigDrive = regexp.MustCompile(`CONFIG-DRIVE (\S+)\s`)
 )
 
-// Options say what to build.
+// Options configures a build.
 type Options struct {
-	Suite    string    // Debian's release; "" = DefaultSuite
-	CacheDir string    // "" means ironroot/osimage in the user's cache folder
-	Progress io.Writer // one line for every step; nil is silence
+	Suite    string    // Debian's release; "" means DefaultSuite
+	CacheDir string    // "" means ironroot/osimage in the user's cache directory
+	Progress io.Writer // receives one line for each step; nil discards it
 }
 
-// Image is a built image.
+// Image describes a built image.
 type Image struct {
 	Raw    string // path
 	Size   int64  // bytes of the disk
-	SHA256 string // of the raw file, hex
-	Cached bool   // it was there already
+	SHA256 string // of the raw file, in hex
+	Cached bool   // the image was in the cache
 }
 
-// Build returns the image of the recipe, from the cache where it is there.
+// Build returns the image of the recipe, from the cache if possible.
 func Build(ctx context.Context, o Options) (*Image, error) {
 	if o.Suite == "" {
 		o.Suite = DefaultSuite
@@ -105,7 +108,7 @@ func key(suite string) string {
 	return suite + "-" + hex.EncodeToString(sum[:6])
 }
 
-// lock keeps two builders of the same cache apart.
+// lock takes an exclusive lock on a file. It prevents concurrent builds of the same image.
 func lock(path string) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -117,7 +120,7 @@ func lock(path string) (func(), error) {
 	return func() { _ = f.Close() }, nil // which unlocks it
 }
 
-// load reads a finished image; the checksum file is written last.
+// load returns a finished image. The checksum file is written last.
 func load(dir string) (*Image, error) {
 	sum, err := os.ReadFile(filepath.Join(dir, "disk.raw.sha256"))
 	if err != nil {
@@ -140,7 +143,9 @@ func build(ctx context.Context, o Options, dir string) error {
 	}
 	parent := o.CacheDir
 	if os.Geteuid() != 0 {
-		parent = "" // mmdebstrap's user namespace may not enter the home folder, but it may enter the one for temporary files
+		// mmdebstrap's user namespace may not be allowed to enter the home directory; the directory for temporary
+		// files is accessible.
+		parent = ""
 	}
 	work, err := os.MkdirTemp(parent, "osimage-")
 	if err != nil {
@@ -169,7 +174,7 @@ func build(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	// The last file to be written: without it the folder does not count as an image.
+	// Written last: a directory without this file is not a finished image.
 	if err := os.WriteFile(filepath.Join(dir, "disk.raw.sha256"), []byte(sum+"\n"), 0o644); err != nil {
 		return err
 	}
@@ -177,7 +182,7 @@ func build(ctx context.Context, o Options, dir string) error {
 	return nil
 }
 
-// say prints progress, whose loss is no failure of the build.
+// say prints progress. Errors are ignored, because they do not affect the build.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // stepper prints each step with the seconds since the start.
@@ -188,13 +193,13 @@ func stepper(w io.Writer) func(string) {
 	}
 }
 
-// debootstrap leaves root.ext4 and the boot loaders in work.
+// debootstrap creates root.ext4 and the boot loaders in work.
 func debootstrap(ctx context.Context, o Options, work string) error {
 	hook := filepath.Join(work, "customize.sh")
 	if err := os.WriteFile(hook, []byte(strings.ReplaceAll(customize, "@UUID@", rootUUID)), 0o755); err != nil {
 		return err
 	}
-	// Without root mmdebstrap runs in a user namespace, whose root must be able to write here.
+	// Without root, mmdebstrap runs in a user namespace, whose root must be able to write to this directory.
 	if err := os.Chmod(work, 0o777); err != nil {
 		return err
 	}
@@ -207,7 +212,7 @@ func debootstrap(ctx context.Context, o Options, work string) error {
 	return run(ctx, []string{"OUT=" + work}, "mmdebstrap", args...)
 }
 
-// espSize is 34 MiB: the signed loaders take 8, and FAT16 is understood by every firmware.
+// espSize is 34 MiB: the signed loaders need 8, and every firmware supports FAT16.
 const espSize = 34 << 20
 
 func makeESP(ctx context.Context, work string) error {
@@ -215,7 +220,8 @@ func makeESP(ctx context.Context, work string) error {
 	if err := makeFile(esp, espSize); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(work, "BOOTX64.CSV"), utf16("shimx64.efi,debian,,This is the boot entry for debian\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "BOOTX64.CSV"),
+		utf16("shimx64.efi,debian,,This is the boot entry for debian\n"), 0o644); err != nil {
 		return err
 	}
 	commands := [][]string{
@@ -240,7 +246,7 @@ func makeESP(ctx context.Context, work string) error {
 	return nil
 }
 
-// utf16 encodes ASCII text as the UEFI fall-back loader wants it: little endian, with a byte order mark.
+// utf16 encodes ASCII text in the form that the UEFI fallback loader expects: little endian with a byte order mark.
 func utf16(text string) []byte {
 	out := []byte{0xff, 0xfe}
 	for _, c := range []byte(text) {
@@ -249,7 +255,7 @@ func utf16(text string) []byte {
 	return out
 }
 
-// QCOW2 returns the path of the image in qcow2 form, compressed or not, made on the first call.
+// QCOW2 returns the path of the image in qcow2 form, compressed or not. The first call creates it.
 func (i *Image) QCOW2(ctx context.Context, compressed bool) (string, error) {
 	name := "disk.qcow2"
 	args := []string{"convert", "-O", "qcow2"}
@@ -285,7 +291,7 @@ func SHA256(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// lookup finds a program also where ordinary users do not look.
+// lookup finds a program, also in directories that are not in the PATH of ordinary users.
 func lookup(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -302,7 +308,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// run runs a program; its error carries the end of what the program said.
+// run runs a program. The error contains the end of its output.
 func run(ctx context.Context, env []string, program string, args ...string) error {
 	path, err := lookup(program)
 	if err != nil {

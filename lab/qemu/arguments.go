@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// arguments returns QEMU's command line. The console and the monitor are file descriptors 3 and 4.
+// arguments returns QEMU's command line. The console and the QMP monitor use file descriptors 3 and 4.
 func arguments(c Config) ([]string, error) {
 	args := []string{
-		"-name", c.Name, "-nodefaults", "-no-user-config", "-display", "none", "-S", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
+		"-name", c.Name, "-nodefaults", "-no-user-config", "-display", "none", "-S", "-smp", strconv.Itoa(c.CPUs),
+		"-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
 		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
@@ -39,7 +40,7 @@ func arguments(c Config) ([]string, error) {
 	return append(args, c.Extra...), nil
 }
 
-// boardArguments choose the board, its graphics card and its processors.
+// boardArguments returns the arguments for the board, its graphics card and its processors.
 func boardArguments(c Config) []string {
 	if c.Arch == "arm64" {
 		// A processor that is sold, so that the guest can know its name.
@@ -93,18 +94,19 @@ func firmwareArguments(c Config) ([]string, error) {
 		"-drive", "if=pflash,format=raw,unit=1,file=" + escape(varsFile(c)),
 	}
 	if c.Firmware == UEFISecure {
-		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1")
+		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on",
+			"-global", "ICH9-LPC.disable_s3=1")
 	}
 	return args, nil
 }
 
 func varsFile(c Config) string { return c.Dir + "/vars.fd" }
 
-// escape doubles commas, as QEMU's option syntax wants them inside values.
+// escape doubles the commas of a value, as QEMU's option syntax requires.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
 
-// prepareFiles makes the disks that do not exist yet and the machine's own copy of the firmware's variables. A copy
-// that is there already stays: boot entries live on from one machine to the next in the same folder.
+// prepareFiles creates missing disk images and copies the firmware's variables into the machine's directory. An
+// existing copy is kept, so that boot entries persist for the next machine in the same directory.
 func prepareFiles(c Config) error {
 	for _, d := range c.Disks {
 		if err := makeDisk(d); err != nil {
@@ -202,7 +204,7 @@ func userNet(n NIC) string {
 	return netdev
 }
 
-// jsonArgument turns options into QEMU's JSON form, where no value needs escaping.
+// jsonArgument encodes options in QEMU's JSON syntax, in which values need no escaping.
 func jsonArgument(options map[string]any) (string, error) {
 	text, err := json.Marshal(options)
 	return string(text), err

@@ -1,10 +1,12 @@
-// Package qemu runs virtual machines for demonstrations and tests: QEMU started as a child process and driven over QMP,
-// the QEMU Machine Protocol (https://www.qemu.org/docs/master/interop/qmp-spec.html).
+// Package qemu runs virtual machines for demonstrations and tests. QEMU runs as a child process and is controlled
+// over QMP, the QEMU Machine Protocol (https://www.qemu.org/docs/master/interop/qmp-spec.html).
 //
-// A Machine has the PC hardware a deploy ramdisk meets in the field: virtio, SATA, NVMe and SCSI disks, CD-ROM and USB
-// storage, network boot, BIOS and UEFI firmware with and without Secure Boot. Its serial console is a Console that can
-// be waited on without polling. Limits: x86_64 guests on the q35 board; aarch64 guests on the virt board with UEFI, always
-// emulated, started by Config.Kernel and with no SATA disk; one serial port.
+// A Machine emulates the PC hardware that a deploy ramdisk meets in the field: virtio, SATA, NVMe and SCSI disks,
+// CD-ROM and USB storage, network boot, BIOS and UEFI firmware with and without Secure Boot. Its serial console is a
+// Console, on which callers wait without polling.
+//
+// Limits: x86_64 guests use the q35 board. aarch64 guests use the virt board with UEFI; they are always emulated,
+// start from Config.Kernel and have no SATA disks. A machine has one serial port.
 package qemu
 
 import (
@@ -12,20 +14,20 @@ import (
 	"os"
 )
 
-// Firmware is what the machine starts with.
+// Firmware is the firmware of a machine.
 type Firmware string
 
-// The firmwares: SeaBIOS, OVMF, and OVMF with Secure Boot switched on and Microsoft's keys enrolled.
+// The firmwares: SeaBIOS, OVMF, and OVMF with Secure Boot enabled and Microsoft's keys enrolled.
 const (
 	BIOS       Firmware = "bios"
 	UEFI       Firmware = "uefi"
 	UEFISecure Firmware = "uefi-secure"
 )
 
-// Bus is how a disk is attached.
+// Bus is the bus that a disk is attached to.
 type Bus string
 
-// The buses. USB makes the disk a removable stick.
+// The buses. A disk on USB is a removable stick.
 const (
 	Virtio Bus = "virtio"
 	SATA   Bus = "sata"
@@ -34,108 +36,111 @@ const (
 	USB    Bus = "usb"
 )
 
-// Action is what the machine does when the guest asks to be restarted or switched off.
+// Action is the machine's reaction when the guest requests a restart or a power-off.
 type Action string
 
-// The actions. Reset is meaningful for a reboot only, Pause for a power-off only: the machine then stays, switched off,
-// until Reset and Resume, or Stop.
+// The actions. Reset is valid for a restart only, Pause for a power-off only: the paused machine stays switched off
+// until PowerOn or Stop.
 const (
 	Reset    Action = "reset"
 	Shutdown Action = "shutdown"
 	Pause    Action = "pause"
 )
 
-// Fault makes the disk fail. It is given to QEMU's blkdebug driver.
+// Fault describes requests of a disk that fail. QEMU's blkdebug driver injects it.
 type Fault struct {
 	Type   string // "read", "write", "write-zeroes", "discard" or "flush"
-	Errno  int    // what the guest's request fails with; 0 means EIO
-	Offset int64  // bytes from the start of the disk; the sector there fails. -1 is every place
+	Errno  int    // error number of the guest's request; 0 means EIO
+	Offset int64  // bytes from the start of the disk; requests that include this sector fail. -1 means all requests
 	Once   bool   // fail one request only
-	After  int    // so many flushes of the guest go well before the fault is there
+	After  int    // number of guest flushes that succeed before the fault occurs
 }
 
-// Disk is one disk of a machine.
+// Disk describes a disk of a machine.
 type Disk struct {
 	Bus    Bus
 	File   string // path of the image
 	Format string // "raw" (also "") or "qcow2"
-	Size   int64  // bytes; where File does not exist it is made, sparse and raw, of this size
-	Sector int64  // bytes of a logical and physical sector, 0 means 512. SATA disks know only 512
+	Size   int64  // bytes; if File does not exist, a sparse raw image of this size is created
+	Sector int64  // bytes of a logical and physical sector, 0 means 512. SATA disks support only 512
 	Serial string
-	WWN    uint64 // 0 is none; SATA and SCSI only
-	Boot   int    // boot order, 1 is first; 0 leaves the disk to the firmware's own order
+	WWN    uint64 // 0 means none; SATA and SCSI only
+	Boot   int    // boot order, 1 is first; 0 leaves the position of the disk to the firmware
 	Faults []Fault
 	Direct bool // bypass the host's page cache
-	// BytesPerSecond limits reading and writing together; 0 is no limit.
+	// BytesPerSecond limits the sum of reads and writes; 0 means no limit.
 	BytesPerSecond int64
 	ReadOnly       bool
-	NoDiscard      bool // ignore discards: what the guest did not overwrite stays in the file
-	// Paths is the number of controllers that lead to a SCSI disk; 0 means 1. It is the disk's WWN that tells that they do.
+	NoDiscard      bool // ignore discards: data that the guest did not overwrite stays in the file
+	// Paths is the number of controllers that lead to a SCSI disk; 0 means 1. The guest recognises the paths of one
+	// disk by its WWN.
 	Paths int
-	// Log is the path of a file that records every write and flush, for WriteLog; "" is none.
+	// Log is the path of a file that records every write and flush for WriteLog; "" means none.
 	Log string
 }
 
-// Forward makes a guest's TCP port reachable on this machine's loopback.
+// Forward forwards a TCP port of this machine's loopback to the guest.
 type Forward struct {
 	Host  int // port on 127.0.0.1
 	Guest int // port of the guest
 }
 
-// NIC is one network interface of a machine.
+// NIC describes a network interface of a machine.
 type NIC struct {
 	MAC   string
 	Model string // QEMU's name, "" means virtio-net-pci
 	// Netdev is "user" (also ""), QEMU's own network with DHCP, where the host is 10.0.2.2 and the guest 10.0.2.15;
-	// "tap:NAME" for a tap interface that exists; or QEMU's words for another back end, without the id.
+	// "tap:NAME" for an existing tap interface; or QEMU's options for another back end, without the id.
 	Netdev string
-	// Restrict cuts the guest of a "user" network off from the host and from everything behind it. Forwards and TFTP
+	// Restrict isolates the guest of a "user" network from the host and from all other networks. Forwards and TFTP
 	// still work.
 	Restrict bool
-	TFTP     string // folder served by TFTP on a "user" network
-	BootFile string // DHCP option 67 on a "user" network: a file of TFTP or an HTTP URL
+	TFTP     string // directory served by TFTP on a "user" network
+	BootFile string // DHCP option 67 on a "user" network: a file served by TFTP or an HTTP URL
 	Forwards []Forward
-	Boot     int  // boot order, 1 is first; 0 means that the interface cannot boot: it gets no option ROM
-	NoROM    bool // UEFI boots from the interface by its own drivers, not by the iPXE of the option ROM
+	Boot     int  // boot order, 1 is first; 0 means that the interface cannot boot and gets no option ROM
+	NoROM    bool // UEFI boots from the interface with its own drivers, not with the iPXE of the option ROM
 }
 
 // Config describes a machine.
 type Config struct {
-	Name     string // shows in errors; "" means "machine"
-	Dir      string // folder for the machine's own files: console log, QEMU's messages, UEFI variables. Must exist
-	Arch     string // GOARCH of the guest: "amd64" ("" = amd64) or "arm64", which leaves no choice of Firmware and Accel
+	Name string // used in errors; "" means "machine"
+	Dir  string // existing directory for the machine's own files: console log, QEMU's messages, UEFI variables
+	// Arch is the GOARCH of the guest: "amd64" (also "") or "arm64", for which Firmware must be empty and Accel is
+	// ignored.
+	Arch     string
 	Memory   int64  // bytes, 0 means 1 GiB
 	CPUs     int    // 0 means 2
-	Accel    string // "kvm", "tcg", or "" for KVM where it works
+	Accel    string // "kvm", "tcg", or "" for KVM if it works and TCG otherwise
 	Firmware Firmware
 	Disks    []Disk
 	NICs     []NIC
-	CDROM    string // path of an ISO, "" means no drive
+	CDROM    string // path of an ISO, "" means no CD-ROM drive
 	CDBoot   int    // boot order of the CD-ROM
 
 	// Kernel, Initrd and Append boot Linux directly, without a boot loader.
 	Kernel, Initrd, Append string
 
-	OnReboot   Action // Reset (also "") or Shutdown: QEMU ends
+	OnReboot   Action // Reset (also "") or Shutdown, with which QEMU exits
 	OnPowerOff Action // Shutdown (also "") or Pause
 
 	SMBIOS []string // values of QEMU's -smbios option
-	Extra  []string // further arguments of QEMU
-	NetNS  string   // path of a network namespace to run in, "" means the caller's
+	Extra  []string // additional arguments of QEMU
+	NetNS  string   // path of the network namespace to run in, "" means the caller's
 
-	// Line is called with every finished line of the serial console, without line end, from one goroutine.
+	// Line is called from one goroutine with each complete line of the serial console, without its line end.
 	Line func(line string)
 }
 
-// KernelHints are kernel parameters that a guest wants where there is no hardware virtualisation: on a busy host the
-// kernel would distrust the time-stamp counter and fall back to slow clocks, or give up because too few of the timer's
-// interrupts arrived in the moment it counts them.
+// KernelHints are kernel parameters for guests that run without hardware virtualisation. On a busy host, the kernel
+// would otherwise reject the time-stamp counter and fall back to slow clocks, or panic because too few timer
+// interrupts arrived while it counted them.
 const KernelHints = "tsc=reliable no_timer_check"
 
 // FirmwareARM is the UEFI firmware of arm64 machines; Debian's package is qemu-efi-aarch64.
 const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
-// The places of OVMF that distributions use, the variables beside the code.
+// firmwareFiles returns the paths of OVMF's code and variables. It tries the paths that distributions use.
 func firmwareFiles(f Firmware) (code, vars string, err error) {
 	candidates := [][2]string{
 		{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
@@ -157,7 +162,7 @@ func firmwareFiles(f Firmware) (code, vars string, err error) {
 	return "", "", fmt.Errorf("no %s firmware found (Debian's package is ovmf), looked for %s and others", f, candidates[0][0])
 }
 
-// Variables returns the path of the UEFI variables that a machine of this firmware begins with.
+// Variables returns the path of the template of the UEFI variables for a firmware.
 func Variables(f Firmware) (string, error) {
 	_, vars, err := firmwareFiles(f)
 	return vars, err

@@ -10,38 +10,39 @@ import (
 	"sync"
 )
 
-// consoleLimit bounds what a Console remembers; the file of the console keeps everything.
+// consoleLimit is the number of bytes that a Console keeps. The console's log file is complete.
 const consoleLimit = 4 << 20
 
-// Console is what the machine wrote to its serial port. All methods may be called at any time, also after the end.
+// Console is the output of the machine's serial port. Its methods may be called concurrently, also after the machine
+// has ended.
 type Console struct {
 	mu      sync.Mutex
 	buf     []byte
-	start   int64         // position of buf[0] since the beginning
-	changed chan struct{} // closed and replaced at every change
+	start   int64         // position of buf[0] in the whole output
+	changed chan struct{} // closed and replaced at each change
 	ended   bool
 	input   io.Writer
 	line    func(string)
-	partial []byte // the unfinished last line, for line
+	partial []byte // the incomplete last line, for line
 }
 
 func newConsole(input io.Writer, line func(string)) *Console {
 	return &Console{changed: make(chan struct{}), input: input, line: line}
 }
 
-// Match is a place of the console where an expression was found.
+// Match is a match of an expression on the console.
 type Match struct {
 	Groups []string // the match and its parenthesised groups
-	End    int64    // position behind it, a place to go on from
+	End    int64    // position after the match, for FollowFrom
 }
 
-// Follow waits until the console contains something that matches expression, from its first byte on, and returns the
-// match. It fails when ctx ends or the machine does; the error shows the end of the console.
+// Follow waits until the console's output matches expression and returns the first match. It fails when ctx or the
+// machine ends; the error quotes the end of the output.
 func (c *Console) Follow(ctx context.Context, expression *regexp.Regexp) (Match, error) {
 	return c.FollowFrom(ctx, 0, expression)
 }
 
-// FollowFrom is Follow that leaves out everything before position from.
+// FollowFrom is like Follow, but ignores the output before position from.
 func (c *Console) FollowFrom(ctx context.Context, from int64, expression *regexp.Regexp) (Match, error) {
 	for {
 		c.mu.Lock()
@@ -57,7 +58,8 @@ func (c *Console) FollowFrom(ctx context.Context, from int64, expression *regexp
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Match{}, fmt.Errorf("waiting for %q on the console: %w; its end is:\n%s", expression, context.Cause(ctx), c.Tail(20))
+			return Match{}, fmt.Errorf("waiting for %q on the console: %w; its end is:\n%s",
+				expression, context.Cause(ctx), c.Tail(20))
 		}
 	}
 }
@@ -80,27 +82,27 @@ func (c *Console) find(from int64, expression *regexp.Regexp) (Match, bool) {
 	return m, true
 }
 
-// Mark returns the present end of the console, for FollowFrom.
+// Mark returns the current end position of the output, for FollowFrom.
 func (c *Console) Mark() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.start + int64(len(c.buf))
 }
 
-// String returns the console so far; of a very long one the last 4 MiB.
+// String returns the output so far, or at least its last 4 MiB.
 func (c *Console) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.buf)
 }
 
-// Tail returns the last n lines, without control sequences.
+// Tail returns the last n lines without control sequences.
 func (c *Console) Tail(n int) string {
 	lines := strings.Split(strings.TrimRight(Plain(c.String()), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// Send types text on the console.
+// Send writes text to the serial port, as if it were typed.
 func (c *Console) Send(text string) error {
 	if _, err := io.WriteString(c.input, text); err != nil {
 		return fmt.Errorf("write to the serial console: %w", err)
@@ -108,7 +110,7 @@ func (c *Console) Send(text string) error {
 	return nil
 }
 
-// Write adds output of the machine.
+// Write appends output of the machine.
 func (c *Console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.buf = append(c.buf, p...)
@@ -122,7 +124,7 @@ func (c *Console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines calls the listener; only the reading goroutine comes here.
+// lines calls the line callback. Only the reading goroutine calls it.
 func (c *Console) lines(p []byte) {
 	if c.line == nil {
 		return

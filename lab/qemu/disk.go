@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// sectorSize is the unit in which blkdebug and blklogwrites count places.
+// sectorSize is the unit in which blkdebug and blklogwrites count offsets.
 const sectorSize = 512
 
-// flushEvent is what blkdebug calls the beginning of a flush.
+// flushEvent is blkdebug's event at the start of a flush.
 const flushEvent = "flush_to_os"
 
-// diskArguments returns the back end and the device of every disk. Disk i is called disk<i>, its controller, where it
-// has one of its own, bus<i>; the CD-ROM is called cdrom. Further paths to disk i are disk<i>path1 and so on.
+// diskArguments returns the back end and the device of every disk. The id of disk i is disk<i>; the id of its own
+// controller, if it has one, is bus<i>. The CD-ROM is cdrom. Additional paths to disk i are disk<i>path1 and so on.
 func diskArguments(c Config) ([]string, error) {
 	var args []string
 	var scsi, usb bool
@@ -70,8 +70,8 @@ func cdDevice(port, boot int) string {
 	return device
 }
 
-// backendArguments stacks file, format, faults, log and limit, and returns the name of what is on top. Flushes of the guest
-// do not reach the file: no disk of a lab has to survive a failure of its host.
+// backendArguments stacks the layers for file, format, faults, log and rate limit, and returns the name of the
+// topmost. Guest flushes do not reach the file: no disk of a lab must survive a failure of its host.
 func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	n := strconv.Itoa(i)
 	cache := map[string]any{"direct": d.Direct, "no-flush": true}
@@ -92,24 +92,26 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 		format = "raw"
 	}
 	layers = append(layers, map[string]any{
-		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache, "discard": discard,
+		"driver": format, "node-name": "image" + n, "file": top, "read-only": d.ReadOnly, "cache": cache,
+		"discard": discard,
 	})
 	top = "image" + n
-	// Faults and the log see the guest's flushes only where these are passed on.
+	// The layers for faults and log see guest flushes only if the layers above pass them on.
 	flushes := map[string]any{"direct": d.Direct, "no-flush": false}
 	if len(d.Faults) > 0 {
 		inject, states := injections(d.Faults)
 		layer := map[string]any{
-			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes, "discard": discard,
+			"driver": "blkdebug", "node-name": "faults" + n, "image": top, "inject-error": inject, "cache": flushes,
+			"discard": discard,
 		}
-		if len(states) > 0 { // an empty list is none to QEMU
+		if len(states) > 0 { // QEMU rejects an empty list
 			layer["set-state"] = states
 		}
 		layers = append(layers, layer)
 		top = "faults" + n
 	}
 	if slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.After > 0 }) {
-		// What counts flushes is told of them by the layer above.
+		// blkdebug counts only flushes that the layer above passes down.
 		layers = append(layers, map[string]any{
 			"driver": "raw", "node-name": "counted" + n, "file": top, "cache": flushes, "discard": discard,
 		})
@@ -119,13 +121,15 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 		layers = append(layers,
 			map[string]any{"driver": "file", "node-name": "logfile" + n, "filename": d.Log, "cache": cache},
 			map[string]any{
-				"driver": "blklogwrites", "node-name": "log" + n, "file": top, "log": "logfile" + n, "cache": flushes, "discard": discard,
+				"driver": "blklogwrites", "node-name": "log" + n, "file": top, "log": "logfile" + n, "cache": flushes,
+				"discard": discard,
 			})
 		top = "log" + n
 	}
 	if d.BytesPerSecond > 0 {
 		layers = append(layers, map[string]any{
-			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n, "cache": flushes,
+			"driver": "throttle", "node-name": "throttle" + n, "file": top, "throttle-group": "limit" + n,
+			"cache":   flushes,
 			"discard": discard,
 		})
 		top = "throttle" + n
@@ -140,7 +144,7 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 	return args, top, nil
 }
 
-// injections returns blkdebug's rules. Its state is 1 at first and counts flushes from there.
+// injections returns blkdebug's rules. The initial state is 1; each flush increments it.
 func injections(faults []Fault) (errors, states []map[string]any) {
 	for _, f := range faults {
 		rule := map[string]any{"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false}
@@ -161,7 +165,8 @@ func injections(faults []Fault) (errors, states []map[string]any) {
 	return errors, states
 }
 
-// scsiBus is the controller by which a path leads to disk i. The first is common to all disks.
+// scsiBus returns the id of the controller through which a path leads to disk i. All disks share the first
+// controller.
 func scsiBus(i, path int) string {
 	if path == 0 {
 		return "scsi"
@@ -193,7 +198,7 @@ func deviceArgument(i, path int, d Disk, drive string, sataPort int) (string, er
 	case NVMe:
 		device = "nvme"
 		if d.Serial == "" {
-			d.Serial = "NVME" + strconv.Itoa(i) // the controller insists on one
+			d.Serial = "NVME" + strconv.Itoa(i) // the controller requires a serial number
 		}
 	default:
 		return "", fmt.Errorf("disk %s: bus %q is unknown", d.File, d.Bus)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AccelEnv is an environment variable that overrides the choice between "kvm" and "tcg" where Config.Accel is empty.
+// AccelEnv is the environment variable that selects "kvm" or "tcg" if Config.Accel is empty.
 const AccelEnv = "IRONROOT_ACCEL"
 
 func accelArguments(wanted string) []string {
@@ -26,10 +26,10 @@ func accelArguments(wanted string) []string {
 	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", "max"}
 }
 
-// tcgThreads returns how QEMU's emulator runs several processors: each in a thread of its own ("multi"), or all in one
-// ("single") if the version is older than 8.1 or not known. Those versions can execute an instruction after another
-// processor replaced it: about one in 150 starts of Linux 6.12 ended with "Oops: int3", because the kernel patches its
-// code while it runs.
+// tcgThreads returns the threading mode of QEMU's emulator: "multi" runs each processor in its own thread, "single"
+// runs all in one. It returns "single" if QEMU is older than 8.1 or its version is unknown: these versions can
+// execute an instruction after another processor has replaced it. About one in 150 starts of Linux 6.12 ended with
+// "Oops: int3", because the kernel patches its code while it runs.
 func tcgThreads(program string) string {
 	out, err := exec.Command(program, "--version").Output() //nolint:noctx // it prints a line and ends
 	if err != nil {
@@ -38,7 +38,7 @@ func tcgThreads(program string) string {
 	return threadsOf(string(out))
 }
 
-// threadsOf returns the result of tcgThreads for the text that QEMU prints about its version.
+// threadsOf returns the result of tcgThreads for the text of "qemu --version".
 func threadsOf(text string) string {
 	var major, minor int
 	if n, _ := fmt.Sscanf(text, "QEMU emulator version %d.%d", &major, &minor); n < 2 || major < 8 || major == 8 && minor < 1 {
@@ -47,8 +47,8 @@ func threadsOf(text string) string {
 	return "multi"
 }
 
-// HasKVM reports whether hardware virtualisation works here. It tries: a /dev/kvm may exist and yet refuse to make a
-// virtual machine, or make one whose processor QEMU cannot set up.
+// HasKVM reports whether hardware virtualisation works. It runs a virtual machine, because an existing /dev/kvm can
+// reject the creation of a machine, or create one whose processor QEMU cannot initialise.
 var HasKVM = sync.OnceValue(func() bool {
 	return createsVM() && startsFirmware()
 })
@@ -67,7 +67,7 @@ func createsVM() bool {
 	return unix.Close(fd) == nil
 }
 
-// startsFirmware runs SeaBIOS under KVM until it says its name.
+// startsFirmware reports whether SeaBIOS prints its name under KVM.
 func startsFirmware() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -82,6 +82,6 @@ func startsFirmware() bool {
 		works = strings.Contains(lines.Text(), "SeaBIOS")
 	}
 	cancel()
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the process was killed
 	return works
 }

@@ -18,20 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is a running virtual machine, or one that has ended.
+// Machine is a virtual machine that runs or has ended.
 type Machine struct {
 	config  Config
 	console *Console
 	qmp     *client
 	process *os.Process
-	done    chan struct{} // closed when QEMU has ended
-	err     error         // how it ended; valid after done
+	done    chan struct{} // closed when QEMU has exited
+	err     error         // QEMU's exit error; valid after done
 	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed when the console is read to its end
+	stopped chan struct{} // closed when the console was read to its end
 }
 
-// Start starts a machine. It runs until the guest ends it, Stop is called, or ctx ends, which kills it.
-// The files of the machine are left in Config.Dir.
+// Start starts a machine. It runs until the guest ends it, Stop is called, or ctx ends, which kills it. The machine's
+// files stay in Config.Dir.
 func Start(ctx context.Context, c Config) (*Machine, error) {
 	c = withDefaults(c)
 	m, err := start(ctx, c)
@@ -83,7 +83,7 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 		console: newConsole(consoleHere, c.Line), qmp: newClient(monitorHere),
 	}
 	err = m.launch(ctx, args, consoleThere, monitorThere)
-	// The far ends must be open in QEMU only, or its end would not be seen here.
+	// QEMU must hold the only open copies of its ends; otherwise its exit would not close the connections.
 	err = errors.Join(err, consoleThere.Close(), monitorThere.Close())
 	if err != nil {
 		cancel(err)
@@ -101,8 +101,8 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 	return m, nil
 }
 
-// launch starts QEMU from a thread of its own that lives as long as QEMU: the kernel kills QEMU when that thread ends,
-// so that no machine outlives the program that started it.
+// launch starts QEMU from its own thread, which lives as long as QEMU. The kernel kills QEMU when this thread ends,
+// so no machine outlives the program that started it.
 func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) error {
 	messages, err := os.Create(m.path("qemu.log"))
 	if err != nil {
@@ -158,22 +158,22 @@ func (m *Machine) readConsole(from net.Conn) {
 		defer file.Close() //nolint:errcheck // a copy of what the Console holds
 		to = io.MultiWriter(file, m.console)
 	}
-	_, _ = io.Copy(to, from) // the end of QEMU ends the copy; Wait reports how
+	_, _ = io.Copy(to, from) // the copy ends when QEMU exits; Wait returns the result
 	m.console.end()
 }
 
 // Console returns the serial console.
 func (m *Machine) Console() *Console { return m.console }
 
-// Pid returns the process id of QEMU.
+// Pid returns the process ID of QEMU.
 func (m *Machine) Pid() int { return m.process.Pid }
 
-// Dir returns the folder of the machine's files: console.log, qemu.log and, with UEFI, vars.fd.
+// Dir returns the directory of the machine's files: console.log, qemu.log and, with UEFI, vars.fd.
 func (m *Machine) Dir() string { return m.config.Dir }
 
 func (m *Machine) path(name string) string { return filepath.Join(m.config.Dir, name) }
 
-// Running reports whether QEMU has not ended.
+// Running reports whether QEMU is running.
 func (m *Machine) Running() bool {
 	select {
 	case <-m.done:
@@ -183,8 +183,8 @@ func (m *Machine) Running() bool {
 	}
 }
 
-// Wait waits for QEMU's end, which is the guest's power-off, or its reboot where OnReboot is Shutdown. The error says
-// what QEMU complained of, if it failed.
+// Wait waits until QEMU exits: at the guest's power-off, or at its restart if OnReboot is Shutdown. If QEMU failed,
+// the error contains its messages.
 func (m *Machine) Wait(ctx context.Context) error {
 	select {
 	case <-m.done:
@@ -198,12 +198,12 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the machine at once, like pulling its plug, and waits until QEMU is gone. Stopping twice is harmless.
+// Stop ends the machine at once, like a power cut, and waits until QEMU has exited. It may be called more than once.
 func (m *Machine) Stop() error {
 	if m.Running() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		// quit lets QEMU write out its images; where it does not listen any more it is killed below.
+		// quit makes QEMU write out its images. If QEMU does not respond, it is killed below.
 		_, quitErr := m.qmp.execute(ctx, "quit", nil)
 		select {
 		case <-m.done:
@@ -217,19 +217,19 @@ func (m *Machine) Stop() error {
 	return nil
 }
 
-// Reset restarts the machine like its reset button.
+// Reset restarts the machine, like the reset button.
 func (m *Machine) Reset(ctx context.Context) error {
 	_, err := m.QMP(ctx, "system_reset", nil)
 	return err
 }
 
-// PowerOff presses the power button: the guest is asked to shut down by ACPI.
+// PowerOff presses the power button, which requests a shutdown from the guest by ACPI.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	_, err := m.QMP(ctx, "system_powerdown", nil)
 	return err
 }
 
-// PowerOn starts a machine again that its guest switched off, where Config.OnPowerOff is Pause.
+// PowerOn starts the machine again after its guest switched it off. Config.OnPowerOff must be Pause.
 func (m *Machine) PowerOn(ctx context.Context) error {
 	if err := m.Reset(ctx); err != nil {
 		return err
@@ -238,14 +238,15 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	return err
 }
 
-// SetBoot changes the boot order of a device from the next reset on: "disk0", "nic0", "cdrom". 1 is first; -1 takes
-// the device out.
+// SetBoot sets the boot order of a device ("disk0", "nic0", "cdrom") for the next reset and later ones. 1 is first;
+// -1 removes the device from the order.
 func (m *Machine) SetBoot(ctx context.Context, device string, order int) error {
-	_, err := m.QMP(ctx, "qom-set", map[string]any{"path": "/machine/peripheral/" + device, "property": "bootindex", "value": order})
+	_, err := m.QMP(ctx, "qom-set",
+		map[string]any{"path": "/machine/peripheral/" + device, "property": "bootindex", "value": order})
 	return err
 }
 
-// QMP executes a command of the machine protocol and returns its result.
+// QMP executes a QMP command and returns its result.
 func (m *Machine) QMP(ctx context.Context, command string, arguments any) (json.RawMessage, error) {
 	result, err := m.qmp.execute(ctx, command, arguments)
 	if err != nil {
@@ -254,10 +255,11 @@ func (m *Machine) QMP(ctx context.Context, command string, arguments any) (json.
 	return result, nil
 }
 
-// Events returns the machine's events from its start on; the channel is closed when ctx ends or QEMU does.
+// Events returns the machine's events since its start. The channel is closed when ctx ends or QEMU exits.
 func (m *Machine) Events(ctx context.Context) <-chan Event { return m.qmp.events(ctx) }
 
-// WaitEvent waits until the event called name has come n times since the machine's start, and returns the last of them.
+// WaitEvent waits until the named event has occurred n times since the machine's start, and returns the last
+// occurrence.
 func (m *Machine) WaitEvent(ctx context.Context, name string, n int) (Event, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -275,7 +277,7 @@ func (m *Machine) WaitEvent(ctx context.Context, name string, n int) (Event, err
 	return Event{}, fmt.Errorf("%s ended before event %s", m.config.Name, name)
 }
 
-// explain adds what QEMU itself said.
+// explain adds QEMU's own messages to the error.
 func (m *Machine) explain(err error) error {
 	text, readErr := os.ReadFile(m.path("qemu.log"))
 	if readErr != nil || len(text) == 0 {
@@ -284,11 +286,12 @@ func (m *Machine) explain(err error) error {
 	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text[max(0, len(text)-2000):])))
 }
 
-// sendBuffer, in bytes, is what QEMU may have written while nobody reads. It is taken only then.
+// sendBuffer is the number of bytes that QEMU can write while nobody reads. The memory is allocated only when it is
+// used.
 const sendBuffer = 16 << 20
 
-// socketPair returns a connected pair: one end for this process, one for QEMU. Unlike a named socket it is there
-// before QEMU is and has no length limit on its name.
+// socketPair returns a connected pair of sockets: one for this process, one for QEMU. Unlike a named socket, it
+// exists before QEMU starts, and its name has no length limit.
 func socketPair(name string) (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

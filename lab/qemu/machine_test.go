@@ -15,8 +15,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// bootSector is a boot sector that writes text to the first serial port and then obeys single letters from there:
-// r restarts the machine, o switches it off.
+// bootSector returns a boot sector that writes text to the first serial port and then executes single letters from
+// it: r restarts the machine, o switches it off.
 func bootSector(text string) []byte {
 	code := []byte{
 		0xfa,       // cli
@@ -82,7 +82,7 @@ func start(t *testing.T, c qemu.Config) *qemu.Machine {
 	return m
 }
 
-// limited is a context for what takes seconds on an idle machine.
+// limited returns a context for operations that take seconds on an idle machine.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -156,7 +156,8 @@ func TestResetAndPowerOff(t *testing.T) {
 	if m.Running() {
 		t.Error("the machine still runs after its guest switched it off")
 	}
-	if text, err := os.ReadFile(filepath.Join(m.Dir(), "console.log")); err != nil || strings.Count(string(text), "UP") != 2 {
+	if text, err := os.ReadFile(filepath.Join(m.Dir(), "console.log")); err != nil ||
+		strings.Count(string(text), "UP") != 2 {
 		t.Errorf("console.log: got %q, %v, want UP twice", text, err)
 	}
 	if _, err := m.QMP(t.Context(), "query-status", nil); err == nil {
@@ -235,7 +236,8 @@ func TestForwardListensOnLoopbackOnly(t *testing.T) {
 
 func TestStartTellsWhatQEMUComplainedOf(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64")
-	_, err := qemu.Start(t.Context(), qemu.Config{Name: "broken", Dir: t.TempDir(), Extra: []string{"-device", "no-such-device"}})
+	_, err := qemu.Start(t.Context(),
+		qemu.Config{Name: "broken", Dir: t.TempDir(), Extra: []string{"-device", "no-such-device"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-device") || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v, want an error naming the machine and the device", err)
 	}

@@ -11,24 +11,25 @@ import (
 	"time"
 )
 
-// Event is an event of the machine protocol: SHUTDOWN, RESET, POWERDOWN, BLOCK_IO_ERROR and so on.
+// Event is a QMP event, for example SHUTDOWN, RESET, POWERDOWN or BLOCK_IO_ERROR.
 type Event struct {
 	Name string
 	Data json.RawMessage
 	Time time.Time
 }
 
-// client speaks QMP on one connection: one JSON object a line, answers told from events by their id.
+// client is a QMP client on one connection. Each line is a JSON object; replies have the id of their command, events
+// have none.
 type client struct {
 	conn     net.Conn
-	greeting chan struct{} // closed when QEMU has greeted
-	gone     chan struct{} // closed at the end of the connection
+	greeting chan struct{} // closed when QEMU has sent its greeting
+	gone     chan struct{} // closed when the connection ends
 
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan reply
 	log     []Event
-	changed chan struct{} // closed and replaced with every event
+	changed chan struct{} // closed and replaced at each event
 	ended   bool
 }
 
@@ -46,7 +47,7 @@ func newClient(conn net.Conn) *client {
 	return &client{conn: conn, greeting: make(chan struct{}), gone: make(chan struct{}), waiting: map[int]chan reply{}, changed: make(chan struct{})}
 }
 
-// read takes in messages until QEMU ends.
+// read reads messages until the connection ends.
 func (c *client) read() {
 	defer c.end()
 	in := bufio.NewScanner(c.conn)
@@ -64,7 +65,7 @@ func (c *client) read() {
 			} `json:"timestamp"`
 		}
 		if err := json.Unmarshal(in.Bytes(), &message); err != nil {
-			return // not QMP: nothing sensible can follow
+			return // not QMP: the rest of the stream is unusable
 		}
 		switch {
 		case message.QMP != nil:
@@ -106,10 +107,11 @@ func (c *client) end() {
 	}
 	close(c.changed)
 	c.changed = make(chan struct{})
-	_ = c.conn.Close() // nothing more is read or written
+	_ = c.conn.Close() // no more reads or writes follow
 }
 
-// negotiate leaves the mode in which QEMU knows no other command. What is sent before QEMU's greeting would be lost.
+// negotiate leaves QMP's negotiation mode, in which no other command is allowed. It waits for QEMU's greeting,
+// because QEMU drops earlier input.
 func (c *client) negotiate(ctx context.Context) error {
 	select {
 	case <-c.greeting:

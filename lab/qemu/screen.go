@@ -13,18 +13,19 @@ import (
 	"strings"
 )
 
-// The text mode of a VGA: pairs of character and attribute in a window of the guest's memory.
+// VGA text mode: pairs of character and attribute in a window of the guest's memory.
 const (
 	textMemory = 0xb8000
 	textWindow = 32 << 10
 	textWidth  = 80
 )
 
-// TextScreen returns what the machine's screen shows while it is in VGA text mode, as it is under BIOS: all lines of the
-// window that the console scrolls through, without spaces at their ends.
+// TextScreen returns the text of the machine's screen in VGA text mode, which BIOS machines use: all lines of the
+// window that the console scrolls through, without trailing spaces.
 func (m *Machine) TextScreen(ctx context.Context) (string, error) {
 	path := m.path("screen.mem")
-	if _, err := m.QMP(ctx, "pmemsave", map[string]any{"val": textMemory, "size": textWindow, "filename": path}); err != nil {
+	if _, err := m.QMP(ctx, "pmemsave",
+		map[string]any{"val": textMemory, "size": textWindow, "filename": path}); err != nil {
 		return "", err
 	}
 	memory, err := os.ReadFile(path)
@@ -45,7 +46,7 @@ func (m *Machine) TextScreen(ctx context.Context) (string, error) {
 	return text.String(), nil
 }
 
-// Screenshot returns the picture on the machine's screen.
+// Screenshot returns the content of the machine's screen.
 func (m *Machine) Screenshot(ctx context.Context) (image.Image, error) {
 	path := m.path("screen.ppm")
 	if _, err := m.QMP(ctx, "screendump", map[string]any{"filename": path}); err != nil {
@@ -63,8 +64,8 @@ func (m *Machine) Screenshot(ctx context.Context) (image.Image, error) {
 	return picture, nil
 }
 
-// readPPM reads the one form of a portable pixmap that QEMU writes (ppm(5): P6 with one byte a sample). The picture has a
-// palette where 256 colours are enough, as in text mode.
+// readPPM decodes a portable pixmap in the only form that QEMU writes (ppm(5): P6 with one byte per sample). The
+// image has a palette if 256 colours suffice, as in text mode.
 func readPPM(r io.Reader) (image.Image, error) {
 	in := bufio.NewReader(r)
 	var width, height, most int

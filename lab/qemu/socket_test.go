@@ -8,7 +8,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// What a machine says byte by byte while nobody has the time to read it is not lost.
+// Single bytes that the machine writes while nobody reads are not lost.
 func TestConsoleIsNotReadForAWhile(t *testing.T) {
 	testenv.Root(t)
 	here, there, err := socketPair("test")

@@ -9,24 +9,24 @@ import (
 	"os"
 )
 
-// Write is one request of a guest to a disk that Disk.Log recorded: a write, or a flush of everything before it.
+// Write is a guest request that Disk.Log recorded: a write, or a flush of all earlier writes.
 type Write struct {
 	Offset int64  // bytes from the start of the disk
-	Data   []byte // valid until the next request; nil is a flush
+	Data   []byte // valid until the next request; nil means flush
 }
 
-// The layout of the log is that of Linux's dm-log-writes (drivers/md/dm-log-writes.c): a superblock, then an entry a
-// request, its data behind it; each of them begins at a sector.
+// The log has the layout of Linux's dm-log-writes (drivers/md/dm-log-writes.c): a superblock, then one entry per
+// request, followed by its data. Each of them starts at a sector boundary.
 const (
 	logMagic  = 0x6a736677736872
 	logFlush  = 1
 	maxLogged = 64 << 20 // bytes of one request
 )
 
-// WriteLog reads the requests that a disk with Disk.Log completed, in the order of their completion. As QEMU keeps the
-// number of requests up to date at flushes only, what came after the last flush is left out. QEMU before version 9 mixes
-// up the log where a request to zero something is under way beside others. A discard is an error: what it leaves behind is
-// not defined.
+// WriteLog returns the completed requests of a disk with Disk.Log in the order of their completion. QEMU updates the
+// number of requests only at flushes, so requests after the last flush are missing. QEMU before version 9 corrupts
+// the log if a request to write zeros runs concurrently with others. A discard is an error, because the content
+// afterwards is undefined.
 func WriteLog(path string) iter.Seq2[Write, error] {
 	return func(yield func(Write, error) bool) {
 		if err := readLog(path, func(w Write) bool { return yield(w, nil) }); err != nil {
@@ -48,7 +48,8 @@ func readLog(path string, yield func(Write) bool) error {
 	}
 	magic, size := binary.LittleEndian.Uint64(sector), binary.LittleEndian.Uint32(sector[24:])
 	if magic != logMagic || size != sectorSize {
-		return fmt.Errorf("superblock: got magic %#x and sectors of %d bytes, want %#x and %d", magic, size, uint64(logMagic), sectorSize)
+		return fmt.Errorf("superblock: got magic %#x and sectors of %d bytes, want %#x and %d",
+			magic, size, uint64(logMagic), sectorSize)
 	}
 	var data []byte
 	for n := binary.LittleEndian.Uint64(sector[16:]); n > 0; n-- {

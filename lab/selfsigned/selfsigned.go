@@ -1,4 +1,4 @@
-// Package selfsigned makes throw-away certificates for the servers of a lab.
+// Package selfsigned creates short-lived certificates for the servers of a lab.
 package selfsigned
 
 import (
@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Issue makes a key and a certificate signed by itself for the given host names and IP addresses, valid from one hour
-// ago, so that a guest whose clock lags accepts it, for a day. The PEM text is what a client has to trust.
+// Issue returns a key with a self-signed certificate for the host names and IP addresses, and the certificate in PEM
+// form, which clients must trust. The certificate is valid from one hour ago, so that guests with a slow clock
+// accept it, until 24 hours from now.
 func Issue(hosts ...string) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

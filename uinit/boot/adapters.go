@@ -8,11 +8,12 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// followAdapters keeps the board's list of network adapters that lack a module up to date. It starts when modules are
+// followAdapters updates the board's list of network adapters that lack a module. It starts when modules are
 // loaded (settled) and returns when ctx ends. changed returns a channel that is closed at the next change of the
 // links. Each adapter is logged once.
 func followAdapters(
-	ctx context.Context, settled <-chan struct{}, adapters func() ([]kmod.Adapter, error), changed func() <-chan struct{},
+	ctx context.Context, settled <-chan struct{}, adapters func() ([]kmod.Adapter, error),
+	changed func() <-chan struct{},
 	board *status.Board, log *slog.Logger,
 ) error {
 	select {

@@ -24,11 +24,12 @@ func TestFollowAdapters(t *testing.T) {
 		board := status.NewBoard("1", nil)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- followAdapters(ctx, settled, func() ([]kmod.Adapter, error) { return found, nil }, func() <-chan struct{} {
-				next := make(chan struct{})
-				changes <- next
-				return next
-			}, board, slog.New(slog.NewTextHandler(&said, nil)))
+			ended <- followAdapters(ctx, settled, func() ([]kmod.Adapter, error) { return found, nil },
+				func() <-chan struct{} {
+					next := make(chan struct{})
+					changes <- next
+					return next
+				}, board, slog.New(slog.NewTextHandler(&said, nil)))
 		}()
 		synctest.Wait()
 		if got := board.State().Adapters; len(got) != 0 {

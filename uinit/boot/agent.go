@@ -18,9 +18,9 @@ import (
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.
 func Agent() Func { return AgentWith(func(*agent.Options) {}) }
 
-// AgentWith is Agent with options that change has altered.
+// AgentWith is like Agent, with options that change modifies.
 func AgentWith(change func(*agent.Options)) Func {
-	var network *netboot.Network // lives on when the agent is run again
+	var network *netboot.Network // kept when the agent is run again
 	var params config.Params     // of the kernel and of virtual media
 	var media *vmedia.Media
 	var board *status.Board
@@ -67,7 +67,7 @@ func AgentWith(change func(*agent.Options)) Func {
 	}
 }
 
-// agentOptions returns the options of the agent on this machine. Before it starts over, it reads media again.
+// agentOptions returns the options of the agent on this machine. The agent reads the media again before it starts over.
 func agentOptions(
 	m *Machine, settings *config.Config, network *netboot.Network, media *vmedia.Media, board *status.Board,
 ) agent.Options {
@@ -95,8 +95,8 @@ func keep(ctx context.Context, f func()) {
 	}, nil)
 }
 
-// reloadMedia reads media again that could not be used, and returns the configuration with what they hold, nil where
-// there is nothing new.
+// reloadMedia reads the media again that could not be read, and returns the configuration with their parameters and
+// files. It returns nil if nothing is new.
 func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *config.Config {
 	params, err := media.Again(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -113,12 +113,12 @@ func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *co
 	return settings
 }
 
-// configFiles returns the agent's configuration files below root, the main one first: those of the ramdisk, of a second
-// archive joined to it, and of virtual media.
+// configFiles returns the agent's configuration files below root, the main file first: those of the ramdisk, of an
+// archive appended to it, and of virtual media.
 func configFiles(root string) []string {
 	files, err := filepath.Glob(filepath.Join(root, "etc/ironic-python-agent/*.conf"))
 	if err != nil {
-		return nil // the pattern is a constant
+		return nil // the pattern is constant and valid
 	}
 	more, err := filepath.Glob(filepath.Join(root, "etc/ironic-python-agent.d/*.conf"))
 	if err != nil {

@@ -53,8 +53,6 @@ func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
 }
 
 // TestAgent builds the image as it is delivered, two files, and boots it to the agent's first heartbeat.
-//
-// Parity: R14
 func TestAgent(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t), Shell: true})
@@ -93,12 +91,11 @@ func TestAgent(t *testing.T) {
 
 // After a panic the real agent starts again with the same network and addresses and sends its first heartbeat. Process
 // 1 keeps running.
-//
-// Parity: R8
 func TestAgentStartsAgain(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Package: "linux-image-cloud-amd64", Init: "ironroot/uinit/boot/testdata/agent", Dir: testenv.Top(t),
+		Out: t.TempDir(), Package: "linux-image-cloud-amd64", Init: "ironroot/uinit/boot/testdata/agent",
+		Dir: testenv.Top(t),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,20 +5,20 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/uinit/boot/layout"
-
 	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/boot/layout"
 )
 
-// work is the memory, in bytes, that the agent takes to deploy an image, buffers included.
+// work is the memory, in bytes, that the agent needs to deploy an image, buffers included.
 const work = 64 << 20
 
-// need is the memory, in bytes, that the kernel must leave for an image that unpacks to so many bytes. The root file
-// system may fill half of it; the archive, which is in memory as well while it is unpacked, fits into the other half.
+// need returns the memory, in bytes, that the kernel must leave free for an initramfs of that many unpacked bytes.
+// The root file system can fill half of it. The other half contains the archive while it is unpacked.
 func need(unpacked int64) int64 { return 2*unpacked + work }
 
-// checkArchive looks for the archive's last file. The kernel starts init even when it ran out of memory on the way
-// there, and what is missing then would make trouble much later.
+// checkArchive checks that the last file of the archive exists. The kernel starts init even if it ran out of memory
+// while it unpacked the archive, and missing files would cause errors much later.
 func (b *boot) checkArchive() {
 	if _, err := os.Stat("/" + layout.MarkerFile); err == nil {
 		return
@@ -40,5 +40,6 @@ func truncated(about layout.About, memory int64) string {
 		wants = fmt.Sprintf("at least %d MiB", need(about.Unpacked)>>20)
 	}
 	return fmt.Sprintf("\n%s\nTHE RAMDISK IS INCOMPLETE: the kernel could not unpack it to its end.\n"+
-		"Out of memory for the initramfs: it needs %s, the kernel has %d MiB here.\n%s\n", rule, wants, memory>>20, rule)
+		"Out of memory for the initramfs: it needs %s, the kernel has %d MiB here.\n%s\n", rule, wants,
+		memory>>20, rule)
 }

@@ -11,38 +11,38 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/uinit/kmod"
-
-	"golang.org/x/sys/unix"
 )
 
-// restartDelay is how long the work rests after an error before it is run again.
+// restartDelay is the pause after an error of the work, before it is run again.
 const restartDelay = 30 * time.Second
 
-// panicPause is how long a goroutine rests after a panic before its function is called again.
+// panicPause is the pause after a panic in a goroutine, before its function is called again.
 const panicPause = time.Second
 
-// journalSize bounds the log kept in memory, in bytes.
+// journalSize limits the log in memory, in bytes.
 const journalSize = 15 << 20
 
-// hostname of the ramdisk until a DHCP server knows better.
+// hostname is the host name until a DHCP server assigns one.
 const hostname = "ironroot"
 
-// Machine is what boot hands to the function it runs: the started machine.
+// Machine is the started machine, as the function that Main runs gets it.
 type Machine struct {
 	Params  config.Params // kernel parameters, last one wins
 	Journal *journal.Journal
 	Log     *slog.Logger
-	// Settled is closed once no module is waiting to be loaded for a device that was there at boot. Drivers may still
-	// be looking for disks then; those announce themselves by kernel events.
+	// Settled is closed when all modules for the devices that were present at boot are loaded. Their drivers can
+	// still be searching for disks, which the kernel announces by uevents.
 	Settled <-chan struct{}
-	// Show draws the board on the machine's screen, if it is one of the consoles, from now on in place of log lines.
+	// Show draws the board on the machine's screen instead of log lines, if the screen is one of the consoles.
 	Show func(ctx context.Context, board *status.Board)
-	// Probe loads a module by its name or alias, with what it needs.
+	// Probe loads a module by its name or alias, with its dependencies.
 	Probe func(ctx context.Context, name string) error
 	// Adapters returns the network adapters that lack a module.
 	Adapters func() ([]kmod.Adapter, error)
@@ -50,7 +50,8 @@ type Machine struct {
 	Flush func()
 }
 
-// Func is the work of the ramdisk. It should not return: after an error it is run again, after nil the machine idles.
+// Func is the work of the ramdisk. It should not return: after an error it is run again, and after nil the machine
+// idles.
 type Func func(ctx context.Context, m *Machine) error
 
 // Options of Run. The zero value is right for the ramdisk.
@@ -58,14 +59,14 @@ type Options struct {
 	RestartDelay time.Duration // pause after an error of the work; 0 = 30 seconds
 }
 
-// The main goroutine stays on the main thread, which starts no programs: that is how reap tells orphans, which the
-// kernel gives to this thread, from children that another goroutine waits for.
+// The main goroutine stays on the main thread, which starts no programs. Orphans become children of this thread, so
+// that reap can distinguish them from children for which another goroutine waits.
 func init() { runtime.LockOSThread() }
 
 // Main boots the machine and runs f. It never returns. It must be called from the main goroutine.
 func Main(f Func) { Run(f, Options{}) }
 
-// Run is Main with options.
+// Run is like Main, with options.
 func Run(f Func, o Options) {
 	if filepath.Base(os.Args[0]) == "modprobe" {
 		modprobe(os.Args[1:])
@@ -84,16 +85,16 @@ func Run(f Func, o Options) {
 	if o.RestartDelay == 0 {
 		o.RestartDelay = restartDelay
 	}
-	// Arguments are not looked at: some boot loaders hand the kernel's own name to init.
+	// Arguments are ignored: some boot loaders pass the kernel's name to init.
 	b := &boot{options: o}
 	b.up()
 	ctx := b.signals(context.Background())
 	b.start(ctx, f)
 	reap(ctx, b.log)
-	select {} // the signal's handler stops the machine
+	select {} // the signal handler stops the machine
 }
 
-// modprobe serves the kernel's own requests for modules and exits. The kernel ignores the status, people may not.
+// modprobe serves a module request of the kernel, and exits. The kernel ignores the exit status; a person may not.
 func modprobe(args []string) {
 	if err := kmod.Modprobe(context.Background(), args); err != nil {
 		_, _ = os.Stderr.WriteString("modprobe: " + err.Error() + "\n")
@@ -113,7 +114,7 @@ type boot struct {
 	board   atomic.Pointer[status.Board] // nil before the screen is shown
 }
 
-// up does what the rest stands on, one thing after another; all of it is quick.
+// up sets up the basics of the machine, one after another. None of it waits for a device.
 func (b *boot) up() {
 	failed := mountAll()
 	cmdline, err := os.ReadFile("/proc/cmdline")
@@ -152,7 +153,7 @@ func (b *boot) up() {
 	}
 }
 
-// start starts everything that runs concurrently.
+// start starts all goroutines.
 func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
 	loader, settled := b.modules(ctx)
@@ -171,7 +172,7 @@ func (b *boot) show(ctx context.Context, board *status.Board) {
 	keep(ctx, func() { watchKernel(ctx, b.console) })
 }
 
-// modules starts loading modules.
+// modules starts to load the modules of the machine's devices. The channel is closed when they are loaded.
 func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
 	loader, err := kmod.OpenMachine(b.log)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/agent/journal"
-	"ironroot/uinit/boot/layout"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"ironroot/agent/journal"
+	"ironroot/uinit/boot/layout"
 )
 
 // TestMain lets the test program stand for process 1 and for the programs it starts; see TestReap.
@@ -181,7 +181,8 @@ func TestShowPanicMasksSecrets(t *testing.T) {
 	b := &boot{console: OpenConsole(dir, []string{"a"})}
 	b.journal = journal.New(b.console, nil, journalSize)
 	b.journal.Redact("s3cret-t0ken")
-	b.showPanic("goroutine", errors.New("get http://ironic/?agent_token=s3cret-t0ken"), []byte("main.f(s3cret-t0ken)\nend of stack\n"))
+	b.showPanic("goroutine", errors.New("get http://ironic/?agent_token=s3cret-t0ken"),
+		[]byte("main.f(s3cret-t0ken)\nend of stack\n"))
 	if err := terminal.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,8 @@ func TestShowPanicMasksSecrets(t *testing.T) {
 		text.WriteString(lines.Text() + "\n")
 	}
 	got := text.String()
-	if strings.Contains(got, "s3cret") || !strings.Contains(got, "panic in goroutine: get http://ironic/?agent_token=***\n") ||
+	if strings.Contains(got, "s3cret") ||
+		!strings.Contains(got, "panic in goroutine: get http://ironic/?agent_token=***\n") ||
 		!strings.Contains(got, "main.f(***)\n") {
 		t.Errorf("got %q, want the panic and its stack with the token masked", got)
 	}

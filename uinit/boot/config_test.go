@@ -32,6 +32,7 @@ func TestConfigFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.APIURL != "https://second" || c.CAFile != "/two" || !c.Insecure {
-		t.Errorf("got api_url %q, cafile %q, insecure %v, want https://second, /two, true", c.APIURL, c.CAFile, c.Insecure)
+		t.Errorf("got api_url %q, cafile %q, insecure %v, want https://second, /two, true",
+			c.APIURL, c.CAFile, c.Insecure)
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// consoleQueue bounds what waits for one slow console, in bytes.
+// consoleQueue limits the queue of a slow console, in bytes.
 const consoleQueue = 256 << 10
 
-// consoleNames returns the devices of all console= parameters, in order, each once. The kernel writes to all of them,
-// but gives init only the last one, as /dev/console. Without the parameter they are those that the kernel chose by
-// itself, the active ones (Documentation/ABI/testing/sysfs-tty in Linux).
+// consoleNames returns the devices of all console= parameters, in order and without duplicates. The kernel writes to
+// all of them, but /dev/console is only the last one. Without the parameter the result is the active consoles, which
+// the kernel selected itself (Documentation/ABI/testing/sysfs-tty in Linux).
 func consoleNames(cmdline, active string) []string {
 	var names []string
 	for _, word := range strings.Fields(cmdline) {
@@ -42,27 +42,27 @@ func consoleNames(cmdline, active string) []string {
 	return []string{"console"}
 }
 
-// Console writes to several terminals. Writing never waits: a terminal that stands still, a serial port whose other end
-// holds the line for instance, loses lines and gets a note of it, and the others go on.
+// Console writes to several terminals. Write never blocks: a terminal that does not accept data, such as a serial
+// port with flow control, loses lines, and a note says so. The other terminals are not affected.
 //
-// Virtual terminals, the machine's own screen, show a picture of the agent's state instead of lines once Show was called.
+// After Show, virtual terminals show the state of the agent instead of lines.
 type Console struct {
 	dir   string
-	tail  *tail // what screens show of the log
+	tail  *tail // the log lines that screens show
 	mu    sync.Mutex
-	wait  []string // names that could not be opened yet
+	wait  []string // names of terminals that are not open yet
 	sinks []*sink
-	paint func(*sink) // begins to draw on a virtual terminal; nil while lines are shown there too
+	paint func(*sink) // starts to draw on a virtual terminal; nil if virtual terminals show lines
 }
 
-// OpenConsole opens the named terminals in the folder dir. One that cannot be opened is left for Retry.
+// OpenConsole opens the named terminals in the directory dir. Retry opens those that cannot be opened now.
 func OpenConsole(dir string, names []string) *Console {
 	c := &Console{dir: dir, wait: names, tail: newTail()}
 	c.Retry()
 	return c
 }
 
-// Retry opens the terminals that could not be opened before.
+// Retry opens the terminals that could not be opened earlier.
 func (c *Console) Retry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,12 +79,12 @@ func (c *Console) Retry() {
 	})
 }
 
-// openTerminal opens a terminal for writing. O_NONBLOCK: a serial port may wait for a carrier.
+// openTerminal opens a terminal for writing. Without O_NONBLOCK, a serial port could wait for a carrier.
 func openTerminal(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 }
 
-// Write hands p to all terminals.
+// Write queues p for all terminals.
 func (c *Console) Write(p []byte) (int, error) {
 	c.tail.add(p)
 	c.mu.Lock()
@@ -95,7 +95,7 @@ func (c *Console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush waits until all is written, but not longer than limit.
+// Flush waits until everything is written, at most for limit.
 func (c *Console) Flush(limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -111,7 +111,7 @@ func (c *Console) Flush(limit time.Duration) {
 	}
 }
 
-// Paths returns the terminals that are open, in the order of the kernel's parameters.
+// Paths returns the paths of the open terminals, in the order of the kernel parameters.
 func (c *Console) Paths() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *Console) Paths() []string {
 	return paths
 }
 
-// sink is one terminal with what waits for it.
+// sink is a terminal and its queue.
 type sink struct {
 	path    string
 	virtual bool     // a monitor, not a serial line
@@ -134,8 +134,8 @@ type sink struct {
 	busy    bool
 	lost    int64
 	dead    bool
-	painted bool // it shows pictures, not lines
-	torn    bool // something else was written onto the picture
+	painted bool // it shows the screen, not lines
+	torn    bool // something else was written over the screen
 }
 
 func newSink(f *os.File) *sink {
@@ -166,7 +166,7 @@ func (s *sink) put(p []byte) {
 	s.cond.Broadcast()
 }
 
-// setPainted records whether the terminal shows pictures, and reports whether that is new.
+// setPainted records whether the terminal shows the screen, and reports whether that is a change.
 func (s *sink) setPainted(painted bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *sink) setPainted(painted bool) bool {
 	return before != painted
 }
 
-// show writes a picture, or reports false where the terminal shows none any more.
+// show writes the screen. It reports false if the terminal does not show the screen anymore.
 func (s *sink) show(picture []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *sink) tear() {
 	s.torn = true
 }
 
-// mended reports whether the picture was torn, which the caller then mends.
+// mended reports whether the screen was torn, and resets that. The caller must redraw it.
 func (s *sink) mended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *sink) mended() bool {
 	return torn
 }
 
-// run writes until the terminal is gone.
+// run writes until the terminal is removed.
 func (s *sink) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,8 +220,8 @@ func (s *sink) run() {
 	}
 }
 
-// write writes p, through a new descriptor where the old one is of no use any more: when a shell that had the terminal
-// as its own ends, the kernel hangs up everybody who has it open.
+// write writes p, and reopens the terminal if the descriptor was hung up. The kernel does that when a shell ends whose
+// controlling terminal it is.
 func (s *sink) write(p []byte) error {
 	n, err := s.file.Write(p)
 	if err == nil {
@@ -238,7 +238,7 @@ func (s *sink) write(p []byte) error {
 	return err
 }
 
-// idle returns a channel that is closed when nothing waits any more.
+// idle returns a channel that is closed when the queue is empty.
 func (s *sink) idle() <-chan struct{} {
 	done := make(chan struct{})
 	goroutine.Go(func() error {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// panicDelay is how long a machine shows what went wrong before it restarts.
+	// panicDelay is the time for which a machine shows a panic before it restarts.
 	panicDelay = 30 * time.Second
-	// flushTime is how long consoles may take to show it.
+	// flushTime limits the time to write to the consoles.
 	flushTime = 10 * time.Second
-	// crashSync is how long writing out may take.
+	// crashSync limits the time of a sync of the file systems.
 	crashSync = 30 * time.Second
 )
 
-// panicTime reads the kernel's panic= parameter: seconds until a restart; 0 = never; negative = at once. Without it,
-// or when it is no number, the delay is our own.
+// panicTime parses the kernel's panic= parameter: seconds until a restart; 0 = never; negative = at once. Without the
+// parameter, or if it is not a number, the result is panicDelay.
 func panicTime(value string) (delay time.Duration, restart bool) {
 	seconds, err := strconv.Atoi(value)
 	switch {
@@ -58,7 +58,7 @@ func (b *boot) spawnGuarded(f func()) {
 	}, nil)
 }
 
-// guard is deferred where a panic would end the process, and with it the kernel.
+// guard must be deferred in a goroutine whose panic would end the process, which makes the kernel panic.
 func (b *boot) guard(where string) {
 	value := recover()
 	if value == nil {
@@ -68,7 +68,7 @@ func (b *boot) guard(where string) {
 	b.die("panic")
 }
 
-// showPanic writes the value of a panic and its stack on every console, with secrets masked.
+// showPanic writes the value of a panic and its stack to every console, with secrets masked.
 func (b *boot) showPanic(where string, value any, stack []byte) {
 	b.console.Plain()
 	text := fmt.Sprintf("\n%s\npanic in %s: %v\n\n%s\n", strings.Repeat("=", 72), where, value, stack)
@@ -78,7 +78,7 @@ func (b *boot) showPanic(where string, value any, stack []byte) {
 // flush waits until the log is written to all consoles, at most for flushTime.
 func (b *boot) flush() { b.console.Flush(flushTime) }
 
-// die restarts the machine after the time that panic= asks for. It does not return.
+// die restarts the machine after the delay of panic=. It does not return.
 func (b *boot) die(reason string) {
 	b.console.Plain()
 	b.flush()
@@ -96,7 +96,7 @@ func (b *boot) die(reason string) {
 	select {}
 }
 
-// writeOut flushes the file systems, but a disk that hangs must not hang the restart.
+// writeOut syncs the file systems, at most for crashSync: a disk that hangs must not prevent the restart.
 func writeOut() {
 	done := make(chan struct{})
 	goroutine.Go(func() error {
@@ -109,9 +109,9 @@ func writeOut() {
 	}
 }
 
-// crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits, the
-// kernel panics, and the kernel restarts the machine. Nothing of ours runs in between, so file systems are not synced:
-// what must be on a disk is flushed by whoever wrote it, before it reports success. Who shows the stack is the witness;
+// crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits,
+// and the kernel panics and restarts the machine. Nothing of this program runs in between, so file systems are not
+// synced: writes to a disk are flushed before their success is reported. The witness shows the stack on all consoles;
 // without it, only the last console does.
 func (b *boot) crashOutput() {
 	if err := b.startWitness(); err != nil {
@@ -128,15 +128,15 @@ func (b *boot) sysctl(name, value string) {
 	}
 }
 
-// restrictKernel hides the kernel log and kernel addresses from programs without CAP_SYSLOG: a GRUB of an image could
-// otherwise read the log by syslog(2).
+// restrictKernel hides the kernel log and kernel addresses from programs without CAP_SYSLOG. Otherwise GRUB of an image
+// could read the log by syslog(2).
 func (b *boot) restrictKernel() {
 	b.sysctl("kernel/dmesg_restrict", "1")
 	b.sysctl("kernel/kptr_restrict", "1")
 }
 
-// quietKernel keeps what the kernel finds worth a warning or less off the consoles, where it would tear our lines
-// apart; the kernel's log has it all. Who names a level on the command line gets that one.
+// quietKernel keeps kernel messages of level warning and below off the consoles, where they would break our lines.
+// The kernel log contains them. A level on the kernel command line has precedence.
 func (b *boot) quietKernel() {
 	for _, word := range strings.Fields(b.cmdline) {
 		name, _, _ := strings.Cut(word, "=")
@@ -148,7 +148,7 @@ func (b *boot) quietKernel() {
 	b.sysctl("kernel/printk", strconv.Itoa(errorsOnly))
 }
 
-// welcome is the first line, and on monitors a word about what this is.
+// welcome writes the first line, and on monitors what this program is.
 func (b *boot) welcome() {
 	b.console.banner("\nironroot " + agent.Version + ", the deploy ramdisk: the machine is being prepared\n\n")
 	var uts unix.Utsname

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDescriptors is the number of files that the process may open. The kernel's limit of 4096 for process 1 is close
-// to what a machine with many disks and an API at its connection limit needs.
+// maxDescriptors limits the open files of the process. The kernel's limit of 4096 for process 1 is close to the need
+// of a machine with many disks whose API is at its connection limit.
 const maxDescriptors = 16384
 
 // raiseDescriptors raises the limit of open files to maxDescriptors.

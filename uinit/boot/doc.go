@@ -1,14 +1,13 @@
-// Package boot turns a freshly started kernel into a place where the agent can run, and keeps it that way: it is what
-// PID 1 does in the ramdisk.
+// Package boot implements PID 1 of the ramdisk: it prepares the machine after the kernel has started, and runs the
+// agent.
 //
-// Main mounts the kernel's file systems, opens every console named on the kernel command line, checks that the archive
-// was unpacked to its end, and then does three things concurrently: it loads the modules this machine has devices for,
-// it runs one function, the agent, again and again, and it reaps orphans. It never returns: when PID 1 exits, the
-// kernel panics.
+// Main mounts the kernel's file systems, opens every console that the kernel command line names, and checks that the
+// initramfs was unpacked completely. Then it loads the modules of the machine's devices, runs the agent, again after
+// each error, and reaps orphans, all concurrently. It never returns, because the kernel panics when PID 1 exits.
 //
-// Serial consoles get plain lines and never a control sequence. Virtual terminals, the machine's own screen, show a
-// picture of the agent's state instead, drawn anew when it changes; when something has to be read, such as the stack of a
-// panic, they show lines again.
+// Serial consoles get plain lines without control sequences. Virtual terminals, the machine's own screen, show the
+// state of the agent instead, redrawn at each change. They show lines again for text that must be read, such as the
+// stack of a panic.
 //
 // What goes wrong is said on all consoles. A panic in a goroutine that this package started writes its stack there,
 // syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to standard

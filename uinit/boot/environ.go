@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// The fields of proc_pid_stat(5) that say where the environment lies, counted from the one behind the program's name.
+// The indices of the fields env_start and env_end of proc_pid_stat(5), counted from the field after the program's name.
 const environStart, environEnd = 50 - 3, 51 - 3
 
-// cleanEnvironment leaves nothing in the environment but what programs need. The kernel hands every parameter that it does
-// not know itself to init as a variable, the agent token among them, and /proc/1/environ shows the memory where they were
-// put then, whatever the process did to its variables since.
+// cleanEnvironment removes all variables that programs do not need. The kernel passes each parameter that it does not
+// know to init as a variable, the agent token included. /proc/1/environ shows the memory that contained them at the
+// start, even after the process has changed its variables.
 func cleanEnvironment() error {
 	os.Clearenv()
 	failed := wipeEnvironment()
@@ -23,7 +23,7 @@ func cleanEnvironment() error {
 	return failed
 }
 
-// wipeEnvironment overwrites the memory with zeros. Nothing may refer to the variables that were there.
+// wipeEnvironment overwrites that memory with zeros. No string may refer to it.
 func wipeEnvironment() error {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -41,7 +41,7 @@ func wipeEnvironment() error {
 	return errors.Join(err, memory.Close())
 }
 
-// parseEnviron reads the bounds of the environment. The program's name before them may have any bytes in it.
+// parseEnviron parses the bounds of the environment. The program's name before them can contain any bytes.
 func parseEnviron(stat []byte) (start, end int64, err error) {
 	const most = 6 << 20 // bytes of arguments and environment together: execve(2)
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

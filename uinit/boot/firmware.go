@@ -10,29 +10,29 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/goroutine"
-
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
 )
 
-// maxRecord is the kernel's limit of a record of /dev/kmsg, in bytes.
+// maxRecord is the kernel's limit for a record of /dev/kmsg, in bytes.
 const maxRecord = 8 << 10
 
-// maxMissing bounds the number of files that missingFirmware remembers.
+// maxMissing limits the number of files in missingFirmware.
 const maxMissing = 256
 
-// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) about a file that a driver
-// requested and that was found neither plain nor compressed. Debian's kernel logs "firmware: failed to load" for each
-// of the two as well: that one says nothing about the request.
+// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) for a file that a driver
+// requested and that exists neither plain nor compressed. Debian's kernel also logs "firmware: failed to load" for
+// each of the two forms; that message does not mean that the request failed.
 var firmwareFailure = regexp.MustCompile(`^(\S+) \S+: Direct firmware load for (\S+) failed with error -\d+$`)
 
-// missingFirmware collects the firmware that drivers requested in vain.
+// missingFirmware collects the firmware files that drivers requested and that do not exist.
 type missingFirmware struct {
 	known map[string]bool
 	fresh []string // not reported yet, each "FILE (DRIVER)"
 }
 
-// add notes what a message of the kernel says.
+// add records the file of a kernel message.
 func (m *missingFirmware) add(message string) {
 	match := firmwareFailure.FindStringSubmatch(message)
 	if match == nil {
@@ -49,7 +49,7 @@ func (m *missingFirmware) add(message string) {
 	m.fresh = append(m.fresh, file)
 }
 
-// take returns what was not reported yet.
+// take returns the files that were not reported yet.
 func (m *missingFirmware) take() []string {
 	fresh := m.fresh
 	m.fresh = nil
@@ -57,8 +57,8 @@ func (m *missingFirmware) take() []string {
 	return fresh
 }
 
-// watchFirmware reports firmware that drivers requested and the kernel did not find: all files in one message once the
-// devices have settled, and each later one once.
+// watchFirmware reports firmware files that drivers requested and the kernel did not find: all files in one message
+// when the devices have settled, and each later file once.
 func (b *boot) watchFirmware(ctx context.Context, settled <-chan struct{}) {
 	select {
 	case <-settled:
@@ -93,7 +93,7 @@ func (b *boot) watchFirmware(ctx context.Context, settled <-chan struct{}) {
 	}
 }
 
-// readMessages calls f for each message that /dev/kmsg holds now.
+// readMessages calls f for each message that /dev/kmsg contains now.
 func readMessages(kmsg *os.File, f func(text string)) error {
 	raw, err := kmsg.SyscallConn()
 	if err != nil {
@@ -105,7 +105,7 @@ func readMessages(kmsg *os.File, f func(text string)) error {
 		var failed error
 		if err := raw.Read(func(fd uintptr) bool {
 			n, failed = unix.Read(int(fd), record)
-			return true // never wait
+			return true // do not wait
 		}); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func readMessages(kmsg *os.File, f func(text string)) error {
 	}
 }
 
-// reportFirmware logs files that were not reported yet, and shows all on the screen.
+// reportFirmware logs the files that were not reported yet, and shows all of them on the screen.
 func (b *boot) reportFirmware(missing *missingFirmware) {
 	files := missing.take()
 	if len(files) == 0 {

@@ -17,7 +17,8 @@ func TestMissingFirmware(t *testing.T) {
 	} {
 		m.add(message)
 	}
-	if got, want := m.take(), []string{"bnx2x/bnx2x-e2-7.13.21.0.fw (bnx2x)", "e100/d101m_ucode.bin (e100)"}; !slices.Equal(got, want) {
+	if got, want := m.take(),
+		[]string{"bnx2x/bnx2x-e2-7.13.21.0.fw (bnx2x)", "e100/d101m_ucode.bin (e100)"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	m.add("e100 0000:00:03.0: Direct firmware load for e100/d101m_ucode.bin failed with error -2")

@@ -11,8 +11,6 @@ import (
 
 // TestFirmware boots a machine with a network card whose driver requests firmware: the kernel loads it out of the
 // image, compressed as it is there; without it, one message names file and driver.
-//
-// Parity: R13 (firmware)
 func TestFirmware(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64")
 	const loaded, missing = "Loaded FW: e100/d102e_ucode.bin", `firmware is missing.*e100/d102e_ucode\.bin \(e100\)`
@@ -32,7 +30,8 @@ func TestFirmware(t *testing.T) {
 		}
 		expect(t, m, "done with firmware")
 		if got := strings.Contains(m.Console().String(), loaded); got == without {
-			t.Errorf("without firmware: %t, the kernel loaded it: %t; the console ends with\n%s", without, got, m.Console().Tail(40))
+			t.Errorf("without firmware: %t, the kernel loaded it: %t; the console ends with\n%s",
+				without, got, m.Console().Tail(40))
 		}
 		if !without && strings.Contains(m.Console().String(), "firmware is missing") {
 			t.Errorf("firmware is reported missing; the console ends with\n%s", m.Console().Tail(40))

@@ -9,8 +9,6 @@ import (
 )
 
 // TestServerHardware boots the generic kernel with the server set on a machine full of different adapters.
-//
-// Parity: R13 (modules)
 func TestServerHardware(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
@@ -27,13 +25,14 @@ func TestServerHardware(t *testing.T) {
 		c.Disks = []qemu.Disk{disk(qemu.Virtio), disk(qemu.SATA), disk(qemu.NVMe), disk(qemu.SCSI), disk(qemu.USB)}
 		c.NICs = []qemu.NIC{{}, {Model: "e1000e"}}
 		c.Extra = []string{
-			"-device", "megasas", "-device", "mptsas1068", "-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc",
+			"-device", "megasas", "-device", "mptsas1068", "-device", "ipmi-bmc-sim,id=bmc",
+			"-device", "isa-ipmi-kcs,bmc=bmc",
 		}
 	})
 	expect(t, m, "modules are loaded", "the kernel got its file system")
 	// Host protected areas are shown.
 	expect(t, m, `parameter module=libata ignore_hpa=1\b`)
-	for _, name := range []string{ // what is behind USB may be found later
+	for _, name := range []string{
 		"virtio_net", "e1000e", "virtio_blk", "ahci", "nvme", "virtio_scsi", "sd_mod", "usb_storage", "xhci_pci",
 		"megaraid_sas", "mptsas", "ipmi_si", "ipmi_devintf",
 	} {

@@ -4,19 +4,19 @@ import (
 	"context"
 	"log/slog"
 
-	"ironroot/netboot"
-
 	"golang.org/x/sys/unix"
+
+	"ironroot/netboot"
 )
 
-// network is what of netboot.Network tells of host names.
+// network is the part of netboot.Network that provides host names.
 type network interface {
 	Changed() <-chan struct{}
 	Links() []netboot.Link
 }
 
-// followHostname gives the machine the name that a DHCP server has for it, and each later one, until ctx ends. Where
-// several links got a name, the first link counts.
+// followHostname sets the host name that a DHCP server assigns, and each later one, until ctx ends. If several links
+// have a name, that of the first link is used.
 func followHostname(ctx context.Context, n network, set func(name string) error, log *slog.Logger) {
 	current := ""
 	for {
@@ -47,5 +47,5 @@ func leasedName(links []netboot.Link) string {
 	return ""
 }
 
-// setHostname sets the kernel's host name, which has 64 bytes at most.
+// setHostname sets the kernel's host name, which is limited to 64 bytes.
 func setHostname(name string) error { return unix.Sethostname([]byte(name)) }

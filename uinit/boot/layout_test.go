@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ulikunitz/xz"
+
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
-
-	"github.com/ulikunitz/xz"
 )
 
 // TestForeignLayout boots a kernel with the module layout of other distributions: below lib/modules/RELEASE,
@@ -29,7 +29,8 @@ func TestForeignLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := initramfs.FetchKernel(t.Context(), archive, filepath.Join(cache, "ironroot"), "linux-image-amd64:amd64", t.Logf)
+	kernel, err := initramfs.FetchKernel(t.Context(), archive, filepath.Join(cache, "ironroot"),
+		"linux-image-amd64:amd64", t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func TestForeignLayout(t *testing.T) {
 		}
 	}
 	const name = "e1000e.ko.xz"
-	replaceUnsigned(t, filepath.Join(target, "kernel/drivers/net/ethernet/intel/e1000e", name), filepath.Join(target, "updates/dkms", name))
+	replaceUnsigned(t, filepath.Join(target, "kernel/drivers/net/ethernet/intel/e1000e", name),
+		filepath.Join(target, "updates/dkms", name))
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/modules", Dir: testenv.Top(t),
 		Kernel: kernel.Image, Modules: target, ModuleGroups: []string{"network", "filesystems"}, NoFirmware: true,

@@ -81,7 +81,6 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
-// Parity: R8
 func TestFailureStartsAgain(t *testing.T) {
 	m := guest(t, "fail", "", nil)
 	expect(t, m, "ended, starting again.*try 1 went wrong", "ended, starting again.*try 2 went wrong", "try 3 went well")
@@ -103,8 +102,6 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 }
 
 // If reboot(2) fails, the kernel's sysrq restarts the machine or switches it off.
-//
-// Parity: E3
 func TestSysrq(t *testing.T) {
 	const refused = "reboot.2. failed, trying sysrq.*operation not permitted"
 	t.Run("restart", func(t *testing.T) {

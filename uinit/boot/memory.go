@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitMemory has the collector work harder before the process takes the memory that the kernel needs for its modules and
-// buffers: on a small machine garbage alone could fill it otherwise. The kernel has nobody else to kill then.
+// limitMemory lets the garbage collector run more often before the process uses the memory that the kernel needs for
+// modules and buffers. Otherwise garbage could fill the memory of a small machine, and the kernel has no other
+// process to kill.
 func (b *boot) limitMemory() {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -20,10 +21,10 @@ func (b *boot) limitMemory() {
 	b.log.Debug("memory of the process is limited", "bytes", limit)
 }
 
-// heapLimit returns how many bytes the process should stay below: two thirds of the memory that is free at the start. Where
-// that is not known, or nothing is free, there is no limit: the collector would never rest below it.
+// heapLimit returns the memory limit of the process, in bytes: two thirds of the memory that is free at the start. If
+// that is unknown or zero there is no limit, because the collector would run all the time.
 func heapLimit(info unix.Sysinfo_t) int64 {
-	third := info.Freeram / 3 // units are at least bytes: multiplied last, nothing overflows
+	third := info.Freeram / 3 // in units of at least one byte; the unit is multiplied last, to avoid an overflow
 	if third == 0 || info.Unit == 0 || third > math.MaxInt64/2/uint64(info.Unit) {
 		return math.MaxInt64
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is what the root file system is made of, in order. What u-root makes besides, cgroups and places for compilers,
-// has no use here; and efivarfs needs a module, see mountLate.
+// root lists the parts of the root file system, in order. Unlike u-root's list it has no cgroups and no directories for
+// compilers. efivarfs needs a module: see mountLate.
 func root() []libinit.Creator {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	return []libinit.Creator{
@@ -38,12 +38,12 @@ func root() []libinit.Creator {
 	}
 }
 
-// mountAll makes the root file system and returns what went wrong: the machine goes on with what there is.
+// mountAll sets up the root file system and returns the errors. The machine continues with the parts that succeeded.
 func mountAll() []error {
 	var failed []error
 	unix.Umask(0)
 	for _, c := range root() {
-		// Kernels may have mounted devtmpfs themselves.
+		// The kernel can have mounted devtmpfs already.
 		if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			failed = append(failed, fmt.Errorf("%s: %w", c, err))
 		}
@@ -52,7 +52,7 @@ func mountAll() []error {
 	return failed
 }
 
-// mountLate mounts what not every machine has, and what may need a module: the kernel asks for that itself.
+// mountLate mounts the file systems that some machines lack, or that need a module, which the kernel requests itself.
 func mountLate(log *slog.Logger) {
 	for _, m := range []libinit.Mount{
 		{Source: "efivarfs", Target: "/sys/firmware/efi/efivars", FSType: "efivarfs"},

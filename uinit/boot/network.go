@@ -19,14 +19,14 @@ import (
 	"ironroot/netboot/networkdata"
 )
 
-// archived are the places of network data in an archive that is joined to the initramfs: where images of
-// ironic-python-agent have the config drive mounted, and as on the drive itself.
+// archived are the paths of network data in an archive that is appended to the initramfs: the path where images of
+// ironic-python-agent mount the config drive, and the path on the drive.
 var archived = []string{"mnt/config/openstack/latest/network_data.json", "openstack/latest/network_data.json"}
 
-// maxNetworkData bounds such a file, in bytes.
+// maxNetworkData limits such a file, in bytes.
 const maxNetworkData = 4 << 20
 
-// networkConfig is what the agent's settings say of the machine's network.
+// networkConfig returns the network configuration in the agent's options.
 func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
 	if err != nil {
@@ -35,9 +35,9 @@ func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: inspection.WantsLLDP(settings)}
 }
 
-// startNetwork starts the network with the static data of an archive, or of the config drive. Where the kernel's command
-// line announces the drive, links are raised at once, and asking for addresses waits until the drive was looked for.
-// Elsewhere nothing waits: data that turns up is used from then on.
+// startNetwork starts the network with the static data of an archive or of the config drive. If the kernel command
+// line announces the drive, links are set up at once, but DHCP waits until the drive was searched for. Otherwise
+// nothing waits, and data that is found later is used from then on.
 func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config) (*netboot.Network, error) {
 	if c.Data = archivedData("/", m.Log); c.Data != nil {
 		return netboot.Start(ctx, c)
@@ -66,7 +66,7 @@ func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboo
 	return network, nil
 }
 
-// archivedData is the network data of an archive below root, nil where there is none.
+// archivedData returns the network data of an archive below root, and nil if there is none.
 func archivedData(root string, log *slog.Logger) *networkdata.Data {
 	for _, name := range archived {
 		path := filepath.Join(root, name)
@@ -97,7 +97,7 @@ func readBounded(path string) ([]byte, error) {
 	return document, err
 }
 
-// staticData reads network data. What cannot be used of it is named; nil is data that says nothing.
+// staticData parses network data and logs the parts that cannot be used. It returns nil if no part can be used.
 func staticData(document []byte, log *slog.Logger) *networkdata.Data {
 	if len(document) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"ironroot/agent/config"
 )
 
-// Network data of a joined archive is found in both its places; what is wrong with it is said, and it is not used.
+// Network data of an appended archive is found at both of its paths. Invalid data is logged and ignored.
 func TestArchivedData(t *testing.T) {
 	const good = `{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}, {"id": "b", "type": "phy"}]}`
 	for name, c := range map[string]struct {
@@ -48,8 +48,6 @@ func TestArchivedData(t *testing.T) {
 }
 
 // LLDP agents in network cards are switched off for collect_lldp and for the collector lldp, and for nothing else.
-//
-// Parity: F6
 func TestNetworkConfigStopsFirmwareLLDP(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settings config.Config

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchRandom says so when the kernel's random source is not ready: TLS waits for it, which looks like a hang.
+// watchRandom logs that the kernel's random source is not ready: TLS waits for it, which looks like a hang.
 func (b *boot) watchRandom() {
 	one := make([]byte, 1)
 	if _, err := unix.Getrandom(one, unix.GRND_NONBLOCK); !errors.Is(err, unix.EAGAIN) {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap takes the status of orphans until ctx ends: processes whose parent died, which the kernel gives to process 1.
+// reap reaps orphans until ctx ends: processes whose parent died and whose new parent is process 1.
 //
-// Children that this process itself started belong to whoever started them: taking their status away would break that
-// one's Wait. The kernel knows the difference by thread. It gives orphans to the main thread; and the main thread is
-// reserved for this function, so nothing else is ever started from it. With __WNOTHREAD only its own children count.
+// It must not reap the children that this process started itself, because their starter waits for them. The kernel
+// distinguishes them by thread: orphans become children of the main thread, which starts no process because it is
+// reserved for this function. With __WNOTHREAD, wait4(2) returns only the children of the calling thread.
 func reap(ctx context.Context, log *slog.Logger) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
@@ -29,14 +29,14 @@ func reap(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// reapAll takes all statuses there are. It must run on the main thread.
+// reapAll reaps all orphans that have ended. It must run on the main thread.
 func reapAll(log *slog.Logger) {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WALL|unix.WNOTHREAD, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil || pid == 0: // ECHILD: none at all; 0: none that ended
+		case err != nil || pid == 0: // ECHILD: no children; 0: none has ended
 			return
 		default:
 			log.Debug("orphan ended", "pid", pid, "status", status.ExitStatus(), "signal", status.Signal())

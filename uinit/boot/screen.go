@@ -20,19 +20,20 @@ import (
 )
 
 const (
-	// redrawPause is the shortest time between two pictures: a person sees no more, and a slow VGA has other work.
+	// redrawPause is the minimum time between two redraws: more is not visible, and writing to VGA can be slow.
 	redrawPause = 400 * time.Millisecond
-	// tailLines is how many log lines are kept for screens, and tailLine how long one may be, in bytes.
+	// tailLines is the number of log lines that are kept for screens. tailLine limits each, in bytes.
 	tailLines, tailLine = 64, 512
 )
 
-// isVirtualTerminal tells monitors, on which the status screen is drawn, from serial consoles, which get lines only.
+// isVirtualTerminal reports whether a console is a monitor, which shows the status screen. Serial consoles get lines
+// only.
 func isVirtualTerminal(name string) bool {
 	number, found := strings.CutPrefix(name, "tty")
 	return found && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// Show draws the board on all virtual terminals from now on until ctx ends, in place of log lines.
+// Show draws the board on all virtual terminals instead of log lines, until ctx ends.
 func (c *Console) Show(ctx context.Context, board *status.Board) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,14 +45,14 @@ func (c *Console) Show(ctx context.Context, board *status.Board) {
 	}
 }
 
-// startPainting is called with mu held.
+// startPainting requires mu.
 func (c *Console) startPainting(s *sink) {
 	if s.virtual && c.paint != nil && s.setPainted(true) {
 		c.paint(s)
 	}
 }
 
-// banner writes a text for people in front of a monitor, and nowhere else.
+// banner writes a text to virtual terminals only.
 func (c *Console) banner(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *Console) banner(text string) {
 	}
 }
 
-// Plain ends the drawing: what is written from now on appears on every terminal, below the last picture.
+// Plain stops drawing. Later lines appear on every terminal, below the last screen.
 func (c *Console) Plain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func (c *Console) Plain() {
 	}
 }
 
-// Torn makes the next picture be drawn as a whole: the kernel wrote a line of its own, which is shown with the log.
+// Torn causes a full redraw, because the kernel wrote a line onto the screens. The line is shown with the log.
 func (c *Console) Torn(line string) {
 	c.tail.add([]byte(line + "\n"))
 	c.mu.Lock()
@@ -87,7 +88,8 @@ func (c *Console) Torn(line string) {
 	}
 }
 
-// draw keeps one terminal up to date. A terminal that stands still gets no picture until it has taken the last one.
+// draw keeps the screen of one terminal current. It writes the next screen only after the terminal has accepted the
+// last.
 func (c *Console) draw(ctx context.Context, s *sink, board *status.Board) {
 	var out bytes.Buffer
 	painter := screen.NewPainter(&out)
@@ -120,7 +122,8 @@ func (c *Console) draw(ctx context.Context, s *sink, board *status.Board) {
 	}
 }
 
-// terminalSize asks the terminal for its size in cells. It changes when a driver of the graphics card takes over.
+// terminalSize returns the size of a terminal in cells. The size changes when the driver of the graphics card is
+// loaded.
 func terminalSize(path string) (width, height int) {
 	f, err := openTerminal(path)
 	if err != nil {
@@ -139,7 +142,7 @@ func terminalSize(path string) (width, height int) {
 	return int(size.Col), int(size.Row)
 }
 
-// tail keeps the latest lines.
+// tail holds the latest log lines.
 type tail struct {
 	mu      sync.Mutex
 	kept    []string
@@ -174,8 +177,8 @@ func (t *tail) changes() <-chan struct{} {
 	return t.changed
 }
 
-// watchKernel has the screens redrawn whenever the kernel wrote a message onto them, until ctx ends. Where it cannot,
-// screens stay torn until their next change, which is no reason to complain.
+// watchKernel redraws the screens whenever the kernel wrote a message onto them, until ctx ends. If /dev/kmsg cannot
+// be read, a torn screen is redrawn with its next change; that is not logged.
 func watchKernel(ctx context.Context, c *Console) {
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -186,7 +189,7 @@ func watchKernel(ctx context.Context, c *Console) {
 	if _, err := f.Seek(0, io.SeekEnd); err != nil {
 		return
 	}
-	record := make([]byte, 8<<10) // the kernel's own limit
+	record := make([]byte, 8<<10) // the kernel's limit
 	for {
 		n, err := f.Read(record)
 		switch {
@@ -201,8 +204,9 @@ func watchKernel(ctx context.Context, c *Console) {
 	}
 }
 
-// kernelMessage reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg in Linux): "priority,sequence,time,flags;text",
-// and then lines of properties. The lowest three bits of the priority are the level.
+// kernelMessage parses a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg in Linux):
+// "priority,sequence,time,flags;text", and then lines of properties. The lowest three bits of the priority are the
+// level.
 func kernelMessage(record []byte) (text string, level int) {
 	head, rest, _ := bytes.Cut(record, []byte(";"))
 	first, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -214,7 +218,7 @@ func kernelMessage(record []byte) (text string, level int) {
 	return string(first), priority & 7
 }
 
-// consoleLevel is the level below which the kernel writes messages onto its consoles.
+// consoleLevel returns the level below which the kernel writes messages to its consoles.
 func consoleLevel() int {
 	text, err := os.ReadFile("/proc/sys/kernel/printk")
 	if err != nil {

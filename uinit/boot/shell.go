@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// shellPath is u-root's shell, which an image may lack.
+// shellPath is the path of u-root's shell, which an image can lack.
 const shellPath = "/bbin/gosh"
 
-// shell offers people a shell on one console when the kernel parameter ironroot.shell asks for it, again and again.
+// shell runs a shell on one console if the kernel parameter ironroot.shell requests it, and again when it ends.
 func (b *boot) shell(ctx context.Context) {
 	name := b.params["ironroot.shell"]
 	if name == "" || name == "0" {
@@ -30,11 +30,11 @@ func (b *boot) shell(ctx context.Context) {
 			b.log.Error("shell", "device", terminal, "err", err)
 			return
 		}
-		time.Sleep(time.Second) // one that ends at once must not keep the machine busy
+		time.Sleep(time.Second) // a shell that ends at once must not use all processor time
 	}
 }
 
-// runShell runs one shell in a session of its own, whose terminal is its keyboard and screen.
+// runShell runs a shell in its own session, with the terminal as its controlling terminal.
 func runShell(terminal string) error {
 	tty, err := os.OpenFile(terminal, os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

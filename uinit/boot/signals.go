@@ -6,22 +6,22 @@ import (
 	"os/signal"
 	"time"
 
-	"ironroot/agent/power"
-
 	"golang.org/x/sys/unix"
+
+	"ironroot/agent/power"
 )
 
-// stopTime is how long the work may take to end before the machine is stopped all the same.
+// stopTime limits the time for which the machine waits for the end of the work before it stops.
 const stopTime = 5 * time.Second
 
-// signals returns a context that ends when somebody asks for a restart, by Ctrl-Alt-Del or by SIGINT or SIGTERM, or for
-// power off, by SIGUSR2; the machine is then stopped in order.
+// signals returns a context that ends at a signal: SIGINT, SIGTERM and Ctrl-Alt-Del restart the machine, SIGUSR2
+// powers it off. The machine is then shut down in order.
 func (b *boot) signals(ctx context.Context) context.Context {
-	// Without this the kernel restarts at once, with nothing written out; with it Ctrl-Alt-Del is SIGINT.
+	// Otherwise the kernel restarts at once, without a sync. Now Ctrl-Alt-Del sends SIGINT.
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF); err != nil {
 		b.log.Warn("Ctrl-Alt-Del", "err", err)
 	}
-	// SIGQUIT would end this process, and with it the kernel: the Go runtime has a handler for it.
+	// The Go runtime's handler of SIGQUIT would end this process, and the kernel would panic.
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGQUIT)
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGINT, unix.SIGTERM, unix.SIGUSR2)

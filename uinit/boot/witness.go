@@ -17,19 +17,18 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// witnessName is what this program is called in the process that shows what the Go runtime says of a panic.
+// witnessName is the name of this program in the process that shows a panic of the Go runtime.
 const witnessName = "witness"
 
 // witnessPatience is how long a terminal may take to send one piece of it, before it is left out.
 const witnessPatience = 5 * time.Second
 
-// startWitness makes a process that shows on all terminals what the Go runtime has to say when a panic that no guard
-// caught ends this one. In such a moment nothing of ours runs any more, the runtime knows nothing but write(2), and
-// with its end the kernel panics: what a serial port has not sent by then is lost, and a port that stands still would
-// keep the machine from restarting. So the runtime writes into a pipe, whose other end has the patience, and the limits
-// to it.
+// startWitness starts a process that shows the stack of a panic on all terminals when a panic that no guard caught
+// ends this process. At that moment only the Go runtime runs here. It calls write(2) and exits, and the kernel
+// panics: data that a serial port has not sent is lost, and a port that does not accept data would block the restart.
+// Therefore the runtime writes to a pipe, and the witness at its other end waits for the terminals, with a limit.
 //
-// The pipe holds one message at a time (O_DIRECT, see pipe(2)): the next is taken only when the one before is on the
+// The pipe contains one message at a time (O_DIRECT, see pipe(2)): the next is read only when the last is on the
 // terminals.
 func (b *boot) startWitness() error {
 	var ends [2]int
@@ -49,7 +48,7 @@ func (b *boot) startWitness() error {
 	defer null.Close() //nolint:errcheck // the process has its own
 	process, err := os.StartProcess("/proc/self/exe", append([]string{witnessName}, b.console.Paths()...), &os.ProcAttr{
 		Dir: "/", Files: []*os.File{in, null, null},
-		Env: []string{"GOMAXPROCS=1"}, // it does one thing at a time
+		Env: []string{"GOMAXPROCS=1"}, // it runs one goroutine at a time
 	})
 	if err != nil {
 		return err
@@ -61,10 +60,10 @@ func (b *boot) startWitness() error {
 	if err := unix.Dup3(int(out.Fd()), int(os.Stderr.Fd()), 0); err != nil {
 		return fmt.Errorf("standard error: %w", err)
 	}
-	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // the one terminal that was to see it too
+	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // otherwise the runtime also writes to one terminal
 }
 
-// witness is the work of that process: it shows what comes from in on the terminals, and ends with its other end.
+// witness is the work of that process. It shows the messages from in on the terminals until in is closed.
 func witness(in io.Reader, terminals []string, patience time.Duration) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR2)
 	message := make([]byte, os.Getpagesize())
@@ -74,7 +73,7 @@ func witness(in io.Reader, terminals []string, patience time.Duration) {
 		if err != nil {
 			return
 		}
-		if stands == nil { // only now: a terminal that is opened early may be hung up until it is needed
+		if stands == nil { // not earlier: a terminal could be hung up before it is needed
 			for _, path := range terminals {
 				stands = append(stands, openStand(path))
 			}
@@ -90,18 +89,18 @@ func witness(in io.Reader, terminals []string, patience time.Duration) {
 	}
 }
 
-// stand is one terminal of the witness.
+// stand is a terminal of the witness.
 type stand struct {
 	messages chan []byte
 	shown    chan struct{} // one for each message
-	behind   bool          // it did not show one in time, or cannot be opened: it gets no more
+	behind   bool          // it did not accept a message in time, or cannot be opened: it gets no more
 }
 
 func openStand(path string) *stand {
 	s := &stand{messages: make(chan []byte, 1), shown: make(chan struct{}, 1)}
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
-		err = unix.SetNonblock(fd, false) // opening it must not wait, writing to it has to
+		err = unix.SetNonblock(fd, false) // open(2) must not block, write(2) must
 	}
 	if err != nil {
 		s.behind = true
@@ -110,19 +109,19 @@ func openStand(path string) *stand {
 	goroutine.Go(func() error {
 		s.run(fd, isVirtualTerminal(filepath.Base(path)))
 		return nil
-	}, nil) // a terminal that shows nothing is left out
+	}, nil) // a terminal that fails gets no more messages
 	return s
 }
 
 func (s *stand) run(fd int, virtual bool) {
 	if virtual {
-		_ = writeAll(fd, []byte("\x1b[0m\n")) // below the picture, without its colours
+		_ = writeAll(fd, []byte("\x1b[0m\n")) // below the screen, without its colours
 	}
 	for message := range s.messages {
 		if writeAll(fd, message) != nil {
-			return // is then behind
+			return // behind is set
 		}
-		const drain = 1 // tcdrain(3): the kernel's panic would be faster than the port
+		const drain = 1 // tcdrain(3): otherwise the kernel panics before the port has sent the data
 		_ = unix.IoctlSetInt(fd, unix.TCSBRK, drain)
 		s.shown <- struct{}{}
 	}
@@ -145,7 +144,7 @@ func (s *stand) begin(message []byte) {
 	}
 }
 
-// await waits until the message is shown, or ctx ends.
+// await waits until the message is shown or ctx ends.
 func (s *stand) await(ctx context.Context) {
 	if s.behind {
 		return
@@ -155,7 +154,7 @@ func (s *stand) await(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	select { // another terminal may have taken all the time, while this one was quick
+	select { // another terminal can have used up the time, although this one was quick
 	case <-s.shown:
 	default:
 		s.behind = true

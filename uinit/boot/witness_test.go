@@ -28,7 +28,8 @@ func TestWitness(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		witness(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()}, 100*time.Millisecond)
+		witness(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()},
+			100*time.Millisecond)
 	}()
 	const line = "panic: the work exploded\n"
 	for _, word := range strings.SplitAfter(line, " ") {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// OthersFile is the name of a second index in the directory of the modules: the drivers of network adapters that the
-// ramdisk lacks, with those of their aliases that name PCI devices.
+// OthersFile is the name of a second index in the directory of the modules. It lists the drivers of network adapters
+// that the ramdisk lacks, with their aliases of PCI devices.
 const OthersFile = "others.zst"
 
 // Adapter describes a network adapter on the PCI bus that has no network interface because a module is missing.
 type Adapter struct {
 	Address string   // "0000:3b:00.0"
 	ID      string   // PCI vendor and device, "15b3:1017"
-	Missing []string // modules that it needs and the ramdisk lacks; nil: the kernel has none for it
-	Present []string // modules of the ramdisk that claim it and did not bind to it
+	Missing []string // required modules that the ramdisk lacks; nil if the kernel has none
+	Present []string // modules of the ramdisk that match the adapter but did not bind to it
 	// InfiniBand reports whether it is an InfiniBand adapter. Even with a driver it has network interfaces only with
 	// ib_ipoib.
 	InfiniBand bool
@@ -32,7 +32,7 @@ const (
 	classIBSerial   = "0x0c06" // older InfiniBand adapters
 )
 
-// ipoib is the module that makes network interfaces for InfiniBand ports.
+// ipoib is the module that creates network interfaces for InfiniBand ports.
 const ipoib = "ib_ipoib"
 
 // IsOther reports whether the index OthersFile lists a module that is not in the ramdisk.
@@ -59,12 +59,12 @@ func Other(m *Module) *Module {
 func isPCI(alias string) bool { return strings.HasPrefix(alias, "pci:") }
 
 // Adapters returns the network adapters below sys, which is "/sys" on a machine, that have no driver, and InfiniBand
-// adapters without a module that makes interfaces for their ports. They are sorted by address.
+// adapters without the module that creates interfaces for their ports. They are sorted by address.
 func (l *Loader) Adapters(sys string) ([]Adapter, error) {
 	devices := filepath.Join(sys, "bus", "pci", "devices")
 	entries, err := os.ReadDir(devices)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // a machine without PCI
+		return nil, nil // no PCI bus
 	}
 	if err != nil {
 		return nil, fmt.Errorf("network adapters: %w", err)
@@ -88,7 +88,7 @@ func (l *Loader) adapter(dir string, others *Index) (Adapter, bool) {
 	text := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			return "" // the device vanished
+			return "" // the device was removed
 		}
 		return strings.TrimSpace(string(data))
 	}

@@ -37,13 +37,14 @@ type Coldplug struct {
 	seen    uint64          // number of the last uevent read
 }
 
-// NewColdplug makes a Coldplug that looks at the devices below sys, which is "/sys" on a machine.
+// NewColdplug returns a Coldplug for the devices below sys, which is "/sys" on a machine.
 func NewColdplug(loader *Loader, sys string, log *slog.Logger) *Coldplug {
 	return &Coldplug{loader: loader, sys: sys, log: log, settled: make(chan struct{}), asked: map[string]bool{}}
 }
 
-// Settled is closed when no load is under way and every event the kernel has sent so far has been looked at. Devices
-// that a driver finds later, a disk behind a slow adapter say, announce themselves by their own events.
+// Settled returns a channel that is closed when no load is in progress and every event that the kernel has sent so
+// far was handled. The kernel announces devices that a driver finds later, such as a disk behind a slow adapter, by
+// their own events.
 func (c *Coldplug) Settled() <-chan struct{} { return c.settled }
 
 // Run loads modules until ctx ends.
@@ -80,7 +81,7 @@ func (c *Coldplug) Run(ctx context.Context) error {
 	}
 }
 
-// walk asks for the modules of every device there is.
+// walk loads the modules of all devices.
 func (c *Coldplug) walk(ctx context.Context) {
 	var aliases []string
 	err := filepath.WalkDir(filepath.Join(c.sys, "devices"), func(path string, d fs.DirEntry, err error) error {
@@ -111,7 +112,7 @@ func (c *Coldplug) modaliases(folders ...string) []string {
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
-			continue // this machine has no such bus
+			continue // the machine lacks this bus
 		}
 		for _, e := range entries {
 			if text, err := os.ReadFile(filepath.Join(folder, e.Name(), "modalias")); err == nil {
@@ -122,8 +123,12 @@ func (c *Coldplug) modaliases(folders ...string) []string {
 	return aliases
 }
 
-// ask loads the modules of aliases that were not asked for before: those on the way to the network first, the others
-// once those are in the hands of the kernel.
+// ask loads the modules of aliases that were not requested before. Modules of network interfaces are loaded first. The
+// others follow when those have been loaded, in this call and in earlier ones, but at most networkLead later.
+//
+// A storage adapter must not precede a network adapter: when the kernel has loaded a module, it waits until all drivers
+// have finished their asynchronous search for devices (do_init_module calls async_synchronize_full), so that disks
+// without an answer would delay the network.
 func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	var first, rest []*Module
 	for _, m := range c.modules(aliases) {
@@ -183,7 +188,7 @@ func (c *Coldplug) load(ctx context.Context, m *Module) {
 	})
 }
 
-// check closes settled when there is nothing left to do.
+// check closes settled when no load and no event is pending.
 func (c *Coldplug) check() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +197,7 @@ func (c *Coldplug) check() {
 	}
 }
 
-// lastEvent returns the number of the last uevent that the kernel sent, 0 when it cannot be read.
+// lastEvent returns the number of the last uevent that the kernel sent, and 0 if it cannot be read.
 func (c *Coldplug) lastEvent() uint64 {
 	text, err := os.ReadFile(filepath.Join(c.sys, "kernel", "uevent_seqnum"))
 	if err != nil {

@@ -5,15 +5,15 @@
 // text, one field a line:
 //
 //	ironroot modules 1
-//	m NAME SIZE FOLDER   a module: name with "_" for "-", size in bytes when unpacked, folder in the kernel's tree
+//	m NAME SIZE DIR      a module: name with "_" for "-", unpacked size in bytes, directory in the kernel's tree
 //	d NAME...            modules to load before it
-//	s NAME...            modules to load before it where there are (soft dependencies)
-//	p NAME...            modules to load after it where there are
-//	a ALIAS              pattern of a modalias, or a name by which the kernel asks for it
+//	s NAME...            modules to load before it, if they exist (soft dependencies)
+//	p NAME...            modules to load after it, if they exist
+//	a ALIAS              pattern of a modalias, or a name by which the kernel requests it
 //
-// The kernel asks in three ways: by the modalias of a device, in sysfs and in uevents; and by running /sbin/modprobe for
-// a file system, a RAID level or a cipher; see Documentation/admin-guide/sysctl/kernel.rst, "modprobe". All three end
-// in Loader.
+// The kernel requests modules in three ways: by the modalias of a device in sysfs, by the modalias in a uevent, and
+// by running /sbin/modprobe for a file system, a RAID level or a cipher (Documentation/admin-guide/sysctl/kernel.rst,
+// "modprobe"). Loader serves all three.
 package kmod
 
 import (
@@ -28,7 +28,7 @@ import (
 
 const indexMagic = "ironroot modules 1"
 
-// maxModuleSize bounds one unpacked module, in bytes.
+// maxModuleSize limits an unpacked module, in bytes.
 const maxModuleSize = 64 << 20
 
 // Module is an entry of the index.
@@ -44,7 +44,7 @@ type Module struct {
 	Release  string   // of the kernel it was built for; not part of the written index
 }
 
-// Network reports whether the module is on the way to a network interface, and so is to be loaded first.
+// Network reports whether a network interface can need the module, which is then loaded first.
 func (m *Module) Network() bool {
 	for _, folder := range []string{"drivers/net", "drivers/virtio", "drivers/hv"} {
 		if m.Folder == folder || strings.HasPrefix(m.Folder, folder+"/") {
@@ -66,7 +66,7 @@ type pattern struct {
 	module *Module
 }
 
-// NewIndex makes an index of modules.
+// NewIndex returns an index of modules.
 func NewIndex(modules []*Module) *Index {
 	x := &Index{modules: make(map[string]*Module, len(modules)), patterns: make(map[string][]pattern, 8*len(modules))}
 	for _, m := range modules {
@@ -89,7 +89,7 @@ func (x *Index) Len() int { return len(x.modules) }
 // Module returns the module of that name, or nil.
 func (x *Index) Module(name string) *Module { return x.modules[Normalize(name)] }
 
-// Match returns the modules that claim a modalias or a name, in the order of their names.
+// Match returns the modules that match a modalias or a name, sorted by name.
 func (x *Index) Match(alias string) []*Module {
 	var found []*Module
 	if m := x.Module(alias); m != nil {
@@ -111,7 +111,7 @@ func (x *Index) Match(alias string) []*Module {
 // Normalize returns a module's name as the kernel spells it, with "_" for "-".
 func Normalize(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Write writes the index. The first failed write is the error.
+// Write writes the index. It returns the error of the first failed write.
 func Write(w io.Writer, modules []*Module) error {
 	b := bufio.NewWriter(w)
 	_, _ = fmt.Fprintln(b, indexMagic)
@@ -132,7 +132,7 @@ func Write(w io.Writer, modules []*Module) error {
 	return b.Flush()
 }
 
-// Parse reads an index.
+// Parse parses an index.
 func Parse(text string) (*Index, error) {
 	header, text, _ := strings.Cut(text, "\n")
 	if header != indexMagic {
@@ -192,7 +192,8 @@ func (m *Module) add(key, value string) bool {
 
 // Glob matches a pattern of fnmatch(3) without flags against the whole of s, as modprobe does.
 func Glob(pattern, s string) bool {
-	// star and mark are where to go on after a mismatch: one more character taken by the last "*".
+	// star and mark are the positions at which the match resumes after a mismatch, when the last "*" matches one more
+	// character.
 	star, mark, p, i := -1, 0, 0, 0
 	for i < len(s) {
 		if p < len(pattern) && pattern[p] == '*' {
@@ -217,7 +218,7 @@ func Glob(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// matchOne matches one character against the pattern's element at p and returns where the next element starts.
+// matchOne matches one character against the pattern's element at p, and returns the position of the next element.
 func matchOne(pattern string, p int, c byte) (next int, ok bool) {
 	if p >= len(pattern) {
 		return p, false

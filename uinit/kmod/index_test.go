@@ -96,7 +96,8 @@ func TestParseModinfo(t *testing.T) {
 	data := "license=GPL\x00alias=pci:v1d2*\x00alias=fs-x\x00depends=ptp,i2c-algo-bit\x00softdep=pre: a-b c post: d\x00" +
 		"firmware=x/y.bin\x00name=my-mod\x00vermagic=6.1.0-56-amd64 SMP preempt\x00"
 	want := &Module{
-		Name: "my_mod", Size: 5, Depends: []string{"ptp", "i2c_algo_bit"}, Pre: []string{"a_b", "c"}, Post: []string{"d"},
+		Name: "my_mod", Size: 5, Depends: []string{"ptp", "i2c_algo_bit"}, Pre: []string{"a_b", "c"},
+		Post:    []string{"d"},
 		Aliases: []string{"pci:v1d2*", "fs-x"}, Firmware: []string{"x/y.bin"}, Release: "6.1.0-56-amd64",
 	}
 	if diff := cmp.Diff(want, parseModinfo([]byte(data), 5)); diff != "" {
@@ -142,7 +143,8 @@ func FuzzModinfo(f *testing.F) {
 func FuzzGlob(f *testing.F) {
 	f.Add("a*b?c", "axxbyc")
 	f.Fuzz(func(t *testing.T, pattern, s string) {
-		if strings.ContainsAny(pattern+s, "/[]\\!^-") || strings.ToValidUTF8(pattern+s, "") != pattern+s || len(pattern+s) != len([]rune(pattern+s)) {
+		if strings.ContainsAny(pattern+s, "/[]\\!^-") || strings.ToValidUTF8(pattern+s, "") != pattern+s ||
+			len(pattern+s) != len([]rune(pattern+s)) {
 			return
 		}
 		want, err := path.Match(pattern, s)

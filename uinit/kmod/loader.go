@@ -21,29 +21,29 @@ import (
 
 // Suffixes of stored modules' file names.
 const (
-	Suffix   = ".ko.zst" // unpacked here
+	Suffix   = ".ko.zst" // unpacked by this package
 	SuffixXZ = ".ko.xz"  // unpacked by the kernel
 )
 
-// IndexFile is the name of the index in the folder of the modules.
+// IndexFile is the name of the index in the directory of the modules.
 const IndexFile = "index.zst"
 
 // Folder returns where the modules of a kernel release lie.
 func Folder(release string) string { return "/lib/modules/" + release }
 
-// Options of a loader.
+// Options are the options of a Loader.
 type Options struct {
-	Dir    string // folder of the index and the modules
+	Dir    string // directory of the index and the modules
 	Params Params
 	Log    *slog.Logger
-	// Insert gives an unpacked module to the kernel; nil = init_module(2).
+	// Insert loads an unpacked module into the kernel; nil = init_module(2).
 	Insert func(image []byte, params string) error
 	// InsertFile loads a module compressed with xz into the kernel; nil = finit_module(2) with
 	// MODULE_INIT_COMPRESSED_FILE.
 	InsertFile func(path, params string) error
 }
 
-// Loader loads modules, each once, with what they depend on. All methods may be called from several goroutines.
+// Loader loads modules, each once, with their dependencies. It is safe for concurrent use.
 type Loader struct {
 	o       Options
 	index   *Index
@@ -52,6 +52,7 @@ type Loader struct {
 	loads   map[string]*load
 }
 
+// load is a module's only load.
 type load struct {
 	once  sync.Once
 	begun chan struct{} // closed when the kernel has the module, or will never get it
@@ -68,13 +69,13 @@ var companions = map[string][]string{
 	"sd_mod":    {"sg"},
 }
 
-// defaults are parameters that modules are loaded with, ahead of those of the kernel's command line.
+// defaults are module parameters that precede those of the kernel command line.
 var defaults = map[string]string{
 	"bonding": "max_bonds=0",  // else a bond comes with it that nobody asked for
 	"libata":  "ignore_hpa=1", // else an erase leaves what a tenant hid in a host protected area
 }
 
-// Open reads the index of a folder of modules. A folder without an index gives a loader that knows no module.
+// Open reads the index in a directory of modules. Without an index, the loader has no modules.
 func Open(o Options) (*Loader, error) {
 	if o.Insert == nil {
 		o.Insert = unix.InitModule
@@ -82,8 +83,8 @@ func Open(o Options) (*Loader, error) {
 	if o.InsertFile == nil {
 		o.InsertFile = insertFile
 	}
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(maxModuleSize))
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)),
+		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxModuleSize))
 	if err != nil {
 		return nil, fmt.Errorf("modules: %w", err)
 	}
@@ -94,7 +95,7 @@ func Open(o Options) (*Loader, error) {
 	return l, nil
 }
 
-// readIndex reads an index in the directory of the modules. One that does not exist is empty.
+// readIndex reads an index in the directory of the modules. A missing index is empty.
 func (l *Loader) readIndex(name string) (*Index, error) {
 	if l.decoder == nil {
 		return NewIndex(nil), nil
@@ -117,7 +118,7 @@ func (l *Loader) readIndex(name string) (*Index, error) {
 	return index, nil
 }
 
-// None returns a loader that knows no module.
+// None returns a loader without modules.
 func None(log *slog.Logger) *Loader {
 	return &Loader{o: Options{Log: log}, index: NewIndex(nil), loads: map[string]*load{}}
 }
@@ -138,8 +139,8 @@ func (l *Loader) Load(ctx context.Context, alias string) error {
 	return errors.Join(errs...)
 }
 
-// LoadModule loads one module: first what it needs, at the end what belongs to it. Later calls wait for the first one
-// and return its result.
+// LoadModule loads a module after its dependencies, and then its companions. Later calls wait for the first call and
+// return its result.
 func (l *Loader) LoadModule(ctx context.Context, m *Module) error {
 	defer l.load(m.Name).begin()
 	if err := l.insert(ctx, m, nil); err != nil {
@@ -172,7 +173,8 @@ func (l *Loader) insert(ctx context.Context, m *Module, path []string) error {
 		}
 	}
 	for _, name := range m.Depends {
-		// One that is not in the index is built into the kernel, or the kernel names the symbol that is missing.
+		// A dependency that is not in the index is built into the kernel; otherwise the kernel names the missing
+		// symbol.
 		if before := l.index.Module(name); before != nil {
 			if err := l.insert(ctx, before, path); err != nil {
 				return fmt.Errorf("module %s needs %w", m.Name, err)
@@ -220,7 +222,7 @@ func (l *Loader) insertOne(m *Module, begin func()) error {
 	return nil
 }
 
-// prepare returns the function that loads the stored module into the kernel.
+// prepare returns a function that loads the stored module into the kernel.
 func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	file := filepath.Join(l.o.Dir, m.Name+SuffixXZ)
 	if _, err := os.Stat(file); err == nil {
@@ -254,7 +256,7 @@ type Params struct {
 	blocked map[string]bool
 }
 
-// ParseParams reads them from a kernel command line. A value in double quotes may hold blanks.
+// ParseParams parses them from a kernel command line. A value in double quotes can contain spaces.
 func ParseParams(cmdline string) Params {
 	p := Params{options: map[string][]string{}, blocked: map[string]bool{}}
 	for _, word := range splitQuoted(cmdline) {
@@ -274,7 +276,7 @@ func ParseParams(cmdline string) Params {
 	return p
 }
 
-// Of returns the parameters for one module in the form init_module(2) wants.
+// Of returns the parameters of a module in the form of init_module(2).
 func (p Params) Of(name string) string {
 	return strings.TrimSpace(defaults[name] + " " + strings.Join(p.options[name], " "))
 }

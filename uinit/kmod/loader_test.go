@@ -46,7 +46,7 @@ func (k *kernel) insert(image []byte, params string) error {
 	return nil
 }
 
-// tree makes a folder of modules and returns a loader of it.
+// tree makes a dir of modules and returns a loader of it.
 func tree(t *testing.T, k *kernel, cmdline string, modules ...*Module) *Loader {
 	t.Helper()
 	dir := t.TempDir()
@@ -132,7 +132,8 @@ func TestParams(t *testing.T) {
 
 func TestConcurrentLoadsInsertOnce(t *testing.T) {
 	k := &kernel{}
-	l := tree(t, k, "", &Module{Name: "a", Depends: []string{"c"}}, &Module{Name: "b", Depends: []string{"c"}}, &Module{Name: "c"})
+	l := tree(t, k, "", &Module{Name: "a", Depends: []string{"c"}}, &Module{Name: "b", Depends: []string{"c"}},
+		&Module{Name: "c"})
 	var wg sync.WaitGroup
 	for range 20 {
 		for _, name := range []string{"a", "b"} {
@@ -239,7 +240,8 @@ func TestLoadContainsPanics(t *testing.T) {
 			panic("oops")
 		}
 	}}
-	l := tree(t, k, "", &Module{Name: "broken"}, &Module{Name: "needs_broken", Depends: []string{"broken"}}, &Module{Name: "good"})
+	l := tree(t, k, "", &Module{Name: "broken"}, &Module{Name: "needs_broken", Depends: []string{"broken"}},
+		&Module{Name: "good"})
 	for _, name := range []string{"broken", "needs_broken", "broken"} {
 		var caught *goroutine.PanicError
 		if err := l.Load(t.Context(), name); !errors.As(err, &caught) {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxModinfo bounds the .modinfo section of a module, in bytes.
+// maxModinfo limits the .modinfo section of a module, in bytes.
 const maxModinfo = 4 << 20
 
-// Modinfo reads name, size, dependencies, aliases and firmware of an unpacked module from its .modinfo section, a row
-// of KEY=VALUE strings that end in zero bytes.
+// Modinfo reads name, size, dependencies, aliases and firmware of an unpacked module from its .modinfo section, a
+// sequence of KEY=VALUE strings that are terminated by zero bytes.
 func Modinfo(r io.ReaderAt, size int64) (*Module, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -56,7 +56,7 @@ func parseModinfo(data []byte, size int64) *Module {
 	return m
 }
 
-// addSoft reads "pre: A B post: C". Names before the first keyword count as "pre".
+// addSoft parses "pre: A B post: C". Names before the first keyword count as "pre".
 func (m *Module) addSoft(value string) {
 	into := &m.Pre
 	for _, word := range strings.Fields(value) {

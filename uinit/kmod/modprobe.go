@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modprobe is what the kernel starts as "/sbin/modprobe -q -- NAME" when it misses a file system, a RAID level, a cipher
-// or the like. Of its arguments only names count; the kernel's options ask for silence.
+// Modprobe serves a request of the kernel, which runs "/sbin/modprobe -q -- NAME" if it lacks a file system, a RAID
+// level or a cipher. Options are ignored.
 func Modprobe(ctx context.Context, args []string) error {
 	log := slog.New(slog.DiscardHandler)
 	loader, err := OpenMachine(log)
@@ -28,7 +28,7 @@ func Modprobe(ctx context.Context, args []string) error {
 	return errors.Join(errs...)
 }
 
-// OpenMachine opens the modules of the running kernel, with the parameters of its command line.
+// OpenMachine opens the modules of the running kernel, with the module parameters of its command line.
 func OpenMachine(log *slog.Logger) (*Loader, error) {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {

@@ -1,5 +1,5 @@
-// Command hello is the whole of a foreign ramdisk: it says on the console that it runs and with which kernel command
-// line, and switches the machine off.
+// Command hello is the init of a foreign ramdisk. It prints a message with the kernel command line on the console and
+// switches the machine off.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// secureBoot tells whether the kernel says that the firmware checks signatures.
+// secureBoot reports whether the kernel's log says that Secure Boot is enabled.
 func secureBoot() bool {
 	const readAll = 3 // syslog(2)
 	log := make([]byte, 1<<20)

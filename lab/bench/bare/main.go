@@ -1,5 +1,5 @@
-// Command bare is the least an /init can be: it prints one line and waits. How soon the line appears is what kernel and
-// machine need; whatever a ramdisk needs beyond that is its own.
+// Command bare is a minimal /init: it prints one line and waits. The time until this line is the share of kernel and
+// machine; everything beyond it is the ramdisk's own share.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command guest is the /init of a machine in which the image writer is compared with curl and dd. The kernel parameters
-// bench-url, bench-algorithm, bench-checksum and bench-rounds say what to write how often to /dev/vda; /dev/vdb holds a Debian
-// with curl. It prints a line "BENCH NAME SECONDS" for each run.
+// Command guest is the /init of a machine in which the image writer is compared with curl and dd. The kernel
+// parameters bench-url, bench-algorithm, bench-checksum and bench-rounds define the image and the number of times to
+// write it to /dev/vda; /dev/vdb contains a Debian with curl. It prints a line "BENCH NAME SECONDS" for each run.
 package main
 
 import (
@@ -87,8 +87,8 @@ func mountDebian(ctx context.Context, m *boot.Machine) error {
 	return nil
 }
 
-// curlDD is what people type. Without iflag=fullblock dd writes what the pipe happens to hold. The flush at the end is
-// part of every contestant's work.
+// curlDD runs the usual shell command. Without iflag=fullblock, dd writes whatever the pipe returns. All contestants
+// flush at the end.
 func curlDD(ctx context.Context, url, flags string) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec",
 		`curl -sSf "$0" | dd of=`+target+` bs=4M `+flags+` oflag=direct conv=fsync status=none`, url)

@@ -1,7 +1,7 @@
-// Command bondinit is the /init of the machine at the other end of a node's two cables: a switch's side of a bond by LACP
-// (IEEE 802.3ad) with VLAN 100 on it, and Ironic behind. It says on the console how the node is reached: a line "HEARTBEAT
-// URL", "LACP PORTS PARTNER", "REACHED ADDRESS" for each address of the kernel parameter node, and, after one cable was
-// cut, "STILL REACHED ADDRESS".
+// Command bondinit is the /init of the machine at the other end of a node's two cables: the switch's side of an LACP
+// bond (IEEE 802.3ad) with VLAN 100 and Ironic on it. It prints how the node is reached: "HEARTBEAT URL", "LACP PORTS
+// PARTNER", "REACHED ADDRESS" for each address in the kernel parameter node and, after one cable was cut, "STILL
+// REACHED ADDRESS".
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return reach(ctx, "STILL REACHED", m.Params["node"])
 }
 
-// cable makes the bond of both cards and the VLAN on it.
+// cable creates the bond of both cards and its VLAN.
 func cable() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "bond0"
@@ -105,8 +105,8 @@ func cable() error {
 	return nil
 }
 
-// aggregated waits until both cables are ports of one aggregator, which the second one may become when the node has been
-// reached through the first, and says who the partner is. The driver tells nobody but who asks.
+// aggregated waits until both cables are ports of one aggregator, and prints the partner. The second port can join
+// after the node was reached through the first. The driver sends no notifications, so its state is polled.
 func aggregated(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -130,14 +130,15 @@ func aggregated(ctx context.Context) error {
 	}
 }
 
-// field returns what stands behind a word of the bonding driver's report.
+// field returns the value of a field of the bonding driver's report.
 func field(report, name string) string {
 	_, rest, _ := strings.Cut(report, name)
 	line, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(line)
 }
 
-// reach connects to the agent at each address; a new neighbour, or a bond that has lost a member, takes its time.
+// reach connects to the agent at each address, and prints word and address. A connection takes longer if a neighbour
+// is new or if a bond has just lost a member.
 func reach(ctx context.Context, word, addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		dialer := net.Dialer{Timeout: 30 * time.Second}

@@ -1,5 +1,5 @@
-// Command premount is the first program of a machine (rdinit=/premount) that leaves things mounted, two on top of each
-// other, where images of ironic-python-agent's kind mount the config drive, and then becomes /init.
+// Command premount is the first program of a machine (rdinit=/premount). It leaves file systems mounted where images
+// of ironic-python-agent's kind mount the config drive, two on top of each other, and then becomes /init.
 package main
 
 import (

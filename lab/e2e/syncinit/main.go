@@ -1,5 +1,5 @@
-// Command syncinit is the /init of a machine that loses its power. It writes a file to the FAT file system on /dev/vda,
-// has the agent's own standby.sync run (unless the kernel parameter nosync=1 asks for the opposite), and says so.
+// Command syncinit is the /init of a machine that loses its power. It writes a file to the FAT file system on
+// /dev/vda, runs the agent's standby.sync unless the kernel parameter nosync=1 is set, and prints a line.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return nil
 }
 
-// sync runs the command as the API does, on a manager whose list of disks has one more that refuses to be flushed.
+// sync runs the command as the API does. The manager's list of disks includes one that refuses to flush.
 func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 	settings, err := config.Load(config.Sources{Params: m.Params})
 	if err != nil {

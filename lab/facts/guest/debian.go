@@ -15,8 +15,8 @@ import (
 
 const debian = "/mnt"
 
-// questions are the tools' commands by the name under which the answer is filed. An answer may be a failure: not every
-// machine has everything.
+// questions are the commands of the tools and the names of their result files. A command may fail, because no machine
+// has every device.
 var questions = []struct{ name, command string }{
 	{"lsblk.json", "lsblk --json --bytes --output-all --all"},
 	{"lscpu.json", "lscpu --json"},
@@ -37,7 +37,7 @@ var questions = []struct{ name, command string }{
 	{"more.txt", "test -x /root/more && /root/more"},
 }
 
-// ask mounts Debian, has its udev look at every device, and files what the tools say.
+// ask mounts Debian, makes its udev process every device, and stores the results of the tools.
 func ask(ctx context.Context, m *boot.Machine, disk string, results *archive) error {
 	if err := mount(ctx, m, disk); err != nil {
 		return err
@@ -70,7 +70,7 @@ func mount(ctx context.Context, m *boot.Machine, disk string) error {
 			return fmt.Errorf("bind %s: %w", dir, err)
 		}
 	}
-	// lshw finds what is on the USB there, where every Debian has it mounted.
+	// lshw reads USB devices from debugfs, which every Debian mounts.
 	if err := unix.Mount("debugfs", debian+"/sys/kernel/debug", "debugfs", 0, ""); err != nil {
 		return fmt.Errorf("mount debugfs: %w", err)
 	}
@@ -82,7 +82,7 @@ func mount(ctx context.Context, m *boot.Machine, disk string) error {
 	return nil
 }
 
-// sh runs a command in the chroot and returns what it wrote to standard output; standard error goes to the console.
+// sh runs a command in the chroot and returns its standard output. Standard error is written to the console.
 func sh(ctx context.Context, command string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: debian}

@@ -14,10 +14,10 @@ import (
 	"ironroot/uinit/boot"
 )
 
-// changedMAC is what the interface with the MAC address of the kernel parameter facts-change gets.
+// changedMAC is the new MAC address of the interface whose MAC address is in the kernel parameter facts-change.
 const changedMAC = "02:00:00:c0:ff:ee"
 
-// makeDevices makes block devices that are no disks: a floppy drive, a RAM disk with compression and a loop device.
+// makeDevices creates block devices that are not disks: a floppy drive, a compressed RAM disk and a loop device.
 func makeDevices(ctx context.Context, m *boot.Machine) error {
 	for _, module := range []string{"floppy", "zram", "loop"} {
 		if err := m.Probe(ctx, module); err != nil {
@@ -30,7 +30,7 @@ func makeDevices(ctx context.Context, m *boot.Machine) error {
 	return loopDevice("/tmp/loop", 4<<20)
 }
 
-// loopDevice makes a file of size bytes and attaches it to /dev/loop0.
+// loopDevice creates a file of size bytes and attaches it to /dev/loop0.
 func loopDevice(path string, size int64) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -51,8 +51,9 @@ func loopDevice(path string, size int64) error {
 	return nil
 }
 
-// changeMAC changes the MAC address of the interface that the kernel parameter facts-change names by it, and returns the
-// interface. It must not be up yet: a router advertisement gives it an address for each MAC address that it has had.
+// changeMAC changes the MAC address of the interface that the kernel parameter facts-change names by MAC address, and
+// returns the interface. The interface must be down: otherwise a router advertisement gives it an address for each of
+// its MAC addresses.
 func changeMAC(m *boot.Machine) (netlink.Link, error) {
 	links, err := listing.Links()
 	if err != nil {
@@ -75,7 +76,7 @@ func changeMAC(m *boot.Machine) (netlink.Link, error) {
 	return nil, fmt.Errorf("no interface has the MAC address %q", m.Params["facts-change"])
 }
 
-// makeInterfaces makes a VLAN on an interface, two bonds, a bridge, a dummy and a pair of virtual cables.
+// makeInterfaces creates a VLAN on an interface, two bonds, a bridge, a dummy interface and a veth pair.
 func makeInterfaces(ctx context.Context, m *boot.Machine, parent netlink.Link) error {
 	for _, module := range []string{"8021q", "bonding", "bridge", "dummy", "veth"} {
 		if err := m.Probe(ctx, module); err != nil {
@@ -89,14 +90,15 @@ func makeInterfaces(ctx context.Context, m *boot.Machine, parent netlink.Link) e
 	}
 	vlan := named(parent.Attrs().Name + ".5")
 	vlan.ParentIndex = parent.Attrs().Index
-	// The kernel would make up MAC addresses. Some of those begin with fa:, and then the inventory leaves the bond out.
+	// The kernel would generate MAC addresses. The inventory omits bonds whose address starts with fa:.
 	bonds := map[string]net.HardwareAddr{"bond0": {2, 0, 0, 0xb0, 0, 0}, "team-a": {2, 0, 0, 0xb0, 0, 1}}
 	for _, link := range []netlink.Link{
-		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("bond0")), netlink.NewLinkBond(named("team-a")),
-		&netlink.Bridge{LinkAttrs: named("br0")}, &netlink.Dummy{LinkAttrs: named("dummy5")},
-		&netlink.Veth{LinkAttrs: named("veth0"), PeerName: "veth1"},
+		&netlink.Vlan{LinkAttrs: vlan, VlanId: 5}, netlink.NewLinkBond(named("bond0")),
+		netlink.NewLinkBond(named("team-a")), &netlink.Bridge{LinkAttrs: named("br0")},
+		&netlink.Dummy{LinkAttrs: named("dummy5")}, &netlink.Veth{LinkAttrs: named("veth0"), PeerName: "veth1"},
 	} {
-		if err := netlink.LinkAdd(link); err != nil && !errors.Is(err, unix.EEXIST) { // some modules make one themselves
+		// Some modules create the interface when they are loaded.
+		if err := netlink.LinkAdd(link); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("make interface %s: %w", link.Attrs().Name, err)
 		}
 		if mac := bonds[link.Attrs().Name]; mac != nil {
@@ -111,8 +113,8 @@ func makeInterfaces(ctx context.Context, m *boot.Machine, parent netlink.Link) e
 	return nil
 }
 
-// steady waits until no address is on its way any more: every hardware interface has the addresses that DHCP and the
-// router give, and whatever else is up and has a carrier has its link-local one.
+// steady waits until all addresses are assigned: every hardware interface has its addresses from DHCP and the router,
+// and every other interface that is up and has a carrier has its link-local address.
 func steady(ctx context.Context) error {
 	changed := make(chan netlink.AddrUpdate, 64)
 	done := make(chan struct{})
@@ -136,7 +138,7 @@ func steady(ctx context.Context) error {
 	}
 }
 
-// expected names an interface whose addresses are not complete.
+// expected returns the name of an interface that lacks addresses, or "".
 func expected() (missing string, err error) {
 	links, err := listing.Links()
 	if err != nil {
@@ -148,7 +150,9 @@ func expected() (missing string, err error) {
 		if !hardware && a.Flags&net.FlagRunning == 0 || a.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		addresses, err := listing.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+		addresses, err := listing.Whole(func() ([]netlink.Addr, error) {
+			return netlink.AddrList(link, netlink.FAMILY_ALL)
+		})
 		if err != nil {
 			return "", err
 		}

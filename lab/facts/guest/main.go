@@ -1,8 +1,8 @@
-// Command guest is the /init of a machine that is described twice: first by the agent's inspection, with every collector
-// that reads the machine, then by Debian's tools in a chroot. Everything goes as a tar archive onto the disk whose serial
-// number is RESULTS; Debian is on the disk with the serial number DEBIAN. The kernel parameter facts-disks says how many
-// disks there are, facts-network=1 has more interfaces made and a MAC address changed, facts-collectors which collectors
-// run.
+// Command guest is the /init of a machine that is described twice: first by the agent's inspection with every
+// collector that reads the machine, then by Debian's tools in a chroot. It writes all results as a tar archive to the
+// disk with the serial number RESULTS; Debian is on the disk with the serial number DEBIAN. The kernel parameter
+// facts-disks is the number of disks, facts-network=1 adds devices and interfaces and changes a MAC address,
+// and facts-collectors names the collectors to run.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"ironroot/uinit/boot"
 )
 
-// hostname is what the machine is called, so that the inventory has a name to tell.
+// hostname is the machine's host name.
 const hostname = "node-7.example.org"
 
 func main() {
@@ -66,7 +66,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return out.Close()
 }
 
-// archive is the list of what was found.
+// archive writes results as files of a tar archive.
 type archive struct{ *tar.Writer }
 
 func (a *archive) add(name string, data []byte) error {
@@ -77,8 +77,8 @@ func (a *archive) add(name string, data []byte) error {
 	return err
 }
 
-// prepare waits for the machine's devices, makes those that no virtual machine has, and returns the disks' paths by serial
-// number.
+// prepare waits for the machine's devices, creates devices that virtual machines do not have, and returns the disks'
+// paths by serial number.
 func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return nil, fmt.Errorf("host name: %w", err)
@@ -121,16 +121,17 @@ func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	return paths, steady(wait)
 }
 
-// describe runs the agent's own inspection. Its data are ours.json, and how long it took is in took.json, in seconds.
+// describe runs the agent's inspection. It writes the data to ours.json and the duration in seconds to took.json.
 func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	settings, err := config.Load(config.Sources{Params: m.Params})
 	if err != nil {
 		return err
 	}
 	settings.InspectionCollectors = m.Params["facts-collectors"]
-	settings.DiskWaitAttempts = 0 // prepare has waited
+	settings.DiskWaitAttempts = 0 // prepare has already waited
 	live := config.NewLive(settings)
-	managers, err := hardware.Load(ctx, []hardware.Manager{generic.New(generic.Options{Config: live, Log: m.Log})}, m.Log)
+	managers, err := hardware.Load(ctx,
+		[]hardware.Manager{generic.New(generic.Options{Config: live, Log: m.Log})}, m.Log)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	if err := results.add("took.json", []byte(strconv.FormatFloat(took, 'f', 3, 64))); err != nil {
 		return err
 	}
-	disks, err := managers.Disks(ctx) // with more names than the inventory tells
+	disks, err := managers.Disks(ctx) // with more names than the inventory contains
 	if err != nil {
 		return err
 	}

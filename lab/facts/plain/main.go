@@ -1,6 +1,6 @@
-// Command plain is the /init of a machine that is described twice: by the agent's inventory, and by Debian's lscpu, which
-// its ramdisk holds below /debian. The disks are left out, the kernel's list of modules is added. The console gets a line
-// "FACT NAME BASE64" for each answer.
+// Command plain is the /init of a machine that is described twice: by the agent's inventory, and by Debian's lscpu,
+// which is in its ramdisk below /debian. It omits the disks and adds the kernel's list of modules. It prints a line
+// "FACT NAME BASE64" for each result.
 package main
 
 import (
@@ -34,7 +34,8 @@ func main() {
 func run(ctx context.Context, m *boot.Machine) error {
 	<-m.Settled
 	source := inventory.New(inventory.Options{
-		Disks: func(context.Context) ([]block.Device, error) { return nil, nil }, Params: func() config.Params { return m.Params },
+		Disks:   func(context.Context) ([]block.Device, error) { return nil, nil },
+		Params:  func() config.Params { return m.Params },
 		SkipBMC: func() bool { return true }, Log: m.Log,
 	})
 	ours, err := source.Collect(ctx)
@@ -65,7 +66,7 @@ func say(name string, data []byte) {
 	fmt.Printf("FACT %s %s\n", name, base64.StdEncoding.EncodeToString(data))
 }
 
-// lscpu runs Debian's program where Debian's libraries are.
+// lscpu runs Debian's program with Debian's libraries.
 func lscpu(ctx context.Context) ([]byte, error) {
 	const debian = "/debian"
 	for _, dir := range []string{"/sys", "/proc"} {

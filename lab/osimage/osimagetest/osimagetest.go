@@ -19,8 +19,8 @@ import (
 	"ironroot/storage/partition"
 )
 
-// Root returns the path of the root file system as a raw image, after change had it as a folder. esp holds what the same
-// system has on its EFI system partition.
+// Root returns the path of a raw image of the root file system. It calls change with the mounted root file system and
+// with a directory that holds the files of the system's EFI system partition.
 func Root(t testing.TB, change func(root, esp string)) string {
 	t.Helper()
 	testenv.Root(t)
@@ -38,7 +38,7 @@ func Root(t testing.TB, change func(root, esp string)) string {
 	image := filepath.Join(t.TempDir(), "root.ext4")
 	testenv.Run(t, "dd", "if="+system.Raw, "of="+image, "bs=1M", "conv=sparse", "status=none",
 		fmt.Sprintf("skip=%d", root.Start/mib), fmt.Sprintf("count=%d", root.Size/mib))
-	// The free space of the system's own file system depends on the one that it was built on.
+	// The free space of a built file system depends on the host's file system.
 	testenv.Run(t, "truncate", "-s", "+32M", image)
 	testenv.Run(t, "e2fsck", "-fp", image)
 	testenv.Run(t, "resize2fs", image)
@@ -56,8 +56,8 @@ func Root(t testing.TB, change func(root, esp string)) string {
 	return image
 }
 
-// AddLoaders puts the loaders of the EFI system partition where partition images keep them and installers of boot loaders
-// look for them.
+// AddLoaders copies the loaders of the EFI system partition to /boot/efi, where partition images keep them and boot
+// loader installers look for them.
 func AddLoaders(t testing.TB, root, esp string) {
 	t.Helper()
 	testenv.Run(t, "mkdir", "-p", root+"/boot/efi")
@@ -74,7 +74,8 @@ func AddGRUB(t testing.TB, root, platform string) {
 		deb := debtest.Packages(t, osimage.DefaultSuite, name)[0]
 		tar := filepath.Join(t.TempDir(), "data.tar")
 		testenv.Run(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$0" >"$1"`, deb, tar)
-		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale", "--exclude=./usr/share/doc", "-f", tar, "-C", root)
+		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale",
+			"--exclude=./usr/share/doc", "-f", tar, "-C", root)
 	}
 	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 " + qemu.KernelHints + "\"\n"
 	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {

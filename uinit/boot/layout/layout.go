@@ -1,4 +1,4 @@
-// Package layout names the places in the ramdisk that its builder and PID 1 agree on.
+// Package layout names the files of the ramdisk that both its builder and PID 1 use.
 package layout
 
 import (
@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Places in the archive, without the leading "/".
+// Paths in the archive, without the leading "/".
 const (
-	AboutFile  = "etc/ironroot/image"    // what the image is, near the start of the archive
+	AboutFile  = "etc/ironroot/image"    // description of the image, near the start of the archive
 	MarkerFile = "etc/ironroot/complete" // the last file of the archive
 )
 
-// About is what an image says of itself.
+// About is the description that an image contains of itself.
 type About struct {
 	Name     string
-	Unpacked int64  // bytes of all files once unpacked
-	Kernel   string // release of the kernel the modules belong to, "" = no modules
+	Unpacked int64  // bytes of all files, unpacked
+	Kernel   string // release of the kernel to which the modules belong, "" = no modules
 }
 
 // String returns the text of AboutFile.
@@ -25,7 +25,7 @@ func (a About) String() string {
 	return fmt.Sprintf("name=%s\nunpacked=%d\nkernel=%s\n", a.Name, a.Unpacked, a.Kernel)
 }
 
-// ParseAbout reads the text of AboutFile. What is missing or broken stays zero.
+// ParseAbout parses the text of AboutFile. Missing and invalid values are zero.
 func ParseAbout(text string) About {
 	var a About
 	for line := range strings.Lines(text) {

@@ -1,4 +1,4 @@
-// Package slow has a test that takes as long as the environment says.
+// Package slow has a test whose duration the environment sets.
 package slow
 
 func add(n int) int {

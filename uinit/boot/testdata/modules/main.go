@@ -1,4 +1,4 @@
-// Command modules is a ramdisk that tells which modules were loaded for its machine, and has the kernel ask for a file
+// Command modules is a ramdisk that logs which modules are loaded for its machine, and has the kernel ask for a file
 // system.
 package main
 

@@ -1,5 +1,5 @@
-// Command panic is a ramdisk whose work panics: with the kernel parameter test.foreign=1 in a goroutine of its own, which
-// nobody guards; with test.stuck=1 after it filled the serial port ttyS0 and made that stand still.
+// Command panic is a ramdisk whose work panics: with the kernel parameter test.foreign=1 in a goroutine of its own,
+// which nobody guards; with test.stuck=1 after it filled the serial port ttyS0 and made that stand still.
 package main
 
 import (
