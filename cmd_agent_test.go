@@ -119,7 +119,7 @@ func (p *process) records() []map[string]any {
 
 func TestAgentRecords(t *testing.T) {
 	p := startProcess(t, "--standalone", "--listen_port", "9999")
-	p.await("API is served")
+	p.await("API listening")
 	var want []string
 	for i := range 20 {
 		name := []string{"standby.get_partition_uuids", "flow.start_flow"}[i%2]
@@ -143,7 +143,7 @@ func TestAgentRecords(t *testing.T) {
 		t.Errorf("the token is in the log:\n%s", p.all.String())
 	}
 	again := startProcess(t, "--standalone")
-	again.await("API is served")
+	again.await("API listening")
 	if got := again.records(); len(got) != 0 {
 		t.Errorf("records after a restart: got %v, want []", got)
 	}
@@ -152,8 +152,8 @@ func TestAgentRecords(t *testing.T) {
 // Without the address of an Ironic the agent serves its API and asks nobody anything.
 func TestAgentWithoutIronic(t *testing.T) {
 	p := startProcess(t, "--agent_token=")
-	p.await("no Ironic to talk to")
-	p.await("API is served")
+	p.await("no URL of Ironic")
+	p.await("API listening")
 	for i := range 3 {
 		out, err := p.curl("-w", "%{http_code}", "http://127.0.0.1:9999/v1/commands/?agent_token=x")
 		if err != nil || !strings.HasSuffix(out, "401") {
@@ -221,11 +221,11 @@ func TestAgentRefuses(t *testing.T) {
 
 func TestAgentLockdown(t *testing.T) {
 	p := startProcess(t, "--standalone", "--destructive")
-	p.await("API is served")
+	p.await("API listening")
 	if got := p.run("system.lockdown"); !strings.Contains(got, `"command_status":"SUCCEEDED"`) {
 		t.Errorf("lockdown: got %s, want SUCCEEDED", got)
 	}
-	p.await("lockdown is complete")
+	p.await("lockdown complete")
 	links := testenv.Run(t, "nsenter", "-t", strconv.Itoa(p.cmd.Process.Pid), "-n", "ip", "-o", "link")
 	for line := range strings.Lines(links) {
 		if strings.Contains(line, ",UP") || strings.Contains(line, "<UP") {

@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 		a.o.Board.Problem("start", err)
-		a.log.Error("the agent could not start and will start over", "err", err, "pause", a.o.Pause)
+		a.log.Error("agent failed, starting over", "err", err, "pause", a.o.Pause)
 		if pause.For(ctx, a.o.Pause) != nil {
 			return nil
 		}

@@ -78,7 +78,7 @@ func (r *running) inventory() map[string]any {
 	for {
 		header, err := archive.Next()
 		if err != nil {
-			r.t.Fatalf("archive of logs without an inventory: %v", err)
+			r.t.Fatalf("log archive without inventory: %v", err)
 		}
 		if header.Name != "lshw" {
 			continue

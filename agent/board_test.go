@@ -91,7 +91,7 @@ func TestBoardOfStandaloneAgent(t *testing.T) {
 	r.run("standby.get_partition_uuids", "{}")
 	r.journal.Logger().Info("a line with " + r.token)
 	if strings.Contains(r.console.String(), r.token) {
-		t.Error("the token that was handed in is in the log")
+		t.Error("the preset token is in the log")
 	}
 }
 

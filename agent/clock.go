@@ -138,7 +138,7 @@ func (a *agent) setClockFrom(
 ) error {
 	answer, server, err := clock.Ask(ctx, servers, changed, a.log)
 	if err != nil {
-		a.log.Warn("clock not set: no time server is followed", "servers", servers()) // Ask has said why
+		a.log.Warn("clock not set, no usable time server", "servers", servers()) // Ask has logged the reasons
 		return err
 	}
 	off := answer.Offset()
@@ -174,10 +174,10 @@ func (a *agent) checkClocks() {
 		a.log.Warn("system clock differs from Ironic's and is kept; name a time server (ipa-ntp-server)", "off_by", off.Round(time.Second))
 	case a.unverified.Load() && off.Abs() > clockTolerance:
 		if err := a.clocks.setSystem(now); err != nil {
-			a.log.Warn("clock not set by Ironic's", "err", err)
+			a.log.Warn("clock not set from Ironic's time", "err", err)
 			return
 		}
-		a.log.Info("clock set by Ironic's", "off_by", off.Round(time.Second))
+		a.log.Info("clock set from Ironic's time", "off_by", off.Round(time.Second))
 		fallthrough
 	default:
 		a.unverified.Store(false)
@@ -207,5 +207,5 @@ func (a *agent) setHardwareByIronic() {
 		a.log.Warn("hardware clock not set", "err", err)
 		return
 	}
-	a.log.Info("hardware clock set by Ironic's", "was", was)
+	a.log.Info("hardware clock set from Ironic's time", "was", was)
 }

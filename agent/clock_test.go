@@ -268,6 +268,6 @@ func TestSetClockFails(t *testing.T) {
 	started := time.Now()
 	err := clockAgent(true, &config.Config{NTPServer: silent}, &fakeClocks{}).setClock(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 4*time.Second {
-		t.Errorf("silent server: got %v after %v, want the end of the context to end the wait", err, time.Since(started))
+		t.Errorf("silent server: got %v after %v, want the wait to end with the context", err, time.Since(started))
 	}
 }

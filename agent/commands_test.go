@@ -67,7 +67,7 @@ func TestCollectSystemLogs(t *testing.T) {
 	// What this machine does not have is named, not made up.
 	for _, name := range []string{"dmesg", "mdstat", "efibootmgr"} {
 		if _, ok := members[name]; !ok && !strings.Contains(members["errors"], name+": ") {
-			t.Errorf("member %s is neither there nor in the errors:\n%s", name, members["errors"])
+			t.Errorf("member %s is neither present nor in the errors:\n%s", name, members["errors"])
 		}
 	}
 	if members["iptables"] == "" {
@@ -146,14 +146,14 @@ func TestFlow(t *testing.T) {
 	log := r.console.String()
 	at := -1
 	for _, name := range []string{"standby.get_partition_uuids", "poll.get_hardware_info", "log.collect_system_logs"} {
-		next := strings.Index(log, "flow: command starts command="+name)
+		next := strings.Index(log, "flow: command started command="+name)
 		if next <= at {
-			t.Errorf("%s did not run in its turn:\n%s", name, log)
+			t.Errorf("%s did not run in order:\n%s", name, log)
 		}
 		at = next
 	}
 	if all := r.list(); len(all) != 1 || all[0].Name != "start_flow" {
-		t.Errorf("records: got %v, want start_flow alone: what a flow ran is private", all)
+		t.Errorf("records: got %v, want only start_flow, not the commands of the flow", all)
 	}
 	if code, body := r.post("flow.start_flow", `{"flow":[{"poll.no_such":{}}]}`); code != 400 || !strings.Contains(body, "Unknown command: no_such") {
 		t.Errorf("unknown method: got %d %s, want 400", code, body)
@@ -167,7 +167,7 @@ func TestFlow(t *testing.T) {
 		!strings.HasPrefix(got.Error["details"].(string), "poll.get_hardware_info was failed") {
 		t.Errorf("failing inner command: got %s %v, want FAILED", got.Status, got.Error)
 	}
-	if n := strings.Count(r.console.String(), "flow: command starts command=log.collect"); n != 1 {
+	if n := strings.Count(r.console.String(), "flow: command started command=log.collect"); n != 1 {
 		t.Errorf("log.collect_system_logs ran %d times, want 1: a flow ends at the first failure", n)
 	}
 }

@@ -157,7 +157,7 @@ func TestNeverEnds(t *testing.T) {
 	}
 	<-listeners
 	if got := r.list(); len(got) != 1 {
-		t.Errorf("records after the server was replaced: got %v, want the one from before", got)
+		t.Errorf("records after the server was replaced: got %v, want the earlier one", got)
 	}
 }
 
@@ -249,13 +249,14 @@ func TestReload(t *testing.T) {
 		}
 	}
 	if lookups != 3 || calls.Load() != 3 {
-		t.Errorf("got %d lookups and %d reloads, want three: of the start and of two start-overs", lookups, calls.Load())
+		t.Errorf("got %d lookups and %d reloads, want three: one for the start and one for each restart",
+			lookups, calls.Load())
 	}
 	boot, _ := r.inventory()["boot"].(map[string]any)
 	if boot["pxe_interface"] != "01-52-54-00-00-00-01" {
-		t.Errorf("got the inventory's boot %v, want the parameter that was read late", boot)
+		t.Errorf("got the inventory's boot %v, want the reloaded parameter", boot)
 	}
 	if got := r.journal.Level().Level(); got != slog.LevelDebug {
-		t.Errorf("got log level %v, want the one that was read late", got)
+		t.Errorf("got log level %v, want the reloaded one", got)
 	}
 }

@@ -26,7 +26,7 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	}, "--api-url="+ironic.URL, "--inject-files-priority=7")
 	r.beat(ironic)
 	console := r.console.String()
-	for _, name := range []string{"sshkey", "rootpwd", "inject_files_priority", "container.allowed_containers"} {
+	for _, name := range []string{"sshkey", "rootpwd", "disable_bootc_deploy", "container.allowed_containers"} {
 		if got := strings.Count(console, "setting has no effect name="+name+" "); got != 1 {
 			t.Errorf("lines about %s: got %d, want 1", name, got)
 		}

@@ -84,9 +84,9 @@ func TestTokenShowsNowhere(t *testing.T) {
 		}
 	}
 	if !strings.Contains(shown["console"], "plain=*** token_required=1") {
-		t.Error("the console lacks what is no secret")
+		t.Error("the console lacks text that is not secret")
 	}
-	if !strings.Contains(shown["console"], "a defect that shows ***") {
-		t.Errorf("the defect is not on the console:\n%s", shown["console"])
+	if !strings.Contains(shown["console"], "a panic that contains ***") {
+		t.Errorf("the panic is not on the console:\n%s", shown["console"])
 	}
 }

@@ -34,7 +34,7 @@ func (a *agent) keep(ctx context.Context, name string, run func(context.Context)
 			return ctx.Err()
 		}
 		wait := min(restartPause, a.o.Pause)
-		a.log.Error("a part of the agent ended and is started again", "part", name, "err", err, "pause", wait)
+		a.log.Error("part of the agent ended, restarting it", "part", name, "err", err, "pause", wait)
 		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
@@ -105,11 +105,11 @@ func (a *agent) lockdown(ctx context.Context) {
 	for wait := linger; pause.For(ctx, wait) == nil; wait = restartPause {
 		err := a.networkDown(ctx)
 		if err == nil {
-			a.log.Info("lockdown is complete")
+			a.log.Info("lockdown complete")
 			<-ctx.Done()
 			return
 		}
-		a.log.Error("lockdown: a link is still up, trying again", "err", err, "pause", restartPause)
+		a.log.Error("lockdown: network not down, retrying", "err", err, "pause", restartPause)
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *agent) networkDown(ctx context.Context) error {
 	case a.o.Network != nil:
 		return a.o.Network.Down(ctx)
 	case !a.o.Destructive:
-		a.log.Warn("lockdown: the links stay up: started without --destructive")
+		a.log.Warn("lockdown: links left up, started without --destructive")
 		return nil
 	}
 	return linksDown()
@@ -133,7 +133,7 @@ func linksDown() error {
 	var failed []error
 	for _, link := range links {
 		if err := netlink.LinkSetDown(link); err != nil {
-			failed = append(failed, fmt.Errorf("link %s down: %w", link.Attrs().Name, err))
+			failed = append(failed, fmt.Errorf("take link %s down: %w", link.Attrs().Name, err))
 		}
 	}
 	return errors.Join(failed...)
@@ -164,7 +164,7 @@ func (a *agent) restoreCards(persistent bool) {
 		return
 	}
 	if err := a.o.Network.RestoreFirmwareLLDP(persistent); err != nil {
-		a.log.Warn("LLDP agent of a card not switched on", "err", err)
+		a.log.Warn("LLDP agent of network card not restored", "err", err)
 	}
 }
 

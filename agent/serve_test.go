@@ -43,7 +43,7 @@ func TestLockdownRetries(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if a.lockdown(ctx); n.attempts != 3 || ctx.Err() == nil {
-			t.Errorf("got an end after %d attempts, %v, want 3 and the end of the context", n.attempts, ctx.Err())
+			t.Errorf("ended after %d attempts, %v, want 3 and the end of the context", n.attempts, ctx.Err())
 		}
 		if got := board.State().Phase; got != status.Lockdown {
 			t.Errorf("got phase %q on the board, want %q", got, status.Lockdown)
@@ -188,7 +188,7 @@ func TestStartsOverWithItsPort(t *testing.T) {
 		t.Errorf("calling back in life %d: %v", lives, b.called)
 	}
 	if !strings.Contains(shown, "a defect") {
-		t.Errorf("got the problem %q between the lives, want the defect", shown)
+		t.Errorf("got the problem %q between the starts, want the panic", shown)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestCommandsEndWithTheAgent(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Error("the command still runs")
+		t.Error("the command is still running")
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	lookupSettle     = 10 * time.Second
 )
 
-// errLocked says that somebody else holds the node's token: the API must not be served.
-var errLocked = errors.New("ironic handed this node's token to somebody else")
+// errLocked means that another agent holds the node's token: the API must not be served.
+var errLocked = errors.New("ironic handed this node's token to another agent")
 
 // waitNetwork waits for an address if Ironic or an inspection needs the network. The status report shows what is
 // missing.
@@ -56,7 +56,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	a.foundBy = uuid
 	a.o.Board.Problem("inspection", err)
 	if err != nil {
-		a.log.Error("inspection failed; the lookup goes on", "err", err)
+		a.log.Error("inspection failed, continuing with the lookup", "err", err)
 	}
 	return ctx.Err()
 }
@@ -81,7 +81,7 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	case <-a.o.Settled:
 	case <-ctx.Done():
 	case <-time.After(limit):
-		a.log.Warn("drivers are still being loaded, going on without", "waited", limit)
+		a.log.Warn("drivers still loading, continuing", "waited", limit)
 	}
 }
 
@@ -106,8 +106,8 @@ func (a *agent) settleAndConnect(ctx context.Context) {
 func (a *agent) lookup(ctx context.Context) error {
 	if !a.withIronic() {
 		if a.ironic != nil {
-			a.log.Error("no Ironic to talk to: no heartbeats, and only a preset token opens the API; "+
-				"set ipa-api-url to its URL, or to mdns to look for it", "api_url", a.config.Get().APIURL)
+			a.log.Error("no URL of Ironic: agent sends no heartbeats, and its API needs a preset token; "+
+				"set ipa-api-url to a URL, or to mdns to discover one", "api_url", a.config.Get().APIURL)
 		}
 		return nil
 	}
@@ -128,7 +128,8 @@ func (a *agent) lookup(ctx context.Context) error {
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
 	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
-		a.log.Error("Ironic gave this node's token to somebody before; restart the node to make it forget", "node", answer.Node.UUID())
+		a.log.Error("Ironic has handed this node's token to another agent; restart the node to reset the token",
+			"node", answer.Node.UUID())
 		return errLocked
 	}
 	return nil
@@ -152,7 +153,7 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 func (a *agent) refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {
-		return errors.New("no lookup without Ironic")
+		return errors.New("look up node: agent runs without Ironic")
 	}
 	macs, err := a.macs(ctx)
 	if err != nil {
@@ -195,7 +196,7 @@ func (a *agent) listen(ctx context.Context) error {
 		return err
 	}
 	a.server = api.Serve(l, a.api, settings)
-	a.log.Info("API is served", "address", l.Addr(), "tls", settings != nil)
+	a.log.Info("API listening", "address", l.Addr(), "tls", settings != nil)
 	return nil
 }
 
@@ -208,10 +209,10 @@ func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 	case c.TLSCertFile != "" && c.TLSKeyFile != "":
 		pair, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("certificate of the API: %w", err)
+			return nil, fmt.Errorf("load API certificate: %w", err)
 		}
 		if c.AdvertiseProtocol != "https" {
-			a.log.Warn("the API speaks TLS but is advertised as http; set advertise_protocol to https")
+			a.log.Warn("API uses TLS but is advertised as http; set advertise_protocol to https")
 		}
 		return api.TLSSettings(pair, c.TLSVersion(), suites), nil
 	case c.ListenTLS:
@@ -219,7 +220,7 @@ func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 	case !c.EnableAutoTLS || !a.withIronic():
 		return nil, nil
 	case !a.ironic.APIVersion(ctx).AtLeast(ironic.AutoTLS()):
-		a.log.Warn("Ironic is too old to take a certificate: the API is served without TLS")
+		a.log.Warn("Ironic does not support agent certificates, API uses no TLS")
 		return nil, nil
 	}
 	if a.certificate == nil {
@@ -236,7 +237,7 @@ func (a *agent) tlsSettings(ctx context.Context) (*tls.Config, error) {
 func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
 	name, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("host name: %w", err)
+		return nil, fmt.Errorf("get host name: %w", err)
 	}
 	return api.NewCertificate(api.CertificateOptions{
 		CommonName: name, Host: a.endpoint.Host, Curve: c.TLSCertificateCurve, Skew: c.AutoTLSAllowedClockSkew,

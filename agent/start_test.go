@@ -134,7 +134,7 @@ func TestRefresh(t *testing.T) {
 	}
 	ironic.answer(http.StatusNotFound)
 	if err := a.refresh(t.Context()); err == nil || a.node.Get().UUID() != nodeUUID {
-		t.Errorf("refused lookup: got %v, node %v, want an error and the node from before", err, a.node.Get())
+		t.Errorf("refused lookup: got %v, node %v, want an error and the earlier node", err, a.node.Get())
 	}
 	ironic.answer(http.StatusOK)
 	if err := os.RemoveAll(a.o.System.Sys("class/net")); err != nil {

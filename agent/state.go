@@ -120,8 +120,8 @@ func (a *agent) reload(ctx context.Context) {
 	}
 	hush(a.o.Journal, c)
 	a.config.Update(func(current *config.Config) { *current = *c })
-	a.ironic = nil // the next one has other URLs and certificates
-	a.log.Info("configuration loaded again", "api_url", c.APIURL)
+	a.ironic = nil // its URLs and certificates can differ
+	a.log.Info("configuration reloaded", "api_url", c.APIURL)
 }
 
 // configure applies the operator's configuration: log level, preset token, client of Ironic.
@@ -232,7 +232,7 @@ func (a *agent) setNode(data json.RawMessage) error {
 		return err
 	}
 	if answer.Node == nil {
-		return errors.New("no node in it")
+		return errors.New("node missing")
 	}
 	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
 	given.Apply(a.config, &a.node, &a.token, "", a.log)

@@ -114,6 +114,6 @@ func fileRecord(name, guest string, d fs.DirEntry) (cpio.Record, error) {
 		data, err := os.ReadFile(name)
 		return cpio.StaticFile(guest, string(data), uint64(info.Mode().Perm())), err
 	default:
-		return cpio.Record{}, fmt.Errorf("%s is neither a file nor a folder nor a link", name)
+		return cpio.Record{}, fmt.Errorf("%s is neither a file nor a directory nor a link", name)
 	}
 }

@@ -59,7 +59,7 @@ func bootImages(f *os.File) (bios, uefi uint32, err error) {
 		return 0, 0, fmt.Errorf("read boot record: %w", err)
 	}
 	if block[0] != 0 || string(block[1:6]) != "CD001" || string(block[7:30]) != "EL TORITO SPECIFICATION" {
-		return 0, 0, errors.New("sector 17 holds no El Torito boot record")
+		return 0, 0, errors.New("sector 17 is not an El Torito boot record")
 	}
 	catalog := int64(binary.LittleEndian.Uint32(block[0x47:]))
 	if _, err := f.ReadAt(block, catalog*blockSize); err != nil {
@@ -74,7 +74,7 @@ func bootImages(f *os.File) (bios, uefi uint32, err error) {
 	)
 	first, header, second := block[entry:2*entry], block[2*entry:3*entry], block[3*entry:4*entry]
 	if block[0] != 1 || first[0] != bootable || header[0] != lastHead || header[1] != efi || second[0] != bootable {
-		return 0, 0, errors.New("boot catalog has not the two entries it was made of")
+		return 0, 0, errors.New("boot catalog lacks the BIOS or the UEFI entry")
 	}
 	return binary.LittleEndian.Uint32(first[lba:]), binary.LittleEndian.Uint32(second[lba:]), nil
 }

@@ -83,7 +83,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 
 func (o Options) complete() (Options, error) {
 	if o.Kernel == "" || o.Initrd == "" || o.Out == "" {
-		return o, errors.New("build ISO: kernel, initrd and output file are all needed")
+		return o, errors.New("build ISO: kernel, initrd and output file are required")
 	}
 	if o.Cmdline == "" {
 		o.Cmdline = DefaultCmdline

@@ -25,7 +25,7 @@ func readVolume(f *os.File) (volume, []byte, error) {
 		return volume{}, nil, fmt.Errorf("read volume descriptor: %w", err)
 	}
 	if block[0] != 1 || string(block[1:6]) != "CD001" {
-		return volume{}, nil, errors.New("sector 16 holds no primary volume descriptor")
+		return volume{}, nil, errors.New("sector 16 is not a primary volume descriptor")
 	}
 	return volume{
 		blocks: binary.LittleEndian.Uint32(block[80:]),
@@ -60,11 +60,11 @@ func recordTime() []byte {
 func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
 	const deepest = 8 // ECMA-119, 6.8.2.1
 	if depth > deepest {
-		return fmt.Errorf("folders are deeper than %d", deepest)
+		return fmt.Errorf("directories are deeper than %d", deepest)
 	}
 	extent := make([]byte, size)
 	if _, err := f.ReadAt(extent, int64(location)*blockSize); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read folder: %w", err)
+		return fmt.Errorf("read directory: %w", err)
 	}
 	type child struct{ location, size uint32 }
 	var children []child

@@ -206,7 +206,7 @@ func (n *Network) Changed() <-chan struct{} {
 
 // WaitAddress waits until a link has a global address. Its error names the links and why they have none.
 func (n *Network) WaitAddress(ctx context.Context) error {
-	stopped := errors.New("wait for an address: the network was stopped")
+	stopped := errors.New("wait for an address: network stopped")
 	for {
 		changed := n.Changed()
 		links := n.Links()

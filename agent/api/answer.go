@@ -42,7 +42,7 @@ func (a *API) writeFault(w http.ResponseWriter, err error) {
 	// A conductor that finds this word in an error concludes that the agent does not support tokens.
 	body.String = strings.ReplaceAll(body.String, "agent_token", "agent token")
 	if err := writeJSON(w, code, body); err != nil {
-		a.Log.Error("error without JSON form", "err", err)
+		a.Log.Error("error not encoded as JSON", "err", err)
 	}
 }
 

@@ -431,13 +431,13 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	if got := f.post("test.unserialisable", "{}", "true"); got["command_status"] != "FAILED" {
-		t.Errorf("result without JSON form: got %v, want FAILED", got)
+		t.Errorf("result that cannot be encoded: got %v, want FAILED", got)
 	}
 	path := "/v1/commands/?agent_token=" + secret
 	f.want("POST", path, `{"name":"test.refuses","params":{}}`, 400, fails("Client", "Invalid command parameters: not like this"))
 	f.want("POST", path, `{"name":"test.validated","params":{}}`, 400, fails("Client", "Invalid command parameters: bad image"))
 	if got := len(f.list()); got != 10 {
-		t.Errorf("records: got %d, want 10: refused requests leave none, and the list still works", got)
+		t.Errorf("records: got %d, want 10: rejected requests leave none", got)
 	}
 	if !strings.Contains(f.log.String(), "api_test.go") {
 		t.Error("the stack of a panic is not in the log")

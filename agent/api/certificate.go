@@ -42,15 +42,15 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 	}
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: key: %w", err)
+		return nil, fmt.Errorf("generate certificate key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 159))
 	if err != nil {
-		return nil, fmt.Errorf("certificate: serial number: %w", err)
+		return nil, fmt.Errorf("generate certificate serial number: %w", err)
 	}
 	names, err := subjectAltName(o.Host)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, fmt.Errorf("create certificate: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
@@ -63,7 +63,7 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, fmt.Errorf("create certificate: %w", err)
 	}
 	return &Certificate{
 		TLS: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
@@ -80,7 +80,7 @@ func curveByName(name string) (elliptic.Curve, error) {
 	case "p521":
 		return elliptic.P521(), nil
 	}
-	return nil, fmt.Errorf("certificate: got curve %q, want p256, p384 or p521", name)
+	return nil, fmt.Errorf("create certificate: got curve %q, want p256, p384 or p521", name)
 }
 
 // subjectAltName encodes the extension itself, because crypto/x509 marks it critical only if the subject is empty.
@@ -92,7 +92,7 @@ func subjectAltName(host string) (pkix.Extension, error) {
 	}
 	value, err := asn1.Marshal([]asn1.RawValue{name})
 	if err != nil {
-		return pkix.Extension{}, fmt.Errorf("subjectAltName %s: %w", host, err)
+		return pkix.Extension{}, fmt.Errorf("encode subjectAltName %s: %w", host, err)
 	}
 	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Critical: true, Value: value}, nil
 }

@@ -59,7 +59,7 @@ func parseCommand(body io.Reader) (name string, params command.Params, err error
 		return "", nil,
 			httpError(http.StatusRequestEntityTooLarge, "The body is larger than "+itoa(int(large.Limit))+" bytes.")
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
-		return "", nil, httpError(http.StatusRequestTimeout, "The body did not come in time.")
+		return "", nil, httpError(http.StatusRequestTimeout, "Timed out while reading the body.")
 	} else if err != nil {
 		return "", nil, httpError(http.StatusBadRequest, "Failed to read the body: "+err.Error())
 	}

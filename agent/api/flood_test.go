@@ -218,7 +218,7 @@ func TestQuotaCountsPeers(t *testing.T) {
 			t.Errorf("got %q, want 6 of 3 peers", log.String())
 		}
 		if !q.take("") {
-			t.Error("the next window lets no line pass")
+			t.Error("the next window allows no line")
 		}
 	})
 }

@@ -35,7 +35,7 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, network, net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return nil, fmt.Errorf("open API port: %w", err)
 	}
 	return l, nil
 }
@@ -65,7 +65,7 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	}}
 	limits := connectionLimits()
 	if descriptors, err := admission.Descriptors(); err != nil {
-		a.Log.Warn("connection limits not adapted", "err", err)
+		a.Log.Warn("connection limits not adjusted to file descriptors", "err", err)
 	} else {
 		limits = limits.Fit(descriptors)
 	}
@@ -75,7 +75,7 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	}
 	goroutine.Go(func() error { return s.http.Serve(l) }, func(err error) {
 		if !errors.Is(err, http.ErrServerClosed) {
-			s.err = fmt.Errorf("api: %w", err)
+			s.err = fmt.Errorf("serve API: %w", err)
 		}
 		close(s.done)
 	})
@@ -91,8 +91,8 @@ func (s *Server) Err() error { return s.err }
 // Shutdown closes the port, waits for running requests until ctx ends, and then closes their connections.
 func (s *Server) Shutdown(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.api.Log.Info("requests were cut off", "err", err)
-		_ = s.http.Close() // what it closes is being given up
+		s.api.Log.Info("requests aborted", "err", err)
+		_ = s.http.Close() // the connections are abandoned
 	}
 	<-s.done
 }

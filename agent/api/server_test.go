@@ -322,7 +322,7 @@ func TestAnswers(t *testing.T) {
 	path := "/v1/commands/?agent_token=" + secret
 	answer, body := f.do("GET", path, "")
 	if got := answer.header.Get("Content-Length"); got != strconv.Itoa(len(body)) || len(body) < 2048 {
-		t.Errorf("got length %q of %d bytes, want it named", got, len(body))
+		t.Errorf("got Content-Length %q, want %d", got, len(body))
 	}
 	f.want("POST", path, `{"name":"agent_token.x","params":{}}`, 404,
 		fails("Client", "Not found: Extension with id agent token not found."))

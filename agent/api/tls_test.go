@@ -71,7 +71,7 @@ func TestDualStack(t *testing.T) {
 		t.Errorf("listener on 0.0.0.0, client on 127.0.0.1: %v", err)
 	}
 	if err := reachable("::1", port); err == nil {
-		t.Error("listener on 0.0.0.0 answers on ::1, want IPv4 alone")
+		t.Error("listener on 0.0.0.0 answers on ::1, want only IPv4")
 	}
 }
 

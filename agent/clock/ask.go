@@ -55,7 +55,7 @@ func askAll(
 			}, func(err error) { results <- result{answer, server, err} })
 		}
 		if pending == 0 {
-			return sntp.Answer{}, "", errors.Join(append(failed, errors.New("no time server is followed"))...)
+			return sntp.Answer{}, "", errors.Join(append(failed, errors.New("no usable time server"))...)
 		}
 		select {
 		case r := <-results:
@@ -63,7 +63,7 @@ func askAll(
 				return r.answer, r.server, nil
 			}
 			pending--
-			log.Warn("a time server is not followed", "server", r.server, "err", r.err)
+			log.Warn("time server not used", "server", r.server, "err", r.err)
 			failed = append(failed, r.err)
 		case <-change:
 		}

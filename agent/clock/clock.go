@@ -21,7 +21,7 @@ func latest() time.Time   { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 // Check returns an error if t cannot be the current time: before this program was written, or far in the future.
 func Check(t time.Time) error {
 	if t.Before(earliest()) || !t.Before(latest()) {
-		return fmt.Errorf("the time %s is absurd, want one between %s and %s",
+		return fmt.Errorf("implausible time %s, want one between %s and %s",
 			t.UTC().Format(time.RFC3339), earliest().Format(time.DateOnly), latest().Format(time.DateOnly))
 	}
 	return nil
@@ -31,7 +31,7 @@ func Check(t time.Time) error {
 func SetSystem(now time.Time) error {
 	tv := unix.NsecToTimeval(now.UnixNano())
 	if err := unix.Settimeofday(&tv); err != nil {
-		return fmt.Errorf("set the system's clock to %v: %w", now, err)
+		return fmt.Errorf("set system clock to %v: %w", now, err)
 	}
 	return nil
 }
@@ -44,12 +44,12 @@ const device = "/dev/rtc0"
 func Hardware() (time.Time, error) {
 	file, err := os.Open(device)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("hardware clock: %w", err)
+		return time.Time{}, fmt.Errorf("open hardware clock: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	rtc, err := unix.IoctlGetRTCTime(int(file.Fd()))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read the hardware clock %s: %w", device, err)
+		return time.Time{}, fmt.Errorf("read hardware clock %s: %w", device, err)
 	}
 	return time.Date(int(rtc.Year)+1900, time.Month(rtc.Mon)+1, int(rtc.Mday), int(rtc.Hour), int(rtc.Min), int(rtc.Sec), 0, time.UTC), nil
 }
@@ -61,7 +61,7 @@ func SetHardware(now time.Time) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("hardware clock: %w", err)
+		return fmt.Errorf("open hardware clock: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // nothing was written through it
 	utc := now.UTC()

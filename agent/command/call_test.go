@@ -111,7 +111,7 @@ func TestResults(t *testing.T) {
 		{"y.other", "other", "SUCCEEDED", `{"result":"y"}`, ""},
 		{"x.any", "any", "SUCCEEDED", "1", ""},
 		{"x.bytes", "bytes", "SUCCEEDED", `{"result":"text"}`, ""},
-		{"x.channel", "x.channel", "FAILED", "", "has no JSON form"},
+		{"x.channel", "x.channel", "FAILED", "", "encode command result as JSON"},
 		{"x.fails", "x.fails", "FAILED", "", "broken"},
 		{"x.mismatch", "x.mismatch", "CLEAN_VERSION_MISMATCH", "", ""},
 	}
@@ -147,7 +147,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	if len(r.List()) != len(rows) || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(rows) {
-		t.Errorf("got %d records, want %d with an ID of its own each: %v", len(r.List()), len(rows), ids)
+		t.Errorf("got %d records, want %d with distinct IDs: %v", len(r.List()), len(rows), ids)
 	}
 	if got := strings.Join(names, " "); got != "x.now1 x.other0 y.other0 x.any2 x.bytes0 x.channel0 x.fails0 x.mismatch0" {
 		t.Errorf("Started was called with %s", got)
@@ -224,11 +224,12 @@ func TestBusy(t *testing.T) {
 		if _, err := r.Execute(t.Context(), "x.long", nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Execute(t.Context(), "x.short", nil); err == nil || !strings.Contains(fault.From(err).Details, "long") {
-			t.Errorf("got %v, want a refusal that names the command", err)
+		if _, err := r.Execute(t.Context(), "x.short", nil); err == nil ||
+			!strings.Contains(fault.From(err).Details, "long") {
+			t.Errorf("got %v, want a rejection that names the command", err)
 		}
 		if got := r.List(); len(got) != 1 || got[0].Status != Running {
-			t.Errorf("got %+v, want the one that runs", got)
+			t.Errorf("got %+v, want the running one", got)
 		}
 		close(leave)
 		synctest.Wait()

@@ -92,7 +92,7 @@ func encode(result any, wrap func(string) any) (json.RawMessage, error) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(result); err != nil {
-		return nil, fmt.Errorf("the command's result has no JSON form: %w", err)
+		return nil, fmt.Errorf("encode command result as JSON: %w", err)
 	}
 	return bytes.TrimSpace(out.Bytes()), nil
 }

@@ -97,7 +97,7 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	if err != nil {
 		return nil, err
 	}
-	r.log.Info("command starts", "command", name)
+	r.log.Info("command started", "command", name)
 	r.started(name, p)
 	if command.Async {
 		return r.startAsync(ctx, command, name, p)
@@ -195,7 +195,7 @@ func wrapSync(text string) any { return map[string]string{"result": text} }
 
 func (r *Registry) report(name string, started time.Time, record Record, err error) {
 	r.ended(err)
-	log := r.log.With("command", name, "status", record.Status, "took", time.Since(started).Round(time.Millisecond))
+	log := r.log.With("command", name, "status", record.Status, "duration", time.Since(started).Round(time.Millisecond))
 	var panicked *PanicError
 	switch {
 	case errors.As(err, &panicked):

@@ -101,7 +101,7 @@ func TestDecode(t *testing.T) {
 	n := 1
 	for _, name := range []string{"absent", "null"} {
 		if err := p.Decode(name, &n); err != nil || n != 1 {
-			t.Errorf("%s: got %d, %v, want the value left alone", name, n, err)
+			t.Errorf("%s: got %d, %v, want the value unchanged", name, n, err)
 		}
 	}
 	if err := p.Decode("n", &n); err != nil || n != 7 {

@@ -27,7 +27,7 @@ func (o option) checkString(text string) error {
 	case "ntp":
 		// The name comes from the network, and is logged and resolved.
 		if _, err := netip.ParseAddr(text); err != nil && !ntpServer.MatchString(text) {
-			return fmt.Errorf("got %q, want a host name or an address", text)
+			return fmt.Errorf("got %q, want a host name or an IP address", text)
 		}
 	case "version":
 		if !apiVersion.MatchString(text) {

@@ -59,9 +59,9 @@ func TestParseCmdline(t *testing.T) {
 }
 
 func TestParamsPrintWithoutValues(t *testing.T) {
-	params := Params{"ipa-agent-token": "hush", "a": "b"}
+	params := Params{"ipa-agent-token": "planted", "a": "b"}
 	for _, got := range []string{fmt.Sprint(params), fmt.Sprintf("%#v", params), params.LogValue().String()} {
-		if strings.Contains(got, "hush") {
+		if strings.Contains(got, "planted") {
 			t.Errorf("got %q, want no value in it", got)
 		}
 		if !strings.Contains(got, "a,ipa-agent-token") {

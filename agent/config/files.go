@@ -44,7 +44,7 @@ func (l *loader) dir(dir string, mustExist bool) {
 		return
 	}
 	if err != nil {
-		l.errs = append(l.errs, fmt.Errorf("configuration folder: %w", err))
+		l.errs = append(l.errs, fmt.Errorf("configuration directory: %w", err))
 		return
 	}
 	for _, entry := range entries {

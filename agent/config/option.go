@@ -217,7 +217,7 @@ func parseMap(text string) (map[string]string, error) {
 	for _, item := range splitList(text) {
 		key, value, ok := strings.Cut(item, ":")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("got %q, want key:value pairs with commas between", text)
+			return nil, fmt.Errorf("got %q, want key:value pairs separated by commas", text)
 		}
 		m[strings.TrimSpace(key)] = strings.TrimSpace(value)
 	}

@@ -54,8 +54,8 @@ const firstHeading = "General"
 func Usage(w io.Writer) error {
 	headings := []string{firstHeading}
 	sections := map[string]*strings.Builder{firstHeading: {}}
-	writeFlag(sections[firstHeading], "config-file FILE", "configuration file to read; may be repeated")
-	writeFlag(sections[firstHeading], "config-dir DIR", "folder whose *.conf files are read; may be repeated")
+	writeFlag(sections[firstHeading], "config-file FILE", "configuration file to read; can be repeated")
+	writeFlag(sections[firstHeading], "config-dir DIR", "directory whose *.conf files are read; can be repeated")
 	for _, o := range options() {
 		if o.group != defaultGroup {
 			continue

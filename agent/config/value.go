@@ -34,7 +34,7 @@ func (o option) setList(c *Config, items []any) error {
 	for _, item := range items {
 		text, ok := item.(string)
 		if !ok {
-			return fmt.Errorf("got %v in a list, want texts", item)
+			return fmt.Errorf("got %v in a list, want strings", item)
 		}
 		list = append(list, text)
 	}

@@ -24,7 +24,7 @@ func TestIgnoreBootloaderFailure(t *testing.T) {
 		{name: "absent", flag: "absent", fails: true},
 		{name: "null and the option", flag: nil, option: true},
 		{name: "absent and the option", flag: "absent", option: true},
-		{name: "false beats the option", flag: false, option: true, fails: true},
+		{name: "false overrides the option", flag: false, option: true, fails: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
@@ -146,7 +146,7 @@ func TestCleanUEFINVRAM(t *testing.T) {
 					}
 				}
 				if left != tt.want {
-					t.Errorf("got entries %q left, want %q", left, tt.want)
+					t.Errorf("remaining entries: got %q, want %q", left, tt.want)
 				}
 			})
 		}

@@ -71,7 +71,7 @@ func (r *imageRig) wantImage(t *testing.T, a answer) {
 	defer disk.Close()
 	got := make([]byte, len(r.image))
 	if _, err := io.ReadFull(disk, got); err != nil || !bytes.Equal(got, r.image) {
-		t.Errorf("the disk does not hold the image (%v)", err)
+		t.Errorf("the disk does not contain the image (%v)", err)
 	}
 	if _, err := disk.WriteAt(make([]byte, len(r.image)), 0); err != nil {
 		t.Fatal(err)
@@ -233,11 +233,11 @@ func TestProxies(t *testing.T) {
 					t.Errorf("credentials for the proxy: got %v, want %v", got, tt.credentials)
 				}
 				if want, err := url.Parse(tt.address); err != nil || !strings.HasPrefix(q.Host, want.Hostname()) {
-					t.Errorf("the proxy was asked for host %s, want that of %s", q.Host, tt.address)
+					t.Errorf("request to the proxy: got host %s, want that of %s", q.Host, tt.address)
 				}
 			}
 			if !slices.Equal(methods, tt.methods) {
-				t.Errorf("the proxy got %v, want %v", methods, tt.methods)
+				t.Errorf("requests to the proxy: got %v, want %v", methods, tt.methods)
 			}
 		})
 	}
@@ -309,7 +309,7 @@ func TestImageAuthorization(t *testing.T) {
 			}
 			for _, secret := range []string{"temp_url_sig", "da39a3ee", "pass word"} {
 				if strings.Contains(a.Error.Details, secret) {
-					t.Errorf("the error shows a secret: %s", a.Error.Details)
+					t.Errorf("the error contains a secret: %s", a.Error.Details)
 				}
 			}
 		})

@@ -66,9 +66,9 @@ func TestDownloadTLS(t *testing.T) {
 		set    func(c *config.Config)
 		fails  string // text of the error
 	}{
-		{name: "authority of the option", pair: server, set: trust(trusted)},
-		{name: "authority that is not the server's", pair: server, set: trust(nameOnly), fails: "unknown authority"},
-		{name: "the system's authorities", pair: server, set: trust(""), fails: "certificate"},
+		{name: "CA of the option", pair: server, set: trust(trusted)},
+		{name: "CA of another server", pair: server, set: trust(nameOnly), fails: "unknown authority"},
+		{name: "CAs of the system", pair: server, set: trust(""), fails: "certificate"},
 		{name: "another name", pair: elsewhere, set: trust(nameOnly), fails: "127.0.0.1"},
 		{name: "insecure", pair: elsewhere, set: func(c *config.Config) { c.Insecure, c.CAFile = true, trusted }},
 		{name: "certificate of the client", pair: server, wants: true, set: func(c *config.Config) {
@@ -117,7 +117,7 @@ func TestDownloadTLS(t *testing.T) {
 			}
 			r.wantImage(t, a)
 			if tt.wants && (len(seen) == 0 || !bytes.Equal(seen[0], client.Certificate[0])) {
-				t.Error("the server did not see the certificate of the options")
+				t.Error("the server did not receive the client certificate of the options")
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func (r flowRunner) start(ctx context.Context, p command.Params) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.deps.Log.Info("flow: command starts", "command", c.name)
+		r.deps.Log.Info("flow: command started", "command", c.name)
 		if _, err := found.Call(ctx, c.params); err != nil {
 			r.deps.Log.Error("flow: command failed", "command", c.name, "err", err)
 			return nil, fault.CommandExecution(errors.Join(errors.New(c.name+" was failed"), err))

@@ -31,7 +31,7 @@ func flowRig(t *testing.T, allowDestructive bool) (run func(flow string) error, 
 	r.deps.AllowDestructive = allowDestructive
 	start := flow(r.deps, others).Commands[0]
 	if start.Name != "start_flow" || !start.Async {
-		t.Fatalf("got the command %+v, want start_flow, which goes on after the request", start)
+		t.Fatalf("got the command %+v, want an asynchronous start_flow", start)
 	}
 	return func(flow string) error {
 		p := command.Params{}

@@ -40,7 +40,7 @@ func logs(d Deps) command.Extension {
 func extraMembers(ctx context.Context, d Deps) []journal.Member {
 	var members []journal.Member
 	if inventory, err := d.Inventory.Collect(ctx); err != nil {
-		d.Log.Warn("no inventory in the log archive", "err", err)
+		d.Log.Warn("inventory missing in log archive", "err", err)
 	} else if data, err := json.MarshalIndent(inventory, "", "  "); err == nil {
 		members = append(members, journal.Member{Name: "lshw", Data: data})
 	}
@@ -49,7 +49,7 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 	if options.LogDir != "" {
 		found, err := filepath.Glob(filepath.Join(options.LogDir, "*"))
 		if err != nil {
-			d.Log.Warn("cannot list log_dir", "path", options.LogDir, "err", err)
+			d.Log.Warn("log_dir not listed", "path", options.LogDir, "err", err)
 		}
 		names = append(names, found...)
 	}
@@ -61,7 +61,7 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 		data, err := readEnd(name, min(maxLogFile, left))
 		left -= int64(len(data))
 		if err != nil {
-			d.Log.Warn("log file left out of the archive", "path", name, "err", err)
+			d.Log.Warn("log file missing in log archive", "path", name, "err", err)
 			continue
 		}
 		members = append(members, journal.Member{Name: "files" + filepath.Clean("/"+name), Data: data})
@@ -81,7 +81,7 @@ func readEnd(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
+		return nil, fmt.Errorf("read %s: not a regular file", name)
 	}
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
 }

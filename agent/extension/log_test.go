@@ -36,7 +36,7 @@ func TestReadEnd(t *testing.T) {
 	}
 	for _, name := range []string{pipe, dir} { // the pipe has no writer
 		if _, err := readEnd(name, 5); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("%s: got %v, want an error that says what it is not", name, err)
+			t.Errorf("%s: got %v, want an error about its type", name, err)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func TestSyncContainsPanics(t *testing.T) {
 	if result, err := extension.Commands[i].Call(t.Context(), nil); result != nil || err != nil || machine.reboots != 1 {
 		t.Errorf("run_image: got %v, %v and %d restarts, want null and one", result, err, machine.reboots)
 	}
-	if !strings.Contains(log.String(), "disks not synced before reboot") || !strings.Contains(log.String(), "in the manager") {
+	if !strings.Contains(log.String(), "\"disks not synced\" before=reboot") ||
+		!strings.Contains(log.String(), "in the manager") {
 		t.Errorf("got log %s, want a warning with the panic", &log)
 	}
 }

@@ -48,8 +48,8 @@ func TestWrongStep(t *testing.T) {
 	step := find(t, clean(r.deps), "execute_clean_step")
 	good := map[string]string{"node": `{"uuid": "u"}`, "ports": "[]", "step": `{"step": "erase_devices"}`}
 	for name, c := range map[string]struct{ key, value, want string }{
-		"node":    {"node", "[]", "node object"},
-		"no node": {"node", "{}", "node: got no uuid"},
+		"node":    {"node", "[]", "decode node object"},
+		"no node": {"node", "{}", "node: uuid missing"},
 		"version": {"clean_version", "[]", "parameter clean_version"},
 		"step":    {"step", `"erase_devices"`, "parameter step"},
 		"unnamed": {"step", `{"step": ""}`, "the clean step has no name"},

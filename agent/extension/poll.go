@@ -27,7 +27,7 @@ func setNodeInfo(d Deps, p command.Params) error {
 		return fault.InvalidCommand("Node lookup data can only be set when the agent runs in standalone mode")
 	}
 	if !p.Has("node_info") {
-		return fault.InvalidCommandParams("parameter node_info: want the answer of a lookup")
+		return fault.InvalidCommandParams("parameter node_info: lookup response missing")
 	}
 	if err := d.SetNode(p["node_info"]); err != nil {
 		return fault.InvalidCommandParams("parameter node_info: %w", err)

@@ -23,7 +23,7 @@ func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 	}{
 		{"no id", map[string]any{"id": nil}, "'id'"},
 		{"no urls", map[string]any{"urls": nil}, "'urls'"},
-		{"urls is a text", map[string]any{"urls": "http://192.0.2.1/i"}, "'urls'"},
+		{"urls is a string", map[string]any{"urls": "http://192.0.2.1/i"}, "'urls'"},
 		{"urls is empty", map[string]any{"urls": []string{}}, "'urls'"},
 		{"checksum is empty", map[string]any{"checksum": ""}, "'checksum'"},
 		{"checksum is no text", map[string]any{"checksum": 5}, "'checksum'"},
@@ -83,7 +83,7 @@ func TestStandbyWithoutParameters(t *testing.T) {
 	}
 	for _, name := range []string{"run_image", "power_off"} {
 		if a := r.run("standby."+name, map[string]any{}); a.Status != "FAILED" || a.Error.Type != "SystemRebootError" {
-			t.Errorf("%s where stopping is refused: got %+v, want FAILED with a SystemRebootError", name, a)
+			t.Errorf("%s without --destructive: got %+v, want FAILED with a SystemRebootError", name, a)
 		}
 	}
 	for _, name := range []string{"cache_image", "execute_bootc_install"} {
@@ -117,7 +117,7 @@ func TestEndOfTheMachine(t *testing.T) {
 			}
 		case "power_off":
 			if _, err := c.Call(t.Context(), nil); err == nil || machine.powerOffs != 1 {
-				t.Errorf("power_off: got %v and %d tries, want the error and one", err, machine.powerOffs)
+				t.Errorf("power_off: got %v and %d attempts, want the error and one", err, machine.powerOffs)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
 		return nil, err
 	}
 	if call.Node.UUID() == "" {
-		return nil, fault.InvalidCommandParams("node: got no uuid, want the node that the step is for")
+		return nil, fault.InvalidCommandParams("node: uuid missing")
 	}
 	var versions map[string]string
 	if err := p.Decode(string(s.kind)+"_version", &versions); err != nil {
@@ -110,7 +110,7 @@ func (s steps) step(p command.Params) (name string, args map[string]json.RawMess
 		return "", nil, err
 	}
 	if step.Step == nil || *step.Step == "" {
-		return "", nil, fmt.Errorf("the %s step has no name: key 'step' is missing", s.kind)
+		return "", nil, fmt.Errorf("%s step: key 'step' missing", s.kind)
 	}
 	args = map[string]json.RawMessage{}
 	for key, value := range p {

@@ -267,11 +267,11 @@ func WithoutProtectedArrays(
 	kept := make([]block.Device, 0, len(devices))
 	for _, d := range devices {
 		if err := arrays.CheckShown(ctx, sys, d); err != nil {
-			return nil, fmt.Errorf("look for the RAID arrays of skip_block_devices: %w", err)
+			return nil, fmt.Errorf("find the RAID arrays of skip_block_devices: %w", err)
 		}
 		members, err := Members(ctx, sys, d)
 		if err != nil {
-			return nil, fmt.Errorf("look for the RAID arrays of skip_block_devices: %w", err)
+			return nil, fmt.Errorf("find the RAID arrays of skip_block_devices: %w", err)
 		}
 		if !slices.ContainsFunc(members, func(m md.Member) bool { return arrays.Protected(m.Superblock) }) {
 			kept = append(kept, d)

@@ -52,7 +52,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 			if !ignore {
 				return err
 			}
-			i.o.Log.Error("UEFI boot entry not written, going on as asked", "device", disk.Path, "err", err)
+			i.o.Log.Error("UEFI boot entry not written, failure ignored", "device", disk.Path, "err", err)
 		}
 	}
 	if !b.isPartitionImage() {
@@ -65,7 +65,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		err = errDisabled(uefi)
 	}
 	if err != nil && ignore && ctx.Err() == nil {
-		i.o.Log.Error("boot loader not installed, going on as asked", "device", disk.Path, "err", err)
+		i.o.Log.Error("boot loader not installed, failure ignored", "device", disk.Path, "err", err)
 		return nil
 	}
 	return err
@@ -76,8 +76,8 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 func errDisabled(uefi bool) error {
 	why := ""
 	if uefi {
-		why = "; the EFI system partition has no boot loader, a partition image brings it below /boot/efi/EFI of its root file system " +
-			"(of Btrfs the default subvolume is looked at)"
+		why = "; the EFI system partition has no boot loader, a partition image must contain it below /boot/efi/EFI " +
+			"of its root file system (on Btrfs in the default subvolume)"
 	}
 	return fault.InvalidImage("Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; "+
 		"use an image that boots by UEFI, or a whole-disk image%s", why)
@@ -116,7 +116,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 		return false, bootFault(disk, err)
 	}
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
-		i.o.Log.Warn("kernel does not see the present partitions", "device", disk.Path, "err", err)
+		i.o.Log.Warn("kernel does not see the current partitions", "device", disk.Path, "err", err)
 	}
 	if b.isPartitionImage() && b.EFISystemPartUUID != "" {
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{

@@ -203,7 +203,7 @@ func TestPartitionWithoutNode(t *testing.T) {
 			t.Errorf("first %v: got an image for a partition that is not there", first)
 		}
 		if !first && sumOf(t, disk, 0, mib) != table {
-			t.Error("the disk that has the image was laid out anew")
+			t.Error("the disk that has the image was laid out again")
 		}
 	}
 }

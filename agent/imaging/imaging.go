@@ -171,7 +171,7 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 		return err
 	}
 	i.o.Log.Info("image is on the disk", "image", info.ID, "device", device,
-		"took", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
+		"duration", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
 	return nil
 }
 

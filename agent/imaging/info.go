@@ -119,7 +119,7 @@ func decode(field string, raw json.RawMessage, what string, into any) error {
 }
 
 func decodeText(field string, raw json.RawMessage, into *string) error {
-	return decode(field, raw, "a text", into)
+	return decode(field, raw, "a string", into)
 }
 
 func parseURLs(raw json.RawMessage, into *[]string) error {
@@ -127,7 +127,7 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil || len(*into) == 0 {
-		return fault.InvalidCommandParams("image_info 'urls' must be a list of at least one text")
+		return fault.InvalidCommandParams("image_info 'urls' must be a list of at least one string")
 	}
 	for i, text := range *into {
 		u, err := url.Parse(text)
@@ -135,8 +135,9 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 			// The error contains no part of the URL: a temporary URL is a secret.
 			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http, https or oci URL", i+1)
 		}
-		if u.Scheme == ociScheme && len(*into) > 1 { // what a registry wants to see is not for other servers
-			return fault.InvalidCommandParams("image_info 'urls': entry %d, an oci URL, has to be the only one", i+1)
+		if u.Scheme == ociScheme && len(*into) > 1 { // the registry's credentials are not for other servers
+			return fault.InvalidCommandParams(
+				"image_info 'urls' entry %d is an oci URL and must be the only entry", i+1)
 		}
 	}
 	return nil
@@ -144,12 +145,12 @@ func parseURLs(raw json.RawMessage, into *[]string) error {
 
 // parseProxies rejects invalid proxies, which would otherwise be ignored.
 func parseProxies(raw json.RawMessage, into *map[string]string) error {
-	if err := decode("proxies", raw, "an object of texts", into); err != nil {
+	if err := decode("proxies", raw, "an object of strings", into); err != nil {
 		return err
 	}
 	for scheme, text := range *into {
 		if _, err := parseProxy(text); err != nil && text != "" {
-			return fault.InvalidCommandParams("image_info 'proxies': the entry %q is not a URL", scheme)
+			return fault.InvalidCommandParams("image_info 'proxies' entry %q is not a URL", scheme)
 		}
 	}
 	return nil
@@ -170,7 +171,7 @@ func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 			continue
 		}
 		if err := json.Unmarshal(f.raw, f.into); err != nil || *f.into == "" {
-			return fault.InvalidCommandParams("image_info '%s' must be a non-empty text", f.name)
+			return fault.InvalidCommandParams("image_info '%s' must be a non-empty string", f.name)
 		}
 	}
 	switch {
@@ -208,7 +209,7 @@ func parseAuthorization(raw json.RawMessage, into *string) error {
 	}
 	for _, b := range header {
 		if b < ' ' || b == 0x7f {
-			return fault.InvalidCommandParams("image_info '%s' does not hold the value of a header", field)
+			return fault.InvalidCommandParams("image_info '%s' is not the value of a header", field)
 		}
 	}
 	*into = string(header)

@@ -164,8 +164,8 @@ func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layou
 	if err != nil {
 		return nil, fault.Deployment("%w", err)
 	}
-	if layout, err = layout.Adopt(table); err != nil { // which brings the UUIDs
-		return nil, fault.Deployment("partitions of %s are not what was written: %w", disk, err)
+	if layout, err = layout.Adopt(table); err != nil { // fills in the UUIDs
+		return nil, fault.Deployment("partition table of %s differs from what was written: %w", disk, err)
 	}
 	i.o.Log.Info("disk laid out", "device", disk, "scheme", layout.Scheme, "partitions", len(layout.Partitions))
 	return i.locate(ctx, disk, layout)
@@ -180,7 +180,7 @@ func (i *Imager) adopt(ctx context.Context, disk string, layout partition.Layout
 	if err != nil {
 		return nil, fault.Deployment("%s is not laid out as it has to be for preserve_ephemeral, nothing was written: %w", disk, err)
 	}
-	i.o.Log.Info("disk is laid out already, its ephemeral partition stays", "device", disk, "scheme", layout.Scheme)
+	i.o.Log.Info("existing layout kept, ephemeral partition preserved", "device", disk, "scheme", layout.Scheme)
 	return i.locate(ctx, disk, layout)
 }
 
@@ -203,7 +203,7 @@ func (i *Imager) locate(ctx context.Context, disk string, layout partition.Layou
 	return d, nil
 }
 
-var errNoNode = errors.New("no device node in the time of disk_utils.partition_detection_attempts")
+var errNoNode = errors.New("no device node within disk_utils.partition_detection_attempts seconds")
 
 // fileSystem describes a file system to create.
 type fileSystem struct {

@@ -374,7 +374,7 @@ func TestPreserveEphemeral(t *testing.T) {
 			before := sumOf(t, disk, 0, 256*mib)
 			again.Ephemeral = 31 * mib
 			_, err = i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &again), drive)
-			if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "(ephemeral) has 31457280 bytes") {
+			if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "(ephemeral): got 31457280 bytes") {
 				t.Errorf("got %v, want a DeploymentError with the sizes", err)
 			}
 			if sumOf(t, disk, 0, 256*mib) != before {

@@ -32,7 +32,7 @@ func parseProxy(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("the proxy is not a URL")
+		return nil, errors.New("invalid proxy URL")
 	}
 	return u, nil
 }

@@ -23,7 +23,7 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 		if err := i.o.Refresh(ctx); ctx.Err() != nil {
 			return block.Device{}, ctx.Err()
 		} else if err != nil {
-			i.o.Log.Warn("node not looked up again, the root disk is chosen by what is known of it", "node", n.UUID(), "err", err)
+			i.o.Log.Warn("node not looked up again, root disk chosen from cached node", "node", n.UUID(), "err", err)
 		}
 		n = i.o.Node.Get()
 	}
@@ -52,9 +52,10 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 func writable(d block.Device) error {
 	switch {
 	case d.ReadOnly:
-		return fault.ImageWrite(d.Path, errors.New("the disk is read-only"))
+		return fault.ImageWrite(d.Path, errors.New("disk is read-only"))
 	case d.Zoned == "host-managed":
-		return fault.ImageWrite(d.Path, errors.New("the disk is zoned (host-managed): it takes writes only one after another within a zone"))
+		return fault.ImageWrite(d.Path,
+			errors.New("disk is zoned (host-managed) and accepts only sequential writes within a zone"))
 	}
 	return nil
 }

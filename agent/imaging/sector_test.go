@@ -39,7 +39,7 @@ func TestPrepareCopiesTheConfigDrive(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(table.Partitions) != 2 || table.BackupMisplaced || table.Damaged {
-				t.Fatalf("got %+v, want two partitions and a sound GPT", table)
+				t.Fatalf("got %+v, want two partitions and a valid GPT", table)
 			}
 			drive := disk + "p2"
 			testenv.Run(t, "fsck.vfat", "-n", drive)

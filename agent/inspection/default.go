@@ -45,8 +45,8 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	disk, err := i.RootDisk(ctx)
 	switch {
 	case errors.Is(err, hint.ErrNoDisk):
-		i.Log.Info("inspection finds no disk for an operating system", "err", err)
-	case errors.Is(err, block.ErrUnreadable): // the one that would be chosen may be among them
+		i.Log.Info("inspection found no root disk", "err", err)
+	case errors.Is(err, block.ErrUnreadable): // the root disk can be among the unreadable ones
 		i.Log.Warn("inspection without root disk", "err", err)
 	case err != nil:
 		return err

@@ -19,7 +19,7 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 	if !c.InspectionDHCPAllInterfaces {
 		mac := bootMAC(c.Params["BOOTIF"])
 		if mac == "" {
-			i.Log.Warn("no BOOTIF parameter, inspection does not wait for DHCP")
+			i.Log.Warn("no BOOTIF parameter, not waiting for DHCP")
 			return nil
 		}
 		want = func(n inventory.Interface) bool { return n.MACAddress == mac }
@@ -30,14 +30,14 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 	for {
 		changed := i.Network.Changed() // before reading the addresses, so that no change is missed
 		if i.haveAddresses(ctx, want) {
-			i.Log.Info("interfaces have addresses", "waited", time.Since(started).Round(time.Millisecond))
+			i.Log.Info("interfaces have addresses", "duration", time.Since(started).Round(time.Millisecond))
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-timeout.Done():
 			if ctx.Err() == nil {
-				i.Log.Warn("not all interfaces got an address in time", "waited", c.InspectionDHCPWaitTimeout)
+				i.Log.Warn("not all interfaces got an address in time", "timeout", c.InspectionDHCPWaitTimeout)
 			}
 			return ctx.Err()
 		}
@@ -48,7 +48,7 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 func (i *inspection) haveAddresses(ctx context.Context, want func(inventory.Interface) bool) bool {
 	interfaces, err := i.interfaces(ctx)
 	if err != nil {
-		i.Log.Warn("interfaces not readable", "err", err)
+		i.Log.Warn("interfaces not listed", "err", err)
 		return false
 	}
 	found := false

@@ -150,7 +150,7 @@ func TestWaitDHCPSwitchedOff(t *testing.T) {
 	c := config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}
 	i := &inspection{Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)}}
 	i.interfaces = func(context.Context) ([]inventory.Interface, error) {
-		t.Error("the interfaces were looked at")
+		t.Error("the interfaces were listed")
 		return nil, nil
 	}
 	if err := i.waitDHCP(t.Context()); err != nil {

@@ -20,7 +20,7 @@ type dmi struct {
 func collectDMI(_ context.Context, i *inspection) error {
 	table, err := i.Inventory.SMBIOS()
 	if err != nil {
-		return fmt.Errorf("SMBIOS tables: %w", err)
+		return fmt.Errorf("read SMBIOS tables: %w", err)
 	}
 	described, err := describeDMI(table)
 	if err != nil {
@@ -46,7 +46,7 @@ func describeDMI(table *smbios.Table) (dmi, error) {
 		text, _ := array[count].(string)
 		number, err := strconv.Atoi(text)
 		if err != nil {
-			return d, fmt.Errorf("SMBIOS memory array 0x%04x has no number of devices", s.Handle)
+			return d, fmt.Errorf("SMBIOS memory array 0x%04x: number of devices missing", s.Handle)
 		}
 		slots += number
 		if n == 0 {

@@ -264,7 +264,7 @@ func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame
 func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
 	m.RootDisk = func(context.Context) (block.Device, error) {
-		return block.Device{}, errors.New("hints nobody understands")
+		return block.Device{}, errors.New("invalid hints")
 	}
 	uuid, err := Run(t.Context(), m.Options)
 	if err == nil || uuid != "b77a8c26" {

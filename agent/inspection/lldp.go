@@ -33,7 +33,7 @@ func collectLLDP(ctx context.Context, i *inspection) error {
 		return err
 	}
 	if i.Neighbours == nil {
-		return errors.New("nobody listens for LLDP frames")
+		return errors.New("no LLDP listener")
 	}
 	frames, err := i.Neighbours.WaitLLDP(ctx, i.Config.Get().LLDPTimeout)
 	if ctx.Err() != nil {

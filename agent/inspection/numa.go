@@ -124,11 +124,11 @@ func parseNodeMemory(meminfo []byte) (int64, error) {
 		number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
 		kb, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || kb < 0 || strings.TrimSpace(unit) != "kB" {
-			return 0, fmt.Errorf("NUMA node's MemTotal: got %q, want a number of kB", strings.TrimSpace(value))
+			return 0, fmt.Errorf("parse MemTotal of NUMA node: got %q, want a number of kB", strings.TrimSpace(value))
 		}
 		return kb, nil
 	}
-	return 0, errors.New("NUMA node's meminfo without MemTotal")
+	return 0, errors.New("parse meminfo of NUMA node: MemTotal missing")
 }
 
 // nodeCores returns a node's cores, whose numbers are unique only within the node, with their threads.

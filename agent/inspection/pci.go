@@ -46,7 +46,7 @@ func (i *inspection) pciDevice(entry os.DirEntry) *pciDevice {
 	}{{"vendor", &device.VendorID}, {"device", &device.ProductID}, {"class", &device.Class}} {
 		data, err := i.Inventory.Read(i.System.Sys("bus/pci/devices", bus, f.file))
 		if err != nil {
-			i.Log.Warn("PCI device left out", "device", bus, "err", err)
+			i.Log.Warn("PCI device skipped", "device", bus, "err", err)
 			return nil
 		}
 		*f.into = strings.TrimPrefix(strings.TrimSpace(string(data)), "0x")

@@ -54,7 +54,7 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	list := []Interface{}
 	for i, found := range sysfile.Each(names, func(name string) *Interface { return s.describe(name, facts[name]) }) {
 		if found == nil {
-			s.o.Log.Debug("interface without a MAC address left out", "interface", names[i])
+			s.o.Log.Debug("interface without MAC address skipped", "interface", names[i])
 			continue
 		}
 		list = append(list, *found)

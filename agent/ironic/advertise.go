@@ -38,7 +38,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	find := func() (netip.Addr, error) { return interfaceAddress(cfg.NetworkInterface) }
 	if cfg.NetworkInterface == "" {
 		if len(cfg.APIURLs()) == 0 {
-			return Endpoint{}, errors.New("no address to advertise: no URL of Ironic is known (option api_url)")
+			return Endpoint{}, errors.New("find callback address: no URL of Ironic (option api_url)")
 		}
 		find = func() (netip.Addr, error) { return c.sourceAddress(ctx) }
 	}
@@ -52,9 +52,9 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 			return endpoint, nil
 		}
 		if try >= cfg.IPLookupAttempts {
-			return Endpoint{}, fmt.Errorf("no address to advertise to Ironic after %d tries: %w", try, err)
+			return Endpoint{}, fmt.Errorf("find callback address: %d attempts: %w", try, err)
 		}
-		c.log.Warn("no address to advertise to Ironic yet", "try", try, "err", err)
+		c.log.Warn("callback address not found, retrying", "attempt", try, "err", err)
 		select {
 		case <-change: // does not count as an attempt
 		case <-timer.C:
@@ -79,7 +79,7 @@ func interfaceAddress(name string) (netip.Addr, error) {
 	if address, ok := preferredAddress(addresses); ok {
 		return address, nil
 	}
-	return netip.Addr{}, fmt.Errorf("interface %s has no address that Ironic could reach", name)
+	return netip.Addr{}, fmt.Errorf("interface %s: no address that Ironic can reach", name)
 }
 
 func preferredAddress(addresses []net.Addr) (netip.Addr, bool) {
@@ -120,12 +120,12 @@ func (c *Client) sourceAddress(ctx context.Context) (netip.Addr, error) {
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
-			return netip.Addr{}, fmt.Errorf("URL of Ironic: %w", err)
+			return netip.Addr{}, fmt.Errorf("parse URL of Ironic: %w", err)
 		}
 		targets = append(targets, c.addresses(ctx, u.Hostname())...)
 	}
 	if len(targets) == 0 {
-		return netip.Addr{}, errors.Join(append(errs, fmt.Errorf("no host of %v has an address", urls))...)
+		return netip.Addr{}, errors.Join(append(errs, fmt.Errorf("resolve hosts of %v: no address", urls))...)
 	}
 	source, err := c.routeAddress(ctx, targets)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *Client) reachable(ctx context.Context, urls []string) []string {
 			})
 			answers[i] = err == nil
 			if err != nil {
-				c.log.Warn("Ironic cannot be reached", "url", target, "err", err)
+				c.log.Warn("Ironic unreachable", "url", target, "err", err)
 			}
 			return nil
 		})
@@ -164,7 +164,7 @@ func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
 	}
 	list, err := c.resolve(ctx, host)
 	if err != nil {
-		c.log.Warn("host of Ironic has no address", "host", host, "err", err)
+		c.log.Warn("host of Ironic not resolved", "host", host, "err", err)
 	}
 	return list
 }

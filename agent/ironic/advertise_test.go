@@ -75,7 +75,7 @@ func TestAdvertiseByRoute(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
 		if diff := cmp.Diff([]string{"http://one", "http://two:6385", "http://10.0.0.3"}, c.urls); diff != "" {
-			t.Errorf("one that is silent now may serve later (-want +got):\n%s", diff)
+			t.Errorf("an unreachable URL is kept (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"10.0.0.2", "fd00::2", "10.0.0.3"}, table.asked); diff != "" {
 			t.Errorf("routes asked for (-want +got):\n%s", diff)

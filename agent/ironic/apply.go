@@ -29,7 +29,7 @@ func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, i
 	secret, _ := a.Config.value("agent_token").(string)
 	outcome := tok.Adopt(secret, known == "" || known == a.Node.UUID())
 	if outcome == token.Rejected {
-		log.Warn("token of the lookup's answer ignored: the token that was given stays", "node", a.Node.UUID(), "known_node", known)
+		log.Warn("token in lookup response ignored, preset token kept", "node", a.Node.UUID(), "known_node", known)
 	}
 	return outcome
 }
@@ -38,7 +38,7 @@ func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, i
 func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 	set := func(option string, value any) {
 		if err := c.Set(option, value); err != nil {
-			log.Warn("a value of the lookup's answer is passed over", "err", err)
+			log.Warn("value in lookup response ignored", "err", err)
 		}
 	}
 	for key, option := range map[string]string{
@@ -60,7 +60,8 @@ func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 		values, ok := l.value(key).(map[string]any)
 		if !ok {
 			if value := l.value(key); value != nil {
-				log.Warn("a value of the lookup's answer is passed over", "key", key, "err", fmt.Errorf("got %T, want an object", value))
+				log.Warn("value in lookup response ignored", "key", key,
+					"err", fmt.Errorf("got %T, want an object", value))
 			}
 			continue
 		}

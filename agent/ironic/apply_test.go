@@ -65,7 +65,7 @@ func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
 			t.Errorf("inspected %q, cached %q: got %v and %q, want %v and %q",
 				tt.inspected, tt.cached, got, tok.Reveal(), tt.want, after)
 		}
-		if rejected := strings.Contains(log.String(), "the token that was given stays"); rejected != (tt.want == token.Rejected) {
+		if rejected := strings.Contains(log.String(), "preset token kept"); rejected != (tt.want == token.Rejected) {
 			t.Errorf("inspected %q, cached %q: got log %q", tt.inspected, tt.cached, log.String())
 		}
 	}
@@ -121,7 +121,7 @@ func TestApplyEveryKey(t *testing.T) {
 func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 	c, _, _, _ := apply(t, `{"enable_bios_bootloader_install":false}`, &token.Token{}, "--enable-bios-bootloader-install")
 	if !c.EnableBIOSBootloaderInstall {
-		t.Error("Ironic's no undid the operator's yes")
+		t.Error("Ironic disabled what the operator enabled")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestApplyToleratesNonsense(t *testing.T) {
 	}
 	c, _, _, _ := apply(t, `{"agent_containers":{"aaa":1,"runner":"docker","zzz":2,"run_options":7}}`, &token.Token{})
 	if c.Container.Runner != "docker" {
-		t.Errorf("got runner %q, want docker: a bad key must not hide the good ones", c.Container.Runner)
+		t.Errorf("got runner %q, want docker: an invalid key must not affect the others", c.Container.Runner)
 	}
 }
 

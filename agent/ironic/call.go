@@ -60,7 +60,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 // try sends a request to the base URLs in order until one responds, and returns the index of that one.
 func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, used int, err error) {
 	if len(urls) == 0 {
-		return answer{}, 0, errors.New("no URL of Ironic is known (option api_url)")
+		return answer{}, 0, errors.New("no URL of Ironic (option api_url)")
 	}
 	for i, url := range urls {
 		a, err = c.send(ctx, url, r)
@@ -74,7 +74,7 @@ func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, u
 			return answer{}, 0, err
 		}
 		if i+1 < len(urls) {
-			c.log.Warn("Ironic cannot be reached, trying the next URL", "url", url, "err", err)
+			c.log.Warn("Ironic unreachable, trying next URL", "url", url, "err", err)
 		}
 	}
 	return answer{}, 0, err
@@ -105,7 +105,7 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 	c.noteDate(resp)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return answer{}, fmt.Errorf("answer of %s: %w", url, err)
+		return answer{}, fmt.Errorf("read response of %s: %w", url, err)
 	}
 	if len(body) > maxAnswer {
 		return answer{}, fmt.Errorf("answer of %s: got more than %d bytes", url, maxAnswer)

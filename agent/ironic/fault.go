@@ -25,7 +25,7 @@ const maxFault = 500
 // that is not known yet, so it is not quoted.
 func (c *Client) statusError(a answer) *StatusError {
 	if a.status < http.StatusMultipleChoices {
-		return &StatusError{Status: a.status, Text: "not the success that was expected"}
+		return &StatusError{Status: a.status, Text: "unexpected success status"}
 	}
 	text := faultText(a.body)
 	if secret := c.token.Reveal(); secret != "" {

@@ -81,7 +81,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 			}
 			message := "heartbeat failed"
 			if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
-				message = "heartbeat met a conflict"
+				message = "heartbeat failed, conflict"
 			}
 			log.Error(message, "err", err, "next", wait)
 		} else {

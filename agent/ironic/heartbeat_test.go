@@ -238,7 +238,7 @@ func TestForceWhileAHeartbeatIsUnderWay(t *testing.T) {
 		time.AfterFunc(2*time.Second, h.Force)
 		run(t, h, 80*time.Second)
 		if got := len(ironic.got("/v1/heartbeat")); got != 2 {
-			t.Errorf("got %d heartbeats, want a second one: Ironic may have looked before the command ended", got)
+			t.Errorf("got %d heartbeats, want a second one: Ironic can have polled before the command ended", got)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func inspectionWaits() []time.Duration {
 func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string, err error) {
 	body, err := json.Marshal(data)
 	if err != nil {
-		return "", fmt.Errorf("inspection data: %w", err)
+		return "", fmt.Errorf("encode inspection data: %w", err)
 	}
 	waits := inspectionWaits()
 	for try := 0; ; try++ {
@@ -30,7 +30,7 @@ func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string,
 		if err == nil || ctx.Err() != nil || try == len(waits) || !retryable(err) {
 			return nodeUUID, err
 		}
-		c.log.Warn("inspection data was not accepted, trying again", "try", try+1, "err", err)
+		c.log.Warn("inspection data not accepted, retrying", "attempt", try+1, "err", err)
 		if err := c.sleep(ctx, waits[try], err, change); err != nil {
 			return "", err
 		}

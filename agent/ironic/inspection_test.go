@@ -32,7 +32,7 @@ func TestPostInspection(t *testing.T) {
 					t.Fatalf("got %q, %v, want %s", uuid, err, nodeUUID)
 				}
 				if len(ironic.calls) != 2 || ironic.calls[0].Path != "/" || ironic.calls[0].Version != "" {
-					t.Fatalf("got calls %+v, want the question which URL answers and one more: no version is asked for", ironic.calls)
+					t.Fatalf("got calls %+v, want one probe and one post, but no request for the version", ironic.calls)
 				}
 				got := ironic.calls[1]
 				if got.Method != http.MethodPost || got.Path != tt.path || got.Version != "" {
@@ -56,8 +56,8 @@ func TestPostInspectionRetries(t *testing.T) {
 		waits    []time.Duration
 		status   int // of the error, 0 for success
 	}{
-		{"trouble without end", []int{500}, all, 500},
-		{"locked without end", []int{409}, all, 409},
+		{"endless trouble", []int{500}, all, 500},
+		{"locked forever", []int{409}, all, 409},
 		{"trouble that passes", []int{503, 409, 202}, all[:2], 0},
 		{"last try succeeds", []int{503, 503, 503, 503, 202}, all, 0},
 		{"refused", []int{404}, nil, 404},
@@ -133,7 +133,7 @@ func TestPostInspectionEndsWithItsContext(t *testing.T) {
 			t.Errorf("got %q, %v, want the context's error", uuid, err)
 		}
 		if uuid, err := c.PostInspection(t.Context(), make(chan int)); uuid != "" || err == nil {
-			t.Errorf("data that have no JSON: got %q, %v, want an error", uuid, err)
+			t.Errorf("data that cannot be encoded: got %q, %v, want an error", uuid, err)
 		}
 	})
 }

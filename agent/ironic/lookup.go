@@ -54,7 +54,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		c.log.Warn("lookup failed", "try", try, "err", err)
+		c.log.Warn("lookup failed", "attempt", try, "err", err)
 		c.lookedUp(err)
 		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
@@ -137,14 +137,14 @@ func parseAnswer(body []byte) (*Answer, error) {
 	// The decoder's error contains JSON types and at most one character of the response, so it cannot contain the
 	// token.
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, fmt.Errorf("lookup answer is not the JSON expected: %w", err)
+		return nil, fmt.Errorf("decode lookup response: %w", err)
 	}
 	if len(fields.Node) == 0 {
-		return nil, errors.New("lookup answer has no node")
+		return nil, errors.New("decode lookup response: node missing")
 	}
 	found, err := node.FromJSON(fields.Node)
 	if err != nil {
-		return nil, fmt.Errorf("lookup answer: %w", err)
+		return nil, fmt.Errorf("decode lookup response: %w", err)
 	}
 	timeout := fields.Config["heartbeat_timeout"]
 	if timeout == nil {
@@ -152,7 +152,7 @@ func parseAnswer(body []byte) (*Answer, error) {
 	}
 	interval, err := seconds(timeout)
 	if err != nil {
-		return nil, fmt.Errorf("lookup answer: heartbeat_timeout: %w", err)
+		return nil, fmt.Errorf("decode lookup response: heartbeat_timeout: %w", err)
 	}
 	return &Answer{Node: found, Config: fields.Config, HeartbeatInterval: interval}, nil
 }

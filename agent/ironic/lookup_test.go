@@ -180,7 +180,7 @@ func TestLookupOfAnotherSuccessIsNotQuoted(t *testing.T) {
 		c, log := newClient(t, net, "--api-url=http://ironic", "--lookup-timeout=0")
 		_, err := c.Lookup(t.Context(), nil, "")
 		if statusOf(err) != 203 || strings.Contains(err.Error()+log.String(), minted) {
-			t.Errorf("got error %v and log\n%s\nwant status 203 and nothing of the answer", err, log)
+			t.Errorf("got error %v and log\n%s\nwant status 203 and nothing of the response", err, log)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestLookupSurvivesADeadIronic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := ironic.got("/v1/lookup")[0].Version; got != "1.62" {
-			t.Errorf("got version %s, want 1.62: the version is asked for again", got)
+			t.Errorf("got version %s, want 1.62: the version is requested again", got)
 		}
 	})
 }
@@ -299,7 +299,7 @@ func TestLookupAtTheVersionOfTheOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ironic.got("/"); len(got) != 0 {
-		t.Errorf("got questions for the version %v, want none", got)
+		t.Errorf("got requests for the version %v, want none", got)
 	}
 	if got := ironic.got("/v1/lookup"); len(got) != 1 || got[0].Version != "1.58" {
 		t.Errorf("got lookups %v, want one at 1.58", got)

@@ -57,7 +57,7 @@ func (c *Client) Discover(ctx context.Context) error {
 	if c.configured.APIURL == mdnsWord || implicitDiscovery(c.configured) {
 		found, overrides, err := c.findService(ctx, "baremetal")
 		if err != nil && implicitDiscovery(c.configured) && ctx.Err() == nil {
-			c.log.Warn("Ironic was not found by multicast DNS", "err", err)
+			c.log.Warn("Ironic not found by multicast DNS", "err", err)
 			return nil
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) findService(ctx context.Context, name string) (endpoint string,
 			return "", nil, ctx.Err()
 		}
 		if try >= settings.LookupAttempts {
-			return "", nil, fmt.Errorf("multicast DNS: service %s, %d tries: %w", instance, try, err)
+			return "", nil, fmt.Errorf("find service %s by multicast DNS: %d attempts: %w", instance, try, err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return "", nil, err
@@ -154,14 +154,14 @@ func (c *Client) chooseAddress(ctx context.Context, addresses []netip.Addr) (net
 		return !a.IsValid() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast()
 	})
 	if len(usable) == 0 {
-		return netip.Addr{}, errors.New("the service has no usable address")
+		return netip.Addr{}, errors.New("service has no usable address")
 	}
 	for _, address := range usable {
 		if _, err := c.sourceFor(ctx, address); err == nil {
 			return address, nil
 		}
 	}
-	c.log.Warn("no address of the service has a route", "address", usable)
+	c.log.Warn("no route to any address of the service", "address", usable)
 	return usable[0], nil
 }
 
@@ -174,12 +174,12 @@ func (c *Client) override(text map[string]string) {
 			continue
 		}
 		if !slices.Contains(allowed, name) {
-			c.log.Warn("an option of the multicast DNS answer is not allowed (allowed_overrides)", "option", name)
+			c.log.Warn("option of multicast DNS response not allowed (allowed_overrides)", "option", name)
 			continue
 		}
 		c.config.Update(func(live *config.Config) {
 			if err := live.Set(name, value); err != nil {
-				c.log.Warn("an option of the multicast DNS answer is passed over", "err", err)
+				c.log.Warn("option of multicast DNS response ignored", "err", err)
 			}
 		})
 	}

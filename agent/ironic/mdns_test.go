@@ -96,7 +96,7 @@ func TestSpoofingResponder(t *testing.T) {
 		c, live, asked := answers(t, params, known)
 		before := *live.Get()
 		if err := c.Discover(context.Background()); err != nil || len(*asked) != 0 {
-			t.Errorf("%s: asked for %v, %v, want no question", name, *asked, err)
+			t.Errorf("%s: queried %v, %v, want no query", name, *asked, err)
 		}
 		if after := live.Get(); after.APIURL != before.APIURL || after.NTPServer != "" || after.Insecure {
 			t.Errorf("%s: the configuration changed", name)

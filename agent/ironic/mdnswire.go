@@ -54,7 +54,8 @@ func askService(ctx context.Context, wait time.Duration, instance string, interf
 		case <-again.C:
 			a.again()
 		case <-ctx.Done():
-			return service{}, fmt.Errorf("no answer to %d questions: %w", len(a.open), errors.Join(append(a.failed, ctx.Err())...))
+			return service{}, fmt.Errorf("no response to %d queries: %w",
+				len(a.open), errors.Join(append(a.failed, ctx.Err())...))
 		}
 	}
 }
@@ -131,7 +132,7 @@ func (a *asking) close() {
 func mdnsLinks(addresses []string) ([]net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
-		return nil, fmt.Errorf("interfaces: %w", err)
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	const need = net.FlagUp | net.FlagMulticast
 	return slices.DeleteFunc(all, func(link net.Interface) bool {
@@ -250,7 +251,7 @@ func (q *question) parse(packet []byte) error {
 		return err
 	}
 	if !header.Response || header.ID != q.id || header.RCode != dnsmessage.RCodeSuccess {
-		return errors.New("no answer to the question")
+		return errors.New("packet is not a response to the query")
 	}
 	if err := p.SkipAllQuestions(); err != nil {
 		return err

@@ -189,7 +189,7 @@ func TestMDNSLinks(t *testing.T) {
 			t.Errorf("addresses %q: got links %q, want %q", addresses, got, want)
 		}
 	}
-	if address, err := interfaceAddress("cable"); err == nil || !strings.Contains(err.Error(), "cable has no address") {
+	if address, err := interfaceAddress("cable"); err == nil || !strings.Contains(err.Error(), "cable: no address") {
 		t.Errorf("link without address: got %v, %v, want an error", address, err)
 	}
 }

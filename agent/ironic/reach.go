@@ -85,10 +85,12 @@ func (c *Client) takeClock(url string, answer greeting) {
 		err = c.setClock(now)
 	}
 	if err != nil {
-		c.log.Warn("this machine's clock is wrong and Ironic's could not be taken; name a time server (ipa-ntp-server)", "url", url, "err", err)
+		c.log.Warn("system clock implausible, not set from Ironic's time; set ipa-ntp-server to correct it",
+			"url", url, "err", err)
 		return
 	}
-	c.log.Warn("this machine's clock was wrong and was set by Ironic's; name a time server (ipa-ntp-server)", "url", url, "now", now)
+	c.log.Warn("system clock was implausible, set from Ironic's time; set ipa-ntp-server to verify it",
+		"url", url, "now", now)
 }
 
 // timeOf reads the time of an answer. Where Ironic's certificate has to be verified, it has to be good at that time: its
@@ -96,7 +98,7 @@ func (c *Client) takeClock(url string, answer greeting) {
 func (c *Client) timeOf(answer greeting) (time.Time, error) {
 	now, err := http.ParseTime(answer.date)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("header Date: %w", err)
+		return time.Time{}, fmt.Errorf("parse header Date: %w", err)
 	}
 	if err := clock.Check(now); err != nil {
 		return time.Time{}, err

@@ -195,7 +195,7 @@ func TestAdvertiseAsksForThePeer(t *testing.T) {
 	}
 	table := &routes{sources: map[string]string{"127.0.0.1": "10.0.0.9"}}
 	c.sourceFor = table.sourceFor
-	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("nobody needs a name") }
+	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("unexpected resolution") }
 	c.APIVersion(t.Context())
 	got, err := c.Advertise(t.Context())
 	if err != nil || got.Host != "10.0.0.9" {
@@ -295,7 +295,7 @@ func TestTakesIronicsClock(t *testing.T) {
 				t.Errorf("%s: the clock was set %d times, want %d; requests (-want +got):\n%s", name, set, tt.set, diff)
 			}
 			if tt.may && !strings.Contains(log.String(), "ipa-ntp-server") {
-				t.Errorf("%s: the log does not tell what to do:\n%s", name, log)
+				t.Errorf("%s: the log does not name the option:\n%s", name, log)
 			}
 		})
 	}
@@ -325,7 +325,7 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 			t.Errorf("got %v, %v, want the connection of the second attempt", conn, err)
 		}
 		if ctx := <-contexts; ctx.Err() == nil {
-			t.Error("the first attempt was not ended")
+			t.Error("the first attempt was not cancelled")
 		}
 		close(release)
 		if n, err := firstPeer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -354,7 +354,7 @@ func TestReachabilityQuestion(t *testing.T) {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
 	if _, err := c.ask(t.Context(), "http://[bad"); err == nil {
-		t.Error("a text that is no URL: got no error")
+		t.Error("invalid URL: got no error")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestTLSOptions(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 			if _, err := c.ask(t.Context(), ironic.URL); err != nil && tt.server == plain {
-				t.Errorf("the reachability question verifies: %v", err)
+				t.Errorf("the probe verifies certificates: %v", err)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func AutoTLS() Version { return verifyCAAPI }
 func (c *Client) APIVersion(ctx context.Context) Version {
 	v, err := c.apiVersion(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.log.Warn("Ironic's API version is unknown for now", "err", err, "assumed", v)
+		c.log.Warn("Ironic's API version unknown", "err", err, "assumed", v)
 	}
 	return v
 }
@@ -75,7 +75,7 @@ func (c *Client) apiVersion(ctx context.Context) (Version, error) {
 	}
 	v, err := c.rootVersion(a)
 	if err != nil {
-		c.log.Warn("Ironic does not say its API version", "err", err, "assumed", fallbackVersion)
+		c.log.Warn("Ironic's API version not found", "err", err, "assumed", fallbackVersion)
 		return fallbackVersion, nil
 	}
 	c.setVersion(v)
@@ -89,7 +89,7 @@ func (c *Client) knownVersion() *Version {
 		if err == nil {
 			return &v
 		}
-		c.log.Warn("option ironic_api_version is passed over", "err", err)
+		c.log.Warn("option ironic_api_version ignored", "err", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,11 +125,11 @@ func (c *Client) rootVersion(a answer) (Version, error) {
 		} `json:"default_version"`
 	}
 	if err := json.Unmarshal(a.body, &document); err != nil {
-		return Version{}, fmt.Errorf("root document of Ironic: %w", err)
+		return Version{}, fmt.Errorf("decode root document of Ironic: %w", err)
 	}
 	v, err := ParseVersion(document.Default.Version)
 	if err != nil {
-		return Version{}, fmt.Errorf("root document of Ironic: default_version: %w", err)
+		return Version{}, fmt.Errorf("decode root document of Ironic: default_version: %w", err)
 	}
 	return v, nil
 }

@@ -87,17 +87,17 @@ func (j *Journal) pack(members []Member) ([]byte, error) {
 		left -= len(data)
 		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
 		if err := packed.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("log archive: member %s: %w", m.Name, err)
+			return nil, fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
 		}
 		if _, err := packed.Write(data); err != nil {
-			return nil, fmt.Errorf("log archive: member %s: %w", m.Name, err)
+			return nil, fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
 		}
 	}
 	if err := packed.Close(); err != nil {
-		return nil, fmt.Errorf("log archive: %w", err)
+		return nil, fmt.Errorf("pack log archive: %w", err)
 	}
 	if err := zipped.Close(); err != nil {
-		return nil, fmt.Errorf("log archive: %w", err)
+		return nil, fmt.Errorf("pack log archive: %w", err)
 	}
 	return out.Bytes(), nil
 }

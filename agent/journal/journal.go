@@ -74,7 +74,7 @@ func (j *Journal) Bytes() []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped {
-		return append([]byte("(older lines are not kept)\n"), j.lines...)
+		return append([]byte("(older lines dropped)\n"), j.lines...)
 	}
 	return slices.Clone(j.lines)
 }

@@ -206,7 +206,7 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("kept: got %d bytes, want about 4000", len(got))
 	}
 	lines := strings.Split(strings.TrimSpace(got), "\n")
-	if lines[0] != "(older lines are not kept)" || !strings.HasSuffix(lines[len(lines)-1], "number=999") {
+	if lines[0] != "(older lines dropped)" || !strings.HasSuffix(lines[len(lines)-1], "number=999") {
 		t.Errorf("kept: got first line %q, last %q", lines[0], lines[len(lines)-1])
 	}
 	for i, line := range lines[1:] {

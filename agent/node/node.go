@@ -21,11 +21,11 @@ type Node struct {
 func FromJSON(data []byte) (*Node, error) {
 	var raw map[string]any
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("node object: %w", err)
+		return nil, fmt.Errorf("decode node object: %w", err)
 	}
 	uuid, _ := raw["uuid"].(string)
 	if uuid == "" {
-		return nil, errors.New("node object has no uuid")
+		return nil, errors.New("decode node object: uuid missing")
 	}
 	return &Node{uuid: uuid, raw: raw}, nil
 }
@@ -35,16 +35,16 @@ func FromJSON(data []byte) (*Node, error) {
 func FromStep(data []byte) (*Node, error) {
 	var raw map[string]any
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("node object: %w", err)
+		return nil, fmt.Errorf("decode node object: %w", err)
 	}
 	if raw == nil {
-		return nil, errors.New("node object: got null, want an object")
+		return nil, errors.New("decode node object: got null, want an object")
 	}
 	uuid, isText := raw["uuid"].(string)
 	if !isText && raw["uuid"] != nil {
 		text, err := json.Marshal(raw["uuid"])
 		if err != nil {
-			return nil, fmt.Errorf("node object: uuid: %w", err)
+			return nil, fmt.Errorf("decode node object: uuid: %w", err)
 		}
 		uuid = string(text)
 	}
@@ -98,13 +98,13 @@ func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
 	value := n.Properties()["skip_block_devices"]
 	list, ok := value.([]any)
 	if value != nil && !ok {
-		return nil, errors.New("skip_block_devices is no list")
+		return nil, errors.New("skip_block_devices is not a list")
 	}
 	var out []map[string]any
 	for i, item := range list {
 		hints, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("entry %d of skip_block_devices is no object", i+1)
+			return nil, fmt.Errorf("entry %d of skip_block_devices is not an object", i+1)
 		}
 		out = append(out, hints)
 	}
@@ -117,17 +117,17 @@ func (n *Node) LogicalDisks() ([]map[string]any, error) {
 	value := n.raw["raid_config"]
 	raidConfig, ok := value.(map[string]any)
 	if value != nil && !ok {
-		return nil, errors.New("raid_config is no object")
+		return nil, errors.New("raid_config is not an object")
 	}
 	list, ok := raidConfig["logical_disks"].([]any)
 	if raidConfig["logical_disks"] != nil && !ok {
-		return nil, errors.New("raid_config.logical_disks is no list")
+		return nil, errors.New("raid_config.logical_disks is not a list")
 	}
 	var out []map[string]any
 	for i, item := range list {
 		disk, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("entry %d of raid_config.logical_disks is no object", i+1)
+			return nil, fmt.Errorf("entry %d of raid_config.logical_disks is not an object", i+1)
 		}
 		out = append(out, disk)
 	}

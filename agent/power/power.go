@@ -59,7 +59,7 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	if flush == nil {
 		flush = func() {}
 	}
-	log.Info("the kernel takes over", "how", what)
+	log.Info("calling reboot(2)", "action", what)
 	flush()
 	rebootErr := unix.Reboot(command)
 	log.Error("reboot(2) failed, trying sysrq", "how", what, "err", rebootErr)
@@ -96,7 +96,7 @@ func writeOut(ctx context.Context, log *slog.Logger) {
 func unmountAll(log *slog.Logger) {
 	table, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
-		log.Warn("cannot list mounted file systems", "err", err)
+		log.Warn("mounted file systems not listed", "err", err)
 		return
 	}
 	for _, target := range onDevices(string(table)) {

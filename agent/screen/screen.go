@@ -133,7 +133,7 @@ func (f *Frame) node(s *status.State) {
 
 func (f *Frame) ironic(s *status.State) {
 	if len(s.APIs) == 0 {
-		f.field("Ironic", "no URL is known (ipa-api-url)", plain, 1)
+		f.field("Ironic", "no URL configured (ipa-api-url)", plain, 1)
 		return
 	}
 	for i := range s.APIs[:min(len(s.APIs), 4)] {
@@ -159,7 +159,7 @@ func (f *Frame) ironic(s *status.State) {
 	case s.Beat.Failed && s.Beat.Accepted.IsZero():
 		f.field("Heartbeat", "not accepted yet", bad, 1)
 	case s.Beat.Failed:
-		f.field("Heartbeat", "the latest failed; accepted last at "+clock(s.Beat.Accepted), bad, 1)
+		f.field("Heartbeat", "latest failed; last accepted at "+clock(s.Beat.Accepted), bad, 1)
 	case !s.Beat.Accepted.IsZero():
 		f.field("Heartbeat", "accepted at "+clock(s.Beat.Accepted), good, 1)
 	default:

@@ -353,7 +353,7 @@ func TestColours(t *testing.T) {
 		{"https://ironic.example", noDHCP(), plain},
 		{"none yet", noDHCP(), plain},
 		{"accepted at", ready(), good},
-		{"the latest failed", done(), bad},
+		{"latest failed", done(), bad},
 		{"not accepted yet", unmeasured(), bad},
 		{"eno1  192.0.2.15", ready(), plain},
 		{"eno1  no address yet", noDHCP(), hint},

@@ -75,7 +75,7 @@ func (r Reporter) tell(s *State, waited, next time.Duration) {
 		r.Log.Warn("tried: Ironic", "url", s.APIs[i].URL, "result", s.APIs[i].Result())
 	}
 	for _, p := range s.Problems {
-		r.Log.Warn("problem", "of", p.Source, "err", p.Text)
+		r.Log.Warn("problem", "source", p.Source, "err", p.Text)
 	}
 	for _, advice := range s.Advice() {
 		r.Log.Warn("what to do: " + advice)
@@ -196,7 +196,8 @@ func (l *Link) advice(add func(string)) {
 	if port := l.Port(); port != "" {
 		where = port
 	}
-	add("DHCP server did not answer on " + l.Name + ": is the provisioning VLAN untagged on " + where + ", and has the DHCP server a range for it?")
+	add("no DHCP reply on " + l.Name + ": check that the provisioning VLAN is untagged on " + where +
+		", and that the DHCP server has a range for it")
 	if len(l.VLANs) > 0 {
 		add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
 	}

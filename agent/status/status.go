@@ -295,7 +295,7 @@ func (b *Board) line(text string) string {
 func (s *State) Doing() string {
 	switch {
 	case s.Phase == Lockdown:
-		return "locked down: restart the machine to go on"
+		return "locked down: restart the machine to continue"
 	case s.Command.Name != "" && s.Command.Ended.IsZero():
 		return "executing a command"
 	}

@@ -31,9 +31,9 @@ func TestDoing(t *testing.T) {
 	b.Enter(Lockdown)
 	say("")
 	want := []string{
-		"starting", "starting (configuration)", "waiting for network", "looking for Ironic by multicast DNS", "inspecting",
-		"looking up this node in Ironic", "starting (address)", "waiting for commands", "executing a command", "waiting for commands",
-		"locked down: restart the machine to go on",
+		"starting", "starting (configuration)", "waiting for network", "looking for Ironic by multicast DNS",
+		"inspecting", "looking up this node in Ironic", "starting (address)", "waiting for commands",
+		"executing a command", "waiting for commands", "locked down: restart the machine to continue",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -100,7 +100,7 @@ func TestChanged(t *testing.T) {
 	select {
 	case <-changed:
 	case <-time.After(10 * time.Second):
-		t.Error("nobody was woken")
+		t.Error("waiters were not notified")
 	}
 	if before.APIs[0].Trouble != "" || b.State().APIs[0].Trouble == "" {
 		t.Error("an old state changed, or the new one did not")

@@ -112,5 +112,5 @@ func (t *Token) LogValue() slog.Value { return slog.StringValue("***") }
 
 // MarshalJSON returns an error.
 func (t *Token) MarshalJSON() ([]byte, error) {
-	return nil, errors.New("the agent token is not for output")
+	return nil, errors.New("agent token cannot be marshalled")
 }

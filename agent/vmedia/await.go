@@ -40,7 +40,7 @@ func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
 	limited, cancel := context.WithTimeout(ctx, m.limit)
 	defer cancel()
 	started := time.Now()
-	defer func() { m.Log.Info("looked for virtual media", "took", time.Since(started).Round(time.Millisecond)) }()
+	defer func() { m.Log.Info("virtual media searched", "duration", time.Since(started).Round(time.Millisecond)) }()
 	if m.Settled != nil {
 		select {
 		case <-m.Settled:

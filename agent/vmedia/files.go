@@ -60,7 +60,7 @@ func (m *Media) copyConfig(v *removable.Volume) error {
 		m.named = m.named || bytes.Contains(f.data, []byte("api_url"))
 		names = append(names, "/"+f.path)
 	}
-	m.Log.Info("configuration of the boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
+	m.Log.Info("configuration copied from boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
 	return nil
 }
 

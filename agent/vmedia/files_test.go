@@ -47,12 +47,12 @@ func TestConfigurationRefused(t *testing.T) {
 				return files
 			}(), err: "z.conf on /dev/sr0 has 1 bytes, want at most 0",
 		},
-		"no folder": {files: map[string]string{dir: "x"}, err: dir + " on /dev/sr0 is no folder"},
-		"a file in place of the folder": {
+		"no directory": {files: map[string]string{dir: "x"}, err: dir + " on /dev/sr0 is not a directory"},
+		"a file in place of the directory": {
 			files: fileCount(1), err: "not a directory",
 			root: func(root string) error { return os.WriteFile(filepath.Join(root, "etc"), nil, 0o600) },
 		},
-		"a folder in place of the file": {
+		"a directory in place of the file": {
 			files: fileCount(1), err: "directory not empty",
 			root: func(root string) error { return os.MkdirAll(filepath.Join(root, dir, "000.conf/x"), 0o700) },
 		},

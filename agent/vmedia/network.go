@@ -91,8 +91,8 @@ func (s *networkSearch) glance(m *Media, volumes []*removable.Volume) {
 		case drive && ours:
 			s.read(m, v)
 		case strings.EqualFold(v.Label, "vmedia_boot_iso") && ours:
-			m.Log.Info("the boot ISO comes without network data", "device", v.Device.Path)
-			s.done = true // else it had the other label
+			m.Log.Info("boot ISO contains no network data", "device", v.Device.Path)
+			s.done = true // otherwise its label would be config-2
 		}
 	}
 }
@@ -102,12 +102,12 @@ func (s *networkSearch) read(m *Media, v *removable.Volume) {
 	content, err := v.ReadFile(networkFile, maxNetworkData)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		m.Log.Info("the config drive holds no network data", "device", v.Device.Path)
+		m.Log.Info("config drive contains no network data", "device", v.Device.Path)
 	case err != nil:
 		s.device, s.err = v.Device.Path, fault.VirtualMediaBoot("network data: %w", err)
 		return
 	default:
-		m.Log.Info("network data of the config drive", "device", v.Device.Path, "bytes", len(content))
+		m.Log.Info("network data read from config drive", "device", v.Device.Path, "bytes", len(content))
 		s.data = content
 	}
 	s.done = true

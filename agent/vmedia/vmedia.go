@@ -105,8 +105,8 @@ func New(o Options) *Media {
 // Booted reports whether the kernel's command line says that the machine was booted from virtual media.
 func Booted(params config.Params) bool { return params["boot_method"] == "vmedia" }
 
-// ErrMedia says that a medium with configuration is there and of no use.
-var ErrMedia = errors.New("virtual media cannot be used")
+// ErrMedia means that a medium with configuration is present but not usable.
+var ErrMedia = errors.New("virtual media not usable")
 
 // Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters
 // of the kernel's command line, overridden by those of the floppy. Without boot_method=vmedia it returns Params at
@@ -131,7 +131,7 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	}
 	if !m.floppy && !m.iso {
 		m.Log.Warn("booted from virtual media (boot_method=vmedia), " +
-			"but neither the parameters' floppy nor the boot ISO with configuration is attached")
+			"but neither the floppy with parameters nor the boot ISO with configuration is attached")
 	}
 	return m.params, nil
 }
@@ -267,7 +267,7 @@ func (m *Media) readParameters(v *removable.Volume) error {
 	if err != nil {
 		return fault.VirtualMediaBoot("parameters floppy: %s on %s: %w", parameterFile, v.Device.Path, err)
 	}
-	m.Log.Info("parameters of the virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
+	m.Log.Info("parameters read from virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
 	maps.Copy(m.params, more)
 	return nil
 }
@@ -277,10 +277,10 @@ func (m *Media) readParameters(v *removable.Volume) error {
 func parseParameters(data []byte) (config.Params, error) {
 	data = bytes.TrimPrefix(bytes.TrimRight(data, "\x00"), []byte("\ufeff"))
 	if at := bytes.IndexByte(data, 0); at >= 0 {
-		return nil, fmt.Errorf("byte %d is zero, want a text", at)
+		return nil, fmt.Errorf("byte %d is zero, want text", at)
 	}
 	if !utf8.Valid(data) {
-		return nil, errors.New("got bytes that are no UTF-8, want a text")
+		return nil, errors.New("got invalid UTF-8, want text")
 	}
 	return config.ParseCmdline(string(data)), nil
 }

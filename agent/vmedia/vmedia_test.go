@@ -183,13 +183,13 @@ func TestFloppy(t *testing.T) {
 		"rubbish": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://x\x00y"), mib)
 		}, nil, "parameters.txt on /dev/sda: byte 20 is zero"},
-		"rubbish beside a good one": {cmdline, func(m *machine) {
+		"invalid and valid floppy": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "a=\xff"), mib)
 			m.attach("sdb", usb, "0", "S", named, mib)
-		}, over, "parameters.txt on /dev/sda: got bytes"},
-		"a folder in its place": {cmdline, func(m *machine) {
+		}, over, "parameters.txt on /dev/sda: got invalid UTF-8"},
+		"a directory in its place": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S", iso(t, "ir-vfd-dev", "", map[string]string{"parameters.txt/x": ""}), mib)
-		}, nil, "parameters.txt on /dev/sda is no regular file"},
+		}, nil, "parameters.txt on /dev/sda is not a regular file"},
 		"ISO cut off": {cmdline, func(m *machine) {
 			m.attach("sr0", "pci/ata1/host1", "5", "D",
 				cutOff(t, iso(t, "VMEDIA_BOOT_ISO", "", map[string]string{"a": "b"}), 40<<10), mib)
@@ -539,7 +539,9 @@ func TestConfigDriveOfAnotherBoot(t *testing.T) {
 		if data, err := media.NetworkData(limited(t), func() {}); err != nil || data == nil {
 			t.Errorf("foreign drive %s: got %q, %v, want the data of the other one", foreign, data, err)
 		}
-		if got := strings.Count(log.String(), "a config drive of another boot is not looked at"); got != 1 || !strings.Contains(log.String(), "publisher=SOMEBODY") && !strings.Contains(log.String(), "publisher=somebody") {
+		if got := strings.Count(log.String(), "config drive of another boot ignored"); got != 1 ||
+			!strings.Contains(log.String(), "publisher=SOMEBODY") &&
+				!strings.Contains(log.String(), "publisher=somebody") {
 			t.Errorf("foreign drive %s: it is named %d times, want once:\n%s", foreign, got, log.String())
 		}
 	}
@@ -562,7 +564,7 @@ func TestNetworkDataLate(t *testing.T) {
 				}
 			})
 			if err != nil || got == nil || overdue == 0 {
-				t.Errorf("got %q, %v, overdue %d, want the data that came after nobody waited any more", got, err, overdue)
+				t.Errorf("got %q, %v, overdue %d, want the data that came after overdue was called", got, err, overdue)
 			}
 		})
 	}
@@ -599,7 +601,7 @@ func TestNetworkDataOfLoad(t *testing.T) {
 		if got := data != nil && err == nil; got != want {
 			t.Errorf("%s: got %q, %v, found expected: %v", name, data, err, want)
 		}
-		if n := strings.Count(log.String(), "looked for virtual media"); n != 1 {
+		if n := strings.Count(log.String(), "virtual media searched"); n != 1 {
 			t.Errorf("%s: got %d searches, want one\n%s", name, n, log.String())
 		}
 		cancel()
@@ -618,7 +620,7 @@ func TestWaits(t *testing.T) {
 	overdue := false
 	o.Params["BOOTIF"] = "01-52-54-00-00-00-01"
 	if _, err := New(o).NetworkData(limited(t), func() { overdue = true }); err != nil || !overdue {
-		t.Fatalf("got %v, overdue %v, want nobody to wait", err, overdue)
+		t.Fatalf("got %v, overdue %v, want no wait", err, overdue)
 	}
 	for text, want := range map[string]bool{"": false, "boot_method=pxe": false, "boot_method=vmedia": true, "ir_pub_id=x": true} {
 		if got := New(m.options(text)).NetworkDataExpected(); got != want {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
-
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
 )
 
 // makeDeb lets dpkg-deb build a package.
@@ -96,10 +96,10 @@ func TestExtractStaysInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Extract(context.Background(), deb, dir, func(string) bool { return true }); err == nil {
-		t.Error("got no error for a name that leads out of the folder")
+		t.Error("got no error for a name that leads out of the directory")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "..", "evil")); err == nil {
-		t.Error("a file was written outside of the folder")
+		t.Error("a file was written outside of the directory")
 	}
 }
 

@@ -131,7 +131,7 @@ func Top(t testing.TB) string {
 			return dir
 		}
 	}
-	t.Fatal("no go.mod above the test's folder")
+	t.Fatal("no go.mod above the test's directory")
 	return ""
 }
 

@@ -99,7 +99,7 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 
 // standard answers every command with a valid reply.
 func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (any, map[string]any) {
-	versions := map[string]string{"generic_hardware_manager": "1.2-ironroot.1"}
+	versions := map[string]string{"generic_hardware_manager": "1"}
 	step := func(name string, priority int) map[string]any {
 		return map[string]any{"step": name, "interface": "deploy", "priority": priority, "reboot_requested": false, "abortable": true}
 	}

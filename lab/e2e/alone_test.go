@@ -39,7 +39,7 @@ func TestAlone(t *testing.T) {
 	})
 	r.secrets = append(r.secrets, token)
 	ctx := soon(t)
-	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile("API is served")); err != nil {
+	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile("API listening")); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("token", func(t *testing.T) { r.alone(t, token) })

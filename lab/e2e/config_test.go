@@ -194,7 +194,7 @@ func TestBadMedia(t *testing.T) {
 		`device=/dev/sr0 err="ISO 9660 `, `device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w: byte \d+ is zero`,
 		`device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w has \d+ bytes, want at most 65536`, `device=/dev/sd\w err="FAT folder .*/.* has more than`,
 	} {
-		want = "WARN .*a medium is of no use.*" + want
+		want = "WARN .*virtual medium not usable.*" + want
 		if n := len(regexp.MustCompile(want).FindAllString(says(t, r.machine, want), -1)); n != 1 {
 			t.Errorf("got %d warnings that match %s, want one", n, want)
 		}

@@ -151,7 +151,7 @@ func TestVirtualMedia(t *testing.T) {
 			t.Errorf("got %d lines on the console that match %q, want one", n, want)
 		}
 	}
-	if strings.Contains(r.machine.Console().String(), "of no use") {
+	if strings.Contains(r.machine.Console().String(), "medium not usable") {
 		t.Error("a medium that is not the BMC's was read")
 	}
 }

@@ -76,7 +76,7 @@ func TestStaticNetwork(t *testing.T) {
 // that booted from the network (BOOTIF) with an unrelated config drive.
 func TestNetworkDataUnused(t *testing.T) {
 	for name, c := range map[string]struct{ parameters, data, says string }{
-		"useless": {"ir_pub_id=" + publisher, "links: []", "the network data is of no use, addresses are asked for by DHCP"},
+		"useless": {"ir_pub_id=" + publisher, "links: []", "network data not usable, using DHCP"},
 		"BOOTIF":  {"BOOTIF=01-52-54-00-e2-e0-01", staticNetwork(nodeMAC, "192.0.2.66", "2001:db8:7::66", ""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -198,7 +198,7 @@ func (i *Ironic) run(ctx context.Context) error {
 	for {
 		var drivers struct{ Drivers []struct{ Name string } }
 		if err := i.call(ctx, http.MethodGet, "/v1/drivers", nil, &drivers); err == nil && len(drivers.Drivers) > 0 {
-			i.log.Info("Ironic is up", "took", time.Since(begin).Round(time.Second))
+			i.log.Info("Ironic is up", "duration", time.Since(begin).Round(time.Second))
 			return nil
 		}
 		select {

@@ -94,7 +94,8 @@ func (n *Node) provision(ctx context.Context, limit time.Duration, target, want 
 	if err := n.WaitState(ctx, want); err != nil {
 		return fmt.Errorf("provision %s: %w", target, err)
 	}
-	n.ironic.log.Info("done", "node", n.Name, "verb", target, "state", want, "took", time.Since(begin).Round(time.Second))
+	n.ironic.log.Info("done", "node", n.Name, "verb", target, "state", want,
+		"duration", time.Since(begin).Round(time.Second))
 	return nil
 }
 

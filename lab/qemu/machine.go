@@ -59,7 +59,7 @@ func withDefaults(c Config) Config {
 
 func start(ctx context.Context, c Config) (*Machine, error) {
 	if c.Dir == "" {
-		return nil, errors.New("no folder given for the machine's files")
+		return nil, errors.New("no directory given for the machine's files")
 	}
 	if err := prepareFiles(c); err != nil {
 		return nil, err

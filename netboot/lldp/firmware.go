@@ -86,7 +86,7 @@ func (f *Firmware) Stop(link string) error {
 	}
 	if start != nil {
 		f.off = append(f.off, agentOff{link: link, driver: driver, persistent: driver == "ice", start: start})
-		f.logger().Info("LLDP agent of the card switched off", "interface", link, "driver", driver)
+		f.logger().Info("LLDP agent of the card disabled", "interface", link, "driver", driver)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (f *Firmware) restore(chosen func(agentOff) bool) error {
 				a.link, a.driver, err))
 			continue
 		}
-		f.logger().Info("LLDP agent of the card switched on again", "interface", a.link, "driver", a.driver)
+		f.logger().Info("LLDP agent of the card enabled again", "interface", a.link, "driver", a.driver)
 	}
 	f.off = left
 	return errors.Join(failed...)

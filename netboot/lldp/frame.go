@@ -56,7 +56,7 @@ type Neighbour struct {
 	PortDescription string
 }
 
-var errNotLLDP = errors.New("no LLDP frame")
+var errNotLLDP = errors.New("not an LLDP frame")
 
 // Parse parses an Ethernet frame with its header. If the frame violates IEEE 802.1AB, the error describes the
 // violation, and the frame contains all TLVs before it. Padding after the End TLV is dropped.

@@ -104,7 +104,7 @@ func (l *Listener) Open(index int, name string) {
 	}
 	if len(l.ports) == maxLinks {
 		if !l.full {
-			l.log.Warn("too many links, LLDP is not heard on this one and those after it", "interface", name, "limit", maxLinks)
+			l.log.Warn("too many links, LLDP not received on further links", "interface", name, "limit", maxLinks)
 		}
 		l.full = true
 		return
@@ -113,9 +113,9 @@ func (l *Listener) Open(index int, name string) {
 	if err != nil {
 		err = fmt.Errorf("listen for LLDP on %s: %w", name, err)
 		if errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("%w (it needs the capability CAP_NET_RAW)", err)
+			err = fmt.Errorf("%w (requires the capability CAP_NET_RAW)", err)
 		}
-		l.log.Warn("LLDP is not heard on this link", "interface", name, "err", err)
+		l.log.Warn("LLDP not received on link", "interface", name, "err", err)
 		if l.failed == nil {
 			l.failed = err
 		}
@@ -206,7 +206,7 @@ func (l *Listener) Close() {
 func (l *Listener) shut(p *port) {
 	p.closed = true
 	if err := p.conn.Close(); err != nil {
-		l.log.Warn("LLDP socket cannot be closed", "interface", p.name, "err", err)
+		l.log.Warn("LLDP socket not closed", "interface", p.name, "err", err)
 	}
 }
 
@@ -300,7 +300,8 @@ func (l *Listener) giveUp(waited time.Duration) {
 	for _, p := range missing {
 		p.silent = true
 	}
-	l.log.Info("no LLDP frame came on some links", "interfaces", names(missing), "waited", waited.Round(time.Millisecond))
+	l.log.Info("no LLDP frame received on some links",
+		"interfaces", names(missing), "waited", waited.Round(time.Millisecond))
 }
 
 func names(ports []*port) string {
@@ -360,7 +361,7 @@ func (l *Listener) end(p *port, err error) {
 	if p.closed {
 		return
 	}
-	l.log.Warn("LLDP is no longer heard on this link", "interface", p.name, "err", err)
+	l.log.Warn("LLDP no longer received on link", "interface", p.name, "err", err)
 	p.expected = false
 	l.wake()
 }
@@ -388,7 +389,7 @@ func (l *Listener) take(p *port, data []byte) {
 		p.told = true
 		l.heard = time.Now()
 		n := frame.Neighbour()
-		l.log.Info("lldp neighbour", "interface", p.name, "system", n.System, "port", n.Port)
+		l.log.Info("LLDP neighbour found", "interface", p.name, "system", n.System, "port", n.Port)
 	}
 	l.wake()
 }

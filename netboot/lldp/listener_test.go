@@ -534,7 +534,7 @@ type panicOnce struct {
 }
 
 func (h panicOnce) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "lldp neighbour" && !h.panicked.Swap(true) {
+	if r.Message == "LLDP neighbour found" && !h.panicked.Swap(true) {
 		panic("oops")
 	}
 	return h.Handler.Handle(ctx, r)

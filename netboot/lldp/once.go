@@ -25,14 +25,14 @@ type OnDemand struct {
 func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	links, err := listing.Whole(netlink.LinkList)
 	if err != nil {
-		return nil, fmt.Errorf("list links to hear LLDP on: %w", err)
+		return nil, fmt.Errorf("list links for LLDP: %w", err)
 	}
 	l := New(o.Log)
 	defer l.Close()
 	firmware := &Firmware{Log: l.log}
 	defer func() {
 		if err := firmware.Restore(); err != nil {
-			l.log.Warn("LLDP agent of a card not switched on", "err", err)
+			l.log.Warn("LLDP agent of network card not restored", "err", err)
 		}
 	}()
 	for _, link := range links {
@@ -43,7 +43,7 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 		l.Open(attrs.Index, attrs.Name)
 		if o.StopFirmware {
 			if err := firmware.Stop(attrs.Name); err != nil {
-				l.log.Warn("the card may keep LLDP frames to itself", "interface", attrs.Name, "err", err)
+				l.log.Warn("network card may consume LLDP frames", "interface", attrs.Name, "err", err)
 			}
 		}
 		l.Expect(attrs.Index, attrs.Flags&net.FlagUp != 0 && attrs.RawFlags&unix.IFF_LOWER_UP != 0)

@@ -107,7 +107,7 @@ func (r *reader) bond(fields rawLink, raw []byte) (*Bond, error) {
 	}
 	mode, known := modes[strings.ToLower(string(name))]
 	if !known {
-		return nil, fmt.Errorf("bond_mode: got %q, want one of the bonding driver's, 802.3ad say", name)
+		return nil, fmt.Errorf("bond_mode: got %q, want a mode of the bonding driver, such as 802.3ad", name)
 	}
 	b := &Bond{Mode: mode, Options: map[string]int{}}
 	for _, member := range fields.BondLinks {
@@ -144,7 +144,7 @@ func (b *Bond) option(name string, raw json.RawMessage) (err error) {
 	}
 	o, known := options[name]
 	if !known {
-		return errors.New("no such option is known")
+		return errors.New("unknown option")
 	}
 	if o.modes != nil && !slices.Contains(o.modes, b.Mode) {
 		return errors.New("the bond's mode does not have this option")

@@ -48,9 +48,9 @@ func (r *reader) checkBonds() {
 			case member == nil:
 				r.problem("link %q: member %q is not among the usable links", l.ID, id)
 			case member.Kind != Physical:
-				r.problem("link %q: member %q is no network card", l.ID, id)
+				r.problem("link %q: member %q is not a network card", l.ID, id)
 			case taken:
-				r.problem("link %q: member %q is one of link %q already", l.ID, id, bond)
+				r.problem("link %q: member %q is already a member of link %q", l.ID, id, bond)
 			default:
 				bonds[id] = l.ID
 				return false
@@ -58,11 +58,11 @@ func (r *reader) checkBonds() {
 			return true
 		})
 		if len(l.Bond.Members) == 0 {
-			r.drop(l.ID, "a bond without members")
+			r.drop(l.ID, "bond without members")
 			continue
 		}
 		if l.Bond.Primary != "" && !slices.Contains(l.Bond.Members, l.Bond.Primary) {
-			r.problem("link %q: bond_primary %q is none of its members", l.ID, l.Bond.Primary)
+			r.problem("link %q: bond_primary %q is not one of its members", l.ID, l.Bond.Primary)
 			r.data.Link(l.ID).Bond.Primary = ""
 		}
 	}
@@ -101,7 +101,7 @@ func (r *reader) checkVLANs() {
 	}
 	for _, l := range waiting {
 		if slices.ContainsFunc(waiting, func(other Link) bool { return other.ID == l.Parent }) {
-			r.problem("link %q: vlan_link %q leads round in a circle, or to one", l.ID, l.Parent)
+			r.problem("link %q: vlan_link %q is part of a cycle, or leads to one", l.ID, l.Parent)
 		} else {
 			r.problem("link %q: vlan_link %q is not among the usable links", l.ID, l.Parent)
 		}
@@ -114,7 +114,7 @@ func (r *reader) vlanFits(vlan Link) error {
 	}
 	for _, l := range r.data.Links {
 		if l.Kind == Tagged && l.Parent == vlan.Parent && l.VLAN == vlan.VLAN {
-			return fmt.Errorf("link %q is VLAN %d of %q already", l.ID, l.VLAN, l.Parent)
+			return fmt.Errorf("link %q already is VLAN %d of %q", l.ID, l.VLAN, l.Parent)
 		}
 	}
 	return nil

@@ -92,10 +92,10 @@ func (r *reader) link(fields rawLink, raw []byte) (link Link, err error) {
 		}
 	default:
 		if link.MAC == nil {
-			return link, fmt.Errorf("a link of type %q has no MAC address", fields.Type)
+			return link, fmt.Errorf("link of type %q has no MAC address", fields.Type)
 		}
 		if !slices.Contains(physicalTypes, kind) {
-			r.problem("link %q: type %q is not known, it is taken for a network card", fields.ID, fields.Type)
+			r.problem("link %q: unknown type %q, treated as a network card", fields.ID, fields.Type)
 		}
 	}
 	if err != nil {

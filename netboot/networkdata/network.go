@@ -71,7 +71,7 @@ func (r *reader) network(name string, fields rawNetwork) (*Link, Network, error)
 	kind := strings.ToLower(string(fields.Type))
 	method, known := methods[kind]
 	if !known {
-		return nil, network, fmt.Errorf("type %q is not known", fields.Type)
+		return nil, network, fmt.Errorf("unknown type %q", fields.Type)
 	}
 	network.Method = method
 	if method == Static {
@@ -96,7 +96,7 @@ func (r *reader) network(name string, fields rawNetwork) (*Link, Network, error)
 	}
 	for _, domain := range fields.Search {
 		if !isDomain(string(domain)) || len(network.Search) == maxServers {
-			r.problem("network %s: dns_search %q is no domain, or one too many", name, domain)
+			r.problem("network %s: dns_search %q is not a domain, or exceeds the limit", name, domain)
 			continue
 		}
 		network.Search = append(network.Search, string(domain))
@@ -112,13 +112,13 @@ func staticAddress(fields rawNetwork, ipv4 bool) (netip.Prefix, error) {
 	}
 	address := prefix.Addr()
 	if address.Is4() != ipv4 {
-		return prefix, fmt.Errorf("ip_address %v does not fit type %q", address, fields.Type)
+		return prefix, fmt.Errorf("ip_address %v does not match type %q", address, fields.Type)
 	}
 	if _, err := scalar(address.String()).address(); err != nil {
 		return prefix, fmt.Errorf("ip_address: %w", err)
 	}
 	if prefix.Bits() == 0 {
-		return prefix, fmt.Errorf("netmask %q makes every address a neighbour", fields.Netmask)
+		return prefix, fmt.Errorf("netmask %q covers all addresses", fields.Netmask)
 	}
 	if ipv4 && prefix.Bits() < 31 && (address == prefix.Masked().Addr() || address == broadcast(prefix)) {
 		return prefix, fmt.Errorf("ip_address %v is the network or broadcast address of its subnet", prefix)
@@ -145,7 +145,7 @@ func (r *reader) routes(name string, fields rawNetwork, address netip.Prefix) []
 			r.problem("network %s: route to %q: %w", name, fields.Network, err)
 		case slices.ContainsFunc(routes, func(o Route) bool { return o.Destination == route.Destination }):
 			if !slices.Contains(routes, route) {
-				r.problem("network %s: route to %v: another one leads there already", name, route.Destination)
+				r.problem("network %s: route to %v: already has another gateway", name, route.Destination)
 			}
 		case len(routes) == maxRoutes:
 			r.problem("network %s: route to %v: more than %d routes", name, route.Destination, maxRoutes)
@@ -181,13 +181,13 @@ func (f rawRoute) route(own netip.Prefix) (Route, error) {
 		return Route{}, fmt.Errorf("gateway: %w", err)
 	}
 	if destination.Addr().Is4() != own.Addr().Is4() || gateway.Is4() != own.Addr().Is4() {
-		return Route{}, fmt.Errorf("gateway %v is of another family than the network's address %v", gateway, own.Addr())
+		return Route{}, fmt.Errorf("gateway %v and address %v are of different families", gateway, own.Addr())
 	}
 	if gateway == own.Addr() {
 		return Route{}, fmt.Errorf("gateway %v is the machine itself", gateway)
 	}
 	if destination.Addr().IsMulticast() || destination.Addr().IsLoopback() {
-		return Route{}, errors.New("no machine is there")
+		return Route{}, errors.New("destination is a multicast or loopback address")
 	}
 	return Route{destination.Masked(), gateway}, nil
 }

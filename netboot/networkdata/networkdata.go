@@ -104,7 +104,7 @@ func Parse(document []byte) (*Data, error) {
 		return nil, fmt.Errorf("network data: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("network data: something follows the JSON document")
+		return nil, errors.New("network data: trailing data after the JSON document")
 	}
 	if len(raw.Links) > maxLinks || len(raw.Networks) > maxNetworks {
 		return nil, fmt.Errorf("network data: %d links and %d networks, want at most %d and %d",
@@ -155,6 +155,6 @@ func (r *reader) problem(format string, args ...any) {
 	case len(r.data.Problems) < maxProblems:
 		r.data.Problems = append(r.data.Problems, err)
 	case len(r.data.Problems) == maxProblems:
-		r.data.Problems = append(r.data.Problems, errors.New("there are more problems than these"))
+		r.data.Problems = append(r.data.Problems, errors.New("further problems omitted"))
 	}
 }

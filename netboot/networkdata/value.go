@@ -30,10 +30,10 @@ func (s *scalar) UnmarshalJSON(raw []byte) error {
 	case bool:
 		*s = map[bool]scalar{false: "0", true: "1"}[value]
 	default:
-		return fmt.Errorf("got %.40s, want text or a number", raw)
+		return fmt.Errorf("got %.40s, want a string or a number", raw)
 	}
 	if len(*s) > maxText {
-		return fmt.Errorf("got text of %d bytes, want at most %d", len(*s), maxText)
+		return fmt.Errorf("got %d bytes, want at most %d", len(*s), maxText)
 	}
 	return nil
 }

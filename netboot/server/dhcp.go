@@ -117,13 +117,13 @@ func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 func (c DHCPConfig) check() error {
 	switch {
 	case c.Interface == "":
-		return errors.New("no interface given, and serving all would answer networks that did not ask for it")
+		return errors.New("no interface given: the server would reply on all networks")
 	case !c.Address.IsValid() || !c.Address.Addr().Is4():
-		return fmt.Errorf("%s: address %s is no IPv4 address with a length", c.Interface, c.Address)
+		return fmt.Errorf("%s: address %s: want an IPv4 address with a prefix length", c.Interface, c.Address)
 	case c.First.IsValid() != c.Last.IsValid():
-		return fmt.Errorf("%s: pool has one end: %s to %s", c.Interface, c.First, c.Last)
+		return fmt.Errorf("%s: pool %s to %s: want both ends", c.Interface, c.First, c.Last)
 	case c.First.IsValid() && (!c.Address.Contains(c.First) || !c.Address.Contains(c.Last) || c.Last.Less(c.First)):
-		return fmt.Errorf("%s: pool %s to %s does not lie in %s", c.Interface, c.First, c.Last, c.Address.Masked())
+		return fmt.Errorf("%s: pool %s to %s is not in %s", c.Interface, c.First, c.Last, c.Address.Masked())
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	case dhcpv4.MessageTypeInform:
 		return d.grant(m, dhcpv4.MessageTypeAck, netip.Addr{})
 	default:
-		return nil, fmt.Errorf("message %s is not served", m.MessageType())
+		return nil, fmt.Errorf("unsupported message %s", m.MessageType())
 	}
 }
 
@@ -278,5 +278,5 @@ func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no address free between %s and %s", d.config.First, d.config.Last)
+	return netip.Addr{}, fmt.Errorf("no free address from %s to %s", d.config.First, d.config.Last)
 }

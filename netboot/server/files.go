@@ -45,7 +45,7 @@ type files struct {
 func openFiles(config FilesConfig) (*files, error) {
 	root, err := os.OpenRoot(config.Root)
 	if err != nil {
-		return nil, fmt.Errorf("folder to serve: %w", err)
+		return nil, fmt.Errorf("directory to serve: %w", err)
 	}
 	log := config.Log
 	if log == nil {

@@ -219,8 +219,9 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	if response, err := client.Get(h.URL("sub/file")); err == nil {
 		t.Errorf("after Close: got %d, want an error (%v)", response.StatusCode, response.Body.Close())
 	}
-	if _, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: filepath.Join(root, "absent")}); err == nil {
-		t.Error("absent folder: got no error, want one")
+	if _, err := ListenHTTP(t.Context(),
+		FilesConfig{Listen: loopback, Root: filepath.Join(root, "absent")}); err == nil {
+		t.Error("absent directory: got no error, want one")
 	}
 }
 

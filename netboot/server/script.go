@@ -59,7 +59,7 @@ func fileName(raw string) (string, error) {
 	}
 	name := path.Base(u.Path)
 	if name == "." || name == "/" || strings.ContainsAny(name, " \t") {
-		return "", fmt.Errorf("ipxe script: initramfs URL %s ends in no file name", raw)
+		return "", fmt.Errorf("ipxe script: initramfs URL %s does not end in a file name", raw)
 	}
 	return name, nil
 }

@@ -57,8 +57,10 @@ func TestNVMeControllers(t *testing.T) {
 
 		"class/nvme/nvme4": "/", // unplugged
 
-		"block/nvme1n1": "/", "block/nvme1n12": "/", "block/nvme2n1": "/", "block/nvme5n1": "/", "block/nvme5c3n1": "/",
-		"block/nvme5c3n2": "/", "block/nvme3n2": "/",
+		"block/nvme1n1/nsid": "1\n", "block/nvme1n12/nsid": "4294967294\n", "block/nvme2n1": "/",
+		"block/nvme5n1/nsid": "7\n",
+		"block/nvme5c3n1":    "/",
+		"block/nvme5c3n2":    "/", "block/nvme3n2": "/",
 	})
 	want := []NVMeController{
 		{Name: "nvme0", Path: s.Dev("nvme0")},

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoZero says that the kernel cannot zero a range of this device or file: zeros have to be written.
-var ErrNoZero = errors.New("no zeroing")
+// ErrNoZero is returned if the kernel cannot zero a range of a device or file. Callers write zeros instead.
+var ErrNoZero = errors.New("zeroing not supported")
 
 // Zero makes a range of an open device or file read as zeros. For a device it uses BLKZEROOUT: WRITE ZEROES if the
 // device supports it, otherwise the kernel writes pages of zeros. For a file it uses [Punch]. off and length must be

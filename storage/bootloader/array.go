@@ -10,8 +10,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrArray says that firmware cannot read a disk, because it is an array of Linux' own.
-var ErrArray = errors.New("no firmware reads this RAID array, and a boot loader for its members is not installed")
+// ErrArray is returned for a Linux RAID array that firmware cannot read.
+var ErrArray = errors.New("firmware cannot read this RAID array, and boot loaders are not installed on its members")
 
 // CheckArray returns an error that wraps ErrArray for a Linux RAID array (md(4)) that firmware does not see as a disk: then
 // neither a boot entry for what is in it nor a boot sector of it has an effect. Any other disk is fine, and so are arrays of

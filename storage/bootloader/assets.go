@@ -41,7 +41,7 @@ func (c *copier) run(ctx context.Context) error {
 // passed over; symbolic links are followed inside the file system, as FAT knows none.
 func (c *copier) folder(ctx context.Context, from, to string, depth int) (folders []string, err error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("%s: more than %d folders deep", from, maxDepth)
+		return nil, fmt.Errorf("%s: more than %d directories deep", from, maxDepth)
 	}
 	f, err := c.from.Open(from)
 	if err != nil {

@@ -111,7 +111,8 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 		}
 	}
 	if uuid == "" {
-		return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the type of one", ErrNoESP, len(table.Partitions))
+		return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has its type",
+			ErrNoESP, len(table.Partitions))
 	}
 	f, err := os.Open(disk)
 	if err != nil {
@@ -126,8 +127,8 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 			return p, nil
 		}
 	}
-	return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the type of one or the UUID %s", ErrNoESP,
-		len(table.Partitions), uuid)
+	return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has its type or the UUID %s",
+		ErrNoESP, len(table.Partitions), uuid)
 }
 
 // FirmwareIsUEFI reports whether the machine was booted by UEFI firmware.

@@ -213,7 +213,7 @@ func efibootmgr(t *testing.T, dir string) string {
 func TestInstallTwice(t *testing.T) {
 	files := map[string]string{
 		"EFI/BOOT/BOOTIA32.EFI": "x", "EFI/BOOT/bootx64.efi": "y", "EFI/BOOT/mmx64.efi": "z",
-		"EFI/a long folder name/BOOTAA64.EFI": "w",
+		"EFI/a long directory name/BOOTAA64.EFI": "w",
 	}
 	image := disk(t, files, 32, gptTable(t, "ef00"))
 	dir := t.TempDir()

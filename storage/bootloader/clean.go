@@ -11,8 +11,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrNotUEFI says that the machine was started by BIOS, whose kernel cannot reach variables of UEFI.
-var ErrNotUEFI = errors.New("no UEFI boot entries can be reached: not booted by UEFI")
+// ErrNotUEFI is returned if the machine was booted by BIOS. Its kernel has no access to UEFI variables then.
+var ErrNotUEFI = errors.New("no access to UEFI boot entries: not booted by UEFI")
 
 // RemoveEntries removes every boot entry whose device path, written as text, matches one of the patterns, and takes its
 // number out of BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:

@@ -44,8 +44,10 @@ var pathTexts = map[string]string{ // bytes to text
 	pciNodes: "PciRoot(0x0)/Pci(0x3,0x0)", pciNodes + macNode: "PciRoot(0x0)/Pci(0x3,0x0)/MAC(525400123456,1)",
 	fvNodes: "FvVol(7cb8bdc9-f8eb-4f34-aaea-3ee4af6516a1)/FvFile(7c04a583-9e3e-4f1c-ad65-e05268d0b4d1)",
 	venNode: "VenHw(12345678-1234-5678-9abc-def012345678)",
-	"04012a0001000000000800000000000000400100" + "00000000aaaaaaaabbbbccccddddeeeeeeeeeeee0202": "HD(1,GPT," + espGUID + ",0x800,0x14000)",
-	"04012a00" + "0100000000080000000000000040010000000000efbeadde0000000000000000000000000101": "HD(1,MBR,0xdeadbeef,0x800,0x14000)",
+	"04012a0001000000000800000000000000400100" +
+		"00000000aaaaaaaabbbbccccddddeeeeeeeeeeee0202": "HD(1,GPT," + espGUID + ",0x800,0x14000)",
+	"04012a000100000000080000000000000040010000000000efbeadde" +
+		"0000000000000000000000000101": "HD(1,MBR,0xdeadbeef,0x800,0x14000)",
 }
 
 // The text is that of efibootmgr.

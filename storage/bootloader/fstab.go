@@ -34,7 +34,8 @@ func addToFstab(root *mounted.FS, esp string) (changed bool, err error) {
 		return false, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFstab {
-		return false, fmt.Errorf("%s: %s of %d bytes, want a file of at most %d", f.Name(), info.Mode(), info.Size(), maxFstab)
+		return false, fmt.Errorf("%s: got %s of %d bytes, want a file of at most %d",
+			f.Name(), info.Mode(), info.Size(), maxFstab)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFstab))
 	if err != nil {

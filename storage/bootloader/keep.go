@@ -52,8 +52,8 @@ func KeepEFI(ctx context.Context, k Keep) (Kept, error) {
 		return kept, fmt.Errorf("keep the boot loaders of the root file system on %s: %w", k.Disk, err)
 	}
 	if kept.Files > 0 {
-		k.Log.Info("boot loaders of the root file system are on the ESP", "device", k.Disk, "files", kept.Files, "bytes", kept.Bytes,
-			"fstab", kept.Fstab)
+		k.Log.Info("boot loaders of the root file system copied to the ESP",
+			"device", k.Disk, "files", kept.Files, "bytes", kept.Bytes, "fstab", kept.Fstab)
 	}
 	return kept, nil
 }

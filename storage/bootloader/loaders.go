@@ -65,7 +65,7 @@ func (s *searcher) search() ([]loader, error) {
 		return []loader{*s.fromCSV}, nil
 	}
 	if len(s.found) == 0 {
-		return nil, fmt.Errorf("%w: %d files were looked at", ErrNoLoader, s.files)
+		return nil, fmt.Errorf("%w: none of %d files is a known loader", ErrNoLoader, s.files)
 	}
 	for i := range s.found {
 		s.found[i].label = fmt.Sprintf("ironic%d", i+1)
@@ -156,7 +156,7 @@ func parseCSV(data []byte) (file, label string, err error) {
 	line, _, _ := strings.Cut(strings.TrimLeft(text, "\r\n"), "\n")
 	fields := strings.Split(strings.TrimRight(line, "\r\x00"), ",")
 	if len(fields) < 2 {
-		return "", "", fmt.Errorf("CSV line has %d fields, want 2 at least", len(fields))
+		return "", "", fmt.Errorf("CSV line: got %d fields, want at least 2", len(fields))
 	}
 	file, label = strings.TrimSpace(fields[0]), strings.TrimSpace(fields[1])
 	if file == "" || label == "" || strings.ContainsAny(file, `/\`) || file == ".." || !printable(file) {

@@ -186,7 +186,7 @@ func write(ctx context.Context, path string, drive []byte) (err error) {
 		return err
 	}
 	if int64(len(drive)) > size {
-		return fmt.Errorf("partition %s has %d bytes, the drive %d", path, size, len(drive))
+		return fmt.Errorf("partition %s of %d bytes is too small for the drive of %d bytes", path, size, len(drive))
 	}
 	for offset := 0; offset < len(drive); offset += step {
 		if err := ctx.Err(); err != nil {
@@ -216,7 +216,7 @@ func verify(ctx context.Context, path string, drive []byte) error {
 			return fmt.Errorf("read back: %w", err)
 		}
 		if !bytes.Equal(got[:len(want)], want) {
-			return fmt.Errorf("%s does not hold what was written to it from byte %d on", path, offset)
+			return fmt.Errorf("read back: %s differs from what was written at byte %d or after", path, offset)
 		}
 	}
 	return nil

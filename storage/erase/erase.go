@@ -35,7 +35,7 @@ var (
 	ErrProtected   = errors.New("device holds a shared file system")
 	ErrUnsupported = errors.New("method not supported by the device")
 	ErrRemains     = errors.New("data remain out of reach")
-	ErrZoned       = errors.New("host-managed zoned disk cannot be overwritten: its zones must be written sequentially")
+	ErrZoned       = errors.New("host-managed zoned disk must be written sequentially and cannot be overwritten")
 )
 
 // Options are the options of Full.

@@ -73,7 +73,7 @@ func eraseNVMe(
 		return "", scope, scope.unknown
 	}
 	if !format {
-		return "", scope, fmt.Errorf("%w: NVMe Format is switched off", ErrUnsupported)
+		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
 	}
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {

@@ -24,7 +24,7 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 		passes++
 	}
 	if passes == 0 {
-		return fmt.Errorf("%w: no pass was asked for", ErrUnsupported)
+		return fmt.Errorf("%w: no overwrite pass requested", ErrUnsupported)
 	}
 	f, size, err := openExclusive(path)
 	if err != nil {

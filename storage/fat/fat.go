@@ -96,7 +96,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	f.fixed = make([]byte, rootEntries*32)
 	if _, err := r.ReadAt(f.fixed, (dataSector-rootSectors)*sector); err != nil {
-		return nil, fmt.Errorf("FAT root folder: %w", err)
+		return nil, fmt.Errorf("FAT root directory: %w", err)
 	}
 	return f, nil
 }
@@ -196,7 +196,7 @@ func (f *FS) List(folder File) ([]File, error) {
 		return nil, err
 	}
 	if f.listed += int64(len(raw)); f.listed > maxListed {
-		return nil, fmt.Errorf("the folders have more than %d bytes", maxListed)
+		return nil, fmt.Errorf("the directories have more than %d bytes", maxListed)
 	}
 	list := parseFolder(raw, f.bits == 32)
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })

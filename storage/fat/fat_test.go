@@ -30,7 +30,7 @@ func image(t testing.TB, bits int, size int64, label string, files map[string]st
 		args = append(args, "-n", label)
 	}
 	testenv.Run(t, "mkfs.vfat", append(args, path)...)
-	testenv.Run(t, "mmd", "-i", path, "::/folder")
+	testenv.Run(t, "mmd", "-i", path, "::/directory")
 	for name, content := range files {
 		file := filepath.Join(t.TempDir(), "content")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -47,9 +47,9 @@ func image(t testing.TB, bits int, size int64, label string, files map[string]st
 
 func TestRead(t *testing.T) {
 	files := map[string]string{
-		"parameters.txt":                 "ipa-api-url=http://192.0.2.1 ipa-debug=1\n",
-		"folder/A rather long name.conf": strings.Repeat("0123456789abcdef", 3000),
-		"folder/EMPTY.TXT":               "",
+		"parameters.txt":                    "ipa-api-url=http://192.0.2.1 ipa-debug=1\n",
+		"directory/A rather long name.conf": strings.Repeat("0123456789abcdef", 3000),
+		"directory/EMPTY.TXT":               "",
 	}
 	for _, c := range []struct {
 		bits  int
@@ -156,7 +156,7 @@ func TestBrokenFolder(t *testing.T) {
 		}
 		first := uint16(files[0].first)
 		if c.bits == 12 && first%2 == 1 {
-			t.Fatalf("the folder begins at cluster %d, want an even one", first)
+			t.Fatalf("the directory begins at cluster %d, want an even one", first)
 		}
 		for cluster := first; cluster < first+4200; cluster++ {
 			next := c.link(cluster)

@@ -132,7 +132,8 @@ func (f *writer) topmost(ctx context.Context, label string, nodes []Node) error 
 	}
 	root = append(first, root...)
 	if len(root) > rootEntries*entrySize {
-		return fmt.Errorf("%w: the topmost folder needs %d entries, it has %d", ErrFull, len(root)/entrySize, rootEntries)
+		return fmt.Errorf("%w: the topmost directory needs %d entries, it has %d",
+			ErrFull, len(root)/entrySize, rootEntries)
 	}
 	_, err = f.w.WriteAt(root, f.root)
 	return err

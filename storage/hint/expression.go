@@ -39,7 +39,7 @@ func split(text string) (op string, values []string, err error) {
 	}
 	op = operators[index]
 	if op == "<all-in>" || op == "<range-in>" {
-		return "", nil, fmt.Errorf("uses the operator %s, which compares nothing a disk has", op)
+		return "", nil, fmt.Errorf("uses the operator %s, which no hint on disks supports", op)
 	}
 	for _, value := range strings.Split(strings.TrimSuffix(text[len(op):], op), op) {
 		value = strings.TrimSpace(value)
@@ -83,7 +83,7 @@ func parseSize(text string) (expression, error) {
 	case "":
 		op = "=="
 	case "<in>", "s<", "s<=", "s>", "s>=":
-		return expression{}, fmt.Errorf("uses the operator %s, which compares no numbers", op)
+		return expression{}, fmt.Errorf("uses the operator %s, which does not compare numbers", op)
 	}
 	return expression{op, values}, nil
 }

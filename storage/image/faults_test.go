@@ -110,7 +110,7 @@ var tenthFaults = []struct {
 	name string
 	try  func(r *trial)
 }{
-	{"the connection breaks off and is taken up again", func(r *trial) {
+	{"the connection is lost and resumes", func(r *trial) {
 		report, err := r.write(r.serve(func(_ http.ResponseWriter, first bool) {
 			if first {
 				r.f.cuts = []int64{r.at}
@@ -118,10 +118,10 @@ var tenthFaults = []struct {
 		}), 1)
 		r.wantImage(err, int64(len(r.sample.file)))
 		if want := map[bool]int{false: 1}[r.sample.noRanges]; report.Resumed != want {
-			r.t.Errorf("got %d connections taken up again, want %d", report.Resumed, want)
+			r.t.Errorf("got %d resumed connections, want %d", report.Resumed, want)
 		}
 	}},
-	{"the connection breaks off, the server knows no ranges then", func(r *trial) {
+	{"the connection is lost, the server ignores ranges then", func(r *trial) {
 		_, err := r.write(r.serve(func(_ http.ResponseWriter, first bool) {
 			if r.f.cuts = nil; first {
 				r.f.cuts = []int64{r.at}
@@ -155,7 +155,7 @@ var tenthFaults = []struct {
 			r.t.Errorf("got %d requests for the rest, want 1", len(other.asked))
 		}
 	}},
-	{"the file is another one for good", func(r *trial) {
+	{"the file changes permanently", func(r *trial) {
 		_, err := r.write(r.serve(func(http.ResponseWriter, bool) {
 			r.f.cuts = []int64{r.at}
 			r.f.onCut = func(f *fragile) {

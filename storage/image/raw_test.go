@@ -26,7 +26,7 @@ func TestWriteRawZeros(t *testing.T) {
 			t.Errorf("%s: the disk differs from the image at byte %d", name, at)
 		}
 		if report.Written > 20*mib {
-			t.Errorf("%s: got %d bytes written, want the long stretches left to the device", name, report.Written)
+			t.Errorf("%s: got %d bytes written, want the device to zero the long ranges", name, report.Written)
 		}
 	}
 }

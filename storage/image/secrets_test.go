@@ -102,7 +102,7 @@ func TestErrorsDoNotRepeatAnswers(t *testing.T) {
 		} {
 			err := fetch(t.Context(), Fetch{ConnectTimeout: time.Minute})
 			if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), "s3cret") {
-				t.Errorf("%s in %s: got error %v, which repeats the answer", name, kind, err)
+				t.Errorf("%s in %s: got error %v, which quotes the response", name, kind, err)
 			}
 		}
 	}

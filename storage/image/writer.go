@@ -167,7 +167,7 @@ func (w *writer) transfer(ctx context.Context, urls []string) (Report, error) {
 	if len(failures) == 1 {
 		return Report{}, failures[0]
 	}
-	return Report{}, fmt.Errorf("no server of %d has the image: %w", len(urls), errors.Join(failures...))
+	return Report{}, fmt.Errorf("image not available from any of %d servers: %w", len(urls), errors.Join(failures...))
 }
 
 // transferFrom gets the image once from one server; opened reports whether the server began to answer.

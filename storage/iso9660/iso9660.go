@@ -59,11 +59,11 @@ func Open(r io.ReaderAt) (*FS, error) {
 		label: text(descriptor[40:72]), publisher: text(descriptor[318:446]),
 	}
 	if f.block < 512 || f.block > sectorSize || f.block&(f.block-1) != 0 {
-		return nil, fmt.Errorf("ISO 9660 volume with blocks of %d bytes, want 512, 1024 or 2048", f.block)
+		return nil, fmt.Errorf("ISO 9660 volume: got blocks of %d bytes, want 512, 1024 or 2048", f.block)
 	}
 	record, _, err := parseRecord(descriptor[156:190])
 	if err != nil {
-		return nil, fmt.Errorf("ISO 9660 topmost folder: %w", err)
+		return nil, fmt.Errorf("ISO 9660 root directory: %w", err)
 	}
 	if !record.file.Folder {
 		return nil, errors.New("ISO 9660 topmost folder: got a file")
@@ -111,7 +111,7 @@ func (f *FS) Publisher() string { return f.publisher }
 // Read returns the first limit bytes of a regular file, or the whole file if it is shorter.
 func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	if !file.Regular {
-		return nil, fmt.Errorf("ISO 9660 file %s is no regular file in one piece", file.Name)
+		return nil, fmt.Errorf("ISO 9660 file %s is not a regular file in one piece", file.Name)
 	}
 	return f.extent(file, min(file.Size, limit))
 }
@@ -199,11 +199,12 @@ const (
 // parseRecord reads the record at the start of raw and returns its length.
 func parseRecord(raw []byte) (record, int, error) {
 	if len(raw) < recordHeader+1 {
-		return record{}, 0, fmt.Errorf("record of %d bytes, want at least %d", len(raw), recordHeader+1)
+		return record{}, 0, fmt.Errorf("record: got %d bytes, want at least %d", len(raw), recordHeader+1)
 	}
 	length, nameLength := int(raw[0]), int(raw[32])
 	if length < recordHeader+nameLength || nameLength == 0 || length > len(raw) {
-		return record{}, 0, fmt.Errorf("record of %d bytes with a name of %d, %d bytes are there", length, nameLength, len(raw))
+		return record{}, 0, fmt.Errorf("record of %d bytes with a name of %d bytes in %d bytes",
+			length, nameLength, len(raw))
 	}
 	le := binary.LittleEndian
 	flags, name := raw[25], string(raw[recordHeader:recordHeader+nameLength])

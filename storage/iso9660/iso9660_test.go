@@ -190,7 +190,7 @@ func folder(t *testing.T, f *FS, path ...string) []File {
 			return files
 		}
 		if i < 0 {
-			t.Fatalf("no folder %s", name)
+			t.Fatalf("no directory %s", name)
 		}
 		at = files[i]
 	}

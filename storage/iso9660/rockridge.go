@@ -98,7 +98,7 @@ func parseEntries(area []byte) (list []entry, next []byte, err error) {
 	for len(area) >= 4 && area[0] != 0 {
 		length := int(area[2])
 		if length < 4 || length > len(area) {
-			return nil, nil, fmt.Errorf("system use entry %q of %d bytes, %d are there", area[:2], length, len(area))
+			return nil, nil, fmt.Errorf("system use entry %q of %d bytes in %d bytes", area[:2], length, len(area))
 		}
 		e := entry{signature: string(area[:2]), data: area[4:length]}
 		switch e.signature {
@@ -117,12 +117,12 @@ func parseEntries(area []byte) (list []entry, next []byte, err error) {
 // continuation reads the area that an entry CE names.
 func (f *FS) continuation(data []byte) ([]byte, error) {
 	if len(data) < 24 {
-		return nil, fmt.Errorf("entry CE of %d bytes, want 24", len(data))
+		return nil, fmt.Errorf("entry CE: got %d bytes, want 24", len(data))
 	}
 	le := binary.LittleEndian
 	block, offset, length := int64(le.Uint32(data)), int64(le.Uint32(data[8:])), int64(le.Uint32(data[16:]))
 	if offset+length > sectorSize {
-		return nil, fmt.Errorf("continuation area from %d with %d bytes, want it within a sector", offset, length)
+		return nil, fmt.Errorf("continuation area at byte %d of %d bytes crosses the end of a sector", offset, length)
 	}
 	area := make([]byte, length)
 	if n, err := f.r.ReadAt(area, block*f.block+offset); int64(n) < length {

@@ -100,14 +100,15 @@ func check(name string, o Options) (kind, volume, error) {
 		for _, k := range all {
 			names = append(names, k.name)
 		}
-		return kind{}, volume{}, fmt.Errorf("%w, ask for one of %s", ErrUnsupported, strings.Join(names, ", "))
+		return kind{}, volume{}, fmt.Errorf("%w, use one of %s", ErrUnsupported, strings.Join(names, ", "))
 	}
 	k := all[i]
 	if len(o.Label) > k.maxLabel {
-		return kind{}, volume{}, fmt.Errorf("label %q has %d bytes, at most %d fit", o.Label, len(o.Label), k.maxLabel)
+		return kind{}, volume{}, fmt.Errorf("label %q: got %d bytes, want at most %d",
+			o.Label, len(o.Label), k.maxLabel)
 	}
 	if strings.ContainsRune(o.Label, 0) {
-		return kind{}, volume{}, fmt.Errorf("label %q has a zero byte", o.Label)
+		return kind{}, volume{}, fmt.Errorf("label %q contains a zero byte", o.Label)
 	}
 	if k.label != nil {
 		if err := k.label(o.Label); err != nil {
@@ -134,8 +135,9 @@ func parseUUID(text string, size int) ([]byte, error) {
 		form = "0123-0123"
 	}
 	raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
-	if err != nil || len(raw) != size || len(text) != len(form) || strings.LastIndexByte(text, '-') != strings.LastIndexByte(form, '-') {
-		return nil, fmt.Errorf("UUID %q, want the form %s", text, form)
+	if err != nil || len(raw) != size || len(text) != len(form) ||
+		strings.LastIndexByte(text, '-') != strings.LastIndexByte(form, '-') {
+		return nil, fmt.Errorf("UUID: got %q, want the form %s", text, form)
 	}
 	return raw, nil
 }

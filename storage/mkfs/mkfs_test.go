@@ -211,12 +211,12 @@ func keepFiles(t *testing.T, device, kind string, size int64) {
 	content := make([]byte, min(size, 8*mib))
 	rand.NewChaCha8([32]byte{1}).Read(content) //nolint:errcheck // never fails
 	unmount := mount(t, device, dir, kind)
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{}
 	for i := range 20 {
-		names = append(names, fmt.Sprintf("folder/a rather long name %03d", i))
+		names = append(names, fmt.Sprintf("directory/a rather long name %03d", i))
 		if err := os.WriteFile(filepath.Join(dir, names[i]), []byte(names[i]), 0o600); err != nil {
 			t.Fatal(err)
 		}

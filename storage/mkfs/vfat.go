@@ -22,7 +22,7 @@ func makeVfat(ctx context.Context, d *device, v volume) error {
 func vfatLabel(label string) error {
 	forbidden := func(r rune) bool { return r < 0x20 || r > 0x7f || strings.ContainsRune(`"*+,./:;<=>?[\]|`, r) }
 	if strings.ContainsFunc(label, forbidden) || strings.HasPrefix(label, " ") {
-		return fmt.Errorf("label %q: FAT takes letters and digits of ASCII", label)
+		return fmt.Errorf("label %q: want letters and digits of ASCII for FAT", label)
 	}
 	return nil
 }

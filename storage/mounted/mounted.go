@@ -20,8 +20,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// ErrNoFilesystem says that no file system was recognised on the device.
-var ErrNoFilesystem = errors.New("no file system is known there")
+// ErrNoFilesystem is returned if the device has no known file system.
+var ErrNoFilesystem = errors.New("no known file system")
 
 // FS is the root of a file system.
 type FS struct {

@@ -198,7 +198,7 @@ func (j *Joiner) awaitNode(ctx context.Context, path string) error {
 func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 	for _, d := range u.paths {
 		if err := partition.Forget(ctx, j.System, d.Path); err != nil {
-			j.Log.Warn("partitions of a path stay", "device", d.Path, "err", err)
+			j.Log.Warn("partitions of a path not dropped", "device", d.Path, "err", err)
 		}
 	}
 	if u.made != nil {
@@ -209,7 +209,7 @@ func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 		sync = partition.Sync
 	}
 	if err := sync(ctx, j.System, path); err != nil {
-		j.Log.Warn("partitions of a map are not there", "device", path, "err", err)
+		j.Log.Warn("partitions of a map not created", "device", path, "err", err)
 	}
 }
 

@@ -70,7 +70,7 @@ func Plan(n Needs) (Layout, error) {
 		return Layout{}, fmt.Errorf("partition scheme %q is neither %s nor %s", n.Scheme, GPT, MBR)
 	}
 	if n.Root <= 0 {
-		return Layout{}, fmt.Errorf("the root partition cannot have %d bytes", n.Root)
+		return Layout{}, fmt.Errorf("invalid size of the root partition: %d bytes", n.Root)
 	}
 	prep := !n.UEFI && n.POWER
 	for _, p := range []struct {
@@ -91,7 +91,7 @@ func Plan(n Needs) (Layout, error) {
 			continue
 		}
 		if p.size <= 0 || p.size > maxPlanned {
-			return Layout{}, fmt.Errorf("the %s partition cannot have %d bytes", p.role, p.size)
+			return Layout{}, fmt.Errorf("invalid size of the %s partition: %d bytes", p.role, p.size)
 		}
 		l.add(p.role, p.size, p.boot)
 	}
@@ -141,7 +141,7 @@ func (l *Layout) Find(role Role) *Planned {
 // the configuration may have changed. Partitions with higher numbers are ignored.
 func (l Layout) Adopt(t *Table) (Layout, error) {
 	if t.Scheme != l.Scheme {
-		return Layout{}, fmt.Errorf("the disk has a table of scheme %s, the layout needs %s", t.Scheme, l.Scheme)
+		return Layout{}, fmt.Errorf("scheme of the partition table: got %s, want %s", t.Scheme, l.Scheme)
 	}
 	if t.Damaged {
 		return Layout{}, fmt.Errorf("one copy of the disk's %s is broken", t.Scheme)
@@ -160,13 +160,13 @@ func (l Layout) Adopt(t *Table) (Layout, error) {
 		anySize := want.Role == RoleESP || want.Role == RoleBIOSBoot
 		switch {
 		case got.Type != want.Type:
-			return Layout{}, fmt.Errorf("partition %d (%s) has the type %s, the layout needs %s",
+			return Layout{}, fmt.Errorf("type of partition %d (%s): got %s, want %s",
 				want.Number, want.Role, got.Type, want.Type)
 		case got.Start != adopted.end():
-			return Layout{}, fmt.Errorf("partition %d (%s) starts at byte %d, the layout needs %d",
+			return Layout{}, fmt.Errorf("start of partition %d (%s): got byte %d, want byte %d",
 				want.Number, want.Role, got.Start, adopted.end())
 		case !anySize && (got.Size < want.Size || got.Size > want.Size && !larger):
-			return Layout{}, fmt.Errorf("partition %d (%s) has %d bytes, the layout needs %d",
+			return Layout{}, fmt.Errorf("size of partition %d (%s): got %d bytes, want %d",
 				want.Number, want.Role, got.Size, want.Size)
 		}
 		adopted.Partitions = append(adopted.Partitions, Planned{want.Role, got})

@@ -71,10 +71,10 @@ func TestReadContainsPanics(t *testing.T) {
 	}}}
 	_, err := v.ReadFile("file", 1)
 	isPanic(t, err, "file on /dev/sr0")
-	_, err = v.ReadFile("folder/file", 1)
-	isPanic(t, err, "folder/file on /dev/sr0")
-	_, err = v.Files("folder")
-	isPanic(t, err, "folder on /dev/sr0")
+	_, err = v.ReadFile("directory/file", 1)
+	isPanic(t, err, "directory/file on /dev/sr0")
+	_, err = v.Files("directory")
+	isPanic(t, err, "directory on /dev/sr0")
 }
 
 // A panic while a device is described is the error of that device.

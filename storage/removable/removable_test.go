@@ -58,7 +58,7 @@ func isoImage(t *testing.T, label string) string {
 	testenv.Programs(t, "genisoimage")
 	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image.iso")
 	write(t, filepath.Join(dir, "etc/ironic-python-agent.d/a.conf"), "[DEFAULT]\n")
-	write(t, filepath.Join(dir, "etc/ironic-python-agent.d/folder/b.conf"), "b")
+	write(t, filepath.Join(dir, "etc/ironic-python-agent.d/directory/b.conf"), "b")
 	if err := os.Symlink("/etc/shadow", filepath.Join(dir, "etc/ironic-python-agent.d/c.conf")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestVolumes(t *testing.T) {
 // A medium that cannot be read is reported, and the others are opened.
 func TestBroken(t *testing.T) {
 	root := t.TempDir()
-	broken := filepath.Join(t.TempDir(), "folder") // reading a folder fails
+	broken := filepath.Join(t.TempDir(), "directory") // reading a directory fails
 	if err := os.Mkdir(broken, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func AgentWith(change func(*agent.Options)) Func {
 			media = vmedia.New(vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
 			merged, useless = media.Load(ctx)
 			if err := vmedia.Unmount("/mnt/config"); err != nil {
-				m.Log.Warn("the config drive stays mounted", "err", err)
+				m.Log.Warn("config drive not unmounted", "err", err)
 			}
 			if merged == nil {
 				return useless
@@ -100,14 +100,14 @@ func keep(ctx context.Context, f func()) {
 func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *config.Config {
 	params, err := media.Again(ctx)
 	if err != nil && ctx.Err() == nil {
-		log.Warn("virtual media still cannot be used, and will be read again", "err", err)
+		log.Warn("virtual media not readable, retrying later", "err", err)
 	}
 	if params == nil {
 		return nil
 	}
 	settings, err := config.Load(config.Sources{Params: params, Files: configFiles(media.Root)})
 	if err != nil {
-		log.Error("configuration of virtual media is not used", "err", err)
+		log.Error("configuration of virtual media invalid, ignored", "err", err)
 		return nil
 	}
 	return settings

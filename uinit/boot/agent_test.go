@@ -106,7 +106,7 @@ func TestAgentStartsAgain(t *testing.T) {
 		c.NICs = []qemu.NIC{{}}
 		c.Disks = []qemu.Disk{{Bus: qemu.NVMe, File: t.TempDir() + "/disk", Size: 5 << 30}}
 	})
-	expect(t, m, "lease obtained", "the agent could not start and will start over.*the agent exploded")
+	expect(t, m, "lease obtained", "agent failed, starting over.*the agent exploded")
 	select {
 	case beat := <-heartbeats:
 		if beat["agent_token"] != nodeToken {

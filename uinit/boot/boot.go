@@ -79,7 +79,7 @@ func Run(f Func, o Options) {
 		chroot.Child(os.Args[1:])
 	}
 	if os.Getpid() != 1 {
-		_, _ = os.Stderr.WriteString("init: runs as process 1 of the ramdisk only\n")
+		_, _ = os.Stderr.WriteString("init: not process 1: it must be the init of a ramdisk\n")
 		os.Exit(1)
 	}
 	if o.RestartDelay == 0 {
@@ -138,7 +138,7 @@ func (b *boot) up() {
 	b.quietKernel()
 	b.welcome()
 	for _, err := range failed {
-		b.log.Error("the root file system is not complete", "err", err)
+		b.log.Error("root file system incomplete", "err", err)
 	}
 	b.checkArchive()
 	b.limitMemory()
@@ -146,10 +146,10 @@ func (b *boot) up() {
 		b.log.Warn("limit of open files not raised", "err", err)
 	}
 	if err := errors.Join(unix.Sethostname([]byte(hostname)), loopbackUp()); err != nil {
-		b.log.Warn("host name and loopback", "err", err)
+		b.log.Warn("host name or loopback not set up", "err", err)
 	}
 	if err := cleanEnvironment(); err != nil {
-		b.log.Warn("environment", "err", err)
+		b.log.Warn("environment not cleared", "err", err)
 	}
 }
 
@@ -176,13 +176,13 @@ func (b *boot) show(ctx context.Context, board *status.Board) {
 func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
 	loader, err := kmod.OpenMachine(b.log)
 	if err != nil {
-		b.log.Error("modules", "err", err)
+		b.log.Error("module index not read", "err", err)
 		loader = kmod.None(b.log)
 	}
 	plug := kmod.NewColdplug(loader, "/sys", b.log)
 	keep(ctx, func() {
 		if err := plug.Run(ctx); err != nil && ctx.Err() == nil {
-			b.log.Error("devices that are plugged in from now on get no driver", "err", err)
+			b.log.Error("hotplug stopped: new devices get no driver", "err", err)
 		}
 	})
 	return loader, plug.Settled()
@@ -210,7 +210,7 @@ func (b *boot) work(ctx context.Context, m *Machine, f Func) {
 			return
 		}
 		if err == nil {
-			b.log.Info("finished; the machine stays as it is")
+			b.log.Info("work finished, machine idle")
 			return
 		}
 		b.log.Error("ended, starting again", "after", b.options.RestartDelay, "err", err)

@@ -115,7 +115,7 @@ func writeOut() {
 // without it, only the last console does.
 func (b *boot) crashOutput() {
 	if err := b.startWitness(); err != nil {
-		b.log.Warn("a panic would not be shown in full", "err", err)
+		b.log.Warn("witness not started: panics are shown on one console only", "err", err)
 	}
 	if _, given := b.params["panic"]; !given {
 		b.sysctl("kernel/panic", strconv.Itoa(int(panicDelay.Seconds())))

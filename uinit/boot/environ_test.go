@@ -19,7 +19,7 @@ func TestCleanEnvironment(t *testing.T) {
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestCleanEnvironment")
-	cmd.Env = append(os.Environ(), "BOOT_TEST_ROLE=environment", "ipa-agent-token=hush")
+	cmd.Env = append(os.Environ(), "BOOT_TEST_ROLE=environment", "ipa-agent-token=planted")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -67,13 +67,13 @@ func (b *boot) watchFirmware(ctx context.Context, settled <-chan struct{}) {
 	}
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		b.log.Debug("missing firmware is not reported", "err", err)
+		b.log.Debug("kernel log not readable, missing firmware not reported", "err", err)
 		return
 	}
 	defer f.Close() //nolint:errcheck // only read
 	var missing missingFirmware
-	if err := readMessages(f, missing.add); err != nil { // from the oldest one to the latest one
-		b.log.Debug("missing firmware is not reported", "err", err)
+	if err := readMessages(f, missing.add); err != nil { // from the oldest message to the latest
+		b.log.Debug("kernel log not readable, missing firmware not reported", "err", err)
 		return
 	}
 	b.reportFirmware(&missing)
@@ -128,7 +128,7 @@ func (b *boot) reportFirmware(missing *missingFirmware) {
 	if len(files) == 0 {
 		return
 	}
-	b.log.Warn("firmware is missing", "files", strings.Join(files, ", "))
+	b.log.Warn("firmware missing", "files", strings.Join(files, ", "))
 	if board := b.board.Load(); board != nil {
 		board.Problem("firmware", fmt.Errorf("firmware is missing: %s", strings.Join(slices.Sorted(maps.Keys(missing.known)), ", ")))
 	}

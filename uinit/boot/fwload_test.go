@@ -33,7 +33,7 @@ func TestFirmware(t *testing.T) {
 			t.Errorf("without firmware: %t, the kernel loaded it: %t; the console ends with\n%s",
 				without, got, m.Console().Tail(40))
 		}
-		if !without && strings.Contains(m.Console().String(), "firmware is missing") {
+		if !without && strings.Contains(m.Console().String(), "firmware missing") {
 			t.Errorf("firmware is reported missing; the console ends with\n%s", m.Console().Tail(40))
 		}
 		_ = m.Stop()

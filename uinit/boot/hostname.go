@@ -24,7 +24,7 @@ func followHostname(ctx context.Context, n network, set func(name string) error,
 		if name := leasedName(n.Links()); name != "" && name != current {
 			current = name
 			if err := set(name); err != nil {
-				log.Warn("host name not used", "hostname", name, "err", err)
+				log.Warn("host name not set", "hostname", name, "err", err)
 			} else {
 				log.Info("host name", "hostname", name)
 			}

@@ -76,14 +76,15 @@ func TestSuccess(t *testing.T) {
 	if !m.Running() {
 		t.Error("the machine stopped after its work")
 	}
-	if bytes.Contains([]byte(m.Console().String()), []byte("root file system is not complete")) {
+	if bytes.Contains([]byte(m.Console().String()), []byte("root file system incomplete")) {
 		t.Errorf("a mount failed:\n%s", m.Console().Tail(40))
 	}
 }
 
 func TestFailureStartsAgain(t *testing.T) {
 	m := guest(t, "fail", "", nil)
-	expect(t, m, "ended, starting again.*try 1 went wrong", "ended, starting again.*try 2 went wrong", "try 3 went well")
+	expect(t, m, "work failed, restarting.*try 1 went wrong", "work failed, restarting.*try 2 went wrong",
+		"try 3 went well")
 	if !m.Running() {
 		t.Error("process 1 ended with its work")
 	}
@@ -163,7 +164,7 @@ func TestStarvedRandomSource(t *testing.T) {
 		c.Accel = "tcg"
 		c.Extra = []string{"-cpu", "qemu64"} // no RDRAND; and this kernel has virtio-rng's driver as a module
 	})
-	expect(t, m, "random source is starved", "the work is done")
+	expect(t, m, "random source of the kernel not ready", "the work is done")
 }
 
 func TestTruncatedArchive(t *testing.T) {
@@ -200,7 +201,7 @@ func TestCtrlAltDel(t *testing.T) {
 	if _, err := m.QMP(t.Context(), "send-key", map[string]any{"keys": keys}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, m, "asked to stop", "stopping the machine")
+	expect(t, m, "asked to stop", "syncing and unmounting file systems")
 	restarts(t, m)
 }
 

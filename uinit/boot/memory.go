@@ -13,12 +13,12 @@ import (
 func (b *boot) limitMemory() {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		b.log.Warn("the free memory is unknown, the process takes what it likes", "err", err)
+		b.log.Warn("free memory unknown, memory of the process not limited", "err", err)
 		return
 	}
 	limit := heapLimit(info)
 	debug.SetMemoryLimit(limit)
-	b.log.Debug("memory of the process is limited", "bytes", limit)
+	b.log.Debug("memory of the process limited", "bytes", limit)
 }
 
 // heapLimit returns the memory limit of the process, in bytes: two thirds of the memory that is free at the start. If

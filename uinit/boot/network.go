@@ -30,7 +30,7 @@ const maxNetworkData = 4 << 20
 func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
 	if err != nil {
-		log.Warn("part of enable_vlan_interfaces is not used", "err", err)
+		log.Warn("part of enable_vlan_interfaces ignored", "err", err)
 	}
 	return netboot.Config{Log: log, VLANs: vlans, StopFirmwareLLDP: inspection.WantsLLDP(settings)}
 }
@@ -59,7 +59,7 @@ func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboo
 		return err
 	}, func(err error) {
 		if err != nil && ctx.Err() == nil {
-			m.Log.Warn("network data cannot be read, using DHCP", "err", err)
+			m.Log.Warn("network data not readable, using DHCP", "err", err)
 		}
 		overdue()
 	})
@@ -75,10 +75,10 @@ func archivedData(root string, log *slog.Logger) *networkdata.Data {
 			continue
 		}
 		if err != nil {
-			log.Warn("network data cannot be read, using DHCP", "file", path, "err", err)
+			log.Warn("network data not readable, using DHCP", "file", path, "err", err)
 			continue
 		}
-		log.Info("network data of an archive", "file", path, "bytes", len(document))
+		log.Info("network data found in the archive", "file", path, "bytes", len(document))
 		return staticData(document, log)
 	}
 	return nil
@@ -104,11 +104,11 @@ func staticData(document []byte, log *slog.Logger) *networkdata.Data {
 	}
 	data, err := networkdata.Parse(document)
 	if err != nil {
-		log.Warn("the network data is of no use, addresses are asked for by DHCP", "err", err)
+		log.Warn("network data not usable, using DHCP", "err", err)
 		return nil
 	}
 	for _, problem := range data.Problems {
-		log.Warn("part of the network data is not used", "err", problem)
+		log.Warn("part of the network data ignored", "err", problem)
 	}
 	if len(data.Links) == 0 && len(data.DNS) == 0 {
 		return nil

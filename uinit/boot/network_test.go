@@ -22,7 +22,7 @@ func TestArchivedData(t *testing.T) {
 		"mounted":   {"mnt/config/openstack/latest/network_data.json", good, 1, `link \"b\"`},
 		"drive":     {"openstack/latest/network_data.json", good, 1, "openstack/latest"},
 		"elsewhere": {"network_data.json", good, -1, ""},
-		"no JSON":   {"openstack/latest/network_data.json", "links: []", -1, "of no use"},
+		"no JSON":   {"openstack/latest/network_data.json", "links: []", -1, "not usable"},
 		"nothing":   {"openstack/latest/network_data.json", `{"links": [], "networks": [], "services": []}`, -1, ""},
 		"too large": {"openstack/latest/network_data.json", strings.Repeat(" ", maxNetworkData+1), -1, "more than"},
 	} {

@@ -13,7 +13,7 @@ func (b *boot) watchRandom() {
 	if _, err := unix.Getrandom(one, unix.GRND_NONBLOCK); !errors.Is(err, unix.EAGAIN) {
 		return
 	}
-	b.log.Warn("the kernel's random source is starved: encryption has to wait for it; " +
+	b.log.Warn("random source of the kernel not ready: encryption waits for it; " +
 		"give the machine a CPU with RDRAND, a TPM or virtio-rng")
 	start := time.Now()
 	for {
@@ -21,7 +21,7 @@ func (b *boot) watchRandom() {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		b.log.Info("the random source is ready", "after", time.Since(start).Round(time.Millisecond), "err", err)
+		b.log.Info("random source ready", "duration", time.Since(start).Round(time.Millisecond), "err", err)
 		return
 	}
 }

@@ -39,7 +39,7 @@ func (b *boot) startWitness() error {
 	defer in.Close()  //nolint:errcheck // the process has its own
 	defer out.Close() //nolint:errcheck // standard error is its copy
 	if _, err := unix.FcntlInt(out.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize()); err != nil {
-		return fmt.Errorf("make the pipe small: %w", err)
+		return fmt.Errorf("limit size of pipe: %w", err)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *boot) startWitness() error {
 		b.log.Warn("a panic would no longer be shown in full", "err", errors.Join(err, fmt.Errorf("%s ended: %v", witnessName, state)))
 	})
 	if err := unix.Dup3(int(out.Fd()), int(os.Stderr.Fd()), 0); err != nil {
-		return fmt.Errorf("standard error: %w", err)
+		return fmt.Errorf("redirect standard error: %w", err)
 	}
 	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // otherwise the runtime also writes to one terminal
 }

@@ -97,7 +97,7 @@ func (c *Coldplug) walk(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		c.log.Warn("devices could not be listed", "err", err)
+		c.log.Warn("devices not listed", "err", err)
 	}
 	c.ask(ctx, aliases)
 	c.mu.Lock()

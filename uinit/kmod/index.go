@@ -169,7 +169,7 @@ func parseModule(value string) (*Module, error) {
 		return nil, fmt.Errorf("size of module %s is %d, want at most %d", name, size, maxModuleSize)
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return nil, errors.New("a module without a proper name")
+		return nil, errors.New("module without a valid name")
 	}
 	return &Module{Name: name, Size: size, Folder: folder}, nil
 }

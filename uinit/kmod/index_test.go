@@ -93,8 +93,8 @@ func TestNetworkComesFirst(t *testing.T) {
 }
 
 func TestParseModinfo(t *testing.T) {
-	data := "license=GPL\x00alias=pci:v1d2*\x00alias=fs-x\x00depends=ptp,i2c-algo-bit\x00softdep=pre: a-b c post: d\x00" +
-		"firmware=x/y.bin\x00name=my-mod\x00vermagic=6.1.0-56-amd64 SMP preempt\x00"
+	data := "license=GPL\x00alias=pci:v1d2*\x00alias=fs-x\x00depends=ptp,i2c-algo-bit\x00softdep=pre: a-b c post: " +
+		"d\x00firmware=x/y.bin\x00name=my-mod\x00vermagic=6.1.0-56-amd64 SMP preempt\x00"
 	want := &Module{
 		Name: "my_mod", Size: 5, Depends: []string{"ptp", "i2c_algo_bit"}, Pre: []string{"a_b", "c"},
 		Post:    []string{"d"},

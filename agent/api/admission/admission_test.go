@@ -158,7 +158,7 @@ func TestNetworks(t *testing.T) {
 		t.Error("the only connection of a network was closed for those of another")
 	}
 	if again := connect("2001:db8:1::9"); again == nil {
-		t.Error("second connection of the conductor: got it refused, want it admitted")
+		t.Error("second connection of the conductor: got it refused, want it accepted")
 	}
 	neighbour := connect("2001:db8:2::1:9")
 	for range 20 {
@@ -216,7 +216,7 @@ func TestTrustedPeersHaveTheirOwnSpace(t *testing.T) {
 	f.want("conductor under a flood", []net.Conn{conductor, second}, true, true)
 	for i, server := range flood {
 		if got, want := !server.(*conn).isGone(), i >= 16; got != want {
-			t.Errorf("stranger %d open: got %v, want %v", i+1, got, want)
+			t.Errorf("connection %d open: got %v, want %v", i+1, got, want)
 		}
 	}
 	// A peer's limit closes connections that have not presented the token, and keeps those that have.
@@ -254,7 +254,7 @@ func TestPeerThatBecomesTrusted(t *testing.T) {
 		t.Errorf("remembered peers: got %d, want %d", got, want)
 	}
 	if _, server := f.dial("127.0.0.2"); f.l.trusts(server.(*conn)) {
-		t.Error("a peer that was forgotten is trusted")
+		t.Error("a peer that was removed is trusted")
 	}
 }
 
@@ -529,7 +529,7 @@ func (f *fixture) waiting(n int) {
 			return
 		}
 		if time.Now().After(limit) {
-			f.t.Fatalf("strangers that wait for their turn: got %d, want %d", got, n)
+			f.t.Fatalf("connections that wait for the turn: got %d, want %d", got, n)
 		}
 	}
 }
@@ -593,29 +593,29 @@ func TestStrangersTakeTurns(t *testing.T) {
 	}
 	f.send(conductor)
 	if err := <-conductor.read; err != nil {
-		t.Errorf("conductor while strangers wait: %v", err)
+		t.Errorf("conductor while others wait: %v", err)
 	}
 	gone.server.(*conn).evict()
 	if err := <-gone.read; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("stranger that was closed: got %v, want %v", err, net.ErrClosed)
+		t.Errorf("closed connection: got %v, want %v", err, net.ErrClosed)
 	}
 	f.waiting(2)
 	if _, err := first.server.Write([]byte("x")); err != nil { // ends its turn
 		t.Fatal(err)
 	}
 	if err := <-third.read; err != nil {
-		t.Errorf("latest stranger: %v", err)
+		t.Errorf("latest connection: %v", err)
 	}
 	f.waiting(1)
 	Yield(WithConn(context.Background(), third.server))
 	if err := <-second.read; err != nil {
-		t.Errorf("stranger that waited for longest: %v", err)
+		t.Errorf("connection that waited for longest: %v", err)
 	}
 	authenticate(second.server) // ends its turn, because a command can take hours
 	f.l.turn.mu.Lock()
 	defer f.l.turn.mu.Unlock()
 	if f.l.turn.taken {
-		t.Error("a stranger that presented the token keeps the turn")
+		t.Error("a connection that presented the token keeps the turn")
 	}
 }
 

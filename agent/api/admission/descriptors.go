@@ -25,7 +25,7 @@ func (l Limits) Fit(descriptors int) Limits {
 func Descriptors() (int, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, fmt.Errorf("limit of file descriptors: %w", err)
+		return 0, fmt.Errorf("get limit of file descriptors: %w", err)
 	}
 	return int(min(limit.Cur, 1<<20)), nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	errUnsettled = errors.New("disks that are not known yet: drivers of devices present at boot are still being loaded")
+	errUnsettled = errors.New("drivers of devices present at boot are still being loaded, some disks may be missing")
 	errAppeared  = errors.New("the disk appeared during the step")
 )
 
@@ -30,7 +30,7 @@ func (r *eraseRun) failUnsettled() {
 	if r.m.isSettled() {
 		return
 	}
-	r.m.o.Log.Error("disks are missing", "err", errUnsettled)
+	r.m.o.Log.Error("disks may be missing", "err", errUnsettled)
 	r.failures.add(errUnsettled)
 	r.unread = append(r.unread, errUnsettled)
 }

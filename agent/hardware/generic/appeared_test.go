@@ -37,7 +37,7 @@ func TestEraseUnsettled(t *testing.T) {
 				t.Errorf("%s, %s: got table %+v and %v, want none", name, step, table, err)
 			}
 			if name != "unsettled" {
-				if err != nil || strings.Contains(log.String(), "disks are missing") {
+				if err != nil || strings.Contains(log.String(), "disks may be missing") {
 					t.Errorf("%s, %s: got %v and log %s, want no error", name, step, err, &log)
 				}
 				continue
@@ -135,7 +135,7 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			[]string{again + "list disks to erase: "},
+			[]string{again + "list disks: "},
 		},
 	} {
 		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {

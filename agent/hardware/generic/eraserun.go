@@ -175,7 +175,7 @@ func (r *eraseRun) failUnread(err error) error {
 	case err == nil:
 		return nil
 	case !errors.Is(err, block.ErrUnreadable):
-		return fmt.Errorf("list disks to erase: %w", err)
+		return fmt.Errorf("list disks: %w", err)
 	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
 		return nil // the kernel's list and that of the disks to erase contain the same disks
 	}

@@ -162,14 +162,14 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	switch took := time.Since(started).Round(time.Millisecond); {
 	case err == nil:
-		m.o.Log.Info("the root disk is there", "took", took)
+		m.o.Log.Info("root disk found", "duration", took)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case waiting.Err() != nil:
 		m.inVain(n, true)
 		m.o.Log.Warn("no root disk appeared in time", "took", took, "limit", limit)
 	default:
-		m.o.Log.Warn("disks cannot be waited for", "err", err)
+		m.o.Log.Warn("cannot wait for disks", "err", err)
 	}
 	return nil
 }

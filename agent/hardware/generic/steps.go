@@ -24,9 +24,9 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	}
 	nvram := step("clean_uefi_nvram", m.cleanUEFINVRAM)
 	nvram.ArgsInfo = map[string]hardware.ArgInfo{matchPatterns: {Description: "" +
-		"List of regular expressions (RE2 syntax), compared without regard to case. Every boot entry of the UEFI " +
-		"firmware is removed in whose device path one of them is found. By default these are the entries of disk " +
-		"partitions and of the loaders shim and grub."}}
+		"List of regular expressions in RE2 syntax. Boot entries of the UEFI firmware whose device path matches " +
+		"any of them, ignoring case, are removed. The default matches entries for disk partitions and for the " +
+		"loaders shim and grub."}}
 	switch kind {
 	case hardware.Clean:
 		nvram.Abortable = &yes
@@ -77,7 +77,7 @@ func textArgument(call hardware.Call, name string) (string, error) {
 	}
 	var text *string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", fault.InvalidCommandParams("'%s' must be a text", name)
+		return "", fault.InvalidCommandParams("'%s' must be a string", name)
 	}
 	if text == nil {
 		return "", nil

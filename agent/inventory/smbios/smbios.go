@@ -55,7 +55,7 @@ func Parse(entry, table []byte) (*Table, error) {
 	case bytes.HasPrefix(entry, []byte("_DMI_")) && len(entry) >= 15:
 		t.Major, t.Minor = entry[14]>>4, entry[14]&0xf
 	default:
-		return nil, errors.New("SMBIOS entry point without a known anchor")
+		return nil, errors.New("parse SMBIOS entry point: unknown anchor")
 	}
 	for len(table) > 0 && len(t.Structures) < maxStructures {
 		s, rest, err := next(table)
@@ -88,7 +88,7 @@ func next(table []byte) (Structure, []byte, error) {
 	}
 	end := bytes.Index(rest, []byte{0, 0})
 	if end < 0 {
-		return Structure{}, nil, fmt.Errorf("type %d: strings without an end", s.Type)
+		return Structure{}, nil, fmt.Errorf("type %d: unterminated strings", s.Type)
 	}
 	if end > 0 {
 		for text := range bytes.SplitSeq(rest[:end], []byte{0}) {
