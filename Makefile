@@ -6,8 +6,10 @@ SHELL := /bin/sh
 GOCMD = $(shell scripts/prepare go)
 GO    = PATH="$(dir $(GOCMD)):$$PATH" go
 BUILD   ?= build
+IMAGE    = $(BUILD)/ipa-ironroot-amd64
 BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 # Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits.
 MACHINES = ./uinit/... ./iso/... ./lab/...
 UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
@@ -27,7 +29,7 @@ build: prepare-build ## kernel, initramfs, tarball and checksums into build/
 
 .PHONY: iso
 iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick
-	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(BUILD)/ipa-ironroot-amd64.kernel -i $(BUILD)/ipa-ironroot-amd64.initramfs -o $(BUILD)/ipa-ironroot-amd64.iso
+	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(IMAGE).kernel -i $(IMAGE).initramfs -o $(IMAGE).iso
 
 .PHONY: demo
 demo: prepare-demo ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO)
@@ -41,7 +43,7 @@ test-unit: prepare-test
 	$(GO) test $(TEST_FLAGS) -timeout 15m $(UNIT)
 
 .PHONY: test-race
-test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, and the resolver of Go as without it)
+test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, with the resolver of Go)
 	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m $(UNIT)
 
 .PHONY: test-machines
@@ -60,8 +62,8 @@ lock: prepare-build ## pin the newest versions of Debian's packages in the lock 
 lint: prepare-build
 	$(GO) vet ./...
 	$(GO) run $(LINT) run
+	$(GO) run $(MISSPELL) -error README.md CONTRIBUTING.md Makefile docs scripts
 	$(GO) run ./internal/lint agent storage netboot uinit
-	@if grep -rn --include='*.go' -E '"(os/exec|C)"' agent storage netboot uinit | grep -v -e '_test.go:' -e /testdata/; then echo 'the ramdisk starts no programs and has no C'; exit 1; fi
 
 .PHONY: bench
 bench: prepare-test build ## figures: first heartbeat, image writing, each against its yardstick in one run
@@ -71,7 +73,8 @@ bench: prepare-test build ## figures: first heartbeat, image writing, each again
 fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 	@for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} -fuzzminimizetime 10x $$package || exit 1; \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} -fuzzminimizetime 10x $$package || exit 1; \
 		done; done
 
 # Packages on the way to a disk: each survivor there is listed as equivalent or untestable, with the reason.
@@ -85,8 +88,8 @@ mutations: prepare-test ## do tests notice a changed statement? As root; MUTATIO
 	$(GO) run ./internal/mutate -n $${MUTATIONS:-0} -skip $(UNMUTATED) -accounted $(ACCOUNTED) $(MUTATED)
 
 .PHONY: docs
-docs: prepare-build ## regenerate docs/configuration.md
-	$(GO) run . agent --reference >docs/configuration.md
+docs: ## regenerate docs/configuration.md and the generated parts of other documents
+	$(GO) run ./internal/docs
 
 .PHONY: clean
 clean: ## remove build/ (caches stay in ~/.cache/ironroot)

@@ -21,7 +21,8 @@ const agentJournal = 4 << 20
 
 // agentCmd runs the deploy agent as an ordinary process.
 type agentCmd struct {
-	Args []string `kong:"-"` // everything after the word agent: main hands it over unparsed
+	// Args are all arguments after the name of the command.
+	Args []string `arg:"" optional:"" name:"flag" help:"See ironroot agent --help."`
 }
 
 const agentUsage = `Usage: ironroot agent [flags]
@@ -33,21 +34,21 @@ Examples:
   # As a node of this Ironic: look up, heartbeat, list steps; nothing is written.
   ironroot agent --api-url https://ironic.example:6385 --cafile /etc/ssl/ironic.pem
 
-  # Without Ironic, on loopback, with a token of one's own; then ask it.
+  # Without Ironic, on loopback, with a token of your own: list the steps for cleaning.
   export OS_DEFAULT__AGENT_TOKEN=$(openssl rand -hex 32)
   ironroot agent --standalone --listen-host 127.0.0.1 &
-  curl -X POST "http://127.0.0.1:9999/v1/commands/?wait=true&agent_token=$OS_DEFAULT__AGENT_TOKEN" \
-       -d '{"name": "poll.get_hardware_info", "params": {}}'
+  curl --retry 5 --retry-connrefused -d '{"name": "clean.get_clean_steps", "params": {"node": {}, "ports": []}}' \
+       "http://127.0.0.1:9999/v1/commands/?wait=true&agent_token=$OS_DEFAULT__AGENT_TOKEN"
 
-  # The reference of all options, those of configuration files too, as Markdown.
+  # The reference of all options, including those of configuration files, as Markdown.
   ironroot agent --reference
 
-The command routes of the API ask for a token with --standalone too: the one given by agent_token, or, without it,
-none that would fit. Give it in the environment or a file: other users of the machine can read flags.
+With --standalone, too, requests for commands must contain the token. Without agent_token every token is rejected. Set
+it in the environment or in a file: other users of the machine can read flags.
 
-Every flag may be spelled with _ or with -; a switch that is on by default is turned off by =false. Values come, lowest
-first, from the built-in default, files, the environment (OS_DEFAULT__API_URL=...) and flags. Kernel parameters
-(ipa-api-url=...) are read only inside the ramdisk. The log goes to standard error.
+Flags can be spelled with _ or -. A boolean flag that is on by default is turned off with =false. The values of later
+sources replace those of earlier ones: built-in defaults, files, environment (OS_DEFAULT__API_URL=...), flags. Kernel
+parameters (ipa-api-url=...) are read only inside the ramdisk. The log goes to standard error.
 
 `
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"os"
@@ -17,7 +16,10 @@ import (
 // An ordinary process performs inspection, lookup and heartbeats with a strict conductor over TLS. It answers the
 // requests for steps and logs, and refuses to restart the machine.
 func TestAgentWithConductor(t *testing.T) {
-	c, err := conductor.New(conductor.Options{TLS: true, FastTrack: true, PollInterval: 10 * time.Millisecond, Config: map[string]any{"tls_min_version": "1.3"}})
+	c, err := conductor.New(conductor.Options{
+		TLS: true, FastTrack: true, PollInterval: 10 * time.Millisecond,
+		Config: map[string]any{"tls_min_version": "1.3"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +36,11 @@ func TestAgentWithConductor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t}
-	p.cmd = exec.Command(binary, "agent", "--api_url", c.URL(), "--cafile="+ca, "--listen-host", "127.0.0.1", "--listen_port", port,
-		"--advertise-port="+port, "--inspection_collectors", "default,logs,pci-devices", "--inspection_dhcp_wait_timeout=0", "--disk_wait_attempts=0")
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	output, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.log = bufio.NewScanner(output)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd := exec.Command(binary, "agent", "--api_url", c.URL(), "--cafile="+ca, "--listen-host", "127.0.0.1",
+		"--listen_port", port, "--advertise-port="+port, "--inspection_collectors", "default,logs,pci-devices",
+		"--inspection_dhcp_wait_timeout=0", "--disk_wait_attempts=0")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	p := start(t, cmd)
 	t.Cleanup(func() {
 		_ = p.end(os.Kill) // a killed process always returns an error
 		if t.Failed() {

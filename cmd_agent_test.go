@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,18 +17,7 @@ import (
 
 const agentToken = "0123456789abcdef0123456789abcdefXYZ"
 
-// asProgram makes the test's binary the program itself.
-const asProgram = "IRONROOT_TEST_AS_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// process is `ironroot agent` in a network namespace of its own, where nothing but loopback and a pair of links exists.
+// process is `ironroot agent` in a new network namespace, which contains only loopback and a pair of links.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -45,18 +33,24 @@ func startProcess(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t}
-	// The flags are handed over as arguments of the shell and not as its text.
-	script := "ip link set lo up && ip link add one type veth peer name two && ip link set one up && ip link set two up && exec \"$@\""
-	p.cmd = exec.Command("sh", append([]string{"-c", script, "sh", binary, "agent"}, args...)...)
-	p.cmd.Env = append(os.Environ(), "OS_DEFAULT__AGENT_TOKEN="+agentToken, asProgram+"=1")
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	output, err := p.cmd.StderrPipe()
+	// The flags are arguments of the shell, so that it does not interpret them.
+	script := "ip link set lo up && ip link add one type veth peer name two && ip link set one up && ip link set " +
+		"two up && exec \"$@\""
+	cmd := exec.Command("sh", append([]string{"-c", script, "sh", binary, "agent"}, args...)...)
+	cmd.Env = append(os.Environ(), "OS_DEFAULT__AGENT_TOKEN="+agentToken, asProgram+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	return start(t, cmd)
+}
+
+// start starts a command and reads its standard error as the log. The process is killed when the test ends.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	output, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.log = bufio.NewScanner(output)
-	if err := p.cmd.Start(); err != nil {
+	p := &process{t: t, cmd: cmd, log: bufio.NewScanner(output)}
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) }) // a killed process always returns an error
@@ -100,7 +94,8 @@ func (p *process) curl(args ...string) (string, error) {
 
 func (p *process) run(name string) string {
 	p.t.Helper()
-	out, err := p.curl("-d", `{"name":"`+name+`","params":{}}`, "http://127.0.0.1:9999/v1/commands/?wait=true&agent_token="+agentToken)
+	out, err := p.curl("-d", `{"name":"`+name+`","params":{}}`,
+		"http://127.0.0.1:9999/v1/commands/?wait=true&agent_token="+agentToken)
 	if err != nil {
 		p.t.Fatalf("%s: %v\n%s", name, err, out)
 	}
@@ -149,7 +144,31 @@ func TestAgentRecords(t *testing.T) {
 	}
 }
 
-// Without the address of an Ironic the agent serves its API and asks nobody anything.
+// The second example of the help works as it is printed, even without sysfs, which systems other than Linux do not
+// have.
+func TestAgentExample(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "ip", "mount", "curl", "openssl")
+	_, example, _ := strings.Cut(agentUsage, "# Without Ironic")
+	example, _, _ = strings.Cut(example, "\n\n")
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", "ip link set lo up && mount -t tmpfs none /sys || exit\n"+
+		"ironroot() { exec \"$PROGRAM\" \"$@\"; }\n#"+example+"\nkill $! && wait $!")
+	cmd.Env = append(os.Environ(), "PROGRAM="+binary, asProgram+"=1", "no_proxy=*") // the namespace has no proxy
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"command_status":"SUCCEEDED"`) ||
+		!strings.Contains(string(out), `"step":"erase_devices"`) {
+		t.Errorf("got %v, want the steps:\n%s", err, out)
+	}
+}
+
+// Without a URL of Ironic the agent serves its API and sends no requests.
 func TestAgentWithoutIronic(t *testing.T) {
 	p := startProcess(t, "--agent_token=")
 	p.await("no URL of Ironic")
@@ -161,7 +180,8 @@ func TestAgentWithoutIronic(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"127.0.0.1", "[::1]"} {
-		if out, err := p.curl("http://" + host + ":9999/v1/status"); err != nil || !strings.Contains(out, "started_at") {
+		out, err := p.curl("http://" + host + ":9999/v1/status")
+		if err != nil || !strings.Contains(out, "started_at") {
 			t.Errorf("status on %s: got %s %v", host, out, err)
 		}
 	}
@@ -211,8 +231,10 @@ func (p *process) counter(protocol, name string) int {
 // Without --destructive, an ordinary process refuses commands that change the machine.
 func TestAgentRefuses(t *testing.T) {
 	p := startProcess(t, "--standalone")
-	p.await("API is served")
-	for _, name := range []string{"standby.run_image", "standby.power_off", "system.lockdown", "standby.prepare_image"} {
+	p.await("API listening")
+	for _, name := range []string{
+		"standby.run_image", "standby.power_off", "system.lockdown", "standby.prepare_image",
+	} {
 		if got := p.run(name); !strings.Contains(got, name+" refused: started without --destructive") {
 			t.Errorf("%s: got %s, want it refused", name, got)
 		}
@@ -245,23 +267,5 @@ func TestAgentLockdown(t *testing.T) {
 	}
 	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the agent has ended: %v", err)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = write
-	failed := versionCmd{}.Run()
-	os.Stdout = stdout
-	if err := write.Close(); err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
-	out, err := io.ReadAll(read)
-	if err != nil || !strings.HasPrefix(string(out), "ironroot ") {
-		t.Errorf("version: got %q %v", out, err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // collectCmd posts inspection data without running an agent. It has the agent's flags and configuration files.
 type collectCmd struct {
-	Args []string `kong:"-"` // everything after the word collect: main hands it over unparsed
+	// Args are all arguments after the name of the command.
+	Args []string `arg:"" optional:"" name:"flag" help:"See ironroot collect --help."`
 }
 
 const collectUsage = `Usage: ironroot collect [flags]
@@ -20,7 +21,8 @@ introspection_daemon_post_interval seconds (300; set it in a file). Nothing is l
 
 Examples:
   ironroot collect --inspection-callback-url https://ironic.example:6385/v1/continue_inspection
-  ironroot collect --introspection-daemon --api-url https://ironic.example:6385 --inspection-collectors default,pci-devices
+  ironroot collect --introspection-daemon --api-url https://ironic.example:6385 --inspection-collectors ` +
+	`default,pci-devices
 
 Flags, files and environment are those of "ironroot agent". The log goes to standard error.
 

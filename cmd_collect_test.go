@@ -15,8 +15,11 @@ import (
 	"time"
 )
 
-// collector is a running `ironroot collect`, which posts to a server that refuses the first post when it is told to.
-func collector(t *testing.T, refuse bool, args ...string) (cmd *exec.Cmd, log *strings.Builder, posts chan map[string]json.RawMessage) {
+// collector starts `ironroot collect` with a server that receives its posts. If refuse is true, the server rejects the
+// first post.
+func collector(
+	t *testing.T, refuse bool, args ...string,
+) (cmd *exec.Cmd, log *strings.Builder, posts chan map[string]json.RawMessage) {
 	t.Helper()
 	posts = make(chan map[string]json.RawMessage, 100)
 	var count atomic.Int32
@@ -31,7 +34,8 @@ func collector(t *testing.T, refuse bool, args ...string) (cmd *exec.Cmd, log *s
 		if count.Add(1) == 1 && refuse {
 			w.WriteHeader(http.StatusNotFound)
 		}
-		_, _ = io.WriteString(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`) // with status 200, as ironic-inspector does
+		// With status 200, as ironic-inspector does.
+		_, _ = io.WriteString(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`)
 		posts <- data
 	}))
 	t.Cleanup(server.Close)
@@ -39,7 +43,9 @@ func collector(t *testing.T, refuse bool, args ...string) (cmd *exec.Cmd, log *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"collect", "--inspection-callback-url=" + server.URL + "/v1/continue", "--inspection-collectors=pci-devices"}, args...)
+	args = append([]string{
+		"collect", "--inspection-callback-url=" + server.URL + "/v1/continue", "--inspection-collectors=pci-devices",
+	}, args...)
 	cmd = exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	log = &strings.Builder{}

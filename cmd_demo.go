@@ -14,7 +14,7 @@ import (
 // demoCmd demonstrates a node from inspection to the running instance.
 type demoCmd struct {
 	Boot      string        `default:"network" enum:"network,iso" help:"How the node boots the ramdisk: ${enum}."`
-	Out       string        `short:"o" default:"build" help:"Folder of what is built; logs go to demo/ below it."`
+	Out       string        `short:"o" default:"build" help:"Directory of what is built; logs go to demo/ below it."`
 	Kernel    string        `type:"existingfile" placeholder:"FILE" help:"Boot this kernel instead of building one."`
 	Initramfs string        `type:"existingfile" placeholder:"FILE" help:"Boot this initramfs instead of building one."`
 	Memory    int64         `default:"512" placeholder:"MIB" help:"Memory of the node in MiB."`

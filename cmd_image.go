@@ -20,7 +20,6 @@ type imageCmd struct {
 	Package  string   `help:"Debian package of the kernel; linux-image-ARCH when not given."`
 	Groups   string   `name:"module-groups" default:"server" help:"Groups of modules to take in, joined by commas; none for none."`
 	Shell    bool     `default:"true" negatable:"" help:"Take in u-root's shell, for people."`
-	Manager  string   `help:"Not supported yet: add the hardware manager to the list in agent/state.go instead."`
 	Firmware string   `type:"existingdir" help:"Directory with firmware that is preferred to that of Debian's packages."`
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
@@ -34,7 +33,7 @@ func (c *imageCmd) Run() error {
 	defer stop()
 	_, err := initramfs.Build(ctx, initramfs.Options{
 		Arch: c.Arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
-		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Manager: c.Manager, Firmware: c.Firmware,
+		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
 		Files: c.File, CacheDir: c.Cache, Progress: os.Stderr,
 	})

@@ -25,34 +25,28 @@ type cli struct {
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
 	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
-	Agent   agentCmd   `cmd:"" help:"Run the deploy agent as an ordinary process."`
-	Collect collectCmd `cmd:"" help:"Post the machine's inspection data once, or again and again."`
+	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
+	Collect collectCmd `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
 func main() {
-	if os.Args[0] == chroot.Name {
-		chroot.Child(os.Args[1:])
-	}
+	chroot.Child()
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	parser := kong.Must(&cli{}, kong.Name("ironroot"), kong.Description(description), kong.UsageOnError(),
-		kong.Vars{
-			"suite": debian.DefaultSuite, "mirror": debian.DefaultMirror, "keyring": debian.DefaultKeyring, "lock": debian.LockPath,
-		},
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
-	// The agent's flags are ironic-python-agent's own; the help on them is the agent's business too.
-	switch args[0] {
-	case "agent":
-		parser.FatalIfErrorf((&agentCmd{Args: args[1:]}).Run())
-		return
-	case "collect":
-		parser.FatalIfErrorf((&collectCmd{Args: args[1:]}).Run())
-		return
-	}
+	parser := newParser(&cli{})
 	ctx, err := parser.Parse(args)
 	parser.FatalIfErrorf(err)
 	ctx.FatalIfErrorf(ctx.Run())
+}
+
+func newParser(commands *cli) *kong.Kong {
+	return kong.Must(commands, kong.Name("ironroot"), kong.Description(description), kong.UsageOnError(),
+		kong.Vars{
+			"suite": debian.DefaultSuite, "mirror": debian.DefaultMirror, "keyring": debian.DefaultKeyring,
+			"lock": debian.LockPath,
+		},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 }

@@ -9,16 +9,15 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"ironroot/agent/clock"
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-	"ironroot/agent/pause"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
-	"ironroot/storage/block"
+	"ironroot/internal/pause"
+	"ironroot/internal/sysfs"
 )
 
 // Version is the version that the agent reports to Ironic.
@@ -42,7 +41,7 @@ type Options struct {
 	Neighbours inventory.Neighbours
 	Journal    *journal.Journal // nil keeps no log
 	Power      power.Power      // nil or not Destructive: refuses
-	System     block.System
+	System     sysfs.Root
 	// BMC, when set, connects to the machine's BMC in place of the kernel's driver.
 	BMC func() (inventory.BMC, error)
 	// Destructive lets commands write to disks, take the network down and stop the machine.
@@ -53,10 +52,7 @@ type Options struct {
 	Version string // "" is Version
 	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
 	Settled <-chan struct{}
-	// Status, when set, is told the name of each phase of the start as it begins, and "ready" after the last one.
-	Status func(phase string)
-	// Board, when set, shows people what the agent is doing. Its network is the caller's to follow.
-	Board *status.Board
+	Board   Board // nil shows nothing
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
@@ -73,18 +69,8 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
-	if o.Board != nil {
-		reporting, stop := context.WithCancel(ctx)
-		defer stop()
-		goroutine.Go(func() error {
-			return a.keep(reporting, "report", func(ctx context.Context) error {
-				status.Reporter{Board: o.Board, Log: a.log}.Run(ctx)
-				return ctx.Err()
-			})
-		}, func(error) {}) // it ended with its context
-	}
 	for {
-		err := goroutine.Catch(func() error { return a.life(ctx) })
+		err := goroutine.Catch(func() error { return a.startAndServe(ctx) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -103,8 +89,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// life is the agent's way from its configuration to its end.
-func (a *agent) life(ctx context.Context) error {
+// startAndServe runs the phases of the start in order, and then serves until ctx ends.
+func (a *agent) startAndServe(ctx context.Context) error {
 	for _, p := range []phase{
 		{"configuration", a.configure}, // log level, token, client of Ironic
 		{"hardware", a.loadHardware},   // managers and commands
@@ -132,12 +118,12 @@ func (a *agent) life(ctx context.Context) error {
 // serve runs API and heartbeats until ctx ends. If a command locks the agent down, serve stops them, takes the network
 // down and idles until ctx ends.
 func (a *agent) serve(ctx context.Context) {
-	a.status("ready")
+	a.o.Board.Enter(status.Ready)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	parts := goroutine.NewGroup()
-	parts.Go(func() error { return a.keep(serving, "api", a.serveAPI) })
-	parts.Go(func() error { return a.keep(serving, "heartbeats", a.sendHeartbeats) })
+	parts.Go(func() error { return a.supervise(serving, "api", a.serveAPI) })
+	parts.Go(func() error { return a.supervise(serving, "heartbeats", a.sendHeartbeats) })
 	select {
 	case <-ctx.Done():
 	case <-a.locked:
@@ -157,29 +143,13 @@ type phase struct {
 
 // enter runs a phase and logs its duration, so that the console shows where a boot spends its time.
 func (a *agent) enter(ctx context.Context, p phase) error {
-	a.status(p.name)
+	a.o.Board.Enter(status.Phase(p.name))
 	started := time.Now()
 	err := p.run(ctx)
 	if ctx.Err() == nil {
 		a.o.Board.Problem("start", err)
 	}
-	a.log.Info("start-up", "phase", p.name, "took", time.Since(started).Round(time.Millisecond),
-		"uptime", uptime().Round(time.Millisecond), "ok", err == nil)
+	a.log.Info("start-up", "phase", p.name, "duration", time.Since(started).Round(time.Millisecond),
+		"uptime", clock.Uptime().Round(time.Millisecond), "ok", err == nil)
 	return err
-}
-
-// uptime is the time since the kernel started.
-func uptime() time.Duration {
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return 0 // every kernel since 2.6.39 has this clock
-	}
-	return time.Duration(now.Nano())
-}
-
-func (a *agent) status(phase string) {
-	a.o.Board.Enter(status.Phase(phase))
-	if a.o.Status != nil {
-		a.o.Status(phase)
-	}
 }

@@ -20,8 +20,10 @@ func TestConversation(t *testing.T) {
 	if b.called != nil {
 		t.Errorf("calling back from the first heartbeat: %v", b.called)
 	}
-	if want := "https://127.0.0.1:" + strconv.Itoa(r.port); b.CallbackURL != want || b.Token != given || b.Version != Version {
-		t.Errorf("heartbeat: got %s, version %s, right token %v; want %s, %s", b.CallbackURL, b.Version, b.Token == given, want, Version)
+	if want := "https://127.0.0.1:" + strconv.Itoa(r.port); b.CallbackURL != want || b.Token != testToken ||
+		b.Version != Version {
+		t.Errorf("heartbeat: got %s, version %s, right token %v; want %s, %s",
+			b.CallbackURL, b.Version, b.Token == testToken, want, Version)
 	}
 	want := []string{"GET /v1/lookup", "POST /v1/heartbeat/" + nodeUUID}
 	got := slices.DeleteFunc(ironic.seen(), func(s string) bool { return s == "GET /" })
@@ -42,7 +44,8 @@ func TestCommandForcesHeartbeat(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
 	r.beat(ironic)
-	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
+	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+
+		nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
 		t.Errorf("unknown step: got %s, want FAILED", got.Status)
 	}
 	r.beat(ironic)
@@ -50,12 +53,13 @@ func TestCommandForcesHeartbeat(t *testing.T) {
 
 func TestStandalone(t *testing.T) {
 	ironic := newIronic(t)
-	r := startAgent(t, nil, "--standalone", "--api-url="+ironic.URL, "--agent_token="+given)
+	r := startAgent(t, nil, "--standalone", "--api-url="+ironic.URL, "--agent_token="+testToken)
 	r.reach("ready")
 	if code, body := r.do("GET", "/v1/status", ""); code != 200 {
 		t.Errorf("status: got %d %s, want 200", code, body)
 	}
-	if got := r.run("poll.set_node_info", `{"node_info":{"node":{"uuid":"`+nodeUUID+`"},"config":{"heartbeat_timeout":300}}}`); got.Status != "SUCCEEDED" {
+	if got := r.run("poll.set_node_info", `{"node_info":{"node":{"uuid":"`+nodeUUID+
+		`"},"config":{"heartbeat_timeout":300}}}`); got.Status != "SUCCEEDED" {
 		t.Errorf("set_node_info: got %s %v, want SUCCEEDED", got.Status, got.Error)
 	}
 	if code, body := r.post("poll.set_node_info", `{"node_info":{}}`); code != 400 {
@@ -139,9 +143,10 @@ func TestMaskedToken(t *testing.T) {
 	}
 	own := newIronic(t)
 	own.config["agent_token"] = "******"
-	r = startAgent(t, nil, "--api-url="+own.URL, "--agent_token="+given)
-	if b := r.beat(own); b.Token != given || b.called != nil {
-		t.Errorf("masked answer with an own token: got the own token %v, %v; want it kept and the API served", b.Token == given, b.called)
+	r = startAgent(t, nil, "--api-url="+own.URL, "--agent_token="+testToken)
+	if b := r.beat(own); b.Token != testToken || b.called != nil {
+		t.Errorf("masked answer with an own token: got the own token %v, %v; want it kept and the API served",
+			b.Token == testToken, b.called)
 	}
 }
 
@@ -172,9 +177,15 @@ func TestAdvertiseOptions(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"https://[::1]:1", []string{"--advertise-host=::1", "--advertise-port=1"}}, // a generated certificate makes it https
-		{"https://localhost:1", []string{"--advertise-host=localhost", "--advertise-port=1", "--enable-auto-tls=false", "--advertise-protocol=https"}},
-		{"http://[::1]:2", []string{"--advertise-host=::1", "--advertise-port=2", "--enable-auto-tls=false", "--advertise-protocol=http"}},
+		// A generated certificate makes it https.
+		{"https://[::1]:1", []string{"--advertise-host=::1", "--advertise-port=1"}},
+		{"https://localhost:1", []string{
+			"--advertise-host=localhost", "--advertise-port=1", "--enable-auto-tls=false",
+			"--advertise-protocol=https",
+		}},
+		{"http://[::1]:2", []string{
+			"--advertise-host=::1", "--advertise-port=2", "--enable-auto-tls=false", "--advertise-protocol=http",
+		}},
 	} {
 		ironic := newIronic(t)
 		r := startAgent(t, nil, append(tt.args, "--api-url="+ironic.URL)...)

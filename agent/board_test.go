@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
+	"ironroot/internal/testenv"
 )
 
 // until waits for a state of the board.
@@ -80,7 +81,7 @@ func TestBoard(t *testing.T) {
 // An agent without Ironic shows the node of set_node_info.
 func TestBoardOfStandaloneAgent(t *testing.T) {
 	board := status.NewBoard("", nil)
-	r := startAgent(t, func(o *Options) { o.Board = board }, "--standalone", "--agent_token="+given)
+	r := startAgent(t, func(o *Options) { o.Board = board }, "--standalone", "--agent_token="+testToken)
 	r.reach("ready")
 	r.run("poll.set_node_info", `{"node_info":{"node":{"uuid":"`+nodeUUID+`","name":"rack-1"},`+
 		`"config":{"agent_token":"`+strings.Repeat("n", 43)+`"}}}`)
@@ -130,15 +131,16 @@ func TestBoardShowsFailedInspection(t *testing.T) {
 // The report of an agent that does not reach Ironic names the URL that was tried.
 func TestReportWithoutIronic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		console := &lockedBuffer{}
+		console := &testenv.Log{}
 		c, err := config.Load(config.Sources{Args: []string{"--api-url=http://192.0.2.1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Run(t.Context(), Options{
-			Config: c, System: bareMachine(t), Dial: refused, Journal: journal.New(console, nil, 1<<20),
-			Board: status.NewBoard("", nil),
-		})
+		board, log := status.NewBoard("", nil), journal.New(console, nil, 1<<20)
+		reporting, stop := context.WithCancel(t.Context())
+		defer stop()
+		go status.Reporter{Board: board, Log: log.Logger()}.Run(reporting)
+		err = Run(t.Context(), Options{Config: c, System: bareMachine(t), Dial: refused, Journal: log, Board: board})
 		if err == nil || !strings.HasPrefix(err.Error(), "lookup: ") {
 			t.Errorf("got %v, want the error of the lookup", err)
 		}

@@ -16,8 +16,8 @@ import (
 // Timeouts for the replies of time servers: of the one that the operator configured, including the resolution of its
 // name, and of those that the network announces.
 const (
-	clockTime        = 15 * time.Second
-	networkClockTime = 3 * time.Second
+	clockTimeout        = 15 * time.Second
+	networkClockTimeout = 3 * time.Second
 )
 
 // clockTolerance is the difference from Ironic's clock up to which a clock is not set. A Date header and a hardware
@@ -60,11 +60,11 @@ func (a *agent) setClock(ctx context.Context) error {
 	if a.o.Network != nil {
 		changed = a.o.Network.Changed
 	}
-	a.log.Warn("system clock is wrong, asking the network's time servers", "err", wrong)
-	limited, cancel := context.WithTimeout(ctx, networkClockTime)
+	a.log.Warn("system clock implausible, querying the network's time servers", "err", wrong)
+	limited, cancel := context.WithTimeout(ctx, networkClockTimeout)
 	defer cancel()
 	err := a.setClockFrom(limited, a.networkTimeServers, changed, func(now time.Time) error {
-		a.unverified.Store(true)
+		a.clockUnverified.Store(true)
 		return a.clocks.setSystem(now)
 	})
 	return a.clockFault(ctx, err)
@@ -87,15 +87,16 @@ func (a *agent) setClocksForStop(ctx context.Context) error {
 
 // setNamedClock sets both clocks from the server that the operator configured, and reports whether they were set.
 func (a *agent) setNamedClock(ctx context.Context) (set bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, clockTime)
+	limited, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
-	err = a.setClockFrom(limited, func() []string { return []string{a.timeServer} }, unchanged, func(now time.Time) error {
-		if err := a.clocks.setSystem(now); err != nil {
-			return err
-		}
-		a.unverified.Store(false)
-		return a.clocks.setHardware(now)
-	})
+	err = a.setClockFrom(limited, func() []string { return []string{a.timeServer} }, unchanged,
+		func(now time.Time) error {
+			if err := a.clocks.setSystem(now); err != nil {
+				return err
+			}
+			a.clockUnverified.Store(false)
+			return a.clocks.setHardware(now)
+		})
 	return err == nil, a.clockFault(ctx, err)
 }
 
@@ -153,7 +154,7 @@ func (a *agent) setClockFrom(
 // setUnverifiedClock sets the system clock from a Date header of an unverified Ironic. The client calls it if the
 // clock cannot be right, because certificates cannot be verified with such a clock.
 func (a *agent) setUnverifiedClock(now time.Time) error {
-	a.unverified.Store(true)
+	a.clockUnverified.Store(true)
 	return a.clocks.setSystem(now)
 }
 
@@ -161,7 +162,7 @@ func (a *agent) setUnverifiedClock(now time.Time) error {
 // clock. It sets the system clock only if an unverified source has set it before. It does nothing if the operator
 // configured a time server and that server has set the system clock.
 func (a *agent) checkClocks() {
-	if !a.o.Destructive || a.timeServer != "" && !a.unverified.Load() {
+	if !a.o.Destructive || a.timeServer != "" && !a.clockUnverified.Load() {
 		return
 	}
 	now, ok := a.ironicTime()
@@ -170,9 +171,10 @@ func (a *agent) checkClocks() {
 	}
 	off := now.Sub(a.clocks.now())
 	switch {
-	case !a.unverified.Load() && off.Abs() > clockTolerance:
-		a.log.Warn("system clock differs from Ironic's and is kept; name a time server (ipa-ntp-server)", "off_by", off.Round(time.Second))
-	case a.unverified.Load() && off.Abs() > clockTolerance:
+	case !a.clockUnverified.Load() && off.Abs() > clockTolerance:
+		a.log.Warn("system clock differs from Ironic's, not set; set ipa-ntp-server to correct it",
+			"off_by", off.Round(time.Second))
+	case a.clockUnverified.Load() && off.Abs() > clockTolerance:
 		if err := a.clocks.setSystem(now); err != nil {
 			a.log.Warn("clock not set from Ironic's time", "err", err)
 			return
@@ -180,7 +182,7 @@ func (a *agent) checkClocks() {
 		a.log.Info("clock set from Ironic's time", "off_by", off.Round(time.Second))
 		fallthrough
 	default:
-		a.unverified.Store(false)
+		a.clockUnverified.Store(false)
 	}
 	a.setHardwareByIronic()
 }

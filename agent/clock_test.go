@@ -91,7 +91,7 @@ func TestNamedServerSetsBothClocks(t *testing.T) {
 		f := &fakeClocks{}
 		a := clockAgent(true, &config.Config{NTPServer: server}, f)
 		ironicAhead(a, 24*time.Hour)
-		a.unverified.Store(true) // until now
+		a.clockUnverified.Store(true) // until now
 		if err := way(a, t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -178,9 +178,16 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 		"both right":           {clocks: fakeClocks{offset: ahead, rtcOffset: ahead}},
 		"hardware clock wrong": {clocks: fakeClocks{offset: ahead, rtcOffset: decade}, hardware: true},
 		"system clock kept":    {clocks: fakeClocks{offset: time.Hour, rtcOffset: time.Hour}, hardware: true},
-		"set by the network":   {clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: decade}, unverified: true, system: true, hardware: true},
-		"unreadable":           {clocks: fakeClocks{offset: ahead, rtcErr: errors.New("input/output error")}, hardware: true},
-		"no hardware clock":    {clocks: fakeClocks{offset: 9 * time.Hour, withoutHardwareRTC: true}, unverified: true, system: true},
+		"set by the network": {
+			clocks: fakeClocks{offset: 9 * time.Hour, rtcOffset: decade}, unverified: true, system: true,
+			hardware: true,
+		},
+		"unreadable": {
+			clocks: fakeClocks{offset: ahead, rtcErr: errors.New("input/output error")}, hardware: true,
+		},
+		"no hardware clock": {
+			clocks: fakeClocks{offset: 9 * time.Hour, withoutHardwareRTC: true}, unverified: true, system: true,
+		},
 		"system clock not ours": {
 			clocks:     fakeClocks{offset: 9 * time.Hour, rtcOffset: decade, systemErr: errors.New("not permitted")},
 			unverified: true,
@@ -188,7 +195,7 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 	} {
 		f := tt.clocks
 		a := clockAgent(true, &config.Config{}, &f)
-		a.unverified.Store(tt.unverified)
+		a.clockUnverified.Store(tt.unverified)
 		a.checkClocks() // Ironic is not verified yet
 		if f.system != nil || f.hardware != nil {
 			t.Errorf("%s: an unverified Ironic set the clocks to %v and %v", name, f.system, f.hardware)

@@ -18,7 +18,8 @@ func Collect(ctx context.Context, o Options) error {
 	}
 	c := a.config.Get()
 	if a.ironic == nil || !inspection.Enabled(c) {
-		return errors.New("nowhere to post to: set inspection_callback_url, or api_url and inspection_collectors")
+		return errors.New("post inspection data: no URL: set inspection_callback_url, or api_url and " +
+			"inspection_collectors")
 	}
 	if err := a.loadHardware(ctx); err != nil {
 		return err

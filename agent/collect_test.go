@@ -40,7 +40,9 @@ func inspector(t *testing.T, statuses ...int) (url string, posts chan map[string
 
 func collecting(t *testing.T, url string, more func(*config.Config)) Options {
 	t.Helper()
-	c, err := config.Load(config.Sources{Args: []string{"--inspection-callback-url=" + url, "--inspection-collectors=default,dmi-decode"}})
+	c, err := config.Load(config.Sources{
+		Args: []string{"--inspection-callback-url=" + url, "--inspection-collectors=default,dmi-decode"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,13 +22,15 @@ import (
 	"ironroot/agent/api"
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
-	"ironroot/storage/block"
+	"ironroot/agent/status"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
 )
 
 const (
 	nodeUUID = "8f3b1a3e-2a4d-4f0e-9a57-2c3d1f9b7a11"
-	// given is what a lookup hands out: 43 characters, as Ironic's are.
-	given = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzA"
+	// testToken is the token of a lookup response: 43 characters, like Ironic's.
+	testToken = "qL9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzA"
 )
 
 // fakeIronic serves lookup and heartbeat over TLS. On every heartbeat it calls the agent back.
@@ -57,7 +58,9 @@ type beat struct {
 
 func newIronic(t *testing.T) *fakeIronic {
 	t.Helper()
-	f := &fakeIronic{beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": given}}
+	f := &fakeIronic{
+		beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": testToken},
+	}
 	f.Server = httptest.NewTLSServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -83,7 +86,9 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if status != 0 {
 			w.WriteHeader(status)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config,
+		})
 	case "/v1/continue_inspection":
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
@@ -105,6 +110,17 @@ func (f *fakeIronic) answer(status int) {
 	f.status = status
 }
 
+// addresses returns the MAC addresses of each lookup.
+func (f *fakeIronic) addresses() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var sent []string
+	for _, query := range f.lookups {
+		sent = append(sent, query.Get("addresses"))
+	}
+	return sent
+}
+
 func (f *fakeIronic) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +131,9 @@ func (f *fakeIronic) seen() []string {
 func trusting(ca string) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca))
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	return &http.Client{
+		Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+	}
 }
 
 func callBack(b beat) error {
@@ -130,10 +148,12 @@ func callBack(b beat) error {
 }
 
 // bareMachine is a machine without a disk and a network card.
-func bareMachine(t *testing.T) block.System {
+func bareMachine(t *testing.T) sysfs.Root {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
-	for _, dir := range []string{sys.Sys("class/net"), sys.Sys("block"), sys.Sys("class/block"), sys.Dev(), sys.Proc()} {
+	sys := sysfs.Root{Path: t.TempDir()}
+	for _, dir := range []string{
+		sys.Sys("class/net"), sys.Sys("block"), sys.Sys("class/block"), sys.Dev(), sys.Proc(),
+	} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +166,7 @@ type running struct {
 	t       *testing.T
 	port    int
 	journal *journal.Journal
-	console *lockedBuffer
+	console *testenv.Log
 	client  *http.Client
 	base    string // URL of the API
 	token   string
@@ -155,21 +175,23 @@ type running struct {
 	phases  chan string
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+// phaseBoard is a board that calls a function before a phase begins.
+type phaseBoard struct {
+	Board
+	enter func(phase string)
 }
 
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
+func (b phaseBoard) Enter(phase status.Phase) {
+	b.enter(string(phase))
+	b.Board.Enter(phase)
 }
 
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+// onEnter returns a board that calls enter before each phase and otherwise behaves like b; nil shows nothing.
+func onEnter(b Board, enter func(phase string)) Board {
+	if b == nil {
+		b = (*status.Board)(nil)
+	}
+	return phaseBoard{b, enter}
 }
 
 type fakeNetwork struct {
@@ -197,8 +219,8 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 		t.Fatal(err)
 	}
 	r := &running{
-		t: t, console: &lockedBuffer{}, client: http.DefaultClient, token: given,
-		done: make(chan error, 1), network: &fakeNetwork{make(chan struct{}), make(chan bool, 100)}, phases: make(chan string, 100),
+		t: t, console: &testenv.Log{}, client: http.DefaultClient, token: testToken, done: make(chan error, 1),
+		network: &fakeNetwork{make(chan struct{}), make(chan bool, 100)}, phases: make(chan string, 100),
 	}
 	r.port = l.Addr().(*net.TCPAddr).Port
 	r.base = "http://127.0.0.1:" + strconv.Itoa(r.port)
@@ -212,7 +234,6 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	var first sync.Once
 	o := Options{
 		Config: options, Journal: r.journal, Network: r.network, Pause: time.Millisecond,
-		Status: func(phase string) { r.phases <- phase },
 		Listen: func(ctx context.Context, host string, port int) (net.Listener, error) {
 			taken := l
 			first.Do(func() { l = nil })
@@ -225,6 +246,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	if change != nil {
 		change(&o)
 	}
+	o.Board = onEnter(o.Board, func(phase string) { r.phases <- phase })
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.done <- Run(ctx, o) }()
 	t.Cleanup(func() {

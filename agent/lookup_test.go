@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,43 +17,61 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/internal/sysfs"
 )
 
-// The lookup names every network card, so it comes after their drivers.
-func TestLookupAfterDrivers(t *testing.T) {
+// A node that Ironic knows by the network cards found so far is not delayed by drivers that are still being loaded.
+func TestLookupBeforeDrivers(t *testing.T) {
 	ironic := newIronic(t)
-	settled := make(chan struct{})
-	r := startAgent(t, func(o *Options) { o.Settled = settled }, "--api-url="+ironic.URL)
-	r.reach("lookup")
-	if slices.Contains(ironic.seen(), "GET /v1/lookup") {
-		t.Error("the lookup came before the drivers")
-	}
-	close(settled)
+	machine := bareMachine(t)
+	addCard(t, machine, "eth0", "52:54:00:12:34:56")
+	r := startAgent(t, func(o *Options) { o.Settled, o.System = make(chan struct{}), machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
+	if sent := ironic.addresses(); len(sent) != 1 {
+		t.Errorf("got lookups with %q, want one", sent)
+	}
 }
 
-// While drivers are loaded the agent finds out what Ironic speaks.
-func TestConnectsWhileDriversLoad(t *testing.T) {
+// A node that Ironic does not know by the network cards found so far is looked up again with all of them.
+func TestLookupAfterDrivers(t *testing.T) {
 	ironic := newIronic(t)
+	ironic.answer(http.StatusNotFound)
+	machine := bareMachine(t)
+	addCard(t, machine, "eth0", "52:54:00:12:34:56")
+	const secondMAC = "52:54:00:12:34:99"
 	settled := make(chan struct{})
 	var once sync.Once
 	ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			once.Do(func() { close(settled) }) // the drivers take just as long
-		}
 		ironic.ServeHTTP(w, r)
+		if r.URL.Path == "/v1/lookup" {
+			once.Do(func() {
+				addCard(t, machine, "eth1", secondMAC)
+				ironic.answer(http.StatusOK)
+				close(settled)
+			})
+		}
 	})
-	r := startAgent(t, func(o *Options) { o.Settled = settled }, "--api-url="+ironic.URL)
+	r := startAgent(t, func(o *Options) { o.Settled, o.System = settled, machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
-	if strings.Contains(r.console.String(), "drivers are still being loaded") {
-		t.Error("Ironic was not asked before the drivers were there")
+	sent := ironic.addresses()
+	if len(sent) != 2 || strings.Contains(sent[0], secondMAC) || !strings.Contains(sent[1], secondMAC) {
+		t.Errorf("got lookups with %q, want two, only the second with %s", sent, secondMAC)
 	}
 }
 
-// A fast-track node was looked up long before its deployment; hints may have been set since. The machine of the test
-// has no disk, so the error names the hints that were used.
-//
-// Parity: B17
+// addCard adds a network card to a machine.
+func addCard(t *testing.T, machine sysfs.Root, name, mac string) {
+	t.Helper()
+	dir := machine.Sys("class/net", name)
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "device"), 0o755),
+		os.WriteFile(filepath.Join(dir, "address"), []byte(mac+"\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prepare_image looks a fast-track node up again if it had no hints, because hints can have been set since. The test's
+// machine has no disk, so the error contains the hints that were used.
 func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 	hints := func(serial string) map[string]any {
 		return map[string]any{"root_device": map[string]any{"serial": serial}}
@@ -70,8 +90,10 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 		r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
 			"--disk_wait_attempts=0")
 		r.beat(ironic)
-		got := r.run("standby.prepare_image", `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}`)
-		if details, _ := got.Error["details"].(string); got.Error["type"] != "DeviceNotFound" || !strings.Contains(details, tt.used) {
+		got := r.run("standby.prepare_image",
+			`{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}`)
+		details, _ := got.Error["details"].(string)
+		if got.Error["type"] != "DeviceNotFound" || !strings.Contains(details, tt.used) {
 			t.Errorf("%s: got %v, want DeviceNotFound with the hint %q", tt.name, got.Error, tt.used)
 		}
 		ironic.mu.Lock()
@@ -103,14 +125,14 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 		var lookups []time.Duration
 		err = Run(ctx, Options{
 			Config: options, System: bareMachine(t), Forever: true,
-			Status: func(phase string) {
+			Board: onEnter(nil, func(phase string) {
 				if phase == "lookup" {
 					lookups = append(lookups, time.Since(began))
 				}
 				if len(lookups) == 4 {
 					cancel()
 				}
-			},
+			}),
 		})
 		if err != nil {
 			t.Errorf("got %v after the end of the context, want no error", err)
@@ -124,11 +146,9 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 	})
 }
 
-// The agent of PID 1 starts over after a failed lookup, from the discovery by multicast DNS on, and a server that dies
-// is replaced on the same port.
-//
-// Parity: B16 (start-over)
-func TestNeverEnds(t *testing.T) {
+// With Forever the agent starts over after a failed lookup, including the discovery by multicast DNS, and replaces a
+// server that ended with one on the same port.
+func TestForeverStartsOver(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.answer(404)
 	listeners := make(chan net.Listener, 10)
@@ -203,14 +223,16 @@ func (n *slowNetwork) WaitAddress(ctx context.Context) error {
 // The start waits for an address without a time limit.
 func TestWaitsForAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const late = 100*time.Hour + 10*time.Millisecond
+		const delay = 100*time.Hour + 10*time.Millisecond
 		started := time.Now()
-		a := newAgent(Options{Config: &config.Config{APIURL: "http://ironic"}, Network: &slowNetwork{after: started.Add(late)}})
+		a := newAgent(Options{
+			Config: &config.Config{APIURL: "http://ironic"}, Network: &slowNetwork{after: started.Add(delay)},
+		})
 		if err := a.configure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.waitNetwork(t.Context()); err != nil || time.Since(started) != late {
-			t.Errorf("got %v after %v, want an address after %v", err, time.Since(started), late)
+		if err := a.waitNetwork(t.Context()); err != nil || time.Since(started) != delay {
+			t.Errorf("got %v after %v, want an address after %v", err, time.Since(started), delay)
 		}
 	})
 }

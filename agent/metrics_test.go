@@ -16,9 +16,12 @@ func TestMetricsOfLookup(t *testing.T) {
 	defer server.Close()
 	ironic := newIronic(t)
 	ironic.config["metrics"] = map[string]any{
-		"backend": "statsd", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true, "global_prefix": "rack1",
+		"backend": "statsd", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true,
+		"global_prefix": "rack1",
 	}
-	ironic.config["metrics_statsd"] = map[string]any{"statsd_host": "127.0.0.1", "statsd_port": server.LocalAddr().(*net.UDPAddr).Port}
+	ironic.config["metrics_statsd"] = map[string]any{
+		"statsd_host": "127.0.0.1", "statsd_port": server.LocalAddr().(*net.UDPAddr).Port,
+	}
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
 	r.beat(ironic) // calls /v1/status
 	next := func(want string) {
@@ -31,7 +34,8 @@ func TestMetricsOfLookup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(buffer[:n]); !regexp.MustCompile(`^rack1\.ironic_python_agent\.api\.app\.` + want + `:\d+\.\d{3}\|ms$`).MatchString(got) {
+		got := string(buffer[:n])
+		if !regexp.MustCompile(`^rack1\.ironic_python_agent\.api\.app\.` + want + `:\d+\.\d{3}\|ms$`).MatchString(got) {
 			t.Errorf("got %q, want the time of %s", got, want)
 		}
 	}

@@ -15,8 +15,8 @@ func (a *agent) neighbours() inventory.Neighbours {
 	return lldp.OnDemand{Log: a.log, StopFirmware: a.o.Destructive}
 }
 
-// lldpTimeout reports whether the inventory has LLDP in it, and how long it waits for that.
-func (a *agent) lldpTimeout() (quiet time.Duration, wanted bool) {
+// lldpTimeout reports whether the inventory contains LLDP, and how long it waits for frames.
+func (a *agent) lldpTimeout() (timeout time.Duration, enabled bool) {
 	c := a.config.Get()
 	return c.LLDPTimeout, c.CollectLLDP
 }

@@ -6,13 +6,13 @@ import "slices"
 func (a *agent) warnOptions() {
 	c := a.config.Get()
 	for _, setting := range c.Unused() {
-		if !slices.Contains(a.warned, setting.Name) {
-			a.warned = append(a.warned, setting.Name)
+		if !slices.Contains(a.reportedSettings, setting.Name) {
+			a.reportedSettings = append(a.reportedSettings, setting.Name)
 			a.log.Warn("setting has no effect", "name", setting.Name, "reason", setting.Reason)
 		}
 	}
-	if c.TLSCipherSuites != a.warnedCiphers {
-		a.warnedCiphers = c.TLSCipherSuites
+	if c.TLSCipherSuites != a.checkedCiphers {
+		a.checkedCiphers = c.TLSCipherSuites
 		c.WarnCiphers(a.log)
 	}
 }

@@ -16,14 +16,12 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
 		o.Config.Params = config.Params{"sshkey": "ssh-rsa AAAA", "rootpwd": "$6$salt"}
-		status := o.Status
-		o.Status = func(phase string) {
-			status(phase)
+		o.Board = onEnter(nil, func(phase string) {
 			if failures--; phase == "configuration" && failures == 0 {
 				panic("start over")
 			}
-		}
-	}, "--api-url="+ironic.URL, "--inject-files-priority=7")
+		})
+	}, "--api-url="+ironic.URL, "--disable-bootc-deploy")
 	r.beat(ironic)
 	console := r.console.String()
 	for _, name := range []string{"sshkey", "rootpwd", "disable_bootc_deploy", "container.allowed_containers"} {
@@ -34,7 +32,8 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	if got := strings.Count(console, "setting has no effect"); got != 4 {
 		t.Errorf("all such lines: got %d, want 4", got)
 	}
-	if got := strings.Count(console, "unsupported cipher names ignored option=tls_cipher_suites names=nonsense"); got != 1 {
+	const ignored = "unsupported cipher names ignored option=tls_cipher_suites names=nonsense"
+	if got := strings.Count(console, ignored); got != 1 {
 		t.Errorf("lines about ciphers: got %d, want 1", got)
 	}
 	if t.Failed() {

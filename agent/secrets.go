@@ -7,14 +7,16 @@ import (
 	"ironroot/agent/journal"
 )
 
-// shortest is how long a kernel parameter's value must be to be taken for a secret because of its name: a "1" would take
-// every digit of that sort out of the log.
-const shortest = 6
+// minSecretLength is the minimum length of a kernel parameter's value that is redacted because of the parameter's name.
+// Redacting a "1" would mask every such digit in the log.
+const minSecretLength = 6
 
-// hush registers the secrets of the configuration. The kernel's own log, which is part of the archive of logs, repeats
-// the whole command line, also what is meant for others.
-func hush(j *journal.Journal, c *config.Config) {
-	for _, secret := range []string{c.AgentToken, c.ImageServerPassword, c.Params["ipa-agent-token"], c.Params["rootpwd"]} {
+// redactSecrets registers the secrets of the configuration with the journal. It includes kernel parameters of other
+// programs, because the kernel's log contains the whole command line and is part of the log archive.
+func redactSecrets(j *journal.Journal, c *config.Config) {
+	for _, secret := range []string{
+		c.AgentToken, c.ImageServerPassword, c.Params["ipa-agent-token"], c.Params["rootpwd"],
+	} {
 		j.Redact(secret)
 	}
 	j.RedactURLs(c.APIURL)
@@ -22,7 +24,7 @@ func hush(j *journal.Journal, c *config.Config) {
 	secretive := regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
 	for name, value := range c.Params {
 		j.RedactURLs(value)
-		if secretive.MatchString(name) && len(value) >= shortest {
+		if secretive.MatchString(name) && len(value) >= minSecretLength {
 			j.Redact(value)
 		}
 	}

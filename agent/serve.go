@@ -9,25 +9,26 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/agent/ironic"
-	"ironroot/agent/pause"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/netboot/listing"
 	"ironroot/storage/block"
 )
 
 const (
-	// stopTime is how long running requests may take when the API is stopped.
-	stopTime = 2 * time.Second
-	// restartPause is the longest time before a part that ended is started again.
+	// shutdownTimeout limits the wait for running requests when the API is stopped.
+	shutdownTimeout = 2 * time.Second
+	// restartPause is the longest pause before a goroutine that ended is restarted.
 	restartPause = 5 * time.Second
-	// linger lets the last answer reach the client before the network goes.
-	linger = time.Second
+	// answerDelay lets the last response reach the client before the network is taken down.
+	answerDelay = time.Second
 )
 
-// keep runs a part of the agent until ctx ends, and returns the error of ctx. If the part ends earlier, keep runs it
-// again.
-func (a *agent) keep(ctx context.Context, name string, run func(context.Context) error) error {
+// supervise calls run until ctx ends, and returns the error of ctx. If run returns or panics earlier, supervise calls
+// it again after a pause.
+func (a *agent) supervise(ctx context.Context, name string, run func(context.Context) error) error {
 	for {
 		err := goroutine.Catch(func() error { return run(ctx) })
 		if ctx.Err() != nil {
@@ -61,7 +62,7 @@ func (a *agent) serveAPI(ctx context.Context) error {
 
 // stopServer closes the port once running requests are answered, at the latest after shutdownTimeout.
 func (a *agent) stopServer(ctx context.Context) {
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	a.server.Shutdown(stopping)
 	a.server = nil
@@ -74,10 +75,10 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 		return ctx.Err()
 	}
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
-		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL, CertificatePEM: a.certificatePEM,
-		Sent: a.o.Board.Beaten,
+		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL,
+		CertificatePEM: a.certificatePEM, Sent: a.o.Board.HeartbeatDone,
 	})
-	a.beats.Store(heartbeater)
+	a.heartbeater.Store(heartbeater)
 	return heartbeater.Run(ctx)
 }
 
@@ -89,7 +90,7 @@ func (a *agent) certificatePEM() string {
 }
 
 func (a *agent) forceHeartbeat() {
-	if heartbeater := a.beats.Load(); heartbeater != nil {
+	if heartbeater := a.heartbeater.Load(); heartbeater != nil {
 		heartbeater.Force()
 	}
 }
@@ -100,9 +101,9 @@ func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 // lockdown takes the network down, retrying until that succeeds, and then waits until ctx ends. The caller has stopped
 // API and heartbeats.
 func (a *agent) lockdown(ctx context.Context) {
-	a.log.Warn("lockdown: the network goes down and the agent idles until the machine is restarted")
-	a.status("lockdown")
-	for wait := linger; pause.For(ctx, wait) == nil; wait = restartPause {
+	a.log.Warn("lockdown: taking the network down, agent idles until the machine restarts")
+	a.o.Board.Enter(status.Lockdown)
+	for wait := answerDelay; pause.For(ctx, wait) == nil; wait = restartPause {
 		err := a.networkDown(ctx)
 		if err == nil {
 			a.log.Info("lockdown complete")
@@ -144,15 +145,14 @@ func (a *agent) rootDisk(ctx context.Context) (block.Device, error) {
 	return a.imager.RootDisk(ctx, false)
 }
 
-// afterAnswers stops the machine only when the requests that are being answered have been, the one that asked for it
-// among them.
-type afterAnswers struct {
+// drainingPower stops the machine once all running requests are answered, including the one that stops it.
+type drainingPower struct {
 	power.Power
 	agent *agent
 }
 
-func (p afterAnswers) idle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+func (p drainingPower) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	p.agent.api.Idle(ctx)
 }
@@ -169,15 +169,15 @@ func (a *agent) restoreCards(persistent bool) {
 }
 
 // Reboot implements [power.Power].
-func (p afterAnswers) Reboot(ctx context.Context) error {
-	p.idle(ctx)
+func (p drainingPower) Reboot(ctx context.Context) error {
+	p.drain(ctx)
 	p.agent.restoreCards(false)
 	return p.Power.Reboot(ctx)
 }
 
 // PowerOff implements [power.Power].
-func (p afterAnswers) PowerOff(ctx context.Context) error {
-	p.idle(ctx)
+func (p drainingPower) PowerOff(ctx context.Context) error {
+	p.drain(ctx)
 	p.agent.restoreCards(false)
 	return p.Power.PowerOff(ctx)
 }

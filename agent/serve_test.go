@@ -7,18 +7,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/agent/config"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
-	"ironroot/internal/testenv"
 )
 
 // stubborn is a network that goes down on the third attempt.
@@ -51,68 +47,14 @@ func TestLockdownRetries(t *testing.T) {
 	})
 }
 
-// An ordinary process takes the links down only with --destructive.
-func TestLockdownOfAnOrdinaryProcess(t *testing.T) {
-	testenv.Root(t)
-	testenv.Programs(t, "ip")
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range []string{"link add one type veth peer name two", "link set one up", "link set two up"} {
-		testenv.Run(t, "ip", strings.Fields(args)...)
-	}
-	up := newAgent(Options{Config: &config.Config{}, Destructive: true})
-	withoutCapabilities(t, func() {
-		err := up.networkDown(t.Context())
-		if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "link one down") {
-			t.Errorf("links that cannot be taken down: got %v, want an error that names each", err)
-		}
-	})
-	for _, destructive := range []bool{false, true} {
-		a := newAgent(Options{Config: &config.Config{}, Destructive: destructive})
-		if err := a.networkDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		links, err := net.Interfaces()
-		if err != nil || len(links) != 3 {
-			t.Fatalf("got links %v, %v, want lo and two more", links, err)
-		}
-		for _, link := range links {
-			if up := link.Flags&net.FlagUp != 0; link.Name != "lo" && up == destructive {
-				t.Errorf("destructive %v: link %s is up: %v", destructive, link.Name, up)
-			}
-		}
-	}
-}
-
-// withoutCapabilities calls a function while this thread has no capabilities in effect.
-func withoutCapabilities(t *testing.T, function func()) {
-	t.Helper()
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var all [2]unix.CapUserData
-	if err := unix.Capget(&header, &all[0]); err != nil {
-		t.Fatal(err)
-	}
-	none := all
-	none[0].Effective, none[1].Effective = 0, 0
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		t.Fatal(err)
-	}
-	function()
-	if err := unix.Capset(&header, &all[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A part that ends or panics is run again after a pause, until the context ends.
-func TestKeep(t *testing.T) {
+// A function that returns or panics is called again after a pause, until the context ends.
+func TestSupervise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(Options{Config: &config.Config{}})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		started, runs := time.Now(), 0
-		err := a.keep(ctx, "part", func(ctx context.Context) error {
+		err := a.supervise(ctx, "part", func(ctx context.Context) error {
 			switch runs++; runs {
 			case 1:
 				return errors.New("ended")
@@ -128,7 +70,7 @@ func TestKeep(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), restartPause/2)
 		defer cancel()
-		err = a.keep(ctx, "part", func(context.Context) error { return nil })
+		err = a.supervise(ctx, "part", func(context.Context) error { return nil })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's error from the pause", err)
 		}
@@ -167,25 +109,24 @@ func TestPortOpensLate(t *testing.T) {
 // panic.
 func TestStartsOverWithItsPort(t *testing.T) {
 	ironic := newIronic(t)
-	lives, shown := 0, ""
+	starts, shown := 0, ""
 	r := startAgent(t, func(o *Options) {
-		o.Forever, o.Board = true, status.NewBoard("", nil)
+		board := status.NewBoard("", nil)
+		o.Forever = true
 		o.Reload = func(context.Context) *config.Config {
-			shown = problem(o.Board.State(), "start")
+			shown = problem(board.State(), "start")
 			return nil
 		}
-		tell := o.Status
-		o.Status = func(phase string) {
-			tell(phase)
+		o.Board = onEnter(board, func(phase string) {
 			if phase == "ready" {
-				if lives++; lives == 1 {
+				if starts++; starts == 1 {
 					panic("a defect")
 				}
 			}
-		}
+		})
 	}, "--api-url="+ironic.URL)
-	if b := r.beat(ironic); b.called != nil || lives != 2 {
-		t.Errorf("calling back in life %d: %v", lives, b.called)
+	if b := r.beat(ironic); b.called != nil || starts != 2 {
+		t.Errorf("calling back after start %d: %v", starts, b.called)
 	}
 	if !strings.Contains(shown, "a defect") {
 		t.Errorf("got the problem %q between the starts, want the panic", shown)
@@ -228,15 +169,17 @@ func TestMachineDoesNotStop(t *testing.T) {
 // The machine stops once all requests are answered, or after a time limit.
 func TestStopWaitsForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := startedAgent(t, Options{Destructive: true}, "--standalone", "--agent_token="+given)
-		p := afterAnswers{brokenPower{}, a}
+		a := startedAgent(t, Options{Destructive: true}, "--standalone", "--agent_token="+testToken)
+		p := drainingPower{brokenPower{}, a}
 		for name, stop := range map[string]func(context.Context) error{"reboot": p.Reboot, "power off": p.PowerOff} {
-			for answered, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopTime} {
+			for answered, want := range map[time.Duration]time.Duration{
+				time.Second: time.Second, time.Hour: shutdownTimeout,
+			} {
 				body, sender := io.Pipe()
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					r := httptest.NewRequest(http.MethodPost, "/v1/commands/?agent_token="+given, body)
+					r := httptest.NewRequest(http.MethodPost, "/v1/commands/?agent_token="+testToken, body)
 					a.api.ServeHTTP(httptest.NewRecorder(), r)
 				}()
 				synctest.Wait()
@@ -257,9 +200,9 @@ func TestCommandsEndWithTheAgent(t *testing.T) {
 	machine := endingPower{fakePower{make(chan string, 1)}, ended}
 	t.Run("agent", func(t *testing.T) {
 		alone := func(o *Options) { o.Destructive, o.Power = true, machine }
-		r := startAgent(t, alone, "--standalone", "--agent_token="+given)
+		r := startAgent(t, alone, "--standalone", "--agent_token="+testToken)
 		r.reach("ready")
-		code, body := r.do("POST", "/v1/commands/?agent_token="+given, `{"name":"standby.run_image","params":{}}`)
+		code, body := r.do("POST", "/v1/commands/?agent_token="+testToken, `{"name":"standby.run_image","params":{}}`)
 		if code != http.StatusOK {
 			t.Fatalf("got %d %s, want 200", code, body)
 		}

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// inspectionSettle and lookupSettle bound the wait for drivers: an inspection has to see all of the machine, a lookup
-	// the network card that Ironic knows, which need not be the first one with an address.
-	inspectionSettle = 60 * time.Second
-	lookupSettle     = 10 * time.Second
+	// These limit waits for drivers. An inspection must see all devices. A lookup must see the network card that Ironic
+	// knows, which is not necessarily among the first ones.
+	inspectionSettleTimeout = 60 * time.Second
+	lookupSettleTimeout     = 10 * time.Second
 )
 
 // errLocked means that another agent holds the node's token: the API must not be served.
@@ -51,9 +51,9 @@ func (a *agent) inspect(ctx context.Context) error {
 	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
 		return nil
 	}
-	a.settle(ctx, inspectionSettle)
+	a.settle(ctx, inspectionSettleTimeout)
 	uuid, err := a.runInspection(ctx)
-	a.foundBy = uuid
+	a.inspectedUUID = uuid
 	a.o.Board.Problem("inspection", err)
 	if err != nil {
 		a.log.Error("inspection failed, continuing with the lookup", "err", err)
@@ -97,7 +97,7 @@ func (a *agent) settleAndConnect(ctx context.Context) {
 		a.ironic.APIVersion(connecting)
 		return nil
 	}, func(error) { close(connected) }) // the lookup connects again
-	a.settle(ctx, lookupSettle)
+	a.settle(ctx, lookupSettleTimeout)
 	stop()
 	<-connected
 }
@@ -116,13 +116,12 @@ func (a *agent) lookup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := a.ironic.Lookup(ctx, macs, a.foundBy)
+	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
 	if err != nil {
 		return err
 	}
 	a.checkClocks()
-	outcome := answer.Apply(a.config, &a.node, &a.token, a.foundBy, a.log)
-	a.o.Journal.Redact(a.token.Reveal())
+	outcome := a.apply(answer, a.inspectedUUID)
 	a.warnOptions()
 	a.answer = answer
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
@@ -133,6 +132,16 @@ func (a *agent) lookup(ctx context.Context) error {
 		return errLocked
 	}
 	return nil
+}
+
+// apply stores the token, the node and the configuration of a lookup response. inspected is the UUID that the
+// inspection returned, "" without one. The token is registered for redaction before any value of the response can be
+// logged.
+func (a *agent) apply(answer *ironic.Answer, inspected string) token.Outcome {
+	outcome := answer.AdoptToken(&a.token, &a.node, inspected, a.log)
+	a.o.Journal.Redact(a.token.Reveal())
+	answer.Apply(a.config, &a.node, a.log)
+	return outcome
 }
 
 func (a *agent) macs(ctx context.Context) ([]string, error) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/agent/extension"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/journal"
@@ -43,7 +45,11 @@ func TestStartFails(t *testing.T) {
 		{cardless, nil, "lookup: "},
 		{nil, []string{"--advertise-host=", "--network-interface=no-such", "--ip-lookup-attempts=1"}, "address: "},
 		{nil, []string{"--listen_tls"}, "api: listen_tls needs "},
-		{nil, []string{"--tls_cert_file=/nonexistent.crt", "--tls_key_file=/nonexistent.key"}, "api: certificate of the API: "},
+		{
+			nil,
+			[]string{"--tls_cert_file=/nonexistent.crt", "--tls_key_file=/nonexistent.key"},
+			"api: load API certificate: ",
+		},
 		{broken, nil, "api: address in use"},
 	} {
 		ironic := newIronic(t)
@@ -96,7 +102,7 @@ func startedAgent(t *testing.T, o Options, args ...string) *agent {
 		t.Fatal(err)
 	}
 	o.Config = c
-	if o.System.Root == "" {
+	if o.System.Path == "" {
 		o.System = bareMachine(t)
 	}
 	a := newAgent(o)
@@ -162,7 +168,7 @@ func refused(context.Context, string, string) (net.Conn, error) {
 
 // The lookup waits for the drivers for at most lookupSettleTimeout, and tries to connect to Ironic meanwhile.
 func TestLookupWaitsForDrivers(t *testing.T) {
-	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettle} {
+	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettleTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			settled := make(chan struct{})
 			a := startedAgent(t, Options{Settled: settled, Dial: hanging}, "--api-url=http://192.0.2.1")
@@ -196,6 +202,33 @@ func TestInspectionAfterDrivers(t *testing.T) {
 		if err := a.inspect(t.Context()); err != nil || time.Since(started) < 30*time.Second {
 			t.Errorf("got %v after %v, want no inspection before the drivers were loaded", err, time.Since(started))
 		}
+	})
+}
+
+// The inventory contains devices whose drivers are still being loaded when Ironic asks for it.
+func TestHardwareInfoAfterDrivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settled := make(chan struct{})
+		machine := bareMachine(t)
+		a := startedAgent(t, Options{Settled: settled, System: machine}, "--disk-wait-attempts=0")
+		time.AfterFunc(20*time.Second, func() {
+			addCard(t, machine, "eth0", "52:54:00:12:34:56")
+			close(settled)
+		})
+		for _, e := range extension.All(a.deps()) {
+			for _, c := range e.Commands {
+				if e.Name+"."+c.Name != "poll.get_hardware_info" {
+					continue
+				}
+				got, err := c.Call(t.Context(), nil)
+				text, _ := json.Marshal(got)
+				if err != nil || !strings.Contains(string(text), "52:54:00:12:34:56") {
+					t.Errorf("got %s and %v, want the card that appeared after 20 s", text, err)
+				}
+				return
+			}
+		}
+		t.Error("no command poll.get_hardware_info")
 	})
 }
 
@@ -239,8 +272,8 @@ type fakeNeighbours struct{ inventory.Neighbours }
 // LLDP frames come from the caller's source, otherwise from a listener. In an ordinary process the listener does not
 // stop the LLDP agents of firmware.
 func TestNeighbours(t *testing.T) {
-	given := &fakeNeighbours{}
-	if got := newAgent(Options{Config: &config.Config{}, Neighbours: given}).neighbours(); got != given {
+	neighbours := &fakeNeighbours{}
+	if got := newAgent(Options{Config: &config.Config{}, Neighbours: neighbours}).neighbours(); got != neighbours {
 		t.Errorf("got %T, want the given one", got)
 	}
 	for _, destructive := range []bool{false, true} {
@@ -254,7 +287,7 @@ func TestNeighbours(t *testing.T) {
 // ipa-debug sets the log level. Settings without effect are logged once, also without a lookup.
 func TestConfigure(t *testing.T) {
 	for _, debug := range []bool{false, true} {
-		console := &lockedBuffer{}
+		console := &testenv.Log{}
 		j := journal.New(console, nil, 1<<20)
 		c := &config.Config{Debug: debug, Standalone: true, Params: config.Params{"sshkey": "x"}}
 		a := newAgent(Options{Journal: j, Config: c})
@@ -279,7 +312,7 @@ func TestConfigure(t *testing.T) {
 
 // Passwords in URLs are redacted, also those of a reloaded configuration.
 func TestSecretsOfURLs(t *testing.T) {
-	console := &lockedBuffer{}
+	console := &testenv.Log{}
 	j := journal.New(console, nil, 1<<20)
 	later := &config.Config{AgentToken: strings.Repeat("t", 43), APIURL: "http://a:third-one@h/"}
 	a := newAgent(Options{
@@ -323,8 +356,10 @@ func TestUnverifiedClock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			a.ironic.APIVersion(ctx)
-			if got := len(f.system) == 1 && f.system[0].Equal(want); got != destructive || a.unverified.Load() != destructive {
-				t.Errorf("destructive %v: the clock was set to %v, unverified %v", destructive, f.system, a.unverified.Load())
+			got := len(f.system) == 1 && f.system[0].Equal(want)
+			if got != destructive || a.clockUnverified.Load() != destructive {
+				t.Errorf("destructive %v: the clock was set to %v, unverified %v",
+					destructive, f.system, a.clockUnverified.Load())
 			}
 			time.Sleep(time.Hour) // all timers and connections end
 		})

@@ -23,13 +23,14 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/metrics"
 	"ironroot/agent/node"
-	"ironroot/agent/pause"
 	"ironroot/agent/power"
+	"ironroot/agent/status"
 	"ironroot/agent/token"
-	"ironroot/netboot"
+	"ironroot/internal/pause"
+	"ironroot/internal/sysfs"
+	"ironroot/netboot/route"
 	"ironroot/storage/block"
 	"ironroot/storage/multipath"
-	"ironroot/storage/sysfile"
 )
 
 // journalSize is the size in bytes of the journal if the caller provides none.
@@ -52,23 +53,23 @@ type agent struct {
 	commands  *command.Registry
 	api       *api.API
 
-	foundBy     string         // uuid that the inspection learnt
-	answer      *ironic.Answer // of the lookup; nil without Ironic
-	endpoint    ironic.Endpoint
-	certificate *api.Certificate // generated; nil without
-	server      *api.Server
+	inspectedUUID string         // UUID that the inspection returned
+	answer        *ironic.Answer // of the lookup; nil without Ironic
+	endpoint      ironic.Endpoint
+	certificate   *api.Certificate // generated; nil without
+	server        *api.Server
 
-	clocks     clocks
-	timeServer string                   // that the operator named, "" for none
-	unverified atomic.Bool              // the system's clock was set by somebody who could be anybody
-	ironicTime func() (time.Time, bool) // by the last answer of Ironic that TLS has verified
+	clocks          clocks
+	timeServer      string                   // that the operator configured, "" for none
+	clockUnverified atomic.Bool              // the system clock was set from an unverified source
+	ironicTime      func() (time.Time, bool) // from the last response of Ironic that TLS has verified
 
-	warned        []string // settings that were reported to have no effect
-	warnedCiphers string   // cipher list that was checked
+	reportedSettings []string // settings already reported as having no effect
+	checkedCiphers   string   // cipher list that was last checked
 
-	beats  atomic.Pointer[ironic.Heartbeater]
-	once   sync.Once
-	locked chan struct{} // closed by Lockdown
+	heartbeater atomic.Pointer[ironic.Heartbeater]
+	once        sync.Once
+	locked      chan struct{} // closed by Lockdown
 }
 
 func newAgent(o Options) *agent {
@@ -88,9 +89,12 @@ func newAgent(o Options) *agent {
 		o.Pause = 30 * time.Second
 	}
 	if o.System.Files == nil {
-		o.System.Files = &sysfile.Reader{Log: o.Journal.Logger()}
+		o.System.Files = &sysfs.Reader{Log: o.Journal.Logger()}
 	}
-	hush(o.Journal, o.Config) // before the first line is logged
+	if o.Board == nil {
+		o.Board = (*status.Board)(nil)
+	}
+	redactSecrets(o.Journal, o.Config) // before the first line is logged
 	return &agent{
 		o:          o,
 		started:    time.Now(),
@@ -118,7 +122,7 @@ func (a *agent) reload(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	hush(a.o.Journal, c)
+	redactSecrets(a.o.Journal, c)
 	a.config.Update(func(current *config.Config) { *current = *c })
 	a.ironic = nil // its URLs and certificates can differ
 	a.log.Info("configuration reloaded", "api_url", c.APIURL)
@@ -140,7 +144,7 @@ func (a *agent) configure(context.Context) error {
 	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
 		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
-		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return netboot.SourceFor(ctx, dst) },
+		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return route.SourceFor(ctx, dst) },
 	}
 	if a.o.Network != nil {
 		o.Changed = a.o.Network.Changed
@@ -172,19 +176,22 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{
-		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh, System: a.o.System, Log: a.log,
-		Board: a.o.Board, Journal: a.o.Journal,
+		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
+		System: a.o.System, Log: a.log, Journal: a.o.Journal,
+		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
 	var join func(context.Context, []block.Device) bool
 	if a.o.Destructive {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
-	managers, err := hardware.Load(ctx, []hardware.Manager{
+	list := []hardware.Manager{
 		generic.New(generic.Options{
 			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
-			Board: a.o.Board, Join: join,
+			Join:  join,
+			Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 		}),
-	}, a.log)
+	}
+	managers, err := hardware.Load(ctx, list, a.log)
 	if err != nil {
 		return err
 	}
@@ -204,16 +211,16 @@ func (a *agent) loadHardware(ctx context.Context) error {
 func (a *agent) deps() extension.Deps {
 	return extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
-		Power: afterAnswers{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a,
-		Log: a.log, Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop, AllowDestructive: a.o.Destructive,
-		PoweringOff: func() { a.restoreCards(true) },
+		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
+		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
+		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
 	}
 }
 
 // disks returns the disks that the managers list.
 func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
 	if a.managers == nil {
-		return a.o.System.Disks(ctx)
+		return block.Disks(ctx, a.o.System)
 	}
 	return a.managers.Disks(ctx)
 }
@@ -234,9 +241,7 @@ func (a *agent) setNode(data json.RawMessage) error {
 	if answer.Node == nil {
 		return errors.New("node missing")
 	}
-	given := ironic.Answer{Node: answer.Node, Config: answer.Config}
-	given.Apply(a.config, &a.node, &a.token, "", a.log)
+	a.apply(&ironic.Answer{Node: answer.Node, Config: answer.Config}, "")
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
-	a.o.Journal.Redact(a.token.Reveal())
 	return nil
 }

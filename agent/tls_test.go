@@ -13,7 +13,10 @@ func TestCipherSuites(t *testing.T) {
 		name, option, lookup string
 		want                 map[uint16]bool
 	}{
-		{name: "default", want: map[uint16]bool{aes128: true, aes256: true, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: false}},
+		{
+			name: "default",
+			want: map[uint16]bool{aes128: true, aes256: true, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: false},
+		},
 		{name: "option", option: "ECDHE-ECDSA-AES128-GCM-SHA256", want: map[uint16]bool{aes128: true, aes256: false}},
 		{
 			name: "lookup", option: "ECDHE-ECDSA-AES128-GCM-SHA256", lookup: "ECDHE+AES256",

@@ -125,8 +125,9 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 func skeleton() []cpio.Record {
 	var records []cpio.Record
 	for _, name := range []string{
-		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent", "etc/ironic-python-agent.d", "etc/ironroot", "lib", "mnt", "proc",
-		"root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot", "usr/lib/ironroot/managers", "var", "var/log",
+		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent", "etc/ironic-python-agent.d", "etc/ironroot", "lib",
+		"mnt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot",
+		"var", "var/log",
 	} {
 		records = append(records, cpio.Directory(name, 0o755))
 	}
@@ -163,7 +164,7 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	if err != nil {
 		return nil, err
 	}
-	dir := strings.TrimPrefix(kmod.Folder(b.report.KernelRelease), "/")
+	dir := strings.TrimPrefix(kmod.Dir(b.report.KernelRelease), "/")
 	records := []cpio.Record{cpio.Directory(filepath.Dir(dir), 0o755), cpio.Directory(dir, 0o755)}
 	index := make([]*kmod.Module, len(chosen))
 	for i, f := range chosen {
@@ -206,7 +207,7 @@ func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, 
 	return cpio.StaticFile(filepath.Join(dir, kmod.OthersFile), string(small), 0o644), nil
 }
 
-// releaseOf returns the kernel's release: the one its package told, or the name of the folder below lib/modules.
+// releaseOf returns the kernel's release: that of its package, or otherwise the one that a module was built for.
 func releaseOf(files []*moduleFile, kernel Kernel) (string, error) {
 	if kernel.Release != "" {
 		return kernel.Release, nil
@@ -281,10 +282,6 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
-	}
-	if o.Manager != "" {
-		return fmt.Errorf("hardware manager %s: a package of its own cannot be built in yet; leave --manager out, and add the "+
-			"manager to the list in agent/state.go of a copy of this source", o.Manager)
 	}
 	if o.Kernel == "" && o.Modules != "" {
 		return fmt.Errorf("modules %s without their kernel: name both", o.Modules)

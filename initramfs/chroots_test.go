@@ -43,7 +43,8 @@ func TestChroots(t *testing.T) {
 			"@HOME@", c.home, "@UMASK@", c.umask, "@ZONE@", c.zone, "@LOCALE@", c.locale).Replace(chrootScript)
 		out := testenv.Run(t, "unshare", "--mount", "--net", "--pid", "--fork", "sh", "-e", "-c", script)
 		t.Logf("%s\n%s", c.suite, out)
-		sums = append(sums, testenv.Run(t, "sh", "-c", `cd "$0" && sha256sum ipa-ironroot-amd64.kernel ipa-ironroot-amd64.initramfs ipa-ironroot-amd64.tar.gz`,
+		sums = append(sums, testenv.Run(t, "sh", "-c",
+			`cd "$0" && sha256sum ipa-ironroot-amd64.kernel ipa-ironroot-amd64.initramfs ipa-ironroot-amd64.tar.gz`,
 			filepath.Join(root, "build/out")))
 	}
 	if sums[0] != sums[1] {

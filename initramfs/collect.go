@@ -90,8 +90,8 @@ func treeName(name string) (tree string, rank int, ok bool) {
 }
 
 func (f *moduleFile) read() error {
-	if f.info != nil {
-		return nil
+	if f.info != nil { // cached, possibly by another version
+		return f.named(nil)
 	}
 	if strings.HasSuffix(f.path, ".ko") { // only a small part of the file is read
 		file, err := os.Open(f.path)
@@ -121,7 +121,7 @@ func (f *moduleFile) named(err error) error {
 	if f.info.Name == "" {
 		f.info.Name = kmod.Normalize(filepath.Base(f.tree))
 	}
-	f.info.Folder = filepath.Dir(f.tree)
+	f.info.Dir = filepath.Dir(f.tree)
 	return nil
 }
 

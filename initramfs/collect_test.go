@@ -1,6 +1,8 @@
 package initramfs
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,12 +21,36 @@ func TestSearchOrder(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"updates win", []string{"kernel/drivers/net/ethernet/intel/e1000e/e1000e.ko.xz", "updates/e1000e.ko.xz"}, "updates/e1000e.ko.xz"},
-		{"dkms", []string{"kernel/drivers/nvme/host/nvme.ko.zst", "updates/dkms/nvme.ko.zst"}, "updates/dkms/nvme.ko.zst"},
-		{"extra wins", []string{"extra/kmod-ice/ice.ko.xz", "kernel/drivers/net/ethernet/intel/ice/ice.ko.xz"}, "extra/kmod-ice/ice.ko.xz"},
-		{"updates before extra", []string{"kernel/drivers/net/virtio_net.ko", "extra/virtio_net.ko", "updates/virtio_net.ko"}, "updates/virtio_net.ko"},
-		{"weak updates lose", []string{"kernel/drivers/net/virtio_net.ko", "weak-updates/virtio_net.ko"}, "kernel/drivers/net/virtio_net.ko"},
-		{"new driver with a tree", []string{"updates/drivers/net/ethernet/vendor/vendor.ko"}, "updates/drivers/net/ethernet/vendor/vendor.ko"},
+		{
+			"updates win",
+			[]string{"kernel/drivers/net/ethernet/intel/e1000e/e1000e.ko.xz", "updates/e1000e.ko.xz"},
+			"updates/e1000e.ko.xz",
+		},
+		{
+			"dkms",
+			[]string{"kernel/drivers/nvme/host/nvme.ko.zst", "updates/dkms/nvme.ko.zst"},
+			"updates/dkms/nvme.ko.zst",
+		},
+		{
+			"extra wins",
+			[]string{"extra/kmod-ice/ice.ko.xz", "kernel/drivers/net/ethernet/intel/ice/ice.ko.xz"},
+			"extra/kmod-ice/ice.ko.xz",
+		},
+		{
+			"updates before extra",
+			[]string{"kernel/drivers/net/virtio_net.ko", "extra/virtio_net.ko", "updates/virtio_net.ko"},
+			"updates/virtio_net.ko",
+		},
+		{
+			"weak updates lose",
+			[]string{"kernel/drivers/net/virtio_net.ko", "weak-updates/virtio_net.ko"},
+			"kernel/drivers/net/virtio_net.ko",
+		},
+		{
+			"new driver with a tree",
+			[]string{"updates/drivers/net/ethernet/vendor/vendor.ko"},
+			"updates/drivers/net/ethernet/vendor/vendor.ko",
+		},
 		{"not selected", []string{"updates/dkms/nvidia.ko", "kernel/drivers/gpu/drm/i915/i915.ko"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,7 +65,10 @@ func TestSearchOrder(t *testing.T) {
 					if !ok {
 						t.Fatalf("%s is not recognized as a module", name)
 					}
-					files = append([]*moduleFile{{path: name, tree: tree, rank: rank, info: &kmod.Module{Name: strings.SplitN(filepath.Base(name), ".", 2)[0]}}}, files...)
+					files = append([]*moduleFile{{
+						path: name, tree: tree, rank: rank,
+						info: &kmod.Module{Name: strings.SplitN(filepath.Base(name), ".", 2)[0]},
+					}}, files...)
 				}
 				got := ""
 				for _, f := range choose(files, selection) {
@@ -56,5 +85,24 @@ func TestSearchOrder(t *testing.T) {
 		if _, _, ok := treeName(name); ok {
 			t.Errorf("%s is recognized as a module", name)
 		}
+	}
+}
+
+// A module's directory is computed from its path, even if its modinfo was cached by another version.
+func TestCachedModinfo(t *testing.T) {
+	dir := t.TempDir()
+	module := filepath.Join(dir, "lib/modules/6.1.0/kernel/drivers/net/tulip.ko")
+	err := errors.Join(
+		os.MkdirAll(filepath.Dir(module), 0o755),
+		os.WriteFile(module, []byte("not read"), 0o600),
+		os.WriteFile(filepath.Join(dir, modinfoFile),
+			[]byte(`{"lib/modules/6.1.0/kernel/drivers/net/tulip.ko":{"Name":"tulip"}}`), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := listModules(t.Context(), dir)
+	if err != nil || len(files) != 1 || files[0].info.Name != "tulip" || files[0].info.Dir != "drivers/net" {
+		t.Errorf("got %+v and %v, want tulip in drivers/net", files, err)
 	}
 }

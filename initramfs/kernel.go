@@ -20,7 +20,7 @@ import (
 type Kernel struct {
 	Image   string // path of the bootable image
 	Modules string // directory to search for modules, "" = none
-	Release string // as `uname -r` prints it; "" = not known before its modules were read
+	Release string // as `uname -r` prints it; "" = unknown until the modules are read
 	Config  string // path of its configuration; "" = unknown
 }
 
@@ -32,8 +32,8 @@ var (
 // IsKernelPackage reports whether a dependency of a kernel package is part of the kernel.
 func IsKernelPackage(name string) bool { return kernelPackage.MatchString(name) }
 
-// FetchKernel fetches a kernel package, or the ones a meta package stands for, and unpacks image and modules below
-// cacheDir, where they stay. NAME:ARCH is a package of another architecture than this machine's.
+// FetchKernel fetches a kernel package, or those that a meta package depends on, and unpacks kernel and modules below
+// cacheDir. Later calls use the unpacked files. NAME:ARCH is a package of another architecture than this machine's.
 func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg string,
 	progress func(format string, args ...any),
 ) (Kernel, error) {
@@ -59,7 +59,9 @@ func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg str
 		return Kernel{}, fmt.Errorf("kernel package %s holds %d kernels, want 1", pkg, len(images))
 	}
 	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
-	return Kernel{Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release)}, nil
+	return Kernel{
+		Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release),
+	}, nil
 }
 
 // modinfoFile is the name of the file that stores the modinfo of all modules of an unpacked package, by path. It is a

@@ -19,7 +19,6 @@ type Options struct {
 	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
 	Shell        bool           // add u-root's shell and commands, for debugging
 	Init         string         // Go package of /init; "" = "ironroot/uinit"
-	Manager      string         // Go package with a hardware manager to build in; not supported yet
 	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
 	NoFirmware   bool           // omit all firmware
 	Files        []string       // extra files, HOST:GUEST

@@ -60,7 +60,7 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("go %s %s: %w\n%s", args[0], args[len(args)-1], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
 }

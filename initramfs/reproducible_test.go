@@ -21,7 +21,9 @@ func TestReproducible(t *testing.T) {
 	if err := os.MkdirAll(second, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"go.mod", "go.sum", "tools.go", "agent", "initramfs", "internal", "netboot", "storage", "uinit"} {
+	for _, part := range []string{
+		"go.mod", "go.sum", "tools.go", "agent", "initramfs", "internal", "netboot", "storage", "uinit",
+	} {
 		if _, err := os.Stat(filepath.Join(first, part)); err == nil {
 			testenv.Run(t, "cp", "-r", filepath.Join(first, part), filepath.Join(second, part))
 		}

@@ -18,7 +18,8 @@ const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two" 
 // UEFI with Secure Boot.
 func TestBootsEverywhere(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
-	testenv.Files(t, "install Debian's package ovmf", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
+	testenv.Files(t, "install Debian's package ovmf", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd",
+		"/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
 	image := filepath.Join(t.TempDir(), "foreign.iso")
 	_, err := Build(t.Context(), Options{
 		Kernel: foreign.Kernel(t), Initrd: foreign.Initrd(t), Out: image, Cmdline: testCmdline, Label: "FOREIGN",

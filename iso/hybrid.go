@@ -6,24 +6,25 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+
+	"ironroot/internal/ondisk"
 )
 
-// Offsets in the master boot record that isohdpfx expects.
+const sector = 512 // bytes of a sector of disks, as opposed to a block of CDs
+
 const (
-	mbrCodeSize  = 432
-	mbrIsolinux  = 432 // 64 bits: first 512-byte sector of isolinux.bin
-	mbrDiskID    = 440
-	mbrTable     = 446
-	mbrEntrySize = 16
-	typeESP      = 0xef
-	perBlock     = blockSize / sector
+	typeESP  = 0xef
+	perBlock = blockSize / sector
+
+	// isohdpfx contains the first sector of isolinux.bin behind its code.
+	codeSize = 432
 )
 
 // makeHybrid makes the image bootable as a disk: it writes a master boot record into the image's unused first sector
 // and pads the image to whole cylinders of 1 MiB, which some BIOSes require.
 func makeHybrid(f *os.File, code []byte, espSize int64) error {
-	if len(code) != mbrCodeSize {
-		return fmt.Errorf("code of the master boot record has %d bytes, want %d", len(code), mbrCodeSize)
+	if len(code) != codeSize {
+		return fmt.Errorf("code of the master boot record has %d bytes, want %d", len(code), codeSize)
 	}
 	v, _, err := readVolume(f)
 	if err != nil {
@@ -39,16 +40,15 @@ func makeHybrid(f *os.File, code []byte, espSize int64) error {
 	if err := errors.Join(f.Truncate(int64(v.blocks)*blockSize), f.Truncate(size)); err != nil {
 		return err
 	}
-	mbr := make([]byte, sector)
-	copy(mbr, code)
-	binary.LittleEndian.PutUint64(mbr[mbrIsolinux:], uint64(isolinux)*perBlock)
-	binary.LittleEndian.PutUint32(mbr[mbrDiskID:], crc32.ChecksumIEEE(binary.LittleEndian.AppendUint32(nil, v.blocks)))
-	// The first entry is the active one that BIOSes look for. It spans the whole image and so overlaps the second one:
-	// of type 0 it is no partition for operating systems and UEFI firmware.
-	putPartition(mbr[mbrTable:], true, 0, 0, uint32(size/sector))
-	putPartition(mbr[mbrTable+mbrEntrySize:], false, typeESP, esp*perBlock, uint32(espSize/sector))
-	mbr[510], mbr[511] = 0x55, 0xaa
-	_, err = f.WriteAt(mbr, 0)
+	le := binary.LittleEndian
+	record := ondisk.MBR{DiskID: crc32.ChecksumIEEE(le.AppendUint32(nil, v.blocks)), Signature: 0xaa55}
+	copy(record.Code[:], code)
+	le.PutUint64(record.Code[codeSize:], uint64(isolinux)*perBlock)
+	// The first entry is the active one, which BIOSes require. It covers the whole image and overlaps the second entry.
+	// Because of its type 0, operating systems and UEFI firmware ignore it.
+	record.Entries[0] = newBootEntry(0x80, 0, 0, uint32(size/sector))
+	record.Entries[1] = newBootEntry(0, typeESP, esp*perBlock, uint32(espSize/sector))
+	_, err = f.WriteAt(ondisk.Append(nil, le, record), 0)
 	return err
 }
 
@@ -79,15 +79,8 @@ func bootImages(f *os.File) (bios, uefi uint32, err error) {
 	return binary.LittleEndian.Uint32(first[lba:]), binary.LittleEndian.Uint32(second[lba:]), nil
 }
 
-// putPartition writes one entry of the partition table, with cylinders, heads and sectors that say "use the 32-bit
-// numbers".
-func putPartition(b []byte, active bool, kind byte, start, sectors uint32) {
-	if active {
-		b[0] = 0x80
-	}
-	copy(b[1:], []byte{0xfe, 0xff, 0xff})
-	b[4] = kind
-	copy(b[5:], []byte{0xfe, 0xff, 0xff})
-	binary.LittleEndian.PutUint32(b[8:], start)
-	binary.LittleEndian.PutUint32(b[12:], sectors)
+// newBootEntry returns an entry whose cylinder, head and sector numbers mean that the 32-bit numbers apply.
+func newBootEntry(status, kind uint8, start, sectors uint32) ondisk.MBREntry {
+	none := [3]byte{0xfe, 0xff, 0xff}
+	return ondisk.MBREntry{Status: status, StartCHS: none, Type: kind, EndCHS: none, Start: start, Sectors: sectors}
 }

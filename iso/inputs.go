@@ -64,7 +64,8 @@ func checkInitrd(path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("begins with %q, want a cpio archive, plain or compressed with gzip, bzip2, lzma, xz, lzo, lz4 or zstd", head)
+	return fmt.Errorf("begins with %q, want a cpio archive, plain or compressed with gzip, bzip2, lzma, xz, lzo, "+
+		"lz4 or zstd", head)
 }
 
 func readHead(path string, size int64) ([]byte, error) {

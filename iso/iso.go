@@ -112,7 +112,7 @@ func (o Options) complete() (Options, error) {
 
 // build builds the image in the directory work and moves it to Options.Out.
 func build(ctx context.Context, o Options, l loaders, work string) (Report, error) {
-	esp, err := espImage(l)
+	esp, err := espImage(ctx, l)
 	if err != nil {
 		return Report{}, err
 	}

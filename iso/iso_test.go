@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/fat"
+)
+
+// Offsets in the master boot record, by which tests check the structure.
+const (
+	mbrCodeSize  = 432
+	mbrIsolinux  = 432
+	mbrTable     = 446
+	mbrEntrySize = 16
 )
 
 // standIns are loaders that boot nothing but have the right sizes and shapes.
@@ -115,7 +126,9 @@ func TestOtherToolsReadTheImage(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	info := testenv.Run(t, "isoinfo", "-d", "-i", image)
-	for _, want := range []string{"Volume id: TEST_1", "El Torito VD version 1 found", "Rock Ridge signatures version 1 found"} {
+	for _, want := range []string{
+		"Volume id: TEST_1", "El Torito VD version 1 found", "Rock Ridge signatures version 1 found",
+	} {
 		if !strings.Contains(info, want) {
 			t.Errorf("volume: got\n%s\nwant %q", info, want)
 		}
@@ -147,7 +160,7 @@ func TestHybridPointers(t *testing.T) {
 	}
 	entry := image[mbrTable+mbrEntrySize:]
 	start := uint64(binary.LittleEndian.Uint32(entry[8:])) * sector
-	want, err := espImage(l)
+	want, err := espImage(t.Context(), l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,41 +171,34 @@ func TestHybridPointers(t *testing.T) {
 	}
 }
 
-func TestFATIsCleanAndHoldsItsFiles(t *testing.T) {
+// The EFI system partition is FAT16 for loaders of any size. Its files have short names only and the image's date.
+func TestESPIsFAT16(t *testing.T) {
 	testenv.Programs(t, "fsck.vfat", "mcopy")
-	for name, files := range map[string][]fatFile{
-		"empty file":   {{name: "A.TXT"}},
-		"one sector":   {{name: "A/B/C.BIN", content: bytes.Repeat([]byte{7}, sector)}},
-		"many folders": manyFiles(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			raw, err := fat16(files)
-			if err != nil {
-				t.Fatal(err)
+	for _, size := range []int{0, 1, sector, 100_000, 2 << 20, 15_000_000} {
+		l := loaders{shim: bytes.Repeat([]byte{7}, size), grub: bytes.Repeat([]byte{8}, size+1)}
+		raw, err := espImage(t.Context(), l)
+		if err != nil {
+			t.Fatalf("loaders of %d bytes: %v", size, err)
+		}
+		if got := string(raw[54:62]); got != "FAT16   " {
+			t.Errorf("loaders of %d bytes: got %q, want FAT16", size, got)
+		}
+		path := writeFile(t, "esp", raw)
+		testenv.Run(t, "fsck.vfat", "-n", path)
+		list, day := testenv.Run(t, "mdir", "-/", "-i", path, "::/"), epoch.Format("2006-01-02")
+		days := slices.Compact(regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindAllString(list, -1))
+		if !strings.Contains(list, "is IRONROOT") || !slices.Equal(days, []string{day}) || strings.Contains(list, "~") {
+			t.Errorf("got\n%s\nwant the label IRONROOT, all files of %s and no alias of a long name", list, day)
+		}
+		for name, content := range map[string][]byte{"BOOTX64.EFI": l.shim, "GRUBX64.EFI": l.grub} {
+			if got := testenv.Run(t, "mcopy", "-i", path, "::/EFI/BOOT/"+name, "-"); got != string(content) {
+				t.Errorf("%s: got %d bytes, want the %d that were written", name, len(got), len(content))
 			}
-			path := writeFile(t, "fat", raw)
-			testenv.Run(t, "fsck.vfat", "-n", path)
-			for _, f := range files {
-				if got := testenv.Run(t, "mcopy", "-i", path, "::/"+f.name, "-"); got != string(f.content) {
-					t.Errorf("%s: got %d bytes, want the %d that were written", f.name, len(got), len(f.content))
-				}
-			}
-		})
+		}
 	}
-	if _, err := fat16([]fatFile{{name: "BIG", content: make([]byte, 40<<20)}}); err == nil {
-		t.Error("40 MiB: got no error, want one")
+	if _, err := espImage(t.Context(), loaders{shim: make([]byte, 40<<20)}); !errors.Is(err, fat.ErrFull) {
+		t.Errorf("40 MiB: got %v, want %v", err, fat.ErrFull)
 	}
-	if _, err := fat16([]fatFile{{name: "lower.txt"}}); err == nil {
-		t.Error("lower-case name: got no error, want one")
-	}
-}
-
-func manyFiles() []fatFile {
-	var files []fatFile
-	for a := 'A'; a <= 'Z'; a++ { // more than one cluster of entries
-		files = append(files, fatFile{name: "DIR/" + string(a) + ".BIN", content: bytes.Repeat([]byte{byte(a)}, int(a)*37)})
-	}
-	return files
 }
 
 func TestInputsAreChecked(t *testing.T) {
@@ -207,15 +213,21 @@ func TestInputsAreChecked(t *testing.T) {
 		"no kernel":       {Options{Initrd: initrd, Out: "x"}, "kernel, initrd and output"},
 		"kernel missing":  {Options{Kernel: "/nonexistent", Initrd: initrd, Out: "x"}, "/nonexistent"},
 		"kernel is empty": {Options{Kernel: writeFile(t, "k", nil), Initrd: initrd, Out: "x"}, "is empty"},
-		"kernel is text":  {Options{Kernel: writeFile(t, "k", make([]byte, 4096)), Initrd: initrd, Out: "x"}, "no boot flag"},
+		"kernel is text": {
+			Options{Kernel: writeFile(t, "k", make([]byte, 4096)), Initrd: initrd, Out: "x"}, "no boot flag",
+		},
 		"kernel is ELF":   {Options{Kernel: writeFile(t, "k", []byte("\x7fELF")), Initrd: initrd, Out: "x"}, "ELF"},
 		"kernel is arm64": {Options{Kernel: writeFile(t, "k", arm), Initrd: initrd, Out: "x"}, "arm64"},
 		"swapped":         {Options{Kernel: kernel, Initrd: kernel, Out: "x"}, "want a cpio archive"},
 		"label":           {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: "a b"}, "label"},
-		"long label":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: strings.Repeat("a", 33)}, "33 characters"},
-		"line break":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: "a\nb"}, "control character"},
-		"open quote":      {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: `a="b`}, "open quote"},
-		"long line":       {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: strings.Repeat("a", 2048)}, "2048 characters"},
+		"long label": {
+			Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: strings.Repeat("a", 33)}, "33 characters",
+		},
+		"line break": {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: "a\nb"}, "control character"},
+		"open quote": {Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: `a="b`}, "open quote"},
+		"long line": {
+			Options{Kernel: kernel, Initrd: initrd, Out: "x", Cmdline: strings.Repeat("a", 2048)}, "2048 characters",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

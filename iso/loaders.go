@@ -29,7 +29,9 @@ func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error)
 		pkg   string
 		files map[string]*[]byte
 	}{
-		{"isolinux", map[string]*[]byte{"usr/lib/ISOLINUX/isolinux.bin": &l.isolinux, "usr/lib/ISOLINUX/isohdpfx.bin": &l.mbr}},
+		{"isolinux", map[string]*[]byte{
+			"usr/lib/ISOLINUX/isolinux.bin": &l.isolinux, "usr/lib/ISOLINUX/isohdpfx.bin": &l.mbr,
+		}},
 		{"syslinux-common", map[string]*[]byte{"usr/lib/syslinux/modules/bios/ldlinux.c32": &l.ldlinux}},
 		{"shim-signed", map[string]*[]byte{"usr/lib/shim/shimx64.efi.signed": &l.shim}},
 		{"grub-efi-amd64-signed", map[string]*[]byte{"usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed": &l.grub}},

@@ -48,7 +48,7 @@ func makeStable(f *os.File) error {
 	if _, err := f.WriteAt(block, primaryBlock*blockSize); err != nil {
 		return err
 	}
-	return stabilizeFolder(f, v.root, v.size, 1)
+	return stabilizeDir(f, v.root, v.size, 1)
 }
 
 // recordTime is the time stamp of a directory record (ECMA-119, 9.1.5).
@@ -56,8 +56,8 @@ func recordTime() []byte {
 	return []byte{byte(epoch.Year() - 1900), byte(epoch.Month()), byte(epoch.Day()), 0, 0, 0, 0}
 }
 
-// stabilizeFolder rewrites the records of a folder and of those below it.
-func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
+// stabilizeDir rewrites the records of a directory and of the directories below it.
+func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 	const deepest = 8 // ECMA-119, 6.8.2.1
 	if depth > deepest {
 		return fmt.Errorf("directories are deeper than %d", deepest)
@@ -85,20 +85,21 @@ func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
 		if name > len(record) {
 			return fmt.Errorf("directory record at byte %d has a name of length %d", at-length, record[32])
 		}
-		const folderFlag = 2
-		isFolder := record[25]&folderFlag != 0
-		if err := stabilizeRockRidge(f, record[name:], isFolder); err != nil {
+		const dirFlag = 2
+		isDir := record[25]&dirFlag != 0
+		if err := stabilizeRockRidge(f, record[name:], isDir); err != nil {
 			return err
 		}
-		if own := record[32] == 1 && record[33] <= 1; isFolder && !own { // not "." and ".."
-			children = append(children, child{binary.LittleEndian.Uint32(record[2:]), binary.LittleEndian.Uint32(record[10:])})
+		if own := record[32] == 1 && record[33] <= 1; isDir && !own { // not "." and ".."
+			children = append(children,
+				child{binary.LittleEndian.Uint32(record[2:]), binary.LittleEndian.Uint32(record[10:])})
 		}
 	}
 	if _, err := f.WriteAt(extent, int64(location)*blockSize); err != nil {
 		return err
 	}
 	for _, c := range children {
-		if err := stabilizeFolder(f, c.location, c.size, depth+1); err != nil {
+		if err := stabilizeDir(f, c.location, c.size, depth+1); err != nil {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func stabilizeFolder(f *os.File, location, size uint32, depth int) error {
 
 // stabilizeRockRidge rewrites the entries TF and PX of a system use area (SUSP 1.12, RRIP 1.12), and those of the area
 // that continues it.
-func stabilizeRockRidge(f *os.File, area []byte, isFolder bool) error {
+func stabilizeRockRidge(f *os.File, area []byte, isDir bool) error {
 	for len(area) >= 4 {
 		length := int(area[2])
 		if length < 4 || length > len(area) {
@@ -126,7 +127,7 @@ func stabilizeRockRidge(f *os.File, area []byte, isFolder bool) error {
 			}
 		case "PX":
 			links := uint32(1)
-			if isFolder {
+			if isDir {
 				links = 2
 			}
 			putBoth(entry[12:], links)
@@ -139,7 +140,7 @@ func stabilizeRockRidge(f *os.File, area []byte, isFolder bool) error {
 			if _, err := f.ReadAt(more, offset); err != nil {
 				return fmt.Errorf("read continuation area: %w", err)
 			}
-			if err := stabilizeRockRidge(f, more, isFolder); err != nil {
+			if err := stabilizeRockRidge(f, more, isDir); err != nil {
 				return err
 			}
 			if _, err := f.WriteAt(more, offset); err != nil {

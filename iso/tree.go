@@ -74,7 +74,9 @@ func writeImage(f *os.File, tree, label string) error {
 	if err != nil {
 		return err
 	}
-	bios := &iso9660.ElToritoEntry{Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: isolinuxPath, BootTable: true}
+	bios := &iso9660.ElToritoEntry{
+		Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: isolinuxPath, BootTable: true,
+	}
 	bios.SetLoadSize(4)
 	uefi := &iso9660.ElToritoEntry{Platform: iso9660.EFI, Emulation: iso9660.NoEmulation, BootFile: espPath}
 	err = fs.Finalize(iso9660.FinalizeOptions{

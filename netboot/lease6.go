@@ -1,193 +1,148 @@
 package netboot
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
+
+	"ironroot/internal/goroutine"
+	"ironroot/netboot/dhcp"
+	"ironroot/netboot/dhcp6"
+	"ironroot/netboot/ifconfig"
+	"ironroot/netboot/plan"
+	"ironroot/netboot/resolver"
 )
 
-// Lease6 is what a DHCPv6 server said, after validation: values that could not be used are left out.
-type Lease6 struct {
-	Addresses []netip.Addr // none where the server gives only information
-	DNS       []netip.Addr
-	Search    []string
-	NTP       []netip.Addr
-	Obtained  time.Time     // when it was asked for
-	Renew     time.Duration // T1, counted from Obtained; of mere information, when it is asked for again
-	Rebind    time.Duration // T2
-	Preferred time.Duration // how long new connections use the addresses
-	Duration  time.Duration // the whole lease; Forever when it does not end
-
-	server    []byte       // its DUID
-	committed bool         // by the first message already
-	revoked   []netip.Addr // what the server takes back
+// lease6 applies the leases of a link's DHCPv6 client and keeps its history. It must not be used concurrently.
+type lease6 struct {
+	link   *link
+	source ifconfig.Source
+	role   plan.Role
 }
 
-const (
-	defaultRefresh = 24 * time.Hour    // RFC 8415, section 7.6
-	minRefresh     = 600 * time.Second // the same
-)
-
-// refusal6 says that a server has nothing for this client.
-type refusal6 struct {
-	code    uint16 // RFC 8415, section 21.13
-	message string
+// run requests by DHCPv6 what the link's routers announce, until ctx ends. Without a router it does nothing. It
+// requests more when a router announces more, but never less, because two routers may differ. Static data may require
+// more than routers announce, or nothing.
+func (a *lease6) run(ctx context.Context, r plan.Role) {
+	a.role = r
+	for mode := dhcp6.Nothing; ctx.Err() == nil; {
+		for mode < a.wanted() && ctx.Err() == nil {
+			mode = a.wanted()
+			a.ask(ctx, mode)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.link.advertised:
+		}
+	}
 }
 
-func (e *refusal6) Error() string {
-	return fmt.Sprintf("DHCPv6 server answers with status %d: %q", e.code, e.message)
-}
-
-// parseLease6 reads an advertisement or a reply. With addresses wanted, an answer without any is an error; a further
-// value that cannot be used is left out and named in warnings.
-func parseLease6(m *message6, iaid [4]byte, wanted bool, now time.Time, shortest time.Duration) (*Lease6, []string, error) {
-	if err := statusError6(m.options); err != nil {
-		return nil, nil, err
-	}
-	lease := &Lease6{Obtained: now, server: option(m.options, optServerID)}
-	if len(lease.server) == 0 || len(lease.server) > maxDUID {
-		return nil, nil, errors.New("answer without a server identifier")
-	}
-	var p parser
-	lease.DNS = p.servers6("name server", addresses6(option(m.options, optDNS)))
-	lease.NTP = p.servers6("time server", timeServers6(m.options))
-	lease.Search = p.names(parseNames(option(m.options, optSearch)))
-	if !wanted {
-		refresh := defaultRefresh
-		if value := option(m.options, optRefresh); len(value) == 4 {
-			refresh = max(duration6(value), minRefresh)
-		}
-		lease.Renew, lease.Rebind, lease.Preferred, lease.Duration = refresh, Forever, Forever, Forever
-		return lease, p.warnings, nil
-	}
-	for _, o := range m.options {
-		if o.code == optIANA && len(o.value) >= 12 && [4]byte(o.value) == iaid {
-			err := p.identity(lease, o.value, shortest)
-			return lease, p.warnings, err
-		}
-	}
-	return nil, p.warnings, errors.New("answer without an address")
-}
-
-// timeServers6 returns the addresses of time servers, the newer kind of option first.
-func timeServers6(options []option6) []netip.Addr {
-	var list []netip.Addr
-	for _, o := range options {
-		if o.code != optNTP {
-			continue
-		}
-		inner, err := parseOptions6(o.value)
-		if err != nil {
-			continue
-		}
-		for _, sub := range inner {
-			if sub.code == ntpServerAddr {
-				list = append(list, addresses6(sub.value)...)
+// ask runs the client in one mode until a router offers more.
+func (a *lease6) ask(ctx context.Context, mode dhcp6.Mode) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	goroutine.Go(func() error {
+		a.link.persist(ctx, func() {
+			if client := a.client(); mode == dhcp6.Stateful {
+				client.Run(ctx)
+			} else {
+				client.Inform(ctx)
 			}
+		})
+		return nil
+	}, func(error) { close(done) })
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for a.wanted() <= mode && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-a.link.advertised:
 		}
 	}
-	return append(list, addresses6(option(options, optSNTP))...)
 }
 
-// identity reads the addresses and times of an identity association (RFC 8415, section 21.4).
-func (p *parser) identity(lease *Lease6, value []byte, shortest time.Duration) error {
-	t1, t2 := duration6(value[4:]), duration6(value[8:])
-	options, err := parseOptions6(value[12:])
-	if err == nil {
-		err = statusError6(options)
+// wanted returns what is to be requested.
+func (a *lease6) wanted() dhcp6.Mode {
+	if !a.role.DHCP6 {
+		return a.role.Ask6
 	}
-	if err != nil {
-		return err
-	}
-	lease.Duration, lease.Preferred = Forever, Forever
-	for _, o := range options {
-		if o.code != optIAAddress || len(o.value) < 24 {
-			continue
-		}
-		address, preferred, valid := netip.AddrFrom16([16]byte(o.value)), duration6(o.value[16:]), duration6(o.value[20:])
-		inner, err := parseOptions6(o.value[24:])
-		switch {
-		case err != nil || statusError6(inner) != nil || valid == 0:
-			lease.revoked = append(lease.revoked, address)
-			continue
-		case !unicast6(address) || address.IsLinkLocalUnicast():
-			p.warn("address %v is no address for a host", address)
-			continue
-		case len(lease.Addresses) == maxServers:
-			p.warn("more than %d addresses", maxServers)
-			continue
-		}
-		lease.Addresses = append(lease.Addresses, address)
-		lease.Duration, lease.Preferred = min(lease.Duration, valid), min(lease.Preferred, preferred)
-	}
-	if len(lease.Addresses) == 0 {
-		return errors.New("answer without an address that can be used")
-	}
-	lease.Duration = max(lease.Duration, shortest)
-	lease.Preferred = min(max(lease.Preferred, shortest), lease.Duration)
-	lease.Renew, lease.Rebind = leaseTimes6(lease, t1, t2, shortest)
-	return nil
+	return max(a.role.Ask6, a.link.State().offered)
 }
 
-// leaseTimes6 returns T1 and T2; what the server leaves open follows from the preferred time (RFC 8415, section 21.4).
-func leaseTimes6(lease *Lease6, t1, t2, shortest time.Duration) (renew, rebind time.Duration) {
-	if lease.Duration == Forever {
-		return Forever, Forever
-	}
-	if rebind = t2; rebind <= 0 || rebind >= lease.Duration {
-		rebind = lease.Preferred / 5 * 4
-	}
-	if renew = t1; renew <= 0 || renew > rebind {
-		renew = min(lease.Preferred/2, rebind)
-	}
-	return max(renew, shortest/2), max(rebind, shortest/2)
+func (a *lease6) client() *dhcp6.Client {
+	l := a.link
+	return dhcp6.New(dhcp6.Config{
+		Interface: l.netInterface, Carrier: l.carrier6, Duplicate: l.duplicate, Timing: l.timing.DHCP,
+		Log: l.log, Handler: a,
+	})
 }
 
-func (p *parser) servers6(kind string, list []netip.Addr) []netip.Addr {
-	var servers []netip.Addr
-	for _, address := range list[:min(len(list), maxServers)] {
-		if !unicast6(address) {
-			p.warn("%s %v cannot be one", kind, address)
-			continue
-		}
-		if !slices.Contains(servers, address) {
-			servers = append(servers, address)
-		}
-	}
-	return servers
-}
-
-// names returns those of a server's domain names that are domain names.
-func (p *parser) names(list []string) []string {
-	var names []string
-	for _, name := range list[:min(len(list), maxSearch)] {
-		name = strings.TrimRight(name, "\x00.")
-		switch {
-		case name == "":
-		case !hostName(name):
-			p.warn("domain %q is no domain name", name)
-		default:
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// config is what a link gets by the lease. The addresses stand alone: which of their neighbours are on the link, only
-// routers say (RFC 5942).
-func (l *Lease6) config() linkConfig {
-	c := linkConfig{dns: l.DNS, search: l.Search}
+// config6 returns what a lease configures. The addresses are single ones: which subnets are on the link, only routers
+// say (RFC 5942).
+func config6(l *dhcp6.Lease) ifconfig.Config {
+	var c ifconfig.Config
 	for _, address := range l.Addresses {
-		c.addresses = append(c.addresses, netip.PrefixFrom(address, address.BitLen()))
+		c.Addresses = append(c.Addresses, netip.PrefixFrom(address, address.BitLen()))
 	}
-	if l.Duration != Forever {
-		c.valid = max(time.Until(l.Obtained.Add(l.Duration)), time.Second)
+	if l.Duration != dhcp.Forever {
+		c.Valid = max(time.Until(l.Obtained.Add(l.Duration)), time.Second)
 	}
-	if l.Preferred != Forever {
-		c.preferred = max(time.Until(l.Obtained.Add(l.Preferred)), time.Second)
+	if l.Preferred != dhcp.Forever {
+		c.Preferred = max(time.Until(l.Obtained.Add(l.Preferred)), time.Second)
 	}
 	return c
 }
+
+// Use applies a lease in place of the one before.
+func (a *lease6) Use(lease *dhcp6.Lease) error {
+	l := a.link
+	config := config6(lease)
+	metric, before := l.metric(), a.source.Config()
+	// The kernel may report a duplicate address before Replace returns.
+	granted := slices.Concat(before.Addresses, config.Addresses)
+	l.Change(func(s *state) { s.granted, s.names.dhcp6 = granted, lease.Names() })
+	if last := l.State().link.Lease6; last != nil {
+		config.Expiring = before.Replaced(expiry(last.Obtained, last.Duration), config, lease.Revoked)
+		logReplaced(l, config)
+	}
+	l.names.write()
+	err := a.source.Replace(metric, config)
+	l.Change(func(s *state) {
+		s.granted = a.source.Config().Addresses
+		if err == nil {
+			s.link.Lease6, s.failures[partDHCP6] = lease, nil
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("use DHCPv6 lease: %w", err)
+	}
+	return nil
+}
+
+// Drop removes the addresses of the lease; those of routers stay.
+func (a *lease6) Drop() {
+	l := a.link
+	if err := a.source.Clear(); err != nil {
+		l.log.Error("addresses of the DHCPv6 lease not removed", "interface", l.name(), "err", err)
+	}
+	l.Change(func(s *state) { s.granted, s.names.dhcp6, s.link.Lease6 = nil, resolver.Names{}, nil })
+	l.names.write()
+}
+
+// Sent counts a message of the client.
+func (a *lease6) Sent(since time.Time) {
+	a.link.Change(func(s *state) { s.link.History.DHCP6.Count(since) })
+}
+
+// Rejected records why an answer is not used.
+func (a *lease6) Rejected(cause error) {
+	a.link.Change(func(s *state) { s.link.History.DHCP6.Rejected = cause.Error() })
+}
+
+// Failed records and logs why there is no lease.
+func (a *lease6) Failed(message string, err error) { a.link.fail(partDHCP6, message, err) }

@@ -16,15 +16,19 @@ import (
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
+	"ironroot/internal/testenv/nettest"
+	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/lldp"
+	"ironroot/netboot/snapshot"
 )
 
 // neighbour sends one LLDP frame of a switch of that name (of four letters) from the other end of a cable.
 func (l *lab) neighbour(name, system string) {
-	l.t.Helper()
+	l.T.Helper()
 	frame := []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" +
-		"\x02\x07\x04\x02\x00\x00\x00\x00\x01" + "\x04\x05\x05swp1" + "\x06\x02\x00\x78" + "\x0a\x04" + system + "\x00\x00")
-	l.peer(func() error {
+		"\x02\x07\x04\x02\x00\x00\x00\x00\x01" + "\x04\x05\x05swp1" + "\x06\x02\x00\x78" + "\x0a\x04" +
+		system + "\x00\x00")
+	l.Peer(func() error {
 		link, err := netlink.LinkByName("peer-" + name)
 		if err != nil {
 			return err
@@ -39,8 +43,8 @@ func (l *lab) neighbour(name, system string) {
 	})
 }
 
-func isUp(names ...string) func(map[string]Link) bool {
-	return func(links map[string]Link) bool {
+func isUp(names ...string) func(map[string]snapshot.Link) bool {
+	return func(links map[string]snapshot.Link) bool {
 		return !slices.ContainsFunc(names, func(name string) bool { return !links[name].Up || !links[name].Carrier })
 	}
 }
@@ -53,20 +57,20 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "")
-	l.cable("nic1", "")
-	l.cable("unplugged", "")
-	l.setPeer("unplugged", false)
+	l.Cable("nic0", "")
+	l.Cable("nic1", "")
+	l.Cable("unplugged", "")
+	l.SetPeer("unplugged", false)
 	n := l.start()
 	l.until(n, "the links are up", isUp("nic0", "nic1"))
 	l.neighbour("nic0", "leaf")
 	l.neighbour("nic1", "spin")
 	started := time.Now()
-	frames, err := n.WaitLLDP(l.ctx, patience)
+	frames, err := n.WaitLLDP(l.Ctx, nettest.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(started); took > patience/2 {
+	if took := time.Since(started); took > nettest.Timeout/2 {
 		t.Errorf("waited %v, want no longer than the carrier is waited for, %v", took, quick.noCarrier)
 	}
 	check := func(frames map[string]lldp.Frame, want map[string]string) {
@@ -83,25 +87,25 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	check(frames, map[string]string{"nic0": "leaf", "nic1": "spin", "unplugged": ""})
 
 	// A link that appears late, and one that is plugged in.
-	l.cable("late", "")
-	l.setPeer("unplugged", true)
+	l.Cable("late", "")
+	l.SetPeer("unplugged", true)
 	l.until(n, "all links are up", isUp("late", "unplugged"))
 	l.neighbour("unplugged", "edge")
-	frames, err = n.WaitLLDP(l.ctx, 200*time.Millisecond)
+	frames, err = n.WaitLLDP(l.Ctx, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(frames, map[string]string{"nic0": "leaf", "nic1": "spin", "unplugged": "edge", "late": ""})
-	if err := netlink.LinkDel(byIndex(l.until(n, "", isUp("nic0"))["nic0"].Index)); err != nil {
+	if err := netlink.LinkDel(ifconfig.ByIndex(l.until(n, "", isUp("nic0"))["nic0"].Index)); err != nil {
 		t.Fatal(err)
 	}
-	l.until(n, "nic0 is gone", func(links map[string]Link) bool { _, there := links["nic0"]; return !there })
+	l.until(n, "nic0 is gone", func(links map[string]snapshot.Link) bool { _, there := links["nic0"]; return !there })
 	check(n.LLDP(), map[string]string{"nic1": "spin", "unplugged": "edge", "late": ""})
 
-	if err := n.Down(l.ctx); err != nil {
+	if err := n.Down(l.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.WaitLLDP(l.ctx, time.Hour); err == nil {
+	if _, err := n.WaitLLDP(l.Ctx, time.Hour); err == nil {
 		t.Error("network that is down: got no error")
 	}
 }
@@ -138,11 +142,11 @@ func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "")
+	l.Cable("nic0", "")
 	for _, wanted := range []bool{false, true} {
 		var log strings.Builder
 		firmware := &fakeFirmware{}
-		ctx, cancel := context.WithCancel(l.ctx)
+		ctx, cancel := context.WithCancel(l.Ctx)
 		n, err := Start(ctx, Config{
 			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true },
 			ResolvConf: l.resolv,
@@ -168,7 +172,7 @@ func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 		if got := strings.Count(log.String(), "locked down"); got != warnings {
 			t.Errorf("wanted %v: got %d warnings, want %d: %s", wanted, got, warnings, log.String())
 		}
-		if err := netlink.LinkSetDown(byIndex(index(t, "nic0"))); err != nil {
+		if err := netlink.LinkSetDown(ifconfig.ByIndex(index(t, "nic0"))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package netboot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,19 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"ironroot/internal/goroutine"
+	"ironroot/netboot/events"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/networkdata"
+	"ironroot/netboot/resolver"
+	"ironroot/netboot/route"
+	"ironroot/netboot/snapshot"
+	"ironroot/netboot/vlan"
 )
 
 // Config describes which links to use and how.
@@ -37,53 +41,19 @@ type Config struct {
 	// Wait is closed when it is known that there is no static data. Until then, or until Configure, links are only
 	// raised. Nil waits for nothing.
 	Wait <-chan struct{}
-	// VLANs are to be made, and are then used like physical links.
-	VLANs []VLAN
+	// VLANs are created, and are then used like physical links.
+	VLANs []vlan.Request
 
 	timing   timing       // of tests; the zero value is defaultTiming
 	firmware firmwareLLDP // of tests; nil is lldp.Firmware
 }
 
-// Link is what is known of one link at one moment.
-type Link struct {
-	Name      string
-	Index     int
-	MAC       net.HardwareAddr
-	MTU       int  // bytes
-	Up        bool // administratively up
-	Carrier   bool // the cable's other end answers
-	Addresses []netip.Prefix
-	Lease     *Lease  // of DHCPv4; nil while there is none
-	Lease6    *Lease6 // of DHCPv6; nil while there is none
-	Bond      string  // the bond that the link is a member of, "" = none
-	Static    bool    // addresses are those of static data
-	Err       error   // what keeps the link from being of use, nil once it went well
-	History   History // what was tried
-}
-
-// Network is the running network. Its methods may be called from any goroutine.
+// Network is the running network. Its methods may be called concurrently.
 type Network struct {
-	log      *slog.Logger
-	accepts  func(netlink.Link) bool
-	resolver *resolver
-	timing   timing
-	lldp     *lldp.Listener
-	firmware firmwareLLDP // nil = agents in the cards' firmware are not changed
+	shared   *shared
+	plans    chan<- *networkdata.Data
 	stop     context.CancelFunc
 	watching chan struct{} // closed when the watcher and every link have ended
-	vlans    []VLAN
-
-	plans       chan *networkdata.Data
-	failedPlans chan string     // ids of what cannot be made
-	waiting     <-chan struct{} // the watcher's; nil when there is nothing to wait for
-	plan        *plan           // the watcher's, and written under mu; nil without static data
-
-	mu        sync.Mutex
-	links     map[int]*link // by kernel index
-	addresses map[int]map[netip.Prefix]bool
-	made      map[string]bool // names of VLAN interfaces
-	ranks     int             // how many links have ever had a configuration
-	changed   chan struct{}   // closed and replaced at every change
 }
 
 // Start raises all links and keeps them configured, including those that appear later. It returns at once. The network
@@ -99,51 +69,51 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	if config.timing == (timing{}) {
 		config.timing = defaultTiming
 	}
-	ctx, stop := context.WithCancel(ctx)
-	n := &Network{
-		log:      config.Log,
-		accepts:  acceptor(config.Interface),
-		resolver: &resolver{path: config.ResolvConf},
-		timing:   config.timing,
-		lldp:     lldp.New(config.Log),
-		stop:     stop,
-		watching: make(chan struct{}),
-		vlans:    config.VLANs,
-		waiting:  config.Wait,
-
-		plans:       make(chan *networkdata.Data),
-		failedPlans: make(chan string),
-
-		links:     map[int]*link{},
-		made:      map[string]bool{},
-		addresses: map[int]map[netip.Prefix]bool{},
-		changed:   make(chan struct{}),
-	}
-	if config.StopFirmwareLLDP {
-		n.firmware = config.firmware
-		if n.firmware == nil {
-			n.firmware = &lldp.Firmware{Log: config.Log}
-		}
-	}
-	w, err := subscribe()
+	received, err := events.Subscribe()
 	if err != nil {
-		stop()
 		return nil, err
 	}
+	watching := make(chan struct{})
+	common := newShared(config, watching)
+	plans := make(chan *networkdata.Data)
+	w := &watcher{
+		shared: common, accepts: acceptor(config.Interface), running: goroutine.NewGroup(), plans: plans,
+		waiting: config.Wait,
+		used:    map[int]*assignment{}, addresses: map[int][]netip.Prefix{},
+	}
+	ctx, stop := context.WithCancel(ctx)
+	n := &Network{shared: common, plans: plans, stop: stop, watching: watching}
 	goroutine.Go(func() error {
-		defer n.lldp.Close()
+		defer common.lldp.Close()
 		defer func() {
 			if err := n.RestoreFirmwareLLDP(false); err != nil {
-				n.log.Warn("LLDP agent of a card not switched on", "err", err)
+				common.log.Warn("LLDP agent of network card not restored", "err", err)
 			}
 		}()
-		n.watch(ctx, w, config.Data)
+		w.run(ctx, received, config.Data)
 		return nil
-	}, func(error) { close(n.watching) })
+	}, func(error) { close(watching) })
 	return n, nil
 }
 
-// acceptor turns the caller's choice into a rule for links of the kernel.
+// newShared returns what the links of a network have in common. ended is closed when the network has ended.
+func newShared(config Config, ended <-chan struct{}) *shared {
+	table := newLinkTable()
+	s := &shared{
+		log: config.Log, timing: config.timing, links: table, vlans: vlan.NewSet(config.VLANs),
+		names: &nameServers{log: config.Log, file: resolver.NewFile(config.ResolvConf), links: table, ended: ended},
+		lldp:  lldp.New(config.Log), failed: make(chan string),
+	}
+	if config.StopFirmwareLLDP {
+		s.firmware = config.firmware
+		if s.firmware == nil {
+			s.firmware = &lldp.Firmware{Log: config.Log}
+		}
+	}
+	return s
+}
+
+// acceptor returns a function that reports whether to use a link of the kernel.
 func acceptor(byName func(string) bool) func(netlink.Link) bool {
 	return func(l netlink.Link) bool {
 		attrs := l.Attrs()
@@ -161,24 +131,23 @@ func acceptor(byName func(string) bool) func(netlink.Link) bool {
 	}
 }
 
-// Links returns every link in use, ordered by kernel index.
-func (n *Network) Links() []Link {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	links := make([]Link, 0, len(n.links))
-	for index, l := range n.links {
-		state := l.state
-		state.Err = l.failure()
-		state.MAC = slices.Clone(state.MAC)
-		for prefix := range n.addresses[index] {
-			if !slices.Contains(l.coming, prefix) {
-				state.Addresses = append(state.Addresses, prefix)
-			}
-		}
-		slices.SortFunc(state.Addresses, netip.Prefix.Compare)
-		links = append(links, state)
+// Configure applies static data in place of the data before; nil is no data. Bonds and VLANs are created, and the
+// links that the data names get its addresses, also those that appear later. All other links use DHCP, because a node
+// that is reached by them is better than one that is not; routes of the data precede theirs. Configure returns at
+// once. Failures are logged.
+func (n *Network) Configure(data *networkdata.Data) {
+	select {
+	case n.plans <- data:
+	case <-n.watching:
 	}
-	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })
+}
+
+// Links returns every link in use, ordered by kernel index.
+func (n *Network) Links() []snapshot.Link {
+	links := []snapshot.Link{}
+	for _, s := range n.shared.links.states() {
+		links = append(links, s.published())
+	}
 	return links
 }
 
@@ -196,12 +165,31 @@ func (n *Network) TimeServers() []netip.Addr {
 	return slices.Compact(servers)
 }
 
-// Changed returns a channel that is closed at the next change of any link. Take it before looking at Links, so that
-// no change is missed.
-func (n *Network) Changed() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
+// Changed returns a channel that is closed at the next change of any link. Call it before Links, so that no change is
+// missed.
+func (n *Network) Changed() <-chan struct{} { return n.shared.links.next() }
+
+// Dial connects like a net.Dialer. If the kernel's routes do not lead to the address, because the server of a link
+// announced a wrong router or subnet, it tries the links one after the other, a second apart, and adds a route to the
+// address by the first one that connects. All later connections to the address use that route.
+func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var links []string
+	for _, l := range n.Links() {
+		if l.HasAddress() {
+			links = append(links, l.Name)
+		}
+	}
+	if len(links) < 2 {
+		links = nil // the kernel has no choice
+	}
+	conn, by, err := route.Dial(ctx, links, n.shared.timing.DHCP.First, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if l := n.shared.links.named(by); by != "" && l != nil {
+		l.hosts.Keep(conn)
+	}
+	return conn, nil
 }
 
 // WaitAddress waits until a link has a global address. Its error names the links and why they have none.
@@ -215,49 +203,45 @@ func (n *Network) WaitAddress(ctx context.Context) error {
 			return stopped // the state of the links may be outdated
 		default:
 		}
-		for _, l := range links {
-			if slices.ContainsFunc(l.Addresses, usable) {
-				return nil
-			}
+		if slices.ContainsFunc(links, snapshot.Link.HasAddress) {
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-n.watching:
 			return stopped
 		case <-ctx.Done():
-			return fmt.Errorf("wait for an address (%s): %w", describe(links), ctx.Err())
+			return fmt.Errorf("wait for an address (%s): %w", snapshot.NoAddress(links), ctx.Err())
 		}
 	}
 }
 
-func usable(p netip.Prefix) bool {
-	return p.Addr().IsGlobalUnicast()
+// LLDP returns the newest LLDP frame of each link by the link's name. The frame of a link without one has no TLVs.
+func (n *Network) LLDP() map[string]lldp.Frame { return n.shared.lldp.Frames() }
+
+// WaitLLDP waits until each link that has a carrier or may still get one has received an LLDP frame, and returns the
+// result of LLDP. Frames and silence before the call count. It gives up when quiet has passed since the last of the
+// silent links got its carrier, and since a link received its first frame. That is no error, and it does not wait for
+// such a link again until the carrier comes back.
+func (n *Network) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]lldp.Frame, error) {
+	frames, err := n.shared.lldp.Wait(ctx, quiet)
+	if err != nil {
+		return frames, fmt.Errorf("network: %w", err)
+	}
+	return frames, nil
 }
 
-// describe says of each link why it has no address.
-func describe(links []Link) string {
-	if len(links) == 0 {
-		return "no link found"
+// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off, for the operating system
+// that runs next. If persistent, it does so only for agents that would stay off over a power cycle, and interrupts no
+// link.
+func (n *Network) RestoreFirmwareLLDP(persistent bool) error {
+	switch {
+	case n.shared.firmware == nil:
+		return nil
+	case persistent:
+		return n.shared.firmware.RestorePersistent()
 	}
-	var text string
-	for i, l := range links {
-		if i > 0 {
-			text += ", "
-		}
-		switch {
-		case l.Err != nil:
-			text += l.Name + ": " + l.Err.Error()
-		case !l.Up:
-			text += l.Name + ": down"
-		case !l.Carrier:
-			text += l.Name + ": no carrier"
-		case l.Bond != "":
-			text += l.Name + ": member of " + l.Bond
-		default:
-			text += l.Name + ": no answer from a DHCP server"
-		}
-	}
-	return text
+	return n.shared.firmware.Restore()
 }
 
 // Down stops the network and sets all links of the machine except loopback down. Links that appear later stay down. It
@@ -269,10 +253,7 @@ func (n *Network) Down(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("take the network down: %w", ctx.Err())
 	}
-	n.update(func() {
-		clear(n.links)
-		clear(n.addresses)
-	})
+	n.shared.links.clear()
 	links, err := listing.Links()
 	if err != nil {
 		return err
@@ -287,18 +268,4 @@ func (n *Network) Down(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed...)
-}
-
-// update changes the state of a link under the lock and tells whoever waits for a change.
-func (n *Network) update(change func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	change()
-	n.tell()
-}
-
-// tell wakes whoever waits for a change; mu is held.
-func (n *Network) tell() {
-	close(n.changed)
-	n.changed = make(chan struct{})
 }

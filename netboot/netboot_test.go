@@ -13,20 +13,24 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 	"github.com/vishvananda/netlink"
 
+	"ironroot/internal/testenv/nettest"
+	"ironroot/netboot/dhcp"
 	"ironroot/netboot/listing"
+	"ironroot/netboot/route"
 	"ironroot/netboot/server"
+	"ironroot/netboot/snapshot"
 )
 
 func (l *lab) serve(config server.DHCPConfig) *server.DHCP {
-	l.t.Helper()
+	l.T.Helper()
 	var d *server.DHCP
-	l.peer(func() (err error) {
-		d, err = server.ListenDHCP(l.ctx, config)
+	l.Peer(func() (err error) {
+		d, err = server.ListenDHCP(l.Ctx, config)
 		return err
 	})
-	l.t.Cleanup(func() {
+	l.T.Cleanup(func() {
 		if err := d.Close(); err != nil {
-			l.t.Error(err)
+			l.T.Error(err)
 		}
 	})
 	return d
@@ -40,7 +44,9 @@ func pool(link, address string) server.DHCPConfig {
 		bytes[3] = n
 		return netip.AddrFrom4(bytes)
 	}
-	return server.DHCPConfig{Interface: "peer-" + link, Address: own, Router: own.Addr(), First: host(10), Last: host(20)}
+	return server.DHCPConfig{
+		Interface: "peer-" + link, Address: own, Router: own.Addr(), First: host(10), Last: host(20),
+	}
 }
 
 // Two links and an independent DHCP server: both get addresses, default routes coexist and name servers are joined.
@@ -49,15 +55,15 @@ func TestTwoLinks(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
-	l.cable("nic1", "198.51.100.1/24")
-	l.dnsmasq("--interface=peer-nic0", "--interface=peer-nic1",
+	l.Cable("nic0", "192.0.2.1/24")
+	l.Cable("nic1", "198.51.100.1/24")
+	l.Dnsmasq("--interface=peer-nic0", "--interface=peer-nic1",
 		"--dhcp-range=set:a,192.0.2.10,192.0.2.20,1h", "--dhcp-range=set:b,198.51.100.10,198.51.100.20,1h",
 		"--dhcp-option=tag:a,option:dns-server,192.0.2.53,192.0.2.54",
 		"--dhcp-option=tag:b,option:dns-server,198.51.100.53", "--dhcp-option=tag:b,option:domain-name,example.com",
 		"--dhcp-option=tag:b,option:mtu,1400")
 	n := l.start()
-	if err := n.WaitAddress(l.ctx); err != nil {
+	if err := n.WaitAddress(l.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	links := l.until(n, "both links have leases", leased("nic0", "nic1"))
@@ -68,12 +74,13 @@ func TestTwoLinks(t *testing.T) {
 		if !links[name].Up || !links[name].Carrier || links[name].Err != nil {
 			t.Errorf("%s: got %+v, want a link that works", name, links[name])
 		}
-		source, err := SourceFor(l.ctx, netip.MustParsePrefix(subnet).Addr().Next())
+		source, err := route.SourceFor(l.Ctx, netip.MustParsePrefix(subnet).Addr().Next())
 		if err != nil || source != links[name].Lease.Address.Addr() {
 			t.Errorf("%s: source towards its server: got %v, %v, want %v", name, source, err, links[name].Lease.Address)
 		}
 	}
-	l.until(n, "the MTU of the lease is used", func(links map[string]Link) bool { return links["nic1"].MTU == 1400 })
+	l.until(n, "the MTU of the lease is used",
+		func(links map[string]snapshot.Link) bool { return links["nic1"].MTU == 1400 })
 	var defaults int
 	for _, name := range []string{"nic0", "nic1"} {
 		if slices.ContainsFunc(l.routes(name), func(r string) bool { return r[:7] == "default" }) {
@@ -100,14 +107,14 @@ func TestDeadLinkDelaysNobody(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("dead", "")
-	l.cable("unplugged", "")
-	l.setPeer("unplugged", false)
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("dead", "")
+	l.Cable("unplugged", "")
+	l.SetPeer("unplugged", false)
+	l.Cable("nic0", "192.0.2.1/24")
 	l.serve(pool("nic0", "192.0.2.1/24"))
 	started := time.Now()
 	n := l.start()
-	if err := n.WaitAddress(l.ctx); err != nil {
+	if err := n.WaitAddress(l.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("address after %v", time.Since(started))
@@ -117,14 +124,15 @@ func TestDeadLinkDelaysNobody(t *testing.T) {
 			t.Errorf("%s: got lease %v, want none", name, links[name].Lease)
 		}
 	}
-	l.until(n, "the dead link says what it lacks", func(links map[string]Link) bool { return links["dead"].Err != nil })
+	l.until(n, "the dead link says what it lacks",
+		func(links map[string]snapshot.Link) bool { return links["dead"].Err != nil })
 	// The unplugged link is configured as soon as its cable is in.
 	l.serve(server.DHCPConfig{
 		Interface: "peer-unplugged", Address: netip.MustParsePrefix("198.51.100.1/24"), Fixed: map[string]server.Host{
 			mac(t, "unplugged").String(): {Address: addr("198.51.100.7")},
 		},
 	})
-	l.setPeer("unplugged", true)
+	l.SetPeer("unplugged", true)
 	l.until(n, "the plugged link has a lease", leased("unplugged"))
 }
 
@@ -133,7 +141,7 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	id := mac(t, "nic0")
 	d := l.serve(server.DHCPConfig{
 		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 8 * time.Second,
@@ -141,17 +149,19 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 		Fixed:  map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
-	l.until(n, "first address", func(links map[string]Link) bool { return has(links["nic0"], "192.0.2.10/24") })
+	l.until(n, "first address",
+		func(links map[string]snapshot.Link) bool { return has(links["nic0"], "192.0.2.10/24") })
 	d.SetHost(id, server.Host{Address: addr("192.0.2.11")})
 	downs := l.countDowns("nic0")
-	// Whoever knows the machine by its first address reaches it for as long as it was granted; nothing new begins from it.
-	l.until(n, "both addresses", func(links map[string]Link) bool {
+	// Whoever knows the machine by its first address reaches it for as long as it was granted; nothing new begins from
+	// it.
+	l.until(n, "both addresses", func(links map[string]snapshot.Link) bool {
 		return has(links["nic0"], "192.0.2.10/24") && has(links["nic0"], "192.0.2.11/24")
 	})
-	if source, err := SourceFor(l.ctx, addr("203.0.113.1")); err != nil || source != addr("192.0.2.11") {
+	if source, err := route.SourceFor(l.Ctx, addr("203.0.113.1")); err != nil || source != addr("192.0.2.11") {
 		t.Errorf("source of new connections: got %v, %v, want the second address", source, err)
 	}
-	l.until(n, "second address alone", func(links map[string]Link) bool {
+	l.until(n, "second address alone", func(links map[string]snapshot.Link) bool {
 		return leased("nic0")(links) && has(links["nic0"], "192.0.2.11/24") && !has(links["nic0"], "192.0.2.10/24")
 	})
 	if got := downs(); got != 0 {
@@ -163,7 +173,7 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	}
 	// The same address again: renewals go on beyond the first lease's end.
 	before := l.until(n, "lease", leased("nic0"))["nic0"].Lease.Obtained
-	l.until(n, "renewed twice", func(links map[string]Link) bool {
+	l.until(n, "renewed twice", func(links map[string]snapshot.Link) bool {
 		return links["nic0"].Lease != nil && links["nic0"].Lease.Obtained.Sub(before) > 2*time.Second
 	})
 }
@@ -173,7 +183,7 @@ func (l *lab) countDowns(name string) func() int {
 	updates := make(chan netlink.LinkUpdate)
 	done := make(chan struct{})
 	if err := netlink.LinkSubscribe(updates, done); err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	count := make(chan int)
 	go func() {
@@ -199,7 +209,7 @@ func TestRebind(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.2/24") // nobody is at the first server's address, 192.0.2.1
+	l.Cable("nic0", "192.0.2.2/24") // nobody is at the first server's address, 192.0.2.1
 	// The second server has all the time that is left of the lease after T2.
 	stop := l.grants("nic0", "192.0.2.10/24", dhcpv4.WithLeaseTime(20), seconds(dhcpv4.OptionRenewTimeValue, 1),
 		seconds(dhcpv4.OptionRebindingTimeValue, 2))
@@ -211,7 +221,7 @@ func TestRebind(t *testing.T) {
 		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
 	})
 	lost := false
-	l.until(n, "lease of the second server", func(links map[string]Link) bool {
+	l.until(n, "lease of the second server", func(links map[string]snapshot.Link) bool {
 		lost = lost || links["nic0"].Lease == nil
 		return links["nic0"].Lease != nil && links["nic0"].Lease.Server == addr("192.0.2.2")
 	})
@@ -231,20 +241,20 @@ func TestExpiry(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	d := l.serve(server.DHCPConfig{
 		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 2 * time.Second,
 		DNS: []netip.Addr{addr("192.0.2.1")}, MTU: 1400,
 		Fixed: map[string]server.Host{mac(t, "nic0").String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
-	l.until(n, "address and MTU", func(links map[string]Link) bool {
+	l.until(n, "address and MTU", func(links map[string]snapshot.Link) bool {
 		return leased("nic0")(links) && links["nic0"].MTU == 1400
 	})
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l.until(n, "no address, and the old MTU", func(links map[string]Link) bool {
+	l.until(n, "no address, and the old MTU", func(links map[string]snapshot.Link) bool {
 		return links["nic0"].Lease == nil && !has(links["nic0"], "192.0.2.10/24") && links["nic0"].MTU == 1500
 	})
 	if got := l.routes("nic0"); len(got) != 0 {
@@ -258,7 +268,7 @@ func TestCarrierLossAndRefusal(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	id := mac(t, "nic0")
 	d := l.serve(server.DHCPConfig{
 		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"),
@@ -267,12 +277,12 @@ func TestCarrierLossAndRefusal(t *testing.T) {
 	n := l.start()
 	l.until(n, "address", leased("nic0"))
 	d.SetHost(id, server.Host{Address: addr("192.0.2.77")})
-	l.setPeer("nic0", false)
-	l.until(n, "carrier lost, address kept", func(links map[string]Link) bool {
+	l.SetPeer("nic0", false)
+	l.until(n, "carrier lost, address kept", func(links map[string]snapshot.Link) bool {
 		return !links["nic0"].Carrier && links["nic0"].Lease != nil
 	})
-	l.setPeer("nic0", true)
-	l.until(n, "the new network's address", func(links map[string]Link) bool {
+	l.SetPeer("nic0", true)
+	l.until(n, "the new network's address", func(links map[string]snapshot.Link) bool {
 		return has(links["nic0"], "192.0.2.77/24") && !has(links["nic0"], "192.0.2.10/24")
 	})
 }
@@ -284,16 +294,16 @@ func TestLateLink(t *testing.T) {
 	}
 	n := l.start()
 	result := make(chan error, 1)
-	go func() { result <- n.WaitAddress(l.ctx) }()
-	l.cable("late", "192.0.2.1/24")
+	go func() { result <- n.WaitAddress(l.Ctx) }()
+	l.Cable("late", "192.0.2.1/24")
 	l.serve(pool("late", "192.0.2.1/24"))
 	select {
 	case err := <-result:
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(patience):
-		t.Fatalf("no address after %v", patience)
+	case <-time.After(nettest.Timeout):
+		t.Fatalf("no address after %v", nettest.Timeout)
 	}
 	link, err := netlink.LinkByName("late")
 	if err != nil {
@@ -302,7 +312,7 @@ func TestLateLink(t *testing.T) {
 	if err := netlink.LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	l.until(n, "the removed link is forgotten", func(links map[string]Link) bool { return len(links) == 0 })
+	l.until(n, "the removed link is forgotten", func(links map[string]snapshot.Link) bool { return len(links) == 0 })
 }
 
 func TestClasslessRoutes(t *testing.T) {
@@ -310,9 +320,10 @@ func TestClasslessRoutes(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
-	l.dnsmasq("--interface=peer-nic0", "--dhcp-range=192.0.2.10,192.0.2.10,1h", "--dhcp-option=option:router,192.0.2.9",
-		"--dhcp-option=121,0.0.0.0/0,192.0.2.1,203.0.113.0/25,192.0.2.2,169.254.169.254/32,192.0.2.3,198.51.100.0/24,0.0.0.0")
+	l.Cable("nic0", "192.0.2.1/24")
+	l.Dnsmasq("--interface=peer-nic0", "--dhcp-range=192.0.2.10,192.0.2.10,1h", "--dhcp-option=option:router,192.0.2.9",
+		"--dhcp-option=121,0.0.0.0/0,192.0.2.1,203.0.113.0/25,192.0.2.2,169.254.169.254/32,192.0.2.3,"+
+			"198.51.100.0/24,0.0.0.0")
 	n := l.start()
 	l.until(n, "address", leased("nic0"))
 	got := l.routes("nic0")
@@ -334,15 +345,15 @@ func TestDown(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	l.serve(pool("nic0", "192.0.2.1/24"))
-	l.cable("silent", "")
+	l.Cable("silent", "")
 	n := l.start()
 	l.until(n, "address", leased("nic0"))
-	if err := n.Down(l.ctx); err != nil {
+	if err := n.Down(l.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	l.cable("late", "198.51.100.1/24")
+	l.Cable("late", "198.51.100.1/24")
 	links, err := listing.Links()
 	if err != nil {
 		t.Fatal(err)
@@ -355,18 +366,18 @@ func TestDown(t *testing.T) {
 	if diff := cmp.Diff(want, up); diff != "" {
 		t.Errorf("links that are up (-want +got):\n%s", diff)
 	}
-	if err := n.WaitAddress(l.ctx); err == nil {
+	if err := n.WaitAddress(l.Ctx); err == nil {
 		t.Error("WaitAddress after Down: got no error, want one")
 	}
 }
 
 // A server that answers first with nonsense does not keep a good offer from being taken.
-func TestLyingServer(t *testing.T) {
+func TestBrokenOffers(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	reply := func(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, ip, serverID net.IP, mask net.IPMask) []byte {
 		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(ip),
 			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverID)), dhcpv4.WithNetmask(mask),
@@ -379,9 +390,9 @@ func TestLyingServer(t *testing.T) {
 		return answer.ToBytes()
 	}
 	good, bad := net.IPv4(192, 0, 2, 1).To4(), net.IPv4(192, 0, 2, 66).To4()
-	var liar *server4.Server
-	l.peer(func() (err error) {
-		liar, err = server4.NewServer("peer-nic0", nil, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+	var s *server4.Server
+	l.Peer(func() (err error) {
+		s, err = server4.NewServer("peer-nic0", nil, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 			kind, offer := dhcpv4.MessageTypeAck, m.MessageType() == dhcpv4.MessageTypeDiscover
 			if offer {
 				kind = dhcpv4.MessageTypeOffer
@@ -403,8 +414,8 @@ func TestLyingServer(t *testing.T) {
 		})
 		return err
 	})
-	go func() { _ = liar.Serve() }()
-	t.Cleanup(func() { _ = liar.Close() })
+	go func() { _ = s.Serve() }()
+	t.Cleanup(func() { _ = s.Close() })
 	n := l.start()
 	links := l.until(n, "the good server's address", leased("nic0"))
 	lease := links["nic0"].Lease
@@ -412,6 +423,18 @@ func TestLyingServer(t *testing.T) {
 		t.Errorf("address: got %s, want %s", got, want)
 	}
 	if len(lease.Routes) != 0 || len(lease.DNS) != 0 || len(lease.Search) != 0 {
-		t.Errorf("values that cannot be: got routes %v, name servers %v, search %q, want none", lease.Routes, lease.DNS, lease.Search)
+		t.Errorf("values that cannot be: got routes %v, name servers %v, search %q, want none",
+			lease.Routes, lease.DNS, lease.Search)
+	}
+}
+
+// Only an infinite lease never expires: the zero time.
+func TestExpiryTime(t *testing.T) {
+	now := time.Now()
+	if got := expiry(now, time.Hour); !got.Equal(now.Add(time.Hour)) {
+		t.Errorf("an hour: got %v, want %v", got, now.Add(time.Hour))
+	}
+	if got := expiry(now, dhcp.Forever); !got.IsZero() {
+		t.Errorf("infinite: got %v, want the zero time", got)
 	}
 }

@@ -11,26 +11,29 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/internal/testenv/nettest"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
+	"ironroot/netboot/route"
+	"ironroot/netboot/snapshot"
 )
 
 // data reads network data in which MAC(name) stands for the MAC address of a link.
 func (l *lab) data(document string) *networkdata.Data {
-	l.t.Helper()
+	l.T.Helper()
 	links, err := listing.Links()
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for _, link := range links {
 		document = strings.ReplaceAll(document, "MAC("+link.Attrs().Name+")", link.Attrs().HardwareAddr.String())
 	}
 	data, err := networkdata.Parse([]byte(document))
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for _, problem := range data.Problems {
-		l.t.Errorf("problem of the test's data: %v", problem)
+		l.T.Errorf("problem of the test's data: %v", problem)
 	}
 	return data
 }
@@ -53,27 +56,17 @@ func TestStatic(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "2001:db8:7::1/64")
-	l.cable("nic1", "198.51.100.1/24")
+	l.Cable("nic0", "2001:db8:7::1/64")
+	l.Cable("nic1", "198.51.100.1/24")
 	// A router whose advertisements are not to give the machine other addresses.
-	l.dnsmasq("--interface=peer-nic0", "--enable-ra", "--dhcp-range=2001:db8:7::,ra-stateless",
+	l.Dnsmasq("--interface=peer-nic0", "--enable-ra", "--dhcp-range=2001:db8:7::,ra-stateless",
 		"--dhcp-option=option6:dns-server,[2001:db8:7::99]")
-	l.peer(func() error {
-		link, err := netlink.LinkByName("peer-nic0")
-		if err != nil {
-			return err
-		}
-		address, err := netlink.ParseAddr("192.0.2.1/24")
-		if err != nil {
-			return err
-		}
-		return netlink.AddrAdd(link, address)
-	})
+	l.AddPeerAddress("nic0", "192.0.2.1/24")
 	l.serve(pool("nic1", "198.51.100.1/24"))
 	n := l.startWith(l.data(staticDocument), nil)
-	links := l.until(n, "static addresses and a lease", func(links map[string]Link) bool {
-		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") && leased("nic1")(links) &&
-			!links["nic0"].History.Router.IsZero()
+	links := l.until(n, "static addresses and a lease", func(links map[string]snapshot.Link) bool {
+		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "2001:db8:7::77/64") &&
+			leased("nic1")(links) && !links["nic0"].History.Router.IsZero()
 	})
 	if link := links["nic0"]; link.Lease != nil || link.MTU != 1400 || !link.Static || link.Err != nil ||
 		link.History.DHCP.Sent != 0 {
@@ -89,7 +82,7 @@ func TestStatic(t *testing.T) {
 		}
 	}
 	for dst, want := range map[string]string{"203.0.113.1": "192.0.2.77", "2001:db8:ffff::1": "2001:db8:7::77"} {
-		if source, err := SourceFor(l.ctx, addr(dst)); err != nil || source != addr(want) {
+		if source, err := route.SourceFor(l.Ctx, addr(dst)); err != nil || source != addr(want) {
 			t.Errorf("source towards %s: got %v, %v, want %s", dst, source, err, want)
 		}
 	}
@@ -111,21 +104,22 @@ func TestLateData(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	l.serve(pool("nic0", "192.0.2.1/24"))
 	n := l.startWith(nil, nil)
 	l.until(n, "lease", leased("nic0"))
 	n.Configure(l.data(staticDocument))
-	l.until(n, "static address alone", func(links map[string]Link) bool {
+	l.until(n, "static address alone", func(links map[string]snapshot.Link) bool {
 		link := links["nic0"]
 		return has(link, "192.0.2.77/24") && link.Lease == nil && !within(link, "192.0.2.8/29").IsValid() &&
 			link.MTU == 1400
 	})
 	n.Configure(nil)
-	l.until(n, "lease again, and no static address", func(links map[string]Link) bool {
+	l.until(n, "lease again, and no static address", func(links map[string]snapshot.Link) bool {
 		return leased("nic0")(links) && !has(links["nic0"], "192.0.2.77/24")
 	})
-	if routes := l.routes("nic0"); slices.ContainsFunc(routes, func(r string) bool { return strings.Contains(r, "metric 256") }) {
+	routes := l.routes("nic0")
+	if slices.ContainsFunc(routes, func(r string) bool { return strings.Contains(r, "metric 256") }) {
 		t.Errorf("got routes %q, want none of the static data", routes)
 	}
 }
@@ -136,11 +130,12 @@ func TestWaitForData(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	l.serve(pool("nic0", "192.0.2.1/24"))
 	wait := make(chan struct{})
 	n := l.startWith(nil, wait)
-	links := l.until(n, "carrier", func(links map[string]Link) bool { return links["nic0"].Up && links["nic0"].Carrier })
+	links := l.until(n, "carrier",
+		func(links map[string]snapshot.Link) bool { return links["nic0"].Up && links["nic0"].Carrier })
 	if sent := links["nic0"].History.DHCP.Sent; sent != 0 {
 		t.Errorf("got %d DHCP messages while waiting, want none", sent)
 	}
@@ -159,7 +154,7 @@ func TestStaticLinkAppears(t *testing.T) {
 			"routes": [{"network": "10.1.0.0", "netmask": "16", "gateway": "192.0.2.2"}]},
 			{"id": "m", "type": "ipv4", "link": "late", "ip_address": "192.0.2.78/24", "gateway": "192.0.2.255"}]}`
 	n := l.startWith(l.data(document), nil)
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	link, err := netlink.LinkByName("nic0")
 	if err != nil {
 		t.Fatal(err)
@@ -167,10 +162,11 @@ func TestStaticLinkAppears(t *testing.T) {
 	if err := netlink.LinkSetHardwareAddr(link, []byte{2, 0, 0, 0, 0, 7}); err != nil {
 		t.Fatal(err)
 	}
-	l.until(n, "static addresses", func(links map[string]Link) bool {
+	l.until(n, "static addresses", func(links map[string]snapshot.Link) bool {
 		return has(links["nic0"], "192.0.2.77/24") && has(links["nic0"], "192.0.2.78/24")
 	})
-	if got := fmt.Sprint(l.routes("nic0")); !strings.Contains(got, "10.1.0.0/16 via 192.0.2.2") || strings.Contains(got, "default") {
+	got := fmt.Sprint(l.routes("nic0"))
+	if !strings.Contains(got, "10.1.0.0/16 via 192.0.2.2") || strings.Contains(got, "default") {
 		t.Errorf("got routes %q, want the one that can be", got)
 	}
 }
@@ -181,13 +177,13 @@ func TestStaticWithoutCarrier(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
-	l.setPeer("nic0", false)
-	l.cable("nic1", "198.51.100.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
+	l.SetPeer("nic0", false)
+	l.Cable("nic1", "198.51.100.1/24")
 	l.serve(pool("nic1", "198.51.100.1/24"))
 	n := l.startWith(l.data(staticDocument), nil)
 	source := func() netip.Addr {
-		source, err := SourceFor(l.ctx, addr("203.0.113.1"))
+		source, err := route.SourceFor(l.Ctx, addr("203.0.113.1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,13 +193,14 @@ func TestStaticWithoutCarrier(t *testing.T) {
 	if got := source(); got != links["nic1"].Lease.Address.Addr() || has(links["nic0"], "192.0.2.77/24") {
 		t.Errorf("source without the carrier: got %v, links %+v", got, links)
 	}
-	l.setPeer("nic0", true)
-	l.until(n, "static address", func(links map[string]Link) bool { return has(links["nic0"], "192.0.2.77/24") })
+	l.SetPeer("nic0", true)
+	l.until(n, "static address",
+		func(links map[string]snapshot.Link) bool { return has(links["nic0"], "192.0.2.77/24") })
 	if got := source(); got != addr("192.0.2.77") {
 		t.Errorf("source with the carrier: got %v, want the static address", got)
 	}
-	l.setPeer("nic0", false)
-	l.until(n, "carrier away", func(links map[string]Link) bool { return !links["nic0"].Carrier })
+	l.SetPeer("nic0", false)
+	l.until(n, "carrier away", func(links map[string]snapshot.Link) bool { return !links["nic0"].Carrier })
 	if got := source(); got != links["nic1"].Lease.Address.Addr() {
 		t.Errorf("source once the carrier is away: got %v, want the lease's", got)
 	}
@@ -215,7 +212,7 @@ func TestBondCannotBeMade(t *testing.T) {
 	if !inside {
 		return
 	}
-	l.cable("nic0", "192.0.2.1/24")
+	l.Cable("nic0", "192.0.2.1/24")
 	l.serve(pool("nic0", "192.0.2.1/24"))
 	// A link of that name is there already.
 	data := l.data(`{"links": [{"id": "card", "type": "phy", "ethernet_mac_address": "MAC(nic0)"},
@@ -228,14 +225,14 @@ func TestBondCannotBeMade(t *testing.T) {
 
 // reach connects from the peer to an address of the machine.
 func (l *lab) reach(address string) {
-	l.t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(l.ctx, "tcp", net.JoinHostPort(address, "0"))
+	l.T.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(l.Ctx, "tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	defer listener.Close()
-	l.peer(func() error {
-		conn, err := (&net.Dialer{Timeout: patience}).DialContext(l.ctx, "tcp", listener.Addr().String())
+	l.Peer(func() error {
+		conn, err := (&net.Dialer{Timeout: nettest.Timeout}).DialContext(l.Ctx, "tcp", listener.Addr().String())
 		if err != nil {
 			return err
 		}

@@ -3,301 +3,328 @@ package netboot
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
-	"reflect"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
+	"ironroot/netboot/bond"
+	"ironroot/netboot/dhcp"
+	"ironroot/netboot/dhcp6"
+	"ironroot/netboot/events"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"
+	"ironroot/netboot/plan"
+	"ironroot/netboot/radv"
 )
 
 // watcher follows the kernel's events and gives each link its role. One goroutine owns it.
 type watcher struct {
-	links     chan netlink.LinkUpdate
-	addresses chan netlink.AddrUpdate
-	routers   chan advertisement
-	done      chan struct{}
+	*shared
+	accepts   func(netlink.Link) bool
+	running   *goroutine.Group         // the goroutines of links
+	plans     <-chan *networkdata.Data // new static data
+	waiting   <-chan struct{}          // closed when there is no static data to wait for; nil = do not wait
+	plan      *plan.Plan               // nil without static data
+	used      map[int]*assignment      // the links in use by their kernel indices
+	addresses map[int][]netip.Prefix   // by kernel index, also of links that are not in use
 }
 
-// eventBuffer is the receive buffer asked for, in bytes: a machine with many NICs sends a burst when all appear.
-const eventBuffer = 1 << 20
-
-func subscribe() (*watcher, error) {
-	w := &watcher{
-		links:     make(chan netlink.LinkUpdate, 64),
-		addresses: make(chan netlink.AddrUpdate, 64),
-		routers:   make(chan advertisement, 64),
-		done:      make(chan struct{}),
-	}
-	err := netlink.LinkSubscribeWithOptions(w.links, w.done, netlink.LinkSubscribeOptions{ReceiveBufferSize: eventBuffer})
-	if err != nil {
-		return nil, fmt.Errorf("watch links: %w", err)
-	}
-	err = netlink.AddrSubscribeWithOptions(w.addresses, w.done, netlink.AddrSubscribeOptions{ReceiveBufferSize: eventBuffer})
-	if err != nil {
-		w.close()
-		return nil, fmt.Errorf("watch addresses: %w", err)
-	}
-	if err := subscribeAdvertisements(w.routers, w.done); err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
-}
-
-// close ends the subscription; the library's readers need their channels emptied to notice.
-func (w *watcher) close() {
-	close(w.done)
-	empty(w.links)
-	empty(w.addresses)
-	empty(w.routers)
-}
-
-// empty drops all values of a channel until it is closed.
-func empty[T any](events <-chan T) {
-	goroutine.Go(func() error {
-		for range events { //nolint:revive // dropped on purpose
-		}
-		return nil
-	}, nil)
-}
-
-// watch runs the network until ctx ends and every link's goroutine with it.
-func (n *Network) watch(ctx context.Context, w *watcher, data *networkdata.Data) {
-	running := goroutine.NewGroup()
-	defer running.Wait() //nolint:errcheck // links start over after a panic, and have no other errors
+// run runs the network until ctx and the goroutines of all links have ended.
+func (w *watcher) run(ctx context.Context, received *events.Subscription, data *networkdata.Data) {
+	defer w.end()
 	for {
 		again := false
 		err := goroutine.Catch(func() error {
 			if static := data; static != nil {
 				data = nil // data that causes a panic is not used again
-				n.adopt(ctx, static, running)
+				w.useData(ctx, static)
 			}
-			n.reconcile(ctx, running)
-			again = n.follow(ctx, w, running)
+			w.reconcile(ctx)
+			again = w.follow(ctx, received)
 			return nil
 		})
-		w.close()
+		received.Close()
 		if err != nil { // a panic: the kernel's state is read again
-			again = pause(ctx, n.timing.first)
+			again = pause.For(ctx, w.timing.DHCP.First) == nil
 		}
 		if !again {
 			return
 		}
-		if w = n.resubscribe(ctx); w == nil {
+		if received = events.Resubscribe(ctx, w.log); received == nil {
 			return
 		}
 	}
 }
 
+// end waits for the goroutines of all links.
+func (w *watcher) end() {
+	for _, a := range w.used {
+		a.end(w.running)
+	}
+	_ = w.running.Wait() // links run again after a panic, and have no other errors
+}
+
 // follow handles events until ctx ends (false) or the kernel dropped some (true).
-func (n *Network) follow(ctx context.Context, w *watcher, running *goroutine.Group) bool {
+func (w *watcher) follow(ctx context.Context, received *events.Subscription) bool {
 	for {
-		heard := n.lldp.Changed()
-		n.hear()
+		heard := w.lldp.Changed()
+		w.noteNeighbours()
 		select {
 		case <-heard:
-		case <-n.waiting:
-			n.adopt(ctx, nil, running)
-		case data := <-n.plans:
-			n.adopt(ctx, data, running)
-		case id := <-n.failedPlans:
-			n.adopt(ctx, n.without(id), running)
+		case <-w.waiting:
+			w.useData(ctx, nil)
+		case data := <-w.plans:
+			w.useData(ctx, data)
+		case id := <-w.failed:
+			w.useData(ctx, w.plan.Without(id))
 		case <-ctx.Done():
 			return false
-		case event, ok := <-w.links:
+		case event, ok := <-received.Links:
 			if !ok {
 				return ctx.Err() == nil
 			}
 			if event.Header.Type == unix.RTM_DELLINK {
-				n.gone(event.Attrs().Index)
+				w.linkGone(event.Attrs().Index)
 				continue
 			}
-			n.seen(ctx, event.Link, running)
-		case event, ok := <-w.routers:
+			w.handleLink(ctx, event.Link)
+		case event, ok := <-received.Routers:
 			if !ok {
 				return ctx.Err() == nil
 			}
-			n.advertise(event)
-		case event, ok := <-w.addresses:
+			w.handleAdvertisement(event)
+		case event, ok := <-received.Addresses:
 			if !ok {
 				return ctx.Err() == nil
 			}
-			n.address(event.LinkIndex, event.LinkAddress, event.NewAddr && event.Flags&unusableFlags == 0)
-			if event.Flags&unix.IFA_F_DADFAILED != 0 {
-				n.duplicate(event.LinkIndex, event.LinkAddress)
-			}
+			w.handleAddress(event)
 		}
 	}
 }
 
-// unusableFlags mark IPv6 addresses whose uniqueness is not known yet, or known not to hold.
-const unusableFlags = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
-
-func (n *Network) resubscribe(ctx context.Context) *watcher {
-	for {
-		w, err := subscribe()
-		if err == nil {
-			return w
-		}
-		n.log.Warn("link events were lost", "err", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// reconcile brings the state in line with the kernel's present links and addresses: at the start, and after events
-// were lost.
-func (n *Network) reconcile(ctx context.Context, running *goroutine.Group) {
+// reconcile reads the kernel's present links and addresses, at the start and after events were lost.
+func (w *watcher) reconcile(ctx context.Context) {
 	links, err := listing.Links()
 	if err != nil {
-		n.log.Error("links cannot be listed", "err", err)
+		w.log.Error("links not listed", "err", err)
 		return
 	}
 	present := map[int]bool{}
 	for _, l := range links {
 		present[l.Attrs().Index] = true
-		n.seen(ctx, l, running)
+		w.linkChanged(ctx, l)
 	}
-	n.mu.Lock()
-	var missing []int
-	for index := range n.links {
+	for index := range w.used {
 		if !present[index] {
-			missing = append(missing, index)
+			w.linkGone(index)
 		}
 	}
-	n.mu.Unlock()
-	for _, index := range missing {
-		n.gone(index)
-	}
-	advertisements, err := listAdvertisements()
+	advertisements, err := radv.List()
 	if err != nil {
-		n.log.Warn("what routers said before is not known", "err", err)
+		w.log.Warn("flags of router advertisements not listed", "err", err)
 	}
 	for _, a := range advertisements {
-		n.advertise(a)
+		w.handleAdvertisement(a)
 	}
 	addresses, err := listing.Addresses()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		n.log.Error("addresses cannot be listed", "err", err)
+		w.log.Error("addresses not listed", "err", err)
 		return
 	}
-	n.update(func() { // in one step: nobody is to see the links without their addresses
-		clear(n.addresses)
-		for _, a := range addresses {
-			n.note(a.LinkIndex, *a.IPNet, a.Flags&unusableFlags == 0)
+	clear(w.addresses)
+	for _, a := range addresses {
+		if prefix, ok := prefixOf(*a.IPNet); ok && a.Flags&unusableFlags == 0 {
+			w.addresses[a.LinkIndex] = with(w.addresses[a.LinkIndex], prefix)
 		}
-	})
+	}
+	for index, a := range w.used { // all addresses of a link in one step, so that no reader sees it without them
+		a.link.Change(func(s *state) { s.addresses.present = w.addresses[index] })
+	}
 }
 
-// seen takes in what the kernel says of a link, and starts to use it when it is new.
-func (n *Network) seen(ctx context.Context, kernel netlink.Link, running *goroutine.Group) {
+// handleLink processes an event of a link. Events may be older than the list that reconcile or reassign read. One that
+// would decide on a role therefore only shows that there is something to read: an outdated MAC address would give the
+// link a wrong role for a moment. Other attributes are used as they are, so that no loss of the carrier is missed.
+func (w *watcher) handleLink(ctx context.Context, event netlink.Link) {
+	attrs := event.Attrs()
+	a, known := w.used[attrs.Index]
+	if known && slices.Equal(attrs.HardwareAddr, a.link.State().link.MAC) {
+		w.linkChanged(ctx, event)
+		return
+	}
+	present, err := netlink.LinkByIndex(attrs.Index)
+	if notFound := (netlink.LinkNotFoundError{}); errors.As(err, &notFound) {
+		return // the event of its removal follows
+	}
+	if err != nil {
+		w.log.Warn("link not read, using its event", "interface", attrs.Name, "err", err)
+		present = event
+	}
+	w.linkChanged(ctx, present)
+}
+
+// linkChanged processes the present state of a link, and starts to use a new one.
+func (w *watcher) linkChanged(ctx context.Context, kernel netlink.Link) {
 	attrs := kernel.Attrs()
 	if attrs.Flags&net.FlagLoopback != 0 {
-		n.raiseLoopback(kernel)
+		raiseLoopback(kernel, w.log)
 		return
 	}
-	n.mu.Lock()
-	l, known := n.links[attrs.Index]
-	n.mu.Unlock()
+	a, known := w.used[attrs.Index]
 	if !known {
-		if !n.accepts(kernel) && !n.isMade(kernel) && n.planned(kernel, attrs.HardwareAddr) == "" {
+		id := w.plan.ID(kernel, attrs.HardwareAddr, idsOf(w.used))
+		if !w.accepts(kernel) && !w.vlans.Created(attrs.Name) && id == "" {
 			return
 		}
-		l = newLink(n, attrs.Index)
-		l.virtual = kernel.Type() == "vlan" || kernel.Type() == "bond"
+		a = &assignment{link: newLink(w.shared, attrs.Index)}
+		a.link.virtual = kernel.Type() == "vlan" || kernel.Type() == "bond"
 	}
-	if !isSlave(attrs) && l.role.bond == "" {
-		l.card = attrs.HardwareAddr
+	if !bond.IsMember(attrs) && a.role.Bond == "" {
+		a.card = attrs.HardwareAddr
 	}
-	if !l.virtual && !isInfiniBand(attrs.HardwareAddr) { // LLDP has no tags, belongs to a bond's members, and is Ethernet's
-		n.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
+	if !a.link.virtual && !dhcp.IsInfiniBand(attrs.HardwareAddr) { // LLDP is for physical Ethernet links
+		w.lldp.Open(attrs.Index, attrs.Name) // before the link is raised: its first frame may be the only one for 30 s
 	}
-	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
-	regained := carrier && !l.state.Carrier // only this goroutine writes Carrier
-	n.update(func() {
-		l.state.Name, l.state.Index, l.state.MTU, l.state.MAC = attrs.Name, attrs.Index, attrs.MTU, attrs.HardwareAddr
-		l.state.Up = attrs.Flags&net.FlagUp != 0
-		if carrier != l.state.Carrier {
-			l.state.History.Carrier = time.Now()
-		}
-		l.state.Carrier = carrier
-		n.links[attrs.Index] = l
-		n.expectLLDP(l)
-	})
-	if regained {
-		signal(l.carrier)
-		signal(l.carrier6)
+	w.setAttributes(a.link, attrs)
+	if !known {
+		w.used[attrs.Index] = a
+		w.links.add(a.link)
 	}
-	id := n.planned(kernel, l.card)
-	r := n.roleOf(l, id)
-	if known && id == l.id && reflect.DeepEqual(r, l.role) {
+	id := w.plan.ID(kernel, a.card, idsOf(w.used))
+	r := w.roleOf(a.link, id)
+	if a.is(id, r) {
 		return
 	}
 	if !known {
-		n.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
+		w.log.Info("link found", "interface", attrs.Name, "mac", attrs.HardwareAddr.String())
 	}
-	n.launch(ctx, l, id, r, running)
+	a.start(ctx, id, r, w.running)
 }
 
-func (n *Network) raiseLoopback(lo netlink.Link) {
+// setAttributes records the present attributes and addresses of a link.
+func (w *watcher) setAttributes(l *link, attrs *netlink.LinkAttrs) {
+	carrier := attrs.RawFlags&unix.IFF_LOWER_UP != 0
+	regained := false
+	l.Change(func(s *state) {
+		s.link.Name, s.link.MTU, s.link.MAC = attrs.Name, attrs.MTU, attrs.HardwareAddr
+		s.link.Up = attrs.Flags&net.FlagUp != 0
+		if carrier != s.link.Carrier {
+			s.link.History.Carrier = time.Now()
+			regained = carrier
+		}
+		s.link.Carrier = carrier
+		s.addresses.present = w.addresses[attrs.Index]
+		expectLLDP(w.lldp, s)
+	})
+	if regained {
+		l.carrier.send()
+		l.carrier6.send()
+	}
+}
+
+func raiseLoopback(lo netlink.Link, log *slog.Logger) {
 	if lo.Attrs().Flags&net.FlagUp != 0 {
 		return
 	}
 	if err := netlink.LinkSetUp(lo); err != nil {
-		n.log.Error("loopback cannot be raised", "interface", lo.Attrs().Name, "err", err)
+		log.Error("loopback interface not raised", "interface", lo.Attrs().Name, "err", err)
 	}
 }
 
-// gone forgets a link that the kernel removed.
-func (n *Network) gone(index int) {
-	n.mu.Lock()
-	l, known := n.links[index]
-	n.mu.Unlock()
+// linkGone removes a link that the kernel deleted.
+func (w *watcher) linkGone(index int) {
+	a, known := w.used[index]
 	if !known {
 		return
 	}
-	n.log.Warn("link is gone", "interface", l.name())
-	l.cancel()
-	n.lldp.Forget(index)
-	n.update(func() {
-		delete(n.links, index)
-		delete(n.addresses, index)
-	})
-	n.writeResolver()
+	w.log.Warn("link is gone", "interface", a.link.name())
+	delete(w.used, index) // first: an assignment must be ended once, also if something panics
+	delete(w.addresses, index)
+	a.end(w.running)
+	w.lldp.Forget(index)
+	w.links.remove(index)
+	w.names.write()
 }
 
-// address notes that an address is on a link, or no longer, and tells of it.
-func (n *Network) address(index int, address net.IPNet, present bool) {
-	n.update(func() { n.note(index, address, present) })
-}
+// unusableFlags mark IPv6 addresses whose uniqueness is not known yet, or known not to hold.
+const unusableFlags = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
 
-// note is address within an update.
-func (n *Network) note(index int, address net.IPNet, present bool) {
-	ip, ok := netip.AddrFromSlice(address.IP)
-	ones, _ := address.Mask.Size()
+// handleAddress records whether a link has an address.
+func (w *watcher) handleAddress(event netlink.AddrUpdate) {
+	prefix, ok := prefixOf(event.LinkAddress)
 	if !ok {
 		return
 	}
-	prefix := netip.PrefixFrom(ip.Unmap(), ones)
-	if !present {
-		if l := n.links[index]; l != nil && n.addresses[index][prefix] {
-			n.log.Debug("address is gone", "interface", l.state.Name, "address", prefix.String())
-		}
-		delete(n.addresses[index], prefix)
+	before := w.addresses[event.LinkIndex]
+	present := event.NewAddr && event.Flags&unusableFlags == 0
+	var now []netip.Prefix
+	if present {
+		now = with(before, prefix)
+	} else {
+		now = without(before, prefix)
+	}
+	w.addresses[event.LinkIndex] = now
+	a, known := w.used[event.LinkIndex]
+	if !known {
 		return
 	}
-	if n.addresses[index] == nil {
-		n.addresses[index] = map[netip.Prefix]bool{}
+	if !present && slices.Contains(before, prefix) {
+		w.log.Debug("address is gone", "interface", a.link.name(), "address", prefix.String())
 	}
-	n.addresses[index][prefix] = true
+	a.link.Change(func(s *state) { s.addresses.present = now })
+	if event.Flags&unix.IFA_F_DADFAILED != 0 {
+		handleDuplicate(a.link, prefix.Addr())
+	}
+}
+
+// handleDuplicate informs the DHCPv6 client if another machine has one of its addresses (RFC 4862, section 5.4).
+func handleDuplicate(l *link, address netip.Addr) {
+	l.log.Warn("address is in use by another machine", "interface", l.name(), "address", address)
+	isThis := func(p netip.Prefix) bool { return p.Addr() == address }
+	if slices.ContainsFunc(l.State().granted, isThis) {
+		l.duplicate.send()
+	}
+}
+
+// prefixOf returns an address of the kernel. ok reports whether it is one.
+func prefixOf(address net.IPNet) (prefix netip.Prefix, ok bool) {
+	ip, ok := netip.AddrFromSlice(address.IP)
+	ones, _ := address.Mask.Size()
+	return netip.PrefixFrom(ip.Unmap(), ones), ok
+}
+
+// handleAdvertisement processes a router advertisement.
+func (w *watcher) handleAdvertisement(a radv.Advertisement) {
+	receiver, known := w.used[a.Index]
+	if !known {
+		return
+	}
+	l := receiver.link
+	if a.Option != nil || a.Flags&radv.Heard != 0 {
+		l.Change(func(s *state) { s.link.History.Router = time.Now() })
+	}
+	if a.Option != nil {
+		learnDNS(l, a.Option)
+		return
+	}
+	mode := dhcp6.Nothing
+	switch {
+	case a.Flags&radv.Managed != 0:
+		mode = dhcp6.Stateful
+	case a.Flags&radv.Other != 0:
+		mode = dhcp6.Stateless
+	}
+	if mode <= l.State().offered {
+		return
+	}
+	l.Change(func(s *state) { s.offered = mode })
+	l.log.Debug("router offers DHCPv6", "interface", l.name(), "addresses", mode == dhcp6.Stateful)
+	l.advertised.send()
 }

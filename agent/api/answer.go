@@ -72,9 +72,9 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader implements [http.ResponseWriter]. It sets the deadline for the client to read the response.
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
-	limit := strangerAnswerTime
+	limit := unauthorizedResponseTimeout
 	if w.authorized {
-		limit = answerTime
+		limit = responseTimeout
 	}
 	// If this fails the connection is broken, and the next write returns the error.
 	_ = setDeadline(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, time.Now().Add(limit))

@@ -15,12 +15,12 @@ import (
 	"ironroot/agent/api/admission"
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
-	"ironroot/agent/pause"
 	"ironroot/agent/token"
+	"ironroot/internal/pause"
 )
 
-// maxBody bounds a request's body, in bytes. Config drives come inside of it.
-const maxBody = 128 << 20
+// maxBodyBytes limits a request's body. It can contain a config drive.
+const maxBodyBytes = 128 << 20
 
 // Options of the API.
 type Options struct {
@@ -37,10 +37,10 @@ type Options struct {
 type API struct {
 	Options
 	running  requests
-	pace     pace
-	requests quota // of lines about requests without the token
-	errors   quota // of lines about broken connections
-	drops    quota // of lines about connections over a limit
+	throttle throttle
+	requests quota // of log lines about requests without the token
+	errors   quota // of log lines about broken connections
+	drops    quota // of log lines about connections over a limit
 }
 
 // New returns an API.
@@ -67,7 +67,9 @@ func (a *API) find(path string) (r route, ok bool) {
 	case "/status":
 		return route{get: a.timed("get_status", a.status)}, true
 	case "/commands/":
-		return route{get: a.authorized(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run))}, true
+		return route{
+			get: a.authorized(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run)),
+		}, true
 	}
 	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
 		show := func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) }
@@ -79,27 +81,27 @@ func (a *API) find(path string) (r route, ok bool) {
 // ServeHTTP implements [http.Handler].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.running.enter()()
-	seen := &statusWriter{ResponseWriter: w, authorized: a.Token.Matches(r.URL.Query().Get("agent_token"))}
+	tracked := &statusWriter{ResponseWriter: w, authorized: a.Token.Matches(r.URL.Query().Get("agent_token"))}
 	started := time.Now()
-	defer a.logRequest(r, seen, started)
-	defer a.recovered(seen, r)
-	if err := a.serve(seen, r); err != nil {
-		a.writeFault(seen, err)
+	defer a.logRequest(r, tracked, started)
+	defer a.recovered(tracked, r)
+	if err := a.serve(tracked, r); err != nil {
+		a.writeFault(tracked, err)
 	}
 	// Send the response now, because the command can stop the machine before net/http flushes it.
 	if err := http.NewResponseController(w).Flush(); err != nil {
-		if seen.authorized {
-			a.Log.Debug("answer not sent", "err", err)
+		if tracked.authorized {
+			a.Log.Debug("response not sent", "err", err)
 		}
 	}
 }
 
 func (a *API) serve(w *statusWriter, r *http.Request) error {
-	limit := strangerBodyTime
+	limit := unauthorizedBodyTimeout
 	if w.authorized {
 		admission.Authenticate(r.Context())
-		limit = stallTime
-	} else if delay := a.pace.delay(time.Now()); delay > 0 {
+		limit = stallTimeout
+	} else if delay := a.throttle.delay(time.Now()); delay > 0 {
 		admission.Yield(r.Context())
 		if err := pause.For(r.Context(), delay); err != nil {
 			return err
@@ -137,8 +139,10 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 	return httpError(http.StatusMethodNotAllowed, "The method is not allowed for the requested URL.")
 }
 
-// authorized lets a handler run only for those who know the token.
-func (a *API) authorized(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+// authorized returns a handler that answers 401 unless the request contains the token.
+func (a *API) authorized(
+	next func(http.ResponseWriter, *http.Request) error,
+) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !a.Token.Matches(r.URL.Query().Get("agent_token")) {
 			return httpError(http.StatusUnauthorized, "Token invalid.")
@@ -147,8 +151,10 @@ func (a *API) authorized(next func(http.ResponseWriter, *http.Request) error) fu
 	}
 }
 
-// timed measures how long a handler takes.
-func (a *API) timed(name string, next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+// timed returns a handler that measures the duration of next.
+func (a *API) timed(
+	name string, next func(http.ResponseWriter, *http.Request) error,
+) func(http.ResponseWriter, *http.Request) error {
 	if a.Timer == nil {
 		return next
 	}

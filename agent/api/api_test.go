@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/token"
+	"ironroot/internal/testenv"
 )
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
@@ -28,31 +28,16 @@ type fixture struct {
 	*httptest.Server
 	t       *testing.T
 	token   *token.Token
-	log     *buffer
+	log     *testenv.Log
 	release chan struct{} // lets test.slow end
 	kind    string        // content type of requests
 }
 
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func start(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, token: &token.Token{}, log: &buffer{}, release: make(chan struct{}), kind: "application/json"}
+	f := &fixture{
+		t: t, token: &token.Token{}, log: &testenv.Log{}, release: make(chan struct{}), kind: "application/json",
+	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	registry := command.NewRegistry(f.extensions(), command.Options{Log: log})
 	t.Cleanup(registry.Close)
@@ -84,7 +69,10 @@ func (f *fixture) extensions() []command.Extension {
 		{Name: "async_fail", Async: true, Run: run(nil, errors.New("broken disk"))},
 		{Name: "async_panics", Async: true, Run: func(context.Context, command.Params) (any, error) { panic("oops") }},
 		{Name: "async_strict", Async: true, Params: strict, Run: run(nil, nil)},
-		{Name: "mismatch", Async: true, Run: run(nil, fault.VersionMismatch(map[string]string{"a": "2"}, map[string]string{"a": "1"}))},
+		{
+			Name: "mismatch", Async: true,
+			Run: run(nil, fault.VersionMismatch(map[string]string{"a": "2"}, map[string]string{"a": "1"})),
+		},
 		{Name: "validated", Async: true, Validate: func(context.Context, command.Params) error {
 			return fault.InvalidCommandParams("bad image")
 		}, Run: run(nil, nil)},
@@ -137,7 +125,8 @@ func (f *fixture) want(method, path, body string, status int, text string) {
 // post runs a command with the valid token and returns its record.
 func (f *fixture) post(name, params, wait string) map[string]any {
 	f.t.Helper()
-	answer, body := f.do("POST", "/v1/commands/?agent_token="+secret+"&wait="+wait, `{"name":"`+name+`","params":`+params+`}`)
+	answer, body := f.do("POST", "/v1/commands/?agent_token="+secret+"&wait="+wait,
+		`{"name":"`+name+`","params":`+params+`}`)
 	if answer.status != 200 {
 		f.t.Fatalf("%s: got status %d %s, want 200", name, answer.status, body)
 	}
@@ -167,12 +156,16 @@ func fails(code, text string) string {
 }
 
 const (
-	docV1   = `{"id":"v1","links":[{"href":"http://agent/v1","rel":"self"},{"href":"https://docs.openstack.org/ironic-python-agent/","rel":"describedby","type":"text/html"}]}`
-	docRoot = `{"name":"OpenStack Ironic Python Agent API","description":"Ironic Python Agent is a provisioning agent for OpenStack Ironic","versions":[` + docV1 + `],"default_version":` + docV1 + `}`
-	docOne  = `{"commands":[{"href":"http://agent/v1/commands","rel":"self"},{"href":"http://agent/commands","rel":"bookmark"}],` +
+	docV1 = `{"id":"v1","links":[{"href":"http://agent/v1","rel":"self"},` +
+		`{"href":"https://docs.openstack.org/ironic-python-agent/","rel":"describedby","type":"text/html"}]}`
+	docRoot = `{"name":"OpenStack Ironic Python Agent API","description":"Ironic Python Agent is a provisioning ` +
+		`agent for OpenStack Ironic","versions":[` + docV1 + `],"default_version":` + docV1 + `}`
+	docOne = `{"commands":[{"href":"http://agent/v1/commands","rel":"self"},{"href":"http://agent/commands",` +
+		`"rel":"bookmark"}],` +
 		`"status":[{"href":"http://agent/v1/status","rel":"self"},{"href":"http://agent/status","rel":"bookmark"}],` +
 		`"media_types":[{"base":"application/json","type":"application/vnd.openstack.ironic-python-agent.v1+json"}],` +
-		`"id":"v1","links":[{"href":"http://agent/v1","rel":"self"},{"href":"https://docs.openstack.org/ironic-python-agent/","rel":"describedby","type":"text/html"}]}`
+		`"id":"v1","links":[{"href":"http://agent/v1","rel":"self"},` +
+		`{"href":"https://docs.openstack.org/ironic-python-agent/","rel":"describedby","type":"text/html"}]}`
 	docStatus = `{"started_at":1700000000.123456,"version":"1.2.3"}`
 )
 
@@ -259,7 +252,9 @@ func TestToken(t *testing.T) {
 		each(query, 401) // no token is known yet
 	}
 	f.token.Set(secret)
-	for _, query := range []string{"", "?agent_token=", "?agent_token=wrong", "?agent_token=" + secret + "x", "?agent_token=" + secret[1:]} {
+	for _, query := range []string{
+		"", "?agent_token=", "?agent_token=wrong", "?agent_token=" + secret + "x", "?agent_token=" + secret[1:],
+	} {
 		each(query, 401)
 	}
 	f.want("POST", "/v1/commands/", "not even JSON", 401, invalid)
@@ -275,14 +270,16 @@ func TestBody(t *testing.T) {
 	path := "/v1/commands/?agent_token=" + secret
 	missing := fails("Client", "400 Bad Request: Missing or invalid name or params")
 	for _, body := range []string{
-		`[]`, `null`, `"x"`, `1`, `{}`, `{"name":"test.nothing"}`, `{"params":{}}`, `{"name":"test.nothing","params":[]}`,
-		`{"name":"test.nothing","params":null}`, `{"name":7,"params":{}}`, `{"name":null,"params":{}}`, `{"Name":"test.nothing","params":{}}`,
+		`[]`, `null`, `"x"`, `1`, `{}`, `{"name":"test.nothing"}`, `{"params":{}}`,
+		`{"name":"test.nothing","params":[]}`, `{"name":"test.nothing","params":null}`, `{"name":7,"params":{}}`,
+		`{"name":null,"params":{}}`, `{"Name":"test.nothing","params":{}}`,
 	} {
 		f.want("POST", path, body, 400, missing)
 	}
 	for _, body := range []string{"", "{", "not JSON", `{"name":"test.nothing","params":{}} trailing`} {
 		answer, got := f.do("POST", path, body)
-		if answer.status != 400 || !strings.HasPrefix(got, `{"faultcode":"Client","faultstring":"400 Bad Request: Failed to decode JSON object: `) {
+		if answer.status != 400 || !strings.HasPrefix(got,
+			`{"faultcode":"Client","faultstring":"400 Bad Request: Failed to decode JSON object: `) {
 			t.Errorf("body %q: got %d %s, want 400 Failed to decode", body, answer.status, got)
 		}
 	}
@@ -415,13 +412,19 @@ func TestFailures(t *testing.T) {
 		want         map[string]any
 	}{
 		{"fail", "{}", failed("test.fail", execution, 500, internal, "broken disk")},
-		{"lookup_fails", "{}", failed("test.lookup_fails", "RequestedObjectNotFoundError", 404, "Not found", "Key with id x not found.")},
+		{
+			"lookup_fails", "{}",
+			failed("test.lookup_fails", "RequestedObjectNotFoundError", 404, "Not found", "Key with id x not found."),
+		},
 		{"panics", "{}", failed("test.panics", execution, 500, internal, "internal error: panic: oops")},
 		{"async_fail", "{}", failed("async_fail", execution, 500, internal, "broken disk")},
 		{"async_panics", "{}", failed("async_panics", execution, 500, internal, "internal error: panic: oops")},
-		{"strict", `{"needed":1,"b":1}`, failed("test.strict", "TypeError", 500, "Wrong parameters", "strict() got an unexpected keyword argument 'b'")},
-		{"strict", `{}`, failed("test.strict", "TypeError", 500, "Wrong parameters", "strict() is missing the required argument 'needed'")},
-		{"async_strict", `{"needed":1,"b":1}`, failed("async_strict", execution, 500, internal, "TypeError: async_strict() got an unexpected keyword argument 'b'")},
+		{"strict", `{"needed":1,"b":1}`, failed("test.strict", "TypeError", 500, "Wrong parameters",
+			"strict() got an unexpected keyword argument 'b'")},
+		{"strict", `{}`, failed("test.strict", "TypeError", 500, "Wrong parameters",
+			"strict() is missing the required argument 'needed'")},
+		{"async_strict", `{"needed":1,"b":1}`, failed("async_strict", execution, 500, internal,
+			"TypeError: async_strict() got an unexpected keyword argument 'b'")},
 		{"mismatch", "{}", mismatch},
 	} {
 		got := f.post("test."+c.name, c.params, "true")
@@ -434,8 +437,10 @@ func TestFailures(t *testing.T) {
 		t.Errorf("result that cannot be encoded: got %v, want FAILED", got)
 	}
 	path := "/v1/commands/?agent_token=" + secret
-	f.want("POST", path, `{"name":"test.refuses","params":{}}`, 400, fails("Client", "Invalid command parameters: not like this"))
-	f.want("POST", path, `{"name":"test.validated","params":{}}`, 400, fails("Client", "Invalid command parameters: bad image"))
+	f.want("POST", path, `{"name":"test.refuses","params":{}}`, 400,
+		fails("Client", "Invalid command parameters: not like this"))
+	f.want("POST", path, `{"name":"test.validated","params":{}}`, 400,
+		fails("Client", "Invalid command parameters: bad image"))
 	if got := len(f.list()); got != 10 {
 		t.Errorf("records: got %d, want 10: rejected requests leave none", got)
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// lifetime is how long a generated certificate is valid from now on.
-const lifetime = 30 * 24 * time.Hour
+// certificateLifetime is the time until a generated certificate expires.
+const certificateLifetime = 30 * 24 * time.Hour
 
 // CertificateOptions describe a generated certificate.
 type CertificateOptions struct {
@@ -57,7 +57,7 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 		// RFC 5280: ub-common-name.
 		Subject:            pkix.Name{CommonName: o.CommonName[:min(len(o.CommonName), 64)]},
 		NotBefore:          o.Now.Add(-o.Skew),
-		NotAfter:           o.Now.Add(lifetime),
+		NotAfter:           o.Now.Add(certificateLifetime),
 		SignatureAlgorithm: x509.ECDSAWithSHA512,
 		ExtraExtensions:    []pkix.Extension{names},
 	}

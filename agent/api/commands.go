@@ -28,7 +28,7 @@ func (a *API) show(w http.ResponseWriter, r *http.Request, id string) error {
 
 // run answers POST /v1/commands/.
 func (a *API) run(w http.ResponseWriter, r *http.Request) error {
-	name, params, err := parseCommand(newPatientBody(w, http.MaxBytesReader(w, r.Body, maxBody)))
+	name, params, err := parseCommand(newDeadlineReader(w, http.MaxBytesReader(w, r.Body, maxBodyBytes)))
 	if err != nil {
 		return err
 	}

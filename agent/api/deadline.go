@@ -10,15 +10,15 @@ import (
 // Timeouts of a connection. The time between the end of a request and the start of its response is not limited: the
 // command determines it.
 const (
-	headerTime = 10 * time.Second // for a request's header, and as much for the TLS handshake before it
-	stallTime  = 30 * time.Second // without a byte of a body
-	bodyTime   = 10 * time.Minute // for a whole body; a large config drive on a slow line takes minutes
-	answerTime = 10 * time.Minute // to take the answer, which may be a large archive of logs
-	idleTime   = 2 * time.Minute  // between two requests
+	headerTimeout   = 10 * time.Second // for a request's header, and again for the TLS handshake before it
+	stallTimeout    = 30 * time.Second // between two reads of a body
+	bodyTimeout     = 10 * time.Minute // for a whole body; a large config drive can take minutes
+	responseTimeout = 10 * time.Minute // for the client to read the response, which can be a large log archive
+	idleTimeout     = 2 * time.Minute  // between two requests
 
-	// Of requests without the token. The answer follows the body, so it has more time.
-	strangerBodyTime   = 5 * time.Second
-	strangerAnswerTime = 10 * time.Second
+	// For requests without the token. The response follows the body, so its timeout is longer.
+	unauthorizedBodyTimeout     = 5 * time.Second
+	unauthorizedResponseTimeout = 10 * time.Second
 )
 
 // limitBody limits the time that net/http spends on a body that no handler reads, such as that of a request without the
@@ -30,20 +30,21 @@ func limitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) erro
 	return setDeadline(http.NewResponseController(w).SetReadDeadline, time.Now().Add(limit))
 }
 
-// patientBody reads a body as long as bytes keep coming. At its end there is no deadline any more.
-type patientBody struct {
+// deadlineReader reads a body. Each read extends the connection's deadline by stallTimeout, up to bodyTimeout in total.
+// EOF clears the deadline.
+type deadlineReader struct {
 	body io.Reader
 	conn *http.ResponseController
 	end  time.Time
 }
 
-func newPatientBody(w http.ResponseWriter, body io.Reader) *patientBody {
-	return &patientBody{body, http.NewResponseController(w), time.Now().Add(bodyTime)}
+func newDeadlineReader(w http.ResponseWriter, body io.Reader) *deadlineReader {
+	return &deadlineReader{body, http.NewResponseController(w), time.Now().Add(bodyTimeout)}
 }
 
 // Read implements [io.Reader].
-func (b *patientBody) Read(p []byte) (int, error) {
-	next := time.Now().Add(stallTime)
+func (b *deadlineReader) Read(p []byte) (int, error) {
+	next := time.Now().Add(stallTimeout)
 	if b.end.Before(next) {
 		next = b.end
 	}

@@ -69,8 +69,10 @@ func slowAPI(t *testing.T) (dial func() net.Conn, stop func()) {
 	}
 }
 
-// exchange sends the parts of a request with a pause before each but the first, and returns the answer and when it came.
-func exchange(t *testing.T, conn net.Conn, pause time.Duration, parts ...string) (status int, body string, took time.Duration) {
+// exchange sends the parts of a request with a pause between them, and returns the response and its time.
+func exchange(
+	t *testing.T, conn net.Conn, pause time.Duration, parts ...string,
+) (status int, body string, took time.Duration) {
 	t.Helper()
 	started := time.Now()
 	sent := make(chan struct{})
@@ -118,20 +120,42 @@ func TestSlowClients(t *testing.T) {
 		text   string
 		within time.Duration // of the answer
 	}{
-		{"header never ends", time.Hour, []string{"POST / HTTP/1.1\r\nHost: a", ""}, 0, "EOF", headerTime},
-		{"wrong token, body never comes", time.Hour, []string{head("POST", "/v1/commands/", "wrong", 99), "x"}, 401, "Token invalid", stallTime},
-		{"no such route, body never comes", time.Hour, []string{head("PUT", "/nowhere", "", 99), "x"}, 404, "not found", stallTime},
-		{"status with a body that never comes", time.Hour, []string{head("GET", "/v1/status", "", 99), "x"}, 200, "started_at", stallTime},
-		{"body never ends", time.Hour, []string{head("POST", "/v1/commands/", secret, len(run)), run[:5], "x"}, 408, "did not come in time", stallTime},
+		{"header never ends", time.Hour, []string{"POST / HTTP/1.1\r\nHost: a", ""}, 0, "EOF", headerTimeout},
 		{
-			"body drips for too long", stallTime / 2, append([]string{head("POST", "/v1/commands/", secret, 1000)}, strings.Split(strings.Repeat(" ", 1000), "")...),
-			408, "did not come in time", bodyTime,
+			"wrong token, body never comes", time.Hour,
+			[]string{head("POST", "/v1/commands/", "wrong", 99), "x"},
+			401, "Token invalid", stallTimeout,
 		},
 		{
-			"slow body and slow command", 10 * time.Second, append([]string{head("POST", "/v1/commands/", secret, len(run))}, letters...),
-			200, `"result":"done"`, time.Hour + time.Duration(len(letters))*10*time.Second,
+			"no such route, body never comes", time.Hour,
+			[]string{head("PUT", "/nowhere", "", 99), "x"},
+			404, "not found", stallTimeout,
 		},
-		{"slow command", 0, []string{head("POST", "/v1/commands/", secret, len(run)) + run}, 200, `"result":"done"`, time.Hour},
+		{
+			"status with a body that never comes", time.Hour,
+			[]string{head("GET", "/v1/status", "", 99), "x"},
+			200, "started_at", stallTimeout,
+		},
+		{
+			"body never ends", time.Hour,
+			[]string{head("POST", "/v1/commands/", secret, len(run)), run[:5], "x"},
+			408, "Timed out while reading", stallTimeout,
+		},
+		{
+			"body drips for too long", stallTimeout / 2, append([]string{head("POST", "/v1/commands/", secret, 1000)},
+				strings.Split(strings.Repeat(" ", 1000), "")...),
+			408, "Timed out while reading", bodyTimeout,
+		},
+		{
+			"slow body and slow command", 10 * time.Second,
+			append([]string{head("POST", "/v1/commands/", secret, len(run))}, letters...), 200, `"result":"done"`,
+			time.Hour + time.Duration(len(letters))*10*time.Second,
+		},
+		{
+			"slow command", 0,
+			[]string{head("POST", "/v1/commands/", secret, len(run)) + run},
+			200, `"result":"done"`, time.Hour,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -158,7 +182,7 @@ func TestAnswerNotTaken(t *testing.T) {
 		if _, err := io.WriteString(conn, "GET /v1/status HTTP/1.1\r\nHost: agent\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(answerTime + time.Second) // in the bubble's time
+		time.Sleep(responseTimeout + time.Second) // in the bubble's time
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v, want a closed connection", err)
 		}

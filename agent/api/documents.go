@@ -45,7 +45,11 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) error {
 		Description string    `json:"description"`
 		Versions    []version `json:"versions"`
 		Default     version   `json:"default_version"`
-	}{"OpenStack Ironic Python Agent API", "Ironic Python Agent is a provisioning agent for OpenStack Ironic", []version{v}, v})
+	}{
+		"OpenStack Ironic Python Agent API", "Ironic Python Agent is a provisioning agent for OpenStack Ironic",
+		[]version{v},
+		v,
+	})
 }
 
 // version1 answers GET /v1/ with the resources of the API.
@@ -71,7 +75,7 @@ func (a *API) version1(w http.ResponseWriter, r *http.Request) error {
 func (a *API) status(w http.ResponseWriter, _ *http.Request) error {
 	seconds := float64(a.Started.UnixMicro()) / 1e6
 	return writeJSON(w, http.StatusOK, struct {
-		StartedAt json.RawMessage `json:"started_at"` // a number that always shows its fraction
+		StartedAt json.RawMessage `json:"started_at"` // a number that always has a fraction
 		Version   string          `json:"version"`
 	}{json.RawMessage(strconv.FormatFloat(seconds, 'f', 6, 64)), a.Version})
 }

@@ -41,7 +41,9 @@ func flooded(t *testing.T) (address string, lines *journal.Journal) {
 func list(t *testing.T, address, from string) (int, error) {
 	t.Helper()
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}}
+	client := &http.Client{
+		Timeout: time.Minute, Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true},
+	}
 	answer, err := client.Get("http://" + address + "/v1/commands/?agent_token=" + secret)
 	if err != nil {
 		return 0, err
@@ -107,8 +109,8 @@ func TestUnfinishedHeaders(t *testing.T) {
 			kept++
 		}
 	}
-	if kept > limit.Strangers {
-		t.Errorf("connections that are kept: got %d, want at most %d", kept, limit.Strangers)
+	if kept > limit.Untrusted {
+		t.Errorf("connections that are kept: got %d, want at most %d", kept, limit.Untrusted)
 	}
 }
 
@@ -166,14 +168,17 @@ func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 		const refused = 2000
 		for i := range refused {
 			get(fmt.Sprintf("/%s/%d", strings.Repeat("x", 8<<10), i))
-			if i%freePace == 0 {
+			if i%maxUndelayed == 0 {
 				time.Sleep(time.Second) // in the bubble's time
 			}
 		}
 		get("/v1/commands/?agent_token=" + secret)
 		time.Sleep(quotaWindow) // in the bubble's time
 		log := string(lines.Bytes())
-		for _, want := range []string{"deployment began", "path=/v1/commands/?agent_token=*** status=200", "requests without a valid token not logged"} {
+		for _, want := range []string{
+			"deployment began", "path=/v1/commands/?agent_token=*** status=200",
+			"requests without a valid token not logged",
+		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log lacks %q", want)
 			}
@@ -188,13 +193,13 @@ func TestRefusedRequestsDoNotDisplaceTheLog(t *testing.T) {
 	})
 }
 
-// Requests of a flood without the token wait, from any peer.
-func TestPace(t *testing.T) {
-	var p pace
+// A flood of requests without the token is delayed, independent of the peer.
+func TestThrottleDelay(t *testing.T) {
+	var p throttle
 	now := time.Now()
-	for i := range 2 * freePace {
+	for i := range 2 * maxUndelayed {
 		got := p.delay(now.Add(time.Duration(i) * time.Millisecond))
-		if want := i >= freePace; got > 0 != want {
+		if want := i >= maxUndelayed; got > 0 != want {
 			t.Errorf("request %d of a second: got delay %v, want one: %v", i+1, got, want)
 		}
 	}

@@ -34,8 +34,8 @@ func (a *API) logRequest(r *http.Request, w *statusWriter, started time.Time) {
 	if r.URL.RawQuery != "" {
 		path += "?" + hideToken(r.URL.RawQuery)
 	}
-	a.Log.Info("request", "client", clipped(client(r)), "method", clipped(r.Method), "path", clipped(path), "status", w.code,
-		"ms", time.Since(started).Milliseconds())
+	a.Log.Info("request", "client", clipped(client(r)), "method", clipped(r.Method), "path", clipped(path),
+		"status", w.code, "duration", time.Since(started).Round(time.Millisecond))
 }
 
 func clipped(text string) journal.Clipped { return journal.Clipped{Text: text, Limit: maxLogged} }
@@ -134,28 +134,28 @@ func (q *quota) close() {
 }
 
 const (
-	// freePace is the number of requests without the token that are answered at once in each second.
-	freePace = 50
-	// paceDelay is how long all others of that second wait for their answer.
-	paceDelay = time.Second
+	// maxUndelayed is the number of requests without the token per second that are answered without delay.
+	maxUndelayed = 50
+	// throttleDelay delays the responses to all further requests of that second.
+	throttleDelay = time.Second
 )
 
-// pace slows down a flood of requests without the token.
-type pace struct {
+// throttle delays requests without the token if there are many of them.
+type throttle struct {
 	mu     sync.Mutex
 	second time.Time // start of the current second
 	count  int
 }
 
 // delay counts a request and returns how long it must wait.
-func (p *pace) delay(now time.Time) time.Duration {
+func (p *throttle) delay(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if since := now.Sub(p.second); since < 0 || since >= time.Second {
 		p.second, p.count = now, 0
 	}
-	if p.count++; p.count <= freePace {
+	if p.count++; p.count <= maxUndelayed {
 		return 0
 	}
-	return paceDelay
+	return throttleDelay
 }

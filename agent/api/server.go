@@ -23,7 +23,7 @@ const maxHeaderBytes = 16 << 10
 // and sends few requests concurrently. They are low enough for the memory of a small machine: an unfinished request
 // needs up to 60 KiB.
 func connectionLimits() admission.Limits {
-	return admission.Limits{Strangers: 256, StrangerPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
+	return admission.Limits{Untrusted: 256, UntrustedPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
 }
 
 // Listen opens the API's port. Host "::" accepts IPv4 and IPv6, an IPv4 address only IPv4.
@@ -52,8 +52,8 @@ type Server struct {
 func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	s := &Server{api: a, done: make(chan struct{}), http: &http.Server{
 		Handler:           a,
-		ReadHeaderTimeout: headerTime,
-		IdleTimeout:       idleTime,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(errorLog{a}, "", 0),
 		ConnContext:       admission.WithConn,

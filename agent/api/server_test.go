@@ -21,6 +21,7 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/agent/token"
+	"ironroot/internal/testenv"
 )
 
 // Listen fails if the port is in use. Err returns the cause of a server's failure, and nil after Shutdown.
@@ -123,14 +124,15 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// Requests that still run when the time for their answers is over are cut off.
-func TestShutdownCutsRequestsOff(t *testing.T) {
+// Shutdown aborts requests that are still running when its context ends.
+func TestShutdownAbortsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := sleeping()
 		defer registry.Close()
 		s, dial := serving(Options{Commands: registry})
 		conn := dial()
-		send(t, conn, "POST", "/v1/commands/?wait=true&agent_token="+secret, `{"name":"test.sleep","params":{"minutes":10}}`)
+		send(t, conn, "POST", "/v1/commands/?wait=true&agent_token="+secret,
+			`{"name":"test.sleep","params":{"minutes":10}}`)
 		synctest.Wait()
 		started := time.Now()
 		shutdown(s)
@@ -150,7 +152,7 @@ func TestTimeToReadAnswer(t *testing.T) {
 			s, dial := serving(Options{})
 			conn := dial()
 			send(t, conn, "GET", "/v1/status"+query, "")
-			time.Sleep(strangerAnswerTime + time.Second)
+			time.Sleep(unauthorizedResponseTimeout + time.Second)
 			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, want) {
 				t.Errorf("query %q: got %v, want %v", query, err, want)
 			}
@@ -160,15 +162,15 @@ func TestTimeToReadAnswer(t *testing.T) {
 	}
 }
 
-// Requests without the token that come too fast wait. Those with it do not.
-func TestStrangersArePaced(t *testing.T) {
-	for query, want := range map[string]time.Duration{"": paceDelay, "?agent_token=" + secret: 0} {
+// Frequent requests without the token are delayed. Those with it are not.
+func TestThrottle(t *testing.T) {
+	for query, want := range map[string]time.Duration{"": throttleDelay, "?agent_token=" + secret: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			s, dial := serving(Options{})
 			conn := dial()
 			answers := bufio.NewReader(conn)
 			started := time.Now()
-			for range freePace + 1 {
+			for range maxUndelayed + 1 {
 				send(t, conn, "GET", "/v1/status"+query, "")
 				answer, err := http.ReadResponse(answers, nil)
 				if err != nil {
@@ -180,7 +182,7 @@ func TestStrangersArePaced(t *testing.T) {
 				}
 			}
 			if took := time.Since(started); took != want {
-				t.Errorf("query %q: got %d answers in %v, want %v", query, freePace+1, took, want)
+				t.Errorf("query %q: got %d answers in %v, want %v", query, maxUndelayed+1, took, want)
 			}
 			_ = conn.Close()
 			shutdown(s)
@@ -191,7 +193,7 @@ func TestStrangersArePaced(t *testing.T) {
 // Log lines about broken and dropped connections are limited. Further ones are counted.
 func TestConnectionLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &buffer{}
+		log := &testenv.Log{}
 		all := &slog.HandlerOptions{Level: slog.LevelDebug}
 		a := New(Options{Token: &token.Token{}, Log: slog.New(slog.NewTextHandler(log, all))})
 		for i := range requestLines + 7 {
@@ -296,8 +298,8 @@ func TestLargeBody(t *testing.T) {
 	}
 }
 
-// A request that the client cancels while it waits for a command is answered with an error.
-func TestWaitGivenUp(t *testing.T) {
+// A request that the client cancels while waiting for a command is answered with an error.
+func TestWaitCancelled(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
 	id, _ := f.post("test.slow", "{}", "")["id"].(string)

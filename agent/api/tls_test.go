@@ -77,7 +77,9 @@ func TestDualStack(t *testing.T) {
 
 func newCertificate(t *testing.T, host, curve string) *Certificate {
 	t.Helper()
-	c, err := NewCertificate(CertificateOptions{CommonName: "node-7", Host: host, Curve: curve, Skew: time.Hour, Now: time.Now()})
+	c, err := NewCertificate(CertificateOptions{
+		CommonName: "node-7", Host: host, Curve: curve, Skew: time.Hour, Now: time.Now(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +115,10 @@ func TestCertificate(t *testing.T) {
 					t.Errorf("no %q in the certificate:\n%s", want, text)
 				}
 			}
-			extensions := regexp.MustCompile(`(?s)X509v3 extensions:\n(.*?)\n    Signature Algorithm`).FindStringSubmatch(text)
-			if extensions == nil || strings.Join(strings.Fields(extensions[1]), " ") != "X509v3 Subject Alternative Name: critical "+c.san {
+			extensions := regexp.MustCompile(`(?s)X509v3 extensions:\n(.*?)\n    ` +
+				`Signature Algorithm`).FindStringSubmatch(text)
+			if extensions == nil ||
+				strings.Join(strings.Fields(extensions[1]), " ") != "X509v3 Subject Alternative Name: critical "+c.san {
 				t.Errorf("extensions: got %q, want one critical subjectAltName with %s", extensions, c.san)
 			}
 			from, until := date(t, text, "Not Before"), date(t, text, "Not After ")
@@ -156,8 +160,8 @@ func handshake(port string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestTLSVersions tries each version against listeners with each minimum, and suites against a listener with its own.
-// The agent's own test shows that a lookup decides the minimum.
+// Listeners accept only TLS versions from their minimum on, and only their cipher suites. A test of package agent shows
+// that a lookup sets the minimum.
 func TestTLSVersions(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	made := newCertificate(t, "127.0.0.1", "p384")
@@ -220,7 +224,8 @@ func TestShutdownDeliversAnswer(t *testing.T) {
 	s := Serve(l, a, nil)
 	answered := make(chan string)
 	go func() {
-		answer, err := http.Post(fmt.Sprintf("http://%s/v1/commands/?agent_token=%s", l.Addr(), secret), "", strings.NewReader(`{"name":"x.stop","params":{}}`))
+		answer, err := http.Post(fmt.Sprintf("http://%s/v1/commands/?agent_token=%s", l.Addr(), secret), "",
+			strings.NewReader(`{"name":"x.stop","params":{}}`))
 		if err != nil {
 			answered <- err.Error()
 			return

@@ -18,10 +18,12 @@ const (
 	maxAddresses = 8  // per name; further ones are ignored
 )
 
-// Ask asks all servers, names or addresses, and all addresses of a name, concurrently until ctx ends. It returns the
-// first answer whose time passes Check, and its server. servers is called again when the channel of changed, which may
-// be nil, is closed, and new servers are asked, too. A server that fails is logged. The error is that of all servers.
-func Ask(ctx context.Context, servers func() []string, changed func() <-chan struct{}, log *slog.Logger) (sntp.Answer, string, error) {
+// Ask queries all servers, names or addresses, and all addresses of a name, concurrently until ctx ends. It returns the
+// first answer whose time passes Check, and its server. servers is called again when the channel of changed, which can
+// be nil, is closed, and new servers are queried, too. Failures of servers are logged, and returned joined if all fail.
+func Ask(
+	ctx context.Context, servers func() []string, changed func() <-chan struct{}, log *slog.Logger,
+) (sntp.Answer, string, error) {
 	return askAll(ctx, servers, changed, askServer, log)
 }
 

@@ -47,11 +47,11 @@ func Hardware() (time.Time, error) {
 		return time.Time{}, fmt.Errorf("open hardware clock: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
-	rtc, err := unix.IoctlGetRTCTime(int(file.Fd()))
+	now, err := readRTC(file)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read hardware clock %s: %w", device, err)
 	}
-	return time.Date(int(rtc.Year)+1900, time.Month(rtc.Mon)+1, int(rtc.Mday), int(rtc.Hour), int(rtc.Min), int(rtc.Sec), 0, time.UTC), nil
+	return now, nil
 }
 
 // SetHardware sets the hardware clock to UTC. It does nothing if the machine has none.
@@ -65,12 +65,8 @@ func SetHardware(now time.Time) error {
 	}
 	defer file.Close() //nolint:errcheck // nothing was written through it
 	utc := now.UTC()
-	rtc := unix.RTCTime{
-		Sec: int32(utc.Second()), Min: int32(utc.Minute()), Hour: int32(utc.Hour()),
-		Mday: int32(utc.Day()), Mon: int32(utc.Month()) - 1, Year: int32(utc.Year()) - 1900,
-	}
-	if err := unix.IoctlSetRTCTime(int(file.Fd()), &rtc); err != nil {
-		return fmt.Errorf("set the hardware clock %s to %v: %w", device, utc, err)
+	if err := setRTC(file, utc); err != nil {
+		return fmt.Errorf("set hardware clock %s to %v: %w", device, utc, err)
 	}
 	return nil
 }

@@ -32,23 +32,24 @@ func TestCheck(t *testing.T) {
 func TestAsk(t *testing.T) {
 	const address = "127.0.0.1:0"
 	good := sntptest.Start(t, address, sntptest.Reply{Silent: true})
+	reply := func(r sntptest.Reply) *sntptest.Server { return sntptest.Start(t, address, r) }
 	bad := map[*sntptest.Server]string{
-		sntptest.Start(t, address, sntptest.Reply{At: time.Unix(1, 0)}):                                   "1970-01-01",
-		sntptest.Start(t, address, sntptest.Reply{At: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}):       "2010-01-01",
-		sntptest.Start(t, address, sntptest.Reply{At: time.Date(2100, 1, 1, 0, 0, 1, 0, time.UTC)}):       "2100-01-01",
-		sntptest.Start(t, address, sntptest.Reply{Kiss: "DENY"}):                                          "DENY",
-		sntptest.Start(t, address, sntptest.Reply{Stratum: 16}):                                           "stratum 16",
-		sntptest.Start(t, address, sntptest.Reply{Unsynced: true}):                                        "leap indicator",
-		sntptest.Start(t, address, sntptest.Reply{OtherOrigin: true, At: time.Now().Add(24 * time.Hour)}): "",
+		reply(sntptest.Reply{At: time.Unix(1, 0)}):                                   "1970-01-01",
+		reply(sntptest.Reply{At: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}):       "2010-01-01",
+		reply(sntptest.Reply{At: time.Date(2100, 1, 1, 0, 0, 1, 0, time.UTC)}):       "2100-01-01",
+		reply(sntptest.Reply{Kiss: "DENY"}):                                          "DENY",
+		reply(sntptest.Reply{Stratum: 16}):                                           "stratum 16",
+		reply(sntptest.Reply{Unsynced: true}):                                        "leap indicator",
+		reply(sntptest.Reply{OtherOrigin: true, At: time.Now().Add(24 * time.Hour)}): "",
 	}
 	servers := []string{good.Address()}
 	for server := range bad {
 		servers = append(servers, server.Address())
 	}
-	log := lines{told: make(chan struct{}, len(servers))}
+	log := lines{written: make(chan struct{}, len(servers))}
 	go func() { // the good one, asked first, answers only when the others have: all are asked at the same time
 		for range len(bad) - 1 {
-			<-log.told
+			<-log.written
 		}
 		good.Set(sntptest.Reply{Ahead: time.Hour})
 	}()
@@ -68,11 +69,11 @@ func TestAsk(t *testing.T) {
 // lines is a log that sends each line to a channel.
 type lines struct {
 	bytes.Buffer
-	told chan struct{}
+	written chan struct{}
 }
 
 func (l *lines) Write(p []byte) (int, error) {
-	l.told <- struct{}{}
+	l.written <- struct{}{}
 	return l.Buffer.Write(p)
 }
 

@@ -58,8 +58,8 @@ func params(names ...string) Params {
 	return p
 }
 
-// Refusals leave no record, and the next command can run.
-func TestRefusals(t *testing.T) {
+// Rejected commands leave no record, and the next command can run.
+func TestRejectedCommands(t *testing.T) {
 	var ended []error
 	r := registry(t, Options{Ended: func(err error) { ended = append(ended, err) }})
 	for _, c := range []struct {
@@ -74,7 +74,10 @@ func TestRefusals(t *testing.T) {
 		{"x.now", params("one", "invalid"), "wrong value", 1},
 		{"x.later", params("one", "invalid"), "wrong value", 2},
 		{"x.now", nil, "now() is missing the required argument 'one'", 3},
-		{"x.now", params("one", "zoo", "ape", "cat"), "now() got an unexpected keyword argument 'ape', 'cat', 'zoo'", 4},
+		{
+			"x.now", params("one", "zoo", "ape", "cat"),
+			"now() got an unexpected keyword argument 'ape', 'cat', 'zoo'", 4,
+		},
 	} {
 		record, err := r.Execute(t.Context(), c.name, c.p)
 		got := ""
@@ -138,8 +141,9 @@ func TestResults(t *testing.T) {
 		}
 		ids = append(ids, record.ID)
 	}
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for i, record := range r.List() {
-		if record.ID != ids[i] || !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(record.ID) {
+		if record.ID != ids[i] || !uuid.MatchString(record.ID) {
 			t.Errorf("record %d: got ID %q, want %q, a random UUID", i, record.ID, ids[i])
 		}
 		if got, err := r.Wait(t.Context(), record.ID); err != nil || got.ID != record.ID {
@@ -149,7 +153,8 @@ func TestResults(t *testing.T) {
 	if len(r.List()) != len(rows) || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(rows) {
 		t.Errorf("got %d records, want %d with distinct IDs: %v", len(r.List()), len(rows), ids)
 	}
-	if got := strings.Join(names, " "); got != "x.now1 x.other0 y.other0 x.any2 x.bytes0 x.channel0 x.fails0 x.mismatch0" {
+	const want = "x.now1 x.other0 y.other0 x.any2 x.bytes0 x.channel0 x.fails0 x.mismatch0"
+	if got := strings.Join(names, " "); got != want {
 		t.Errorf("Started was called with %s", got)
 	}
 	if want := []bool{true, true, true, true, true, true, false, false}; !slices.Equal(ended, want) {
@@ -170,7 +175,9 @@ func TestAsyncFailures(t *testing.T) {
 		record        string
 		kind, details string
 	}{
-		"missing":    {nil, "later", "CommandExecutionError", "TypeError: later() is missing the required argument 'one'"},
+		"missing": {
+			nil, "later", "CommandExecutionError", "TypeError: later() is missing the required argument 'one'",
+		},
 		"unknown":    {params("one", "three"), "later", "CommandExecutionError", "unexpected keyword argument 'three'"},
 		"unfit":      {params("one", "unfit"), "x.later", "", "no such disk"},
 		"panic":      {params("one", "panic"), "x.later", "", "oops"},
@@ -217,7 +224,10 @@ func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		r := NewRegistry(set(
-			Command{Name: "long", Async: true, Run: func(context.Context, Params) (any, error) { <-leave; return nil, nil }},
+			Command{Name: "long", Async: true, Run: func(context.Context, Params) (any, error) {
+				<-leave
+				return nil, nil
+			}},
 			Command{Name: "short", Run: do(nil, nil)},
 		), Options{})
 		defer r.Close()

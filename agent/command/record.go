@@ -23,10 +23,10 @@ const (
 // Record is a command that was started, as the REST API returns it. It omits the parameters, which can contain secrets.
 type Record struct {
 	ID     string          `json:"id"`
-	Name   string          `json:"command_name"` // without the extension, save for synchronous commands that failed
+	Name   string          `json:"command_name"` // without the extension, except for synchronous commands that failed
 	Status Status          `json:"command_status"`
 	Error  *fault.Error    `json:"command_error"`
-	Result json.RawMessage `json:"command_result"` // null while there is none
+	Result json.RawMessage `json:"command_result"` // null until there is one
 }
 
 // finish stores the result or the error of a command in its record.
@@ -51,15 +51,15 @@ const (
 	maxResults = 4 << 20
 )
 
-// forget replaces the result of a record by a note about it.
-func (r *Record) forget() {
-	r.Result = json.RawMessage(fmt.Sprintf(`{"note":"result of %d bytes not kept: it is too large beside later ones"}`, len(r.Result)))
+// dropResult replaces the result of a record by a note with its size.
+func (r *Record) dropResult() {
+	r.Result = json.RawMessage(fmt.Sprintf(`{"note":"result of %d bytes dropped to limit memory"}`, len(r.Result)))
 }
 
-// bound replaces results that are too large to keep: results of largeResult or more, except for the latest of them,
-// and results beyond maxResults, counted from the latest record. It never replaces the result of the latest record,
-// which Ironic reads; of earlier records Ironic reads only name and state. No record is removed.
-func bound(entries []*entry) {
+// limitResults replaces results that are too large to keep: results of largeResult or more, except for the latest of
+// them, and results beyond maxResults in total, counted from the latest record. It never replaces the result of the
+// latest record, which Ironic reads; of earlier records Ironic reads only name and state. No record is removed.
+func limitResults(entries []*entry) {
 	var total int
 	large := false
 	for i := len(entries) - 1; i >= 0; i-- {
@@ -68,7 +68,7 @@ func bound(entries []*entry) {
 		isLarge := size >= largeResult
 		if i < len(entries)-1 && (isLarge && large || total+size > maxResults) {
 			if size > maxNote {
-				record.forget()
+				record.dropResult()
 			}
 			size = len(record.Result)
 		}

@@ -11,8 +11,12 @@ import (
 func TestResultsAreBounded(t *testing.T) {
 	var size int
 	r := NewRegistry(set(
-		Command{Name: "text", Run: func(context.Context, Params) (any, error) { return strings.Repeat("x", size), nil }},
-		Command{Name: "later", Async: true, Run: func(context.Context, Params) (any, error) { return strings.Repeat("x", size), nil }},
+		Command{
+			Name: "text", Run: func(context.Context, Params) (any, error) { return strings.Repeat("x", size), nil },
+		},
+		Command{Name: "later", Async: true, Run: func(context.Context, Params) (any, error) {
+			return strings.Repeat("x", size), nil
+		}},
 	), Options{})
 	defer r.Close()
 	var ids []string
@@ -56,7 +60,7 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Errorf("all results: got %d bytes, want at most %d", total, limit)
 	}
 	for i, want := range map[int]string{
-		0: fmt.Sprintf(`{"note":"result of %d bytes not kept: it is too large beside later ones"}`, 10<<20+len(`{"result":""}`)),
+		0: fmt.Sprintf(`{"note":"result of %d bytes dropped to limit memory"}`, 10<<20+len(`{"result":""}`)),
 		1: `{"result":"xxxxxxxxxx"}`,
 		2: `{"note":"result of`,
 	} {

@@ -176,7 +176,7 @@ func (r *Registry) end(e *entry, c Command, result any, err error) Record {
 	r.finish(&e.record, result, func(text string) any {
 		return map[string]string{"result": c.Name + ": " + text}
 	}, err)
-	bound(r.entries)
+	limitResults(r.entries)
 	return e.record
 }
 
@@ -216,7 +216,7 @@ func (r *Registry) add(record Record) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, e)
-	bound(r.entries)
+	limitResults(r.entries)
 	return e
 }
 

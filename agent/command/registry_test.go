@@ -14,9 +14,8 @@ import (
 
 func set(commands ...Command) []Extension { return []Extension{{Name: "x", Commands: commands}} }
 
-// An asynchronous command lives under the registry: the end of the request does not touch it, Close ends it, and the
-// hook runs after its record is final.
-func TestAsyncLife(t *testing.T) {
+// An asynchronous command continues after its request, ends with Close, and the hook runs after its record is final.
+func TestAsyncCommand(t *testing.T) {
 	finished := make(chan []Record, 1)
 	var r *Registry
 	r = NewRegistry(set(Command{Name: "wait", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
@@ -70,8 +69,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// Who waits for the turn may give up.
-func TestTurnHonoursContext(t *testing.T) {
+// The wait for the start of a command ends with its context.
+func TestWaitForStartHonoursContext(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r := NewRegistry(set(Command{Name: "hold", Run: func(context.Context, Params) (any, error) {
 		close(entered)
@@ -114,7 +113,9 @@ func TestDecode(t *testing.T) {
 
 // A destructive command runs only if that is allowed.
 func TestAllowDestructive(t *testing.T) {
-	erase := Command{Name: "erase", Destructive: true, Run: func(context.Context, Params) (any, error) { return nil, nil }}
+	erase := Command{
+		Name: "erase", Destructive: true, Run: func(context.Context, Params) (any, error) { return nil, nil },
+	}
 	for _, allowed := range []bool{false, true} {
 		r := NewRegistry(set(erase), Options{AllowDestructive: allowed})
 		record, err := r.Execute(context.Background(), "x.erase", nil)
@@ -172,7 +173,8 @@ func TestErrorsAreRedacted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, got := range []Record{stored, *record} {
-			if text := fmt.Sprint(got.Error); got.Status == Failed && (!strings.Contains(text, "***") || strings.Contains(text, "hunter2")) {
+			text := fmt.Sprint(got.Error)
+			if got.Status == Failed && (!strings.Contains(text, "***") || strings.Contains(text, "hunter2")) {
 				t.Errorf("%s: got %s, want the password as ***", name, text)
 			}
 		}

@@ -18,37 +18,47 @@ type suite struct {
 // suites returns all suites in the order of OpenSSL's default list.
 func suites() []suite {
 	const (
-		ecdsa = "kECDHE kEECDH ECDHE EECDH aECDSA ECDSA HIGH "
-		ecrsa = "kECDHE kEECDH ECDHE EECDH aRSA HIGH "
-		rsa   = "kRSA aRSA RSA HIGH "
-		gcm   = "AES AESGCM TLSv1.2 "
+		ecdsa  = "kECDHE kEECDH ECDHE EECDH aECDSA ECDSA HIGH "
+		ecrsa  = "kECDHE kEECDH ECDHE EECDH aRSA HIGH "
+		rsa    = "kRSA aRSA RSA HIGH "
+		gcm256 = "AES AESGCM AES256 TLSv1.2 "
+		gcm128 = "AES AESGCM AES128 TLSv1.2 "
+		chacha = "CHACHA20 TLSv1.2 "
+		sha256 = "AES AES128 SHA256 TLSv1.2 "
+		cbc256 = "AES AES256 SHA SHA1 "
+		cbc128 = "AES AES128 SHA SHA1 "
+		tls10  = "TLSv1 TLSv1.0 "
+
+		gcm256SuiteB = gcm256 + "SUITEB128 SUITEB192"
+		gcm128SuiteB = gcm128 + "SUITEB128"
 	)
 	return []suite{
-		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, "ECDHE-ECDSA-AES256-GCM-SHA384", 256, ecdsa + gcm + "AES256 SUITEB128 SUITEB192"},
-		{tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, "ECDHE-RSA-AES256-GCM-SHA384", 256, ecrsa + gcm + "AES256"},
-		{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-ECDSA-CHACHA20-POLY1305", 256, ecdsa + "CHACHA20 TLSv1.2"},
-		{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-RSA-CHACHA20-POLY1305", 256, ecrsa + "CHACHA20 TLSv1.2"},
-		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, "ECDHE-ECDSA-AES128-GCM-SHA256", 128, ecdsa + gcm + "AES128 SUITEB128"},
-		{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "ECDHE-RSA-AES128-GCM-SHA256", 128, ecrsa + gcm + "AES128"},
-		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, "ECDHE-ECDSA-AES128-SHA256", 128, ecdsa + "AES AES128 SHA256 TLSv1.2"},
-		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256, "ECDHE-RSA-AES128-SHA256", 128, ecrsa + "AES AES128 SHA256 TLSv1.2"},
-		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, "ECDHE-ECDSA-AES256-SHA", 256, ecdsa + "AES AES256 SHA SHA1 TLSv1 TLSv1.0"},
-		{tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, "ECDHE-RSA-AES256-SHA", 256, ecrsa + "AES AES256 SHA SHA1 TLSv1 TLSv1.0"},
-		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, "ECDHE-ECDSA-AES128-SHA", 128, ecdsa + "AES AES128 SHA SHA1 TLSv1 TLSv1.0"},
-		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, "ECDHE-RSA-AES128-SHA", 128, ecrsa + "AES AES128 SHA SHA1 TLSv1 TLSv1.0"},
-		{tls.TLS_RSA_WITH_AES_256_GCM_SHA384, "AES256-GCM-SHA384", 256, rsa + gcm + "AES256"},
-		{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, "AES128-GCM-SHA256", 128, rsa + gcm + "AES128"},
-		{tls.TLS_RSA_WITH_AES_128_CBC_SHA256, "AES128-SHA256", 128, rsa + "AES AES128 SHA256 TLSv1.2"},
-		{tls.TLS_RSA_WITH_AES_256_CBC_SHA, "AES256-SHA", 256, rsa + "AES AES256 SHA SHA1 SSLv3"},
-		{tls.TLS_RSA_WITH_AES_128_CBC_SHA, "AES128-SHA", 128, rsa + "AES AES128 SHA SHA1 SSLv3"},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, "ECDHE-ECDSA-AES256-GCM-SHA384", 256, ecdsa + gcm256SuiteB},
+		{tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, "ECDHE-RSA-AES256-GCM-SHA384", 256, ecrsa + gcm256},
+		{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-ECDSA-CHACHA20-POLY1305", 256, ecdsa + chacha},
+		{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, "ECDHE-RSA-CHACHA20-POLY1305", 256, ecrsa + chacha},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, "ECDHE-ECDSA-AES128-GCM-SHA256", 128, ecdsa + gcm128SuiteB},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "ECDHE-RSA-AES128-GCM-SHA256", 128, ecrsa + gcm128},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, "ECDHE-ECDSA-AES128-SHA256", 128, ecdsa + sha256},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256, "ECDHE-RSA-AES128-SHA256", 128, ecrsa + sha256},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, "ECDHE-ECDSA-AES256-SHA", 256, ecdsa + cbc256 + tls10},
+		{tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, "ECDHE-RSA-AES256-SHA", 256, ecrsa + cbc256 + tls10},
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, "ECDHE-ECDSA-AES128-SHA", 128, ecdsa + cbc128 + tls10},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, "ECDHE-RSA-AES128-SHA", 128, ecrsa + cbc128 + tls10},
+		{tls.TLS_RSA_WITH_AES_256_GCM_SHA384, "AES256-GCM-SHA384", 256, rsa + gcm256},
+		{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, "AES128-GCM-SHA256", 128, rsa + gcm128},
+		{tls.TLS_RSA_WITH_AES_128_CBC_SHA256, "AES128-SHA256", 128, rsa + sha256},
+		{tls.TLS_RSA_WITH_AES_256_CBC_SHA, "AES256-SHA", 256, rsa + cbc256 + "SSLv3"},
+		{tls.TLS_RSA_WITH_AES_128_CBC_SHA, "AES128-SHA", 128, rsa + cbc128 + "SSLv3"},
 	}
 }
 
 // emptyGroups lists the groups of openssl-ciphers(1) that contain no supported suite.
-const emptyGroups = "COMPLEMENTOFDEFAULT COMPLEMENTOFALL MEDIUM LOW EXP EXPORT eNULL NULL aNULL kDHr kDHd kDH kDHE kEDH DH DHE EDH " +
-	"ADH AECDH aDSS DSS aDH aECDH kECDHr kECDHe kECDH AESCCM AESCCM8 ARIA ARIA128 ARIA256 ARIAGCM CAMELLIA CAMELLIA128 " +
-	"CAMELLIA256 3DES DES RC4 RC2 IDEA SEED MD5 aGOST aGOST01 kGOST GOST94 GOST89MAC PSK kPSK kECDHEPSK kDHEPSK kRSAPSK " +
-	"aPSK SRP aSRP kSRP CBC"
+const emptyGroups = "" +
+	"COMPLEMENTOFDEFAULT COMPLEMENTOFALL MEDIUM LOW EXP EXPORT eNULL NULL aNULL kDHr kDHd kDH kDHE kEDH DH " +
+	"DHE EDH ADH AECDH aDSS DSS aDH aECDH kECDHr kECDHe kECDH AESCCM AESCCM8 ARIA ARIA128 ARIA256 ARIAGCM " +
+	"CAMELLIA CAMELLIA128 CAMELLIA256 3DES DES RC4 RC2 IDEA SEED MD5 aGOST aGOST01 kGOST GOST94 GOST89MAC PSK " +
+	"kPSK kECDHEPSK kDHEPSK kRSAPSK aPSK SRP aSRP kSRP CBC"
 
 // in reports whether a suite has the name or is in the group of that name.
 func (s suite) in(name string) bool {
@@ -94,11 +104,13 @@ func cipherList(text string) (chosen []suite, ignored []string) {
 			chosen = kept
 		case "-":
 			chosen = kept
-		case "+": // moves what is chosen to the end
-			chosen = append(kept, slices.DeleteFunc(slices.Clone(chosen), func(s suite) bool { return !matches(s) })...)
+		case "+": // moves selected suites to the end
+			moved := slices.DeleteFunc(slices.Clone(chosen), func(s suite) bool { return !matches(s) })
+			chosen = append(kept, moved...)
 		default:
 			for _, s := range suites() {
-				if matches(s) && !banned[s.id] && !slices.ContainsFunc(chosen, func(c suite) bool { return c.id == s.id }) {
+				isChosen := slices.ContainsFunc(chosen, func(c suite) bool { return c.id == s.id })
+				if matches(s) && !banned[s.id] && !isChosen {
 					chosen = append(chosen, s)
 				}
 			}

@@ -2,19 +2,22 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
 // clone returns a deep copy of c.
 func (c *Config) clone() *Config {
 	n := *c
-	n.PermittedImageFormats = slices.Clone(c.PermittedImageFormats)
-	n.MDNS.AllowedOverrides = slices.Clone(c.MDNS.AllowedOverrides)
-	n.MDNS.Params = maps.Clone(c.MDNS.Params)
-	n.MDNS.Interfaces = slices.Clone(c.MDNS.Interfaces)
-	n.Container.AllowedContainers = slices.Clone(c.Container.AllowedContainers)
-	n.Container.PullOptions = slices.Clone(c.Container.PullOptions)
-	n.Container.RunOptions = slices.Clone(c.Container.RunOptions)
+	for _, o := range options() {
+		field := o.value(&n)
+		switch value := field.Interface().(type) {
+		case []string:
+			field.Set(reflect.ValueOf(slices.Clone(value)))
+		case map[string]string:
+			field.Set(reflect.ValueOf(maps.Clone(value)))
+		}
+	}
 	n.Params = maps.Clone(c.Params)
 	return &n
 }

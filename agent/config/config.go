@@ -11,7 +11,9 @@
 // Not implemented: substitution of $option inside values of configuration files.
 package config
 
-import "time"
+import (
+	"time"
+)
 
 // Config is the agent's configuration. Sizes are in bytes. A Config returned by Live is shared and must not be
 // changed.
@@ -36,81 +38,80 @@ import "time"
 //	unused   reason why the option has no effect
 //	heading  heading of the command's help, for this option and those that follow
 type Config struct {
-	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several with commas between; mdns looks for it by multicast DNS"`
-	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request id sent to Ironic with every call, req-UUID"`
+	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" heading:"Ironic" help:"URL of the Ironic API, or several separated by commas; mdns discovers it by multicast DNS"`
+	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" help:"request ID sent with every request to Ironic, in the form req-UUID"`
 
-	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" heading:"The agent's API" help:"address the agent's API listens on; 0.0.0.0 by default where the kernel has no IPv6"`
-	ListenPort              int           `file:"listen_port" kernel:"ipa-listen-port" type:"port" default:"9999" help:"port the agent's API listens on"`
+	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" heading:"The agent's API" help:"address on which the agent's API listens; the default is 0.0.0.0 if the kernel lacks IPv6"`
+	ListenPort              int           `file:"listen_port" kernel:"ipa-listen-port" type:"port" default:"9999" help:"port on which the agent's API listens"`
 	ListenTLS               bool          `file:"listen_tls" default:"false" help:"serve the API with the certificate of tls_cert_file and tls_key_file"`
-	TLSCertFile             string        `file:"tls_cert_file" alias:"ssl.cert_file" help:"certificate of the API listener, PEM"`
-	TLSKeyFile              string        `file:"tls_key_file" alias:"ssl.key_file" help:"private key of the API listener, PEM"`
-	EnableAutoTLS           bool          `file:"enable_auto_tls" default:"true" help:"generate a certificate for the API and hand it to Ironic"`
-	AutoTLSAllowedClockSkew time.Duration `file:"auto_tls_allowed_clock_skew" unit:"s" min:"0" default:"3600" help:"how far the generated certificate is dated back"`
-	TLSMinVersion           string        `file:"tls_min_version" kernel:"ipa-tls-min-version" choices:"1.2,1.3" default:"1.2" help:"oldest TLS version spoken, as server and as client"`
+	TLSCertFile             string        `file:"tls_cert_file" alias:"ssl.cert_file" help:"file with the certificate of the API, PEM"`
+	TLSKeyFile              string        `file:"tls_key_file" alias:"ssl.key_file" help:"file with the private key of the API, PEM"`
+	EnableAutoTLS           bool          `file:"enable_auto_tls" default:"true" help:"generate a certificate for the API and send it to Ironic"`
+	AutoTLSAllowedClockSkew time.Duration `file:"auto_tls_allowed_clock_skew" unit:"s" min:"0" default:"3600" help:"how long before the present the generated certificate becomes valid"`
+	TLSMinVersion           string        `file:"tls_min_version" kernel:"ipa-tls-min-version" choices:"1.2,1.3" default:"1.2" help:"oldest TLS version that is accepted, as server and as client"`
 	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select the supported suites"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" help:"curve of the generated certificate's key"`
 
-	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" heading:"Address Ironic calls back" help:"host Ironic is told to call back; found by the route to Ironic when not set"`
-	AdvertisePort     int           `file:"advertise_port" kernel:"ipa-advertise-port" type:"port" default:"9999" help:"port Ironic is told to call back"`
-	AdvertiseProtocol string        `file:"advertise_protocol" kernel:"ipa-advertise-protocol" choices:"http,https" default:"http" help:"protocol Ironic is told to call back with"`
-	IPLookupAttempts  int           `file:"ip_lookup_attempts" kernel:"ipa-ip-lookup-attempts" min:"1" default:"6" help:"how often the own address is looked for"`
-	IPLookupSleep     time.Duration `file:"ip_lookup_sleep" kernel:"ipa-ip-lookup-timeout" unit:"s" min:"0" default:"10" help:"pause between those attempts"`
-	NetworkInterface  string        `file:"network_interface" kernel:"ipa-network-interface" help:"interface whose address is advertised"`
+	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" heading:"Address Ironic calls back" help:"host of the callback URL sent to Ironic; not set, the source address of the route to Ironic"`
+	AdvertisePort     int           `file:"advertise_port" kernel:"ipa-advertise-port" type:"port" default:"9999" help:"port of the callback URL sent to Ironic"`
+	AdvertiseProtocol string        `file:"advertise_protocol" kernel:"ipa-advertise-protocol" choices:"http,https" default:"http" help:"protocol of the callback URL sent to Ironic"`
+	IPLookupAttempts  int           `file:"ip_lookup_attempts" kernel:"ipa-ip-lookup-attempts" min:"1" default:"6" help:"number of attempts to find the callback address"`
+	IPLookupSleep     time.Duration `file:"ip_lookup_sleep" kernel:"ipa-ip-lookup-timeout" unit:"s" min:"0" default:"10" help:"pause between attempts to find the callback address"`
+	NetworkInterface  string        `file:"network_interface" kernel:"ipa-network-interface" help:"interface whose address is the callback address"`
 
-	LookupTimeout  time.Duration `file:"lookup_timeout" kernel:"ipa-lookup-timeout" unit:"s" min:"0" default:"600" heading:"Lookup" help:"how long one lookup is tried"`
-	LookupInterval time.Duration `file:"lookup_interval" kernel:"ipa-lookup-interval" unit:"s" min:"0" default:"1" help:"shortest pause between two tries of a lookup"`
+	LookupTimeout  time.Duration `file:"lookup_timeout" kernel:"ipa-lookup-timeout" unit:"s" min:"0" default:"600" heading:"Lookup" help:"time limit of a lookup, retries included"`
+	LookupInterval time.Duration `file:"lookup_interval" kernel:"ipa-lookup-interval" unit:"s" min:"0" default:"1" help:"first pause between attempts of a lookup"`
 
-	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" heading:"Inspection and hardware" help:"how long LLDP frames are waited for"`
-	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"collect LLDP within the inventory; the LLDP agents inside Intel network cards are off until the instance starts"`
-	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"where inspection data is posted, or several with commas between; mdns looks for it by multicast DNS"`
-	InspectionCollectors        string        `file:"inspection_collectors" kernel:"ipa-inspection-collectors" help:"names of the collectors to run, with commas between; default,logs when inspection runs without it"`
-	InspectionDHCPWaitTimeout   time.Duration `file:"inspection_dhcp_wait_timeout" kernel:"ipa-inspection-dhcp-wait-timeout" unit:"s" min:"0" default:"60" help:"how long inspection waits for addresses; 0 does not wait"`
-	InspectionDHCPAllInterfaces bool          `file:"inspection_dhcp_all_interfaces" kernel:"ipa-inspection-dhcp-all-interfaces" default:"false" help:"wait for an address on every interface, not only on the one booted from"`
-	HardwareInitializationDelay time.Duration `file:"hardware_initialization_delay" kernel:"ipa-hardware-initialization-delay" unit:"s" min:"0" default:"0" help:"pause after the hardware managers started"`
-	DiskWaitAttempts            int           `file:"disk_wait_attempts" kernel:"ipa-disk-wait-attempts" min:"0" default:"10" help:"how many disk_wait_delay a disk is waited for; 0 does not wait"`
-	DiskWaitDelay               time.Duration `file:"disk_wait_delay" kernel:"ipa-disk-wait-delay" unit:"s" min:"0" default:"3" help:"length of one wait for a disk"`
+	LLDPTimeout                 time.Duration `file:"lldp_timeout" kernel:"ipa-lldp-timeout" type:"float" unit:"s" default:"30.0" heading:"Inspection and hardware" help:"time to wait for LLDP frames"`
+	CollectLLDP                 bool          `file:"collect_lldp" kernel:"ipa-collect-lldp" default:"false" help:"include LLDP in the inventory; disables the LLDP agents of Intel network cards until the instance starts"`
+	InspectionCallbackURL       string        `file:"inspection_callback_url" kernel:"ipa-inspection-callback-url" help:"URL to which inspection data is posted, or several separated by commas; mdns discovers it by multicast DNS"`
+	InspectionCollectors        string        `file:"inspection_collectors" kernel:"ipa-inspection-collectors" help:"names of the inspection collectors, separated by commas; not set, default,logs"`
+	InspectionDHCPWaitTimeout   time.Duration `file:"inspection_dhcp_wait_timeout" kernel:"ipa-inspection-dhcp-wait-timeout" unit:"s" min:"0" default:"60" help:"time that inspection waits for addresses; 0 does not wait"`
+	InspectionDHCPAllInterfaces bool          `file:"inspection_dhcp_all_interfaces" kernel:"ipa-inspection-dhcp-all-interfaces" default:"false" help:"wait for an address on every interface, not only on the boot interface"`
+	HardwareInitializationDelay time.Duration `file:"hardware_initialization_delay" kernel:"ipa-hardware-initialization-delay" unit:"s" min:"0" default:"0" help:"pause after the hardware managers are initialized"`
+	DiskWaitAttempts            int           `file:"disk_wait_attempts" kernel:"ipa-disk-wait-attempts" min:"0" default:"10" help:"number of times to check for a disk, disk_wait_delay seconds apart; 0 does not wait"`
+	DiskWaitDelay               time.Duration `file:"disk_wait_delay" kernel:"ipa-disk-wait-delay" unit:"s" min:"0" default:"3" help:"pause between two checks for a disk"`
 
 	Insecure bool   `file:"insecure" kernel:"ipa-insecure" default:"false" heading:"TLS towards Ironic and image servers" help:"do not verify certificates of Ironic and of image servers"`
-	CAFile   string `file:"cafile" help:"certificate authorities to trust instead of the system's, PEM"`
-	CertFile string `file:"certfile" help:"client certificate, PEM; used together with keyfile"`
-	KeyFile  string `file:"keyfile" help:"key of the client certificate, PEM"`
+	CAFile   string `file:"cafile" help:"file with the trusted certificate authorities, instead of the system's, PEM"`
+	CertFile string `file:"certfile" help:"file with the client certificate, PEM; requires keyfile"`
+	KeyFile  string `file:"keyfile" help:"file with the key of the client certificate, PEM"`
 
-	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"keep collecting inspection data (ironroot collect only)"`
+	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" heading:"Collecting program" help:"collect and post inspection data repeatedly (ironroot collect only)"`
 	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" help:"pause between two collections"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"time server for the system clock and the hardware clock; without it, servers that DHCP names set the system clock if that cannot be right"`
-	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"stop when the clock cannot be set"`
-	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"token shared with Ironic beforehand"`
-	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name at the image server"`
-	ImageServerPassword     string `file:"image_server_password" secret:"true" help:"password at the image server"`
-	ImageServerAuthStrategy string `file:"image_server_auth_strategy" choices:"noauth,http_basic" default:"noauth" help:"how the agent authenticates at the image server"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" heading:"Clock" help:"time server for the system clock and the hardware clock; not set, the servers from DHCP set the system clock if its time is implausible"`
+	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" help:"fail at start if the clock cannot be set"`
+	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" heading:"Token" help:"agent token that Ironic knows already"`
+	ImageServerUser         string `file:"image_server_user" heading:"Images" help:"user name for the image server"`
+	ImageServerPassword     string `file:"image_server_password" secret:"true" help:"password for the image server"`
+	ImageServerAuthStrategy string `file:"image_server_auth_strategy" choices:"noauth,http_basic" default:"noauth" help:"authentication method for the image server"`
 
-	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"time limit for a connect and for a stall of an image or config drive download"`
-	ImageDownloadConnectionRetries       int           `file:"image_download_connection_retries" kernel:"ipa-image-download-connection-retries" min:"0" default:"9" help:"how often an image download is tried again"`
-	ImageDownloadConnectionRetryInterval time.Duration `file:"image_download_connection_retry_interval" kernel:"ipa-image-download-connection-retry-interval" unit:"s" min:"0" default:"10" help:"pause before an image download is tried again"`
-	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"limit of a whole image download; 0 is none"`
+	ImageDownloadConnectionTimeout       time.Duration `file:"image_download_connection_timeout" kernel:"ipa-image-download-connection-timeout" unit:"s" min:"1" default:"60" help:"time limit for a connect, and for a pause in the data, of an image or config drive download"`
+	ImageDownloadConnectionRetries       int           `file:"image_download_connection_retries" kernel:"ipa-image-download-connection-retries" min:"0" default:"9" help:"number of retries of an image download"`
+	ImageDownloadConnectionRetryInterval time.Duration `file:"image_download_connection_retry_interval" kernel:"ipa-image-download-connection-retry-interval" unit:"s" min:"0" default:"10" help:"pause between retries of an image download"`
+	ImageDownloadMaxDuration             time.Duration `file:"image_download_max_duration" kernel:"ipa-image-download-max-duration" unit:"s" min:"0" default:"0" help:"time limit of an image download, retries included; 0 sets none"`
+	ImageDownloadMinRate                 int64         `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" help:"minimum rate of an image or config drive download, averaged over two minutes; 0 accepts any rate"`
 
-	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"Ironic's API version, instead of asking for it"`
-	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, with commas between: INTERFACE.ID, INTERFACE for all that its switch announces by LLDP, or all; an interface's MAC address may stand for its name"`
-	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"go on when the boot loader could not be installed"`
+	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"version of Ironic's API to use; not set, it is requested from Ironic"`
+	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, separated by commas: INTERFACE.ID, INTERFACE for all VLANs that its switch announces by LLDP, or all; INTERFACE is a name or a MAC address"`
+	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"continue if the boot loader cannot be installed"`
 	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" unused:"not implemented yet"`
-	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices with shared file systems"`
+	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices that contain a shared file system"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
-	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"limit of one call to Ironic"`
-	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always write the config drive anew as FAT"`
-	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not look into images before they are used"`
+	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"time limit of a request to Ironic"`
+	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always rewrite the config drive as a new FAT file system"`
+	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not inspect images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`
 	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" unused:"not implemented yet"`
-	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"allow to run the image's own boot loader installation in legacy BIOS mode"`
+	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"run the image's own boot loader installation in legacy BIOS mode"`
 
-	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log more; the kernel parameter overrides every other source"`
-	LogFile string `file:"log_file" help:"log file that is collected with the logs"`
-	LogDir  string `file:"log_dir" help:"folder whose log files are collected with the logs"`
+	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
+	LogFile string `file:"log_file" help:"file to include in the collected logs"`
+	LogDir  string `file:"log_dir" help:"directory whose files are included in the collected logs"`
 
-	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" help:"serve the API without any traffic to Ironic"`
-	Destructive bool `file:"destructive" source:"flag" default:"false" help:"in an ordinary process: allow writing to disks, changing the network, stopping the machine"`
-
-	ImageDownloadMinRate int64 `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" heading:"Images" help:"lowest rate of an image or config drive download, measured over two minutes; 0 accepts any rate"`
+	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" help:"serve the API and send nothing to Ironic"`
+	Destructive bool `file:"destructive" source:"flag" default:"false" help:"outside the ramdisk: allow writing to disks, changing the network and stopping the machine"`
 
 	DiskUtils       DiskUtils       `group:"disk_utils"`
 	DiskPartitioner DiskPartitioner `group:"disk_partitioner"`
@@ -125,10 +126,10 @@ type Config struct {
 
 // DiskUtils is the group disk_utils.
 type DiskUtils struct {
-	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of the EFI system partition the agent makes"`
-	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of the BIOS boot partition the agent makes"`
+	EFISystemPartitionSize     int64  `file:"efi_system_partition_size" unit:"MiB" default:"550" help:"size of a new EFI system partition"`
+	BIOSBootPartitionSize      int64  `file:"bios_boot_partition_size" unit:"MiB" default:"1" help:"size of a new BIOS boot partition"`
 	DDBlockSize                string `file:"dd_block_size" default:"1M" help:"block size of the image writer" unused:"the writer chooses its block size"`
-	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"how many seconds a new partition is waited for"`
+	PartitionDetectionAttempts int    `file:"partition_detection_attempts" min:"1" default:"3" help:"seconds to wait for a new partition"`
 	PartprobeAttempts          int    `file:"partprobe_attempts" default:"10" help:"number of attempts to read a partition table again" unused:"not implemented yet"`
 	ImageConvertMemoryLimit    int64  `file:"image_convert_memory_limit" unit:"MiB" default:"2048" help:"memory limit of an image conversion" unused:"images are converted in constant memory"`
 	ImageConvertAttempts       int    `file:"image_convert_attempts" default:"3" help:"number of attempts to convert an image" unused:"images are converted in constant memory"`
@@ -136,16 +137,16 @@ type DiskUtils struct {
 
 // DiskPartitioner is the group disk_partitioner.
 type DiskPartitioner struct {
-	CheckDeviceInterval   time.Duration `file:"check_device_interval" unit:"s" default:"1" help:"seconds between two checks whether a disk is in use, before it is erased or laid out"`
-	CheckDeviceMaxRetries int           `file:"check_device_max_retries" default:"20" help:"number of further checks before a disk that is in use is an error"`
+	CheckDeviceInterval   time.Duration `file:"check_device_interval" unit:"s" default:"1" help:"pause between two checks whether a disk is in use, before it is erased or partitioned"`
+	CheckDeviceMaxRetries int           `file:"check_device_max_retries" default:"20" help:"number of checks, after the first, before a disk that is in use is an error"`
 }
 
 // Metrics is the group metrics.
 type Metrics struct {
-	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"where metrics go; collector keeps none"`
-	PrependHost        bool   `file:"prepend_host" default:"false" help:"put the host name before each metric's name"`
-	PrependHostReverse bool   `file:"prepend_host_reverse" default:"true" help:"put the host name's parts in reverse order"`
-	GlobalPrefix       string `file:"global_prefix" help:"prefix of every metric's name"`
+	Backend            string `file:"backend" choices:"noop,statsd,collector" default:"noop" help:"destination of metrics; collector discards them"`
+	PrependHost        bool   `file:"prepend_host" default:"false" help:"prefix metric names with the host name"`
+	PrependHostReverse bool   `file:"prepend_host_reverse" default:"true" help:"reverse the parts of the host name in that prefix"`
+	GlobalPrefix       string `file:"global_prefix" help:"prefix of all metric names"`
 }
 
 // MetricsStatsd is the group metrics_statsd.
@@ -156,19 +157,19 @@ type MetricsStatsd struct {
 
 // MDNS is the group mdns.
 type MDNS struct {
-	UseMDNS          bool              `file:"use_mdns" kernel:"ipa-use-mdns" default:"false" help:"look for Ironic by multicast DNS when no URL is set"`
-	AllowedOverrides []string          `file:"allowed_overrides" default:"inspection_callback_url,ntp_server" help:"options that a multicast DNS answer may set"`
-	LookupAttempts   int               `file:"lookup_attempts" min:"1" default:"3" help:"how often Ironic is looked for"`
+	UseMDNS          bool              `file:"use_mdns" kernel:"ipa-use-mdns" default:"false" help:"discover Ironic by multicast DNS if no URL is set"`
+	AllowedOverrides []string          `file:"allowed_overrides" default:"inspection_callback_url,ntp_server" help:"options that a multicast DNS answer can set"`
+	LookupAttempts   int               `file:"lookup_attempts" min:"1" default:"3" help:"number of attempts to discover Ironic"`
 	Params           map[string]string `file:"params" default:"" help:"parameters of the announced service" unused:"the agent announces no service"`
-	Interfaces       []string          `file:"interfaces" help:"addresses of the interfaces used for multicast DNS; all when not set"`
+	Interfaces       []string          `file:"interfaces" help:"addresses of the interfaces to use for multicast DNS; not set, all interfaces"`
 }
 
 // Container is the group container.
 type Container struct {
-	AllowArbitraryContainers bool     `file:"allow_arbitrary_containers" default:"false" help:"run any container a step names"`
-	AllowedContainers        []string `file:"allowed_containers" default:"" help:"containers that steps may run"`
+	AllowArbitraryContainers bool     `file:"allow_arbitrary_containers" default:"false" help:"run any container that a step names"`
+	AllowedContainers        []string `file:"allowed_containers" default:"" help:"containers that steps can run"`
 	ContainerStepsFile       string   `file:"container_steps_file" default:"/etc/ironic-python-agent.d/mysteps.yaml" help:"file that names container steps"`
-	Runner                   string   `file:"runner" choices:"podman,docker" default:"podman" help:"program that runs containers"`
+	Runner                   string   `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers"`
 	PullOptions              []string `file:"pull_options" default:"" help:"options of the runner's pull"`
 	RunOptions               []string `file:"run_options" default:"--rm,--network=host" help:"options of the runner's run"`
 }

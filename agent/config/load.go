@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"ironroot/internal/oslo"
 )
 
 // Sources are the sources of option values. The zero value gives the built-in defaults.
@@ -50,7 +52,7 @@ func Load(s Sources) (*Config, error) {
 	}
 	// The ramdisk has no login: the kernel command line is the only way to enable debug messages on one machine.
 	if value, ok := s.Params["ipa-debug"]; ok {
-		l.config.Debug, _ = parseBool(value) // a wrong value was reported with the other kernel parameters
+		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}
 	if err := errors.Join(l.errs...); err != nil {
 		return nil, err

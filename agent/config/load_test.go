@@ -227,7 +227,9 @@ func TestFileTooLarge(t *testing.T) {
 
 func TestErrorsNameEverySource(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.conf", "listen_port=x")
-	_, err := Load(Sources{Files: []string{file}, Environ: []string{"OS_DEFAULT__LISTEN_PORT=y"}, Args: []string{"--listen_port=z"}})
+	_, err := Load(Sources{
+		Files: []string{file}, Environ: []string{"OS_DEFAULT__LISTEN_PORT=y"}, Args: []string{"--listen_port=z"},
+	})
 	if err == nil {
 		t.Fatal("got no error")
 	}
@@ -239,7 +241,9 @@ func TestErrorsNameEverySource(t *testing.T) {
 }
 
 func TestUnknownKernelParametersAreTolerated(t *testing.T) {
-	c := load(t, Sources{Params: ParseCmdline(ironicAppend + " ipa-driver-name=x ipa-agent-token-required=1 lldp-timeout=x")})
+	c := load(t, Sources{
+		Params: ParseCmdline(ironicAppend + " ipa-driver-name=x ipa-agent-token-required=1 lldp-timeout=x"),
+	})
 	if c.APIURL != "http://10.0.0.1:6385" || !c.Insecure || c.Params["BOOTIF"] != "52:54:00:1a:15:d6" {
 		t.Errorf("got api_url %q, insecure %v, BOOTIF %q", c.APIURL, c.Insecure, c.Params["BOOTIF"])
 	}

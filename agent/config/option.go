@@ -3,10 +3,13 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"ironroot/internal/oslo"
 )
 
 // option describes an option as the tags of its field declare it.
@@ -17,8 +20,8 @@ type option struct {
 	aliases  []string
 	kind     string // string, boolean, integer, float, port, list, map
 	unit     string // "s", "MiB", "" without one
-	def      string // default as an operator would write it
-	min, max *int64
+	def      string // default, as an operator writes it
+	min, max string // bounds of a number, "" without one
 	choices  []string
 	check    string
 	secret   bool
@@ -33,9 +36,11 @@ type option struct {
 const defaultGroup = "DEFAULT"
 
 // options lists all options in the order of their declaration.
-func options() []option {
+func options() []option { return declared(reflect.TypeFor[Config]()) }
+
+// declared lists the options that the fields of a struct declare.
+func declared(t reflect.Type) []option {
 	var list []option
-	t := reflect.TypeFor[Config]()
 	for i := range t.NumField() {
 		field := t.Field(i)
 		if group := field.Tag.Get("group"); group != "" {
@@ -46,8 +51,8 @@ func options() []option {
 			}
 		} else if field.Tag.Get("file") != "" {
 			o := newOption(defaultGroup, field, i)
-			if o.heading == "" {
-				o.heading = list[len(list)-1].heading // the first option has one
+			if o.heading == "" && len(list) > 0 {
+				o.heading = list[len(list)-1].heading
 			}
 			list = append(list, o)
 		}
@@ -63,24 +68,18 @@ func newOption(group string, field reflect.StructField, index ...int) option {
 		unused: tag.Get("unused"), heading: tag.Get("heading"),
 		flagOnly: tag.Get("source") == "flag", help: tag.Get("help"), index: index,
 		aliases: splitList(tag.Get("alias")), choices: splitList(tag.Get("choices")),
-		min: bound(tag.Get("min")), max: bound(tag.Get("max")),
+		min: tag.Get("min"), max: tag.Get("max"),
 	}
 	if o.kind == "" {
 		o.kind = map[reflect.Kind]string{
 			reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer",
-			reflect.Slice: "list", reflect.Map: "map",
+			reflect.Float64: "float", reflect.Slice: "list", reflect.Map: "map",
 		}[field.Type.Kind()]
 	}
-	return o
-}
-
-// bound reads a limit of a tag, nil without one.
-func bound(text string) *int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return nil
+	if o.kind == "port" {
+		o.min, o.max = cmp.Or(o.min, "0"), cmp.Or(o.max, "65535")
 	}
-	return &n
+	return o
 }
 
 // fullName returns the option's name with its group, "mdns.use_mdns", and without one in the default group.
@@ -117,29 +116,39 @@ func (o option) envNames() []string {
 	return names
 }
 
-// set puts an operator's text into the option's field of c. The error says what was got and what is wanted, yet not
-// for which option.
-func (o option) set(c *Config, text string) error {
-	field := reflect.ValueOf(c).Elem().FieldByIndex(o.index)
+// value returns the option's field of c.
+func (o option) value(c *Config) reflect.Value {
+	return reflect.ValueOf(c).Elem().FieldByIndex(o.index)
+}
+
+// set parses text and stores it in the option's field of c. The error contains the text and the expected form, but
+// not the option's name.
+func (o option) set(c *Config, text string) error { return o.setField(o.value(c), text) }
+
+func (o option) setField(field reflect.Value, text string) error {
 	switch o.kind {
 	case "boolean":
-		value, err := parseBool(text)
-		if err != nil {
-			return err
+		value, ok := oslo.ParseBool(text)
+		if !ok {
+			return fmt.Errorf("got %q, want a boolean (true or false)", text)
 		}
 		field.SetBool(value)
 	case "integer", "port":
-		value, err := o.parseInt(text)
-		if err != nil {
-			return err
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil || !o.inRange(float64(n)) {
+			return fmt.Errorf("got %q, want %s", text, o.rangeText())
 		}
-		field.SetInt(value)
+		field.SetInt(n * o.unitSize())
 	case "float":
-		seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(seconds > -maxSeconds && seconds < maxSeconds) {
-			return fmt.Errorf("got %q, want a number of seconds", text)
+		x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || !o.inRange(x) {
+			return fmt.Errorf("got %q, want %s", text, o.rangeText())
 		}
-		field.SetInt(int64(seconds * float64(time.Second)))
+		if x *= float64(o.unitSize()); field.CanFloat() {
+			field.SetFloat(x)
+		} else {
+			field.SetInt(int64(x))
+		}
 	case "list":
 		field.Set(reflect.ValueOf(splitList(text)))
 	case "map":
@@ -157,47 +166,52 @@ func (o option) set(c *Config, text string) error {
 	return nil
 }
 
-// maxSeconds keeps durations within what time.Duration can hold.
-const maxSeconds = 1 << 33
+// maxNumber is the largest number of an option, and the largest number of seconds or MiB that fits into 63 bits.
+const maxNumber = 1 << 33
 
-// parseInt returns the number in bytes or nanoseconds where the option has such a unit.
-func (o option) parseInt(text string) (int64, error) {
-	low, high := int64(-maxSeconds), int64(maxSeconds)
-	want := "a number"
-	if o.kind == "port" {
-		low, high = 0, 65535
-		want = "a port from 0 to 65535"
+// limit parses the bound of a number. Without a bound it returns otherwise.
+func limit(text string, otherwise float64) float64 {
+	if text == "" {
+		return otherwise
 	}
-	if o.min != nil {
-		low = *o.min
-		want = fmt.Sprintf("a number of at least %d", low)
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN() // no number is in range, not even the default: TestDefaults fails and names the option
 	}
-	if o.max != nil {
-		high = *o.max
-		want = fmt.Sprintf("a number from %d to %d", low, high)
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || n < low || n > high {
-		return 0, fmt.Errorf("got %q, want %s", text, want)
-	}
-	switch o.unit {
-	case "s":
-		n *= int64(time.Second)
-	case "MiB":
-		n <<= 20
-	}
-	return n, nil
+	return x
 }
 
-// parseBool reads the spellings of booleans that OpenStack knows.
-func parseBool(text string) (bool, error) {
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "1", "t", "true", "on", "y", "yes":
-		return true, nil
-	case "0", "f", "false", "off", "n", "no":
-		return false, nil
+// inRange reports whether x is within the bounds of the option.
+func (o option) inRange(x float64) bool {
+	return limit(o.min, -maxNumber) <= x && x <= limit(o.max, maxNumber)
+}
+
+// rangeText describes the numbers that the option accepts, for errors.
+func (o option) rangeText() string {
+	what := "a number"
+	if o.kind == "port" {
+		what = "a port"
 	}
-	return false, fmt.Errorf("got %q, want a boolean (true or false)", text)
+	switch {
+	case o.min != "" && o.max != "":
+		return what + " from " + o.min + " to " + o.max
+	case o.min != "":
+		return what + " of at least " + o.min
+	case o.max != "":
+		return what + " of at most " + o.max
+	}
+	return what
+}
+
+// unitSize returns the value of the unit in the unit of the field: nanoseconds or bytes.
+func (o option) unitSize() int64 {
+	switch o.unit {
+	case "s":
+		return int64(time.Second)
+	case "MiB":
+		return 1 << 20
+	}
+	return 1
 }
 
 // splitList splits at commas and drops white space and empty items.

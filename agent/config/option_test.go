@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,22 +111,18 @@ container.pull_options - L -
 container.run_options - L --rm,--network=host
 `
 
-// ownOptions are this agent's options that ironic-python-agent does not have today.
-const ownOptions = `
-standalone ipa-standalone B false
-destructive - B false
-image_download_min_rate ipa-image-download-min-rate I>=0 1024B/s
-`
-
 func describe(o option) string {
 	kind := map[string]string{
 		"string": "S", "boolean": "B", "integer": "I", "float": "F", "port": "P", "list": "L", "map": "D",
 	}[o.kind]
 	switch {
-	case o.min != nil && o.max != nil:
-		kind += fmt.Sprintf("%d-%d", *o.min, *o.max)
-	case o.min != nil:
-		kind += fmt.Sprintf(">=%d", *o.min)
+	case o.kind == "port":
+	case o.min != "" && o.max != "":
+		kind += o.min + "-" + o.max
+	case o.min != "":
+		kind += ">=" + o.min
+	case o.max != "":
+		kind += "<=" + o.max
 	}
 	kernel, def := o.kernel, o.def
 	if kernel == "" {
@@ -140,56 +142,155 @@ func describe(o option) string {
 // All options of ironic-python-agent are declared as it has them, in its order. Options of this agent alone stand
 // between them.
 func TestOptionsOfIronicPythonAgent(t *testing.T) {
+	want := strings.Split(strings.TrimSpace(ipaOptions), "\n")
+	names := map[string]bool{}
+	for _, line := range want {
+		name, _, _ := strings.Cut(line, " ")
+		names[name] = true
+	}
 	var got []string
 	for _, o := range options() {
-		got = append(got, describe(o))
-		if o.help == "" {
-			t.Errorf("%s has no help", o.fullName())
+		if names[o.fullName()] {
+			got = append(got, describe(o))
 		}
 	}
-	want := strings.Split(strings.TrimSpace(ipaOptions), "\n")
-	at := 0
-	for i, line := range want { // own options stand at the end of the default group
-		if strings.HasPrefix(line, "log_dir ") {
-			at = i + 1
-		}
-	}
-	own := strings.Split(strings.TrimSpace(ownOptions), "\n")
-	want = append(want[:at:at], append(own, want[at:]...)...)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-ironic-python-agent +declared):\n%s", diff)
 	}
 }
 
+// Every option has a line of help, a field of its name, and no tag that the comment of Config does not explain.
+func TestDeclarations(t *testing.T) {
+	explained := tagsInComment(t)
+	for _, o := range options() {
+		field := reflect.TypeFor[Config]().FieldByIndex(o.index)
+		if o.help == "" {
+			t.Errorf("%s has no help", o.fullName())
+		}
+		if got, want := strings.ToLower(field.Name), strings.ReplaceAll(underscores(o.name), "_", ""); got != want {
+			t.Errorf("%s is the field %s, want one called %s in any case", o.fullName(), field.Name, want)
+		}
+		for _, match := range regexp.MustCompile(`(\w+):"`).FindAllStringSubmatch(string(field.Tag), -1) {
+			if !slices.Contains(explained, match[1]) {
+				t.Errorf("%s has the tag %s, want one of %s", o.fullName(), match[1], strings.Join(explained, ", "))
+			}
+		}
+	}
+}
+
+// tagsInComment returns the names of tags in the comment of Config.
+func tagsInComment(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, declaration := range file.Decls {
+		d, ok := declaration.(*ast.GenDecl)
+		if !ok || d.Tok != token.TYPE || d.Specs[0].(*ast.TypeSpec).Name.Name != "Config" {
+			continue
+		}
+		for _, match := range regexp.MustCompile(`(?m)^\t(\w+) `).FindAllStringSubmatch(d.Doc.Text(), -1) {
+			names = append(names, match[1])
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("the comment of Config explains no tags")
+	}
+	return names
+}
+
 // Each option has its declared default, in the unit of its field.
 func TestDefaults(t *testing.T) {
-	got := load(t, Sources{})
-	want := &Config{
-		ListenHost: "::", ListenPort: 9999, EnableAutoTLS: true, AutoTLSAllowedClockSkew: time.Hour, TLSMinVersion: "1.2",
-		TLSCertificateCurve: "p384", AdvertisePort: 9999, AdvertiseProtocol: "http", IPLookupAttempts: 6,
-		IPLookupSleep: 10 * time.Second, LookupTimeout: 10 * time.Minute, LookupInterval: time.Second,
-		LLDPTimeout: 30 * time.Second, InspectionDHCPWaitTimeout: time.Minute, DiskWaitAttempts: 10,
-		DiskWaitDelay: 3 * time.Second, IntrospectionDaemonPostInterval: 5 * time.Minute,
-		ImageServerAuthStrategy: "noauth", ImageDownloadConnectionTimeout: time.Minute, ImageDownloadConnectionRetries: 9,
-		ImageDownloadConnectionRetryInterval: 10 * time.Second, GuardSpecialFilesystems: true, MD5Enabled: true,
-		ImageDownloadMinRate: 1024,
-		HTTPRequestTimeout:   30 * time.Second, PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
-		DiskUtils: DiskUtils{
-			EFISystemPartitionSize: 550 << 20, BIOSBootPartitionSize: 1 << 20, DDBlockSize: "1M",
-			PartitionDetectionAttempts: 3, PartprobeAttempts: 10, ImageConvertMemoryLimit: 2 << 30, ImageConvertAttempts: 3,
-		},
-		DiskPartitioner: DiskPartitioner{CheckDeviceInterval: time.Second, CheckDeviceMaxRetries: 20},
-		Metrics:         Metrics{Backend: "noop", PrependHostReverse: true},
-		MetricsStatsd:   MetricsStatsd{StatsdHost: "localhost", StatsdPort: 8125},
-		MDNS:            MDNS{AllowedOverrides: []string{"inspection_callback_url", "ntp_server"}, LookupAttempts: 3},
-		Container: Container{
-			ContainerStepsFile: "/etc/ironic-python-agent.d/mysteps.yaml", Runner: "podman",
-			RunOptions: []string{"--rm", "--network=host"},
-		},
-		Params: Params{},
+	c := load(t, Sources{})
+	for _, o := range options() {
+		if got := asWritten(t, o, o.value(c)); got != o.def && (o.def != "" || got != "false") {
+			t.Errorf("%s: got %q, want %q", o.fullName(), got, o.def)
+		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
+	if c.Params == nil || len(c.Params) > 0 {
+		t.Errorf("parameters: got %#v, want an empty map", c.Params)
+	}
+}
+
+// asWritten returns a value as an operator would write it.
+func asWritten(t *testing.T, o option, value reflect.Value) string {
+	t.Helper()
+	switch v := value.Interface().(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case int:
+		return strconv.Itoa(v)
+	case int64:
+		if o.unit == "MiB" {
+			return strconv.FormatInt(v/(1<<20), 10)
+		}
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case time.Duration:
+		if o.kind == "float" {
+			return strconv.FormatFloat(v.Seconds(), 'f', 1, 64)
+		}
+		return strconv.FormatInt(int64(v/time.Second), 10)
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]string:
+		if len(v) == 0 {
+			return ""
+		}
+	}
+	t.Fatalf("%s: no text for %#v", o.fullName(), value.Interface())
+	return ""
+}
+
+// Numbers with fractions have bounds as integers have, and times among them are converted.
+func TestFloats(t *testing.T) {
+	var into struct {
+		Share float64       `file:"share" min:"0" max:"1.5" unit:"%"`
+		Above float64       `file:"above" min:"-0.5"`
+		Below float64       `file:"below" max:"7"`
+		Pause time.Duration `file:"pause" type:"float" unit:"s" min:"0.5"`
+		Wrong float64       `file:"wrong" max:"many"`
+	}
+	fields := reflect.ValueOf(&into).Elem()
+	list := declared(fields.Type())
+	for _, tt := range []struct {
+		option     int
+		text, want string // want: the error, "" for none
+	}{
+		{0, " 0.25 ", ""},
+		{0, "1.5", ""},
+		{0, "1.51", `got "1.51", want a number from 0 to 1.5`},
+		{0, "-0.1", "from 0 to 1.5"},
+		{0, "nan", "from 0 to 1.5"},
+		{1, "-0.5", ""},
+		{1, "-0.6", `got "-0.6", want a number of at least -0.5`},
+		{1, "inf", "at least -0.5"},
+		{2, "7.0", ""},
+		{2, "7.1", `got "7.1", want a number of at most 7`},
+		{3, "0.75", ""},
+		{3, "0.4", "at least 0.5"},
+		{4, "1", "at most many"},
+	} {
+		err := list[tt.option].setField(fields.Field(tt.option), tt.text)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s = %q: got error %v, want %q", list[tt.option].name, tt.text, err, tt.want)
+		}
+	}
+	if into.Share != 1.5 || into.Above != -0.5 || into.Below != 7 || into.Pause != 750*time.Millisecond {
+		t.Errorf("got %+v", into)
+	}
+	for i, want := range []string{"float, %, 0 to 1.5", "float, ≥ -0.5", "float, ≤ 7", "float, s, ≥ 0.5"} {
+		if got := list[i].typeText(); got != want {
+			t.Errorf("type of %s: got %q, want %q", list[i].name, got, want)
+		}
+	}
+	if o := list[0]; o.kind != "float" || o.flagText() != "share FLOAT" {
+		t.Errorf("got kind %q and flag %q, want float and share FLOAT", o.kind, o.flagText())
 	}
 }
 
@@ -204,20 +305,38 @@ func TestListenHostWithoutIPv6(t *testing.T) {
 	}
 }
 
+// sample returns a value for an option that is not its default.
+func sample(t *testing.T, o option) string {
+	t.Helper()
+	value := map[string]string{
+		"string": "text", "boolean": "true", "integer": "7", "port": "7", "float": "7", "list": "x,y", "map": "x:y",
+	}[o.kind]
+	switch {
+	case len(o.choices) > 0:
+		value = o.choices[0]
+		if value == o.def {
+			value = o.choices[1]
+		}
+	case o.check != "":
+		value = map[string]string{"urls": "http://x", "ntp": "x", "version": "1.2"}[o.check]
+	case o.def == "true":
+		value = "false"
+	case o.kind == "integer" && !o.inRange(7), o.kind == "float" && !o.inRange(7):
+		if value = o.min; value == o.def {
+			value = o.max
+		}
+	}
+	if value == "" || value == o.def {
+		t.Fatalf("%s: no value to set it to", o.fullName())
+	}
+	return value
+}
+
 // TestEveryOptionIsSettable sets each option by its kernel parameter, file entry, environment variable and flag.
 func TestEveryOptionIsSettable(t *testing.T) {
 	dir := t.TempDir()
 	for _, o := range options() {
-		value := map[string]string{"string": "text", "boolean": "true", "integer": "7", "port": "7", "float": "7", "list": "x,y", "map": "x:y"}[o.kind]
-		if len(o.choices) > 0 {
-			value = o.choices[len(o.choices)-1]
-		}
-		if o.check != "" {
-			value = map[string]string{"urls": "http://x", "ntp": "x", "version": "1.2"}[o.check]
-		}
-		if o.def == "true" {
-			value = "false"
-		}
+		value := sample(t, o)
 		sources := map[string]Sources{
 			"file":        {Files: []string{writeFile(t, dir, "a.conf", "["+o.group+"]\n"+o.name+"="+value)}},
 			"environment": {Environ: []string{o.envNames()[0] + "=" + value}},
@@ -236,8 +355,8 @@ func TestEveryOptionIsSettable(t *testing.T) {
 			t.Errorf("%s: %v", o.fullName(), err)
 		}
 		for source, s := range sources {
-			got := reflect.ValueOf(load(t, s)).Elem().FieldByIndex(o.index).Interface()
-			if diff := cmp.Diff(reflect.ValueOf(want).Elem().FieldByIndex(o.index).Interface(), got); diff != "" {
+			got := o.value(load(t, s)).Interface()
+			if diff := cmp.Diff(o.value(want).Interface(), got); diff != "" {
 				t.Errorf("%s by %s (-want +got):\n%s", o.fullName(), source, diff)
 			}
 		}
@@ -281,9 +400,14 @@ func TestSet(t *testing.T) {
 }
 
 func TestPrintingHidesSecrets(t *testing.T) {
-	c := load(t, Sources{Params: Params{"ipa-agent-token": "hush-token"}, Environ: []string{"OS_DEFAULT__IMAGE_SERVER_PASSWORD=hush-password"}})
-	for _, got := range []string{c.String(), fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%v %+v %#v", *c, *c, *c), c.LogValue().String()} {
-		if strings.Contains(got, "hush") {
+	c := load(t, Sources{
+		Params:  Params{"ipa-agent-token": "planted-token"},
+		Environ: []string{"OS_DEFAULT__IMAGE_SERVER_PASSWORD=planted-password"},
+	})
+	for _, got := range []string{
+		c.String(), fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%v %+v %#v", *c, *c, *c), c.LogValue().String(),
+	} {
+		if strings.Contains(got, "planted") {
 			t.Errorf("got %q, want no secret in it", got)
 		}
 	}
@@ -308,9 +432,11 @@ func TestReferenceAndUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"## [DEFAULT]\n\n| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n| `api_url` | `ipa-api-url` | string | none |",
+		"## [DEFAULT]\n\n| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n" +
+			"| `api_url` | `ipa-api-url` | string | none |",
 		"\n## [disk_utils]\n", "| `inject_files_priority` | `ipa-inject-files-priority` | integer, 0 to 99 | `0` |",
-		"| `efi_system_partition_size` | – | integer, MiB | `550` |", "| `tls_min_version` | `ipa-tls-min-version` | 1.2 or 1.3 | `1.2` |",
+		"| `efi_system_partition_size` | – | integer, MiB | `550` |",
+		"| `tls_min_version` | `ipa-tls-min-version` | 1.2 or 1.3 | `1.2` |",
 		"| `ip_lookup_attempts` | `ipa-ip-lookup-attempts` | integer, ≥ 1 | `6` |",
 	} {
 		if !strings.Contains(reference.String(), want) {
@@ -339,7 +465,13 @@ func TestReferenceAndUsage(t *testing.T) {
 	if !strings.HasPrefix(usage.String(), "General:\n  --config-file FILE\n") {
 		t.Errorf("usage begins with %.40q, want what every user needs", usage.String())
 	}
-	for _, want := range []string{"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)", "\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n", "--inject-files-priority INTEGER\n        priority of the deploy step inject_files; no effect: not implemented yet (default 0)\n"} {
+	for _, want := range []string{
+		"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)",
+		"\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n",
+		"--inject-files-priority INTEGER\n" +
+			"        priority of the deploy step inject_files (default 0); no effect: not implemented yet\n",
+		"--disable-bootc-deploy\n        refuse to deploy bootable containers; no effect: not implemented yet\n",
+	} {
 		if !strings.Contains(usage.String(), want) {
 			t.Errorf("usage lacks %q", want)
 		}
@@ -394,7 +526,8 @@ func TestLiveSharesNothing(t *testing.T) {
 		live.Update(edit)
 		edit(c) // the loaded configuration is not shared either
 	}
-	if got := fmt.Sprintf("%+v %+v", before.MDNS, before.Container); got != shown || before.PermittedImageFormats[0] != "a" {
+	got := fmt.Sprintf("%+v %+v", before.MDNS, before.Container)
+	if got != shown || before.PermittedImageFormats[0] != "a" {
 		t.Errorf("the snapshot changed: got %s, want %s", got, shown)
 	}
 }

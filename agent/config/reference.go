@@ -9,22 +9,22 @@ import (
 // introduction is the text before the tables of the reference.
 const introduction = `# Configuration of the agent
 
-This file is written by ` + "`make docs`" + ` from the declarations in agent/config; changes by hand get lost.
+` + "`make docs`" + ` generates this file from the declarations in agent/config. Manual changes are lost.
 
 Names, kernel parameters, defaults and precedence are those of ironic-python-agent. From the highest to the lowest:
 
-1. what Ironic's conductor sends in the answer to the lookup, and the kernel parameter ` + "`ipa-debug`" + `,
+1. values in the conductor's answer to the lookup, and the kernel parameter ` + "`ipa-debug`" + `,
 2. command line flags of ` + "`ironroot agent`" + `: every option of [DEFAULT], spelled with _ or with -,
 3. the environment: ` + "`OS_<GROUP>__<OPTION>`" + `, for example ` + "`OS_DEFAULT__API_URL`" + `,
-4. configuration files, the last one winning: ` + "`" + DefaultFile + "`" + ` (of a process outside of the ramdisk),
+4. configuration files, where the last one wins: ` + "`" + DefaultFile + "`" + ` (outside the ramdisk),
    then ` + "`*.conf`" + ` in ` + "`" + DefaultDir + "`" + ` in alphabetical order,
 5. kernel parameters (in the ramdisk),
 6. the built-in default.
 
 An option whose value is of the wrong type or out of range is an error at start that names the option, the value and
-its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that existing
-configurations work. Setting one to anything but its default logs a warning, and so do the kernel parameters ` + "`sshkey`" + ` and
-` + "`rootpwd`" + `, because the ramdisk has no login.
+its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that
+existing configurations work. Another value than the default logs a warning, as do the kernel parameters
+` + "`sshkey`" + ` and ` + "`rootpwd`" + `, because the ramdisk has no login.
 `
 
 // Reference writes the reference of all options as Markdown, a table per group.
@@ -35,13 +35,15 @@ func Reference(w io.Writer) error {
 	for _, o := range options() {
 		if o.group != group {
 			group = o.group
-			fmt.Fprintf(&text, "\n## [%s]\n\n| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n", group)
+			fmt.Fprintf(&text, "\n## [%s]\n\n", group)
+			text.WriteString("| Option | Kernel parameter | Type | Default | Meaning |\n|---|---|---|---|---|\n")
 		}
 		kernel := "–"
 		if o.kernel != "" {
 			kernel = "`" + o.kernel + "`"
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n", o.name, kernel, o.typeText(), o.defaultText(), o.meaning())
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n",
+			o.name, kernel, o.typeText(), o.defaultText(), o.meaning())
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
@@ -115,10 +117,14 @@ func (o option) typeText() string {
 		text += ", " + o.unit
 	}
 	switch {
-	case o.min != nil && o.max != nil:
-		text += fmt.Sprintf(", %d to %d", *o.min, *o.max)
-	case o.min != nil:
-		text += fmt.Sprintf(", ≥ %d", *o.min)
+	case o.kind == "port":
+		// The type implies the bounds.
+	case o.min != "" && o.max != "":
+		text += ", " + o.min + " to " + o.max
+	case o.min != "":
+		text += ", ≥ " + o.min
+	case o.max != "":
+		text += ", ≤ " + o.max
 	}
 	return text
 }

@@ -18,8 +18,8 @@ func (c Config) String() string {
 				return fmt.Sprintf("configuration with a wrong default: %v", err)
 			}
 		}
-		got := reflect.ValueOf(c).FieldByIndex(o.index).Interface()
-		if reflect.DeepEqual(got, reflect.ValueOf(defaults).Elem().FieldByIndex(o.index).Interface()) {
+		got := o.value(&c).Interface()
+		if reflect.DeepEqual(got, o.value(defaults).Interface()) {
 			continue
 		}
 		if o.secret {

@@ -70,7 +70,11 @@ func TestCipherSuites(t *testing.T) {
 	}{
 		{"", standard, ""},
 		{"ECDHE-RSA-AES128-GCM-SHA256:!aNULL:!WHATEVER", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, ""},
-		{"ECDHE+AESGCM+aRSA+AES128:nonsense:DHE-RSA-AES256-SHA256", []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, "nonsense:DHE-RSA-AES256-SHA256"},
+		{
+			"ECDHE+AESGCM+aRSA+AES128:nonsense:DHE-RSA-AES256-SHA256",
+			[]uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
+			"nonsense:DHE-RSA-AES256-SHA256",
+		},
 		{"nonsense", standard, "default suites are used"},
 		{"CAMELLIA", standard, "default suites are used"},
 		{"AES128-SHA256", []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA256}, ""},
@@ -164,7 +168,8 @@ func TestClientTLS(t *testing.T) {
 		!bytes.Equal(settings.Certificates[0].Certificate[0], pair.Certificate[0]) {
 		t.Errorf("got %+v, %v, want the CA and the client certificate of the files", settings, err)
 	}
-	settings, err = (&Config{TLSMinVersion: "1.3", Insecure: true, CAFile: "/nonexistent"}).ClientTLS(slog.New(slog.DiscardHandler))
+	insecure := &Config{TLSMinVersion: "1.3", Insecure: true, CAFile: "/nonexistent"}
+	settings, err = insecure.ClientTLS(slog.New(slog.DiscardHandler))
 	if err != nil || settings.MinVersion != tls.VersionTLS13 || !settings.InsecureSkipVerify {
 		t.Errorf("got %+v, %v, want TLS 1.3 without verification", settings, err)
 	}

@@ -43,12 +43,7 @@ func (c *Config) Unused() []Unused {
 	return found
 }
 
-// value returns the option's field of c.
-func (o option) value(c *Config) reflect.Value {
-	return reflect.ValueOf(c).Elem().FieldByIndex(o.index)
-}
-
-// sameValue compares two values of one option. An empty list or map equals one that is not set.
+// sameValue reports whether two values of an option are equal. An empty list or map equals one that is not set.
 func sameValue(a, b reflect.Value) bool {
 	if (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0 {
 		return true

@@ -72,15 +72,17 @@ func TestUnusedOptionsAreMarked(t *testing.T) {
 }
 
 func TestUnused(t *testing.T) {
-	file := writeFile(t, t.TempDir(), "a.conf", "[disk_utils]\ndd_block_size=4M\nimage_convert_attempts=3\n[container]\nallowed_containers=a\n")
+	file := writeFile(t, t.TempDir(), "a.conf",
+		"[DEFAULT]\ndisable_bootc_deploy=true\n[disk_utils]\ndd_block_size=4M\nimage_convert_attempts=3\n"+
+			"[container]\nallowed_containers=a\n")
 	c := load(t, Sources{
 		Files:  []string{file},
-		Params: ParseCmdline(`ipa-inject-files-priority=7 ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
+		Params: ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
 		{"container.allowed_containers", "not implemented yet"},
+		{"disable_bootc_deploy", "not implemented yet"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
-		{"inject_files_priority", "not implemented yet"},
 		{"rootpwd", "the ramdisk has no login"},
 		{"sshkey", "the ramdisk has no SSH server"},
 	}

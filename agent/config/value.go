@@ -38,6 +38,6 @@ func (o option) setList(c *Config, items []any) error {
 		}
 		list = append(list, text)
 	}
-	reflect.ValueOf(c).Elem().FieldByIndex(o.index).Set(reflect.ValueOf(list))
+	o.value(c).Set(reflect.ValueOf(list))
 	return nil
 }

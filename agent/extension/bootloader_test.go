@@ -131,7 +131,9 @@ func TestCleanUEFINVRAM(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				step := map[string]any{"step": "clean_uefi_nvram", "interface": "deploy", "priority": 0, "args": json.RawMessage(tt.args)}
+				step := map[string]any{
+					"step": "clean_uefi_nvram", "interface": "deploy", "priority": 0, "args": json.RawMessage(tt.args),
+				}
 				a := r.run(kind+".execute_"+kind+"_step", map[string]any{
 					"step": step, "node": testNode, "ports": []any{}, kind + "_version": nil,
 				})

@@ -145,7 +145,10 @@ func TestDownloadTimeLimits(t *testing.T) {
 		code   int
 		detail string
 	}{
-		{"silence", func(c *config.Config) { c.ImageDownloadConnectionTimeout = 100 * time.Millisecond }, "ImageDownloadError", 500, "no data arrived in time"},
+		{
+			"silence", func(c *config.Config) { c.ImageDownloadConnectionTimeout = 100 * time.Millisecond },
+			"ImageDownloadError", 500, "no data arrived in time",
+		},
 		{
 			"maximum duration, however many retries are left", func(c *config.Config) {
 				c.ImageDownloadMaxDuration, c.ImageDownloadConnectionRetries = 100*time.Millisecond, 1000
@@ -209,15 +212,33 @@ func TestProxies(t *testing.T) {
 		methods       []string // of the requests that the proxy received
 		credentials   bool
 	}{
-		{name: "http", address: "http://images.example/i?x=1", proxies: map[string]string{"http": proxyURL}, methods: []string{"GET"}},
-		{name: "without a scheme", address: "http://images.example/i", proxies: map[string]string{"http": strings.TrimPrefix(proxyURL, "http://")}, methods: []string{"GET"}},
-		{name: "https", address: "https://images.example/i", proxies: map[string]string{"https": proxyURL}, methods: []string{"CONNECT"}},
-		{name: "with a password", address: "https://images.example/i", proxies: map[string]string{"https": withPassword}, methods: []string{"CONNECT"}, credentials: true},
+		{
+			name: "http", address: "http://images.example/i?x=1", proxies: map[string]string{"http": proxyURL},
+			methods: []string{"GET"},
+		},
+		{
+			name: "without a scheme", address: "http://images.example/i",
+			proxies: map[string]string{"http": strings.TrimPrefix(proxyURL, "http://")}, methods: []string{"GET"},
+		},
+		{
+			name: "https", address: "https://images.example/i", proxies: map[string]string{"https": proxyURL},
+			methods: []string{"CONNECT"},
+		},
+		{
+			name: "with a password", address: "https://images.example/i",
+			proxies: map[string]string{"https": withPassword}, methods: []string{"CONNECT"}, credentials: true,
+		},
 		{name: "for the other scheme", address: local, proxies: map[string]string{"https": proxyURL}},
-		{name: "no_proxy, address", address: local, proxies: map[string]string{"http": proxyURL}, noProxy: "images.example,0.0.0.0"},
+		{
+			name: "no_proxy, address", address: local, proxies: map[string]string{"http": proxyURL},
+			noProxy: "images.example,0.0.0.0",
+		},
 		{name: "no_proxy, network", address: local, proxies: map[string]string{"http": proxyURL}, noProxy: "0.0.0.0/8"},
 		{name: "no_proxy, all", address: local, proxies: map[string]string{"http": proxyURL}, noProxy: "*"},
-		{name: "no_proxy for others", address: local, proxies: map[string]string{"http": proxyURL}, noProxy: ".example", methods: []string{"GET"}},
+		{
+			name: "no_proxy for others", address: local, proxies: map[string]string{"http": proxyURL},
+			noProxy: ".example", methods: []string{"GET"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy.take()
@@ -246,7 +267,10 @@ func TestProxies(t *testing.T) {
 func TestImageAuthorization(t *testing.T) {
 	r := newImageRig(t)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("user:pass word"))
-	const bearer, swift = "Bearer eyJhbGciOi", "/v1/AUTH_test/images/i?temp_url_sig=da39a3ee&temp_url_expires=1999999999&filename=i%20raw"
+	const (
+		bearer = "Bearer eyJhbGciOi"
+		swift  = "/v1/AUTH_test/images/i?temp_url_sig=da39a3ee&temp_url_expires=1999999999&filename=i%20raw"
+	)
 	guarded := func(header, request string) http.HandlerFunc {
 		return func(w http.ResponseWriter, q *http.Request) {
 			if q.Header.Get("Authorization") != header || q.URL.RequestURI() != request {
@@ -256,8 +280,8 @@ func TestImageAuthorization(t *testing.T) {
 			r.content()(w, q)
 		}
 	}
-	strangers := &asked{Handler: r.content()}
-	storage := strings.Replace(listen(t, strangers), "127.0.0.1", "localhost", 1)
+	others := &asked{Handler: r.content()}
+	storage := strings.Replace(listen(t, others), "127.0.0.1", "localhost", 1)
 	imageBasic := map[string]any{
 		"image_server_auth_strategy": "http_basic", "image_server_user": "user", "image_server_password": "pass word",
 	}
@@ -276,12 +300,22 @@ func TestImageAuthorization(t *testing.T) {
 		{name: "basic by configuration", server: guarded(basic, "/i"), request: "/i", config: func(c *config.Config) {
 			c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword = "http_basic", "user", "pass word"
 		}},
-		{name: "basic of the image before that of the configuration", server: guarded(basic, "/i"), request: "/i", more: imageBasic, config: func(c *config.Config) {
-			c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword = "http_basic", "other", "other"
-		}},
-		{name: "basic without a password", server: guarded(basic, "/i"), request: "/i", more: map[string]any{"image_server_auth_strategy": "http_basic", "image_server_user": "user"}, fails: "ImageDownloadError"},
-		{name: "none where it is demanded", server: guarded(basic, "/i"), request: "/i", fails: "ImageDownloadFatalError"},
-		{name: "blob of a registry with a bearer token", server: guarded(bearer, "/v2/os/blobs/sha256:aa"), request: "/v2/os/blobs/sha256:aa", more: supplied},
+		{
+			name: "basic of the image before that of the configuration", server: guarded(basic, "/i"), request: "/i",
+			more: imageBasic, config: func(c *config.Config) {
+				c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword = "http_basic", "other", "other"
+			},
+		},
+		{
+			name: "basic without a password", server: guarded(basic, "/i"), request: "/i",
+			more:  map[string]any{"image_server_auth_strategy": "http_basic", "image_server_user": "user"},
+			fails: "ImageDownloadError",
+		},
+		{name: "none where required", server: guarded(basic, "/i"), request: "/i", fails: "ImageDownloadFatalError"},
+		{
+			name: "blob of a registry with a bearer token", server: guarded(bearer, "/v2/os/blobs/sha256:aa"),
+			request: "/v2/os/blobs/sha256:aa", more: supplied,
+		},
 		{name: "supplied header before basic", server: guarded(bearer, "/i"), request: "/i", more: both},
 		{name: "registry that redirects to its storage", server: func(w http.ResponseWriter, q *http.Request) {
 			if q.Header.Get("Authorization") != bearer {
@@ -291,7 +325,10 @@ func TestImageAuthorization(t *testing.T) {
 			http.Redirect(w, q, storage+"/blob?sig=1", http.StatusTemporaryRedirect)
 		}, request: "/v2/os/blobs/sha256:aa", more: supplied},
 		{name: "Swift temporary URL", server: guarded("", swift), request: swift},
-		{name: "Swift temporary URL that has expired", server: guarded("", "/"), request: swift, fails: "ImageDownloadFatalError"},
+		{
+			name: "Swift temporary URL that has expired", server: guarded("", "/"), request: swift,
+			fails: "ImageDownloadFatalError",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := *r.deps.Config.Get()
@@ -314,7 +351,7 @@ func TestImageAuthorization(t *testing.T) {
 			}
 		})
 	}
-	for _, q := range strangers.take() {
+	for _, q := range others.take() {
 		if got := q.Header.Get("Authorization"); got != "" {
 			t.Errorf("the storage of the registry was sent the authorization %q", got)
 		}

@@ -17,7 +17,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/power"
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
 // Deps are the dependencies of the commands.
@@ -29,7 +29,7 @@ type Deps struct {
 	Inventory *inventory.Source
 	Power     power.Power
 	Journal   *journal.Journal
-	System    block.System
+	System    sysfs.Root
 	Control   Control
 	Log       *slog.Logger
 	// Standalone means that there is no Ironic and that the API accepts node data.

@@ -78,8 +78,11 @@ func TestDownloadTLS(t *testing.T) {
 		{name: "certificate of the client, insecure", pair: server, wants: true, set: func(c *config.Config) {
 			c.Insecure, c.CertFile, c.KeyFile = true, shown, key
 		}},
-		{name: "no certificate where one is wanted", pair: server, wants: true, set: trust(trusted), fails: "certificate required"},
-		{name: "TLS that is too old", pair: server, newest: tls.VersionTLS12, set: func(c *config.Config) {
+		{
+			name: "no client certificate where one is required", pair: server, wants: true, set: trust(trusted),
+			fails: "certificate required",
+		},
+		{name: "TLS version too old", pair: server, newest: tls.VersionTLS12, set: func(c *config.Config) {
 			trust(trusted)(c)
 			c.TLSMinVersion = "1.3"
 		}, fails: "protocol version"},
@@ -100,7 +103,9 @@ func TestDownloadTLS(t *testing.T) {
 				fmt.Fprintf(w, "%x  i\n", sha256.Sum256(r.image)) //nolint:errcheck // the client can disconnect
 			})
 			s := httptest.NewUnstartedServer(mux)
-			s.TLS = &tls.Config{Certificates: []tls.Certificate{tt.pair}, MaxVersion: tt.newest, MinVersion: tls.VersionTLS12}
+			s.TLS = &tls.Config{
+				Certificates: []tls.Certificate{tt.pair}, MaxVersion: tt.newest, MinVersion: tls.VersionTLS12,
+			}
 			if tt.wants {
 				s.TLS.ClientAuth = tls.RequireAnyClientCert
 			}
@@ -153,13 +158,31 @@ func TestDownloadRetries(t *testing.T) {
 		second int                // requests that the second server gets
 		fails  string
 	}{
-		{name: "503 twice, then 200", steps: []http.HandlerFunc{status(503), status(503), r.content()}, first: []string{"", "", ""}},
+		{
+			name: "503 twice, then 200", steps: []http.HandlerFunc{status(503), status(503), r.content()},
+			first: []string{"", "", ""},
+		},
 		{name: "503 always", steps: []http.HandlerFunc{status(503)}, first: []string{"", "", ""}, second: 1},
-		{name: "404 stops at once", steps: []http.HandlerFunc{status(404)}, first: []string{""}, fails: "ImageDownloadFatalError"},
-		{name: "bad bytes, then good ones", steps: []http.HandlerFunc{bad, r.content()}, alone: true, first: []string{"", ""}},
-		{name: "the same bad bytes twice", steps: []http.HandlerFunc{bad}, alone: true, first: []string{"", ""}, fails: "ImageChecksumError"},
-		{name: "bad bytes, then those of the second server", steps: []http.HandlerFunc{bad}, first: []string{""}, second: 1},
-		{name: "broken off, then the rest", steps: []http.HandlerFunc{half, rest}, first: []string{"", "bytes=2097152-3145727"}},
+		{
+			name: "404 stops at once", steps: []http.HandlerFunc{status(404)}, first: []string{""},
+			fails: "ImageDownloadFatalError",
+		},
+		{
+			name: "bad bytes, then good ones", steps: []http.HandlerFunc{bad, r.content()}, alone: true,
+			first: []string{"", ""},
+		},
+		{
+			name: "the same bad bytes twice", steps: []http.HandlerFunc{bad}, alone: true, first: []string{"", ""},
+			fails: "ImageChecksumError",
+		},
+		{
+			name:  "bad bytes, then those of the second server",
+			steps: []http.HandlerFunc{bad}, first: []string{""}, second: 1,
+		},
+		{
+			name: "broken off, then the rest", steps: []http.HandlerFunc{half, rest},
+			first: []string{"", "bytes=2097152-3145727"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := 0

@@ -16,10 +16,13 @@ func flowRig(t *testing.T, allowDestructive bool) (run func(flow string) error, 
 	t.Helper()
 	calls = &[]string{}
 	note := func(name string, err error) command.Command {
-		return command.Command{Name: name, Params: []command.Param{{Name: "n"}}, Run: func(_ context.Context, p command.Params) (any, error) {
-			*calls = append(*calls, name+string(p["n"]))
-			return "result", err
-		}}
+		return command.Command{
+			Name: name, Params: []command.Param{{Name: "n"}},
+			Run: func(_ context.Context, p command.Params) (any, error) {
+				*calls = append(*calls, name+string(p["n"]))
+				return "result", err
+			},
+		}
 	}
 	destructive := note("erase", nil)
 	destructive.Destructive = true
@@ -49,7 +52,8 @@ func flowRig(t *testing.T, allowDestructive bool) (run func(flow string) error, 
 func TestFlow(t *testing.T) {
 	run, calls := flowRig(t, true)
 	for flow, want := range map[string]string{
-		`[{"b.second": {"n": 1}, "a.first": {"n": 2}}, {"a.first": {}}, {"b.erase": null}]`: "second1 first2 first erase",
+		`[{"b.second": {"n": 1}, "a.first": {"n": 2}}, {"a.first": {}}, ` +
+			`{"b.erase": null}]`: "second1 first2 first erase",
 		`[]`: "", `[{}]`: "", "": "", "null": "",
 	} {
 		*calls = nil
@@ -93,7 +97,8 @@ func TestFlowFails(t *testing.T) {
 		got.Details != "a.fails was failed\nno disk" {
 		t.Errorf("got %+v, want a CommandExecutionError that names the command", got)
 	}
-	if err := run(`[{"a.first": {"bad": 1}}, {"b.second": {}}]`); err == nil || !strings.Contains(err.Error(), "unexpected keyword argument 'bad'") {
+	if err := run(`[{"a.first": {"bad": 1}}, {"b.second": {}}]`); err == nil ||
+		!strings.Contains(err.Error(), "unexpected keyword argument 'bad'") {
 		t.Errorf("wrong parameter: got %v", err)
 	}
 	if got := strings.Join(*calls, " "); got != "fails" {

@@ -57,7 +57,9 @@ func TestExtraMembers(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "dir", "aa.pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.deps.Inventory = inventory.New(inventory.Options{System: machinetest.System(t, "kvm-q35"), SkipBMC: func() bool { return true }})
+	r.deps.Inventory = inventory.New(inventory.Options{
+		System: machinetest.System(t, "kvm-q35"), SkipBMC: func() bool { return true },
+	})
 	members := func(file, directory string) map[string]string {
 		r.deps.Config.Update(func(c *config.Config) { c.LogFile, c.LogDir = file, directory })
 		got := map[string]string{}
@@ -103,7 +105,9 @@ func TestExtraMembers(t *testing.T) {
 	}{
 		"nothing configured": {"", "", map[string]string{}},
 		"file":               {dir + "/agent.log", "", map[string]string{"agent.log": "one"}},
-		"missing file":       {dir + "/none", dir + "/dir", map[string]string{"dir/a.log": "two", "dir/b.log": "three"}},
+		"missing file": {
+			dir + "/none", dir + "/dir", map[string]string{"dir/a.log": "two", "dir/b.log": "three"},
+		},
 		"both": {
 			dir + "/agent.log", dir + "/dir",
 			map[string]string{"agent.log": "one", "dir/a.log": "two", "dir/b.log": "three"},

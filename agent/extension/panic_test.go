@@ -23,7 +23,8 @@ func (brokenSync) Sync(context.Context) error             { panic("in the manage
 // A panic of the sync fails the command sync, but does not prevent the machine from stopping.
 func TestSyncContainsPanics(t *testing.T) {
 	r := newRig(t, brokenSync{})
-	if a := r.run("standby.sync", map[string]any{}); a.Status != "FAILED" || !strings.Contains(a.Error.Details, "in the manager") {
+	a := r.run("standby.sync", map[string]any{})
+	if a.Status != "FAILED" || !strings.Contains(a.Error.Details, "in the manager") {
 		t.Errorf("sync: got %s %+v, want FAILED with the panic", a.Status, a.Error)
 	}
 	machine := &stopped{}
@@ -31,7 +32,8 @@ func TestSyncContainsPanics(t *testing.T) {
 	r.deps.Power, r.deps.Log = machine, slog.New(slog.NewTextHandler(&log, nil))
 	extension := standby(r.deps)
 	i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == "run_image" })
-	if result, err := extension.Commands[i].Call(t.Context(), nil); result != nil || err != nil || machine.reboots != 1 {
+	result, err := extension.Commands[i].Call(t.Context(), nil)
+	if result != nil || err != nil || machine.reboots != 1 {
 		t.Errorf("run_image: got %v, %v and %d restarts, want null and one", result, err, machine.reboots)
 	}
 	if !strings.Contains(log.String(), "\"disks not synced\" before=reboot") ||

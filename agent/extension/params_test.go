@@ -20,9 +20,17 @@ func TestWrongParameters(t *testing.T) {
 		want    string
 	}{
 		{find(t, image, "install_bootloader"), map[string]string{"root_uuid": "7"}, "parameter root_uuid"},
-		{find(t, image, "install_bootloader"), map[string]string{"ignore_bootloader_failure": `"yes"`}, "parameter ignore_bootloader_failure"},
+		{
+			find(t, image, "install_bootloader"),
+			map[string]string{"ignore_bootloader_failure": `"yes"`},
+			"parameter ignore_bootloader_failure",
+		},
 		{find(t, standby, "prepare_image"), map[string]string{"image_info": "[]"}, "image_info"},
-		{find(t, standby, "prepare_image"), map[string]string{"image_info": goodImage, "configdrive": "7"}, "parameter configdrive"},
+		{
+			find(t, standby, "prepare_image"),
+			map[string]string{"image_info": goodImage, "configdrive": "7"},
+			"parameter configdrive",
+		},
 		{find(t, all, "start_flow"), map[string]string{"flow": "7"}, "parameter flow"},
 		{find(t, all, "start_flow"), map[string]string{"flow": `[{"a.b": {}}]`}, "Extension with id a not found"},
 	} {
@@ -40,7 +48,8 @@ func TestWrongParameters(t *testing.T) {
 }
 
 const goodImage = `{"id": "i", "urls": ["http://192.0.2.1/i"], "os_hash_algo": "sha256", "os_hash_value": ` +
-	`"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "disk_format": "raw", "image_type": "whole-disk-image"}`
+	`"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "disk_format": "raw", ` +
+	`"image_type": "whole-disk-image"}`
 
 // A step command with a wrong parameter does not run its step.
 func TestWrongStep(t *testing.T) {
@@ -52,7 +61,7 @@ func TestWrongStep(t *testing.T) {
 		"no node": {"node", "{}", "node: uuid missing"},
 		"version": {"clean_version", "[]", "parameter clean_version"},
 		"step":    {"step", `"erase_devices"`, "parameter step"},
-		"unnamed": {"step", `{"step": ""}`, "the clean step has no name"},
+		"unnamed": {"step", `{"step": ""}`, "clean step: key 'step' missing"},
 	} {
 		p := command.Params{}
 		for key, value := range good {

@@ -12,6 +12,9 @@ import (
 func poll(d Deps) command.Extension {
 	return command.Extension{Name: "poll", Commands: []command.Command{
 		{Name: "get_hardware_info", Run: func(ctx context.Context, _ command.Params) (any, error) {
+			if err := d.Managers.WaitDisks(ctx, nil); err != nil {
+				return nil, err
+			}
 			return d.Inventory.Collect(ctx)
 		}},
 		{

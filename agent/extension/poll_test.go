@@ -42,10 +42,14 @@ func TestSetNodeInfo(t *testing.T) {
 	}{
 		"with Ironic":     {false, set(nil), info, "InvalidCommandError", "standalone mode"},
 		"without a place": {true, nil, info, "InvalidCommandError", "standalone mode"},
-		"absent":          {true, set(nil), command.Params{}, "InvalidCommandParamsError", "want the answer of a lookup"},
-		"null":            {true, set(nil), command.Params{"node_info": json.RawMessage("null")}, "InvalidCommandParamsError", "want the answer"},
-		"refused":         {true, set(errors.New("no uuid")), info, "InvalidCommandParamsError", "parameter node_info: no uuid"},
-		"good":            {true, set(nil), info, "", ""},
+		"absent":          {true, set(nil), command.Params{}, "InvalidCommandParamsError", "lookup response missing"},
+		"null": {true, set(nil), command.Params{
+			"node_info": json.RawMessage("null"),
+		}, "InvalidCommandParamsError", "lookup response missing"},
+		"refused": {
+			true, set(errors.New("no uuid")), info, "InvalidCommandParamsError", "parameter node_info: no uuid",
+		},
+		"good": {true, set(nil), info, "", ""},
 	} {
 		got = nil
 		r.deps.Standalone, r.deps.SetNode = c.standalone, c.set
@@ -72,17 +76,19 @@ func TestLockdown(t *testing.T) {
 	c := &control{}
 	r.deps.Control = c
 	lockdown := find(t, system(r.deps), "lockdown")
-	if result, err := lockdown.Call(t.Context(), nil); result != nil || err != nil || c.lockdowns != 1 || !lockdown.Destructive {
-		t.Errorf("got %v, %v and %d lockdowns, want one that may be refused", result, err, c.lockdowns)
+	result, err := lockdown.Call(t.Context(), nil)
+	if result != nil || err != nil || c.lockdowns != 1 || !lockdown.Destructive {
+		t.Errorf("got %v, %v and %d lockdowns, want one, marked destructive", result, err, c.lockdowns)
 	}
 }
 
 func TestSync(t *testing.T) {
 	r := newRig(t)
-	told := 0
-	r.deps.PoweringOff = func() { told++ }
-	if result, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil); result != nil || err != nil || told != 1 {
-		t.Errorf("got %v, %v, and was told %d times, want once", result, err, told)
+	calls := 0
+	r.deps.PoweringOff = func() { calls++ }
+	result, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil)
+	if result != nil || err != nil || calls != 1 {
+		t.Errorf("got %v, %v, and %d calls of PoweringOff, want one", result, err, calls)
 	}
 }
 
@@ -116,7 +122,7 @@ func TestSyncFails(t *testing.T) {
 		t.Errorf("sync: got %v, want the error of the manager", err)
 	}
 	ended := false
-	end := endWith(r.deps, "power off", func(context.Context) error {
+	end := stopWith(r.deps, "power off", func(context.Context) error {
 		ended = true
 		return nil
 	})
@@ -127,7 +133,9 @@ func TestSyncFails(t *testing.T) {
 
 // Anything but an object is ignored, because ironic-python-agent accepts any JSON.
 func TestPorts(t *testing.T) {
-	for text, want := range map[string]int{"null": 0, "{}": 0, "[]": 0, `"port"`: 0, `[{}, 1, null, {"address": "x"}]`: 2, "": 0} {
+	for text, want := range map[string]int{
+		"null": 0, "{}": 0, "[]": 0, `"port"`: 0, `[{}, 1, null, {"address": "x"}]`: 2, "": 0,
+	} {
 		if got := ports(json.RawMessage(text)); len(got) != want {
 			t.Errorf("%s: got %v, want %d ports", text, got, want)
 		}
@@ -135,7 +143,9 @@ func TestPorts(t *testing.T) {
 }
 
 func TestStepName(t *testing.T) {
-	for text, want := range map[string]string{`{"step": "write_image"}`: "write_image", "{}": "", "[]": "", "null": ""} {
+	for text, want := range map[string]string{
+		`{"step": "write_image"}`: "write_image", "{}": "", "[]": "", "null": "",
+	} {
 		if got := StepName(command.Params{"step": json.RawMessage(text)}); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}

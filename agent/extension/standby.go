@@ -30,13 +30,13 @@ func standby(d Deps) command.Extension {
 				return d.Imager.Prepare(ctx, info, drive)
 			},
 		},
-		{Name: "run_image", Async: true, Destructive: true, Run: endWith(d, "reboot", d.Power.Reboot)},
-		{Name: "power_off", Async: true, Destructive: true, Run: endWith(d, "power off", d.Power.PowerOff)},
+		{Name: "run_image", Async: true, Destructive: true, Run: stopWith(d, "reboot", d.Power.Reboot)},
+		{Name: "power_off", Async: true, Destructive: true, Run: stopWith(d, "power off", d.Power.PowerOff)},
 		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
 			if d.PoweringOff != nil { // Ironic syncs before it powers the machine off through its BMC
 				d.PoweringOff()
 			}
-			return nil, syncDisks(ctx, d, syncLimit)
+			return nil, syncDisks(ctx, d, syncTimeout)
 		}},
 		{Name: "get_partition_uuids", Run: func(context.Context, command.Params) (any, error) {
 			return d.Imager.PartitionUUIDs(), nil
@@ -52,18 +52,18 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 }
 
 const (
-	// syncLimit is longer than Linux tries to flush the cache of a disk: six times for up to a minute.
-	syncLimit = 10 * time.Minute
-	// endSyncLimit bounds the sync before the end: a hanging disk must not keep the machine running.
-	endSyncLimit = time.Minute
-	// syncGrace is the time for a hardware manager to return after its limit.
-	syncGrace = time.Second
+	// syncTimeout exceeds the time in which Linux tries to flush a disk's cache: six attempts of up to a minute.
+	syncTimeout = 10 * time.Minute
+	// stopSyncTimeout limits the sync before the machine stops: a hanging disk must not keep it running.
+	stopSyncTimeout = time.Minute
+	// syncCancelTimeout limits the wait for a hardware manager to return after its context has ended.
+	syncCancelTimeout = time.Second
 )
 
 // syncDisks lets the hardware managers flush all disks. It fails if they do not return within limit. Managers that
 // ignore the end of their context continue in the background.
 func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
-	limits := erase.Limits{Silence: limit, Grace: syncGrace}
+	limits := erase.Limits{Silence: limit, Grace: syncCancelTimeout}
 	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })
 	if errors.Is(err, erase.ErrStuck) {
 		return fmt.Errorf("hardware managers: sync: %w", err)
@@ -71,19 +71,20 @@ func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	return err
 }
 
-// endWith sets the clock, syncs the disks and then ends the operating system. A sync that fails or takes too long must
-// not keep the machine running: the conductor waits for it to go, and what was written was flushed when it was written.
-func endWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
+// stopWith returns a command that sets the clock, syncs the disks and then stops the machine with end. A failed or
+// slow sync must not keep the machine running: the conductor waits for its stop, and images are flushed when they are
+// written.
+func stopWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
 		if d.SetClock != nil {
 			if err := d.SetClock(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if err := syncDisks(ctx, d, endSyncLimit); err != nil {
-			d.Log.Warn("disks not synced before "+what, "err", err)
+		if err := syncDisks(ctx, d, stopSyncTimeout); err != nil {
+			d.Log.Warn("disks not synced", "before", what, "err", err)
 		}
-		d.Log.Info("the machine will now " + what)
+		d.Log.Info("stopping the machine", "action", what)
 		if err := end(ctx); err != nil {
 			return nil, fault.SystemReboot(err)
 		}

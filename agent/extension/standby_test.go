@@ -13,8 +13,7 @@ import (
 	"ironroot/agent/power"
 )
 
-// Parity: K1, K2 (MD5 disabled)
-func TestPrepareImageRefusesInTheRequest(t *testing.T) {
+func TestPrepareImageValidatesInTheRequest(t *testing.T) {
 	const sum = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
 	for _, tt := range []struct {
 		name   string
@@ -39,14 +38,18 @@ func TestPrepareImageRefusesInTheRequest(t *testing.T) {
 		{"partition image without a size", map[string]any{"image_type": "partition"}, "'root_mb'"},
 		{
 			"partition image without a word on preserve_ephemeral",
-			map[string]any{"image_type": "partition", "root_mb": 5, "swap_mb": 0, "ephemeral_mb": 1, "ephemeral_format": "ext4"},
+			map[string]any{
+				"image_type": "partition", "root_mb": 5, "swap_mb": 0, "ephemeral_mb": 1, "ephemeral_format": "ext4",
+			},
 			"'preserve_ephemeral'",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.deps.Config.Update(func(c *config.Config) { c.MD5Enabled = false })
-			info := map[string]any{"id": "i", "urls": []string{"http://192.0.2.1/i"}, "os_hash_algo": "sha256", "os_hash_value": sum}
+			info := map[string]any{
+				"id": "i", "urls": []string{"http://192.0.2.1/i"}, "os_hash_algo": "sha256", "os_hash_value": sum,
+			}
 			for key, value := range tt.change {
 				info[key] = value
 			}
@@ -87,7 +90,8 @@ func TestStandbyWithoutParameters(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"cache_image", "execute_bootc_install"} {
-		if a := r.run("standby."+name, map[string]any{}); a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, "Unknown command: "+name) {
+		a := r.run("standby."+name, map[string]any{})
+		if a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, "Unknown command: "+name) {
 			t.Errorf("%s: got %d %q, want an unknown command", name, a.status, a.FaultString)
 		}
 	}
@@ -105,7 +109,7 @@ func (s *stopped) PowerOff(context.Context) error {
 	return errors.New("the power stays on")
 }
 
-func TestEndOfTheMachine(t *testing.T) {
+func TestStop(t *testing.T) {
 	r := newRig(t)
 	machine := &stopped{}
 	r.deps.Power = machine
@@ -123,8 +127,8 @@ func TestEndOfTheMachine(t *testing.T) {
 	}
 }
 
-// The clock is set before the machine stops; where it has to be right, the machine does not stop without it.
-func TestEndOfTheMachineSetsTheClock(t *testing.T) {
+// The clock is set before the machine stops. If it must be set and cannot be, the machine does not stop.
+func TestStopSetsTheClock(t *testing.T) {
 	r := newRig(t)
 	machine := &stopped{}
 	r.deps.Power = machine

@@ -48,8 +48,12 @@ func (s steps) get(ctx context.Context, p command.Params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	listed, err := s.d.Managers.Steps(s.kind, call.Node, call.Ports)
+	if err != nil {
+		return nil, err
+	}
 	return map[string]any{
-		string(s.kind) + "_steps":  s.d.Managers.Steps(s.kind, call.Node, call.Ports),
+		string(s.kind) + "_steps":  listed,
 		"hardware_manager_version": s.d.Managers.Versions(),
 	}, nil
 }

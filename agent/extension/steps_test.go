@@ -25,6 +25,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
@@ -43,7 +44,7 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	r := &rig{t: t}
 	live := config.NewLive(&config.Config{MD5Enabled: true, PermittedImageFormats: []string{"raw", "gpt", "qcow2"}})
 	log := slog.New(slog.DiscardHandler)
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	cache := &node.Cache{}
 	disks := func(context.Context) ([]block.Device, error) { return r.disks, nil }
 	imager := imaging.New(imaging.Options{Config: live, Node: cache, Disks: disks, System: sys, Log: log})
@@ -141,7 +142,10 @@ func sameJSON(t *testing.T, what string, want, got []byte) {
 
 var testNode = map[string]any{"uuid": "b77a8c26-f785-4c57-91f5-b6ad41a2e08d", "properties": map[string]any{"cpus": 2}}
 
-// Parity: E7
+// genericVersion is the version of the generic manager.
+var genericVersion = (&generic.Manager{}).Version()
+
+// In the golden files GENERIC-VERSION stands for the version of the generic manager.
 func TestGetSteps(t *testing.T) {
 	r := newRig(t)
 	for _, kind := range []string{"clean", "deploy", "service"} {
@@ -153,7 +157,7 @@ func TestGetSteps(t *testing.T) {
 		if a.Status != "SUCCEEDED" || a.Name != "get_"+kind+"_steps" {
 			t.Fatalf("%s: got %+v", kind, a)
 		}
-		sameJSON(t, kind+" steps", want, a.Result)
+		sameJSON(t, kind+" steps", bytes.ReplaceAll(want, []byte("GENERIC-VERSION"), []byte(genericVersion)), a.Result)
 	}
 	if got, want := r.deps.Node.Get().UUID(), testNode["uuid"]; got != want {
 		t.Errorf("known node: got %v, want %v", got, want)
@@ -193,7 +197,8 @@ func TestExecuteStep(t *testing.T) {
 	for _, kind := range []string{"clean", "deploy", "service"} {
 		m := &recorder{result: map[string]any{"done": true}}
 		r := newRig(t, m)
-		step := json.RawMessage(`{"interface": "deploy", "step": "record", "args": null, "priority": 10, "requires_ramdisk": true}`)
+		step := json.RawMessage(`{"interface": "deploy", "step": "record", "args": null, "priority": 10, ` +
+			`"requires_ramdisk": true}`)
 		params := map[string]any{
 			"step": step, "node": testNode, "ports": []any{map[string]any{"address": "52:54:00:1a:15:d6"}},
 			kind + "_version": nil, "raid_config": map[string]any{"level": 1},
@@ -202,16 +207,19 @@ func TestExecuteStep(t *testing.T) {
 		if a.Status != "SUCCEEDED" {
 			t.Fatalf("%s: got %+v", kind, a)
 		}
-		sameJSON(t, kind+" result", []byte(`{"`+kind+`_result": {"done": true}, "`+kind+`_step": `+string(step)+`}`), a.Result)
+		sameJSON(t, kind+" result",
+			[]byte(`{"`+kind+`_result": {"done": true}, "`+kind+`_step": `+string(step)+`}`), a.Result)
 
-		params["step"] = json.RawMessage(`{"interface": "deploy", "step": "record", "args": {"raid_config": 5, "own": "x"}}`)
+		params["step"] = json.RawMessage(`{"interface": "deploy", "step": "record", "args": {"raid_config": 5, ` +
+			`"own": "x"}}`)
 		r.run(kind+".execute_"+kind+"_step", params)
 		if len(m.calls) != 2 {
 			t.Fatalf("%s: got %d calls, want 2", kind, len(m.calls))
 		}
 		want := []map[string]json.RawMessage{
-			{"raid_config": json.RawMessage(`{"level":1}`)},                      // the keyword of the command
-			{"raid_config": json.RawMessage(`5`), "own": json.RawMessage(`"x"`)}, // the step's own arguments win
+			{"raid_config": json.RawMessage(`{"level":1}`)}, // the parameter of the command
+			// The step's own argument takes precedence.
+			{"raid_config": json.RawMessage(`5`), "own": json.RawMessage(`"x"`)},
 		}
 		if diff := cmp.Diff(want, []map[string]json.RawMessage{m.calls[0].Args, m.calls[1].Args}); diff != "" {
 			t.Errorf("%s: arguments differ (-want +got):\n%s", kind, diff)
@@ -235,7 +243,9 @@ func TestExecuteStep(t *testing.T) {
 }
 
 func TestExecuteStepWrapsUnexpectedErrors(t *testing.T) {
-	for kind, want := range map[string]string{"clean": "CleaningError", "deploy": "DeploymentError", "service": "ServicingError"} {
+	for kind, want := range map[string]string{
+		"clean": "CleaningError", "deploy": "DeploymentError", "service": "ServicingError",
+	} {
 		r := newRig(t, &recorder{err: errors.New("the disk is on fire")})
 		a := r.run(kind+".execute_"+kind+"_step", map[string]any{
 			"step": map[string]any{"step": "record", "interface": "deploy"}, "node": testNode, "ports": []any{},
@@ -243,7 +253,8 @@ func TestExecuteStepWrapsUnexpectedErrors(t *testing.T) {
 		if a.Status != "FAILED" || a.Error.Type != want || a.Error.Code != 500 {
 			t.Fatalf("%s: got %+v, want %s", kind, a.Error, want)
 		}
-		if text := "Unexpected exception performing " + kind + " step record. Error: the disk is on fire"; a.Error.Details != text {
+		text := "Unexpected exception performing " + kind + " step record. Error: the disk is on fire"
+		if a.Error.Details != text {
 			t.Errorf("%s: got details %q, want %q", kind, a.Error.Details, text)
 		}
 	}
@@ -256,9 +267,13 @@ func TestExecuteStepComparesVersions(t *testing.T) {
 		want     string
 	}{
 		{"null", nil, "SUCCEEDED"},
-		{"equal", map[string]string{"generic_hardware_manager": "1.2-ironroot.1", "recorder": "3"}, "SUCCEEDED"},
-		{"another version", map[string]string{"generic_hardware_manager": "1.1", "recorder": "3"}, "CLEAN_VERSION_MISMATCH"},
-		{"a manager less", map[string]string{"generic_hardware_manager": "1.2-ironroot.1"}, "CLEAN_VERSION_MISMATCH"},
+		{"equal", map[string]string{"generic_hardware_manager": genericVersion, "recorder": "3"}, "SUCCEEDED"},
+		{
+			"another version",
+			map[string]string{"generic_hardware_manager": "1.1", "recorder": "3"},
+			"CLEAN_VERSION_MISMATCH",
+		},
+		{"a manager less", map[string]string{"generic_hardware_manager": genericVersion}, "CLEAN_VERSION_MISMATCH"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, kind := range []string{"clean", "deploy", "service"} {
@@ -287,8 +302,12 @@ func TestStepCommandsAcceptAnyPortsAndNode(t *testing.T) {
 	for _, kind := range []string{"clean", "deploy", "service"} {
 		m := &recorder{}
 		r := newRig(t, m)
-		for _, ports := range []string{"{}", "null", "[]", `"x"`, "7", "true", `[1, null, {"address": "52:54:00:1a:15:d6"}]`} {
-			for _, object := range []string{`{"uuid": "n"}`, `{"uuid": 7}`, `{"uuid": ["x"], "properties": null}`, "{}", `{"uuid": null}`} {
+		for _, ports := range []string{
+			"{}", "null", "[]", `"x"`, "7", "true", `[1, null, {"address": "52:54:00:1a:15:d6"}]`,
+		} {
+			for _, object := range []string{
+				`{"uuid": "n"}`, `{"uuid": 7}`, `{"uuid": ["x"], "properties": null}`, "{}", `{"uuid": null}`,
+			} {
 				params := map[string]any{"node": json.RawMessage(object), "ports": json.RawMessage(ports)}
 				if a := r.run(kind+".get_"+kind+"_steps", params); a.Status != "SUCCEEDED" {
 					t.Errorf("%s steps with node %s and ports %s: got %d %+v %s, want SUCCEEDED",

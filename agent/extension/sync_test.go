@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,9 +25,9 @@ func (s syncer) Sync(ctx context.Context) error       { return s(ctx) }
 // A sync that does not end fails after its time limit, and does not prevent the machine from stopping.
 func TestSyncLimit(t *testing.T) {
 	var sync syncer
-	var last context.Context
+	var last atomic.Pointer[context.Context] // a manager that ignores its context can run longer than the command
 	r := newRig(t, syncer(func(ctx context.Context) error {
-		last = ctx
+		last.Store(&ctx)
 		return sync(ctx)
 	}))
 	for _, c := range []struct {
@@ -86,7 +87,7 @@ func TestSyncLimit(t *testing.T) {
 				if err != nil {
 					got = err.Error()
 				}
-				if last.Err() == nil {
+				if (*last.Load()).Err() == nil {
 					t.Error("sync: the context did not end with the command")
 				}
 				if result != nil || got != c.err || took != c.took {
@@ -105,7 +106,7 @@ func TestSyncLimit(t *testing.T) {
 						err, machine.reboots, took, c.before)
 				}
 				time.Sleep(time.Hour) // until the managers have returned
-				const warning = "disks not synced before reboot"
+				const warning = `msg="disks not synced" before=reboot`
 				if text := log.String(); !strings.Contains(text, warning) || !strings.Contains(text, c.warned) {
 					t.Errorf("got log %s, want a warning with %q", text, c.warned)
 				}

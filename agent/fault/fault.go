@@ -53,7 +53,9 @@ func From(err error) *Error {
 		return CommandExecution(err)
 	}
 	if before, ok := strings.CutSuffix(err.Error(), fault.Error()); ok && before != "" {
-		return &Error{Type: fault.Type, Code: fault.Code, Message: fault.Message, Details: before + fault.Details, Err: err}
+		return &Error{
+			Type: fault.Type, Code: fault.Code, Message: fault.Message, Details: before + fault.Details, Err: err,
+		}
 	}
 	return fault
 }
@@ -66,7 +68,7 @@ func IsInvalidContent(err error) bool {
 		return false
 	}
 	switch fault.Type {
-	case "InvalidContentError", "InvalidCommandError", "InvalidCommandParamsError":
+	case "InvalidCommandError", "InvalidCommandParamsError":
 		return true
 	}
 	return false

@@ -12,12 +12,7 @@ func REST(format string, args ...any) *Error {
 	return wrap("RESTError", internal, generic, format, args)
 }
 
-// InvalidContent is a request whose body is no use.
-func InvalidContent(format string, args ...any) *Error {
-	return wrap("InvalidContentError", http.StatusBadRequest, "Invalid request body", format, args)
-}
-
-// InvalidCommand is a command name that is malformed, unknown or refused.
+// InvalidCommand returns the error of a malformed, unknown or rejected command name.
 func InvalidCommand(format string, args ...any) *Error {
 	return wrap("InvalidCommandError", http.StatusBadRequest, "Invalid command", format, args)
 }
@@ -43,42 +38,7 @@ func AgentBusy(name string) *Error {
 	return wrap("AgentIsBusy", http.StatusConflict, "Agent is busy", "executing command %s", []any{name})
 }
 
-// ContainerNotPermitted is a container image that the allow-list does not name.
-func ContainerNotPermitted(format string, args ...any) *Error {
-	return wrap("ContainerNotPermittedError", internal, "Container image not permitted", format, args)
-}
-
-// IronicAPI is an answer of Ironic that cannot be used.
-func IronicAPI(format string, args ...any) *Error {
-	return wrap("IronicAPIError", internal, "Error in call to ironic-api", format, args)
-}
-
-// Heartbeat is a heartbeat that Ironic did not accept.
-func Heartbeat(format string, args ...any) *Error {
-	return wrap("HeartbeatError", internal, "Error heartbeating to agent API", format, args)
-}
-
-// HeartbeatConflict is a heartbeat for a node that is locked.
-func HeartbeatConflict(format string, args ...any) *Error {
-	return wrap("HeartbeatConflictError", internal, "Error heartbeating to agent API", format, args)
-}
-
-// HeartbeatConnection is a heartbeat that did not reach Ironic.
-func HeartbeatConnection(format string, args ...any) *Error {
-	return wrap("HeartbeatConnectionError", internal, "Error heartbeating to agent API", format, args)
-}
-
-// LookupNode is a lookup that found no node in its time.
-func LookupNode(format string, args ...any) *Error {
-	return wrap("LookupNodeError", internal, "Error getting configuration from Ironic", format, args)
-}
-
-// LookupAgentIP is an agent that does not know the address to advertise.
-func LookupAgentIP(format string, args ...any) *Error {
-	return wrap("LookupAgentIPError", internal, "Error finding IP for Ironic Agent", format, args)
-}
-
-// ImageDownload is an image that could not be fetched.
+// ImageDownload returns the error of a failed download.
 func ImageDownload(id string, err error) *Error {
 	return imageDownload("ImageDownloadError", id, err)
 }
@@ -86,11 +46,6 @@ func ImageDownload(id string, err error) *Error {
 // ImageDownloadFatal returns the error of a download that retries cannot fix, for example because of status 404.
 func ImageDownloadFatal(id string, err error) *Error {
 	return imageDownload("ImageDownloadFatalError", id, err)
-}
-
-// ImageDownloadOutOfSpace is an image that is larger than the room there is for it.
-func ImageDownloadOutOfSpace(id string, err error) *Error {
-	return imageDownload("ImageDownloadOutofSpaceError", id, err)
 }
 
 func imageDownload(name, id string, err error) *Error {
@@ -125,33 +80,12 @@ func BlockDeviceErase(format string, args ...any) *Error {
 	return wrap("BlockDeviceEraseError", internal, "Error erasing block device", format, args)
 }
 
-// BlockDevice is a device that failed in some other way.
-func BlockDevice(format string, args ...any) *Error {
-	return wrap("BlockDeviceError", internal, "Block device caused unknown error", format, args)
-}
-
-// SoftwareRAID is a software RAID that could not be made, read or removed.
-func SoftwareRAID(format string, args ...any) *Error {
-	return wrap("SoftwareRAIDError", internal, "Software RAID caused unknown error", format, args)
-}
-
-// VirtualMediaBoot is configuration that could not be taken from virtual media.
+// VirtualMediaBoot returns the error of configuration that could not be read from virtual media.
 func VirtualMediaBoot(format string, args ...any) *Error {
 	return wrap("VirtualMediaBootError", internal, "Configuring agent from virtual media failed", format, args)
 }
 
-// Extension is the generic failure of an extension.
-func Extension(format string, args ...any) *Error {
-	return wrap("ExtensionError", internal, generic, format, args)
-}
-
-// UnknownNode is a command that needs a node before one is known.
-func UnknownNode() *Error {
-	const text = "Agent is not associated with an Ironic node"
-	return &Error{Type: "UnknownNodeError", Code: internal, Message: text, Details: text}
-}
-
-// HardwareManagerNotFound is a machine that no hardware manager supports.
+// HardwareManagerNotFound returns the error of a machine that no hardware manager supports.
 func HardwareManagerNotFound(format string, args ...any) *Error {
 	return wrap("HardwareManagerNotFound", internal, "No valid HardwareManager found", format, args)
 }
@@ -162,18 +96,8 @@ func MethodNotFound(method string) *Error {
 		"Could not find method: %s", []any{method})
 }
 
-// HardwareManagerConfiguration is a set of hardware managers that cannot work together.
-func HardwareManagerConfiguration(format string, args ...any) *Error {
-	return wrap("HardwareManagerConfigurationError", internal, "Hardware manager configuration error", format, args)
-}
-
-// IncompatibleHardware is a method that does not suit this machine; the next manager is asked.
-func IncompatibleHardware(format string, args ...any) *Error {
-	return wrap("IncompatibleHardwareMethodError", internal, "HardwareManager method is not compatible with hardware", format, args)
-}
-
-// VersionMismatch is a step that was planned with other versions of the hardware managers. Both maps go from a
-// manager's name to its version.
+// VersionMismatch returns the error of a step that was planned with other versions of the hardware managers. The maps
+// contain each manager's name and version.
 func VersionMismatch(agent, node map[string]string) *Error {
 	return wrap("VersionMismatch", http.StatusConflict,
 		"Hardware managers version mismatch, reload agent with correct version",
@@ -224,33 +148,8 @@ func ClockSync(format string, args ...any) *Error {
 	return wrap("ClockSyncError", internal, "Error syncing system clock", format, args)
 }
 
-// IncompatibleNUMAFormat is a NUMA topology that cannot be read.
-func IncompatibleNUMAFormat(format string, args ...any) *Error {
-	return wrap("IncompatibleNumaFormatError", internal, "Error in NUMA node data format", format, args)
-}
-
-// InvalidMetricConfig is a metrics backend that is configured wrongly.
-func InvalidMetricConfig(format string, args ...any) *Error {
-	return wrap("InvalidMetricConfig", internal, "Invalid value for metrics config option", format, args)
-}
-
-// MetricsNotSupported is a metric that the backend cannot take.
-func MetricsNotSupported(format string, args ...any) *Error {
-	return wrap("MetricsNotSupported", internal, "Metrics action is not supported", format, args)
-}
-
-// ServiceLookup is a service that multicast DNS did not find.
-func ServiceLookup(format string, args ...any) *Error {
-	return wrap("ServiceLookupFailure", internal, "Cannot find a service through mDNS", format, args)
-}
-
-// WrongParams is a command called with a parameter it does not know, or without one it needs. The conductor looks for
-// exactly this type and then falls back to an older set of parameters.
+// WrongParams returns the error of an unknown or missing parameter. The conductor matches exactly this type and then
+// falls back to an older set of parameters.
 func WrongParams(format string, args ...any) *Error {
 	return wrap("TypeError", internal, "Wrong parameters", format, args)
-}
-
-// ISCSI is a failure of the iSCSI target.
-func ISCSI(format string, args ...any) *Error {
-	return wrap("ISCSIError", internal, "Error starting iSCSI target", format, args)
 }

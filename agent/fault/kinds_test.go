@@ -13,7 +13,6 @@ func TestKinds(t *testing.T) {
 		err               error
 		content, mismatch bool
 	}{
-		{InvalidContent("x"), true, false},
 		{InvalidCommand("x"), true, false},
 		{fmt.Errorf("flow: %w", InvalidCommandParams("x")), true, false},
 		{fmt.Errorf("step: %w", VersionMismatch(nil, nil)), false, true},
@@ -34,9 +33,9 @@ func TestKinds(t *testing.T) {
 // Details that repeat the message are shown once.
 func TestErrorText(t *testing.T) {
 	for want, err := range map[string]*Error{
-		"Agent is not associated with an Ironic node": UnknownNode(),
-		"An error occurred":                           {Message: "An error occurred"},
-		"An error occurred: no disk":                  {Message: "An error occurred", Details: "no disk"},
+		"/dev/sda holds VMFS":        ProtectedDevice("/dev/sda holds VMFS"),
+		"An error occurred":          {Message: "An error occurred"},
+		"An error occurred: no disk": {Message: "An error occurred", Details: "no disk"},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)

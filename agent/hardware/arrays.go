@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
@@ -156,8 +157,8 @@ func CheckOneArray(members []md.Member) error {
 				problem = fmt.Sprintf("two members have number %d", m.Number)
 			case m.Role == other.Role && m.Role >= 0:
 				problem = fmt.Sprintf("two members have role %d", m.Role)
-			case max(m.Events, other.Events)-min(m.Events, other.Events) > maxEventsApart:
-				problem = fmt.Sprintf("events of members differ by %d", max(m.Events, other.Events)-min(m.Events, other.Events))
+			case eventsApart(m, other) > maxEventsApart:
+				problem = fmt.Sprintf("events of members differ by %d", eventsApart(m, other))
 			default:
 				continue
 			}
@@ -168,6 +169,11 @@ func CheckOneArray(members []md.Member) error {
 		}
 	}
 	return nil
+}
+
+// eventsApart returns the difference between the event counts of two members.
+func eventsApart(m, other md.Member) uint64 {
+	return max(m.Events, other.Events) - min(m.Events, other.Events)
 }
 
 // maxDescribed limits the members that an error lists: there can be one on each of a thousand disks.
@@ -217,7 +223,7 @@ func (a Arrays) Created(s md.Superblock) string {
 
 // CheckShown returns an error if the partition table of a device names partitions that the kernel does not show, and
 // the node object names arrays: a hidden partition can be a member of one, and [Members] does not find it.
-func (a Arrays) CheckShown(ctx context.Context, sys block.System, d block.Device) error {
+func (a Arrays) CheckShown(ctx context.Context, sys sysfs.Root, d block.Device) error {
 	if len(a.protected) == 0 && len(a.created) == 0 {
 		return nil
 	}
@@ -255,7 +261,7 @@ func (d logicalDisk) fits(s md.Superblock) bool {
 // its name. It omits disks with a member on them or on one of their partitions, and the array itself. The devices are
 // read only if the list has such an entry. A device that cannot be read is an error then.
 func WithoutProtectedArrays(
-	ctx context.Context, sys block.System, n *node.Node, devices []block.Device,
+	ctx context.Context, sys sysfs.Root, n *node.Node, devices []block.Device,
 ) ([]block.Device, error) {
 	arrays, err := ArraysOf(n)
 	if err != nil {
@@ -280,14 +286,39 @@ func WithoutProtectedArrays(
 	return kept, nil
 }
 
+// CheckCreated returns an error if a device or one of its partitions is a member of an array that Ironic created:
+// writing to it would destroy the array. An assembled array is not a member of itself. The device is read only if the
+// node has such arrays. A table with partitions that the kernel does not show is an error, see [Arrays.CheckShown].
+func CheckCreated(ctx context.Context, sys sysfs.Root, n *node.Node, d block.Device) error {
+	arrays, err := ArraysOf(n)
+	if err != nil || len(arrays.created) == 0 {
+		return err
+	}
+	if err := arrays.CheckShown(ctx, sys, d); err != nil {
+		return err
+	}
+	members, err := md.Members(ctx, sys, d)
+	if err != nil {
+		return fmt.Errorf("find the RAID arrays of raid_config: %w", err)
+	}
+	for _, member := range members {
+		if entry := arrays.Created(member.Superblock); entry != "" {
+			return fmt.Errorf("%s is a member of %s, which Ironic created (%s): "+
+				"choose another disk by root device hints, or remove the array",
+				member.Device.Path, member.Superblock, entry)
+		}
+	}
+	return nil
+}
+
 // Members returns the members of arrays among a device, its partitions and, if it is an assembled array, its
 // components.
-func Members(ctx context.Context, sys block.System, d block.Device) ([]md.Member, error) {
+func Members(ctx context.Context, sys sysfs.Root, d block.Device) ([]md.Member, error) {
 	members, err := md.Members(ctx, sys, d)
 	if err != nil || !strings.Contains(d.Type, "raid") {
 		return members, err
 	}
-	components, err := sys.Components(d.Path)
+	components, err := block.Components(sys, d.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -40,18 +40,29 @@ func TestArrays(t *testing.T) {
 		{"other size", skip + ", " + software(data+`"raid_level": "1", "size_gb": 13`), named, false, true},
 		{"size rounded", skip + ", " + software(data+`"raid_level": "1", "size_gb": 12`), named, true, true},
 		{"created, nothing else known", software(data + `"raid_level": 1`), named, false, true},
-		{"created, name cut off", software(`"volume_name": "a-volume-name-of-31-characters-and-more"`), long, false, true},
-		{"created, other long name", software(`"volume_name": "a-volume-name-of-30-characters", "raid_level": "1"`), long, false, false},
+		{
+			"created, name cut off",
+			software(`"volume_name": "a-volume-name-of-31-characters-and-more"`), long, false, true,
+		},
+		{
+			"created, other long name",
+			software(`"volume_name": "a-volume-name-of-30-characters", "raid_level": "1"`), long, false, false,
+		},
 		{"created, begins alike", software(`"volume_name": "host:database"`), named, false, false},
 		{"created, other name", software(`"volume_name": "root", "raid_level": "1"`), named, false, false},
 		{"created, host of that name", software(data + `"raid_level": "5"`), other, false, false},
 		{"entry without name, level", software(`"raid_level": "1"`), named, false, true},
 		{"entry without name, other level", software(`"raid_level": "5"`), named, false, false},
-		{"entry without name, RAID 10", software(`"raid_level": "1+0"`), md.Superblock{Name: "x", Level: "raid10"}, false, true},
+		{
+			"entry without name, RAID 10", software(`"raid_level": "1+0"`),
+			md.Superblock{Name: "x", Level: "raid10"},
+			false, true,
+		},
 		{"entry without name and level", software(`"size_gb": 5`), named, false, true},
 		{"nameless array, level", software(data + `"raid_level": "1"`), nameless, false, true},
 		{"nameless array, other level", software(data + `"raid_level": "0"`), nameless, false, false},
-		{"controller in hardware", `"raid_config": {"logical_disks": [{"controller": "PERC", "volume_name": "data"}, {"volume_name": "data"}]}`, named, false, false},
+		{"controller in hardware", `"raid_config": {"logical_disks": [{"controller": "PERC", "volume_name": "data"},` +
+			` {"volume_name": "data"}]}`, named, false, false},
 	} {
 		n, err := node.FromJSON([]byte(fmt.Sprintf(`{"uuid": "u", %s}`, tt.node)))
 		if err != nil {
@@ -66,14 +77,17 @@ func TestArrays(t *testing.T) {
 		}
 		if got := arrays.Created(tt.array); (got != "") != tt.created {
 			t.Errorf("%s: got created %q, want %v", tt.name, got, tt.created)
-		} else if named := strings.Contains(tt.node, `"software", "volume_name"`); got != "" && strings.Contains(got, "volume_name") != named {
+		} else if named := strings.Contains(tt.node, `"software", "volume_name"`); got != "" &&
+			strings.Contains(got, "volume_name") != named {
 			t.Errorf("%s: got %q, want the volume_name in it: %v", tt.name, got, named)
 		}
 	}
 	if _, err := ArraysOf(nil); err != nil {
 		t.Errorf("no node: %v", err)
 	}
-	for _, fields := range []string{`"raid_config": 5`, `"raid_config": {"logical_disks": 5}`, `"raid_config": {"logical_disks": [5]}`} {
+	for _, fields := range []string{
+		`"raid_config": 5`, `"raid_config": {"logical_disks": 5}`, `"raid_config": {"logical_disks": [5]}`,
+	} {
 		n, err := node.FromJSON([]byte(`{"uuid": "u", ` + fields + `}`))
 		if err != nil {
 			t.Fatal(err)
@@ -97,8 +111,10 @@ func TestArrays(t *testing.T) {
 
 // A protected name must belong to one array whose members are consistent.
 func TestArraysCheckUnambiguous(t *testing.T) {
-	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "data"}, {"volume_name": "other"}]},
-		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "other", "raid_level": "1", "size_gb": 10}]}}`))
+	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "data"},
+		{"volume_name": "other"}]},
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "other", "raid_level": "1",
+		"size_gb": 10}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +146,22 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 		{"invalid", member(0, func(m *md.Member) { m.UUID, m.Problem = "u-2", md.ErrInvalid }), ""},
 		{"other host", member(2, func(m *md.Member) { m.Name = "tenant:data" }), ""},
 		{"other array", member(2, func(m *md.Member) { m.UUID = "u-2" }), "members have different UUIDs"},
-		{"other array, other host", member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "data" }), "members have different UUIDs"},
+		{
+			"other array, other host", member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "data" }),
+			"members have different UUIDs",
+		},
 		{"other level", member(2, func(m *md.Member) { m.Level = "raid1" }), "members have different levels"},
-		{"other number of members", member(2, func(m *md.Member) { m.Devices = 4 }), "members have different numbers of devices"},
+		{
+			"other number of members", member(2, func(m *md.Member) { m.Devices = 4 }),
+			"members have different numbers of devices",
+		},
 		{"other size", member(2, func(m *md.Member) { m.ArraySize++ }), "members have different sizes"},
 		{"role twice", member(2, func(m *md.Member) { m.Role = 1 }), "two members have role 1"},
 		{"number twice", member(2, func(m *md.Member) { m.Number = 1 }), "two members have number 1"},
-		{"number twice, spare", member(2, func(m *md.Member) { m.Number, m.Role = 1, -1 }), "two members have number 1"},
+		{
+			"number twice, spare", member(2, func(m *md.Member) { m.Number, m.Role = 1, -1 }),
+			"two members have number 1",
+		},
 		{"role that the array lacks", member(3, nil), "a member has role 3 of 3"},
 		{"former member", member(2, func(m *md.Member) { m.Events = 6 }), "events of members differ by 2"},
 		{"later member", member(2, func(m *md.Member) { m.Events = 100 }), "events of members differ by 92"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (f *fake) Disks(context.Context) ([]block.Device, error)   { f.note("disks"
 
 func (f *fake) FilterDevice(_ context.Context, d block.Device) (block.Device, bool, error) {
 	if f.keep == nil {
-		return d, false, fault.IncompatibleHardware("no opinion")
+		return d, false, fmt.Errorf("no opinion: %w", ErrIncompatible)
 	}
 	keep, err := f.keep(d)
 	return d, keep, err
@@ -99,13 +100,14 @@ func TestLoadWithoutManagers(t *testing.T) {
 		t.Errorf("got %q (%v), want %q", got, err, want)
 	}
 	broken := errors.New("broken")
-	if _, err := Load(t.Context(), []Manager{&fake{class: "A", level: 1, init: broken}}, quiet); !errors.Is(err, broken) {
+	failing := []Manager{&fake{class: "A", level: 1, init: broken}}
+	if _, err := Load(t.Context(), failing, quiet); !errors.Is(err, broken) {
 		t.Errorf("initialise: got %v, want %v", err, broken)
 	}
 }
 
 func TestDispatch(t *testing.T) {
-	incompatible := func() ([]block.Device, error) { return nil, fault.IncompatibleHardware("not mine") }
+	incompatible := func() ([]block.Device, error) { return nil, fmt.Errorf("not mine: %w", ErrIncompatible) }
 	empty := func() ([]block.Device, error) { return nil, nil }
 	one := func() ([]block.Device, error) { return []block.Device{{Name: "sda"}}, nil }
 	broken := func() ([]block.Device, error) { return nil, errors.New("broken") }
@@ -152,7 +154,7 @@ func TestDispatchAll(t *testing.T) {
 	call := func(s Syncer) (int, error) { return 7, s.Sync(t.Context()) }
 	m := load(t,
 		&fake{class: "C", level: 1, log: &log},
-		&fake{class: "B", level: 2, log: &log, sync: fault.IncompatibleHardware("not mine")},
+		&fake{class: "B", level: 2, log: &log, sync: fmt.Errorf("not mine: %w", ErrIncompatible)},
 		&fake{class: "A", level: 3, log: &log},
 	)
 	log = nil
@@ -172,7 +174,7 @@ func TestDispatchAll(t *testing.T) {
 	if _, err := DispatchAll(m, "full_sync", call); !errors.Is(err, broken) || len(log) != 0 {
 		t.Errorf("got error %v and calls %v, want %v and none", err, log, broken)
 	}
-	m = load(t, &fake{class: "A", level: 3, sync: fault.IncompatibleHardware("not mine")})
+	m = load(t, &fake{class: "A", level: 3, sync: fmt.Errorf("not mine: %w", ErrIncompatible)})
 	if _, err := DispatchAll(m, "full_sync", call); typeOf(err) != "HardwareManagerMethodNotFound" {
 		t.Errorf("nobody: got %v, want HardwareManagerMethodNotFound", err)
 	}
@@ -180,16 +182,18 @@ func TestDispatchAll(t *testing.T) {
 
 func TestDisksLeavesOutWhatAManagerFilters(t *testing.T) {
 	disks := func() ([]block.Device, error) {
-		return []block.Device{{Name: "sda", Path: "/dev/sda"}, {Name: "sdb", Path: "/dev/sdb"}, {Name: "sdc", Path: "/dev/sdc"}}, nil
+		return []block.Device{
+			{Name: "sda", Path: "/dev/sda"}, {Name: "sdb", Path: "/dev/sdb"}, {Name: "sdc", Path: "/dev/sdc"},
+		}, nil
 	}
 	m := load(t,
 		&fake{class: "Generic", level: 1, disks: disks, keep: func(block.Device) (bool, error) { return true, nil }},
 		&fake{
 			class: "Site", level: 3,
-			disks: func() ([]block.Device, error) { return nil, fault.IncompatibleHardware("lists none") },
+			disks: func() ([]block.Device, error) { return nil, fmt.Errorf("lists none: %w", ErrIncompatible) },
 			keep: func(d block.Device) (bool, error) {
 				if d.Name == "sdc" {
-					return false, fault.IncompatibleHardware("no opinion")
+					return false, fmt.Errorf("no opinion: %w", ErrIncompatible)
 				}
 				return d.Name != "sdb", nil
 			},
@@ -210,7 +214,11 @@ func TestDisksLeavesOutWhatAManagerFilters(t *testing.T) {
 
 func stepsOf(m *Managers) map[string][]string {
 	got := map[string][]string{}
-	for class, steps := range m.Steps(Clean, nil, nil) {
+	listed, err := m.Steps(Clean, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	for class, steps := range listed {
 		for _, s := range steps {
 			got[class] = append(got[class], s.Name)
 		}
@@ -226,14 +234,34 @@ func TestStepsOfTheSameName(t *testing.T) {
 		managers []Manager
 		want     string
 	}{
-		{"higher level", []Manager{&fake{class: "A", level: 1, steps: step(99)}, &fake{class: "B", level: 2, steps: step(1)}}, "B"},
-		{"same level, higher priority", []Manager{&fake{class: "A", level: 2, steps: step(1)}, &fake{class: "B", level: 2, steps: step(5)}}, "B"},
-		{"same level and priority, first class name", []Manager{&fake{class: "B", level: 2, steps: step(5)}, &fake{class: "A", level: 2, steps: step(5)}}, "A"},
+		{
+			"higher level",
+			[]Manager{&fake{class: "A", level: 1, steps: step(99)}, &fake{class: "B", level: 2, steps: step(1)}},
+			"B",
+		},
+		{
+			"same level, higher priority",
+			[]Manager{&fake{class: "A", level: 2, steps: step(1)}, &fake{class: "B", level: 2, steps: step(5)}},
+			"B",
+		},
+		{
+			"same level and priority, first class name",
+			[]Manager{&fake{class: "B", level: 2, steps: step(5)}, &fake{class: "A", level: 2, steps: step(5)}},
+			"A",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			for _, manager := range tt.managers {
+				class := manager.Class()
+				manager.(*fake).steps[0].Run = func(context.Context, Call) (any, error) { return class, nil }
+			}
 			want := map[string][]string{tt.want: {"erase"}}
-			if diff := cmp.Diff(want, stepsOf(load(t, tt.managers...))); diff != "" {
+			m := load(t, tt.managers...)
+			if diff := cmp.Diff(want, stepsOf(m)); diff != "" {
 				t.Errorf("steps differ (-want +got):\n%s", diff)
+			}
+			if got, err := m.Execute(t.Context(), Clean, "erase", Call{}); err != nil || got != tt.want {
+				t.Errorf("got %v and %v, want a run by %s", got, err, tt.want)
 			}
 		})
 	}
@@ -249,7 +277,9 @@ func TestExecute(t *testing.T) {
 		return func(context.Context, Call) (any, error) { return result, err }
 	}
 	m := load(t,
-		&fake{class: "A", level: 2, steps: []Step{{Name: "erase", Run: answer(nil, fault.IncompatibleHardware("not mine"))}}},
+		&fake{class: "A", level: 2, steps: []Step{
+			{Name: "erase", Run: answer(nil, fmt.Errorf("not mine: %w", ErrIncompatible))},
+		}},
 		&fake{class: "B", level: 1, steps: []Step{{Name: "erase", Run: answer("by B", nil)}}},
 	)
 	got, err := m.Execute(t.Context(), Clean, "erase", Call{})
@@ -284,7 +314,8 @@ func TestVersions(t *testing.T) {
 // An entry of the skip list is unmatched until one of several lists of disks has a disk that it matches.
 func TestSkipListUnmatched(t *testing.T) {
 	n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": [
-		{"volume_name": "root"}, {"name": "/dev/sda"}, {"name": "/dev/nvme0n1"}, {"name": "/dev/sdx", "vendor": "acme"}]}}`)
+		{"volume_name": "root"}, {"name": "/dev/sda"}, {"name": "/dev/nvme0n1"},
+		{"name": "/dev/sdx", "vendor": "acme"}]}}`)
 	list, err := NewSkipList(n)
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +339,7 @@ func TestSkipListUnmatched(t *testing.T) {
 func TestSkipListErrors(t *testing.T) {
 	for _, entry := range []string{`{"colour": "blue"}`, `{"serial": ">= 100"}`} {
 		n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "root"}, `+entry+`]}}`)
-		kept, err := WithoutSkipped(n, []block.Device{{Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}}})
+		kept, err := withoutSkipped(n, []block.Device{{Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}}})
 		if err == nil || !strings.HasPrefix(err.Error(), "entry 2 of skip_block_devices: ") {
 			t.Errorf("%s: got %v and %v, want an error of entry 2", entry, kept, err)
 		}
@@ -318,20 +349,28 @@ func TestSkipListErrors(t *testing.T) {
 // The name of an array is unmatched if no member has it, or if raid_config has another array of the name.
 func TestArraysUnmatched(t *testing.T) {
 	n := nodeFrom(t, `{"uuid": "u",
-		"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "data"}, {"volume_name": "none"}]},
-		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1", "size_gb": "MAX"}]}}`)
+		"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "data"},
+		{"volume_name": "none"}]},
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1",
+		"size_gb": "MAX"}]}}`)
 	arrays, err := ArraysOf(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := []md.Member{{Superblock: md.Superblock{Name: "root", Level: "raid1"}}, {Superblock: md.Superblock{Name: "data", Level: "raid0"}}}
+	members := []md.Member{
+		{Superblock: md.Superblock{Name: "root", Level: "raid1"}},
+		{Superblock: md.Superblock{Name: "data", Level: "raid0"}},
+	}
 	if got := arrays.Unmatched(members); !slices.Equal(got, []string{"data", "none"}) {
 		t.Errorf("got %q, want data and none", got)
 	}
 }
 
 func TestWithoutSkipped(t *testing.T) {
-	disks := []block.Device{{Name: "sda", Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}}, {Name: "sdb", Path: "/dev/sdb", Serial: "S2", Serials: []string{"S2"}}}
+	disks := []block.Device{
+		{Name: "sda", Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}},
+		{Name: "sdb", Path: "/dev/sdb", Serial: "S2", Serials: []string{"S2"}},
+	}
 	for _, tt := range []struct {
 		name, skip string
 		want       []string
@@ -344,11 +383,12 @@ func TestWithoutSkipped(t *testing.T) {
 		{"unknown hint", `[{"colour": "blue"}]`, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n, err := node.FromJSON(json.RawMessage(`{"uuid": "u", "properties": {"skip_block_devices": ` + tt.skip + `}}`))
+			n, err := node.FromJSON(json.RawMessage(`{"uuid": "u", "properties": {"skip_block_devices": ` +
+				tt.skip + `}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept, err := WithoutSkipped(n, disks)
+			kept, err := withoutSkipped(n, disks)
 			if (err != nil) != tt.fails {
 				t.Fatalf("got error %v, want one: %v", err, tt.fails)
 			}
@@ -361,7 +401,7 @@ func TestWithoutSkipped(t *testing.T) {
 			}
 		})
 	}
-	if kept, err := WithoutSkipped(nil, disks); err != nil || len(kept) != 2 {
+	if kept, err := withoutSkipped(nil, disks); err != nil || len(kept) != 2 {
 		t.Errorf("without a node: got %d disks and %v, want 2", len(kept), err)
 	}
 }

@@ -13,62 +13,132 @@ import (
 	"ironroot/storage/block"
 )
 
-// incompatible reports whether err is the fault by which a manager says that it has a method, but not for this
-// hardware (fault.IncompatibleHardware): the next manager is asked.
-func incompatible(err error) bool {
-	var f *fault.Error
-	return errors.As(err, &f) && f.Type == "IncompatibleHardwareMethodError"
-}
+// ErrIncompatible is returned by a method that does not support this hardware. The next manager is called then.
+// It corresponds to IncompatibleHardwareMethodError of ironic-python-agent.
+var ErrIncompatible = errors.New("method does not support this hardware")
 
 // Managers is the set of managers that support this machine, best first. It does not change while the agent runs.
 type Managers struct {
-	list []leveled
-	log  *slog.Logger
+	list    []leveled
+	noDisks error // why disks are not listed, nil if they are
+	log     *slog.Logger
 }
 
 // leveled is a manager with what it has returned at the start of the agent.
 type leveled struct {
 	Manager
-	level Level
+	class, name, version  string
+	level                 Level
+	custom, replacesErase bool // see Custom
 }
 
-// Load asks every manager of list for its support level, drops those that do not fit, orders the others by level (ties
-// in the order of list) and only then initialises them, in that order. No manager left is a fault.
+// Class implements [Manager].
+func (l *leveled) Class() string { return l.class }
+
+// Name implements [Manager].
+func (l *leveled) Name() string { return l.name }
+
+// Version implements [Manager].
+func (l *leveled) Version() string { return l.version }
+
+// Load calls Support of every manager in list, drops those that return None, sorts the others by level (stable) and
+// initialises them in that order. If no manager is left, it returns a fault. The managers of the operator are marked by
+// [Custom]. Those that fail, panic, do not return within a minute, or have no name and class of their own are logged
+// and not used.
 func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, error) {
 	m := &Managers{log: log}
 	for _, manager := range list {
-		level := manager.Support(ctx)
-		log.Debug("hardware manager evaluated", "manager", manager.Name(), "level", int(level))
-		if level > None {
-			m.list = append(m.list, leveled{manager, level})
+		l := leveled{Manager: manager}
+		if c, ok := manager.(Custom); ok {
+			l = leveled{Manager: c.Manager, custom: true}
+		}
+		if err := m.evaluate(ctx, &l); err != nil {
+			m.ignore(&l, err)
+			continue
+		}
+		if c, ok := manager.(Custom); ok {
+			l.replacesErase = slices.Contains(c.EraseManagers, l.name)
+		}
+		log.Debug("hardware manager evaluated", "manager", l.name, "level", int(l.level))
+		if l.level > None {
+			m.list = append(m.list, l)
 		}
 	}
 	if len(m.list) == 0 {
 		return nil, fault.HardwareManagerNotFound("none of %d hardware managers supports this machine", len(list))
 	}
 	slices.SortStableFunc(m.list, func(a, b leveled) int { return int(b.level) - int(a.level) })
-	for _, manager := range m.list {
-		if i, ok := manager.Manager.(Initializer); ok {
-			if err := i.Initialize(ctx); err != nil {
-				return nil, fmt.Errorf("initialise hardware manager %s: %w", manager.Name(), err)
-			}
-		}
+	if err := m.initialize(ctx); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
-// Dispatch asks the managers that implement I in turn, best first. The first one that does not answer
-// fault.IncompatibleHardware wins, with its result or its error; an empty result counts as an answer. Nobody answering
-// is a fault naming method.
+// evaluate sets the identity and the support level of a manager. Only custom managers can fail.
+func (m *Managers) evaluate(ctx context.Context, l *leveled) error {
+	l.name = fmt.Sprintf("%T", l.Manager) // until it has returned its name
+	var class, name, version string
+	err := l.start(ctx, func(context.Context) error {
+		class, name, version = l.Manager.Class(), l.Manager.Name(), l.Manager.Version()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	l.class, l.name, l.version = class, name, version
+	if err := m.checkIdentity(l); err != nil {
+		return err
+	}
+	var level Level
+	err = l.start(ctx, func(ctx context.Context) error {
+		level = l.Support(ctx)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("evaluate support: %w", err)
+	}
+	l.level = level
+	return nil
+}
+
+// initialize initialises all managers, and removes custom managers that fail.
+func (m *Managers) initialize(ctx context.Context) error {
+	kept := m.list[:0]
+	for _, l := range m.list {
+		var err error
+		if i, ok := l.Manager.(Initializer); ok {
+			err = l.start(ctx, i.Initialize)
+		}
+		switch {
+		case err == nil:
+			kept = append(kept, l)
+			l.logCustom(m.log)
+		case l.custom:
+			m.ignore(&l, fmt.Errorf("initialise: %w", err))
+		default:
+			return fmt.Errorf("initialise hardware manager %s: %w", l.name, err)
+		}
+	}
+	m.list = kept
+	return nil
+}
+
+// Dispatch calls the managers that implement I, best first, until one does not return ErrIncompatible, and returns its
+// result and error. An empty result counts. If no manager is left, it returns a fault that names method.
 func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R, error) {
 	for _, manager := range m.list {
 		i, ok := manager.Manager.(I)
 		if !ok {
 			continue
 		}
-		result, err := call(i)
-		if incompatible(err) {
-			m.log.Debug("hardware manager passes", "manager", manager.Name(), "method", method, "err", err)
+		var result R
+		err := manager.guard(func() (err error) {
+			result, err = call(i)
+			return err
+		})
+		if errors.Is(err, ErrIncompatible) {
+			m.log.Debug("method not supported by hardware manager",
+				"manager", manager.Name(), "method", method, "err", err)
 			continue
 		}
 		return result, err
@@ -86,8 +156,12 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 		if !ok {
 			continue
 		}
-		result, err := call(i)
-		if incompatible(err) {
+		var result R
+		err := manager.guard(func() (err error) {
+			result, err = call(i)
+			return err
+		})
+		if errors.Is(err, ErrIncompatible) {
 			continue
 		}
 		if err != nil {
@@ -115,24 +189,27 @@ func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
 // Filter passes every device to the managers' filters and returns the devices that they keep. It fails if a custom
 // manager that selects disks is not usable.
 func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.Device, error) {
+	if m.noDisks != nil {
+		return nil, m.noDisks
+	}
 	kept := make([]block.Device, 0, len(devices))
 	for _, d := range devices {
-		type answer struct {
+		type result struct {
 			device block.Device
 			keep   bool
 		}
-		a, err := Dispatch(m, "filter_device", func(f DeviceFilter) (answer, error) {
+		r, err := Dispatch(m, "filter_device", func(f DeviceFilter) (result, error) {
 			out, keep, err := f.FilterDevice(ctx, d)
-			return answer{out, keep}, err
+			return result{out, keep}, err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("filter %s: %w", d.Path, err)
 		}
-		if !a.keep {
-			m.log.Info("device left out by a hardware manager", "device", d.Path)
+		if !r.keep {
+			m.log.Info("device omitted by hardware manager's filter", "device", d.Path)
 			continue
 		}
-		kept = append(kept, a.device)
+		kept = append(kept, r.device)
 	}
 	return kept, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -47,10 +48,10 @@ func memberDisk(t *testing.T, array testenv.RAID) block.Device {
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk"}
 }
 
-// machine is a machine with disks and arrays, whose components are listed by name.
-func machine(t *testing.T, disks []block.Device, arrays map[string][]string) block.System {
+// machine returns a machine with disks and arrays, whose components are listed by name.
+func machine(t *testing.T, disks []block.Device, arrays map[string][]string) sysfs.Root {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	for _, d := range disks {
 		put(t, sys.Sys("class/block", d.Name, "size"), "16384\n")
 	}
@@ -80,7 +81,8 @@ func paths(devices []block.Device) []string {
 
 // The members of a protected array and the array itself are omitted.
 func TestWithoutProtectedArrays(t *testing.T) {
-	member, other := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1}), memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
+	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	other := memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
 	broken := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
 	f, err := os.OpenFile(broken.Path, os.O_RDWR, 0)
 	if err != nil {
@@ -143,33 +145,37 @@ func TestHiddenPartitions(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 32<<20), 512)
 	testenv.GPT(t, path, "size=4MiB", "size=8MiB")
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: 32 << 20}
-	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
 	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "root"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := WithoutProtectedArrays(t.Context(), block.System{}, n, []block.Device{d}); err != nil || len(kept) != 1 {
+	if kept, err := WithoutProtectedArrays(t.Context(), sysfs.Root{}, n, []block.Device{d}); err != nil ||
+		len(kept) != 1 {
 		t.Errorf("shown: got %v and %v, want the disk", paths(kept), err)
 	}
-	if err := partition.Forget(t.Context(), block.System{}, path); err != nil {
+	if err := partition.Forget(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := WithoutProtectedArrays(t.Context(), block.System{}, n, []block.Device{d})
-	if want := "the kernel does not show 2 of the partitions in the table of " + path; err == nil || !strings.Contains(err.Error(), want) {
+	kept, err := WithoutProtectedArrays(t.Context(), sysfs.Root{}, n, []block.Device{d})
+	want := "the kernel does not show 2 of the partitions in the table of " + path
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("hidden: got %v and %v, want %q", paths(kept), err, want)
 	}
 	missing := block.Device{Name: "missing", Path: "/dev/missing"}
-	for name, arrays := range map[string]Arrays{"protected": {protected: []string{"root"}}, "created": {created: []logicalDisk{{}}}} {
-		if err := arrays.CheckShown(t.Context(), block.System{}, d); err == nil {
+	for name, arrays := range map[string]Arrays{
+		"protected": {protected: []string{"root"}}, "created": {created: []logicalDisk{{}}},
+	} {
+		if err := arrays.CheckShown(t.Context(), sysfs.Root{}, d); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if err := arrays.CheckShown(t.Context(), block.System{}, missing); !errors.Is(err, fs.ErrNotExist) {
+		if err := arrays.CheckShown(t.Context(), sysfs.Root{}, missing); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: missing disk: got %v, want %v", name, err, fs.ErrNotExist)
 		}
 	}
-	if err := (Arrays{}).CheckShown(t.Context(), block.System{}, missing); err != nil {
+	if err := (Arrays{}).CheckShown(t.Context(), sysfs.Root{}, missing); err != nil {
 		t.Errorf("no arrays: got %v, want no error", err)
 	}
 }
@@ -177,13 +183,68 @@ func TestHiddenPartitions(t *testing.T) {
 // An array whose components cannot be read is an error, not an array without a name.
 func TestMembersErrors(t *testing.T) {
 	array := arrayDevice(t)
-	for name, sys := range map[string]block.System{
+	for name, sys := range map[string]sysfs.Root{
 		"components not listed": machine(t, []block.Device{array}, nil),
 		"missing component":     machine(t, nil, map[string][]string{array.Name: {"missing"}}),
-		"array not listed":      {Root: t.TempDir()},
+		"array not listed":      {Path: t.TempDir()},
 	} {
 		if members, err := Members(t.Context(), sys, array); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: got %v and %v, want %v", name, members, err, fs.ErrNotExist)
 		}
+	}
+}
+
+// A member of an array that Ironic created must not be written to, the array itself can be. The disk is read only if
+// the node has such arrays.
+func TestCheckCreated(t *testing.T) {
+	member := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	other := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+	hidden, array := testenv.Loop(t, testenv.SparseFile(t, 32*mib), 512), arrayDevice(t)
+	testenv.GPT(t, hidden, "size=4MiB")
+	if err := partition.Forget(t.Context(), sysfs.Root{}, hidden); err != nil {
+		t.Fatal(err)
+	}
+	sys := machine(t, []block.Device{member, other, {Name: filepath.Base(hidden)}},
+		map[string][]string{array.Name: {member.Name}})
+	const created = `"raid_config": {"logical_disks": [{"controller": "software", "raid_level": "1", ` +
+		`"volume_name": "root"}]}`
+	for _, tt := range []struct {
+		name, fields string
+		device       block.Device
+		want         string // in the error; "" for none
+	}{
+		{"member", created, member, member.Path +
+			` is a member of raid1 array "root", which Ironic created (logical disk 1`},
+		{"other array", created, other, ""},
+		{"array", created, array, ""},
+		{
+			"hidden partitions", created,
+			block.Device{Name: filepath.Base(hidden), Path: hidden},
+			"the kernel does not show",
+		},
+		{"no table to read", created, block.Device{Name: "missing", Path: "/dev/missing"}, "/dev/missing"},
+		{"not listed", created, block.Device{Name: "loop", Path: "/dev/loop-control"}, "loop-control"},
+		{"no array created", `"properties": {}`, block.Device{Name: "missing", Path: "/dev/missing"}, ""},
+		{"invalid", `"raid_config": {"logical_disks": 5}`, other, "logical_disks"},
+	} {
+		n, err := node.FromJSON([]byte(`{"uuid": "u", ` + tt.fields + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckCreated(t.Context(), sys, n, tt.device)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	empty := machine(t, nil, nil) // which does not list the disk
+	n, err := node.FromJSON([]byte(`{"uuid": "u", ` + created + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckCreated(t.Context(), empty, n, member); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("disk that is not listed: got %v, want %v", err, fs.ErrNotExist)
+	}
+	if err := CheckCreated(t.Context(), empty, nil, member); err != nil {
+		t.Errorf("no node: got %v, want no error", err)
 	}
 }

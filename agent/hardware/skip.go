@@ -45,18 +45,27 @@ func NewSkipList(n *node.Node) (*SkipList, error) {
 	return list, nil
 }
 
-// Without returns the devices that the list does not protect. It notes which entries match.
+// matches reports whether the entry matches a device. It matches a multipath map if it matches one of its paths: the
+// operator may have named /dev/sda before it was joined to a map.
+func (e *skipEntry) matches(d block.Device) (bool, error) {
+	found, err := hint.Find(e.hints, append([]block.Device{d}, d.Components...))
+	return len(found) > 0, err
+}
+
+// Without returns the devices that the list does not protect. It records which entries match.
 func (l *SkipList) Without(devices []block.Device) ([]block.Device, error) {
 	var protected []string
 	for i := range l.entries {
 		entry := &l.entries[i]
-		matches, err := hint.Find(entry.hints, devices)
-		if err != nil {
-			return nil, fmt.Errorf("entry %d of skip_block_devices: %w", entry.number, err)
-		}
-		for _, d := range matches {
-			protected = append(protected, d.Path)
-			entry.matched = true
+		for _, d := range devices {
+			matches, err := entry.matches(d)
+			if err != nil {
+				return nil, fmt.Errorf("entry %d of skip_block_devices: %w", entry.number, err)
+			}
+			if matches {
+				protected = append(protected, d.Path)
+				entry.matched = true
+			}
 		}
 	}
 	kept := make([]block.Device, 0, len(devices))
@@ -68,6 +77,24 @@ func (l *SkipList) Without(devices []block.Device) ([]block.Device, error) {
 	return kept, nil
 }
 
+// identityHints are the hints that compare values read from a disk.
+var identityHints = []string{"serial", "wwn", "wwn_with_extension", "wwn_vendor_extension", "model", "vendor"}
+
+// CheckRead returns an error that wraps [block.ErrUnreadable] if the list may protect a device that [SkipList.Without]
+// keeps: its identity could not be read, and the list has an entry that compares it.
+func (l *SkipList) CheckRead(d block.Device) error {
+	if d.Unread == nil {
+		return nil
+	}
+	for _, entry := range l.entries {
+		if slices.ContainsFunc(identityHints, func(name string) bool { return entry.hints[name] != nil }) {
+			return fmt.Errorf("%w: entry %d of skip_block_devices may name it: %w",
+				block.ErrUnreadable, entry.number, d.Unread)
+		}
+	}
+	return nil
+}
+
 // Unmatched returns the entries that matched no device so far.
 func (l *SkipList) Unmatched() []string {
 	var unmatched []string
@@ -77,13 +104,4 @@ func (l *SkipList) Unmatched() []string {
 		}
 	}
 	return unmatched
-}
-
-// WithoutSkipped returns the devices that the node's skip list does not protect, see [SkipList].
-func WithoutSkipped(n *node.Node, devices []block.Device) ([]block.Device, error) {
-	list, err := NewSkipList(n)
-	if err != nil {
-		return nil, err
-	}
-	return list.Without(devices)
 }

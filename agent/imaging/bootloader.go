@@ -126,7 +126,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 			return false, bootFault(disk, err)
 		}
 	}
-	result, err := bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
+	err = bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
 		ESPUUID: b.EFISystemPartUUID, Efivars: i.o.Efivars, Log: i.o.Log,
 	})
 	if errors.Is(err, bootloader.ErrNoLoader) {
@@ -135,9 +135,6 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 	}
 	if err != nil {
 		return false, bootFault(disk, err)
-	}
-	for _, entry := range result.Entries {
-		i.o.Log.Info("UEFI boot entry written", "device", result.ESP, "entry", int(entry.Number), "label", entry.Label, "loader", entry.Loader)
 	}
 	return true, nil
 }

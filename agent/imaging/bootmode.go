@@ -21,11 +21,11 @@ func bootsUEFI(n *node.Node, ramdisk bool) bool {
 	if secure, _ := first("secure_boot", instance, properties); strings.EqualFold(secure, "true") {
 		return true
 	}
-	mode, said := first("deploy_boot_mode", n.InstanceInfo())
-	if !said {
-		mode, said = first("boot_mode", properties)
+	mode, found := first("deploy_boot_mode", n.InstanceInfo())
+	if !found {
+		mode, found = first("boot_mode", properties)
 	}
-	if !said {
+	if !found {
 		mode, _ = first("deploy_boot_mode", n.DriverInternalInfo())
 	}
 	switch strings.ToLower(mode) {
@@ -43,27 +43,28 @@ func tableScheme(n *node.Node, uefi bool) string {
 		return partition.GPT
 	}
 	if n != nil {
-		if label, _ := first("disk_label", capabilities(n.InstanceInfo()), capabilities(n.Properties())); label == "gpt" {
+		label, _ := first("disk_label", capabilities(n.InstanceInfo()), capabilities(n.Properties()))
+		if label == "gpt" {
 			return partition.GPT
 		}
 	}
 	return partition.MBR
 }
 
-// first returns what the first place that has the key says. A null that is there counts as having said something.
-func first(key string, places ...map[string]any) (text string, said bool) {
-	for _, place := range places {
-		if value, there := place[key]; there {
+// first returns the value of key in the first source that contains it. A null value counts as found.
+func first(key string, sources ...map[string]any) (text string, found bool) {
+	for _, source := range sources {
+		if value, ok := source[key]; ok {
 			return fmt.Sprint(value), true
 		}
 	}
 	return "", false
 }
 
-// capabilities reads the capabilities of instance_info or properties: an object, JSON text of one, or "key:value,..." of
-// which malformed parts are left out.
-func capabilities(place map[string]any) map[string]any {
-	switch c := place["capabilities"].(type) {
+// capabilities returns the capabilities in source, which is instance_info or properties. They are an object, the JSON
+// text of an object, or "key:value,...". Malformed pairs are dropped.
+func capabilities(source map[string]any) map[string]any {
+	switch c := source["capabilities"].(type) {
 	case map[string]any:
 		return c
 	case string:

@@ -22,39 +22,59 @@ func TestBootMode(t *testing.T) {
 		{"in capitals", `"instance_info": {"deploy_boot_mode": "UEFI"}`, false, true, gpt},
 		{
 			"instance_info before properties",
-			`"instance_info": {"deploy_boot_mode": "bios"}, "properties": {"capabilities": "boot_mode:uefi"}`, true, false, msdos,
+			`"instance_info": {"deploy_boot_mode": "bios"}, "properties": {"capabilities": "boot_mode:uefi"}`,
+			true, false, msdos,
 		},
 		{"properties, as a list", `"properties": {"capabilities": "a:b,boot_mode:uefi"}`, false, true, gpt},
-		{"properties, with malformed parts", `"properties": {"capabilities": "a,b:,:c,x:y:z,boot_mode:uefi"}`, false, true, gpt},
+		{
+			"properties, with malformed parts", `"properties": {"capabilities": "a,b:,:c,x:y:z,boot_mode:uefi"}`,
+			false, true, gpt,
+		},
 		{"properties, as JSON text", `"properties": {"capabilities": "{\"boot_mode\": \"uefi\"}"}`, false, true, gpt},
 		{"properties, as an object", `"properties": {"capabilities": {"boot_mode": "uefi"}}`, false, true, gpt},
 		{"properties, as something else", `"properties": {"capabilities": "[1]"}`, false, false, msdos},
-		{"boot_mode of instance_info's capabilities does not count", `"instance_info": {"capabilities": {"boot_mode": "uefi"}}`, false, false, msdos},
+		{
+			"boot_mode of instance_info's capabilities does not count",
+			`"instance_info": {"capabilities": {"boot_mode": "uefi"}}`, false, false, msdos,
+		},
 		{
 			"properties before driver_internal_info",
-			`"properties": {"capabilities": "boot_mode:bios"}, "driver_internal_info": {"deploy_boot_mode": "uefi"}`, true, false, msdos,
+			`"properties": {"capabilities": "boot_mode:bios"}, "driver_internal_info": {"deploy_boot_mode": "uefi"}`,
+			true, false, msdos,
 		},
 		{"driver_internal_info", `"driver_internal_info": {"deploy_boot_mode": "uefi"}`, false, true, gpt},
 		{"invalid", `"instance_info": {"deploy_boot_mode": "csm"}`, true, true, gpt},
 		{
 			"null says nothing sensible, and nobody else is asked",
-			`"instance_info": {"deploy_boot_mode": null}, "properties": {"capabilities": "boot_mode:uefi"}`, false, false, msdos,
+			`"instance_info": {"deploy_boot_mode": null}, "properties": {"capabilities": "boot_mode:uefi"}`,
+			false, false, msdos,
 		},
-		{"secure boot", `"instance_info": {"deploy_boot_mode": "bios", "capabilities": {"secure_boot": "True"}}`, false, true, gpt},
+		{
+			"secure boot", `"instance_info": {"deploy_boot_mode": "bios", "capabilities": {"secure_boot": "True"}}`,
+			false, true, gpt,
+		},
 		{"secure boot as a boolean", `"instance_info": {"capabilities": {"secure_boot": true}}`, false, true, gpt},
-		{"secure boot in properties", `"properties": {"capabilities": "secure_boot:true,boot_mode:bios"}`, false, true, gpt},
+		{
+			"secure boot in properties",
+			`"properties": {"capabilities": "secure_boot:true,boot_mode:bios"}`, false, true, gpt,
+		},
 		{
 			"secure boot switched off for the instance",
-			`"instance_info": {"capabilities": {"secure_boot": "false"}}, "properties": {"capabilities": "secure_boot:true"}`, false, false, msdos,
+			`"instance_info": {"capabilities": {"secure_boot": "false"}}, ` +
+				`"properties": {"capabilities": "secure_boot:true"}`, false, false, msdos,
 		},
 		{"label", `"instance_info": {"capabilities": {"disk_label": "gpt"}}`, false, false, gpt},
 		{"label in properties", `"properties": {"capabilities": "disk_label:gpt"}`, false, false, gpt},
 		{
 			"label of the instance first",
-			`"instance_info": {"capabilities": "disk_label:msdos"}, "properties": {"capabilities": "disk_label:gpt"}`, false, false, msdos,
+			`"instance_info": {"capabilities": "disk_label:msdos"}, "properties": {"capabilities": "disk_label:gpt"}`,
+			false, false, msdos,
 		},
 		{"label that is none", `"properties": {"capabilities": "disk_label:loop"}`, false, false, msdos},
-		{"no label but gpt with UEFI", `"properties": {"capabilities": "disk_label:msdos,boot_mode:uefi"}`, false, true, gpt},
+		{
+			"no label but gpt with UEFI",
+			`"properties": {"capabilities": "disk_label:msdos,boot_mode:uefi"}`, false, true, gpt,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text := `{"uuid": "b77a8c26"`

@@ -26,6 +26,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -318,9 +319,15 @@ func TestPrepareChecksums(t *testing.T) {
 	}{
 		{"checksum", func(i *ImageInfo) { i.Checksum = digits }, "<nil>", false},
 		{"wrong checksum", func(i *ImageInfo) { i.Checksum = strings.Repeat("0", 64) }, "ImageChecksumError", false},
-		{"checksum beside an unknown algorithm", func(i *ImageInfo) { i.Checksum, i.OSHashAlgo, i.OSHashValue = digits, "crc32", "1" }, "<nil>", false},
+		{
+			"checksum beside an unknown algorithm",
+			func(i *ImageInfo) { i.Checksum, i.OSHashAlgo, i.OSHashValue = digits, "crc32", "1" }, "<nil>", false,
+		},
 		{"file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums" }, "<nil>", true},
-		{"no such file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums.missing" }, "ImageDownloadFatalError", false},
+		{
+			"no such file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums.missing" },
+			"ImageDownloadFatalError", false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := loopDisk(t)
@@ -336,7 +343,8 @@ func TestPrepareChecksums(t *testing.T) {
 			if tt.want == "<nil>" && !written || tt.want == "ImageDownloadFatalError" && written {
 				t.Errorf("got the image on the disk: %v", written)
 			}
-			if named := strings.Contains(log.String(), files.URL+"/sums"); named != tt.file || strings.Contains(log.String(), "checksum found") != tt.file {
+			named := strings.Contains(log.String(), files.URL+"/sums")
+			if named != tt.file || strings.Contains(log.String(), "checksum found") != tt.file {
 				t.Errorf("got the log\n%s\nwant the file in it: %v", log.String(), tt.file)
 			}
 		})
@@ -379,7 +387,9 @@ func TestPrepareForgets(t *testing.T) {
 func TestConfigDriveWithoutPlace(t *testing.T) {
 	testenv.Programs(t, "sfdisk")
 	path := testenv.SparseFile(t, imageSize)
-	testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\nstart=8192, size=2048\n' |
+	testenv.Run(t, "sh", "-c",
+		`printf 'label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\nstart=8192, `+
+			`size=2048\n' |
 		PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
 	text, _ := configDrive(t)
 	disk, i := loopDisk(t)
@@ -397,7 +407,7 @@ func TestPrepareReleasesTheDisk(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	path := osImage(t)
 	disk, i := loopDisk(t)
-	i.o.System = block.System{Root: t.TempDir()}
+	i.o.System = sysfs.Root{Path: t.TempDir()}
 	dir := i.o.System.Sys("class/block", filepath.Base(disk), "dm")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -424,7 +434,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 	}
 	disk, i := loopDisk(t)
 	board := status.NewBoard("1", func(text string) string { return text })
-	i.o.Board = board
+	i.o.Track = func(what, device string) Tracker { return board.Track(slog.New(slog.DiscardHandler), what, device) }
 	shown := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(imageSize))
@@ -571,8 +581,9 @@ func TestPrepareFails(t *testing.T) {
 		})
 		t.Run(tt.name+", partition image", func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, "boot_mode:bios")
-			fails(t, i, partitionImage(t, root, serve(t, root).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })))
-			if kind := tag(t, (block.System{}).PartitionPath(disk, 1), "TYPE"); kind != "" {
+			fails(t, i,
+				partitionImage(t, root, serve(t, root).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 })))
+			if kind := tag(t, block.PartitionPath(sysfs.Root{}, disk, 1), "TYPE"); kind != "" {
 				t.Errorf("root holds a file system of type %s, want none", kind)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
@@ -21,9 +22,7 @@ import (
 
 // TestMain runs the child process that enters the root of an image.
 func TestMain(m *testing.M) {
-	if os.Args[0] == chroot.Name {
-		chroot.Child(os.Args[1:])
-	}
+	chroot.Child()
 	os.Exit(m.Run())
 }
 
@@ -125,7 +124,8 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 	}
 	// The table has a smaller root, and the kernel does not reread it while root is in use.
 	release := hold(t, paths["root"])
-	testenv.Run(t, "sh", "-c", `echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
+	testenv.Run(t, "sh", "-c",
+		`echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
 	layout.Root = 38 * mib
 	if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "partitions of "+disk) {
 		t.Errorf("root in use: got %s (%v), want a DeploymentError about the partitions of %s", typeOf(err), err, disk)
@@ -188,7 +188,7 @@ func TestPartitionWithoutNode(t *testing.T) {
 		}
 		downloads, table := s.downloads.Load(), sumOf(t, disk, 0, mib)
 		i.o.Config.Update(func(c *config.Config) { c.DiskUtils.PartitionDetectionAttempts = 1 })
-		sys := block.System{Root: t.TempDir()} // the machine's sysfs, and no nodes
+		sys := sysfs.Root{Path: t.TempDir()} // the machine's sysfs, and no nodes
 		if err := os.Symlink("/sys", sys.Sys()); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestPartitionImageWithoutUUID(t *testing.T) {
 		""); err != nil {
 		t.Fatal(err)
 	}
-	want := tag(t, (block.System{}).PartitionPath(disk, 2), "PART_ENTRY_UUID")
+	want := tag(t, block.PartitionPath(sysfs.Root{}, disk, 2), "PART_ENTRY_UUID")
 	if got := i.PartitionUUIDs()["root uuid"]; want == "" || got != want {
 		t.Errorf("got %v, want the partition's UUID %q", got, want)
 	}

@@ -15,45 +15,53 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/storage/configdrive"
-	"ironroot/storage/image"
+	"ironroot/storage/image/fetch"
 )
 
-// fetch says how the image's servers are talked to: configured time limits and TLS, proxies and authorisation of info.
-func (i *Imager) fetch(info ImageInfo) (image.Fetch, error) {
-	c := i.o.Config.Get()
-	i.hush(info)
+// fetchOptions returns the options for the servers of an image: time limits and TLS settings of the configuration,
+// proxies and authorization of info.
+func (i *Imager) fetchOptions(info ImageInfo) (fetch.Options, error) {
+	i.redactSecrets(info)
 	header, err := i.authorization(info)
 	if err != nil {
-		return image.Fetch{}, err
+		return fetch.Options{}, err
 	}
 	client, err := i.client(info)
 	if err != nil {
-		return image.Fetch{}, fault.ImageDownload(info.ID, err)
+		return fetch.Options{}, fault.ImageDownload(info.ID, err)
 	}
-	fetch := image.Fetch{
+	options := i.clientOptions(client)
+	options.Header = header
+	if i.o.Journal != nil {
+		options.Secret = i.o.Journal.Redact
+	}
+	return options, nil
+}
+
+// clientOptions returns options with a client and the configured time limits and retries.
+func (i *Imager) clientOptions(client *http.Client) fetch.Options {
+	c := i.o.Config.Get()
+	return fetch.Options{
 		Client:         client,
-		Header:         header,
 		ConnectTimeout: c.ImageDownloadConnectionTimeout,
 		Retries:        c.ImageDownloadConnectionRetries,
 		RetryInterval:  c.ImageDownloadConnectionRetryInterval,
 		MaxDuration:    c.ImageDownloadMaxDuration,
 		MinRate:        c.ImageDownloadMinRate,
 	}
-	if i.o.Journal != nil {
-		fetch.Secret = i.o.Journal.Redact
-	}
-	return fetch, nil
 }
 
-// lookInRegistry replaces the reference to an image in a registry by its URL and, where none came with it, by its digest as
-// the checksum. Of any other image it returns what it got.
-func (i *Imager) lookInRegistry(ctx context.Context, fetch image.Fetch, info ImageInfo) (ImageInfo, image.Fetch, error) {
+// lookInRegistry replaces a reference to an image in a registry by the URL of its blob. If info has no checksum, it
+// uses the blob's digest. Other images are returned unchanged.
+func (i *Imager) lookInRegistry(
+	ctx context.Context, options fetch.Options, info ImageInfo,
+) (ImageInfo, fetch.Options, error) {
 	if !info.fromRegistry() {
-		return info, fetch, nil
+		return info, options, nil
 	}
-	artifact, err := image.ResolveOCI(ctx, fetch, info.URLs[0], runtime.GOARCH)
+	artifact, err := fetch.ResolveOCI(ctx, options, info.URLs[0], runtime.GOARCH)
 	if err != nil {
-		return info, fetch, err
+		return info, options, err
 	}
 	i.o.Log.Info("image found in the registry", "image", info.ID, "url", artifact.URL)
 	info.URLs = []string{artifact.URL}
@@ -63,8 +71,8 @@ func (i *Imager) lookInRegistry(ctx context.Context, fetch image.Fetch, info Ima
 	return info, artifact.Fetch, nil
 }
 
-// hush registers the secrets that came with an image. Nothing here logs them; what a server answers might.
-func (i *Imager) hush(info ImageInfo) {
+// redactSecrets registers the secrets of info for redaction. Servers may repeat them in replies that are logged.
+func (i *Imager) redactSecrets(info ImageInfo) {
 	j := i.o.Journal
 	if j == nil {
 		return
@@ -73,10 +81,10 @@ func (i *Imager) hush(info ImageInfo) {
 	j.Redact(info.Authorization)
 	_, credentials, _ := strings.Cut(info.Authorization, " ")
 	j.Redact(credentials)
-	for _, list := range [][]string{info.URLs, {info.Checksum, info.OSHashValue, info.ConfigDrive}, slices.Collect(maps.Values(info.Proxies))} {
-		for _, text := range list {
-			j.RedactURLs(text)
-		}
+	texts := slices.Concat(info.URLs, slices.Collect(maps.Values(info.Proxies)),
+		[]string{info.Checksum, info.OSHashValue, info.ConfigDrive})
+	for _, text := range texts {
+		j.RedactURLs(text)
 	}
 }
 
@@ -95,10 +103,11 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 	// HTTP/2 has no advantage for one large body at a time, and takes more processor time.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	dialer := &net.Dialer{Timeout: c.ImageDownloadConnectionTimeout, KeepAlive: 15 * time.Second}
 	transport := &http.Transport{
 		Protocols:             &protocols,
 		ReadBufferSize:        readBuffer,
-		DialContext:           (&net.Dialer{Timeout: c.ImageDownloadConnectionTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           dialer.DialContext,
 		TLSClientConfig:       tlsConfig,
 		TLSHandshakeTimeout:   c.ImageDownloadConnectionTimeout,
 		ResponseHeaderTimeout: c.ImageDownloadConnectionTimeout,
@@ -134,12 +143,55 @@ func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	return http.Header{"Authorization": {"Basic " + basic}}, nil
 }
 
-// opener fetches a config drive, once. Connect, each read and the rate are limited as for images, its size by
-// configdrive.
+// Open opens the file at a URL for the node, with the limits and retries of image downloads and without credentials.
+// A lost connection is resumed. Unless verify is set, the certificate of the server is not verified.
+func (i *Imager) Open(ctx context.Context, address string, verify bool) (io.ReadCloser, error) {
+	if i.o.Journal != nil {
+		i.o.Journal.RedactURLs(address)
+	}
+	client, err := i.client(ImageInfo{})
+	if err != nil {
+		return nil, err
+	}
+	if transport, ok := client.Transport.(*http.Transport); ok && !verify {
+		transport.TLSClientConfig.InsecureSkipVerify = true
+	}
+	options, cancel := i.clientOptions(client), context.CancelFunc(func() {})
+	if options.MaxDuration > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, options.MaxDuration, fetch.ErrMaxDuration)
+	}
+	end := func() {
+		cancel()
+		client.CloseIdleConnections()
+	}
+	stream, err := fetch.New(options, i.o.Log).OpenStream(ctx, address, nil)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &download{stream, end}, nil
+}
+
+// download is a stream with a client of its own.
+type download struct {
+	*fetch.Stream
+	end func()
+}
+
+// Close ends the request, and closes the client's connections.
+func (d *download) Close() error {
+	defer d.end()
+	return d.Stream.Close()
+}
+
+// opener returns a function that opens the URL of a config drive, without retries. The limits of image downloads apply
+// to connecting, each read and the rate; configdrive limits the size.
 func (i *Imager) opener(client *http.Client) configdrive.Opener {
 	c := i.o.Config.Get()
-	fetch := image.Fetch{Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate}
+	options := fetch.Options{
+		Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate,
+	}
 	return func(ctx context.Context, address string) (io.ReadCloser, error) {
-		return image.Open(ctx, fetch, address)
+		return fetch.Open(ctx, options, address)
 	}
 }

@@ -44,9 +44,11 @@ func TestFetchLimits(t *testing.T) {
 	i := newImager(t, nil)
 	i.o.Config.Update(func(c *config.Config) {
 		c.ImageDownloadConnectionTimeout, c.ImageDownloadConnectionRetries = time.Second, 2
-		c.ImageDownloadConnectionRetryInterval, c.ImageDownloadMaxDuration, c.ImageDownloadMinRate = 3*time.Second, 4*time.Second, 5
+		c.ImageDownloadConnectionRetryInterval = 3 * time.Second
+		c.ImageDownloadMaxDuration = 4 * time.Second
+		c.ImageDownloadMinRate = 5
 	})
-	got, err := i.fetch(ImageInfo{})
+	got, err := i.fetchOptions(ImageInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}

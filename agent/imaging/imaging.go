@@ -21,10 +21,13 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
-	"ironroot/agent/status"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/configdrive"
 	"ironroot/storage/image"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
 )
 
@@ -38,11 +41,11 @@ type Options struct {
 	WaitDisks func(ctx context.Context, n *node.Node) error
 	// Refresh, when set, looks the node up again and stores it in Node.
 	Refresh func(ctx context.Context) error
-	System  block.System
+	System  sysfs.Root
 	Log     *slog.Logger
-	// Board shows people how far a write is; may be nil.
-	Board *status.Board
-	// Journal is told the secrets that come with images; may be nil.
+	// Track shows the progress of work on a device; nil shows nothing.
+	Track func(what, device string) Tracker
+	// Journal redacts the secrets of images; may be nil.
 	Journal *journal.Journal
 	// Efivars is the directory of EFI variables, "" for the default.
 	Efivars string
@@ -62,7 +65,7 @@ type Imager struct {
 // written.
 type written struct {
 	id, device string
-	checksum   image.Checksum
+	checksum   checksum.Sum
 	partition  PartitionInfo    // of a partition image
 	layout     partition.Layout // the planned layout of a partition image
 	table      *partition.Table
@@ -79,8 +82,11 @@ func New(o Options) *Imager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Track == nil {
+		o.Track = func(string, string) Tracker { return noTracker{} }
+	}
 	if o.Disks == nil {
-		o.Disks = o.System.Disks
+		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
 	}
 	return &Imager{o: o, uuids: map[string]any{}}
 }
@@ -95,15 +101,15 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err := writable(disk); err != nil {
 		return "", err
 	}
-	fetch, err := i.fetch(info)
+	options, err := i.fetchOptions(info)
 	if err != nil {
 		return "", err
 	}
-	defer fetch.Client.CloseIdleConnections()
-	if info, fetch, err = i.lookInRegistry(ctx, fetch, info); err != nil {
+	defer options.Client.CloseIdleConnections()
+	if info, options, err = i.lookInRegistry(ctx, options, info); err != nil {
 		return "", imageFault(info.ID, disk.Path, err)
 	}
-	sum, err := i.checksum(ctx, fetch, info)
+	sum, err := i.checksum(ctx, options, info)
 	if err != nil {
 		return "", imageFault(info.ID, disk.Path, err)
 	}
@@ -115,7 +121,7 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return "", err
 	}
-	src := image.Source{URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: fetch}
+	src := image.Source{URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: options}
 	if info.Partition != nil {
 		return i.preparePartitions(ctx, disk, info, src, drive)
 	}
@@ -213,7 +219,8 @@ func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, er
 }
 
 func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte) error {
-	path, err := configdrive.Write(ctx, i.o.System, disk, drive, configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild})
+	options := configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild}
+	path, err := configdrive.Write(ctx, i.o.System, disk, drive, options)
 	if err != nil {
 		return fault.Deployment("write config drive to %s: %w", disk, err)
 	}
@@ -272,19 +279,20 @@ func (i *Imager) PartitionUUIDs() map[string]any {
 	return uuids
 }
 
-// checksum finds the checksum by the protocol's order: the os_hash pair when its algorithm is known, then checksum.
-func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo) (image.Checksum, error) {
+// checksum selects the image's checksum as the protocol does: os_hash_value if os_hash_algo is known, otherwise
+// checksum.
+func (i *Imager) checksum(ctx context.Context, options fetch.Options, info ImageInfo) (checksum.Sum, error) {
 	md5 := i.o.Config.Get().MD5Enabled
-	var sum image.Checksum
+	var sum checksum.Sum
 	var err error
 	switch {
-	case image.KnownAlgorithm(info.OSHashAlgo):
-		sum, err = image.ResolveChecksum(ctx, fetch, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
+	case checksum.Known(info.OSHashAlgo):
+		sum, err = fetch.ResolveChecksum(ctx, options, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
 	case info.Checksum != "":
-		sum, err = image.ResolveChecksum(ctx, fetch, info.Checksum, "", info.URLs[0], md5)
+		sum, err = fetch.ResolveChecksum(ctx, options, info.Checksum, "", info.URLs[0], md5)
 	default:
 		return sum, fault.REST("checksum of image %s cannot be verified: os_hash_algo is %q, known are %s",
-			info.ID, info.OSHashAlgo, strings.Join(image.Algorithms(), ", "))
+			info.ID, info.OSHashAlgo, strings.Join(checksum.Algorithms(), ", "))
 	}
 	if err == nil && sum.File != "" {
 		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File,
@@ -296,13 +304,13 @@ func (i *Imager) checksum(ctx context.Context, fetch image.Fetch, info ImageInfo
 // imageFault converts errors of storage/image to faults of the protocol.
 func imageFault(id, disk string, err error) error {
 	var (
-		download *image.DownloadError
-		timeout  *image.TimeoutError
-		slow     *image.SlowError
-		checksum *image.ChecksumError
+		download *fetch.DownloadError
+		timeout  *fetch.TimeoutError
+		slow     *fetch.SlowError
+		checksum *checksum.MismatchError
 		format   *image.FormatError
-		small    *image.TooSmallError
-		write    *image.WriteError
+		small    *device.TooSmallError
+		write    *device.WriteError
 		own      *fault.Error
 	)
 	switch {

@@ -15,8 +15,12 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/image"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 const gib = 1 << 30
@@ -40,12 +44,14 @@ func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
 			MD5Enabled: true, APIURL: "http://192.0.2.1:6385", PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
 		}), Node: cache,
 		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
-		System: block.System{Root: t.TempDir()},
+		System: sysfs.Root{Path: t.TempDir()},
 	})
 }
 
 func disk(name string, size int64) block.Device {
-	return block.Device{Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Serial: "S" + name, Serials: []string{"S" + name}}
+	return block.Device{
+		Name: name, Path: "/dev/" + name, Type: "disk", Size: size, Serial: "S" + name, Serials: []string{"S" + name},
+	}
 }
 
 func typeOf(err error) string {
@@ -63,15 +69,18 @@ func TestImageFault(t *testing.T) {
 		want string
 		code int
 	}{
-		{&image.DownloadError{URL: url, Status: 503}, "ImageDownloadError", 500},
-		{&image.DownloadError{URL: url, Err: errors.New("connection refused")}, "ImageDownloadError", 500},
-		{&image.DownloadError{URL: url, Status: 404, Fatal: true}, "ImageDownloadFatalError", 500},
-		{&image.TimeoutError{URL: url, Err: &image.DownloadError{URL: url}}, "ImageDownloadTimeoutError", 408},
-		{&image.SlowError{URL: url, Rate: 0.02, Min: 1024}, "ImageDownloadTimeoutError", 408},
-		{&image.ChecksumError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"}, "ImageChecksumError", 500},
+		{&fetch.DownloadError{URL: url, Status: 503}, "ImageDownloadError", 500},
+		{&fetch.DownloadError{URL: url, Err: errors.New("connection refused")}, "ImageDownloadError", 500},
+		{&fetch.DownloadError{URL: url, Status: 404, Fatal: true}, "ImageDownloadFatalError", 500},
+		{&fetch.TimeoutError{URL: url, Err: &fetch.DownloadError{URL: url}}, "ImageDownloadTimeoutError", 408},
+		{&fetch.SlowError{URL: url, Rate: 0.02, Min: 1024}, "ImageDownloadTimeoutError", 408},
+		{&checksum.MismatchError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"}, "ImageChecksumError", 500},
 		{&image.FormatError{Format: "vmdk", Reason: "Security: vmdk is not permitted"}, "InvalidImage", 500},
-		{&image.WriteError{Device: "/dev/sda", Op: "write", Err: errors.New("input/output error")}, "ImageWriteError", 500},
-		{&image.TooSmallError{Device: "/dev/sda", Size: 1, Need: 2}, "ImageWriteError", 500},
+		{
+			&device.WriteError{Device: "/dev/sda", Op: "write", Err: errors.New("input/output error")},
+			"ImageWriteError", 500,
+		},
+		{&device.TooSmallError{Device: "/dev/sda", Size: 1, Need: 2}, "ImageWriteError", 500},
 		{fault.REST("checksum cannot be determined"), "RESTError", 500},
 		{errors.New("anything else"), "RESTError", 500},
 	} {
@@ -84,7 +93,8 @@ func TestImageFault(t *testing.T) {
 	if err := imageFault("i", "/dev/sda", context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
-	err := imageFault("inst.raw", "/dev/sda", &image.ChecksumError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"})
+	err := imageFault("inst.raw", "/dev/sda",
+		&checksum.MismatchError{URL: url, Algorithm: "sha256", Want: "aa", Got: "bb"})
 	for _, part := range []string{"inst.raw", url, "aa", "bb"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("checksum error %q does not name %s", err, part)
@@ -102,15 +112,20 @@ func TestRootDisk(t *testing.T) {
 		{"properties", `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`, "/dev/sda"},
 		{
 			"instance_info before properties",
-			`{"uuid": "u", "instance_info": {"root_device": {"serial": "Ssdc"}}, "properties": {"root_device": {"serial": "Ssda"}}}`,
+			`{"uuid": "u", "instance_info": {"root_device": {"serial": "Ssdc"}}, ` +
+				`"properties": {"root_device": {"serial": "Ssda"}}}`,
 			"/dev/sdc",
 		},
 		{
 			"an empty object is no hint",
-			`{"uuid": "u", "instance_info": {"root_device": {}}, "properties": {"root_device": {"serial": "Ssda"}}}`, "/dev/sda",
+			`{"uuid": "u", "instance_info": {"root_device": {}}, "properties": {"root_device": {"serial": "Ssda"}}}`,
+			"/dev/sda",
 		},
 		{"size as a number", `{"uuid": "u", "properties": {"root_device": {"size": 500}}}`, "/dev/sda"},
-		{"protected disks are not chosen", `{"uuid": "u", "properties": {"skip_block_devices": [{"name": "/dev/sdb"}]}}`, "/dev/sdc"},
+		{
+			"protected disks are not chosen",
+			`{"uuid": "u", "properties": {"skip_block_devices": [{"name": "/dev/sdb"}]}}`, "/dev/sdc",
+		},
 		{"no match", `{"uuid": "u", "properties": {"root_device": {"serial": "none"}}}`, ""},
 		{"unknown hint", `{"uuid": "u", "properties": {"root_device": {"colour": "blue"}}}`, ""},
 	} {
@@ -137,8 +152,8 @@ func TestRootDisk(t *testing.T) {
 	}
 }
 
-// raidTree makes a sysfs of arrays and what they are made of, partitions below their disks.
-func raidTree(t *testing.T, sys block.System, arrays map[string][]string) {
+// raidTree makes a sysfs of arrays and their components, with partitions below their disks.
+func raidTree(t *testing.T, sys sysfs.Root, arrays map[string][]string) {
 	t.Helper()
 	attribute := func(path, content string) {
 		t.Helper()
@@ -241,7 +256,9 @@ func TestRootDiskNotChosen(t *testing.T) {
 		_, err := i.RootDisk(t.Context(), false)
 		check("RootDisk", err)
 		check("InstallBootloader", i.InstallBootloader(t.Context(), Bootloader{}))
-		_, err = i.Prepare(t.Context(), ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "sha256", OSHashValue: sha256Digits}, "")
+		_, err = i.Prepare(t.Context(), ImageInfo{
+			ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "sha256", OSHashValue: sha256Digits,
+		}, "")
 		check("Prepare", err)
 	}
 	skip := testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)
@@ -269,7 +286,9 @@ func TestRootDiskWaits(t *testing.T) {
 
 // Without the option Disks, the machine's disks are listed.
 func TestRootDiskOfTheMachine(t *testing.T) {
-	i := New(Options{Config: config.NewLive(&config.Config{}), Node: &node.Cache{}, System: machinetest.System(t, "dell-r640")})
+	i := New(Options{
+		Config: config.NewLive(&config.Config{}), Node: &node.Cache{}, System: machinetest.System(t, "dell-r640"),
+	})
 	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != "/dev/sdb" {
 		t.Errorf("got %s and %v, want the smaller disk of the machine, /dev/sdb", got.Path, err)
 	}
@@ -281,7 +300,14 @@ func TestOtherBootMode(t *testing.T) {
 		uefi   bool
 		target string
 		want   bool
-	}{{false, "bios", false}, {false, "uefi", true}, {false, "", false}, {true, "bios", true}, {true, "uefi", false}, {true, "", false}} {
+	}{
+		{false, "bios", false},
+		{false, "uefi", true},
+		{false, "", false},
+		{true, "bios", true},
+		{true, "uefi", false},
+		{true, "", false},
+	} {
 		i := newImager(t, nil, disk("sda", 8*gib))
 		var log strings.Builder
 		i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -320,7 +346,11 @@ func TestInstallBootloaderBIOS(t *testing.T) {
 		{"the same ignored", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &yes}, false, true, ""},
 		{"ignored by parameter", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &yes}, false, false, ""},
 		{"ignored by option", Bootloader{RootUUID: "1d6e5e4c"}, true, false, ""},
-		{"the parameter beats the option", Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &no}, true, false, "disabled"},
+		{
+			"the parameter beats the option",
+			Bootloader{RootUUID: "1d6e5e4c", IgnoreFailure: &no},
+			true, false, "disabled",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i := newImager(t, nil, disk("sda", 8*gib))
@@ -347,7 +377,7 @@ func TestInstallBootloaderBIOS(t *testing.T) {
 
 func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	i := newImager(t, nil, disk("sda", 8*gib))
-	if err := os.MkdirAll(filepath.Join(i.o.System.Root, "sys/firmware/efi"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(i.o.System.Path, "sys/firmware/efi"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	i.o.Disks = func(context.Context) ([]block.Device, error) {
@@ -385,7 +415,8 @@ func TestInstallBootloaderArray(t *testing.T) {
 			i := newImager(t, nil, array)
 			i.o.Config.Update(func(c *config.Config) { c.EnableBIOSBootloaderInstall = true })
 			raidTree(t, i.o.System, map[string][]string{"md1": {"sda1", "sdb1"}})
-			if err := os.WriteFile(i.o.System.Sys("class/block/md1/md/metadata_version"), []byte("1.2\n"), 0o600); err != nil {
+			metadata := i.o.System.Sys("class/block/md1/md/metadata_version")
+			if err := os.WriteFile(metadata, []byte("1.2\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if tt.uefi {
@@ -466,9 +497,21 @@ func TestAuthorization(t *testing.T) {
 		fails  bool
 	}{
 		{"none", ImageInfo{}, config.Config{}, "", false},
-		{"supplied header", ImageInfo{Authorization: "Bearer x", AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"}, config.Config{}, "Bearer x", false},
-		{"of the image", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"}, config.Config{}, "Basic dTpw", false},
-		{"of the options", ImageInfo{}, config.Config{ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p"}, "Basic dTpw", false},
+		{
+			"supplied header",
+			ImageInfo{Authorization: "Bearer x", AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"},
+			config.Config{},
+			"Bearer x", false,
+		},
+		{
+			"of the image",
+			ImageInfo{AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"},
+			config.Config{},
+			"Basic dTpw", false,
+		},
+		{"of the options", ImageInfo{}, config.Config{
+			ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p",
+		}, "Basic dTpw", false},
 		{"without password", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u"}, config.Config{}, "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -51,8 +51,14 @@ func TestParsePartitionImage(t *testing.T) {
 	}{
 		"root only": {nil, PartitionInfo{Root: 100 * mib, EphemeralFormat: "ext4", BootMode: "uefi"}},
 		"everything": {
-			map[string]any{"swap_mb": 7, "ephemeral_mb": 20, "ephemeral_format": "xfs", "preserve_ephemeral": true, "deploy_boot_mode": "bios"},
-			PartitionInfo{Root: 100 * mib, Swap: 7 * mib, Ephemeral: 20 * mib, EphemeralFormat: "xfs", PreserveEphemeral: true, BootMode: "bios"},
+			map[string]any{
+				"swap_mb": 7, "ephemeral_mb": 20, "ephemeral_format": "xfs", "preserve_ephemeral": true,
+				"deploy_boot_mode": "bios",
+			},
+			PartitionInfo{
+				Root: 100 * mib, Swap: 7 * mib, Ephemeral: 20 * mib, EphemeralFormat: "xfs", PreserveEphemeral: true,
+				BootMode: "bios",
+			},
 		},
 		"null is nothing": {
 			map[string]any{
@@ -62,7 +68,10 @@ func TestParsePartitionImage(t *testing.T) {
 			},
 			PartitionInfo{Root: 100 * mib},
 		},
-		"numbers as texts": {map[string]any{"root_mb": "5120", "swap_mb": "1"}, PartitionInfo{Root: 5120 * mib, Swap: mib, EphemeralFormat: "ext4", BootMode: "uefi"}},
+		"numbers as texts": {
+			map[string]any{"root_mb": "5120", "swap_mb": "1"},
+			PartitionInfo{Root: 5120 * mib, Swap: mib, EphemeralFormat: "ext4", BootMode: "uefi"},
+		},
 	} {
 		info, err := ParseImageInfo(wireImage(t, layout(c.changes)), false)
 		if err != nil {
@@ -92,7 +101,11 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"urls is empty", map[string]any{"urls": []string{}}, "'urls'"},
 		{"file URL", map[string]any{"urls": []string{"http://192.0.2.1/i", "file:///etc/shadow"}}, "'urls' entry 2"},
 		{"URL without host", map[string]any{"urls": []string{"http:///i"}}, "'urls' entry 1"},
-		{"reference to a registry among other URLs", map[string]any{"urls": []string{"http://192.0.2.1/i", "oci://192.0.2.1/i"}}, "'urls': entry 2"},
+		{
+			"reference to a registry among other URLs",
+			map[string]any{"urls": []string{"http://192.0.2.1/i", "oci://192.0.2.1/i"}},
+			"'urls' entry 2",
+		},
 		{"no checksum at all", map[string]any{"os_hash_algo": nil, "os_hash_value": nil}, "'checksum'"},
 		{"checksum is empty", map[string]any{"checksum": ""}, "'checksum'"},
 		{"checksum is a number", map[string]any{"checksum": 7}, "'checksum'"},
@@ -100,7 +113,11 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"value alone", map[string]any{"os_hash_algo": nil}, "'os_hash_algo'"},
 		{"algorithm is empty", map[string]any{"os_hash_algo": ""}, "'os_hash_algo'"},
 		{"value is empty", map[string]any{"os_hash_value": ""}, "'os_hash_value'"},
-		{"half a pair beside a checksum", map[string]any{"checksum": sha256Digits, "os_hash_value": nil}, "'os_hash_value'"},
+		{
+			"half a pair beside a checksum",
+			map[string]any{"checksum": sha256Digits, "os_hash_value": nil},
+			"'os_hash_value'",
+		},
 		{"stream_raw_images is a text", map[string]any{"stream_raw_images": "yes"}, "'stream_raw_images'"},
 		{"image_type is a number", map[string]any{"image_type": 1}, "'image_type'"},
 		{"partition image alone", map[string]any{"image_type": "partition"}, "'root_mb'"},
@@ -118,17 +135,34 @@ func TestParseImageInfoRefuses(t *testing.T) {
 		{"swap_mb is negative", layout(map[string]any{"swap_mb": -1}), "'swap_mb'"},
 		{"ephemeral_mb is a boolean", layout(map[string]any{"ephemeral_mb": true}), "'ephemeral_mb'"},
 		{"root_mb overflows", layout(map[string]any{"root_mb": int64(1) << 62}), "'root_mb'"},
-		{"ephemeral without a format", layout(map[string]any{"ephemeral_mb": 5, "ephemeral_format": ""}), "'ephemeral_format'"},
+		{
+			"ephemeral without a format", layout(map[string]any{"ephemeral_mb": 5, "ephemeral_format": ""}),
+			"'ephemeral_format'",
+		},
 		{"preserve_ephemeral is a text", layout(map[string]any{"preserve_ephemeral": "true"}), "'preserve_ephemeral'"},
 		{"configdrive is an object", map[string]any{"configdrive": map[string]any{}}, "'configdrive'"},
 		{"proxies is a text", map[string]any{"proxies": "http://192.0.2.3"}, "'proxies'"},
-		{"proxy with a bad port", map[string]any{"proxies": map[string]string{"http": "http://user:secret@192.0.2.3:x"}}, "'proxies'"},
+		{
+			"proxy with a bad port",
+			map[string]any{"proxies": map[string]string{"http": "http://user:secret@192.0.2.3:x"}},
+			"'proxies'",
+		},
 		{"proxy without a host", map[string]any{"proxies": map[string]string{"https": "http:///"}}, "'proxies'"},
-		{"authorization is a number", map[string]any{"image_request_authorization": 7}, "'image_request_authorization'"},
-		{"authorization is not base64", map[string]any{"image_request_authorization": "%%"}, "'image_request_authorization'"},
+		{
+			"authorization is a number",
+			map[string]any{"image_request_authorization": 7},
+			"'image_request_authorization'",
+		},
+		{
+			"authorization is not base64",
+			map[string]any{"image_request_authorization": "%%"},
+			"'image_request_authorization'",
+		},
 		{
 			"authorization smuggles a header",
-			map[string]any{"image_request_authorization": base64.StdEncoding.EncodeToString([]byte("Bearer a\r\nX: y"))},
+			map[string]any{
+				"image_request_authorization": base64.StdEncoding.EncodeToString([]byte("Bearer a\r\nX: y")),
+			},
 			"'image_request_authorization'",
 		},
 	} {
@@ -209,7 +243,8 @@ func TestParseImageInfo(t *testing.T) {
 
 func FuzzParseImageInfo(f *testing.F) {
 	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `"}`))
-	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits + `", "image_type": "partition", "root_mb": 5,
+	f.Add([]byte(`{"id": "i", "urls": ["http://h/i"], "checksum": "` + sha256Digits +
+		`", "image_type": "partition", "root_mb": 5,
 		"swap_mb": "6", "ephemeral_mb": 7, "ephemeral_format": "xfs", "preserve_ephemeral": null}`))
 	f.Add([]byte(`{"id": null, "urls": [null], "os_hash_algo": {}}`))
 	f.Add([]byte(`{"id": "i", "urls": ["oci://h/i"]}`))
@@ -219,7 +254,8 @@ func FuzzParseImageInfo(f *testing.F) {
 		if err == nil && (info.ID == "" || len(info.URLs) == 0 || !sum) {
 			t.Errorf("%q was taken for a whole image: %+v", raw, info)
 		}
-		if p := info.Partition; p != nil && (p.Root <= 0 || p.Swap < 0 || p.Ephemeral < 0 || p.Root+p.Swap+p.Ephemeral < 0) {
+		p := info.Partition
+		if p != nil && (p.Root <= 0 || p.Swap < 0 || p.Ephemeral < 0 || p.Root+p.Swap+p.Ephemeral < 0) {
 			t.Errorf("%q gave the layout %+v", raw, p)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"ironroot/storage/configdrive"
 	"ironroot/storage/erase"
 	"ironroot/storage/image"
+	"ironroot/storage/image/device"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/partition"
 )
@@ -47,7 +48,9 @@ type partitioned struct {
 // preparePartitions creates the partition table and file systems, writes the config drive, and streams the image to
 // the root partition. All checks precede the first write to the disk. If the image is already on the disk in the same
 // layout and is not streamed, only the config drive is written again.
-func (i *Imager) preparePartitions(ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte) (string, error) {
+func (i *Imager) preparePartitions(
+	ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte,
+) (string, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
 	if err != nil {
 		return "", err
@@ -126,11 +129,11 @@ func (i *Imager) plan(disk block.Device, p *PartitionInfo, drive []byte) (partit
 	}
 	sector := max(disk.LogicalSector, 512)
 	if drive != nil {
-		room, err := configdrive.Room(drive, sector, i.driveOptions())
+		size, err := configdrive.Size(drive, sector, i.driveOptions())
 		if err != nil {
 			return partition.Layout{}, fault.Deployment("%w", err)
 		}
-		needs.ConfigDrive = room
+		needs.ConfigDrive = size
 	}
 	for _, fs := range fileSystems(p, uefi) {
 		if err := mkfs.Check(fs.kind, mkfs.Options{Label: fs.label}); errors.Is(err, mkfs.ErrUnsupported) {
@@ -174,11 +177,12 @@ func (i *Imager) layOut(ctx context.Context, disk string, layout partition.Layou
 // adopt returns the partitions of a disk that already has the layout. It does not write.
 func (i *Imager) adopt(ctx context.Context, disk string, layout partition.Layout) (*partitioned, error) {
 	table, err := partition.Read(ctx, disk)
-	if err == nil {
-		layout, err = layout.Adopt(table)
-	}
 	if err != nil {
-		return nil, fault.Deployment("%s is not laid out as it has to be for preserve_ephemeral, nothing was written: %w", disk, err)
+		return nil, fault.Deployment("read layout for preserve_ephemeral, nothing was written: %w", err)
+	}
+	if layout, err = layout.Adopt(table); err != nil {
+		return nil, fault.Deployment(
+			"existing layout of %s does not match for preserve_ephemeral, nothing was written: %w", disk, err)
 	}
 	i.o.Log.Info("existing layout kept, ephemeral partition preserved", "device", disk, "scheme", layout.Scheme)
 	return i.locate(ctx, disk, layout)
@@ -194,7 +198,7 @@ func (i *Imager) locate(ctx context.Context, disk string, layout partition.Layou
 	defer cancel()
 	d := &partitioned{disk: disk, layout: layout, paths: map[partition.Role]string{}}
 	for _, p := range layout.Partitions {
-		path, err := i.o.System.WaitPartition(ctx, disk, p.Number)
+		path, err := block.WaitPartition(ctx, i.o.System, disk, p.Number)
 		if err != nil {
 			return nil, fault.Deployment("%s partition of %s: %w", p.Role, disk, err)
 		}
@@ -300,7 +304,7 @@ func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partit
 
 // rootFault is imageFault for an image on the root partition. If the partition is too small, the request is wrong.
 func rootFault(disk string, info ImageInfo, err error) error {
-	var small *image.TooSmallError
+	var small *device.TooSmallError
 	if errors.As(err, &small) {
 		return fault.InvalidCommandParams(
 			"root partition is too small for image %s: its virtual size is at least %d MB, root_mb is %d",

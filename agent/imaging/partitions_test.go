@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -50,13 +51,19 @@ func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager)
 	return path, New(Options{
 		Config: config.NewLive(&config.Config{
 			PermittedImageFormats: []string{"raw", "gpt", "qcow2"}, ImageDownloadConnectionTimeout: 10 * time.Second,
-			DiskUtils: config.DiskUtils{EFISystemPartitionSize: 64 * mib, BIOSBootPartitionSize: mib, PartitionDetectionAttempts: 30},
-			// The programs that parallel tests start hold the disk, too, until they have replaced this process's image.
-			DiskPartitioner: config.DiskPartitioner{CheckDeviceInterval: 20 * time.Millisecond, CheckDeviceMaxRetries: 100},
+			DiskUtils: config.DiskUtils{
+				EFISystemPartitionSize: 64 * mib, BIOSBootPartitionSize: mib, PartitionDetectionAttempts: 30,
+			},
+			// Programs that parallel tests start inherit the open disk until they call exec.
+			DiskPartitioner: config.DiskPartitioner{
+				CheckDeviceInterval: 20 * time.Millisecond, CheckDeviceMaxRetries: 100,
+			},
 		}),
 		Node: cache,
 		Disks: func(context.Context) ([]block.Device, error) {
-			return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, LogicalSector: int64(sector)}}, nil
+			return []block.Device{
+				{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, LogicalSector: int64(sector)},
+			}, nil
 		},
 	})
 }
@@ -76,7 +83,8 @@ func partitionImage(t *testing.T, path, url, format string, p *PartitionInfo) Im
 // tag returns a value that blkid prints for a device.
 func tag(t *testing.T, device, name string) string {
 	t.Helper()
-	return strings.TrimSpace(testenv.Run(t, "sh", "-c", `PATH=$PATH:/usr/sbin; blkid -p -s "$1" -o value "$0" || true`, device, name))
+	return strings.TrimSpace(testenv.Run(t, "sh", "-c", `PATH=$PATH:/usr/sbin; blkid -p -s "$1" -o value "$0" || true`,
+		device, name))
 }
 
 // Disk in, prepare_image, disk out: table, file systems, config drive, the image's bytes, and the result for the
@@ -145,7 +153,7 @@ func TestPreparePartitionImage(t *testing.T) {
 			}
 			paths := map[string]string{}
 			for n, name := range tt.want {
-				paths[name] = (block.System{}).PartitionPath(disk, n+1)
+				paths[name] = block.PartitionPath(sysfs.Root{}, disk, n+1)
 			}
 			uuids := map[string]any{"root uuid": rootUUID, "efi system partition uuid": nil, "partitions": paths}
 			want := "image (root.img) written to device " + disk + " root_uuid=" + rootUUID
@@ -163,7 +171,8 @@ func TestPreparePartitionImage(t *testing.T) {
 				t.Errorf("partition uuids differ (-want +got):\n%s", diff)
 			}
 			var flags []string
-			for _, line := range strings.Split(strings.TrimSpace(testenv.Run(t, "parted", "-m", "-s", disk, "print")), "\n")[2:] {
+			listing := strings.TrimSpace(testenv.Run(t, "parted", "-m", "-s", disk, "print"))
+			for _, line := range strings.Split(listing, "\n")[2:] {
 				fields := strings.Split(strings.TrimSuffix(line, ";"), ":")
 				flags = append(flags, fields[len(fields)-1])
 			}
@@ -178,7 +187,8 @@ func TestPreparePartitionImage(t *testing.T) {
 			if got, want := sumOf(t, paths["root"], 0, 16*mib), sumOf(t, raw, 0, 16*mib); got != want {
 				t.Errorf("root: got SHA-256 %s, want %s", got, want)
 			}
-			if swap := paths["swap"]; swap != "" && (tag(t, swap, "TYPE") != "swap" || tag(t, swap, "LABEL") != "swap1") {
+			swap := paths["swap"]
+			if swap != "" && (tag(t, swap, "TYPE") != "swap" || tag(t, swap, "LABEL") != "swap1") {
 				t.Errorf("swap: got type %q label %q", tag(t, swap, "TYPE"), tag(t, swap, "LABEL"))
 			}
 			if path := paths["ephemeral"]; path != "" &&
@@ -216,7 +226,8 @@ func TestPartitionImageAgain(t *testing.T) {
 		return testenv.Run(t, "dd", "if="+paths()["root"], "bs=1", "skip=12000000", "count=6", "status=none")
 	}
 	writeRoot := func() {
-		testenv.Run(t, "sh", "-c", `printf "$1" | dd of="$0" bs=1 seek=12000000 conv=notrunc,fsync status=none`, paths()["root"], marked)
+		testenv.Run(t, "sh", "-c", `printf "$1" | dd of="$0" bs=1 seek=12000000 conv=notrunc,fsync status=none`,
+			paths()["root"], marked)
 	}
 	for _, tt := range []struct {
 		name    string
@@ -237,7 +248,11 @@ func TestPartitionImageAgain(t *testing.T) {
 		{name: "other id", change: func(i *ImageInfo) { i.ID = "other" }, again: true},
 		{name: "id as before", again: true},
 		{name: "root wiped", between: func() { testenv.Run(t, "wipefs", "-qa", paths()["root"]) }, again: true},
-		{name: "ESP wiped", between: func() { testenv.Run(t, "wipefs", "-qa", paths()["efi system partition"]) }, again: true},
+		{
+			name:    "ESP wiped",
+			between: func() { testenv.Run(t, "wipefs", "-qa", paths()["efi system partition"]) },
+			again:   true,
+		},
 		{name: "partition added", between: func() { testenv.Run(t, "sgdisk", "-n", "0:-1M:0", disk) }, again: true},
 		{name: "table erased", between: func() { testenv.Run(t, "sgdisk", "-Z", disk) }, again: true},
 		{name: "not changed"},
@@ -306,11 +321,21 @@ func TestPartitionImageRefusals(t *testing.T) {
 		kind, text   string
 	}{
 		{"raw too large", "raw", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
-		{"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError", "16 MB, root_mb is 15"},
+		{
+			"qcow2 too large", "qcow2", &PartitionInfo{Root: 15 * mib}, "InvalidCommandParamsError",
+			"16 MB, root_mb is 15",
+		},
 		{"not the format it says", "vmdk", &PartitionInfo{Root: 15 * mib}, "InvalidImage", ""},
 		{"disk too small", "raw", &PartitionInfo{Root: 256 * mib}, "DeploymentError", "has space up to byte"},
-		{"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"}, "FileSystemNotSupported", "file system minix is not supported: make minix: file system cannot be made, ask for one of "},
-		{"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError", "nothing was written"},
+		{
+			"unknown format", "raw", &PartitionInfo{Root: 16 * mib, Ephemeral: mib, EphemeralFormat: "minix"},
+			"FileSystemNotSupported",
+			"file system minix is not supported: make minix: file system cannot be made, use one of ",
+		},
+		{
+			"nothing to preserve", "raw", &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}, "DeploymentError",
+			"does not match for preserve_ephemeral, nothing was written: ",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, "boot_mode:bios")
@@ -331,8 +356,62 @@ func TestPartitionImageRefusals(t *testing.T) {
 	}
 }
 
-// A rebuild that preserves the ephemeral partition writes nothing of it, also after root has grown and with a new image;
-// one whose layout differs writes nothing at all.
+// An image of a format that cannot be written is refused before the disk is changed, as image of a disk or of a
+// partition, even if the format is permitted.
+func TestPrepareRefusesFormats(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk", "qemu-img")
+	raw := rootImage(t, rootUUID)
+	for _, tt := range []struct{ name, driver, options, format, text string }{
+		{"vdi", "vdi", "static=off", "vdi", "convert it by `qemu-img convert -f vdi -O qcow2`"},
+		{"dynamic vhd", "vpc", "subformat=dynamic", "vhd", "convert it by `qemu-img convert -f vpc -O qcow2`"},
+		{"fixed vhd", "vpc", "subformat=fixed", "vhd", "ends with the footer of a fixed VHD: convert it by "},
+		{"fixed vhd, not declared", "vpc", "subformat=fixed", "", "ends with the footer of a fixed VHD: "},
+		{"vhdx", "vhdx", "subformat=dynamic", "vhdx", "convert it by `qemu-img convert -f vhdx -O qcow2`"},
+		{"vmdk", "vmdk", "subformat=streamOptimized", "vmdk", "convert it by `qemu-img convert -f vmdk -O qcow2`"},
+		{"descriptor", "vmdk", "subformat=monolithicFlat", "vmdk", "vmdk image: it consists of a descriptor"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "root")
+			testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", tt.driver, "-o", tt.options, raw, file)
+			for _, layout := range []*PartitionInfo{nil, {Root: 64 * mib}} {
+				disk, i := layoutDisk(t, 512, "boot_mode:bios")
+				i.o.Config.Update(func(c *config.Config) {
+					c.PermittedImageFormats = []string{"raw", "gpt", "vdi", "vhd", "vhdx", "vmdk"}
+				})
+				testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", disk)
+				before := sumOf(t, disk, 0, 256*mib)
+				info := partitionImage(t, file, serve(t, file).URL, tt.format, layout)
+				_, err := i.Prepare(t.Context(), info, "")
+				if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), tt.text) {
+					t.Errorf("layout %+v: got %s (%v), want InvalidImage with %q", layout, typeOf(err), err, tt.text)
+				}
+				if sumOf(t, disk, 0, 256*mib) != before {
+					t.Errorf("layout %+v: the disk has changed", layout)
+				}
+			}
+		})
+	}
+}
+
+// A disk without a partition table has no layout to preserve.
+func TestPreserveEphemeralWithoutTable(t *testing.T) {
+	disk, i := layoutDisk(t, 512, "boot_mode:bios")
+	raw := rootImage(t, rootUUID)
+	before := sumOf(t, disk, 0, 256*mib)
+	layout := &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}
+	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", layout), "")
+	want := "read layout for preserve_ephemeral, nothing was written: partition table of " + disk + ": "
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %s (%v), want a DeploymentError with %q", typeOf(err), err, want)
+	}
+	if sumOf(t, disk, 0, 256*mib) != before {
+		t.Error("the disk has changed")
+	}
+}
+
+// A rebuild that preserves the ephemeral partition does not write it, even if root has grown or the image is a new
+// one. If the layout differs, nothing is written.
 func TestPreserveEphemeral(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "parted")
@@ -343,7 +422,8 @@ func TestPreserveEphemeral(t *testing.T) {
 			drive, _ := configDrive(t)
 			layout := PartitionInfo{Root: 40 * mib, Swap: 5 * mib, Ephemeral: 30 * mib, EphemeralFormat: "ext4"}
 			first := layout
-			if _, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &first), drive); err != nil {
+			image := partitionImage(t, raw, serve(t, raw).URL, "raw", &first)
+			if _, err := i.Prepare(t.Context(), image, drive); err != nil {
 				t.Fatal(err)
 			}
 			table, err := partition.Read(t.Context(), disk)
@@ -367,7 +447,8 @@ func TestPreserveEphemeral(t *testing.T) {
 			if sumOf(t, ephemeral, 0, 30*mib) != kept {
 				t.Error("the ephemeral partition has changed")
 			}
-			if got := i.PartitionUUIDs()["partitions"].(map[string]string)["root"]; sumOf(t, got, 0, 16*mib) != sumOf(t, other, 0, 16*mib) {
+			got := i.PartitionUUIDs()["partitions"].(map[string]string)["root"]
+			if sumOf(t, got, 0, 16*mib) != sumOf(t, other, 0, 16*mib) {
 				t.Error("root does not hold the new image")
 			}
 
@@ -389,15 +470,15 @@ func fillNoise(t *testing.T, device string) {
 	testenv.Run(t, "dd", "if=/dev/urandom", "of="+device, "bs=1M", "count=30", "oflag=direct", "status=none")
 }
 
-// linkedSystem is the running machine, but booted by UEFI.
-func linkedSystem(t *testing.T) block.System {
+// linkedSystem returns the running machine, but booted by UEFI.
+func linkedSystem(t *testing.T) sysfs.Root {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	if err := os.MkdirAll(sys.Sys("firmware/efi/efivars"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"sys/block", "sys/class", "dev", "proc"} {
-		if err := os.Symlink("/"+name, filepath.Join(sys.Root, name)); err != nil {
+		if err := os.Symlink("/"+name, filepath.Join(sys.Path, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,11 +16,22 @@ const (
 	durationStep     = 100 * time.Millisecond
 )
 
-// showProgress tells log and status how far the write is, until stop is called.
+// Tracker shows the progress of one operation.
+type Tracker interface {
+	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
+	End()
+}
+
+type noTracker struct{}
+
+func (noTracker) SetPhase(string, int, int64, int64) {}
+func (noTracker) End()                               {}
+
+// showProgress shows the progress of the write until stop is called.
 func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.Progress) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	tracker := i.o.Board.Track(i.o.Log, "writing image", disk)
+	tracker := i.o.Track("writing image", disk)
 	goroutine.Go(func() error {
 		defer tracker.End()
 		ticker := time.NewTicker(progressInterval)

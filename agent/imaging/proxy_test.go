@@ -43,7 +43,7 @@ func TestProxiesOfAnImage(t *testing.T) {
 	}
 }
 
-// The Go project's own package is the judge.
+// The results are those of the Go project's own package.
 func TestProxyFunc(t *testing.T) {
 	proxies := map[string]string{"http": "proxy.example:3128", "https": "http://user:secret@[2001:db8::3]:8080"}
 	lists := []string{
@@ -59,14 +59,16 @@ func TestProxyFunc(t *testing.T) {
 		"http://[::ffff:127.0.0.1]/i", "http://a.example../i",
 	}
 	for _, list := range lists {
-		judge := (&httpproxy.Config{HTTPProxy: proxies["http"], HTTPSProxy: proxies["https"], NoProxy: list}).ProxyFunc()
+		reference := (&httpproxy.Config{
+			HTTPProxy: proxies["http"], HTTPSProxy: proxies["https"], NoProxy: list,
+		}).ProxyFunc()
 		choose := proxyFunc(proxies, list)
 		for _, address := range urls {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, wantErr := judge(r.URL)
+			want, wantErr := reference(r.URL)
 			got, err := choose(r)
 			if (err == nil) != (wantErr == nil) || (got == nil) != (want == nil) ||
 				got != nil && got.String() != want.String() {

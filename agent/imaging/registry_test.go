@@ -39,7 +39,8 @@ func TestPrepareFromRegistry(t *testing.T) {
 		fmt.Fprintf(w, `{"token": %q}`, token) //nolint:errcheck // the client may go
 	})
 	mux.HandleFunc("/v2/os/image/manifests/1", guarded(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"artifactType": "application/x-disk", "layers": [{"digest": %q}]}`, digest) //nolint:errcheck // the client may go
+		//nolint:errcheck // the client may go
+		fmt.Fprintf(w, `{"artifactType": "application/x-disk", "layers": [{"digest": %q}]}`, digest)
 	}))
 	blobs := 0
 	mux.HandleFunc("/v2/os/image/blobs/"+digest, guarded(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +53,10 @@ func TestPrepareFromRegistry(t *testing.T) {
 	i.o.Journal = journal.New(&console, &slog.LevelVar{}, 1<<20)
 	i.o.Log = i.o.Journal.Logger()
 	i.o.Config.Update(func(c *config.Config) { c.Insecure = true })
-	info := ImageInfo{ID: "inst.raw", DiskFormat: "raw", URLs: []string{"oci" + strings.TrimPrefix(registry.URL, "https") + "/os/image:1"}}
+	info := ImageInfo{
+		ID: "inst.raw", DiskFormat: "raw",
+		URLs: []string{"oci" + strings.TrimPrefix(registry.URL, "https") + "/os/image:1"},
+	}
 	for range 2 { // the second time it is there
 		if _, err := i.Prepare(t.Context(), info, ""); err != nil {
 			t.Fatal(err)
@@ -62,7 +66,8 @@ func TestPrepareFromRegistry(t *testing.T) {
 		t.Errorf("partition 1: got SHA-256 %s after %d downloads, want %s after one", got, blobs, want)
 	}
 	i.o.Log.Info("somebody says " + token)
-	if text := console.String(); strings.Contains(text, token) || !strings.Contains(text, "image found in the registry") {
+	text := console.String()
+	if strings.Contains(text, token) || !strings.Contains(text, "image found in the registry") {
 		t.Errorf("got log %s, want the blob's URL and no token", text)
 	}
 	missing := info

@@ -43,6 +43,9 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	if err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
+	if err := hardware.CheckCreated(ctx, i.o.System, n, disk); err != nil {
+		return block.Device{}, fault.DeviceNotFound("root disk %s: %w", disk.Path, err)
+	}
 	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
 	return disk, nil
 }
@@ -69,7 +72,11 @@ func (i *Imager) canRefresh() bool {
 // ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. Its
 // error wraps [hint.ErrNoDisk] if the hints are valid but no disk matches.
 func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
-	candidates, err := hardware.WithoutSkipped(n, disks)
+	skips, err := hardware.NewSkipList(n)
+	if err != nil {
+		return block.Device{}, err
+	}
+	candidates, err := skips.Without(disks)
 	if err != nil {
 		return block.Device{}, err
 	}
@@ -82,6 +89,9 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	disk, err := hint.RootDisk(hints, candidates)
 	if err != nil {
 		return block.Device{}, fmt.Errorf("choose the root disk: %w", err)
+	}
+	if err := skips.CheckRead(disk); err != nil {
+		return block.Device{}, fmt.Errorf("root disk %s: %w", disk.Path, err)
 	}
 	return disk, nil
 }

@@ -15,7 +15,7 @@ func TestSecretsOfAnImage(t *testing.T) {
 	var console bytes.Buffer
 	j := journal.New(&console, &slog.LevelVar{}, 1<<20)
 	i := New(Options{Config: config.NewLive(&config.Config{}), Journal: j})
-	if _, err := i.fetch(ImageInfo{
+	if _, err := i.fetchOptions(ImageInfo{
 		URLs:          []string{"http://mirror/i", "https://user:in%2Furl@host/i"},
 		OSHashValue:   "http://user:in-checksum@host/SHA256SUMS",
 		ConfigDrive:   "http://user:in-drive@host/drive",
@@ -25,10 +25,13 @@ func TestSecretsOfAnImage(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.fetch(ImageInfo{Authorization: "a-token-without-a-scheme"}); err != nil {
+	if _, err := i.fetchOptions(ImageInfo{Authorization: "a-token-without-a-scheme"}); err != nil {
 		t.Fatal(err)
 	}
-	secrets := []string{"a-token-without-a-scheme", "in%2Furl", "in/url", "in-checksum", "in-drive", "in-proxy", "of-the-image", "of-the-registry"}
+	secrets := []string{
+		"a-token-without-a-scheme", "in%2Furl", "in/url", "in-checksum", "in-drive", "in-proxy", "of-the-image",
+		"of-the-registry",
+	}
 	j.Logger().Info("the server says", "err", strings.Join(secrets, " "), "url", "http://mirror/i")
 	for _, secret := range secrets {
 		if strings.Contains(console.String(), secret) {
@@ -43,5 +46,5 @@ func TestSecretsOfAnImage(t *testing.T) {
 // Without a journal, secrets need not be registered.
 func TestSecretsWithoutAJournal(t *testing.T) {
 	i := New(Options{Config: config.NewLive(&config.Config{})})
-	i.hush(ImageInfo{AuthPassword: "a secret", URLs: []string{"http://user:password@images.example/"}})
+	i.redactSecrets(ImageInfo{AuthPassword: "a secret", URLs: []string{"http://user:password@images.example/"}})
 }

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
 
-// uefiMachine is this machine as if it had been started by UEFI, with variables in a folder of the test's own.
-func uefiMachine(t *testing.T) (sys block.System, efivars string) {
+// uefiMachine returns this machine as if it had been booted by UEFI, with variables in a directory of the test.
+func uefiMachine(t *testing.T) (sys sysfs.Root, efivars string) {
 	t.Helper()
 	root := t.TempDir()
 	efivars = filepath.Join(root, "sys/firmware/efi/efivars")
@@ -26,7 +27,7 @@ func uefiMachine(t *testing.T) (sys block.System, efivars string) {
 			t.Fatal(err)
 		}
 	}
-	return block.System{Root: root}, efivars
+	return sysfs.Root{Path: root}, efivars
 }
 
 func TestInstallBootloaderUEFI(t *testing.T) {

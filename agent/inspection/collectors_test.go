@@ -2,8 +2,10 @@ package inspection
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,21 +14,22 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
-// collect runs one collector on a machine and returns what it added.
-func collect(t *testing.T, sys block.System, collector string, into any) error {
+// collect runs one collector on a machine and returns the keys that it added.
+func collect(t *testing.T, sys sysfs.Root, collector string, into any) error {
 	t.Helper()
 	m := newMachine(t, &config.Config{InspectionCollectors: collector})
 	m.System = sys
 	m.Inventory = inventory.New(inventory.Options{System: sys})
 	_, err := Run(t.Context(), m.Options)
-	key := map[string]string{
-		"dmi-decode": "dmi", "numa-topology": "numa_topology", "usb-devices": "usb_devices", "extra-hardware": "data",
-		"pci-devices": "pci_devices",
-	}[collector]
-	if raw, ok := m.posted[key]; ok {
+	at := slices.IndexFunc(Collectors(), func(c Collector) bool { return c.Name == collector })
+	if at < 0 {
+		t.Fatalf("no collector is called %s", collector)
+	}
+	if raw, ok := m.posted[Collectors()[at].Keys[0]]; ok {
 		if err := json.Unmarshal(raw, into); err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +38,26 @@ func collect(t *testing.T, sys block.System, collector string, into any) error {
 		t.Errorf("posted the error %s, returned %v", m.posted["error"], err)
 	}
 	return err
+}
+
+// Each collector adds exactly the keys that it lists.
+func TestCollectorKeys(t *testing.T) {
+	for _, c := range Collectors() {
+		m := newMachine(t,
+			&config.Config{InspectionCollectors: c.Name, Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}})
+		m.System = machinetest.System(t, "dell-r640")
+		write(t, m.System, "proc/uptime", "1.0 1.0\n")
+		m.Inventory = inventory.New(inventory.Options{System: m.System})
+		m.disk = &block.Device{Name: "sda", Path: "/dev/sda", Size: 8 << 30}
+		m.Neighbours = hearing(func() {})
+		if _, err := Run(t.Context(), m.Options); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		want := slices.Sorted(slices.Values(append(c.Keys, "error")))
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(m.posted))); diff != "" {
+			t.Errorf("%s: keys differ (-listed +posted):\n%s", c.Name, diff)
+		}
+	}
 }
 
 func expected(t *testing.T, name string) any {
@@ -52,7 +75,7 @@ func expected(t *testing.T, name string) any {
 
 // The golden files are the output of ironic-python-agent's dmi_inspector for these tables with dmidecode 3.4.
 func TestDMI(t *testing.T) {
-	for _, name := range machinetest.Names() {
+	for _, name := range machinetest.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			var got any
 			if err := collect(t, machinetest.System(t, name), "dmi-decode", &got); err != nil {
@@ -94,7 +117,7 @@ func TestDMIWithoutTables(t *testing.T) {
 
 // The golden files are the output of ironic-python-agent's numa_inspector for these trees, sorted by number.
 func TestNUMA(t *testing.T) {
-	for _, name := range machinetest.Names() {
+	for _, name := range machinetest.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			var got any
 			if err := collect(t, machinetest.System(t, name), "numa-topology", &got); err != nil {
@@ -145,7 +168,9 @@ func TestNUMANotReadable(t *testing.T) {
 // A directory of sysfs that cannot be listed is an error that names it. One that does not exist means that the machine
 // has no such bus.
 func TestListsNotReadable(t *testing.T) {
-	for collector, dir := range map[string]string{"pci-devices": "sys/bus/pci/devices", "usb-devices": "sys/bus/usb/devices"} {
+	for collector, dir := range map[string]string{
+		"pci-devices": "sys/bus/pci/devices", "usb-devices": "sys/bus/usb/devices",
+	} {
 		var got []any
 		if err := collect(t, machinetest.Unpack(t, "sys/class/net/"), collector, &got); err != nil || got == nil ||
 			len(got) > 0 {
@@ -213,7 +238,10 @@ func TestPCIDevicesOfAServer(t *testing.T) {
 	if err := collect(t, machinetest.System(t, "dell-r640"), "pci-devices", &got); err != nil {
 		t.Fatal(err)
 	}
-	want := pciDevice{VendorID: "1b4b", ProductID: "9230", Class: "010601", Revision: text("11"), Bus: "0000:d8:00.0", NUMANode: text("1")}
+	want := pciDevice{
+		VendorID: "1b4b", ProductID: "9230", Class: "010601", Revision: text("11"), Bus: "0000:d8:00.0",
+		NUMANode: text("1"),
+	}
 	if diff := cmp.Diff(want, got[len(got)-1]); len(got) != 12 || diff != "" {
 		t.Errorf("got %d devices, the last differs (-want +got):\n%s", len(got), diff)
 	}
@@ -259,7 +287,7 @@ func TestExtraHardware(t *testing.T) {
 	}
 }
 
-// An interface with an address has it among the facts; no machine of package machinetest asks a kernel for addresses.
+// The facts contain the address of an interface. Machines of package machinetest have no addresses.
 func TestExtraHardwareAddress(t *testing.T) {
 	address := "192.0.2.1"
 	facts := factList{}
@@ -276,7 +304,9 @@ func TestExtraHardwareAddress(t *testing.T) {
 
 // A request for benchmarks is an error in the posted data, which also contains all facts.
 func TestExtraHardwareBenchmarks(t *testing.T) {
-	m := newMachine(t, &config.Config{InspectionCollectors: "extra-hardware", Params: config.Params{"ipa-inspection-benchmarks": "cpu,mem"}})
+	m := newMachine(t, &config.Config{
+		InspectionCollectors: "extra-hardware", Params: config.Params{"ipa-inspection-benchmarks": "cpu,mem"},
+	})
 	if _, err := Run(t.Context(), m.Options); err == nil {
 		t.Error("got success, want a failed inspection")
 	}

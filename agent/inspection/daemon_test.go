@@ -24,7 +24,9 @@ func TestRepeat(t *testing.T) {
 		{
 			"failures make the pause longer, up to four times, and a success makes it short again", 0.6,
 			[]bool{true, true, true, false, true, false},
-			[]time.Duration{810 * time.Second, 1200 * time.Second, 1200 * time.Second, 300 * time.Second, 810 * time.Second},
+			[]time.Duration{
+				810 * time.Second, 1200 * time.Second, 1200 * time.Second, 300 * time.Second, 810 * time.Second,
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

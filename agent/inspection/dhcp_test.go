@@ -125,7 +125,9 @@ func TestWaitDHCP(t *testing.T) {
 				c := tt.config
 				c.InspectionDHCPWaitTimeout = time.Minute
 				network := newLinks(tt.first)
-				i := &inspection{Options: Options{Config: config.NewLive(&c), Network: network, Log: slog.New(slog.DiscardHandler)}}
+				i := &inspection{
+					Options: Options{Config: config.NewLive(&c), Network: network, Log: slog.New(slog.DiscardHandler)},
+				}
 				i.interfaces = network.interfaces
 				if tt.second != nil {
 					go func() {
@@ -148,7 +150,9 @@ func TestWaitDHCP(t *testing.T) {
 
 func TestWaitDHCPSwitchedOff(t *testing.T) {
 	c := config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}
-	i := &inspection{Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)}}
+	i := &inspection{
+		Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)},
+	}
 	i.interfaces = func(context.Context) ([]inventory.Interface, error) {
 		t.Error("the interfaces were listed")
 		return nil, nil

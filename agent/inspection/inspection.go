@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
@@ -34,8 +35,8 @@ type Options struct {
 	Inventory *inventory.Source
 	Journal   *journal.Journal
 	Managers  *hardware.Managers
-	System    block.System
-	// RootDisk picks the disk an operating system would go to.
+	System    sysfs.Root
+	// RootDisk returns the disk that an image would be written to.
 	RootDisk func(ctx context.Context) (block.Device, error)
 	// Network, when set, lets the inspection wait for DHCP.
 	Network Network
@@ -54,11 +55,15 @@ func Enabled(c *config.Config) bool {
 // defaultCollectors run if the configuration lists none.
 const defaultCollectors = "default,logs"
 
-// collector adds its part to the data. What it could not find out is its error; the inspection goes on.
-type collector struct {
-	name string
-	turn int // collectors of one turn run concurrently, after those of the turns before
-	run  func(context.Context, *inspection) error
+// Collector is a part of the inspection. It adds its keys to the data. If it fails, the inspection continues and
+// reports the error.
+type Collector struct {
+	Name string   // in ipa-inspection-collectors
+	Keys []string // that it adds to the data
+	Help string   // text about the keys in docs/inspection.md
+
+	stage int // collectors of one stage run concurrently, after those of earlier stages
+	run   func(context.Context, *inspection) error
 }
 
 // The stages: collectors that read the machine, that use the inventory, and that report on all others.
@@ -66,21 +71,41 @@ const (
 	first = iota
 	second
 	last
-	turns
+	stages
 )
 
-// collectors are all there are. The first one collects the inventory.
-func collectors() []collector {
-	return []collector{
-		{"default", first, collectDefault},
-		{"pci-devices", first, collectPCIDevices},
-		{"numa-topology", first, collectNUMA},
-		{"dmi-decode", first, collectDMI},
-		{"lldp", first, collectLLDP},
-		{"usb-devices", first, collectUSBDevices},
-		{"extra-hardware", second, collectExtraHardware},
-		{"logs", last, collectLogs},
+// Collectors returns all collectors. The first one collects the inventory.
+func Collectors() []Collector {
+	const (
+		waits = "waits for the root disk's driver and for an address on the interface booted from"
+		facts = "facts as hardware-detect lists them. There are no benchmarks: " +
+			"`ipa-inspection-benchmarks` adds an error to the data"
+	)
+	return []Collector{
+		{
+			"default",
+			[]string{"inventory", "root_disk", "boot_interface", "configuration"},
+			waits, first, collectDefault,
+		},
+		{"pci-devices", []string{"pci_devices"}, "", first, collectPCIDevices},
+		{"numa-topology", []string{"numa_topology"}, "", first, collectNUMA},
+		{"dmi-decode", []string{"dmi"}, "BIOS, processors and memory as dmidecode prints them", first, collectDMI},
+		{"lldp", []string{"lldp_raw"}, "the newest LLDP frame of every interface", first, collectLLDP},
+		{"usb-devices", []string{"usb_devices"}, "", first, collectUSBDevices},
+		{"extra-hardware", []string{"data"}, facts, second, collectExtraHardware},
+		{"logs", []string{"logs"}, "the archive of logs", last, collectLogs},
 	}
+}
+
+// CollectorNames returns the names of all collectors except those in without.
+func CollectorNames(without ...string) []string {
+	var list []string
+	for _, c := range Collectors() {
+		if !slices.Contains(without, c.Name) {
+			list = append(list, c.Name)
+		}
+	}
+	return list
 }
 
 // inspection is one run: its options and the data collected so far.
@@ -130,50 +155,52 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	return nodeUUID, nil
 }
 
-// collect runs collectors in their turns and returns what they could not do, in the order of the configuration.
-func (i *inspection) collect(ctx context.Context, chosen []collector) (failures []error) {
+// collect runs the collectors by stage and returns their errors in the order of the configuration.
+func (i *inspection) collect(ctx context.Context, chosen []Collector) (failures []error) {
 	errs := make([]error, len(chosen))
-	for turn := range turns {
-		var side []func()
+	for stage := range stages {
+		var group []func()
 		for n, c := range chosen {
-			if c.turn == turn {
-				side = append(side, func() { errs[n] = i.runOne(ctx, c) })
+			if c.stage == stage {
+				group = append(group, func() { errs[n] = i.runOne(ctx, c) })
 			}
 		}
-		goroutine.Do(side...)
+		goroutine.Do(group...)
 	}
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-func (i *inspection) runOne(ctx context.Context, c collector) error {
+func (i *inspection) runOne(ctx context.Context, c Collector) error {
 	started := time.Now()
 	err := goroutine.Catch(func() error { return c.run(ctx, i) })
-	i.Log.Info("inspection collected", "collector", c.name, "took", time.Since(started).Round(time.Millisecond), "ok", err == nil)
+	i.Log.Info("inspection collected", "collector", c.Name, "duration", time.Since(started).Round(time.Millisecond),
+		"ok", err == nil)
 	if err != nil {
-		i.Log.Error("collector failed", "collector", c.name, "err", err)
-		return fmt.Errorf("collector %s failed: %w", c.name, err)
+		i.Log.Error("collector failed", "collector", c.Name, "err", err)
+		return fmt.Errorf("collector %s failed: %w", c.Name, err)
 	}
 	return nil
 }
 
-// choose finds the configured collectors, each once. A name that is unknown is an error that leaves nothing but the
-// inventory, without which Ironic would not even take the error.
-func (i *inspection) choose() ([]collector, error) {
+// choose returns the configured collectors without duplicates. An unknown name is an error. Then only the inventory is
+// collected, without which Ironic would reject the data including the error.
+func (i *inspection) choose() ([]Collector, error) {
 	option := i.Config.Get().InspectionCollectors
 	if option == "" {
 		option = defaultCollectors
 	}
-	all := collectors()
-	var chosen []collector
+	all := Collectors()
+	var chosen []Collector
 	for name := range strings.SplitSeq(option, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" || slices.Contains(i.names, name) {
 			continue
 		}
-		at := slices.IndexFunc(all, func(c collector) bool { return c.name == name })
+		at := slices.IndexFunc(all, func(c Collector) bool { return c.Name == name })
 		if at < 0 {
-			i.names = []string{all[0].name}
-			return all[:1], fmt.Errorf("no collector is called %q, there are: %s", name, strings.Join(names(all), ", "))
+			i.names = []string{all[0].Name}
+			return all[:1], fmt.Errorf("no collector is called %q, there are: %s",
+				name, strings.Join(CollectorNames(), ", "))
 		}
 		chosen = append(chosen, all[at])
 		i.names = append(i.names, name)
@@ -181,15 +208,7 @@ func (i *inspection) choose() ([]collector, error) {
 	return chosen, nil
 }
 
-func names(all []collector) []string {
-	var list []string
-	for _, c := range all {
-		list = append(list, c.name)
-	}
-	return list
-}
-
-// errorText lists the failures as the protocol's error shows them.
+// errorText formats the failures like ironic-python-agent.
 func errorText(failures []error) string {
 	var text strings.Builder
 	text.WriteString("The following errors were encountered:")

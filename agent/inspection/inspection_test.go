@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -43,7 +46,7 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	m := &machine{}
 	live := config.NewLive(c)
 	log := slog.New(slog.DiscardHandler)
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	disks := func(context.Context) ([]block.Device, error) {
 		if m.disk == nil {
 			return nil, nil
@@ -60,8 +63,10 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	write(t, sys, "proc/uptime", "1.0 1.0\n")
 	m.Options = Options{
 		Config: live, Managers: managers, System: sys, Log: log,
-		Inventory: inventory.New(inventory.Options{System: sys, Disks: disks, Params: func() config.Params { return c.Params }}),
-		Journal:   journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
+		Inventory: inventory.New(inventory.Options{
+			System: sys, Disks: disks, Params: func() config.Params { return c.Params },
+		}),
+		Journal: journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
 		RootDisk: func(context.Context) (block.Device, error) {
 			if m.disk == nil {
 				return block.Device{}, fault.DeviceNotFound("%w", hint.ErrNoDisk)
@@ -83,9 +88,9 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	return m
 }
 
-func write(t *testing.T, sys block.System, path, content string) {
+func write(t *testing.T, sys sysfs.Root, path, content string) {
 	t.Helper()
-	path = filepath.Join(sys.Root, path)
+	path = filepath.Join(sys.Path, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +99,8 @@ func write(t *testing.T, sys block.System, path, content string) {
 	}
 }
 
-func keys(m map[string]json.RawMessage) string {
-	var list []string
-	for _, key := range []string{"boot_interface", "configuration", "error", "inventory", "logs", "pci_devices", "root_disk"} {
-		if _, ok := m[key]; ok {
-			list = append(list, key)
-		}
-	}
-	if len(list) != len(m) {
-		list = append(list, "unexpected")
-	}
-	return strings.Join(list, " ")
-}
+// keys returns the keys of the posted data.
+func keys(m map[string]json.RawMessage) string { return strings.Join(slices.Sorted(maps.Keys(m)), " ") }
 
 func TestDefaultCollector(t *testing.T) {
 	m := newMachine(t,
@@ -120,7 +115,8 @@ func TestDefaultCollector(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"error": "null", "boot_interface": `"01-52-54-00-1a-15-d6"`,
-		"configuration": `{"collectors":["default"],"managers":[{"name":"generic_hardware_manager","version":"1.2-ironroot.1"}]}`,
+		"configuration": `{"collectors":["default"],"managers":[{"name":"generic_hardware_manager","version":"` +
+			(&generic.Manager{}).Version() + `"}]}`,
 	} {
 		if got := string(m.posted[key]); got != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)
@@ -202,8 +198,10 @@ func TestPCIDevices(t *testing.T) {
 	if _, err := Run(t.Context(), m.Options); err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"vendor_id":"1af4","product_id":"1000","class":"020000","revision":"00","bus":"0000:00:02.0","numa_node_id":"-1"},` +
-		`{"vendor_id":"8086","product_id":"100e","class":"010601","revision":null,"bus":"0000:00:03.0","numa_node_id":null}]`
+	want := `[{"vendor_id":"1af4","product_id":"1000","class":"020000","revision":"00","bus":"0000:00:02.0",` +
+		`"numa_node_id":"-1"},` +
+		`{"vendor_id":"8086","product_id":"100e","class":"010601","revision":null,"bus":"0000:00:03.0",` +
+		`"numa_node_id":null}]`
 	if diff := cmp.Diff(want, string(m.posted["pci_devices"])); diff != "" {
 		t.Errorf("devices differ (-want +got):\n%s", diff)
 	}
@@ -212,7 +210,8 @@ func TestPCIDevices(t *testing.T) {
 func TestUnknownCollector(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "pci-devices,colour"})
 	_, err := Run(t.Context(), m.Options)
-	if err == nil || !strings.Contains(err.Error(), `"colour"`) || !strings.Contains(err.Error(), "default, pci-devices, ") {
+	if err == nil || !strings.Contains(err.Error(), `"colour"`) ||
+		!strings.Contains(err.Error(), "default, pci-devices, ") {
 		t.Errorf("got %v, want an error that names the collector and those there are", err)
 	}
 	if got, want := keys(m.posted), "boot_interface configuration error inventory"; got != want {
@@ -221,13 +220,14 @@ func TestUnknownCollector(t *testing.T) {
 	if got := string(m.posted["configuration"]); !strings.HasPrefix(got, `{"collectors":["default"],`) {
 		t.Errorf("configuration: got %s, want the collector that ran", got)
 	}
-	if got := string(m.posted["error"]); !strings.HasPrefix(got, `"The following errors were encountered:\n* `) || !strings.Contains(got, "colour") {
+	if got := string(m.posted["error"]); !strings.HasPrefix(got, `"The following errors were encountered:\n* `) ||
+		!strings.Contains(got, "colour") {
 		t.Errorf("got error %s", got)
 	}
 }
 
-// Collectors run side by side, but for those that need what the others found; logs come last wherever they stand.
-func TestTurns(t *testing.T) {
+// Collectors of a stage run concurrently. The logs are collected last, independent of the configured order.
+func TestStages(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "logs,extra-hardware,default,lldp,default"})
 	meeting := make(chan struct{})
 	m.RootDisk = func(context.Context) (block.Device, error) {
@@ -273,7 +273,8 @@ func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	if got, want := keys(m.posted), "boot_interface configuration error inventory pci_devices"; got != want {
 		t.Errorf("got keys %q, want %q", got, want)
 	}
-	if want := `"The following errors were encountered:\n* collector default failed: hints nobody understands"`; string(m.posted["error"]) != want {
+	const want = `"The following errors were encountered:\n* collector default failed: invalid hints"`
+	if string(m.posted["error"]) != want {
 		t.Errorf("got error %s, want %s", m.posted["error"], want)
 	}
 }
@@ -290,7 +291,8 @@ func TestCollectContainsPanics(t *testing.T) {
 	if got, want := keys(m.posted), "boot_interface configuration error inventory pci_devices"; got != want {
 		t.Errorf("got keys %q, want %q", got, want)
 	}
-	if want := "collector lldp failed: internal error: panic: in a frame"; !strings.Contains(string(m.posted["error"]), want) {
+	const want = "collector lldp failed: internal error: panic: in a frame"
+	if !strings.Contains(string(m.posted["error"]), want) {
 		t.Errorf("got error %s, want %s", m.posted["error"], want)
 	}
 }
@@ -324,8 +326,14 @@ func TestDefaultCollectorWaits(t *testing.T) {
 	}{
 		{name: "addresses are late", disks: time.Second, want: time.Minute},
 		{name: "disks are late", disks: 90 * time.Second, want: 90 * time.Second},
-		{name: "disks fail", diskError: errors.New("no driver"), want: time.Minute, err: "default failed: wait for disks: no driver"},
-		{name: "cancelled", cancel: 20 * time.Second, want: 20 * time.Second, err: "default failed: " + context.Canceled.Error()},
+		{
+			name: "disks fail", diskError: errors.New("no driver"), want: time.Minute,
+			err: "default failed: wait for disks: no driver",
+		},
+		{
+			name: "cancelled", cancel: 20 * time.Second, want: 20 * time.Second,
+			err: "default failed: " + context.Canceled.Error(),
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

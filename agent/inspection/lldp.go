@@ -9,7 +9,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
 // WantsLLDP reports whether the configuration enables LLDP, for the inventory or by the collector.
@@ -50,7 +50,7 @@ func collectLLDP(ctx context.Context, i *inspection) error {
 	return nil
 }
 
-func interfaceNames(sys block.System) ([]string, error) {
+func interfaceNames(sys sysfs.Root) ([]string, error) {
 	entries, err := os.ReadDir(sys.Sys("class/net"))
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)

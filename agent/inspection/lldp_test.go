@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
-	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/nettest"
 	"ironroot/netboot/lldp"
 )
 
@@ -37,11 +35,7 @@ const (
 // "sw-" of the same name.
 func ownNetwork(t *testing.T, links ...string) {
 	t.Helper()
-	testenv.Root(t)
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("network namespace: %v", err)
-	}
+	nettest.EnterNamespace(t)
 	for _, name := range links {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = name
@@ -113,9 +107,16 @@ func TestLLDP(t *testing.T) {
 	}{
 		{"default", false, "", map[string]string{"nic0": "null", "silent": "null"}},
 		{"default", true, "", map[string]string{"nic0": goldenTLVs, "silent": "[]"}},
-		{"default,lldp", false, `{"bridge0":[],"nic0":` + goldenTLVs + `,"silent":[]}`, map[string]string{"nic0": "null", "silent": "null"}},
+		{
+			"default,lldp", false, `{"bridge0":[],"nic0":` + goldenTLVs + `,"silent":[]}`,
+			map[string]string{"nic0": "null", "silent": "null"},
+		},
 	} {
-		m := newMachine(t, &config.Config{InspectionCollectors: tt.collectors, CollectLLDP: tt.collect, LLDPTimeout: 200 * time.Millisecond})
+		// The silent interface uses all of the timeout. A busy machine must deliver the frame of the other one within
+		// it.
+		const timeout = 3 * time.Second
+		m := newMachine(t,
+			&config.Config{InspectionCollectors: tt.collectors, CollectLLDP: tt.collect, LLDPTimeout: timeout})
 		if err := os.RemoveAll(m.System.Sys("class/net/eth0")); err != nil {
 			t.Fatal(err)
 		}

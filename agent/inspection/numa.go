@@ -21,7 +21,7 @@ type numaTopology struct {
 
 type numaRAM struct {
 	Node   int   `json:"numa_node"`
-	SizeKB int64 `json:"size_kb"` // of 1024 bytes
+	SizeKB int64 `json:"size_kb"` // in units of 1024 bytes
 }
 
 type numaCore struct {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // pciDevice is a function on the PCI bus. The numbers are hexadecimal without a prefix.
@@ -27,7 +27,7 @@ func collectPCIDevices(_ context.Context, i *inspection) error {
 		return fmt.Errorf("list PCI devices: %w", err)
 	}
 	devices := []pciDevice{}
-	for _, device := range sysfile.Each(entries, i.pciDevice) {
+	for _, device := range sysfs.Each(entries, i.pciDevice) {
 		if device != nil {
 			devices = append(devices, *device)
 		}

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/u-root/u-root/pkg/ipmi"
-
 	"ironroot/internal/goroutine"
 )
 
@@ -227,31 +225,7 @@ func channelIPv6(ctx context.Context, device BMC, channel byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// kernelIPMI talks to the BMC through the kernel's driver.
-type kernelIPMI struct{ *ipmi.IPMI }
-
-func openIPMI() (BMC, error) {
-	device, err := ipmi.Open(0)
-	if err != nil {
-		return nil, fmt.Errorf("open IPMI device: %w", err)
-	}
-	return kernelIPMI{device}, nil
-}
-
-func (k kernelIPMI) LAN(channel, parameter, set byte) ([]byte, error) {
-	const transport, getLANConfiguration = 0x0c, 0x02
-	answer, err := k.SendRecv(transport, getLANConfiguration, []byte{channel, parameter, set, 0})
-	if err != nil {
-		return nil, fmt.Errorf("IPMI LAN channel %d parameter %d: %w", channel, parameter, err)
-	}
-	data, err := lanData(answer)
-	if err != nil {
-		return nil, fmt.Errorf("IPMI LAN channel %d parameter %d: %w", channel, parameter, err)
-	}
-	return data, nil
-}
-
-// lanData takes completion code and parameter revision off an answer (IPMI 2.0, table 23-3).
+// lanData returns the data of an answer without completion code and parameter revision (IPMI 2.0, table 23-3).
 func lanData(answer []byte) ([]byte, error) {
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("got %d bytes, want two or more", len(answer))

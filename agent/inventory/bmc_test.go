@@ -127,7 +127,9 @@ func (b *asked) Close() error {
 func TestAskBMCBriefly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b := &asked{fakeBMC: fakeBMC{"1 51 0": {2}, "1 59 0": v6Entry(0, "2001:db8::1", 3), "2 51 0": {0}}, after: func(query string) {
+	b := &asked{fakeBMC: fakeBMC{
+		"1 51 0": {2}, "1 59 0": v6Entry(0, "2001:db8::1", 3), "2 51 0": {0},
+	}, after: func(query string) {
 		if query == "3 3 0" {
 			cancel()
 		}
@@ -146,10 +148,12 @@ func TestAskBMCBriefly(t *testing.T) {
 // The connection is closed after the last answer, and the time limit is stopped.
 func TestBMCAnswers(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
-	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	var log strings.Builder
 	b := &asked{fakeBMC: fakeBMC{"1 3 0": {192, 0, 2, 9}}}
-	s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)), BMC: func() (BMC, error) { return b, nil }})
+	s := New(Options{
+		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)), BMC: func() (BMC, error) { return b, nil },
+	})
 	limited, cancel := context.WithCancel(t.Context())
 	s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, cancel }
 	if got := s.bmc(t.Context()); got.v4 == nil || *got.v4 != "192.0.2.9" {
@@ -164,7 +168,7 @@ func TestBMCAnswers(t *testing.T) {
 // A BMC that cannot be opened is not reported as too slow.
 func TestBMCNotReachable(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
-	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	var log strings.Builder
 	s := New(Options{
 		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -183,7 +187,7 @@ func TestNoIPMIDevice(t *testing.T) {
 	for _, name := range []string{"", "dev/ipmi0"} {
 		sys := tree(t, "testdata/qemu.tree")
 		if name != "" {
-			write(t, sys.Root, name, nil) // no device
+			write(t, sys.Path, name, nil) // no device
 		}
 		s := New(Options{System: sys, BMC: func() (BMC, error) { panic("the BMC was asked") }})
 		if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
@@ -223,8 +227,8 @@ func TestSkipBMC(t *testing.T) {
 		want string
 	}{{false, "192.0.2.9"}, {true, ""}} {
 		sys := tree(t, "testdata/qemu.tree")
-		// any character device will do for the look whether there is one
-		put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+		// any character device makes the BMC's device present
+		put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 		s := New(Options{System: sys, SkipBMC: func() bool { return tt.skip }})
 		s.ipmi = func() (BMC, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
 		inv, err := s.Collect(t.Context())
@@ -278,7 +282,7 @@ func TestPartialBMC(t *testing.T) {
 	} {
 		t.Run(tt.at, func(t *testing.T) {
 			sys := tree(t, "testdata/qemu.tree")
-			put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+			put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 			var log strings.Builder
 			s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			limited, limitReached := context.WithCancel(t.Context())
@@ -350,7 +354,7 @@ func FuzzAskBMC(f *testing.F) {
 // A panic in the answer of a BMC counts as an unreachable BMC.
 func TestBMCContainsPanics(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
-	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	s := New(Options{System: sys})
 	s.ipmi = func() (BMC, error) { panic("oops") }
 	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 func (s *Source) cpu() CPU {
@@ -52,7 +52,7 @@ func (s *Source) architecture() string {
 // the kernel does not scale frequencies, as in most virtual machines.
 func (s *Source) maxFrequency() string {
 	var khz int64
-	for _, text := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq"), s.text) {
+	for _, text := range sysfs.Each(s.glob("devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq"), s.text) {
 		if f, err := strconv.ParseInt(text, 10, 64); err == nil {
 			khz = max(khz, f)
 		}
@@ -66,7 +66,7 @@ func (s *Source) maxFrequency() string {
 // sockets returns the number of distinct processor packages.
 func (s *Source) sockets() int {
 	packages := map[string]bool{}
-	for _, id := range sysfile.Each(s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id"), s.text) {
+	for _, id := range sysfs.Each(s.glob("devices/system/cpu/cpu[0-9]*/topology/physical_package_id"), s.text) {
 		if id != "" {
 			packages[id] = true
 		}

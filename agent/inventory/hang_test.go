@@ -18,7 +18,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // Ways in which a file of sysfs can fail.
@@ -86,7 +86,7 @@ func TestSpoiltFiles(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			t.Parallel()
 			sys := machinetest.System(t, "dell-r640")
-			path, err := filepath.EvalSymlinks(filepath.Join(sys.Root, tt.file))
+			path, err := filepath.EvalSymlinks(filepath.Join(sys.Path, tt.file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestSpoiltFiles(t *testing.T) {
 				tt.lost(&want)
 				spoil(t, path, how)
 				var log bytes.Buffer
-				sys.Files = &sysfile.Reader{Limit: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
+				sys.Files = &sysfs.Reader{Limit: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
 				started := time.Now()
 				got, err := New(Options{System: sys}).Collect(t.Context())
 				if err != nil {
@@ -120,7 +120,7 @@ func TestSpoiltFiles(t *testing.T) {
 // Without a Reader, a Source has its own, which logs to the Source's log.
 func TestOwnReader(t *testing.T) {
 	sys := machinetest.System(t, "qemu-q35")
-	spoil(t, filepath.Join(sys.Root, "sys/class/dmi/id/product_serial"), fails)
+	spoil(t, filepath.Join(sys.Path, "sys/class/dmi/id/product_serial"), fails)
 	var log bytes.Buffer
 	s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 2 {
@@ -139,7 +139,7 @@ func TestEverythingHangs(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	var files []string
 	directories := map[string]bool{}
-	err := filepath.WalkDir(sys.Root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(sys.Path, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
 			files, directories[filepath.Dir(path)] = append(files, path), true
 		}
@@ -151,9 +151,11 @@ func TestEverythingHangs(t *testing.T) {
 	for _, file := range files {
 		spoil(t, file, hangs)
 	}
-	sys.Files = &sysfile.Reader{Limit: limit}
+	sys.Files = &sysfs.Reader{Limit: limit}
 	started := time.Now()
-	source := New(Options{System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"} }})
+	source := New(Options{
+		System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"} },
+	})
 	inv, err := source.Collect(t.Context())
 	if err != nil || inv.Boot.PXEInterface == nil {
 		t.Errorf("got %+v and %v, want an inventory", inv, err)
@@ -186,7 +188,7 @@ func (deafBMC) Close() error { return nil }
 func TestBMCHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := tree(t, "testdata/qemu.tree")
-		put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+		put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 		var log bytes.Buffer
 		s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		over := make(chan struct{})

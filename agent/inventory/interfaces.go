@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // vlanName matches the conventional name of a VLAN interface, "eth0.100".
@@ -52,7 +52,7 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 		}
 	}
 	list := []Interface{}
-	for i, found := range sysfile.Each(names, func(name string) *Interface { return s.describe(name, facts[name]) }) {
+	for i, found := range sysfs.Each(names, func(name string) *Interface { return s.describe(name, facts[name]) }) {
 		if found == nil {
 			s.o.Log.Debug("interface without MAC address skipped", "interface", names[i])
 			continue

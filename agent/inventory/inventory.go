@@ -14,8 +14,8 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/smbios"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
-	"ironroot/storage/sysfile"
 )
 
 // Inventory describes the machine.
@@ -106,8 +106,8 @@ type Boot struct {
 
 // Options configure a Source.
 type Options struct {
-	System block.System
-	// Disks lists the disks as the hardware managers see them.
+	System sysfs.Root
+	// Disks returns the disks that the hardware managers list.
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// Params, when set, returns the parameters of the kernel and of virtual media.
 	Params func() config.Params
@@ -143,10 +143,10 @@ func New(o Options) *Source {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.System.Files == nil {
-		o.System.Files = &sysfile.Reader{Log: o.Log}
+		o.System.Files = &sysfs.Reader{Log: o.Log}
 	}
 	if o.Disks == nil {
-		o.Disks = o.System.Disks
+		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
 	}
 	if o.Params == nil {
 		o.Params = func() config.Params { return nil }
@@ -162,7 +162,7 @@ func New(o Options) *Source {
 		})
 		return table, err
 	})
-	if o.System.Root != "" && o.System.Root != "/" {
+	if o.System.Path != "" && o.System.Path != "/" {
 		s.net, s.ipmi = noNetwork{}, nil
 	}
 	if o.BMC != nil {

@@ -11,24 +11,22 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 )
 
-// tree unpacks a description of sysfs and procfs below a folder of the test's own. A line is "path: content",
-// "path -> target" or "path/"; \n and \t stand for themselves.
-func tree(t *testing.T, file string) block.System {
+// tree unpacks a description of sysfs and procfs below a directory of the test's own. A line is "path: content",
+// "path -> target" or "path/". In content, \n is a line feed and \t a tab.
+func tree(t *testing.T, file string) sysfs.Root {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -50,7 +48,7 @@ func tree(t *testing.T, file string) block.System {
 			t.Fatalf("%s: line %q", file, line)
 		}
 	}
-	return block.System{Root: root}
+	return sysfs.Root{Path: root}
 }
 
 func write(t *testing.T, root, path string, content []byte) {
@@ -96,11 +94,11 @@ func memoryTables(devices ...[2]uint32) (entry, table []byte) {
 	return entry, table
 }
 
-func addMemory(t *testing.T, sys block.System, devices ...[2]uint32) {
+func addMemory(t *testing.T, sys sysfs.Root, devices ...[2]uint32) {
 	t.Helper()
 	entry, table := memoryTables(devices...)
-	write(t, sys.Root, "sys/firmware/dmi/tables/smbios_entry_point", entry)
-	write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
+	write(t, sys.Path, "sys/firmware/dmi/tables/smbios_entry_point", entry)
+	write(t, sys.Path, "sys/firmware/dmi/tables/DMI", table)
 }
 
 // failing is a network whose facts cannot be read.
@@ -159,10 +157,10 @@ func TestNoInventory(t *testing.T) {
 
 // Data of the machine that runs the test is not mixed into that of a fixture. Both have an interface lo.
 func TestOtherRoot(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
-	write(t, sys.Root, "sys/class/net/lo/address", []byte("52:54:00:1a:15:d6\n"))
-	write(t, sys.Root, "sys/class/net/lo/device/vendor", []byte("0x1af4\n"))
-	put(t, sys.Root, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+	sys := sysfs.Root{Path: t.TempDir()}
+	write(t, sys.Path, "sys/class/net/lo/address", []byte("52:54:00:1a:15:d6\n"))
+	write(t, sys.Path, "sys/class/net/lo/device/vendor", []byte("0x1af4\n"))
+	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	s := New(Options{System: sys})
 	list, err := s.Interfaces(t.Context())
 	if err != nil || len(list) != 1 || list[0].IPv4Address != nil {
@@ -172,7 +170,7 @@ func TestOtherRoot(t *testing.T) {
 		t.Error("the machine's BMC would be asked")
 	}
 	for _, root := range []string{"", "/"} {
-		s := New(Options{System: block.System{Root: root}})
+		s := New(Options{System: sysfs.Root{Path: root}})
 		if _, kernel := s.net.(kernelNetwork); !kernel || s.ipmi == nil {
 			t.Errorf("root %q: got network %T, BMC asked %v, want those of the machine", root, s.net, s.ipmi != nil)
 		}
@@ -320,63 +318,6 @@ func TestKeysAreAlwaysThere(t *testing.T) {
 	}
 }
 
-func TestModeSpeed(t *testing.T) {
-	for name, want := range map[string]int{"10baseT/Half": 10, "10000baseT/Full": 10000, "400000baseSR8/Full": 400000, "TP": 0, "": 0} {
-		if got := modeSpeed(name); got != want {
-			t.Errorf("modeSpeed(%q): got %d, want %d", name, got, want)
-		}
-	}
-}
-
-// The running kernel's links, in a network namespace that has one more: its addresses are the first of each family.
-func TestKernelNetwork(t *testing.T) {
-	testenv.Root(t)
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = "nic0"
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "switch0"}); err != nil {
-		t.Fatal(err)
-	}
-	for name, addresses := range map[string][]string{"lo": {"127.0.0.1/8"}, "nic0": {"192.0.2.7/24", "192.0.2.8/24", "2001:db8::7/64"}} {
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range addresses {
-			address, err := netlink.ParseAddr(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			address.Flags = unix.IFA_F_NODAD
-			if err := netlink.AddrAdd(link, address); err != nil {
-				t.Fatalf("add %s to %s: %v", text, name, err)
-			}
-		}
-	}
-	var log bytes.Buffer
-	facts, err := kernelNetwork{slog.New(slog.NewTextHandler(&log, nil))}.facts(t.Context())
-	if err != nil || log.Len() > 0 {
-		t.Fatalf("got %v and the log %q, want neither", err, &log)
-	}
-	for name, want := range map[string]linkFacts{
-		"lo": {ipv4: "127.0.0.1"}, "nic0": {ipv4: "192.0.2.7", ipv6: "2001:db8::7"}, "switch0": {},
-	} {
-		got, known := facts[name]
-		got.permanent = nil // newer kernels invent one
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(linkFacts{})); diff != "" || !known {
-			t.Errorf("%s differs (-want +got):\n%s", name, diff)
-		}
-	}
-	// The link modes of a virtual Ethernet cable are a list without one.
-	speeds, err := linkSpeeds()
-	if _, known := speeds["nic0"]; err != nil || !known {
-		t.Errorf("link speeds: got %v and %v, want nic0 in it", speeds, err)
-	}
-}
-
 func TestLinkFacts(t *testing.T) {
 	var got linkFacts
 	for _, address := range []string{"fe80::1", "192.0.2.7", "2001:db8::7", "192.0.2.8"} {
@@ -389,14 +330,14 @@ func TestLinkFacts(t *testing.T) {
 }
 
 func TestCPU(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
-	write(t, sys.Root, "proc/cpuinfo", []byte("processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n"+
+	sys := sysfs.Root{Path: t.TempDir()}
+	write(t, sys.Path, "proc/cpuinfo", []byte("processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n"+
 		"CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\nCPU part\t: 0xd0c\n"))
-	write(t, sys.Root, "proc/sys/kernel/arch", []byte("aarch64\n"))
-	write(t, sys.Root, "sys/devices/system/cpu/present", []byte("0-3,8\n"))
+	write(t, sys.Path, "proc/sys/kernel/arch", []byte("aarch64\n"))
+	write(t, sys.Path, "sys/devices/system/cpu/present", []byte("0-3,8\n"))
 	for cpu, freq := range map[string]string{"cpu0": "2800000", "cpu1": "3900001"} {
-		write(t, sys.Root, "sys/devices/system/cpu/"+cpu+"/cpufreq/cpuinfo_max_freq", []byte(freq+"\n"))
-		write(t, sys.Root, "sys/devices/system/cpu/"+cpu+"/topology/physical_package_id", []byte(cpu[3:]+"\n"))
+		write(t, sys.Path, "sys/devices/system/cpu/"+cpu+"/cpufreq/cpuinfo_max_freq", []byte(freq+"\n"))
+		write(t, sys.Path, "sys/devices/system/cpu/"+cpu+"/topology/physical_package_id", []byte(cpu[3:]+"\n"))
 	}
 	got := New(Options{System: sys}).cpu()
 	want := CPU{
@@ -410,9 +351,10 @@ func TestCPU(t *testing.T) {
 
 // A kernel before 6.1 has no file for the architecture, and one without sysfs no list of processors.
 func TestCPUOfOldKernels(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	long := strings.Repeat("long ", 20<<10) // more than the 64 KiB a scanner takes by itself
-	write(t, sys.Root, "proc/cpuinfo", []byte("processor\t: 0\nflags\nflags\t: "+long+"\nmodel name\t: A\n\nprocessor\t: 1\nmodel name\t: B\n"))
+	write(t, sys.Path, "proc/cpuinfo",
+		[]byte("processor\t: 0\nflags\nflags\t: "+long+"\nmodel name\t: A\n\nprocessor\t: 1\nmodel name\t: B\n"))
 	got := New(Options{System: sys}).cpu()
 	if got.Count != 2 || got.ModelName != "A" || len(got.Flags) != 20<<10 {
 		t.Errorf("got %d processors, model %q, %d flags, want 2, A, %d",
@@ -427,15 +369,18 @@ func TestCPUOfOldKernels(t *testing.T) {
 func TestFrequencyFallback(t *testing.T) {
 	for _, test := range []struct{ name, cpuinfo, max, want string }{
 		{"scaled", "cpu MHz\t\t: 2445.404\n", "3900001", "3900.0010"},
-		{"not scaled", "processor\t: 0\ncpu MHz\t\t: 2445.404\n\nprocessor\t: 1\ncpu MHz\t\t: 800.000\n", "", "2445.404"},
+		{
+			"not scaled", "processor\t: 0\ncpu MHz\t\t: 2445.404\n\nprocessor\t: 1\ncpu MHz\t\t: 800.000\n",
+			"", "2445.404",
+		},
 		{"unreadable maximum", "cpu MHz\t\t: 2445.404\n", "unknown", "2445.404"},
 		{"neither, as on ARM", "processor\t: 0\nBogoMIPS\t: 50.00\n", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sys := block.System{Root: t.TempDir()}
-			write(t, sys.Root, "proc/cpuinfo", []byte(test.cpuinfo))
+			sys := sysfs.Root{Path: t.TempDir()}
+			write(t, sys.Path, "proc/cpuinfo", []byte(test.cpuinfo))
 			if test.max != "" {
-				write(t, sys.Root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", []byte(test.max+"\n"))
+				write(t, sys.Path, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", []byte(test.max+"\n"))
 			}
 			if got := New(Options{System: sys}).cpu().Frequency; got != test.want {
 				t.Errorf("got frequency %q, want %q", got, test.want)
@@ -453,16 +398,16 @@ func TestMemTotal(t *testing.T) {
 		"SwapTotal:     0 kB\n": -1,
 		"":                      -1,
 	} {
-		got, err := parseMemTotal([]byte(text))
+		got, err := sysfs.ParseMeminfo([]byte(text), "MemTotal")
 		if (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%q: got %d and %v, want %d", text, got, err, want)
 		}
 		var log bytes.Buffer
-		sys := block.System{Root: t.TempDir()}
-		write(t, sys.Root, "proc/meminfo", []byte(text))
+		sys := sysfs.Root{Path: t.TempDir()}
+		write(t, sys.Path, "proc/meminfo", []byte(text))
 		entry, table := memoryTables()
-		write(t, sys.Root, "sys/firmware/dmi/tables/smbios_entry_point", entry)
-		write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table)
+		write(t, sys.Path, "sys/firmware/dmi/tables/smbios_entry_point", entry)
+		write(t, sys.Path, "sys/firmware/dmi/tables/DMI", table)
 		m := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).memory()
 		if m.Total != max(want, 0) || strings.Contains(log.String(), "level=WARN") != (want < 0) {
 			t.Errorf("%q: got %d bytes and the log %q, want %d and a warning: %v",
@@ -484,7 +429,7 @@ func TestPhysicalMemory(t *testing.T) {
 		{"no memory device", nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			sys := block.System{Root: t.TempDir()}
+			sys := sysfs.Root{Path: t.TempDir()}
 			addMemory(t, sys, tt.devices...)
 			m := New(Options{System: sys}).memory()
 			if m.PhysicalMB == nil || *m.PhysicalMB != tt.want {
@@ -495,29 +440,29 @@ func TestPhysicalMemory(t *testing.T) {
 }
 
 func TestPhysicalMemoryUnknown(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	if m := New(Options{System: sys}).memory(); m.PhysicalMB != nil {
 		t.Errorf("without tables: got %d MiB, want null", *m.PhysicalMB)
 	}
 	entry, table := memoryTables([2]uint32{16384, 0})
-	write(t, sys.Root, "sys/firmware/dmi/tables/smbios_entry_point", entry)
-	write(t, sys.Root, "sys/firmware/dmi/tables/DMI", table[:20])
+	write(t, sys.Path, "sys/firmware/dmi/tables/smbios_entry_point", entry)
+	write(t, sys.Path, "sys/firmware/dmi/tables/DMI", table[:20])
 	if m := New(Options{System: sys}).memory(); m.PhysicalMB != nil {
 		t.Errorf("with a broken table: got %d MiB, want null", *m.PhysicalMB)
 	}
 }
 
 func TestSystemVendor(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
-	write(t, sys.Root, "sys/class/dmi/id/product_name", []byte("PowerEdge R640\n"))
-	write(t, sys.Root, "sys/class/dmi/id/product_sku", []byte("SKU=NotProvided\n"))
+	sys := sysfs.Root{Path: t.TempDir()}
+	write(t, sys.Path, "sys/class/dmi/id/product_name", []byte("PowerEdge R640\n"))
+	write(t, sys.Path, "sys/class/dmi/id/product_sku", []byte("SKU=NotProvided\n"))
 	got := New(Options{System: sys}).systemVendor()
 	if want := (SystemVendor{ProductName: "PowerEdge R640 (SKU=NotProvided)"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	arm := block.System{Root: t.TempDir()}
-	write(t, arm.Root, "proc/device-tree/model", []byte("linux,dummy-virt\x00"))
-	write(t, arm.Root, "proc/device-tree/serial-number", []byte("0000000000000001\x00"))
+	arm := sysfs.Root{Path: t.TempDir()}
+	write(t, arm.Path, "proc/device-tree/model", []byte("linux,dummy-virt\x00"))
+	write(t, arm.Path, "proc/device-tree/serial-number", []byte("0000000000000001\x00"))
 	got = New(Options{System: arm}).systemVendor()
 	if want := (SystemVendor{ProductName: "linux,dummy-virt", SerialNumber: "0000000000000001"}); got != want {
 		t.Errorf("device tree: got %+v, want %+v", got, want)

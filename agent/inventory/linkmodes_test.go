@@ -61,9 +61,17 @@ func TestParseLinkModes(t *testing.T) {
 		{"fastest not advertised", []mode{{3, "100baseT/Full", true}, {5, "1000baseT/Full", false}, autoneg}, 1000},
 		{"nothing advertised", []mode{{12, "10000baseT/Full", false}}, 10000},
 		{"mode 93", []mode{{93, "800000baseCR8/Full", true}}, 800000},
-		{"last mode of Linux 6.16", []mode{{38, "100000baseCR4/Full", true}, {120, "800000baseVR4/Full", true}}, 800000},
+		{
+			"last mode of Linux 6.16",
+			[]mode{{38, "100000baseCR4/Full", true}, {120, "800000baseVR4/Full", true}},
+			800000,
+		},
 		{"mode of a later kernel", []mode{{4_000_000_000, "3200000baseXR8/Full", true}}, 3200000},
-		{"speed out of range", []mode{{12, "10000baseT/Full", true}, {200, "99999999999999999999baseT/Full", true}}, 10000},
+		{
+			"speed out of range",
+			[]mode{{12, "10000baseT/Full", true}, {200, "99999999999999999999baseT/Full", true}},
+			10000,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			name, speed, err := parseLinkModes(linkModes(t, "eth0", test.modes...))

@@ -14,10 +14,12 @@ import (
 
 // The inventory of a server of each manufacturer. IRONROOT_GOLDEN=1 updates the golden files.
 func TestMachines(t *testing.T) {
-	for _, name := range machinetest.Names() {
+	for _, name := range machinetest.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			sys := machinetest.System(t, name)
-			inv, err := New(Options{System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1A-15-d6"} }}).Collect(t.Context())
+			inv, err := New(Options{
+				System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1A-15-d6"} },
+			}).Collect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,20 +1,15 @@
 package inventory
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
-	"strconv"
-	"strings"
-
 	"ironroot/agent/inventory/smbios"
+	"ironroot/internal/sysfs"
 )
 
 func (s *Source) memory() Memory {
 	var m Memory
 	data, err := s.Read(s.o.System.Proc("meminfo"))
 	if err == nil {
-		m.Total, err = parseMemTotal(data)
+		m.Total, err = sysfs.ParseMeminfo(data, "MemTotal")
 	}
 	if err != nil {
 		s.o.Log.Warn("inventory without memory size", "err", err)
@@ -29,24 +24,7 @@ func (s *Source) memory() Memory {
 	return m
 }
 
-// parseMemTotal reads the bytes of memory out of /proc/meminfo, whose unit kB is 1024 bytes.
-func parseMemTotal(meminfo []byte) (int64, error) {
-	scanner := bufio.NewScanner(bytes.NewReader(meminfo))
-	for scanner.Scan() {
-		rest, found := strings.CutPrefix(scanner.Text(), "MemTotal:")
-		if !found {
-			continue
-		}
-		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("MemTotal of meminfo: %w", err)
-		}
-		return kib << 10, nil
-	}
-	return 0, fmt.Errorf("meminfo without MemTotal")
-}
-
-// physicalMemory adds up the memory devices (type 17) of the SMBIOS tables, in bytes.
+// physicalMemory returns the total size of the memory devices (type 17) of the SMBIOS tables, in bytes.
 func (s *Source) physicalMemory() (int64, error) {
 	table, err := s.SMBIOS()
 	if err != nil {

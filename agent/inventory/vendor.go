@@ -3,12 +3,12 @@ package inventory
 import (
 	"os"
 
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // systemVendor returns the kernel's data of SMBIOS types 0 and 1, or the model of the device tree.
 func (s *Source) systemVendor() SystemVendor {
-	dmi := sysfile.Each([]string{
+	dmi := sysfs.Each([]string{
 		"product_name", "product_serial", "sys_vendor", "bios_vendor", "bios_version", "bios_date", "product_sku",
 	}, func(name string) string { return s.text(s.o.System.Sys("class/dmi/id", name)) })
 	v := SystemVendor{

@@ -65,10 +65,14 @@ func TestAdvertiseByRoute(t *testing.T) {
 		net.serve("two", trouble) // any response counts as reachable
 		net.serve("10.0.0.3", newFake("1.115"))
 		c, _ := newClient(t, net, "--api-url=http://one,http://two:6385/,http://10.0.0.3")
-		table := &routes{sources: map[string]string{"10.0.0.2": "169.254.0.9", "fd00::2": "fe80::9", "10.0.0.3": "10.0.0.9"}}
+		table := &routes{
+			sources: map[string]string{"10.0.0.2": "169.254.0.9", "fd00::2": "fe80::9", "10.0.0.3": "10.0.0.9"},
+		}
 		c.sourceFor = table.sourceFor
 		c.resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
-			return map[string][]netip.Addr{"two": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")}}[host], nil
+			return map[string][]netip.Addr{
+				"two": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")},
+			}[host], nil
 		}
 		got, err := c.Advertise(t.Context())
 		if want := (Endpoint{"10.0.0.9", 9999}); err != nil || got != want {
@@ -158,7 +162,7 @@ func TestPreferredAddress(t *testing.T) {
 }
 
 // The address is that of the route to a URL that answers, not of the route to one that does not.
-func TestAdvertiseLeavesDeadURLsOut(t *testing.T) {
+func TestAdvertiseIgnoresUnreachableURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
 		net.serve("10.0.0.2", newFake("1.115"))

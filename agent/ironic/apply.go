@@ -15,17 +15,14 @@ import (
 // LookupConfig is the object config of a lookup response, by key. Legacy responses have none.
 type LookupConfig map[string]json.RawMessage
 
-// Apply puts what the conductor answered into place: the node, the token and the configuration. Invalid values are
-// logged and ignored; they never fail a lookup. inspected is the uuid that the inspection learned, "" without one: it
-// and the node in the cache show whether the answer is about this node, as replacing the token requires.
-func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, inspected string, log *slog.Logger) token.Outcome {
+// AdoptToken stores the token of the response in tok, if tok accepts it. inspected is the UUID that the inspection
+// returned, "" without one. A token that the operator set is replaced only if the response is about the known node: the
+// cached node, otherwise the inspected one. AdoptToken must be called before Apply, which replaces the cached node.
+func (a *Answer) AdoptToken(tok *token.Token, cache *node.Cache, inspected string, log *slog.Logger) token.Outcome {
 	known := inspected
 	if n := cache.Get(); n != nil {
 		known = n.UUID()
 	}
-	cache.Set(a.Node)
-	cache.SetSkipBMCDetect(a.Config.truth("agent_skip_bmc_detect"))
-	live.Update(func(c *config.Config) { a.Config.apply(c, log) })
 	secret, _ := a.Config.value("agent_token").(string)
 	outcome := tok.Adopt(secret, known == "" || known == a.Node.UUID())
 	if outcome == token.Rejected {
@@ -34,7 +31,15 @@ func (a *Answer) Apply(live *config.Live, cache *node.Cache, tok *token.Token, i
 	return outcome
 }
 
-// apply changes the options that the conductor decides on. Keys it does not know are none of its business.
+// Apply stores the node and the configuration of the response. Invalid values are logged and ignored; they never fail a
+// lookup. Log lines can quote values, so the caller must redact the adopted token first.
+func (a *Answer) Apply(live *config.Live, cache *node.Cache, log *slog.Logger) {
+	cache.Set(a.Node)
+	cache.SetSkipBMCDetect(a.Config.isTrue("agent_skip_bmc_detect"))
+	live.Update(func(c *config.Config) { a.Config.apply(c, log) })
+}
+
+// apply sets the options that the conductor controls. Unknown keys are ignored.
 func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 	set := func(option string, value any) {
 		if err := c.Set(option, value); err != nil {
@@ -50,8 +55,8 @@ func (l LookupConfig) apply(c *config.Config, log *slog.Logger) {
 			set(option, value)
 		}
 	}
-	// Only Ironic's yes counts: its no must not undo what the operator of the ramdisk allowed.
-	if l.truth("enable_bios_bootloader_install") {
+	// Ironic can only enable this option: it must not disable it if the operator of the ramdisk enabled it.
+	if l.isTrue("enable_bios_bootloader_install") {
 		set("enable_bios_bootloader_install", true)
 	}
 	for key, group := range map[string]string{
@@ -84,7 +89,7 @@ func (l LookupConfig) value(key string) any {
 }
 
 // truth reports whether a key is true.
-func (l LookupConfig) truth(key string) bool {
+func (l LookupConfig) isTrue(key string) bool {
 	value, _ := l.value(key).(bool)
 	return value
 }

@@ -13,25 +13,30 @@ import (
 	"ironroot/agent/token"
 )
 
-// apply puts an answer with the given config object into place, on top of a configuration made of flags.
-func apply(t *testing.T, object string, tok *token.Token, args ...string) (*config.Config, *node.Cache, token.Outcome, string) {
+// apply applies a response with the given config object to a configuration from flags.
+func apply(
+	t *testing.T, object string, tok *token.Token, args ...string,
+) (*config.Config, *node.Cache, token.Outcome, string) {
 	t.Helper()
-	answer, err := parseAnswer([]byte(`{"heartbeat_timeout":300,"node":{"uuid":"` + nodeUUID + `"},"config":` + object + `}`))
+	answer, err := parseAnswer([]byte(`{"heartbeat_timeout":300,"node":{"uuid":"` + nodeUUID + `"},"config":` +
+		object + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
 	var cache node.Cache
 	live := settings(t, args...)
-	outcome := answer.Apply(live, &cache, tok, "", slog.New(slog.NewTextHandler(&log, nil)))
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	outcome := answer.AdoptToken(tok, &cache, "", logger)
+	answer.Apply(live, &cache, logger)
 	if cache.Get() == nil || cache.Get().UUID() != nodeUUID {
 		t.Errorf("cached node: got %v, want %s", cache.Get(), nodeUUID)
 	}
 	return live.Get(), &cache, outcome, log.String()
 }
 
-// A token that the operator gave survives an answer about another node, whatever told the agent which node it is.
-func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
+// A preset token is not replaced by a response about another node than the cached or inspected one.
+func TestAdoptTokenKeepsGivenTokenOfThisNode(t *testing.T) {
 	const own, other = "the-token-that-was-agreed-upon-before-43-cha", "4f7d2a0e-31f5-4a0b-a6a5-0b8a3b0d7d5e"
 	for _, tt := range []struct {
 		inspected, cached string
@@ -59,7 +64,7 @@ func TestApplyKeepsGivenTokenOfThisNode(t *testing.T) {
 		var tok token.Token
 		tok.Set(own)
 		var log strings.Builder
-		got := answer.Apply(settings(t), &cache, &tok, tt.inspected, slog.New(slog.NewTextHandler(&log, nil)))
+		got := answer.AdoptToken(&tok, &cache, tt.inspected, slog.New(slog.NewTextHandler(&log, nil)))
 		after := map[token.Outcome]string{token.Adopted: secret, token.Rejected: own}[tt.want]
 		if got != tt.want || tok.Reveal() != after {
 			t.Errorf("inspected %q, cached %q: got %v and %q, want %v and %q",
@@ -79,20 +84,42 @@ func TestApplyEveryKey(t *testing.T) {
 	}{
 		{`{"agent_md5_checksum_enable":false}`, func(c *config.Config) any { return c.MD5Enabled }, false},
 		{`{"agent_md5_checksum_enable":null}`, func(c *config.Config) any { return c.MD5Enabled }, true},
-		{`{"disable_deep_image_inspection":true}`, func(c *config.Config) any { return c.DisableDeepImageInspection }, true},
-		{`{"disable_deep_image_inspection":null}`, func(c *config.Config) any { return c.DisableDeepImageInspection }, false},
-		{`{"permitted_image_formats":["raw","iso"]}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{"raw", "iso"}},
+		{
+			`{"disable_deep_image_inspection":true}`,
+			func(c *config.Config) any { return c.DisableDeepImageInspection }, true,
+		},
+		{
+			`{"disable_deep_image_inspection":null}`,
+			func(c *config.Config) any { return c.DisableDeepImageInspection }, false,
+		},
+		{
+			`{"permitted_image_formats":["raw","iso"]}`, func(c *config.Config) any { return c.PermittedImageFormats },
+			[]string{"raw", "iso"},
+		},
 		{`{"permitted_image_formats":[]}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{}},
-		{`{"permitted_image_formats":null}`, func(c *config.Config) any { return c.PermittedImageFormats }, []string{"raw", "gpt", "qcow2"}},
-		{`{"enable_bios_bootloader_install":true}`, func(c *config.Config) any { return c.EnableBIOSBootloaderInstall }, true},
+		{
+			`{"permitted_image_formats":null}`, func(c *config.Config) any { return c.PermittedImageFormats },
+			[]string{"raw", "gpt", "qcow2"},
+		},
+		{
+			`{"enable_bios_bootloader_install":true}`,
+			func(c *config.Config) any { return c.EnableBIOSBootloaderInstall }, true,
+		},
 		{`{"tls_min_version":"1.3"}`, func(c *config.Config) any { return c.TLSMinVersion }, "1.3"},
 		{`{"tls_min_version":""}`, func(c *config.Config) any { return c.TLSMinVersion }, "1.2"},
 		{`{"tls_min_version":"9"}`, func(c *config.Config) any { return c.TLSMinVersion }, "1.2"},
-		{`{"tls_cipher_suites":"ECDHE-RSA-AES128-GCM-SHA256"}`, func(c *config.Config) any { return c.TLSCipherSuites }, "ECDHE-RSA-AES128-GCM-SHA256"},
-		{`{"tls_cipher_suites":null}`, func(c *config.Config) any { return c.TLSCipherSuites }, ""},
-		{`{"tls_cipher_suites":"nonsense"}`, func(c *config.Config) any { return c.CipherSuites() }, (&config.Config{}).CipherSuites()},
 		{
-			`{"agent_containers":{"allow_arbitrary_containers":true,"allowed_containers":["a","b"],"container_steps_file":"/f",
+			`{"tls_cipher_suites":"ECDHE-RSA-AES128-GCM-SHA256"}`,
+			func(c *config.Config) any { return c.TLSCipherSuites }, "ECDHE-RSA-AES128-GCM-SHA256",
+		},
+		{`{"tls_cipher_suites":null}`, func(c *config.Config) any { return c.TLSCipherSuites }, ""},
+		{
+			`{"tls_cipher_suites":"nonsense"}`, func(c *config.Config) any { return c.CipherSuites() },
+			(&config.Config{}).CipherSuites(),
+		},
+		{
+			`{"agent_containers":{"allow_arbitrary_containers":true,"allowed_containers":["a","b"],
+				"container_steps_file":"/f",
 			"runner":"docker","pull_options":["--p"],"run_options":["--r=1,2"]}}`,
 			func(c *config.Config) any { return c.Container },
 			config.Container{
@@ -101,7 +128,8 @@ func TestApplyEveryKey(t *testing.T) {
 			},
 		},
 		{
-			`{"metrics":{"backend":"statsd","prepend_host":true,"prepend_uuid":true,"prepend_host_reverse":false,"global_prefix":"x"}}`,
+			`{"metrics":{"backend":"statsd","prepend_host":true,"prepend_uuid":true,"prepend_host_reverse":false,` +
+				`"global_prefix":"x"}}`,
 			func(c *config.Config) any { return c.Metrics },
 			config.Metrics{Backend: "statsd", PrependHost: true, GlobalPrefix: "x"},
 		},
@@ -119,7 +147,8 @@ func TestApplyEveryKey(t *testing.T) {
 }
 
 func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
-	c, _, _, _ := apply(t, `{"enable_bios_bootloader_install":false}`, &token.Token{}, "--enable-bios-bootloader-install")
+	c, _, _, _ := apply(t, `{"enable_bios_bootloader_install":false}`, &token.Token{},
+		"--enable-bios-bootloader-install")
 	if !c.EnableBIOSBootloaderInstall {
 		t.Error("Ironic disabled what the operator enabled")
 	}
@@ -127,7 +156,8 @@ func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 
 func TestApplySkipBMCDetect(t *testing.T) {
 	for object, want := range map[string]bool{
-		`{"agent_skip_bmc_detect":true}`: true, `{"agent_skip_bmc_detect":false}`: false, `{}`: false, `{"agent_skip_bmc_detect":null}`: false,
+		`{"agent_skip_bmc_detect":true}`: true, `{"agent_skip_bmc_detect":false}`: false, `{}`: false,
+		`{"agent_skip_bmc_detect":null}`: false,
 	} {
 		if _, cache, _, _ := apply(t, object, &token.Token{}); cache.SkipBMCDetect() != want {
 			t.Errorf("%s: got %v, want %v", object, cache.SkipBMCDetect(), want)
@@ -137,7 +167,8 @@ func TestApplySkipBMCDetect(t *testing.T) {
 
 func TestApplyToleratesNonsense(t *testing.T) {
 	for object, logged := range map[string]string{
-		`{"agent_containers":{"no_such_key":1,"runner":"podman2","run_options":"--a","pull_options":7}}`: "container.no_such_key",
+		`{"agent_containers":{"no_such_key":1,"runner":"podman2","run_options":"--a",` +
+			`"pull_options":7}}`: "container.no_such_key",
 		`{"agent_containers":"x"}`:                   "agent_containers",
 		`{"agent_containers":null}`:                  "",
 		`{"agent_containers":{"runner":null}}`:       "",

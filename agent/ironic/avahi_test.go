@@ -48,7 +48,8 @@ func avahi(t *testing.T, files map[string]string) {
 		}
 	}
 	conf := filepath.Join(t.TempDir(), "avahi.conf")
-	if err := os.WriteFile(conf, []byte("[server]\nhost-name=conductor\nenable-dbus=no\nallow-interfaces=wire\n"), 0o600); err != nil {
+	settings := []byte("[server]\nhost-name=conductor\nenable-dbus=no\nallow-interfaces=wire\n")
+	if err := os.WriteFile(conf, settings, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	daemon := exec.CommandContext(t.Context(), "avahi-daemon", "-f", conf, "--no-drop-root", "--no-chroot",
@@ -67,8 +68,8 @@ func avahi(t *testing.T, files map[string]string) {
 
 const publisher = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group SYSTEM "avahi-service.dtd">
 <service-group><name>NAME</name><service><type>_openstack._tcp</type><port>PORT</port>
-<txt-record>path=/ironic</txt-record><txt-record>protocol=http</txt-record><txt-record>ipa_ntp_server=192.0.2.9</txt-record>
-<txt-record>ipa_insecure=true</txt-record></service></service-group>`
+<txt-record>path=/ironic</txt-record><txt-record>protocol=http</txt-record>
+<txt-record>ipa_ntp_server=192.0.2.9</txt-record><txt-record>ipa_insecure=true</txt-record></service></service-group>`
 
 // The agent finds an Ironic that Avahi announces, although the link comes up during the search, and sets only the
 // allowed option.
@@ -76,7 +77,9 @@ func TestAvahi(t *testing.T) {
 	named := func(name, port string) string {
 		return strings.NewReplacer("NAME", name, "PORT", port).Replace(publisher)
 	}
-	avahi(t, map[string]string{"a.service": named("baremetal", "6385"), "b.service": named("baremetal-introspection", "5050")})
+	avahi(t, map[string]string{
+		"a.service": named("baremetal", "6385"), "b.service": named("baremetal-introspection", "5050"),
+	})
 	settings, err := config.Load(config.Sources{
 		Params:  config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"},
 		Environ: []string{"OS_MDNS__LOOKUP_ATTEMPTS=1"},
@@ -90,14 +93,16 @@ func TestAvahi(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Avahi announces services again seconds after the cable is plugged in, and later on a busy machine.
-	const patience = 2 * time.Minute
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	const wait = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	testenv.Run(t, "ip", "link", "set", "wire", "down")
 	ask := c.askService
-	c.askService = func(ctx context.Context, _ time.Duration, instance string, interfaces []string, _ func() <-chan struct{}) (service, error) {
+	c.askService = func(ctx context.Context, _ time.Duration, instance string, interfaces []string,
+		_ func() <-chan struct{},
+	) (service, error) {
 		looks := 0
-		return ask(ctx, patience, instance, interfaces, func() <-chan struct{} {
+		return ask(ctx, wait, instance, interfaces, func() <-chan struct{} {
 			switch looks++; looks {
 			case 1: // before the first query, for which there is no link
 				now := make(chan struct{})
@@ -115,7 +120,8 @@ func TestAvahi(t *testing.T) {
 	}
 	got := live.Get()
 	// Either address is right: it is the one of the answer that comes first.
-	match := regexp.MustCompile(`^http://(192\.0\.2\.1|\[2001:db8::1\]):6385/ironic http://(192\.0\.2\.1|\[2001:db8::1\]):5050/ironic/v1/continue$`)
+	match := regexp.MustCompile(`^http://(192\.0\.2\.1|\[2001:db8::1\]):6385/ironic ` +
+		`http://(192\.0\.2\.1|\[2001:db8::1\]):5050/ironic/v1/continue$`)
 	if !match.MatchString(got.APIURL+" "+got.InspectionCallbackURL) || got.NTPServer != "192.0.2.9" || got.Insecure {
 		t.Errorf("got %s, %s, ntp_server %q, insecure %v",
 			got.APIURL, got.InspectionCallbackURL, got.NTPServer, got.Insecure)

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 8 << 20
+// maxResponseBytes limits the body of a response.
+const maxResponseBytes = 8 << 20
 
 const (
 	versionHeader = "X-OpenStack-Ironic-API-Version"
@@ -37,7 +37,7 @@ type answer struct {
 // later calls. The error is that of the connection to the last URL.
 func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	c.mu.Lock()
-	known, met := c.urls, c.met
+	known, met := c.urls, c.reached
 	c.mu.Unlock()
 	urls := known
 	if !met || c.clockWrong() {
@@ -50,7 +50,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.met = true; slices.Equal(c.urls, known) { // nobody rotated the list meanwhile
+		if c.reached = true; slices.Equal(c.urls, known) { // no concurrent call has rotated the list
 			c.urls = slices.Concat(urls[used:], urls[:used])
 		}
 	}
@@ -103,12 +103,12 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 	}
 	defer func() { _ = resp.Body.Close() }()
 	c.noteDate(resp)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
 	if err != nil {
 		return answer{}, fmt.Errorf("read response of %s: %w", url, err)
 	}
-	if len(body) > maxAnswer {
-		return answer{}, fmt.Errorf("answer of %s: got more than %d bytes", url, maxAnswer)
+	if len(body) > maxResponseBytes {
+		return answer{}, fmt.Errorf("read response of %s: got more than %d bytes", url, maxResponseBytes)
 	}
 	return answer{status: resp.StatusCode, body: body, newest: resp.Header.Get(newestHeader)}, nil
 }

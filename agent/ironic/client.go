@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/agent/pause"
 	"ironroot/agent/token"
-	"ironroot/netboot"
+	"ironroot/internal/pause"
+	"ironroot/netboot/route"
 )
 
 // Options configure a Client.
@@ -80,10 +80,10 @@ type Client struct {
 
 	peer atomic.Pointer[netip.Addr] // at which Ironic was reached last
 
-	mu   sync.Mutex
-	urls []string // in the order they are tried
-	met  bool     // one of them has answered
-	api  *Version // nil until a discovery succeeded
+	mu      sync.Mutex
+	urls    []string // in the order they are tried
+	reached bool     // one of them has responded
+	api     *Version // nil until discovered
 }
 
 // idleConnections is the number of connections kept open for the next call.
@@ -113,7 +113,7 @@ func New(o Options) (*Client, error) {
 		c.rand = rand.Float64
 	}
 	if c.sourceFor == nil {
-		c.sourceFor = netboot.SourceFor
+		c.sourceFor = route.SourceFor
 	}
 	if c.resolve == nil {
 		c.resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -131,14 +131,17 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: patient(o.Dial, c.changed), TLSClientConfig: settings,
+		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.changed), TLSClientConfig: settings,
 		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
 	c.http = &http.Client{Transport: transport, CheckRedirect: sameHost}
 	unverified := transport.Clone()
 	unverified.TLSClientConfig.InsecureSkipVerify = true
 	unverified.DisableKeepAlives = true
-	c.probe = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.probe = &http.Client{
+		Transport:     unverified,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return c, nil
 }
 
@@ -147,8 +150,10 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	if len(via) > 3 {
 		return errors.New("more than 3 redirects")
 	}
-	if from := via[0].URL; req.URL.Hostname() != from.Hostname() || from.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("redirect from %s://%s to %s://%s is not followed", from.Scheme, from.Host, req.URL.Scheme, req.URL.Host)
+	from := via[0].URL
+	if req.URL.Hostname() != from.Hostname() || from.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("redirect from %s://%s to %s://%s rejected",
+			from.Scheme, from.Host, req.URL.Scheme, req.URL.Host)
 	}
 	return nil
 }

@@ -22,9 +22,11 @@ func TestVerifiedTime(t *testing.T) {
 		"verified":   {args: []string{"--cafile", certFile}, header: http.Header{"Date": {ahead}}, want: true},
 		"insecure":   {args: []string{"--insecure"}, header: http.Header{"Date": {ahead}}},
 		"plain HTTP": {plain: true, header: http.Header{"Date": {ahead}}},
-		"absurd":     {args: []string{"--cafile", certFile}, header: http.Header{"Date": {"Tue, 01 Jan 2019 00:00:00 GMT"}}},
-		"no time":    {args: []string{"--cafile", certFile}, header: http.Header{"Date": {"now"}}},
-		"cached":     {args: []string{"--cafile", certFile}, header: http.Header{"Date": {ahead}, "Age": {"7"}}},
+		"absurd": {
+			args: []string{"--cafile", certFile}, header: http.Header{"Date": {"Tue, 01 Jan 2019 00:00:00 GMT"}},
+		},
+		"no time": {args: []string{"--cafile", certFile}, header: http.Header{"Date": {"now"}}},
+		"cached":  {args: []string{"--cafile", certFile}, header: http.Header{"Date": {ahead}, "Age": {"7"}}},
 	} {
 		fake := newFake("1.115")
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/token"
+	"ironroot/internal/testenv"
 )
 
 const (
@@ -139,7 +140,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Since(f.start), r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("X-OpenStack-Ironic-API-Version"),
 		r.Header, body,
 	})
-	kind, script, status, text := "root", (func(int) (int, string))(nil), 200, `{"default_version":{"version":"`+f.version+`"}}`
+	kind, script, status, text := "root", (func(int) (int, string))(nil), 200, `{"default_version":{"version":"`+
+		f.version+`"}}`
 	switch {
 	case r.URL.Path == "/v1/lookup":
 		kind, script, text = "lookup", f.lookup, lookupAnswer(`{"heartbeat_timeout":300,"agent_token":"`+secret+`"}`)
@@ -187,9 +189,9 @@ func settings(t *testing.T, args ...string) *config.Live {
 }
 
 // newClient makes a client on a network, whose log goes into the returned builder.
-func newClient(t *testing.T, n *network, args ...string) (*Client, *logBuffer) {
+func newClient(t *testing.T, n *network, args ...string) (*Client, *testenv.Log) {
 	t.Helper()
-	log := &logBuffer{}
+	log := &testenv.Log{}
 	tok := &token.Token{}
 	tok.Set(secret)
 	c, err := New(Options{
@@ -207,24 +209,6 @@ func newClient(t *testing.T, n *network, args ...string) (*Client, *logBuffer) {
 		}
 	})
 	return c, log
-}
-
-// logBuffer is a log that may be written and read at the same time.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // statusOf returns the HTTP status of an error, 0 without one.

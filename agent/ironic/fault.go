@@ -16,8 +16,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Status, e.Text) }
 
-// maxFault bounds how much of Ironic's words an error repeats, in characters.
-const maxFault = 500
+// maxFaultLength limits Ironic's text in an error, in characters.
+const maxFaultLength = 500
 
 // statusError returns a response as an error. Ironic's current form is {"error_message": {"faultstring": ...}}. Older
 // versions encode that object as a JSON string, some proxies and WSGI servers send "title", and any other body is
@@ -67,8 +67,8 @@ func oneLine(text string) string {
 		}
 		return r
 	}, text)
-	if runes := []rune(text); len(runes) > maxFault {
-		text = string(runes[:maxFault]) + "..."
+	if runes := []rune(text); len(runes) > maxFaultLength {
+		text = string(runes[:maxFaultLength]) + "..."
 	}
 	return text
 }

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"ironroot/agent/pause"
+	"ironroot/internal/pause"
 )
 
 const (
@@ -18,8 +18,8 @@ const (
 	retryLow, retryHigh = 5 * time.Second, 10 * time.Second
 	// minInterval is the minimum time between two heartbeats that are not forced.
 	minInterval = 5 * time.Second
-	// forcedGap is the time between a heartbeat and a forced one, so that quick steps share one.
-	forcedGap = 5 * time.Second
+	// minForcedInterval is the minimum time before a forced heartbeat, so that short steps share one.
+	minForcedInterval = 5 * time.Second
 )
 
 // HeartbeatOptions describe a node's heartbeat.
@@ -68,7 +68,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 		default:
 		}
 		wait := max(minInterval, h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh)))
-		err := h.beat(ctx)
+		err := h.send(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -76,7 +76,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 			h.Sent(err)
 		}
 		if err != nil {
-			if wait = forcedGap; !forced {
+			if wait = minForcedInterval; !forced {
 				wait = h.client.between(retryLow, retryHigh)
 			}
 			message := "heartbeat failed"
@@ -104,7 +104,7 @@ func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.D
 	case <-timer.C:
 		return false, nil
 	case <-h.force:
-		return true, pause.For(ctx, min(forcedGap-time.Since(previous), wait-time.Since(previous)))
+		return true, pause.For(ctx, min(minForcedInterval-time.Since(previous), wait-time.Since(previous)))
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -112,8 +112,8 @@ func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.D
 
 func scale(d time.Duration, factor float64) time.Duration { return time.Duration(float64(d) * factor) }
 
-// beat sends one heartbeat.
-func (h *Heartbeater) beat(ctx context.Context) error {
+// send sends one heartbeat.
+func (h *Heartbeater) send(ctx context.Context) error {
 	version := h.client.APIVersion(ctx).older(heartbeatVersion)
 	body, err := json.Marshal(h.body(version))
 	if err != nil {

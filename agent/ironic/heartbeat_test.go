@@ -40,14 +40,20 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 	}{
 		{"1.31", "1.31", pem, secret, map[string]any{"callback_url": callback}},
 		{"1.36", "1.36", pem, secret, map[string]any{"callback_url": callback, "agent_version": "1.2.3"}},
-		{"1.62", "1.62", pem, secret, map[string]any{"callback_url": callback, "agent_version": "1.2.3", "agent_token": secret}},
+		{
+			"1.62", "1.62", pem, secret,
+			map[string]any{"callback_url": callback, "agent_version": "1.2.3", "agent_token": secret},
+		},
 		{"1.68", "1.68", pem, secret, map[string]any{
 			"callback_url": callback, "agent_version": "1.2.3", "agent_token": secret, "agent_verify_ca": pem,
 		}},
 		{"1.115", "1.68", pem, secret, map[string]any{
 			"callback_url": callback, "agent_version": "1.2.3", "agent_token": secret, "agent_verify_ca": pem,
 		}},
-		{"1.115", "1.68", "", "", map[string]any{"callback_url": callback, "agent_version": "1.2.3", "agent_token": nil}},
+		{
+			"1.115", "1.68", "", "",
+			map[string]any{"callback_url": callback, "agent_version": "1.2.3", "agent_token": nil},
+		},
 	} {
 		t.Run(tt.server, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +123,9 @@ func TestHeartbeatRetries(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := newNetwork(t)
 				ironic := newFake("1.115")
-				ironic.heartbeat = func(int) (int, string) { return tt.status, `{"error_message":{"faultstring":"no luck"}}` }
+				ironic.heartbeat = func(int) (int, string) {
+					return tt.status, `{"error_message":{"faultstring":"no luck"}}`
+				}
 				net.serve("ironic", ironic)
 				c, log := newClient(t, net, "--api-url=http://ironic")
 				h := beats(c, "")
@@ -161,7 +169,11 @@ func TestForcedHeartbeats(t *testing.T) {
 		want   []time.Duration // when heartbeats come
 	}{
 		{"a step of six seconds", []time.Duration{6 * time.Second}, []time.Duration{0, 6 * time.Second}},
-		{"two quick steps share one", []time.Duration{time.Second, 3 * time.Second}, []time.Duration{0, 5 * time.Second}},
+		{
+			"two quick steps share one",
+			[]time.Duration{time.Second, 3 * time.Second},
+			[]time.Duration{0, 5 * time.Second},
+		},
 		{
 			"the next one waits for its gap",
 			[]time.Duration{20 * time.Second, 21 * time.Second, 40 * time.Second},
@@ -274,8 +286,15 @@ func TestRequestIDHeader(t *testing.T) {
 
 func TestFaultTexts(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
-		{"object", `{"error_message":{"faultcode":"Client","faultstring":"Node is locked","debuginfo":null}}`, "Node is locked"},
-		{"JSON in a string", `{"error_message":"{\"debuginfo\": null, \"faultcode\": \"Client\", \"faultstring\": \"Node is locked\"}"}`, "Node is locked"},
+		{
+			"object", `{"error_message":{"faultcode":"Client","faultstring":"Node is locked","debuginfo":null}}`,
+			"Node is locked",
+		},
+		{
+			"JSON in a string",
+			`{"error_message":"{\"debuginfo\": null, \"faultcode\": \"Client\", \"faultstring\": \"Node is locked\"}"}`,
+			"Node is locked",
+		},
 		{"plain string", `{"error_message":"Node is locked"}`, "Node is locked"},
 		{"bare fault", `{"faultstring":"Node is locked"}`, "Node is locked"},
 		{"title", `{"code":"409","title":"Node is locked"}`, "Node is locked"},
@@ -293,7 +312,7 @@ func TestFaultTexts(t *testing.T) {
 				net.serve("ironic", ironic)
 				c, log := newClient(t, net, "--api-url=http://ironic")
 				run(t, beats(c, ""), time.Second)
-				err := beats(c, "").beat(t.Context())
+				err := beats(c, "").send(t.Context())
 				if want := "Error 409: " + tt.want; err == nil || err.Error() != want {
 					t.Errorf("got %v, want %s", err, want)
 				}
@@ -310,7 +329,7 @@ func FuzzFaultText(f *testing.F) {
 	f.Add([]byte(`{"error_message":{"title":7}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := oneLine(faultText(body))
-		if strings.ContainsAny(got, "\n\r\x00\x1b") || len([]rune(got)) > maxFault+3 {
+		if strings.ContainsAny(got, "\n\r\x00\x1b") || len([]rune(got)) > maxFaultLength+3 {
 			t.Errorf("faultText(%q): got %q", body, got)
 		}
 	})
@@ -372,7 +391,7 @@ func TestForcedHeartbeatEndsWithItsSuccess(t *testing.T) {
 		h := beats(c, "")
 		h.Force()
 		run(t, h, 211*time.Second)
-		want := []time.Duration{forcedGap, forcedGap, 180 * time.Second, retryHigh, retryHigh}
+		want := []time.Duration{minForcedInterval, minForcedInterval, 180 * time.Second, retryHigh, retryHigh}
 		if diff := cmp.Diff(want, waits(ironic.got("/v1/heartbeat"))); diff != "" {
 			t.Errorf("waits (-want +got):\n%s", diff)
 		}

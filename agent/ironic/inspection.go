@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// inspectionWaits are the pauses between the tries of the inspection callback.
-func inspectionWaits() []time.Duration {
+// inspectionRetryDelays returns the delays before the retries of the inspection callback.
+func inspectionRetryDelays() []time.Duration {
 	return []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 }
 
@@ -23,7 +23,7 @@ func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string,
 	if err != nil {
 		return "", fmt.Errorf("encode inspection data: %w", err)
 	}
-	waits := inspectionWaits()
+	waits := inspectionRetryDelays()
 	for try := 0; ; try++ {
 		change := c.changed()
 		nodeUUID, err = c.postInspection(ctx, body)
@@ -42,11 +42,11 @@ func retryable(err error) bool {
 	if status := (*StatusError)(nil); errors.As(err, &status) {
 		return status.Status >= http.StatusInternalServerError || status.Status == http.StatusConflict
 	}
-	return !errors.Is(err, errAnswer)
+	return !errors.Is(err, errResponse)
 }
 
-// errAnswer marks a successful answer that cannot be read.
-var errAnswer = errors.New("inspection answer is not the JSON expected")
+// errResponse marks a successful response that cannot be decoded.
+var errResponse = errors.New("decode inspection response")
 
 func (c *Client) postInspection(ctx context.Context, body []byte) (string, error) {
 	r := request{method: http.MethodPost, body: body}
@@ -70,7 +70,7 @@ func (c *Client) postInspection(ctx context.Context, body []byte) (string, error
 		UUID string `json:"uuid"`
 	}
 	if err := json.Unmarshal(a.body, &found); err != nil {
-		return "", fmt.Errorf("%w: %w", errAnswer, err)
+		return "", fmt.Errorf("%w: %w", errResponse, err)
 	}
 	return found.UUID, nil
 }

@@ -18,7 +18,11 @@ func TestPostInspection(t *testing.T) {
 		path string
 	}{
 		{"Ironic's own callback", []string{"--api-url=http://dead,http://ironic/"}, "/v1/continue_inspection"},
-		{"callback URL as it is", []string{"--inspection-callback-url=http://dead/x,http://ironic/v1/continue/", "--api-url=http://dead"}, "/v1/continue/"},
+		{
+			"callback URL as it is",
+			[]string{"--inspection-callback-url=http://dead/x,http://ironic/v1/continue/", "--api-url=http://dead"},
+			"/v1/continue/",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -102,7 +106,10 @@ func TestPostInspectionAnswers(t *testing.T) {
 	for body, want := range map[string]struct {
 		uuid string
 		bad  bool
-	}{`{}`: {}, `{"uuid":null}`: {}, `{"uuid":"x"}`: {uuid: "x"}, `<html>`: {bad: true}, ``: {bad: true}, `[]`: {bad: true}} {
+	}{
+		`{}`: {}, `{"uuid":null}`: {}, `{"uuid":"x"}`: {uuid: "x"}, `<html>`: {bad: true}, ``: {bad: true},
+		`[]`: {bad: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			net := newNetwork(t)
 			ironic := newFake("1.115")
@@ -110,7 +117,7 @@ func TestPostInspectionAnswers(t *testing.T) {
 			net.serve("ironic", ironic)
 			c, _ := newClient(t, net, "--api-url=http://ironic")
 			uuid, err := c.PostInspection(t.Context(), nil)
-			if uuid != want.uuid || errors.Is(err, errAnswer) != want.bad || (err != nil) != want.bad {
+			if uuid != want.uuid || errors.Is(err, errResponse) != want.bad || (err != nil) != want.bad {
 				t.Errorf("%q: got %q, %v, want %+v", body, uuid, err, want)
 			}
 			if got := len(ironic.calls); got != 1 {

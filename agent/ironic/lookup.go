@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/node"
-	"ironroot/agent/pause"
+	"ironroot/internal/pause"
 )
 
 // Answer is the response to a lookup.
@@ -23,13 +23,13 @@ type Answer struct {
 
 // LookupError means that no lookup succeeded within the option lookup_timeout.
 type LookupError struct {
-	Tries int
-	After time.Duration
-	Err   error // of the last try
+	Attempts int
+	After    time.Duration
+	Err      error // of the last attempt
 }
 
 func (e *LookupError) Error() string {
-	return fmt.Sprintf("lookup of this node failed %d times in %v: %v", e.Tries, e.After.Round(time.Second), e.Err)
+	return fmt.Sprintf("lookup of this node failed %d times in %v: %v", e.Attempts, e.After.Round(time.Second), e.Err)
 }
 
 func (e *LookupError) Unwrap() error { return e.Err }
@@ -47,8 +47,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		change := c.changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID)
 		if err == nil {
-			c.lookedUp(nil)
-			c.log.Info("lookup succeeded", "node", found.Node.UUID(), "heartbeat_timeout", found.HeartbeatInterval)
+			c.found(found)
 			return found, nil
 		}
 		if ctx.Err() != nil {
@@ -58,7 +57,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		c.lookedUp(err)
 		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
-			wait = conflictPause(conflicts)
+			wait = conflictDelay(conflicts)
 			conflicts++
 		}
 		if err := pause.For(ctx, wait); err != nil {
@@ -66,7 +65,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 		}
 		cfg := c.config.Get()
 		if since := time.Since(start); since >= cfg.LookupTimeout {
-			return nil, &LookupError{Tries: try, After: since, Err: err}
+			return nil, &LookupError{Attempts: try, After: since, Err: err}
 		}
 		if err := c.sleep(ctx, c.lookupWait(try, cfg.LookupInterval), err, change); err != nil {
 			return nil, err
@@ -74,8 +73,14 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 	}
 }
 
-// conflictPause is the additional pause after Ironic answered that the node is locked, which takes it a while.
-func conflictPause(earlier int) time.Duration {
+// found reports a successful lookup.
+func (c *Client) found(a *Answer) {
+	c.lookedUp(nil)
+	c.log.Info("lookup succeeded", "node", a.Node.UUID(), "heartbeat_timeout", a.HeartbeatInterval)
+}
+
+// conflictDelay returns the additional delay after Ironic responded that the node is locked.
+func conflictDelay(earlier int) time.Duration {
 	switch earlier {
 	case 0:
 		return 5 * time.Second
@@ -106,8 +111,8 @@ func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string)
 		return nil, err // Ironic is unreachable; do not assume a version
 	}
 	a, err := c.lookupAt(ctx, r, version)
-	// A version that was only assumed mints no token, which heartbeats need as soon as the true version is known.
-	if err == nil && c.learn(a) {
+	// With an assumed version Ironic issues no token, which heartbeats need once the actual version is known.
+	if err == nil && c.adoptVersion(a) {
 		a, err = c.lookupAt(ctx, r, c.APIVersion(ctx))
 	}
 	if err != nil {

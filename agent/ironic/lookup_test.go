@@ -72,8 +72,8 @@ func TestLookupRetries(t *testing.T) {
 			t.Fatalf("got error %v, want a LookupError", err)
 		}
 		calls := ironic.got("/v1/lookup")
-		if failed.Tries != len(calls) || failed.After < 600*time.Second || failed.After > 660*time.Second {
-			t.Errorf("got %d tries in %v, want %d in 600 to 660 s", failed.Tries, failed.After, len(calls))
+		if failed.Attempts != len(calls) || failed.After < 600*time.Second || failed.After > 660*time.Second {
+			t.Errorf("got %d tries in %v, want %d in 600 to 660 s", failed.Attempts, failed.After, len(calls))
 		}
 		if want := "Error 404: Node was not found."; failed.Err.Error() != want {
 			t.Errorf("cause: got %v, want %v", failed.Err, want)
@@ -241,7 +241,7 @@ func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://ironic", "--lookup-timeout=0")
 		_, err := c.Lookup(t.Context(), nil, "")
-		if failed := (*LookupError)(nil); !errors.As(err, &failed) || failed.Tries != 1 {
+		if failed := (*LookupError)(nil); !errors.As(err, &failed) || failed.Attempts != 1 {
 			t.Errorf("got error %v, want a LookupError after one try", err)
 		}
 	})
@@ -347,5 +347,18 @@ func TestLookupEndsAnywhere(t *testing.T) {
 					name, answer, err, time.Since(started))
 			}
 		})
+	}
+}
+
+// The error of an answer that cannot be decoded does not contain the token.
+func TestLookupErrorHidesToken(t *testing.T) {
+	for _, answer := range []string{
+		`"` + secret + `"`, `["` + secret + `"]`, `{"config":"` + secret + `"}`, `{"config":["` + secret + `"]}`,
+		`{"config":{"agent_token":` + secret + `}}`, `{"config":{"agent_token":"` + secret + `"`, `{"` + secret + `"}`,
+		`{"node":"` + secret + `"}`, `{"heartbeat_timeout":"` + secret + `","node":{"uuid":"u"}}`, secret,
+	} {
+		if _, err := parseAnswer([]byte(answer)); err == nil || strings.Contains(err.Error(), secret[:4]) {
+			t.Errorf("%s: got error %v, want one without the token", answer, err)
+		}
 	}
 }

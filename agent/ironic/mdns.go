@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/agent/pause"
+	"ironroot/internal/pause"
 )
 
-// mdnsWord is the value of api_url and inspection_callback_url that asks for multicast DNS.
-const mdnsWord = "mdns"
+// mdnsKeyword is the value of api_url and inspection_callback_url that selects multicast DNS.
+const mdnsKeyword = "mdns"
 
 const (
 	mdnsDomain      = "_openstack._tcp.local."
@@ -39,7 +39,7 @@ type service struct {
 // WantsDiscovery reports whether the configuration enables multicast DNS: by the keyword mdns in place of a URL, or by
 // use_mdns if no URL is set. It is never enabled otherwise, because any host on the network can send responses.
 func WantsDiscovery(c *config.Config) bool {
-	return c.APIURL == mdnsWord || c.InspectionCallbackURL == mdnsWord || implicitDiscovery(c)
+	return c.APIURL == mdnsKeyword || c.InspectionCallbackURL == mdnsKeyword || implicitDiscovery(c)
 }
 
 func implicitDiscovery(c *config.Config) bool {
@@ -54,7 +54,7 @@ func (c *Client) Discover(ctx context.Context) error {
 	if !WantsDiscovery(c.configured) {
 		return nil
 	}
-	if c.configured.APIURL == mdnsWord || implicitDiscovery(c.configured) {
+	if c.configured.APIURL == mdnsKeyword || implicitDiscovery(c.configured) {
 		found, overrides, err := c.findService(ctx, "baremetal")
 		if err != nil && implicitDiscovery(c.configured) && ctx.Err() == nil {
 			c.log.Warn("Ironic not found by multicast DNS", "err", err)
@@ -66,7 +66,7 @@ func (c *Client) Discover(ctx context.Context) error {
 		c.useURL(found)
 		c.override(overrides)
 	}
-	if c.configured.InspectionCallbackURL != mdnsWord && c.config.Get().InspectionCallbackURL != mdnsWord {
+	if c.configured.InspectionCallbackURL != mdnsKeyword && c.config.Get().InspectionCallbackURL != mdnsKeyword {
 		return nil
 	}
 	found, overrides, err := c.findService(ctx, "baremetal-introspection")
@@ -87,7 +87,7 @@ func (c *Client) useURL(found string) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.urls, c.met, c.api = c.config.Get().APIURLs(), false, nil
+	c.urls, c.reached, c.api = c.config.Get().APIURLs(), false, nil
 }
 
 // findService returns the URL of a service and its TXT record.
@@ -96,7 +96,7 @@ func (c *Client) findService(ctx context.Context, name string) (endpoint string,
 	settings := c.config.Get().MDNS
 	wait := mdnsFirstPause
 	for try := 1; ; try++ {
-		found, err := c.askService(ctx, mdnsWait, instance, settings.Interfaces, c.changed)
+		found, err := c.askService(ctx, mdnsTimeout, instance, settings.Interfaces, c.changed)
 		if err == nil {
 			if endpoint, err = c.serviceURL(ctx, found); err == nil {
 				c.log.Info("service found by multicast DNS", "service", instance, "url", endpoint)

@@ -15,8 +15,10 @@ import (
 	"ironroot/agent/config"
 )
 
-// answers makes a client to which the network answers as told, by instance; asked are the instances it asked for.
-func answers(t *testing.T, params config.Params, known map[string]service) (c *Client, live *config.Live, asked *[]string) {
+// answers returns a client with a fake askService that responds by instance, and the list of queried instances.
+func answers(
+	t *testing.T, params config.Params, known map[string]service,
+) (c *Client, live *config.Live, asked *[]string) {
 	t.Helper()
 	settings, err := config.Load(config.Sources{Params: params})
 	if err != nil {
@@ -33,7 +35,9 @@ func answers(t *testing.T, params config.Params, known map[string]service) (c *C
 		t.Fatal(err)
 	}
 	asked = &[]string{}
-	c.askService = func(_ context.Context, _ time.Duration, instance string, _ []string, _ func() <-chan struct{}) (service, error) {
+	c.askService = func(_ context.Context, _ time.Duration, instance string, _ []string,
+		_ func() <-chan struct{},
+	) (service, error) {
 		*asked = append(*asked, instance)
 		if s, ok := known[instance]; ok {
 			return s, nil
@@ -54,13 +58,24 @@ func addresses(texts ...string) []netip.Addr {
 func TestServiceURL(t *testing.T) {
 	c, _, _ := answers(t, nil, nil)
 	for want, s := range map[string]service{
-		"https://192.0.2.1:6385":            {host: "node.local.", port: 6385, addresses: addresses("127.0.0.1", "192.0.2.1")},
-		"http://192.0.2.2:80":               {host: "node.LOCAL.", port: 80, addresses: addresses("192.0.2.2")},
-		"https://[2001:db8::1]:443/ironic":  {host: "node.local.", port: 443, addresses: addresses("::1", "2001:db8::1"), text: map[string]string{"path": "/ironic"}},
-		"http://[fe80::1%25eth0]:6385/":     {host: "node.local.", port: 6385, addresses: addresses("fe80::1%eth0"), text: map[string]string{"protocol": "http", "path": "/"}},
-		"https://ironic.example.org:6385/a": {host: "ironic.example.org.", port: 6385, addresses: addresses("192.0.2.2"), text: map[string]string{"path": "a"}},
-		"https://192.0.2.3:1":               {host: "node.local.", port: 1, addresses: addresses("198.51.100.9", "192.0.2.3")},
-		"https://198.51.100.9:2":            {host: "node.local.", port: 2, addresses: addresses("198.51.100.9")},
+		"https://192.0.2.1:6385": {
+			host: "node.local.", port: 6385, addresses: addresses("127.0.0.1", "192.0.2.1"),
+		},
+		"http://192.0.2.2:80": {host: "node.LOCAL.", port: 80, addresses: addresses("192.0.2.2")},
+		"https://[2001:db8::1]:443/ironic": {
+			host: "node.local.", port: 443, addresses: addresses("::1", "2001:db8::1"),
+			text: map[string]string{"path": "/ironic"},
+		},
+		"http://[fe80::1%25eth0]:6385/": {
+			host: "node.local.", port: 6385, addresses: addresses("fe80::1%eth0"),
+			text: map[string]string{"protocol": "http", "path": "/"},
+		},
+		"https://ironic.example.org:6385/a": {
+			host: "ironic.example.org.", port: 6385, addresses: addresses("192.0.2.2"),
+			text: map[string]string{"path": "a"},
+		},
+		"https://192.0.2.3:1":    {host: "node.local.", port: 1, addresses: addresses("198.51.100.9", "192.0.2.3")},
+		"https://198.51.100.9:2": {host: "node.local.", port: 2, addresses: addresses("198.51.100.9")},
 	} {
 		if got, err := c.serviceURL(context.Background(), s); err != nil || got != want {
 			t.Errorf("%+v: got %s, %v, want %s", s, got, err, want)
@@ -87,7 +102,9 @@ func TestSpoofingResponder(t *testing.T) {
 		"ipa_insecure": "true", "ipa_agent_token": "stolen", "ipa_api_url": "http://evil", "ipa_debug": "1",
 		"ipa_inspection_callback_url": "http://192.0.2.66/continue", "ipa_ntp_server": "192.0.2.67",
 	}}
-	known := map[string]service{"baremetal._openstack._tcp.local.": spoof, "baremetal-introspection._openstack._tcp.local.": spoof}
+	known := map[string]service{
+		"baremetal._openstack._tcp.local.": spoof, "baremetal-introspection._openstack._tcp.local.": spoof,
+	}
 	for name, params := range map[string]config.Params{
 		"nothing set": {}, "a URL": {"ipa-api-url": "https://real"},
 		"a URL and use_mdns": {"ipa-api-url": "https://real", "ipa-use-mdns": "1"},
@@ -133,10 +150,18 @@ func TestDiscover(t *testing.T) {
 		asked     int
 		fails     bool
 	}{
-		"api":               {config.Params{"ipa-api-url": "mdns"}, known, "https://ironic.example:6385", "", 1, false},
-		"callback":          {config.Params{"ipa-inspection-callback-url": "mdns"}, known, "", "https://inspector.example:5050/v1/continue", 1, false},
-		"both":              {config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"}, known, "https://ironic.example:6385", "https://inspector.example:5050/v1/continue", 2, false},
-		"implicit":          {config.Params{"ipa-use-mdns": "true"}, known, "https://ironic.example:6385", "", 1, false},
+		"api": {config.Params{"ipa-api-url": "mdns"}, known, "https://ironic.example:6385", "", 1, false},
+		"callback": {
+			config.Params{"ipa-inspection-callback-url": "mdns"},
+			known, "", "https://inspector.example:5050/v1/continue", 1, false,
+		},
+		"both": {
+			config.Params{"ipa-api-url": "mdns", "ipa-inspection-callback-url": "mdns"},
+			known, "https://ironic.example:6385", "https://inspector.example:5050/v1/continue", 2, false,
+		},
+		"implicit": {
+			config.Params{"ipa-use-mdns": "true"}, known, "https://ironic.example:6385", "", 1, false,
+		},
 		"explicit, silence": {config.Params{"ipa-api-url": "mdns"}, nil, "mdns", "", 3, true},
 		"implicit, silence": {config.Params{"ipa-use-mdns": "true"}, nil, "", "", 3, false},
 	} {
@@ -160,17 +185,32 @@ func TestDiscoverAgain(t *testing.T) {
 		asked     int
 		fails     bool
 	}{
-		"moved":           {params: config.Params{"ipa-api-url": "mdns"}, second: map[string]service{instance: {host: "new.example.", port: 6385}}, url: "https://new.example:6385", asked: 2},
-		"moved, implicit": {params: config.Params{"ipa-use-mdns": "true"}, second: map[string]service{instance: {host: "new.example.", port: 6385}}, url: "https://new.example:6385", asked: 2},
-		"callback moved": {
-			params: config.Params{"ipa-inspection-callback-url": "mdns"}, second: map[string]service{introspection: {host: "new.example.", port: 5050}},
-			post: "https://new.example:5050/v1/continue", asked: 2,
+		"moved": {params: config.Params{"ipa-api-url": "mdns"}, second: map[string]service{
+			instance: {host: "new.example.", port: 6385},
+		}, url: "https://new.example:6385", asked: 2},
+		"moved, implicit": {
+			params: config.Params{"ipa-use-mdns": "true"},
+			second: map[string]service{instance: {host: "new.example.", port: 6385}}, url: "https://new.example:6385",
+			asked: 2,
 		},
-		"gone":           {params: config.Params{"ipa-api-url": "mdns"}, url: "https://old.example:6385", post: "http://old/continue", asked: 4, fails: true},
-		"gone, implicit": {params: config.Params{"ipa-use-mdns": "true"}, url: "https://old.example:6385", post: "http://old/continue", asked: 4},
+		"callback moved": {
+			params: config.Params{"ipa-inspection-callback-url": "mdns"},
+			second: map[string]service{introspection: {host: "new.example.", port: 5050}},
+			post:   "https://new.example:5050/v1/continue", asked: 2,
+		},
+		"gone": {
+			params: config.Params{"ipa-api-url": "mdns"}, url: "https://old.example:6385",
+			post: "http://old/continue", asked: 4, fails: true,
+		},
+		"gone, implicit": {
+			params: config.Params{"ipa-use-mdns": "true"}, url: "https://old.example:6385",
+			post: "http://old/continue", asked: 4,
+		},
 	} {
 		known := map[string]service{
-			instance:      {host: "old.example.", port: 6385, text: map[string]string{"ipa_inspection_callback_url": "http://old/continue"}},
+			instance: {host: "old.example.", port: 6385, text: map[string]string{
+				"ipa_inspection_callback_url": "http://old/continue",
+			}},
 			introspection: {host: "old.example.", port: 5050},
 		}
 		c, live, asked := answers(t, tt.params, known)
@@ -199,7 +239,10 @@ const instance = "baremetal._openstack._tcp.local."
 // packet encodes a response.
 func packet(t testing.TB, id uint16, answers []dnsmessage.Resource, additional ...dnsmessage.Resource) []byte {
 	t.Helper()
-	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, Response: true, Authoritative: true}, Answers: answers, Additionals: additional}
+	m := dnsmessage.Message{
+		Header: dnsmessage.Header{ID: id, Response: true, Authoritative: true}, Answers: answers,
+		Additionals: additional,
+	}
 	data, err := m.Pack()
 	if err != nil {
 		t.Fatal(err)

@@ -19,32 +19,34 @@ import (
 )
 
 const (
-	mdnsWait      = 3 * time.Second // for the answer of a service
-	mdnsAgain     = time.Second
-	mdnsMaxLinks  = 64
-	mdnsMaxPacket = 9000 // RFC 6762, 17
-	mdnsMaxText   = 64   // entries of a TXT record
-	mdnsMaxAddr   = 16   // addresses of a host
+	mdnsTimeout        = 3 * time.Second // limits the wait for a service
+	mdnsRepeatInterval = time.Second
+	mdnsMaxLinks       = 64
+	mdnsMaxPacket      = 9000 // RFC 6762, 17
+	mdnsMaxText        = 64   // entries of a TXT record
+	mdnsMaxAddr        = 16   // addresses of a host
 )
 
-// askService asks, on all interfaces at the same time, for an instance of a service and waits for a complete answer: on an
-// interface that becomes usable meanwhile as soon as it does, and on all of them again after a second (RFC 6762, 5.2). The
-// question comes from a port of its own, so that responders answer by unicast to this socket alone (RFC 6762, 6.7), and an
-// answer has to repeat its random id. It gives up after the time of wait.
-func askService(ctx context.Context, wait time.Duration, instance string, interfaces []string, changed func() <-chan struct{}) (service, error) {
+// askService queries an instance of a service on all interfaces concurrently and waits for a complete response. It
+// also queries interfaces that become usable meanwhile, and repeats all queries every second (RFC 6762, 5.2). Queries
+// use an ephemeral port, so that responders answer by unicast to this socket (RFC 6762, 6.7). A response must have
+// the random id of its query. askService fails after wait.
+func askService(
+	ctx context.Context, wait time.Duration, instance string, interfaces []string, changed func() <-chan struct{},
+) (service, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	name, err := dnsmessage.NewName(instance)
 	if err != nil {
 		return service{}, err
 	}
-	a := asking{name: name, answers: make(chan service), open: map[asked]*question{}}
+	a := search{name: name, answers: make(chan service), open: map[socketKey]*question{}}
 	defer a.close()
-	again := time.NewTicker(mdnsAgain)
+	again := time.NewTicker(mdnsRepeatInterval)
 	defer again.Stop()
 	for {
 		change := changed()
-		if err := a.everywhere(ctx, interfaces); err != nil {
+		if err := a.askAll(ctx, interfaces); err != nil {
 			return service{}, err
 		}
 		select {
@@ -52,7 +54,7 @@ func askService(ctx context.Context, wait time.Duration, instance string, interf
 			return s, nil
 		case <-change:
 		case <-again.C:
-			a.again()
+			a.repeat()
 		case <-ctx.Done():
 			return service{}, fmt.Errorf("no response to %d queries: %w",
 				len(a.open), errors.Join(append(a.failed, ctx.Err())...))
@@ -60,22 +62,22 @@ func askService(ctx context.Context, wait time.Duration, instance string, interf
 	}
 }
 
-// asking is one search of a service.
-type asking struct {
+// search is the search for one service.
+type search struct {
 	name    dnsmessage.Name
 	answers chan service
-	open    map[asked]*question
-	failed  []error // of the interfaces that cannot be asked now
+	open    map[socketKey]*question
+	failed  []error // of the interfaces that cannot be queried now
 }
 
-// asked is an interface and a protocol that a question went out by.
-type asked struct {
+// socketKey identifies the socket of a query by interface and protocol.
+type socketKey struct {
 	link    int
 	network string
 }
 
-// everywhere asks on those interfaces that were not asked yet.
-func (a *asking) everywhere(ctx context.Context, interfaces []string) error {
+// askAll queries all interfaces that have not been queried yet.
+func (a *search) askAll(ctx context.Context, interfaces []string) error {
 	links, err := mdnsLinks(interfaces)
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func (a *asking) everywhere(ctx context.Context, interfaces []string) error {
 	a.failed = nil
 	for _, link := range links[:min(len(links), mdnsMaxLinks)] {
 		for _, network := range []string{"udp4", "udp6"} {
-			key := asked{link.Index, network}
+			key := socketKey{link.Index, network}
 			if a.open[key] != nil {
 				continue
 			}
@@ -102,7 +104,7 @@ func (a *asking) everywhere(ctx context.Context, interfaces []string) error {
 	return nil
 }
 
-func (a *asking) ask(ctx context.Context, link net.Interface, network string) (*question, error) {
+func (a *search) ask(ctx context.Context, link net.Interface, network string) (*question, error) {
 	conn, group, err := openMDNS(ctx, link, network)
 	if err != nil {
 		return nil, err
@@ -114,14 +116,14 @@ func (a *asking) ask(ctx context.Context, link net.Interface, network string) (*
 	return q, nil
 }
 
-// again repeats all questions, because one packet may have been lost.
-func (a *asking) again() {
+// repeat repeats all queries, because packets can get lost.
+func (a *search) repeat() {
 	for _, q := range a.open {
 		_ = q.send(a.name, dnsmessage.TypeSRV, dnsmessage.TypeTXT) // the first query was sent successfully
 	}
 }
 
-func (a *asking) close() {
+func (a *search) close() {
 	for _, q := range a.open {
 		_ = q.conn.Close() // ends its reader
 	}
@@ -265,8 +267,10 @@ func (q *question) parse(packet []byte) error {
 	return q.records(p.AdditionalHeader, p.SkipAdditional, &p)
 }
 
-// records reads one section to its end.
-func (q *question) records(next func() (dnsmessage.ResourceHeader, error), skip func() error, p *dnsmessage.Parser) error {
+// records reads all records of a section.
+func (q *question) records(
+	next func() (dnsmessage.ResourceHeader, error), skip func() error, p *dnsmessage.Parser,
+) error {
 	for {
 		header, err := next()
 		if errors.Is(err, dnsmessage.ErrSectionDone) {
@@ -333,7 +337,8 @@ func (q *question) address(header dnsmessage.ResourceHeader, address netip.Addr)
 	if q.addresses == nil {
 		q.addresses = map[string][]netip.Addr{}
 	}
-	if list := q.addresses[host]; len(list) < mdnsMaxAddr && len(q.addresses) < mdnsMaxAddr && !slices.Contains(list, address) {
+	list := q.addresses[host]
+	if len(list) < mdnsMaxAddr && len(q.addresses) < mdnsMaxAddr && !slices.Contains(list, address) {
 		q.addresses[host] = append(list, address)
 	}
 }

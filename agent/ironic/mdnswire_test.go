@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,20 +14,16 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
-	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/nettest"
 )
 
 // ownNetwork puts this test's thread into a network namespace with a link "wire" that has an IPv4 address and no IPv6.
 func ownNetwork(t *testing.T, more ...string) {
 	t.Helper()
-	testenv.Root(t)
 	testenv.Programs(t, "ip")
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	nettest.EnterNamespace(t)
 	for _, args := range append([]string{
 		"link add wire type veth peer name cable", "link set wire addrgenmode none", "link set cable addrgenmode none",
 		"link set cable up multicast off", "link set wire multicast on up", "link set lo up",
@@ -164,8 +159,8 @@ func TestQuestionsByIPv6(t *testing.T) {
 // The error of a search contains the number of queries, and each failure to send one only once.
 func TestNoAnswer(t *testing.T) {
 	ownNetwork(t)
-	_, err := askService(t.Context(), mdnsAgain+mdnsAgain/2, instance, nil, never)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer to 1 questions") ||
+	_, err := askService(t.Context(), mdnsRepeatInterval+mdnsRepeatInterval/2, instance, nil, never)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no response to 1 queries") ||
 		strings.Count(err.Error(), "wire, udp6: ") != 1 {
 		t.Errorf("got %v, want one question, and the failure of the other", err)
 	}

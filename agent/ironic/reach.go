@@ -22,10 +22,10 @@ import (
 const (
 	// probeTimeout limits the check whether one of Ironic's URLs is reachable.
 	probeTimeout = 30 * time.Second
-	// headStart is how much earlier each URL is asked than the next one, unless it fails before that: the order that the
-	// operator gave is kept where it costs nothing (as RFC 8305 does with addresses).
-	headStart = 500 * time.Millisecond
-	// maxDials is how many attempts at one connection may run concurrently.
+	// attemptDelay is the delay between the probes of consecutive URLs, unless one fails earlier. It preserves the
+	// operator's order among URLs that respond quickly (Connection Attempt Delay of RFC 8305).
+	attemptDelay = 500 * time.Millisecond
+	// maxDials limits the concurrent attempts for one connection.
 	maxDials = 4
 )
 
@@ -38,48 +38,49 @@ func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) 
 	}
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	answer, best, err := race.First(probing, len(urls), headStart, func(ctx context.Context, i int) (greeting, error) {
-		answer, err := c.ask(ctx, asked(urls[i]))
-		if err != nil && !errors.Is(err, context.Canceled) {
-			c.log.Warn("Ironic cannot be reached", "url", urls[i], "err", err)
-		}
-		return answer, err
-	}, nil)
+	answer, best, err := race.First(probing, len(urls), attemptDelay,
+		func(ctx context.Context, i int) (probeResult, error) {
+			answer, err := c.ask(ctx, asked(urls[i]))
+			if err != nil && !errors.Is(err, context.Canceled) {
+				c.log.Warn("Ironic unreachable", "url", urls[i], "err", err)
+			}
+			return answer, err
+		}, nil)
 	if err != nil {
 		return nil, err
 	}
 	if wrong {
-		c.takeClock(urls[best], answer)
+		c.setClockFrom(urls[best], answer)
 	}
 	return slices.Concat(urls[best:], urls[:best]), nil
 }
 
-// greeting is what an answer says of who gave it.
-type greeting struct {
-	host string // that was asked
+// probeResult is the response to a probe.
+type probeResult struct {
+	host string // of the request
 	date string
 	tls  *tls.ConnectionState // nil without TLS
 }
 
-// ask reports whether anything answers at a URL. Nothing is verified and nothing told; the answer's body is not read.
-func (c *Client) ask(ctx context.Context, target string) (greeting, error) {
+// ask probes a URL without verification of its certificate. It sends no data and does not read the body.
+func (c *Client) ask(ctx context.Context, target string) (probeResult, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return greeting{}, err
+		return probeResult{}, err
 	}
 	resp, err := c.probe.Do(req)
 	if err != nil {
-		return greeting{}, err
+		return probeResult{}, err
 	}
-	return greeting{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
+	return probeResult{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
 // clockWrong reports whether the system clock is implausible and can be set.
 func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(time.Now()) != nil }
 
-// takeClock sets a clock that is known to be wrong by Ironic's own. Without that no certificate of Ironic is valid yet, nor
-// the agent's own one, which Ironic checks, for Ironic.
-func (c *Client) takeClock(url string, answer greeting) {
+// setClockFrom sets an implausible system clock from Ironic's time. Otherwise neither Ironic's certificate nor the
+// agent's own one would be valid.
+func (c *Client) setClockFrom(url string, answer probeResult) {
 	now, err := c.timeOf(answer)
 	if err == nil {
 		err = c.setClock(now)
@@ -93,9 +94,9 @@ func (c *Client) takeClock(url string, answer greeting) {
 		"url", url, "now", now)
 }
 
-// timeOf reads the time of an answer. Where Ironic's certificate has to be verified, it has to be good at that time: its
-// owner says so, and nobody who has not stolen a certificate of Ironic can claim another one.
-func (c *Client) timeOf(answer greeting) (time.Time, error) {
+// timeOf returns the time of a response. If TLS must be verified, Ironic's certificate must be valid at that time: only
+// the owner of its key can then choose the time.
+func (c *Client) timeOf(answer probeResult) (time.Time, error) {
 	now, err := http.ParseTime(answer.date)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("parse header Date: %w", err)
@@ -127,9 +128,9 @@ func root(text string) string {
 	return u.Scheme + "://" + u.Host + "/"
 }
 
-// patient makes of a way to connect one that tries anew, beside what it tries already, whenever the network changes: the
-// right interface may come up after a wrong one, with a route that swallows everything.
-func patient(dial dialFunc, changed func() <-chan struct{}) dialFunc {
+// redialOnChange returns a dial function that starts a further concurrent attempt whenever the network changes. The
+// right interface can come up after a wrong one whose route drops all packets.
+func redialOnChange(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		type result struct {
 			conn net.Conn
@@ -183,10 +184,12 @@ func (c *Client) notePeer(req *http.Request) *http.Request {
 	if proxy, err := http.ProxyFromEnvironment(req); err != nil || proxy != nil {
 		return req
 	}
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if peer, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
-			address := peer.Addr().Unmap()
-			c.peer.Store(&address)
-		}
-	}}))
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if peer, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
+				address := peer.Addr().Unmap()
+				c.peer.Store(&address)
+			}
+		},
+	}))
 }

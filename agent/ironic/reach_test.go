@@ -32,9 +32,9 @@ func TestSilentURL(t *testing.T) {
 	}{
 		{"http://good,http://better", "http://good", 0},
 		{"http://dead,http://good", "http://good", 0},
-		{"http://silent,http://good,http://better", "http://good", headStart},
-		{"http://silent,http://mute,http://good", "http://good", 2 * headStart},
-		{"http://silent,http://dead,http://good", "http://good", headStart},
+		{"http://silent,http://good,http://better", "http://good", attemptDelay},
+		{"http://silent,http://mute,http://good", "http://good", 2 * attemptDelay},
+		{"http://silent,http://dead,http://good", "http://good", attemptDelay},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			net := newNetwork(t)
@@ -47,7 +47,8 @@ func TestSilentURL(t *testing.T) {
 			if got, want := c.APIVersion(t.Context()), (Version{1, 115}); got != want {
 				t.Errorf("%s: got version %v, want %v", tt.urls, got, want)
 			}
-			if took := time.Since(started); took != tt.took || c.urls[0] != tt.first || len(c.urls) != strings.Count(tt.urls, "http") {
+			took := time.Since(started)
+			if took != tt.took || c.urls[0] != tt.first || len(c.urls) != strings.Count(tt.urls, "http") {
 				t.Errorf("%s: got %v after %v, want %s first after %v", tt.urls, c.urls, took, tt.first, tt.took)
 			}
 		})
@@ -143,14 +144,14 @@ func TestNetworkChangesAndIronicRefuses(t *testing.T) {
 	})
 }
 
-// A connection that hangs on a route to nowhere is tried again beside it when the network changes.
-func TestPatientDial(t *testing.T) {
+// A network change starts a further attempt while an earlier one hangs.
+func TestRedialOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n changes
 		here, there := net.Pipe()
 		defer there.Close() //nolint:errcheck // of a pipe
 		var dials atomic.Int32
-		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) < 3 {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -170,13 +171,18 @@ func TestPatientDial(t *testing.T) {
 				conn, err, time.Since(started))
 		}
 	})
-	refuse := patient(func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }, (&changes{}).changed)
+	refuse := redialOnChange(func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("refused")
+	}, (&changes{}).changed)
 	if _, err := refuse(t.Context(), "tcp", "10.0.0.1:80"); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got error %v, want that of the only attempt", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	hang := patient(func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, (&changes{}).changed)
+	hang := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, (&changes{}).changed)
 	if _, err := hang(ctx, "tcp", "10.0.0.1:80"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want the context's", err)
 	}
@@ -225,14 +231,18 @@ func TestTimeOf(t *testing.T) {
 		plain    bool
 		fails    bool
 	}{
-		"good":                       {good.Format(http.TimeFormat), pool, "example.com", false, false, false},
-		"another host":               {good.Format(http.TimeFormat), pool, "example.net", false, false, true},
-		"unknown authority":          {good.Format(http.TimeFormat), x509.NewCertPool(), "example.com", false, false, true},
-		"certificate not valid then": {own.NotAfter.Add(time.Hour).Format(http.TimeFormat), pool, "example.com", false, false, true},
-		"absurd":                     {"Thu, 01 Jan 2015 00:00:00 GMT", pool, "example.com", false, false, true},
-		"no date":                    {"", pool, "example.com", false, false, true},
-		"insecure":                   {good.Format(http.TimeFormat), nil, "example.net", true, false, false},
-		"http":                       {good.Format(http.TimeFormat), nil, "example.net", false, true, false},
+		"good":         {good.Format(http.TimeFormat), pool, "example.com", false, false, false},
+		"another host": {good.Format(http.TimeFormat), pool, "example.net", false, false, true},
+		"unknown authority": {
+			good.Format(http.TimeFormat), x509.NewCertPool(), "example.com", false, false, true,
+		},
+		"certificate not valid then": {
+			own.NotAfter.Add(time.Hour).Format(http.TimeFormat), pool, "example.com", false, false, true,
+		},
+		"absurd":   {"Thu, 01 Jan 2015 00:00:00 GMT", pool, "example.com", false, false, true},
+		"no date":  {"", pool, "example.com", false, false, true},
+		"insecure": {good.Format(http.TimeFormat), nil, "example.net", true, false, false},
+		"http":     {good.Format(http.TimeFormat), nil, "example.net", false, true, false},
 	} {
 		c, err := New(Options{Config: settings(t, "--api-url=https://ironic")})
 		if err != nil {
@@ -240,7 +250,7 @@ func TestTimeOf(t *testing.T) {
 		}
 		transport := c.http.Transport.(*http.Transport)
 		transport.TLSClientConfig.RootCAs, transport.TLSClientConfig.InsecureSkipVerify = tt.roots, tt.insecure
-		answer := greeting{tt.host, tt.date, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}}
+		answer := probeResult{tt.host, tt.date, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}}
 		if tt.plain {
 			answer.tls = nil
 		}
@@ -251,9 +261,9 @@ func TestTimeOf(t *testing.T) {
 	}
 }
 
-// A clock in the year 2000, where every synctest bubble begins, cannot be right: before the first call Ironic's is taken,
-// whether it is called for the API or for the inspection alone. Where the clock may not be set nothing is asked.
-func TestTakesIronicsClock(t *testing.T) {
+// The year 2000, in which every synctest bubble begins, is implausible: the clock is set from Ironic's time before the
+// first request of the API or the inspection. If the clock must not be set, nothing is probed.
+func TestSetsClockFromIronic(t *testing.T) {
 	want := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		date  string
@@ -262,10 +272,18 @@ func TestTakesIronicsClock(t *testing.T) {
 		set   int
 		asked []string
 	}{
-		"lookup":     {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, true, 1, []string{"GET /", "POST /v1/continue_inspection"}},
-		"inspection": {want.Format(http.TimeFormat), []string{"--inspection-callback-url=http://ironic/x/y"}, true, 1, []string{"GET /", "POST /x/y"}},
-		"absurd":     {"Sat, 01 Jan 2000 00:00:00 GMT", []string{"--api-url=http://ironic"}, true, 0, []string{"GET /", "POST /v1/continue_inspection"}},
-		"may not":    {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, false, 0, []string{"POST /v1/continue_inspection"}},
+		"lookup": {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, true, 1, []string{
+			"GET /", "POST /v1/continue_inspection",
+		}},
+		"inspection": {want.Format(http.TimeFormat), []string{
+			"--inspection-callback-url=http://ironic/x/y",
+		}, true, 1, []string{"GET /", "POST /x/y"}},
+		"absurd": {"Sat, 01 Jan 2000 00:00:00 GMT", []string{"--api-url=http://ironic"}, true, 0, []string{
+			"GET /", "POST /v1/continue_inspection",
+		}},
+		"may not": {want.Format(http.TimeFormat), []string{"--api-url=http://ironic"}, false, 0, []string{
+			"POST /v1/continue_inspection",
+		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			net := newNetwork(t)
@@ -301,8 +319,8 @@ func TestTakesIronicsClock(t *testing.T) {
 	}
 }
 
-// When an attempt to connect succeeds, the others are cancelled. A connection that another one has made is closed.
-func TestPatientDialDropsTheOthers(t *testing.T) {
+// When a connection attempt succeeds, the others are cancelled. Further connections are closed.
+func TestRedialOnChangeDropsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n changes
 		first, firstPeer := net.Pipe()
@@ -312,7 +330,7 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 		release := make(chan struct{})
 		var dials atomic.Int32
 		contexts := make(chan context.Context, 1) // of the first attempt
-		dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) == 1 {
 				contexts <- ctx
 				<-release
@@ -334,8 +352,8 @@ func TestPatientDialDropsTheOthers(t *testing.T) {
 	})
 }
 
-// The check whether a URL is reachable follows no redirect and closes its connection.
-func TestReachabilityQuestion(t *testing.T) {
+// A probe follows no redirect and closes its connection.
+func TestProbe(t *testing.T) {
 	network := newNetwork(t)
 	network.serve("other", newFake("1.115"))
 	closes := make(chan bool, 1)
@@ -379,7 +397,8 @@ func TestTriedURLs(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, _, err := c.try(ctx, []string{"http://silent", "http://good"}, r); !errors.Is(err, context.DeadlineExceeded) {
+		urls = []string{"http://silent", "http://good"}
+		if _, _, err := c.try(ctx, urls, r); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's error", err)
 		}
 		if diff := cmp.Diff([]string{"http://dead failed", "http://[bad failed", "http://good"}, tried); diff != "" {

@@ -66,7 +66,9 @@ func TestTLSOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents.AppendCertsFromPEM(data)
-	mutual := &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: agents}
+	mutual := &tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: agents,
+	}
 	plain := &tls.Config{Certificates: []tls.Certificate{server}}
 	old := &tls.Config{Certificates: []tls.Certificate{server}, MaxVersion: tls.VersionTLS12}
 	chacha := old.Clone()
@@ -82,11 +84,27 @@ func TestTLSOptions(t *testing.T) {
 		{"cafile", plain, []string{"--cafile", serverCert}, ""},
 		{"another cafile", plain, []string{"--cafile", otherCert}, "unknown authority"},
 		{"insecure beats cafile", plain, []string{"--insecure", "--cafile", otherCert}, ""},
-		{"address is checked", &tls.Config{Certificates: []tls.Certificate{elsewhere}}, []string{"--cafile", elsewhereCert}, "127.0.0.1"},
-		{"client certificate", mutual, []string{"--cafile", serverCert, "--certfile", agentCert, "--keyfile", agentKey}, ""},
-		{"client certificate with insecure", mutual, []string{"--insecure", "--certfile", agentCert, "--keyfile", agentKey}, ""},
+		{
+			"address is checked", &tls.Config{Certificates: []tls.Certificate{elsewhere}},
+			[]string{"--cafile", elsewhereCert},
+			"127.0.0.1",
+		},
+		{
+			"client certificate", mutual,
+			[]string{"--cafile", serverCert, "--certfile", agentCert, "--keyfile", agentKey},
+			"",
+		},
+		{
+			"client certificate with insecure", mutual,
+			[]string{"--insecure", "--certfile", agentCert, "--keyfile", agentKey},
+			"",
+		},
 		{"no client certificate", mutual, []string{"--cafile", serverCert}, "certificate required"},
-		{"client certificate without key", mutual, []string{"--cafile", serverCert, "--certfile", agentCert}, "certificate required"},
+		{
+			"client certificate without key", mutual,
+			[]string{"--cafile", serverCert, "--certfile", agentCert},
+			"certificate required",
+		},
 		{"TLS 1.2 by default", old, []string{"--insecure"}, ""},
 		{"TLS 1.3 demanded", old, []string{"--insecure", "--tls-min-version=1.3"}, "protocol version"},
 		{"suites by default", chacha, []string{"--insecure"}, "handshake failure"},
@@ -124,8 +142,8 @@ func TestRedirects(t *testing.T) {
 		http.Redirect(w, r, "http://other"+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.68")
-	if err := beats(c, "").beat(t.Context()); err == nil || !strings.Contains(err.Error(), "http://other") {
-		t.Errorf("got error %v, want a refusal: the body holds the token", err)
+	if err := beats(c, "").send(t.Context()); err == nil || !strings.Contains(err.Error(), "http://other") {
+		t.Errorf("got error %v, want a rejection: the body contains the token", err)
 	}
 	for _, host := range net.dials {
 		if host == "other" {

@@ -103,9 +103,9 @@ func (c *Client) setVersion(v Version) {
 	c.api = &v
 }
 
-// learn takes Ironic's version from an answer of its API where its root document did not say, because a proxy hides it for
-// example. It reports whether there was anything to learn.
-func (c *Client) learn(a answer) bool {
+// adoptVersion stores the version in the header of a response if the root document did not contain one, for example
+// because of a proxy. It reports whether it did.
+func (c *Client) adoptVersion(a answer) bool {
 	v, err := ParseVersion(a.newest)
 	if err != nil || c.knownVersion() != nil {
 		return false

@@ -56,7 +56,13 @@ func TestVersion(t *testing.T) {
 	for _, tt := range []struct {
 		v, other string
 		want     bool
-	}{{"1.9", "1.31", false}, {"1.31", "1.31", true}, {"1.115", "1.68", true}, {"2.0", "1.68", true}, {"0.99", "1.0", false}} {
+	}{
+		{"1.9", "1.31", false},
+		{"1.31", "1.31", true},
+		{"1.115", "1.68", true},
+		{"2.0", "1.68", true},
+		{"0.99", "1.0", false},
+	} {
 		v, err := ParseVersion(tt.v)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +92,7 @@ func TestSeveralURLs(t *testing.T) {
 			t.Errorf("URLs after the first one was dead (-want +got):\n%s", diff)
 		}
 		h := c.NewHeartbeater(HeartbeatOptions{NodeUUID: nodeUUID, CallbackURL: func() string { return "https://a" }})
-		if got := statusOf(h.beat(t.Context())); got != 500 {
+		if got := statusOf(h.send(t.Context())); got != 500 {
 			t.Errorf("got status %d, want the second one's 500: a status is an answer", got)
 		}
 		if len(third.got("/")) != 0 || len(third.got("/v1")) != 0 {

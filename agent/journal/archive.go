@@ -10,13 +10,14 @@ import (
 	"os"
 	"time"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
 const (
-	maxMember  = 16 << 20 // bytes of one member; the rest of it is cut off
-	maxArchive = 64 << 20 // bytes of all members together
-	gatherTime = 10 * time.Second
+	maxMemberBytes  = 16 << 20 // of one member; the rest is truncated
+	maxArchiveBytes = 64 << 20 // of all members together
+	archiveTimeout  = 10 * time.Second
 )
 
 // Member is a file of the archive.
@@ -29,7 +30,7 @@ type Member struct {
 // describes the other disks.
 type source struct {
 	name string
-	read func(context.Context, block.System) ([]byte, error)
+	read func(context.Context, sysfs.Root) ([]byte, error)
 }
 
 // sources returns the members of ironic-python-agent's archive whose data the kernel provides, under the names of the
@@ -51,10 +52,10 @@ func sources() []source {
 	}
 }
 
-// Archive packs the journal, what the kernel says about the machine, and the extra members into a gzipped tar. What
-// cannot be read is left out and noted in the member "errors". It takes at most about ten seconds.
-func (j *Journal) Archive(ctx context.Context, sys block.System, extra ...Member) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+// Archive packs the journal, data of the kernel about the machine, and the extra members into a gzipped tar. Sources
+// that cannot be read are omitted and listed in the member "errors". It takes at most about ten seconds.
+func (j *Journal) Archive(ctx context.Context, sys sysfs.Root, extra ...Member) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
 	members := []Member{{"journal", j.Bytes()}}
 	var missing bytes.Buffer
@@ -80,10 +81,10 @@ func (j *Journal) pack(members []Member) ([]byte, error) {
 	zipped := gzip.NewWriter(&out)
 	packed := tar.NewWriter(zipped)
 	now := time.Now()
-	left := maxArchive
+	left := maxArchiveBytes
 	for _, m := range members {
-		data := j.cleanBytes(m.Data) // before it is cut, which could leave a part of a secret
-		data = data[:min(len(data), maxMember, left)]
+		data := j.cleanBytes(m.Data) // before truncation, which could leave a part of a secret
+		data = data[:min(len(data), maxMemberBytes, left)]
 		left -= len(data)
 		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
 		if err := packed.WriteHeader(header); err != nil {
@@ -112,6 +113,6 @@ func (j *Journal) cleanBytes(data []byte) []byte {
 	return data
 }
 
-func mdstat(_ context.Context, sys block.System) ([]byte, error) {
+func mdstat(_ context.Context, sys sysfs.Root) ([]byte, error) {
 	return os.ReadFile(sys.Proc("mdstat"))
 }

@@ -2,27 +2,21 @@ package journal
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 // Members that a machine cannot provide are listed in the member "errors"; all others are in the archive.
 func TestArchiveNotesWhatIsMissing(t *testing.T) {
 	testenv.Root(t) // for the kernel's log
-	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: t.TempDir()})
+	got := unpack(t, New(io.Discard, nil, 1<<20), sysfs.Root{Path: t.TempDir()})
 	for _, name := range []string{
 		"ps", "df", "mount", "lsblk", "lsblk-full", "mdstat", "multipath", "parted", "efibootmgr",
 	} {
@@ -40,75 +34,7 @@ func TestArchiveNotesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The table of free space equals that of df.
-func TestFreeSpace(t *testing.T) {
-	testenv.Root(t)
-	testenv.Programs(t, "df")
-	dir := t.TempDir()
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("memory", dir, "tmpfs", 0, "size=8m"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 3<<20+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sys := machinetest.Unpack(t, "proc/self/mounts: memory "+dir+` tmpfs rw 0 0\n`+
-		`proc /proc proc rw 0 0\nnone /no/such/place tmpfs rw 0 0\n`)
-	got, err := freeSpace(t.Context(), sys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(testenv.Run(t, "df", "--block-size=1K", "-a", dir, "/proc"), "\n")
-	want := "Filesystem 1K-blocks Used Available Use% Mounted on\n" + columns(table)
-	if diff := cmp.Diff(want, columns(string(got))); diff != "" {
-		t.Errorf("-df +got:\n%s", diff)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := freeSpace(ctx, sys); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: got error %v", err)
-	}
-}
-
-func TestAddresses(t *testing.T) {
-	testenv.Root(t)
-	testenv.Programs(t, "ip")
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, "ip", "link", "add", "eth7", "address", "52:54:00:12:34:56", "mtu", "1400",
-		"type", "veth", "peer", "name", "peer")
-	testenv.Run(t, "ip", "link", "set", "peer", "up")
-	testenv.Run(t, "ip", "address", "add", "192.0.2.7/24", "dev", "eth7")
-	testenv.Run(t, "ip", "address", "add", "2001:db8::7/64", "dev", "eth7", "nodad")
-	testenv.Run(t, "ip", "link", "set", "eth7", "up")
-	got, err := addresses(t.Context(), block.System{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		": lo: <LOOPBACK> mtu 65536\n", ": eth7: <UP,BROADCAST,MULTICAST", " mtu 1400\n    link 52:54:00:12:34:56\n",
-		"    inet 192.0.2.7/24\n", "    inet6 2001:db8::7/64\n",
-	} {
-		if !strings.Contains(string(got), want) {
-			t.Errorf("got no %q in\n%s", want, got)
-		}
-	}
-}
-
-// Directories of /proc that are no processes, and processes that have ended, are left out.
+// Directories of /proc other than processes, and processes that have ended, are omitted.
 func TestProcesses(t *testing.T) {
 	got, err := processes(t.Context(), machinetest.Unpack(t, `
 proc/1/status: Name:\tinit\nState:\tS (sleeping)\nPPid:\t0\nVmRSS:\t  42 kB\n
@@ -182,7 +108,7 @@ sys/firmware/efi/efivars/BootOptionSupport-GUID= 0600000001000000
 func TestArchiveMembers(t *testing.T) {
 	j := New(io.Discard, nil, 1<<20)
 	j.Logger().Info("kept line")
-	got := unpack(t, j, block.System{Root: t.TempDir()}, Member{"extra", []byte("data")})
+	got := unpack(t, j, sysfs.Root{Path: t.TempDir()}, Member{"extra", []byte("data")})
 	if got["extra"] != "data" || !strings.HasSuffix(got["journal"], "kept line\n") {
 		t.Errorf("got extra %q and journal %q", got["extra"], got["journal"])
 	}

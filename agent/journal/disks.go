@@ -12,22 +12,23 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
-// devices lists every disk, followed by its partitions. Its errors are those of [block.System.Disks].
-func devices(ctx context.Context, sys block.System) ([]block.Device, error) {
-	disks, err := sys.Disks(ctx)
+// devices returns each disk, followed by its partitions. Its errors are those of [block.Disks].
+func devices(ctx context.Context, sys sysfs.Root) ([]block.Device, error) {
+	disks, err := block.Disks(ctx, sys)
 	var all []block.Device
 	for _, d := range disks {
-		parts, _ := sys.Partitions(ctx, d.Name) // after an error only the disk is listed
+		parts, _ := block.Partitions(ctx, sys, d.Name) // after an error only the disk is listed
 		all = append(append(all, d), parts...)
 	}
 	return all, err
 }
 
-func blockTable(ctx context.Context, sys block.System) ([]byte, error) {
+func blockTable(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 	all, err := devices(ctx, sys)
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%-16s %-6s %16s %4s %3s %-8s %-20s %-24s %s\n",
@@ -39,7 +40,7 @@ func blockTable(ctx context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func blockPairs(ctx context.Context, sys block.System) ([]byte, error) {
+func blockPairs(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 	all, err := devices(ctx, sys)
 	var out bytes.Buffer
 	for _, d := range all {
@@ -58,8 +59,8 @@ func bit(b bool) int {
 	return 0
 }
 
-func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
-	disks, err := sys.Disks(ctx)
+func partitionTables(ctx context.Context, sys sysfs.Root) ([]byte, error) {
+	disks, err := block.Disks(ctx, sys)
 	var out bytes.Buffer
 	for _, d := range disks {
 		fmt.Fprintf(&out, "%s: %d bytes, sectors of %d bytes\n", d.Path, d.Size, d.LogicalSector)
@@ -77,9 +78,9 @@ func partitionTables(ctx context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// multipathMaps lists the maps over several paths to one disk, and the paths with their state.
-func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
-	disks, err := sys.Disks(ctx)
+// multipathMaps lists the multipath maps, and their paths with their state.
+func multipathMaps(ctx context.Context, sys sysfs.Root) ([]byte, error) {
+	disks, err := block.Disks(ctx, sys)
 	var out []byte // without maps, the archive contains an empty file
 	for _, d := range disks {
 		if d.Type != "mpath" {
@@ -102,7 +103,7 @@ func multipathMaps(ctx context.Context, sys block.System) ([]byte, error) {
 }
 
 // bootEntries lists the firmware's boot options: UEFI Specification 2.10, section 3.1.3, without their device paths.
-func bootEntries(_ context.Context, sys block.System) ([]byte, error) {
+func bootEntries(_ context.Context, sys sysfs.Root) ([]byte, error) {
 	names, err := filepath.Glob(sys.Sys("firmware", "efi", "efivars", "Boot*-8be4df61-93ca-11d2-aa0d-00e098032b8c"))
 	if err != nil {
 		return nil, err

@@ -61,7 +61,8 @@ sda1 part 1048576 1 0
 sdb disk 2097152 0 1 STICK
 `,
 		"lsblk-full": `KNAME="sda" PATH="/dev/sda" TYPE="disk" SIZE="4194304" MODEL="SPINNER" VENDOR="SEAGATE" ` +
-			`SERIAL="5000c500a1b2c3d4" WWN="0x5000c500a1b2c3d4" HCTL="0:0:0:0" TRAN="" ROTA="1" RO="0" RM="0" LOG-SEC="512" PHY-SEC="4096"
+			`SERIAL="5000c500a1b2c3d4" WWN="0x5000c500a1b2c3d4" HCTL="0:0:0:0" TRAN="" ROTA="1" RO="0" RM="0" ` +
+			`LOG-SEC="512" PHY-SEC="4096"
 KNAME="sda1" PATH="/dev/sda1" TYPE="part" SIZE="1048576" MODEL="" VENDOR="" SERIAL="" ` +
 			`WWN="" HCTL="" TRAN="" ROTA="1" RO="0" RM="0" LOG-SEC="512" PHY-SEC="4096"
 KNAME="sdb" PATH="/dev/sdb" TYPE="disk" SIZE="2097152" MODEL="STICK" VENDOR="" SERIAL="" ` +
@@ -88,7 +89,9 @@ open ` + sys.Dev("sdb") + `: no such file or directory
 	if err := json.Unmarshal([]byte(got["udev/sda"]), &properties); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"DEVNAME": "/dev/sda", "ID_MODEL": "SPINNER", "ID_WWN": "0x5000c500a1b2c3d4"} {
+	for name, want := range map[string]string{
+		"DEVNAME": "/dev/sda", "ID_MODEL": "SPINNER", "ID_WWN": "0x5000c500a1b2c3d4",
+	} {
 		if properties[name] != want {
 			t.Errorf("udev/sda: %s: got %q, want %q", name, properties[name], want)
 		}

@@ -1,6 +1,6 @@
-// Package journal is the agent's log: plain lines on the console, the latest of them in memory for Ironic to collect,
-// and no secret in either. It also packs the archive of logs that ironic-python-agent makes from the output of system
-// programs, here from the kernel's own interfaces.
+// Package journal is the agent's log: plain lines on the console, and the latest of them in memory for Ironic to
+// collect. Secrets are redacted in both. The package also packs the log archive, which ironic-python-agent creates
+// from the output of system programs, from the kernel's interfaces.
 package journal
 
 import (

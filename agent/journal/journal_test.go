@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 func TestLines(t *testing.T) {
@@ -157,7 +157,7 @@ func TestRedact(t *testing.T) {
 	if strings.Contains(after, "s3cret") {
 		t.Errorf("console: got %s", after)
 	}
-	archive := unpack(t, j, block.System{Root: t.TempDir()}, Member{"cmdline", []byte("ipa-agent-token=s3cret/+word x")})
+	archive := unpack(t, j, sysfs.Root{Path: t.TempDir()}, Member{"cmdline", []byte("ipa-agent-token=s3cret/+word x")})
 	if got := archive["cmdline"]; got != "ipa-agent-token=*** x" {
 		t.Errorf("member of the archive: got %q, want the secret gone", got)
 	}
@@ -179,8 +179,10 @@ func TestRedactEncodedForms(t *testing.T) {
 	}
 	for i := range 4 {
 		user := strings.Repeat("u", i)
-		texts[fmt.Sprintf("basic authentication %d", i)] = base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		texts[fmt.Sprintf("base64 for URLs %d", i)] = base64.RawURLEncoding.EncodeToString([]byte(user + password + user))
+		basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		texts[fmt.Sprintf("basic authentication %d", i)] = basic
+		forURLs := base64.RawURLEncoding.EncodeToString([]byte(user + password + user))
+		texts[fmt.Sprintf("base64 for URLs %d", i)] = forURLs
 	}
 	for name, text := range texts {
 		console.Reset()
@@ -216,7 +218,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func unpack(t *testing.T, j *Journal, sys block.System, extra ...Member) map[string]string {
+func unpack(t *testing.T, j *Journal, sys sysfs.Root, extra ...Member) map[string]string {
 	t.Helper()
 	data, err := j.Archive(context.Background(), sys, extra...)
 	if err != nil {
@@ -233,8 +235,9 @@ func TestArchiveOfFixture(t *testing.T) {
 		"proc/7/status":    "Name:\tinit\nState:\tS (sleeping)\nPPid:\t0\nVmRSS:\t  42 kB\n",
 		"proc/7/cmdline":   "init\x00--agent_token=hidden\x00",
 		"sys/firmware/efi/efivars/BootOrder-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x07\x00\x00\x00\x01\x00\x0a\x00",
-		"sys/firmware/efi/efivars/Boot0001-8be4df61-93ca-11d2-aa0d-00e098032b8c":  "\x07\x00\x00\x00\x01\x00\x00\x00\x04\x00d\x00e\x00b\x00i\x00a\x00n\x00\x00\x00",
-		"sys/firmware/efi/efivars/Boot000A-8be4df61-93ca-11d2-aa0d-00e098032b8c":  "\x07\x00",
+		"sys/firmware/efi/efivars/Boot0001-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x07\x00\x00\x00\x01\x00\x00\x00" +
+			"\x04\x00d\x00e\x00b\x00i\x00a\x00n\x00\x00\x00",
+		"sys/firmware/efi/efivars/Boot000A-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x07\x00",
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -245,7 +248,7 @@ func TestArchiveOfFixture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: root})
+	got := unpack(t, New(io.Discard, nil, 1<<20), sysfs.Root{Path: root})
 	for name, want := range map[string]string{
 		"mdstat":     "Personalities : [raid1]\n",
 		"mount":      "/dev/sda1 on /mnt/with space type ext4 (rw,relatime)\n",
@@ -259,18 +262,18 @@ func TestArchiveOfFixture(t *testing.T) {
 }
 
 func TestArchiveIsBounded(t *testing.T) {
-	large := bytes.Repeat([]byte("0123456789abcdef"), maxMember/16+1)
-	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: t.TempDir()},
+	large := bytes.Repeat([]byte("0123456789abcdef"), maxMemberBytes/16+1)
+	got := unpack(t, New(io.Discard, nil, 1<<20), sysfs.Root{Path: t.TempDir()},
 		Member{"a", large}, Member{"b", large}, Member{"c", large}, Member{"d", large}, Member{"e", large})
 	total := 0
 	for name, text := range got {
-		if len(text) > maxMember {
-			t.Errorf("member %s: got %d bytes, want at most %d", name, len(text), maxMember)
+		if len(text) > maxMemberBytes {
+			t.Errorf("member %s: got %d bytes, want at most %d", name, len(text), maxMemberBytes)
 		}
 		total += len(text)
 	}
-	if total > maxArchive {
-		t.Errorf("all members: got %d bytes, want at most %d", total, maxArchive)
+	if total > maxArchiveBytes {
+		t.Errorf("all members: got %d bytes, want at most %d", total, maxArchiveBytes)
 	}
 }
 
@@ -278,7 +281,9 @@ func TestArchiveIsBounded(t *testing.T) {
 func TestArchiveCutsNoSecrets(t *testing.T) {
 	j := New(io.Discard, nil, 1<<20)
 	j.Redact("secret-token-0123456789")
-	packed, err := j.pack([]Member{{"dmesg", append(bytes.Repeat([]byte("x"), maxMember-10), "secret-token-0123456789"...)}})
+	packed, err := j.pack([]Member{
+		{"dmesg", append(bytes.Repeat([]byte("x"), maxMemberBytes-10), "secret-token-0123456789"...)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,8 +341,10 @@ func TestArchiveOfMultipath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := unpack(t, New(io.Discard, nil, 1<<20), block.System{Root: root})["multipath"]
-	for _, want := range []string{"dm-0 (0x600508b1001c5f4f)", "LUN size=1048576\n", "  sda running\n", "  sdb offline\n"} {
+	got := unpack(t, New(io.Discard, nil, 1<<20), sysfs.Root{Path: root})["multipath"]
+	for _, want := range []string{
+		"dm-0 (0x600508b1001c5f4f)", "LUN size=1048576\n", "  sda running\n", "  sdb offline\n",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
@@ -366,7 +373,7 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 	j.Logger().Info("before it was known", "token", secret)
 	j.Redact(secret)
 	j.Logger().Info("after", "token", secret)
-	members := unpack(t, j, block.System{Root: root}, Member{"lshw", []byte(secret)})
+	members := unpack(t, j, sysfs.Root{Path: root}, Member{"lshw", []byte(secret)})
 	for name, text := range members {
 		if strings.Contains(text, secret) {
 			t.Errorf("member %s holds the secret", name)

@@ -12,38 +12,25 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
-// maxKernelLog bounds the copy of the kernel's ring buffer, in bytes.
-const maxKernelLog = 16 << 20
-
-// The actions of syslog(2) that x/sys does not name.
-const (
-	syslogReadAll    = 3
-	syslogSizeBuffer = 10
-)
-
-func dmesg(context.Context, block.System) ([]byte, error) {
-	size, err := unix.Klogctl(syslogSizeBuffer, nil)
+func dmesg(context.Context, sysfs.Root) ([]byte, error) {
+	log, err := kernelLog()
 	if err != nil {
-		return nil, fmt.Errorf("size of the kernel's log: %w", err)
+		return nil, err
 	}
-	buffer := make([]byte, min(size, maxKernelLog))
-	n, err := unix.Klogctl(syslogReadAll, buffer)
-	if err != nil {
-		return nil, fmt.Errorf("kernel's log: %w", err)
-	}
-	return stripPriorities(buffer[:n]), nil
+	return stripPriorities(log), nil
 }
 
-// minCutLine is the length, in bytes, from which on a line of the kernel may have been cut off.
-const minCutLine = 900
+// minTruncated is the length in bytes from which a line of the kernel can be truncated.
+const minTruncated = 900
 
-// withoutCutWord removes the last word of a long line with the kernel's command line. The kernel cuts such lines off
-// (after about 1000 bytes), and a part of a secret is not recognised.
-func withoutCutWord(line []byte) []byte {
-	if len(line) < minCutLine || !bytes.Contains(line, []byte("ommand line")) {
+// withoutLastWord removes the last word of a long line with the kernel's command line. The kernel truncates such lines
+// after about 1000 bytes, and a part of a secret would not be redacted.
+func withoutLastWord(line []byte) []byte {
+	if len(line) < minTruncated || !bytes.Contains(line, []byte("ommand line")) {
 		return line
 	}
 	text := bytes.TrimRight(line, "\n")
@@ -57,14 +44,14 @@ func stripPriorities(log []byte) []byte {
 		if end := bytes.IndexByte(line, '>'); end > 0 && end < 6 && line[0] == '<' {
 			line = line[end+1:]
 		}
-		out.Write(withoutCutWord(line))
+		out.Write(withoutLastWord(line))
 	}
 	return out.Bytes()
 }
 
 type mount struct{ source, target, kind, options string }
 
-func mountTable(sys block.System) ([]mount, error) {
+func mountTable(sys sysfs.Root) ([]mount, error) {
 	data, err := os.ReadFile(sys.Proc("self", "mounts"))
 	if err != nil {
 		return nil, err
@@ -79,7 +66,7 @@ func mountTable(sys block.System) ([]mount, error) {
 	return table, nil
 }
 
-func mounts(_ context.Context, sys block.System) ([]byte, error) {
+func mounts(_ context.Context, sys sysfs.Root) ([]byte, error) {
 	table, err := mountTable(sys)
 	var out bytes.Buffer
 	for _, m := range table {
@@ -88,7 +75,7 @@ func mounts(_ context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func freeSpace(ctx context.Context, sys block.System) ([]byte, error) {
+func freeSpace(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 	table, err := mountTable(sys)
 	if err != nil {
 		return nil, err
@@ -115,7 +102,7 @@ func freeSpace(ctx context.Context, sys block.System) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func addresses(context.Context, block.System) ([]byte, error) {
+func addresses(context.Context, sysfs.Root) ([]byte, error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return nil, err
@@ -140,7 +127,7 @@ func addresses(context.Context, block.System) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func processes(ctx context.Context, sys block.System) ([]byte, error) {
+func processes(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 	entries, err := os.ReadDir(sys.Proc())
 	if err != nil {
 		return nil, err
@@ -172,9 +159,9 @@ func statusField(status, name string) string {
 	return "-"
 }
 
-// deviceProperties gives what is known of each disk under the names that udev uses.
-func deviceProperties(ctx context.Context, sys block.System) []Member {
-	disks, _ := sys.Disks(ctx) // the member lsblk tells why there are none
+// deviceProperties returns the properties of each disk under udev's names.
+func deviceProperties(ctx context.Context, sys sysfs.Root) []Member {
+	disks, _ := block.Disks(ctx, sys) // the member lsblk contains the error
 	var members []Member
 	for _, d := range disks {
 		data, err := json.MarshalIndent(map[string]string{

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
-// packetFilter lists the kernel's packet filter: tables, chains and rules of nf_tables, which iptables uses too, and
-// the names of legacy iptables' tables. Rules are in the kernel's own form, a list of expressions. A kernel without a
-// packet filter is no error: the member says so.
-func packetFilter(ctx context.Context, sys block.System) ([]byte, error) {
+// packetFilter lists the kernel's packet filter: tables, chains and rules of nf_tables, which iptables uses, too, and
+// the names of legacy iptables' tables. Rules are lists of the kernel's expressions. A kernel without a packet filter
+// is not an error, but is noted in the member.
+func packetFilter(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 	var out bytes.Buffer
 	for _, name := range []string{"ip_tables_names", "ip6_tables_names"} {
 		tables, err := os.ReadFile(sys.Proc("net", name))
@@ -72,7 +72,7 @@ func writeRules(ctx context.Context, out *bytes.Buffer) error {
 			for _, rule := range rules {
 				fmt.Fprintf(out, "    rule %d: %s\n", rule.Handle, expressions(rule.Exprs))
 			}
-			if err := ctx.Err(); err != nil || out.Len() > maxMember {
+			if err := ctx.Err(); err != nil || out.Len() > maxMemberBytes {
 				return err
 			}
 		}
@@ -98,7 +98,8 @@ func base(c *nftables.Chain) string {
 	}
 	hooks := []string{"prerouting", "input", "forward", "output", "postrouting"}
 	hook := fmt.Sprint(*c.Hooknum)
-	if at := int(*c.Hooknum); at < len(hooks) && c.Table.Family != nftables.TableFamilyNetdev && c.Table.Family != nftables.TableFamilyARP {
+	at := int(*c.Hooknum)
+	if at < len(hooks) && c.Table.Family != nftables.TableFamilyNetdev && c.Table.Family != nftables.TableFamilyARP {
 		hook = hooks[at]
 	}
 	policy := "accept"

@@ -4,27 +4,22 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
+	"ironroot/internal/testenv/nettest"
 )
 
 // Rules that nft created in a private network namespace are listed with their tables and chains.
 func TestPacketFilter(t *testing.T) {
-	testenv.Root(t)
 	testenv.Programs(t, "nft")
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	sys := block.System{Root: t.TempDir()}
+	nettest.EnterNamespace(t)
+	sys := sysfs.Root{Path: t.TempDir()}
 	empty, err := packetFilter(t.Context(), sys)
 	if err != nil || string(empty) != "no rules\n" {
 		t.Errorf("without rules: got %q and %v, want it said", empty, err)
@@ -67,7 +62,9 @@ proc/net/ip6_tables_names/
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"(ip_tables_names): filter nat\n", "(ip6_tables_names): read ", "table inet guard\n"} {
+	for _, want := range []string{
+		"(ip_tables_names): filter nat\n", "(ip6_tables_names): read ", "table inet guard\n",
+	} {
 		if !strings.Contains(string(legacy), want) {
 			t.Errorf("legacy tables: got no %q in\n%s", want, legacy)
 		}

@@ -22,8 +22,8 @@ import (
 const (
 	// module is the module name that ironic-python-agent uses, so that dashboards need no change.
 	module      = "ironic_python_agent.api.app"
-	sendTimeout = 2 * time.Second // of resolving the server's name and sending
-	inFlight    = 8               // metrics that are being sent
+	sendTimeout = 2 * time.Second // for resolving the server's name and sending
+	maxPending  = 8               // metrics that are being sent concurrently
 )
 
 // Metrics sends metrics according to the current configuration. It is safe for concurrent use.
@@ -35,7 +35,7 @@ type Metrics struct {
 
 // New returns a Metrics, which sends nothing unless metrics.backend is statsd.
 func New(c *config.Live, log *slog.Logger) *Metrics {
-	return &Metrics{config: c, log: log, slots: make(chan struct{}, inFlight)}
+	return &Metrics{config: c, log: log, slots: make(chan struct{}, maxPending)}
 }
 
 // Timer starts a measurement. The function it returns sends the elapsed time as metric name.

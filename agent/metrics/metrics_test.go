@@ -43,14 +43,18 @@ func TestTimer(t *testing.T) {
 	reversed := strings.Split(host, ".")
 	slices.Reverse(reversed)
 	for want, c := range map[string]config.Metrics{
-		module + ".run_command":                                               {},
-		"site:a." + module + ".run_command":                                   {GlobalPrefix: "site:a"},
-		host + "." + module + ".run_command":                                  {PrependHost: true},
-		"site." + strings.Join(reversed, ".") + "." + module + ".run_command": {PrependHost: true, PrependHostReverse: true, GlobalPrefix: "site"},
+		module + ".run_command":              {},
+		"site:a." + module + ".run_command":  {GlobalPrefix: "site:a"},
+		host + "." + module + ".run_command": {PrependHost: true},
+		"site." + strings.Join(reversed, ".") + "." + module + ".run_command": {
+			PrependHost: true, PrependHostReverse: true, GlobalPrefix: "site",
+		},
 	} {
 		port, next := server(t)
 		c.Backend = "statsd"
-		live := config.NewLive(&config.Config{Metrics: c, MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port}})
+		live := config.NewLive(&config.Config{
+			Metrics: c, MetricsStatsd: config.MetricsStatsd{StatsdHost: "127.0.0.1", StatsdPort: port},
+		})
 		New(live, slog.New(slog.DiscardHandler)).Timer("run_command")()
 		got := next()
 		name, value, _ := strings.Cut(got, ":")
@@ -88,8 +92,9 @@ func TestFailures(t *testing.T) {
 	} {
 		logged := make(lines, 1)
 		c.Metrics.Backend, c.MetricsStatsd.StatsdHost = "statsd", "127.0.0.1"
-		m := New(config.NewLive(&c), slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		for range 2 * inFlight {
+		m := New(config.NewLive(&c),
+			slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		for range 2 * maxPending {
 			m.Timer("lost")()
 			if line := <-logged; !strings.Contains(line, "metric not sent") || !strings.Contains(line, server) {
 				t.Fatalf("got log line %q, want the failure and the server", line)
@@ -111,11 +116,11 @@ func configured(backend string, port int) (*Metrics, *config.Live) {
 func TestSocketsAreClosed(t *testing.T) {
 	port, next := server(t)
 	m, _ := configured("statsd", port)
-	for range inFlight {
+	for range maxPending {
 		m.Timer("sent")()
 		next()
 	}
-	for range inFlight { // until all of them are done
+	for range maxPending { // until all of them are done
 		m.slots <- struct{}{}
 	}
 	sockets, err := os.ReadFile("/proc/self/net/udp") // proc(5)
@@ -131,11 +136,11 @@ func TestSocketsAreClosed(t *testing.T) {
 func TestDropped(t *testing.T) {
 	port, next := server(t)
 	m, _ := configured("statsd", port)
-	for range inFlight {
+	for range maxPending {
 		m.slots <- struct{}{}
 	}
 	m.Timer("dropped")()
-	for range inFlight {
+	for range maxPending {
 		<-m.slots
 	}
 	m.Timer("sent")()

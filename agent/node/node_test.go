@@ -22,13 +22,17 @@ func parse(t *testing.T, text string) *Node {
 
 // An invalid skip list is an error.
 func TestSkipBlockDevices(t *testing.T) {
-	for _, list := range []string{`"/dev/sda"`, `{"name": "/dev/sda"}`, `["/dev/sda"]`, `[{"name": "/dev/sda"}, null]`} {
-		if got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices(); err == nil {
+	for _, list := range []string{
+		`"/dev/sda"`, `{"name": "/dev/sda"}`, `["/dev/sda"]`, `[{"name": "/dev/sda"}, null]`,
+	} {
+		got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices()
+		if err == nil {
 			t.Errorf("%s: got %v, want an error", list, got)
 		}
 	}
 	for _, list := range []string{"null", "[]"} {
-		if got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices(); err != nil || len(got) != 0 {
+		got, err := parse(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`).SkipBlockDevices()
+		if err != nil || len(got) != 0 {
 			t.Errorf("%s: got %v and %v, want none", list, got, err)
 		}
 	}
@@ -73,7 +77,10 @@ func TestRootDeviceHints(t *testing.T) {
 		want       map[string]any
 	}{
 		{"instance first", sample, map[string]any{"serial": "I"}},
-		{"properties", `{"uuid":"u","properties":{"root_device":{"size":10}},"instance_info":{"root_device":{}}}`, map[string]any{"size": 10.0}},
+		{
+			"properties", `{"uuid":"u","properties":{"root_device":{"size":10}},"instance_info":{"root_device":{}}}`,
+			map[string]any{"size": 10.0},
+		},
 		{"none", `{"uuid":"u","properties":{},"instance_info":null}`, nil},
 		{"nonsense", `{"uuid":"u","properties":{"root_device":"sda"}}`, nil},
 	} {

@@ -11,7 +11,8 @@ import (
 // Any object is valid as a step's node. Anything else is rejected.
 func TestFromStep(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"uuid": "u", "name": "n"}`: "u", `{}`: "", `{"uuid": null}`: "", `{"uuid": 7}`: "7", `{"uuid": ["a"]}`: `["a"]`,
+		`{"uuid": "u", "name": "n"}`: "u", `{}`: "", `{"uuid": null}`: "", `{"uuid": 7}`: "7",
+		`{"uuid": ["a"]}`: `["a"]`,
 	} {
 		n, err := FromStep([]byte(text))
 		if err != nil || n.UUID() != want {
@@ -34,7 +35,9 @@ func TestFromStep(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	for text, want := range map[string]string{`{"uuid": "u", "name": "n"}`: "n", `{"uuid": "u", "name": 1}`: "", `{"uuid": "u"}`: ""} {
+	for text, want := range map[string]string{
+		`{"uuid": "u", "name": "n"}`: "n", `{"uuid": "u", "name": 1}`: "", `{"uuid": "u"}`: "",
+	} {
 		if got := parse(t, text).Name(); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
@@ -56,7 +59,9 @@ func TestLogicalDisks(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
 		}
 	}
-	for _, text := range []string{"[]", `"raid"`, `{"logical_disks": {}}`, `{"logical_disks": ["a"]}`, `{"logical_disks": [{}, null]}`} {
+	for _, text := range []string{
+		"[]", `"raid"`, `{"logical_disks": {}}`, `{"logical_disks": ["a"]}`, `{"logical_disks": [{}, null]}`,
+	} {
 		if got, err := parse(t, `{"uuid": "u", "raid_config": `+text+`}`).LogicalDisks(); err == nil {
 			t.Errorf("%s: got %v, want an error", text, got)
 		}
@@ -68,7 +73,8 @@ func TestLogicalDisks(t *testing.T) {
 
 func TestUnmarshal(t *testing.T) {
 	var n Node
-	if err := json.Unmarshal([]byte(`{"uuid": "u", "a": 1}`), &n); err != nil || n.UUID() != "u" || n.Raw()["a"] != 1.0 {
+	if err := json.Unmarshal([]byte(`{"uuid": "u", "a": 1}`), &n); err != nil || n.UUID() != "u" ||
+		n.Raw()["a"] != 1.0 {
 		t.Errorf("got %v, %v, want the node u", n, err)
 	}
 	if err := n.UnmarshalJSON([]byte("null")); err == nil {

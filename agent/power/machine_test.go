@@ -118,10 +118,10 @@ func TestSysrq(t *testing.T) {
 		cause   error
 		text    string
 	}{
-		{name: "restart", stop: Machine.Reboot, key: "b", took: syncTime, text: "sysrq b had no effect"},
-		{name: "power_off", stop: Machine.PowerOff, key: "o", took: syncTime, text: "sysrq o had no effect"},
+		{name: "restart", stop: Machine.Reboot, key: "b", took: syncTimeout, text: "sysrq b had no effect"},
+		{name: "power_off", stop: Machine.PowerOff, key: "o", took: syncTimeout, text: "sysrq o had no effect"},
 		{
-			name: "context_ends", stop: Machine.Reboot, limit: syncTime / 4, key: "b", took: syncTime / 4,
+			name: "context_ends", stop: Machine.Reboot, limit: syncTimeout / 4, key: "b", took: syncTimeout / 4,
 			cause: context.DeadlineExceeded,
 		},
 		{

@@ -17,9 +17,8 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// syncTime is how long writing out may take before the machine stops all the same: a dying disk must not keep a
-// node from being restarted.
-const syncTime = 60 * time.Second
+// syncTimeout limits the sync before the machine stops: a failing disk must not prevent a restart.
+const syncTimeout = 60 * time.Second
 
 // Power restarts the machine or powers it off. Methods of Machine return only if they fail.
 type Power interface {
@@ -35,12 +34,12 @@ type Machine struct {
 
 // Reboot implements [Power].
 func (m Machine) Reboot(ctx context.Context) error {
-	return m.stop(ctx, "restart", unix.LINUX_REBOOT_CMD_RESTART, "b")
+	return m.stop(ctx, "restart", commandRestart, "b")
 }
 
 // PowerOff implements [Power].
 func (m Machine) PowerOff(ctx context.Context) error {
-	return m.stop(ctx, "power off", unix.LINUX_REBOOT_CMD_POWER_OFF, "o")
+	return m.stop(ctx, "power off", commandPowerOff, "o")
 }
 
 // stop returns only if both reboot(2) and sysrq fail.
@@ -52,8 +51,8 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	log.Info("stopping the machine", "how", what)
-	writeOut(ctx, log)
+	log.Info("syncing and unmounting file systems", "action", what)
+	syncAll(ctx, log)
 	unmountAll(log)
 	flush := m.Flush
 	if flush == nil {
@@ -61,15 +60,15 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	}
 	log.Info("calling reboot(2)", "action", what)
 	flush()
-	rebootErr := unix.Reboot(command)
-	log.Error("reboot(2) failed, trying sysrq", "how", what, "err", rebootErr)
+	rebootErr := reboot(command)
+	log.Error("reboot(2) failed, trying sysrq", "action", what, "err", rebootErr)
 	flush()
 	sysrqErr := sysrq(key)
 	if sysrqErr == nil {
 		// The kernel executes the key asynchronously.
 		select {
-		case <-time.After(syncTime):
-			sysrqErr = fmt.Errorf("sysrq %s had no effect within %v", key, syncTime)
+		case <-time.After(syncTimeout):
+			sysrqErr = fmt.Errorf("sysrq %s had no effect within %v", key, syncTimeout)
 		case <-ctx.Done():
 			sysrqErr = ctx.Err()
 		}
@@ -77,8 +76,8 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	return fmt.Errorf("%s: %w", what, errors.Join(fmt.Errorf("reboot(2): %w", rebootErr), sysrqErr))
 }
 
-// writeOut flushes all file systems, for at most syncTime.
-func writeOut(ctx context.Context, log *slog.Logger) {
+// syncAll flushes all file systems, for at most syncTimeout.
+func syncAll(ctx context.Context, log *slog.Logger) {
 	done := make(chan struct{})
 	goroutine.Go(func() error {
 		unix.Sync()
@@ -87,8 +86,8 @@ func writeOut(ctx context.Context, log *slog.Logger) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-time.After(syncTime):
-		log.Error("writing out to the disks did not end, going on without", "after", syncTime)
+	case <-time.After(syncTimeout):
+		log.Error("sync timed out, continuing", "timeout", syncTimeout)
 	}
 }
 
@@ -104,8 +103,9 @@ func unmountAll(log *slog.Logger) {
 		if err == nil {
 			continue
 		}
-		if remount := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); remount != nil {
-			log.Warn("cannot unmount", "path", target, "err", errors.Join(err, fmt.Errorf("remount read-only: %w", remount)))
+		if remount := remountReadOnly(target); remount != nil {
+			log.Warn("file system not unmounted", "path", target,
+				"err", errors.Join(err, fmt.Errorf("remount read-only: %w", remount)))
 		}
 	}
 }

@@ -76,19 +76,6 @@ func Draw(s *status.State, log []string, width, height int) Frame {
 	return *f
 }
 
-// Text returns the frame without its colours.
-func (f Frame) Text() string {
-	var text strings.Builder
-	for _, r := range f.rows {
-		line := ""
-		for _, s := range r {
-			line += s.text
-		}
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return text.String()
-}
-
 func (f *Frame) add(r ...span) { f.rows = append(f.rows, r) }
 
 func (f *Frame) header(s *status.State) {
@@ -98,9 +85,9 @@ func (f *Frame) header(s *status.State) {
 	f.add()
 }
 
-// field is a label and a text beside it, which takes several rows where it is long and most allows it.
-func (f *Frame) field(name, text string, look style, most int) {
-	for i, line := range wrap(ascii(text), f.width-labels, most) {
+// field adds a label and a text, which wraps to at most the given number of rows.
+func (f *Frame) field(name, text string, look style, limit int) {
+	for i, line := range wrap(ascii(text), f.width-labels, limit) {
 		if i > 0 {
 			name = ""
 		}
@@ -170,8 +157,8 @@ func (f *Frame) ironic(s *status.State) {
 // clock formats a time of day. An elapsed time would need continuous redrawing.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
-// links shows those with a carrier first, on at most so many rows; the others share a row.
-func (f *Frame) links(s *status.State, most int) {
+// links adds the links with carrier, on a limited number of rows, and one row for all others.
+func (f *Frame) links(s *status.State, limit int) {
 	switch {
 	case s.Phase == status.Lockdown:
 		f.field("Links", "taken down", plain, 1)
@@ -182,16 +169,16 @@ func (f *Frame) links(s *status.State, most int) {
 	}
 	part := Frame{width: f.width}
 	name, hidden := "Links", 0
-	var dark []string
+	var disconnected []string
 	for i := range s.Links {
 		l := &s.Links[i]
 		if !l.Carrier {
-			dark = append(dark, l.Name)
+			disconnected = append(disconnected, l.Name)
 			continue
 		}
 		before := len(part.rows)
 		part.field(name, l.Name+"  "+linkText(l), linkStyle(l), linkRows)
-		if len(part.rows) > max(most-2, 1) && before > 0 {
+		if len(part.rows) > max(limit-2, 1) && before > 0 {
 			part.rows = part.rows[:before]
 			hidden++
 			continue
@@ -201,12 +188,12 @@ func (f *Frame) links(s *status.State, most int) {
 	if hidden > 0 {
 		part.field("", fmt.Sprintf("and %d more with carrier", hidden), plain, 1)
 	}
-	if len(dark) > 0 {
+	if len(disconnected) > 0 {
 		look := plain
 		if name != "" {
 			look = hint
 		}
-		part.field(name, "no carrier: "+strings.Join(dark, " "), look, 1)
+		part.field(name, "no carrier: "+strings.Join(disconnected, " "), look, 1)
 	}
 	f.rows = append(f.rows, part.rows...)
 }
@@ -304,8 +291,8 @@ func (f *Frame) progress(p *status.Progress) {
 		text += fmt.Sprintf(", attempt %d", p.Attempt)
 	}
 	f.field("", text, plain, 1)
-	behind := fmt.Sprintf("%d MiB", p.Done>>20)
 	percent, known := p.Percent()
+	behind := fmt.Sprintf("%d MiB", p.Done>>20)
 	if known {
 		behind = fmt.Sprintf("%3d %%", percent)
 	}
@@ -345,12 +332,12 @@ func (f *Frame) trouble(s *status.State) {
 
 // log fills the rest of the screen with the last lines of the log, which are cut, not wrapped.
 func (f *Frame) log(lines []string) {
-	room := f.height - len(f.rows) - 1
-	if room < 1 || len(lines) == 0 {
+	space := f.height - len(f.rows) - 1
+	if space < 1 || len(lines) == 0 {
 		return
 	}
 	f.add(span{label, strings.Repeat("-", f.width)})
-	for _, line := range lines[max(0, len(lines)-room):] {
+	for _, line := range lines[max(0, len(lines)-space):] {
 		f.add(span{plain, cut(ascii(line), f.width)})
 	}
 }
@@ -379,10 +366,10 @@ func cut(text string, cells int) string {
 	return text[:cells-3] + "..."
 }
 
-// wrap breaks a text at its spaces into lines of at most so many cells, and into at most so many lines.
-func wrap(text string, cells, most int) []string {
+// wrap breaks a text at spaces into a limited number of lines and cells per line.
+func wrap(text string, cells, limit int) []string {
 	var lines []string
-	for len(lines) < most-1 && len(text) > cells {
+	for len(lines) < limit-1 && len(text) > cells {
 		at := strings.LastIndex(text[:cells+1], " ")
 		rest := at + 1
 		if at <= 0 { // a word that is longer than a line

@@ -17,7 +17,7 @@ func (b *Board) Adapters(list []Adapter) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.Adapters = list
 }
 

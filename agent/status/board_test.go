@@ -3,7 +3,6 @@ package status
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/fault"
-	"ironroot/netboot"
+	"ironroot/netboot/snapshot"
 )
 
 // Foreign text is converted to one line of limited length without secrets.
@@ -24,7 +23,7 @@ func TestForeignText(t *testing.T) {
 	b.Begin(foreign, foreign)
 	b.Tried(foreign, errors.New(foreign))
 	b.Problem("p", errors.New(foreign))
-	links := []netboot.Link{{Name: "eno1", Err: errors.New(foreign)}}
+	links := []snapshot.Link{{Name: "eno1", Err: errors.New(foreign)}}
 	show(b, links)
 	s := b.State()
 	for name, got := range map[string]string{
@@ -59,23 +58,24 @@ func TestURLs(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	b.Ironic([]string{"one", "four"})
-	if diff := cmp.Diff(map[string]string{"one": "connection refused", "four": "not tried yet"}, results()); diff != "" {
+	want = map[string]string{"one": "connection refused", "four": "not tried yet"}
+	if diff := cmp.Diff(want, results()); diff != "" {
 		t.Errorf("another list (-want +got):\n%s", diff)
 	}
 }
 
 func TestHeartbeat(t *testing.T) {
 	b := NewBoard("1", nil)
-	b.Beaten(unix.ECONNREFUSED)
+	b.HeartbeatDone(unix.ECONNREFUSED)
 	if got := b.State().Beat; !got.Failed || !got.Accepted.IsZero() {
 		t.Errorf("refused: got %+v", got)
 	}
-	b.Beaten(nil)
+	b.HeartbeatDone(nil)
 	accepted := b.State().Beat
 	if accepted.Failed || time.Since(accepted.Accepted) > time.Hour {
 		t.Errorf("accepted: got %+v, want it accepted now", accepted)
 	}
-	b.Beaten(unix.ECONNREFUSED)
+	b.HeartbeatDone(unix.ECONNREFUSED)
 	if got := b.State().Beat; !got.Failed || !got.Accepted.Equal(accepted.Accepted) {
 		t.Errorf("refused again: got %+v, want the time of the one that was accepted", got)
 	}
@@ -166,17 +166,4 @@ func TestWithoutBoard(t *testing.T) {
 	tracker := b.Track(slog.New(slog.DiscardHandler), "writing image", "/dev/sda")
 	tracker.Set(1, 2)
 	tracker.End()
-}
-
-func TestDNSReasons(t *testing.T) {
-	for want, err := range map[string]*net.DNSError{
-		"DNS: no such host a.example (asked 192.0.2.53:53)": {Name: "a.example", Server: "192.0.2.53:53", IsNotFound: true},
-		"DNS: no such host a.example":                       {Name: "a.example", IsNotFound: true},
-		"DNS: no answer for a.example":                      {Name: "a.example", IsTimeout: true},
-		"DNS: a.example: refused (asked 192.0.2.53:53)":     {Name: "a.example", Server: "192.0.2.53:53", Err: "refused"},
-	} {
-		if got := Reason(err); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
 }

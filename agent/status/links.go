@@ -9,21 +9,21 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/netboot"
+	"ironroot/internal/sysfs"
 	"ironroot/netboot/lldp"
-	"ironroot/storage/sysfile"
+	"ironroot/netboot/snapshot"
 )
 
 // Source is the network that a board displays.
 type Source interface {
-	Links() []netboot.Link
+	Links() []snapshot.Link
 	Changed() <-chan struct{} // closed at the next change
 	LLDP() map[string]lldp.Frame
 }
 
 // Follow updates the board's links from the network until ctx ends.
 func (b *Board) Follow(ctx context.Context, n Source) {
-	files := sysfile.Reader{}
+	files := sysfs.Reader{}
 	for {
 		changed := n.Changed()
 		known := n.Links()
@@ -39,8 +39,8 @@ func (b *Board) Follow(ctx context.Context, n Source) {
 	}
 }
 
-// describe puts together what is known of every link.
-func describe(all []netboot.Link, frames map[string]lldp.Frame, speedOf func(link string) int) []Link {
+// describe converts links with their LLDP frames and speeds.
+func describe(all []snapshot.Link, frames map[string]lldp.Frame, speedOf func(link string) int) []Link {
 	var links []Link
 	for _, known := range all {
 		l := Link{
@@ -61,8 +61,8 @@ func describe(all []netboot.Link, frames map[string]lldp.Frame, speedOf func(lin
 	return links
 }
 
-// trouble is what keeps a link from being of use, in a few words.
-func trouble(l netboot.Link) string {
+// trouble returns a short description of a link's failure, "" without one.
+func trouble(l snapshot.Link) string {
 	asked := l.History.DHCP
 	switch {
 	case asked.Rejected != "":
@@ -77,7 +77,7 @@ func trouble(l netboot.Link) string {
 
 // linkSpeed returns the current speed of the link with the sysfs directory dir in Mbit/s, 0 if the driver does not
 // report it.
-func linkSpeed(files *sysfile.Reader, dir string) int {
+func linkSpeed(files *sysfs.Reader, dir string) int {
 	text, err := files.Read(filepath.Join(dir, "speed"))
 	if err != nil {
 		return 0

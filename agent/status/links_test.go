@@ -12,19 +12,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/netboot"
+	"ironroot/internal/sysfs"
+	"ironroot/netboot/dhcp4"
 	"ironroot/netboot/lldp"
-	"ironroot/storage/sysfile"
+	"ironroot/netboot/snapshot"
 )
 
 // source is a network whose links a test changes.
 type source struct {
 	mu      sync.Mutex
-	links   []netboot.Link
+	links   []snapshot.Link
 	changed chan struct{}
 }
 
-func (s *source) Links() []netboot.Link {
+func (s *source) Links() []snapshot.Link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.links
@@ -41,7 +42,7 @@ func (s *source) LLDP() map[string]lldp.Frame {
 	return map[string]lldp.Frame{"test0": {TLVs: []lldp.TLV{name(7), name(9)}}}
 }
 
-func (s *source) set(links ...netboot.Link) {
+func (s *source) set(links ...snapshot.Link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.links = links
@@ -70,10 +71,11 @@ func TestFollow(t *testing.T) {
 		t.Errorf("without links: got host name %q and links %v, want %q and none", got.Hostname, got.Links, host)
 	}
 	second := b.Changed()
-	s.set(netboot.Link{Name: "test0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true})
+	s.set(snapshot.Link{Name: "test0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true})
 	<-second
 	want := []Link{{Name: "test0", MAC: "02:00:00:00:00:01", Up: true, Carrier: true, VLANs: []int{7, 9}}}
-	if diff := cmp.Diff(want, b.State().Links, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	diff := cmp.Diff(want, b.State().Links, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
+	if diff != "" {
 		t.Errorf("links (-want +got):\n%s", diff)
 	}
 	cancel()
@@ -83,10 +85,10 @@ func TestFollow(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	silent := errors.New("no answer")
 	prefix := netip.MustParsePrefix
-	asked := func(times int) netboot.History { return netboot.History{DHCP: netboot.Attempts{Sent: times}} }
+	asked := func(times int) snapshot.History { return snapshot.History{DHCP: snapshot.Attempts{Sent: times}} }
 	rejected := asked(3)
 	rejected.DHCP.Rejected = "no address in it"
-	got := describe([]netboot.Link{
+	got := describe([]snapshot.Link{
 		{Name: "dark"},
 		{Name: "lit", Carrier: true, Addresses: []netip.Prefix{
 			prefix("fe80::1/64"), prefix("192.0.2.1/24"), prefix("127.0.0.1/8"),
@@ -94,7 +96,7 @@ func TestDescribe(t *testing.T) {
 		{Name: "rejected", Err: silent, History: rejected},
 		{Name: "asked", Err: silent, History: asked(3)},
 		{Name: "once", Err: silent, History: asked(1)},
-		{Name: "leased", Err: silent, Lease: &netboot.Lease{}, History: asked(3)},
+		{Name: "leased", Err: silent, Lease: &dhcp4.Lease{}, History: asked(3)},
 		{Name: "well", History: asked(3)},
 	}, nil, func(link string) int { return len(link) })
 	want := []Link{
@@ -117,11 +119,11 @@ func TestLinkSpeed(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "speed"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := linkSpeed(&sysfile.Reader{}, dir); got != want {
+		if got := linkSpeed(&sysfs.Reader{}, dir); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}
 	}
-	if got := linkSpeed(&sysfile.Reader{}, t.TempDir()); got != 0 {
+	if got := linkSpeed(&sysfs.Reader{}, t.TempDir()); got != 0 {
 		t.Errorf("without a file: got %d, want 0", got)
 	}
 }

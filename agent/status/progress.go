@@ -69,9 +69,9 @@ const (
 	// A line is logged after logInterval if the progress is at least logPercent, ...
 	logInterval = 5 * time.Second
 	logPercent  = 5
-	// ... or so much time alone, so that slow work does not look dead.
-	logLongest = time.Minute
-	// boardInterval is how often the board, and with it the screen, hears of it.
+	// ... and after maxLogInterval in any case, to show that slow work is running.
+	maxLogInterval = time.Minute
+	// boardInterval is the interval in which the board is updated.
 	boardInterval = time.Second
 )
 
@@ -81,18 +81,18 @@ type Tracker struct {
 	board *Board
 	log   *slog.Logger
 
-	mu       sync.Mutex
-	p        Progress
-	told     time.Time // the board
-	toldDone int64
-	logged   time.Time
-	percent  int // in the last log line
+	mu        sync.Mutex
+	p         Progress
+	shown     time.Time // last update of the board
+	shownDone int64
+	logged    time.Time
+	percent   int // of the last log line
 }
 
 // Track starts a Tracker for work on a device. The board can be nil.
 func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
 	t := &Tracker{board: b, log: log, p: Progress{What: what, Device: device}}
-	t.told, t.logged = time.Now(), time.Now()
+	t.shown, t.logged = time.Now(), time.Now()
 	t.show()
 	return t
 }
@@ -106,20 +106,20 @@ func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 	defer t.mu.Unlock()
 	now := time.Now()
 	if attempt != t.p.Attempt || done < t.p.Done {
-		t.p.Rate, t.toldDone, t.percent, t.told = 0, 0, 0, now
+		t.p.Rate, t.shownDone, t.percent, t.shown = 0, 0, 0, now
 	}
 	t.p.Phase, t.p.Attempt, t.p.Done, t.p.Total = phase, attempt, done, total
-	if since := now.Sub(t.told); since >= boardInterval {
-		fresh := int64(float64(done-t.toldDone) / since.Seconds())
+	if since := now.Sub(t.shown); since >= boardInterval {
+		fresh := int64(float64(done-t.shownDone) / since.Seconds())
 		if t.p.Rate > 0 {
 			fresh = (3*t.p.Rate + fresh) / 4 // smoothed, for readability
 		}
-		t.p.Rate, t.told, t.toldDone = fresh, now, done
+		t.p.Rate, t.shown, t.shownDone = fresh, now, done
 		t.show()
 	}
 	percent, _ := t.p.Percent()
 	since := now.Sub(t.logged)
-	if since >= logLongest || since >= logInterval && (total <= 0 || percent >= t.percent+logPercent) {
+	if since >= maxLogInterval || since >= logInterval && (total <= 0 || percent >= t.percent+logPercent) {
 		t.logged, t.percent = now, percent
 		t.log.Info(t.p.What, t.p.attrs()...)
 	}
@@ -131,7 +131,7 @@ func (t *Tracker) End() {
 		return
 	}
 	t.board.change()
-	defer t.board.tell()
+	defer t.board.commit()
 	delete(t.board.work, t.p.Device)
 }
 
@@ -140,6 +140,6 @@ func (t *Tracker) show() {
 		return
 	}
 	t.board.change()
-	defer t.board.tell()
+	defer t.board.commit()
 	t.board.work[t.p.Device] = t.p
 }

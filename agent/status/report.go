@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"ironroot/netboot"
+	"ironroot/netboot/snapshot"
 )
 
 const (
-	// firstReport is how long a node may be without Ironic before the log says what was tried; each further report comes
-	// after twice the time, up to longestReport.
-	firstReport   = 10 * time.Second
-	longestReport = 5 * time.Minute
+	// firstReport is the time without contact to Ironic after which the node logs what it has tried. The interval of
+	// further reports doubles up to maxReportInterval.
+	firstReport       = 10 * time.Second
+	maxReportInterval = 5 * time.Minute
 )
 
 // Reporter logs what a node without contact to Ironic has tried.
@@ -57,14 +57,15 @@ func (r Reporter) whileAlone(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait = min(2*wait, longestReport)
-		r.tell(s, time.Since(began), wait)
+		wait = min(2*wait, maxReportInterval)
+		r.report(s, time.Since(began), wait)
 		due = time.After(wait)
 	}
 }
 
-func (r Reporter) tell(s *State, waited, next time.Duration) {
-	r.Log.Warn("not in touch with Ironic", "doing", s.Doing(), "for", waited.Round(time.Second), "next_report", next)
+func (r Reporter) report(s *State, waited, next time.Duration) {
+	r.Log.Warn("not in touch with Ironic", "doing", s.Doing(), "duration", waited.Round(time.Second),
+		"next_report", next)
 	for _, line := range s.linkReport(time.Now()) {
 		r.Log.Warn("tried: " + r.Board.line(line))
 	}
@@ -84,21 +85,21 @@ func (r Reporter) tell(s *State, waited, next time.Duration) {
 
 // linkReport returns what was tried on each link, and one line for all links without carrier.
 func (s *State) linkReport(now time.Time) []string {
-	var dark []string
-	var lit []netboot.Link
+	var disconnected []string
+	var connected []snapshot.Link
 	for i := range s.links {
 		if s.links[i].Carrier {
-			lit = append(lit, s.links[i])
+			connected = append(connected, s.links[i])
 		} else {
-			dark = append(dark, s.links[i].Name)
+			disconnected = append(disconnected, s.links[i].Name)
 		}
 	}
 	var lines []string
-	if len(lit) > 0 || len(dark) == 0 {
-		lines = netboot.Report(lit, now)
+	if len(connected) > 0 || len(disconnected) == 0 {
+		lines = snapshot.Report(connected, now)
 	}
-	if len(dark) > 0 {
-		lines = append(lines, "no carrier on "+strings.Join(dark, ", "))
+	if len(disconnected) > 0 {
+		lines = append(lines, "no carrier on "+strings.Join(disconnected, ", "))
 	}
 	return lines
 }
@@ -164,13 +165,13 @@ func (s *State) Advice() []string {
 
 // networkAdvice adds suggestions for a node without an address, from the cable to the DHCP server.
 func (s *State) networkAdvice(add func(string)) {
-	lit := 0
+	connected := 0
 	for i := range s.Links {
 		if len(s.Links[i].Addresses) > 0 {
 			return // the node has an address
 		}
 		if s.Links[i].Carrier {
-			lit++
+			connected++
 		}
 	}
 	for i := range s.Adapters {
@@ -179,8 +180,9 @@ func (s *State) networkAdvice(add func(string)) {
 	switch {
 	case len(s.Adapters) > 0 && len(s.Links) == 0:
 	case len(s.Links) == 0 && s.Phase == Network:
-		add("no network card found: is its driver in the ramdisk, and the card switched on in the firmware's setup?")
-	case len(s.Links) > 0 && lit == 0:
+		add("no network card found: check that the ramdisk contains its driver, and that the firmware's " +
+			"setup enables it")
+	case len(s.Links) > 0 && connected == 0:
 		add("no carrier on any link: check cables, transceivers and whether the switch ports are enabled")
 	}
 	for i := range s.Links {
@@ -199,7 +201,8 @@ func (l *Link) advice(add func(string)) {
 	add("no DHCP reply on " + l.Name + ": check that the provisioning VLAN is untagged on " + where +
 		", and that the DHCP server has a range for it")
 	if len(l.VLANs) > 0 {
-		add("the switch names the VLANs " + numbers(l.VLANs) + " there: if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
+		add("the switch announces the VLANs " + numbers(l.VLANs) + " on " + l.Name +
+			": if the provisioning network is a tagged one of them, boot with ipa-enable-vlan-interfaces=" + l.Name)
 	}
 }
 

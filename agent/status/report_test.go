@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,48 +14,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/netboot"
+	"ironroot/internal/testenv"
 	"ironroot/netboot/lldp"
+	"ironroot/netboot/snapshot"
 )
 
-// network is one with a dead link and one whose DHCP server does not answer.
-func network() []netboot.Link {
-	return []netboot.Link{
+// network has a link without carrier and one whose DHCP server does not answer.
+func network() []snapshot.Link {
+	return []snapshot.Link{
 		{Name: "eno1", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true},
-		{Name: "eno2", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, Up: true, Carrier: true, Err: errors.New("no answer from a DHCP server"), History: netboot.History{
-			DHCP: netboot.Attempts{Since: time.Now().Add(-9 * time.Second), Sent: 4}, Neighbour: lldp.Neighbour{System: "leaf-3", Port: "Ethernet1/12"},
+		{Name: "eno2", MAC: net.HardwareAddr{
+			2, 0, 0, 0, 0, 2,
+		}, Up: true, Carrier: true, Err: errors.New("no answer from a DHCP server"), History: snapshot.History{
+			DHCP:      snapshot.Attempts{Since: time.Now().Add(-9 * time.Second), Sent: 4},
+			Neighbour: lldp.Neighbour{System: "leaf-3", Port: "Ethernet1/12"},
 		}},
 	}
 }
 
-func show(b *Board, links []netboot.Link) {
+func show(b *Board, links []snapshot.Link) {
 	described := describe(links, nil, func(string) int { return 1000 })
 	b.setNetwork("node", []string{"192.0.2.53", "2001:db8::53"}, links, described)
 }
 
-// logBuffer is a log that may be written and read concurrently.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// TestReport lets time pass: a node without Ironic reports after 10 s and then at growing intervals, for as long as
-// that lasts, and from the beginning when Ironic is lost again.
+// A node without contact to Ironic reports after 10 s and then at increasing intervals. The intervals start again when
+// contact is lost again.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
+		var out testenv.Log
 		b := NewBoard("1", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go Reporter{Board: b, Log: slog.New(slog.NewTextHandler(&out, nil))}.Run(ctx)
@@ -69,7 +54,10 @@ func TestReport(t *testing.T) {
 			return strings.Count(out.String(), "not in touch")
 		}
 		var got []int
-		for _, after := range []time.Duration{9 * time.Second, 2 * time.Second, 18 * time.Second, 2 * time.Second, 38 * time.Second, 2 * time.Second, time.Hour} {
+		for _, after := range []time.Duration{
+			9 * time.Second,
+			2 * time.Second, 18 * time.Second, 2 * time.Second, 38 * time.Second, 2 * time.Second, time.Hour,
+		} {
 			got = append(got, reports(after))
 		}
 		if diff := cmp.Diff([]int{0, 1, 1, 2, 2, 3, 5 + 11}, got); diff != "" {
@@ -77,18 +65,18 @@ func TestReport(t *testing.T) {
 		}
 		first, _, _ := strings.Cut(out.String(), "next_report=40s")
 		for _, text := range []string{
-			`doing="waiting for network"`, "eno2 (02:00:00:00:00:02): carrier", "neighbour leaf-3, port Ethernet1/12", "DHCP: asked 4 times in 19s, no answer",
-			"no carrier on eno1", "name servers 192.0.2.53, 2001:db8::53", "https://ironic.example", "not tried yet",
-			"what to do: DHCP server did not answer on eno2", "leaf-3 port Ethernet1/12",
+			`doing="waiting for network"`, "eno2 (02:00:00:00:00:02): carrier", "neighbour leaf-3, port Ethernet1/12",
+			"DHCP: asked 4 times in 19s, no answer", "no carrier on eno1", "name servers 192.0.2.53, 2001:db8::53",
+			"https://ironic.example", "not tried yet", "what to do: no DHCP reply on eno2", "leaf-3 port Ethernet1/12",
 		} {
 			if !strings.Contains(first, text) {
 				t.Errorf("the first report lacks %q:\n%s", text, first)
 			}
 		}
 		b.Enter(Ready)
-		b.Beaten(nil)
+		b.HeartbeatDone(nil)
 		before := reports(time.Hour)
-		b.Beaten(unix.ECONNREFUSED)
+		b.HeartbeatDone(unix.ECONNREFUSED)
 		if after := reports(11 * time.Second); before != 16 || after != 17 {
 			t.Errorf("got %d reports when Ironic was reached and %d when it was lost again, want 16 and 17",
 				before, after)
@@ -104,14 +92,17 @@ func TestAdvice(t *testing.T) {
 	good[1].Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}
 	good[1].Err = nil
 	for name, c := range map[string]struct {
-		links []netboot.Link
+		links []snapshot.Link
 		phase Phase
 		api   error
 		want  string
 	}{
-		"nothing":      {nil, Network, nil, "no network card found"},
-		"dark":         {dark, Network, nil, "no carrier on any link"},
-		"no DHCP":      {lit, Network, nil, "DHCP server did not answer on eno2: is the provisioning VLAN untagged on leaf-3 port Ethernet1/12"},
+		"nothing": {nil, Network, nil, "no network card found"},
+		"dark":    {dark, Network, nil, "no carrier on any link"},
+		"no DHCP": {
+			lit, Network, nil,
+			"no DHCP reply on eno2: check that the provisioning VLAN is untagged on leaf-3 port Ethernet1/12",
+		},
 		"refused":      {good, Lookup, unix.ECONNREFUSED, "is ironic-api running"},
 		"all is well":  {good, Ready, nil, ""},
 		"unplugged":    {dark, Ready, unix.ENETUNREACH, "no carrier on any link"},
@@ -123,7 +114,7 @@ func TestAdvice(t *testing.T) {
 		b.Ironic([]string{"u"})
 		if c.api != nil {
 			b.Tried("u", c.api)
-			b.Beaten(c.api)
+			b.HeartbeatDone(c.api)
 		}
 		got := strings.Join(b.State().Advice(), "\n")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {

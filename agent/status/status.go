@@ -7,20 +7,22 @@ package status
 import (
 	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
-	"ironroot/netboot"
+	"ironroot/agent/advice"
 	"ironroot/netboot/lldp"
+	"ironroot/netboot/snapshot"
 )
 
 // Phase is a phase of the agent's start. Ready follows the last one.
 type Phase string
 
-// The phases that mean something here; the others are only shown.
+// The phases that this package distinguishes. Others are only displayed.
 const (
 	Network    Phase = "network"
 	Discovery  Phase = "discovery"
@@ -48,7 +50,7 @@ type State struct {
 	Work     []Progress
 	Problems []Problem // current problems, the latest last
 
-	links []netboot.Link // with the history that Links are made of; nobody changes it
+	links []snapshot.Link // source of Links, with history; immutable
 }
 
 // Link is a network link of the machine.
@@ -109,7 +111,9 @@ func NewBoard(version string, clean func(string) string) *Board {
 	if clean == nil {
 		clean = func(text string) string { return text }
 	}
-	return &Board{clean: clean, state: State{Version: version}, work: map[string]Progress{}, changed: make(chan struct{})}
+	return &Board{
+		clean: clean, state: State{Version: version}, work: map[string]Progress{}, changed: make(chan struct{}),
+	}
 }
 
 // State returns a snapshot of the state.
@@ -145,7 +149,7 @@ func (b *Board) change() *State {
 	return &b.state
 }
 
-func (b *Board) tell() {
+func (b *Board) commit() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 	b.mu.Unlock()
@@ -157,7 +161,7 @@ func (b *Board) Enter(phase Phase) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.Phase, s.Since = phase, time.Now()
 }
 
@@ -167,7 +171,7 @@ func (b *Board) Node(uuid, name string) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.NodeUUID, s.NodeName = b.line(uuid), b.line(name)
 }
 
@@ -177,7 +181,7 @@ func (b *Board) Ironic(urls []string) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	old := s.APIs
 	s.APIs = nil
 	for _, url := range urls {
@@ -199,10 +203,10 @@ func (b *Board) Tried(url string, err error) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	a := API{URL: b.line(plainURL(url)), Tried: time.Now()}
 	if err != nil {
-		a.Trouble, a.Advice = b.line(Reason(err)), Advice(err)
+		a.Trouble, a.Advice = b.line(advice.Reason(err)), advice.For(err)
 	}
 	if i := find(s.APIs, a.URL); i >= 0 {
 		s.APIs[i] = a
@@ -211,13 +215,13 @@ func (b *Board) Tried(url string, err error) {
 	}
 }
 
-// Beaten says what came of a heartbeat.
-func (b *Board) Beaten(err error) {
+// HeartbeatDone records the result of a heartbeat.
+func (b *Board) HeartbeatDone(err error) {
 	if b == nil {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	if s.Beat.Failed = err != nil; !s.Beat.Failed {
 		s.Beat.Accepted = time.Now()
 	}
@@ -230,7 +234,7 @@ func (b *Board) Problem(source string, err error) {
 		return
 	}
 	b.change()
-	defer b.tell()
+	defer b.commit()
 	b.problem(source, err)
 }
 
@@ -239,7 +243,7 @@ func (b *Board) problem(source string, err error) {
 	s := &b.state
 	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return p.Source == source })
 	if err != nil {
-		s.Problems = append(s.Problems, Problem{source, b.line(brief(err)), Advice(err), time.Now()})
+		s.Problems = append(s.Problems, Problem{source, b.line(advice.Brief(err)), advice.For(err), time.Now()})
 	}
 }
 
@@ -249,7 +253,7 @@ func (b *Board) Begin(name, step string) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.Command = Command{Name: b.line(name), Step: b.line(step), Started: time.Now()}
 	b.problem("command", nil)
 }
@@ -260,17 +264,17 @@ func (b *Board) End(err error) {
 		return
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.Command.Ended, s.Command.Failed = time.Now(), err != nil
 	b.problem("command", err)
 }
 
-func (b *Board) setNetwork(hostname string, dns []string, known []netboot.Link, links []Link) {
+func (b *Board) setNetwork(hostname string, dns []string, known []snapshot.Link, links []Link) {
 	for i := range links {
 		links[i].Trouble = b.line(links[i].Trouble)
 	}
 	s := b.change()
-	defer b.tell()
+	defer b.commit()
 	s.Hostname, s.DNS, s.Links, s.links = hostname, dns, links, known
 }
 
@@ -328,4 +332,13 @@ func (s *State) Alone() bool {
 		return s.Beat.Failed
 	}
 	return false
+}
+
+// plainURL masks the password of a URL.
+func plainURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	return u.Redacted()
 }

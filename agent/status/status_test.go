@@ -50,12 +50,12 @@ func TestProblems(t *testing.T) {
 		return list
 	}
 	b.Problem("lookup", errors.New("token s3cret\x1b[2J\nis wrong"))
-	b.Beaten(errors.New("refused"))
+	b.HeartbeatDone(errors.New("refused"))
 	if diff := cmp.Diff([]string{"lookup: token *** [2J is wrong", "heartbeat: refused"}, texts()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	b.Problem("lookup", nil)
-	b.Beaten(nil)
+	b.HeartbeatDone(nil)
 	b.Begin("clean.execute_clean_step", "erase_devices")
 	b.End(fault.BlockDeviceErase("%w", errors.New("/dev/sda: broken")))
 	if got := texts(); len(got) != 1 || !strings.HasPrefix(got[0], "command: ") ||
@@ -82,7 +82,7 @@ func TestNoBoard(t *testing.T) {
 	b.Node("u", "n")
 	b.Ironic([]string{"u"})
 	b.Tried("u", nil)
-	b.Beaten(nil)
+	b.HeartbeatDone(nil)
 	b.Problem("p", errors.New("e"))
 	b.Begin("c", "s")
 	b.End(nil)

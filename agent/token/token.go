@@ -46,7 +46,7 @@ func (o Outcome) String() string {
 type Token struct {
 	mu     sync.Mutex
 	secret string
-	given  bool // by the operator, and not replaced since
+	preset bool // set by the operator and not replaced since
 }
 
 // Adopt applies the token of a lookup response. The mask means that the token was issued before. 32 or more characters
@@ -56,10 +56,10 @@ func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case len(answer) >= minLength && t.given && (!sameNode || !valid(answer)):
+	case len(answer) >= minLength && t.preset && (!sameNode || !valid(answer)):
 		return Rejected
 	case len(answer) >= minLength:
-		t.secret, t.given = answer, false
+		t.secret, t.preset = answer, false
 		return Adopted
 	case answer == masked && t.secret != "":
 		return Kept
@@ -80,7 +80,7 @@ func valid(answer string) bool {
 func (t *Token) Set(secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.secret, t.given = secret, secret != ""
+	t.secret, t.preset = secret, secret != ""
 }
 
 // Known reports whether there is a token.

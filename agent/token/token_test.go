@@ -88,7 +88,9 @@ func TestMatches(t *testing.T) {
 		t.Error("something matches where no token is known")
 	}
 	tok.Set(minted)
-	for candidate, want := range map[string]bool{minted: true, "": false, minted[:42]: false, minted + "x": false, own: false} {
+	for candidate, want := range map[string]bool{
+		minted: true, "": false, minted[:42]: false, minted + "x": false, own: false,
+	} {
 		if got := tok.Matches(candidate); got != want {
 			t.Errorf("Matches(%q): got %v, want %v", candidate, got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
 
@@ -21,10 +22,10 @@ type visit func([]*removable.Volume) (bool, error)
 // warn logs an error of a medium once. It reports whether a retry can succeed: the BMC reads the medium over its own
 // network, so system errors can be temporary, but invalid content stays invalid.
 func (m *Media) warn(device string, err error) (again bool) {
-	if text := device + " " + err.Error(); !m.said[text] {
-		m.said[text] = true
-		m.seen = append(m.seen, fmt.Errorf("%s: %w", device, err))
-		m.Log.Warn("a medium is of no use", "device", device, "err", err)
+	if text := device + " " + err.Error(); !m.reported[text] {
+		m.reported[text] = true
+		m.problems = append(m.problems, fmt.Errorf("%s: %w", device, err))
+		m.Log.Warn("virtual medium not usable", "device", device, "err", err)
 	}
 	var errno unix.Errno
 	if again = errors.As(err, &errno); again {
@@ -77,11 +78,11 @@ func ended(err error) bool {
 // settle visits the media once more if a fallback was skipped, which is now accepted. The error is context.Canceled
 // if v does not return true.
 func (m *Media) settle(ctx context.Context, v visit) error {
-	m.settled = true
-	if !m.second {
+	m.quiet = true
+	if !m.fallbackSkipped {
 		return context.Canceled
 	}
-	m.second = false
+	m.fallbackSkipped = false
 	done, err := m.look(ctx, v)
 	if err == nil && !done {
 		return context.Canceled
@@ -96,18 +97,18 @@ func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error
 	defer stop()
 	timer := goroutine.AfterTime(m.grace, stop)
 	defer timer.Stop()
-	return m.System.Await(quiet, func() (bool, error) {
-		if time.Since(loaded) < m.scan { // a device that never stops reporting does not hold the machine up
+	return block.Await(quiet, func() (bool, error) {
+		if time.Since(loaded) < m.scan { // later changes do not extend the wait
 			timer.Stop()
-			defer func() { timer.Reset(m.pause()) }()
+			defer func() { timer.Reset(m.quietTime()) }()
 		}
 		return m.look(ctx, v)
 	})
 }
 
-// pause is how long the kernel must be silent. Where a medium was found, the others are plugged in by now, and only
-// have to get their drivers.
-func (m *Media) pause() time.Duration {
+// quietTime returns the time without changes after which the wait ends. It is shorter once a medium was found: then the
+// others are attached, and only need their drivers.
+func (m *Media) quietTime() time.Duration {
 	if m.floppy || m.iso {
 		return m.grace / 3
 	}
@@ -134,6 +135,9 @@ func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	var a answer
 	select {
 	case a = <-answers:
+		if a.err != nil && ctx.Err() != nil {
+			return false, ctx.Err() // the disks were not listed because the wait ended
+		}
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}

@@ -110,7 +110,7 @@ func TestLabelAfterModel(t *testing.T) {
 }
 
 // A floppy that is recognized by its model and has invalid content does not end the wait for a valid one.
-func TestUselessModel(t *testing.T) {
+func TestInvalidModelFallback(t *testing.T) {
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "a=\xff"), mib)
 	good := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://label")
@@ -284,7 +284,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // Invalid network data of a config drive are an error. The next call reads the drive again.
-func TestNetworkDataUseless(t *testing.T) {
+func TestInvalidNetworkData(t *testing.T) {
 	m := newMachine(t)
 	large := strings.Repeat(" ", maxNetworkData+1)
 	m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "config-2", "x", map[string]string{networkFile: large}), 8*mib)

@@ -20,8 +20,8 @@ const (
 	maxCopy  = 16 << 20 // bytes of all files
 )
 
-// folders are copied, without what is below their own folders.
-var folders = []string{"etc/ironic-python-agent", "etc/ironic-python-agent.d"}
+// directories are copied without their subdirectories.
+var directories = []string{"etc/ironic-python-agent", "etc/ironic-python-agent.d"}
 
 func isBootISO(v *removable.Volume) bool { return isBootLabel(v.Label) }
 
@@ -57,7 +57,7 @@ func (m *Media) copyConfig(v *removable.Volume) error {
 		if err := m.place(f); err != nil {
 			return fault.VirtualMediaBoot("copy configuration: %w", err)
 		}
-		m.named = m.named || bytes.Contains(f.data, []byte("api_url"))
+		m.ironicNamed = m.ironicNamed || bytes.Contains(f.data, []byte("api_url"))
 		names = append(names, "/"+f.path)
 	}
 	m.Log.Info("configuration copied from boot ISO", "device", v.Device.Path, "label", v.Label, "files", names)
@@ -67,8 +67,8 @@ func (m *Media) copyConfig(v *removable.Volume) error {
 func readConfig(v *removable.Volume) ([]copied, error) {
 	var files []copied
 	left := int64(maxCopy)
-	for _, folder := range folders {
-		names, err := v.Files(folder)
+	for _, directory := range directories {
+		names, err := v.Files(directory)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -76,10 +76,11 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 			return nil, err
 		}
 		if len(names) > maxFiles {
-			return nil, fmt.Errorf("%s on %s has %d files, want at most %d", folder, v.Device.Path, len(names), maxFiles)
+			return nil, fmt.Errorf("%s on %s has %d files, want at most %d",
+				directory, v.Device.Path, len(names), maxFiles)
 		}
 		for _, name := range names {
-			f := copied{path: folder + "/" + name}
+			f := copied{path: directory + "/" + name}
 			if f.data, err = v.ReadFile(f.path, min(maxFile, left)); err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
@@ -37,12 +38,13 @@ func TestIgnoredMediaWarning(t *testing.T) {
 	o.limit = readable
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	media := New(o)
-	media.unread = true
+	media.pending = true
 	check := func(when string, want map[string]int) {
 		t.Helper()
 		media.awaitWarnings(t)
 		for path, want := range want {
-			if got := strings.Count(log.String(), `neither removable nor write-protected" device=`+path+" "); got != want {
+			got := strings.Count(log.String(), `neither removable nor write-protected" device=`+path+" ")
+			if got != want {
 				t.Errorf("%s: %s is named %d times, want %d:\n%s", when, path, got, want, log.String())
 			}
 		}
@@ -67,12 +69,12 @@ func TestIgnoredDiskHangs(t *testing.T) {
 	searches, answer := make(chan bool, 2), make(chan removable.IgnoredDisk)
 	o := newMachine(t).options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	o.ignoredDisks = func(context.Context, block.System) ([]removable.IgnoredDisk, error) {
+	o.ignoredDisks = func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {
 		searches <- true
 		return []removable.IgnoredDisk{<-answer}, nil
 	}
 	media := New(o)
-	media.unread = true
+	media.pending = true
 	type result struct {
 		params config.Params
 		err    error
@@ -109,7 +111,7 @@ func TestIgnoredDiskHangs(t *testing.T) {
 func TestIgnoredDisksPanic(t *testing.T) {
 	o := newMachine(t).options(cmdline)
 	searches := 0
-	o.ignoredDisks = func(context.Context, block.System) ([]removable.IgnoredDisk, error) {
+	o.ignoredDisks = func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {
 		searches++
 		panic("in a file system")
 	}

@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"ironroot/agent/fault"
+	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
 
-// late is how many times longer than other media a drive with an id is looked for: a BMC may take its time, and no
-// other drive can be mistaken for it.
-const late = 10
+// idWaitFactor extends the wait for a drive with an id: a BMC can attach it late, and no other drive can be mistaken
+// for it.
+const idWaitFactor = 10
 
 // networkSearch is the state of the search for the config drive with network data.
 type networkSearch struct {
-	id     string
-	passed map[string]bool // media of other boots, by path
-	data   []byte
-	done   bool // there is an answer, data or none
-	device string
-	err    error // what kept this device, the drive, from being read at the last look
+	id      string
+	skipped map[string]bool // media of other boots, by path
+	data    []byte
+	done    bool // the search has ended, with data or without
+	device  string
+	err     error // error of the last attempt to read device
 }
 
 // NetworkDataExpected reports whether the kernel's command line announces a config drive: by its id, or because the
@@ -43,7 +44,7 @@ func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error)
 	if s.done || s.id == "" && m.Params["BOOTIF"] != "" {
 		return s.data, nil
 	}
-	if m.NetworkDataExpected() && (!m.settled || s.err != nil) {
+	if m.NetworkDataExpected() && (!m.quiet || s.err != nil) {
 		if err := m.await(ctx, func() bool { return false }, m.visitNetwork); err != nil || s.done {
 			return s.data, err
 		}
@@ -51,7 +52,7 @@ func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error)
 	overdue()
 	wait := m.limit
 	if s.id != "" {
-		wait *= late
+		wait *= idWaitFactor
 	}
 	return s.data, m.watch(ctx, wait)
 }
@@ -60,7 +61,7 @@ func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error)
 func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	err := m.System.Await(limited, func() (bool, error) { return m.look(limited, m.visitNetwork) })
+	err := block.Await(limited, func() (bool, error) { return m.look(limited, m.visitNetwork) })
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
@@ -70,22 +71,22 @@ func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 // visitNetwork reports whether the search has ended. A drive that cannot be read now can become readable.
 func (m *Media) visitNetwork(volumes []*removable.Volume) (bool, error) {
 	s := &m.network
-	s.glance(m, volumes)
+	s.inspect(m, volumes)
 	if s.err != nil && !m.warn(s.device, s.err) {
 		return false, s.err
 	}
 	return s.done, nil
 }
 
-// glance looks for the data among media that are open. Drives that are passed over are named, whichever comes first.
-func (s *networkSearch) glance(m *Media, volumes []*removable.Volume) {
+// inspect searches open media for the data. It logs drives of other boots once.
+func (s *networkSearch) inspect(m *Media, volumes []*removable.Volume) {
 	s.err = nil
 	for _, v := range volumes {
 		drive, ours := v.Label == "config-2", strings.EqualFold(v.Publisher, s.id)
 		switch {
-		case drive && !ours && !s.passed[v.Device.Path]:
-			s.passed[v.Device.Path] = true
-			m.Log.Warn("a config drive of another boot is not looked at",
+		case drive && !ours && !s.skipped[v.Device.Path]:
+			s.skipped[v.Device.Path] = true
+			m.Log.Warn("config drive of another boot ignored",
 				"device", v.Device.Path, "publisher", v.Publisher, "want", s.id)
 		case s.done || s.err != nil:
 		case drive && ours:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
@@ -16,7 +17,7 @@ func TestOpenContainsPanics(t *testing.T) {
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
 	o := m.options(cmdline)
 	o.limit = readable
-	o.open = func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error) {
+	o.open = func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error) {
 		panic("in a file system")
 	}
 	media := New(o)
@@ -53,8 +54,8 @@ func TestUseContainsPanics(t *testing.T) {
 		t.Errorf("got used %v after %v, want the second medium", used, read)
 	}
 	var caught *goroutine.PanicError
-	if len(media.seen) != 1 || !errors.As(media.seen[0], &caught) {
-		t.Errorf("got problems %v, want the panic", media.seen)
+	if len(media.problems) != 1 || !errors.As(media.problems[0], &caught) {
+		t.Errorf("got problems %v, want the panic", media.problems)
 	}
 }
 
@@ -65,5 +66,21 @@ func TestLookContainsPanics(t *testing.T) {
 	var caught *goroutine.PanicError
 	if done || !errors.As(err, &caught) {
 		t.Errorf("got done %v and error %v, want the panic", done, err)
+	}
+}
+
+// A wait that ends while the disks are being listed does not count as a medium that cannot be read.
+func TestLookEndsWithTheWait(t *testing.T) {
+	for range 1000 {
+		media := New(newMachine(t).options(cmdline))
+		ctx, cancel := context.WithCancel(t.Context())
+		media.open = func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error) {
+			cancel()
+			return nil, nil, ctx.Err()
+		}
+		done, err := media.look(ctx, func([]*removable.Volume) (bool, error) { return true, nil })
+		if done || !errors.Is(err, context.Canceled) || media.failed {
+			t.Fatalf("got done %v, error %v and failed %v, want only the end of the wait", done, err, media.failed)
+		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/internal/goroutine"
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/removable"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // Options describe the machine. The zero value, with Params, is the running machine.
 type Options struct {
-	System block.System
+	System sysfs.Root
 	Params config.Params // of the kernel's command line
 	Log    *slog.Logger
 	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
@@ -54,8 +54,8 @@ type Options struct {
 
 	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
 	limit, scan, grace time.Duration
-	open               func(context.Context, block.System) ([]*removable.Volume, []*removable.Problem, error)
-	ignoredDisks       func(context.Context, block.System) ([]removable.IgnoredDisk, error)
+	open               func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
+	ignoredDisks       func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error)
 }
 
 // Media are the media of one boot. NetworkData uses what Load has found.
@@ -63,19 +63,19 @@ type Media struct {
 	Options
 	params      config.Params
 	floppy, iso bool
-	named       bool            // a file of the ISO seems to say where Ironic is
-	useless     map[string]bool // media with configuration, by path, that are not looked at again
+	ironicNamed bool            // a file of the ISO contains api_url
+	unusable    map[string]bool // media with invalid configuration, by path, which are not read again
 	network     networkSearch
 
-	ignored *ignoredSearch
-	said    map[string]bool // what is wrong with the media, each trouble once
-	seen    []error         // the same, in order
-	failed  bool            // the last look could not read a medium: the next one may
-	settled bool            // nothing more appears, as far as can be told: what is second best is taken
-	second  bool            // something that is second best was passed over
+	ignored         *ignoredSearch
+	reported        map[string]bool // errors of media that were logged
+	problems        []error         // the same errors, in order
+	failed          bool            // the last visit could not read a medium; a retry can succeed
+	quiet           bool            // no further media are expected: a fallback is accepted
+	fallbackSkipped bool            // a fallback was not accepted yet
 
-	unread bool          // a medium is still to be read by Again
-	merged config.Params // the result of Load and Again so far
+	pending bool          // Again must read a medium
+	merged  config.Params // the result of Load and Again so far
 }
 
 // New returns the media of a machine without reading them.
@@ -96,9 +96,9 @@ func New(o Options) *Media {
 		o.ignoredDisks = removable.IgnoredDisks
 	}
 	return &Media{
-		Options: o, params: maps.Clone(o.Params), useless: map[string]bool{}, said: map[string]bool{},
+		Options: o, params: maps.Clone(o.Params), unusable: map[string]bool{}, reported: map[string]bool{},
 		ignored: &ignoredSearch{running: make(chan struct{}, 1), named: map[string]bool{}},
-		network: networkSearch{id: o.Params["ir_pub_id"], passed: map[string]bool{}},
+		network: networkSearch{id: o.Params["ir_pub_id"], skipped: map[string]bool{}},
 	}
 }
 
@@ -116,15 +116,15 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	if !Booted(m.Params) {
 		return m.Params, nil
 	}
-	// As long as nothing names Ironic, a medium that does has to come.
-	must := func() bool { return !m.floppy && !m.named && m.params["ipa-api-url"] == "" }
+	// A medium is required as long as nothing contains the URL of Ironic.
+	must := func() bool { return !m.floppy && !m.ironicNamed && m.params["ipa-api-url"] == "" }
 	if err := m.await(ctx, must, m.visit); err != nil {
 		return nil, err
 	}
 	m.merged = m.params
-	if len(m.seen) > 0 {
-		m.unread = true
-		return m.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(m.seen...))
+	if len(m.problems) > 0 {
+		m.pending = true
+		return m.params, fmt.Errorf("%w: %w", ErrMedia, errors.Join(m.problems...))
 	}
 	if !m.floppy || !m.iso {
 		m.warnIgnored(ctx)
@@ -140,7 +140,7 @@ func (m *Media) Load(ctx context.Context) (config.Params, error) {
 // replace it. It works like Load. The new parameters override those found before, whose medium can be gone. It returns
 // nil if every medium has been read. It must not be called concurrently with Load or itself.
 func (m *Media) Again(ctx context.Context) (config.Params, error) {
-	if !m.unread {
+	if !m.pending {
 		return nil, nil //nolint:nilnil // nothing is to be read
 	}
 	o := m.Options
@@ -152,7 +152,7 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 		m.merged = params
 	}
 	if err == nil && (next.floppy || next.iso) {
-		m.unread = false
+		m.pending = false
 	}
 	return params, err
 }
@@ -202,7 +202,7 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 	if !m.floppy {
 		m.floppy = m.use(volumes, m.parametersFloppy, m.readParameters)
 	}
-	m.network.glance(m, volumes)
+	m.network.inspect(m, volumes)
 	return m.floppy && m.iso, nil
 }
 
@@ -211,7 +211,7 @@ func (m *Media) visit(volumes []*removable.Volume) (bool, error) {
 func (m *Media) use(
 	volumes []*removable.Volume, pick func([]*removable.Volume) *removable.Volume, read func(*removable.Volume) error,
 ) bool {
-	useless := func(v *removable.Volume) bool { return m.useless[v.Device.Path] }
+	useless := func(v *removable.Volume) bool { return m.unusable[v.Device.Path] }
 	for {
 		v := pick(slices.DeleteFunc(slices.Clone(volumes), useless))
 		if v == nil {
@@ -224,7 +224,7 @@ func (m *Media) use(
 		if again := m.warn(v.Device.Path, err); again {
 			return false
 		}
-		m.useless[v.Device.Path] = true
+		m.unusable[v.Device.Path] = true
 	}
 }
 
@@ -238,10 +238,10 @@ func (m *Media) parametersFloppy(volumes []*removable.Volume) *removable.Volume 
 	}
 	for _, v := range volumes {
 		if strings.Contains(strings.ToLower(v.Device.Model), floppyModel) && !isDisc(v) {
-			if m.settled {
+			if m.quiet {
 				return v
 			}
-			m.second = true
+			m.fallbackSkipped = true
 		}
 	}
 	return nil

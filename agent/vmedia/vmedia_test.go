@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 const (
@@ -106,7 +106,7 @@ const (
 // that must appear ends with the context of the test.
 func (m *machine) options(cmdline string) Options {
 	return Options{
-		System: block.System{Root: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
+		System: sysfs.Root{Path: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
 		limit: time.Hour, scan: time.Hour, grace: 20 * time.Millisecond,
 	}
 }
@@ -146,36 +146,53 @@ func TestFloppy(t *testing.T) {
 	content := "ipa-api-url=http://floppy ipa-agent-token=abc\nipa-debug=1\n\tquoted=\"x y\""
 	named := floppy(t, "IR-VFD-DEV", "parameters.txt", content)
 	other := floppy(t, "OTHER", "parameters.txt", content)
-	over := map[string]string{"ipa-api-url": "http://floppy", "ipa-agent-token": "abc", "ipa-debug": "1", "quoted": `"x`}
+	over := map[string]string{
+		"ipa-api-url": "http://floppy", "ipa-agent-token": "abc", "ipa-debug": "1", "quoted": `"x`,
+	}
 	for name, c := range map[string]struct {
 		cmdline string
 		attach  func(m *machine)
 		want    map[string]string
 		err     string
 	}{
-		"label":          {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", named, mib) }, over, ""},
-		"label, optical": {cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", named, mib) }, over, ""},
-		"model":          {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Acme VIRTUAL Media", other, mib) }, over, ""},
+		"label": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", named, mib) }, over, ""},
+		"label, optical": {
+			cmdline, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "DVD", named, mib) }, over, "",
+		},
+		"model": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Acme VIRTUAL Media", other, mib) }, over, ""},
 		"label before model": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "Virtual Media", floppy(t, "WRONG", "parameters.txt", "wrong=1"), mib)
 			m.attach("sdb", usb, "0", "Stick", named, mib)
 		}, over, ""},
-		"no vmedia boot": {"ipa-api-url=http://cmdline", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
-		"another method": {"boot_method=pxe ipa-api-url=x", func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, ""},
-		"tenant's disk":  {cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "Virtual Media", named, mib) }, nil, ""},
+		"no vmedia boot": {
+			"ipa-api-url=http://cmdline",
+			func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, "",
+		},
+		"another method": {
+			"boot_method=pxe ipa-api-url=x",
+			func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, mib) }, nil, "",
+		},
+		"tenant's disk": {
+			cmdline, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "Virtual Media", named, mib) }, nil, "",
+		},
 		"built in": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "Virtual Media", named, mib)
 			m.write("sys/class/block/sda/removable", "0")
 		}, nil, ""},
-		"large USB disk":  {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, 4<<30) }, nil, ""},
+		"large USB disk": {
+			cmdline, func(m *machine) { m.attach("sda", usb, "0", "Virtual Media", named, 4<<30) }, nil, "",
+		},
 		"neither of both": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "Stick", other, mib) }, nil, ""},
 		"partition": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "Virtual Media", testenv.SparseFile(t, mib), mib)
 			m.partition("sda", "sda1", named)
 		}, nil, ""},
-		"nothing":          {cmdline, func(*machine) {}, nil, ""},
-		"nothing, no URL":  {"boot_method=vmedia", func(*machine) {}, nil, ""},
-		"without the file": {cmdline, func(m *machine) { m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "x.txt", ""), mib) }, nil, "parameters.txt on /dev/sda: file does not exist"},
+		"nothing":         {cmdline, func(*machine) {}, nil, ""},
+		"nothing, no URL": {"boot_method=vmedia", func(*machine) {}, nil, ""},
+		"without the file": {
+			cmdline, func(m *machine) { m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "x.txt", ""), mib) },
+			nil, "parameters.txt on /dev/sda: file does not exist",
+		},
 		"too large": {cmdline, func(m *machine) {
 			m.attach("sda", usb, "0", "S",
 				floppy(t, "ir-vfd-dev", "parameters.txt", strings.Repeat("a=b ", 20000)), mib)
@@ -336,7 +353,8 @@ func TestParseParameters(t *testing.T) {
 // FuzzParameters checks that accepted data is text, and that it parses like the kernel's command line.
 func FuzzParameters(f *testing.F) {
 	for _, text := range []string{
-		"", "ipa-api-url=http://192.0.2.1 ipa-debug=1\n", "a=1\r\n\x00\x00", "\ufeffa=1", "a\x00=1", `sshkey="a b" c=d`, "a=\xff", "= == a",
+		"", "ipa-api-url=http://192.0.2.1 ipa-debug=1\n", "a=1\r\n\x00\x00", "\ufeffa=1", "a\x00=1",
+		`sshkey="a b" c=d`, "a=\xff", "= == a",
 	} {
 		f.Add([]byte(text))
 	}
@@ -361,7 +379,7 @@ func FuzzParameters(f *testing.F) {
 func TestNoSecretsInLog(t *testing.T) {
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-agent-token=verysecret"), mib)
-	var log bytes.Buffer
+	var log testenv.Log
 	o := m.options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	if _, err := New(o).Load(limited(t)); err != nil {
@@ -375,6 +393,7 @@ func TestNoSecretsInLog(t *testing.T) {
 // config.Load finds the files of the boot ISO, including certificates. A partition or a large disk with the label is
 // ignored, and without boot_method=vmedia everything is.
 func TestBootISO(t *testing.T) {
+	testenv.Programs(t, "genisoimage")
 	files := map[string]string{
 		"etc/ironic-python-agent/ironic.crt":           "certificate",
 		"etc/ironic-python-agent.d/ironic-tls.conf":    "[DEFAULT]\ncafile = /etc/ironic-python-agent/ironic.crt\n",
@@ -449,7 +468,9 @@ func TestBootISO(t *testing.T) {
 			if data, err := os.ReadFile(outside); err != nil || string(data) != "[DEFAULT]\n" {
 				t.Errorf("a link was written through: %q, %v", data, err)
 			}
-			settings, err := config.Load(config.Sources{Params: o.Params, ConfigDirs: []string{filepath.Join(o.Root, "etc/ironic-python-agent.d")}})
+			settings, err := config.Load(config.Sources{
+				Params: o.Params, ConfigDirs: []string{filepath.Join(o.Root, "etc/ironic-python-agent.d")},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -478,13 +499,27 @@ func TestNetworkData(t *testing.T) {
 			m.attach("sr0", "pci/ata1/host1", "5", "D", foreign, mib)
 			m.attach("sr1", "pci/ata2/host2", "5", "D", mine, mib)
 		}, true},
-		"another's":         {"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", foreign, mib) }, false},
-		"no id asked for":   {"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, false},
-		"neither has an id": {"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, true},
-		"BOOTIF":            {"BOOTIF=01-52-54-00-00-00-01", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, false},
-		"BOOTIF and id":     {"BOOTIF=01-52-54-00-00-00-01 ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, true},
-		"upper label":       {"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", upper, mib) }, false},
-		"tenant's disk":     {"ir_pub_id=" + id, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", mine, mib) }, false},
+		"another's": {
+			"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", foreign, mib) }, false,
+		},
+		"no id asked for": {"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, false},
+		"neither has an id": {
+			"", func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, true,
+		},
+		"BOOTIF": {
+			"BOOTIF=01-52-54-00-00-00-01",
+			func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", anonymous, mib) }, false,
+		},
+		"BOOTIF and id": {
+			"BOOTIF=01-52-54-00-00-00-01 ir_pub_id=" + id,
+			func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, true,
+		},
+		"upper label": {
+			"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", upper, mib) }, false,
+		},
+		"tenant's disk": {
+			"ir_pub_id=" + id, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", mine, mib) }, false,
+		},
 		"tenant's partition": {"ir_pub_id=" + id, func(m *machine) {
 			m.attach("sda", "pci/ata1/host1", "0", "D", testenv.SparseFile(t, mib), mib)
 			m.partition("sda", "sda1", mine)
@@ -517,7 +552,9 @@ func TestNetworkData(t *testing.T) {
 // A config drive of another boot is logged, whether it appears before the node's own or after it.
 func TestConfigDriveOfAnotherBoot(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
-	drives := []string{iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`}), iso(t, "config-2", "somebody", nil)}
+	drives := []string{
+		iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`}), iso(t, "config-2", "somebody", nil),
+	}
 	parameters := floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy")
 	for _, foreign := range []string{"sr0", "sr1"} {
 		m := newMachine(t)
@@ -552,7 +589,9 @@ func TestConfigDriveOfAnotherBoot(t *testing.T) {
 func TestNetworkDataLate(t *testing.T) {
 	const id = "0b5e55ed-1c67-4d1e-9e0c-3e8a6f2f9d11"
 	drive := iso(t, "config-2", id, map[string]string{networkFile: `{"links": []}`})
-	for name, cmdline := range map[string]string{"announced": "boot_method=vmedia ir_pub_id=" + id, "an id alone": "ir_pub_id=" + id} {
+	for name, cmdline := range map[string]string{
+		"announced": "boot_method=vmedia ir_pub_id=" + id, "an id alone": "ir_pub_id=" + id,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
@@ -622,7 +661,9 @@ func TestWaits(t *testing.T) {
 	if _, err := New(o).NetworkData(limited(t), func() { overdue = true }); err != nil || !overdue {
 		t.Fatalf("got %v, overdue %v, want no wait", err, overdue)
 	}
-	for text, want := range map[string]bool{"": false, "boot_method=pxe": false, "boot_method=vmedia": true, "ir_pub_id=x": true} {
+	for text, want := range map[string]bool{
+		"": false, "boot_method=pxe": false, "boot_method=vmedia": true, "ir_pub_id=x": true,
+	} {
 		if got := New(m.options(text)).NetworkDataExpected(); got != want {
 			t.Errorf("%q: got network data expected %v, want %v", text, got, want)
 		}

@@ -131,8 +131,8 @@ func (a *Archive) Fetch(ctx context.Context, pkg string) (string, error) {
 	return debs[0], nil
 }
 
-// FetchAll downloads a package and, recursively, the dependencies that follow accepts, and returns their paths, the
-// package itself first. Either all versions are pinned ones, or all are the newest.
+// FetchAll downloads a package and, recursively, the dependencies that follow accepts. It returns their paths, the
+// package itself first. Either all versions are pinned, or all are the newest.
 func (a *Archive) FetchAll(ctx context.Context, pkg string, follow func(name string) bool) ([]string, error) {
 	name, arch := splitName(pkg)
 	debs, err := a.fetchTree(ctx, name, follow, func(ctx context.Context, name string) (string, error) {
@@ -229,7 +229,8 @@ func (a *Archive) Newest(ctx context.Context, name, arch string) (Package, error
 	}
 	p, ok := a.index[arch][name]
 	if !ok {
-		return Package{}, fmt.Errorf("package %s:%s: suite %s of %s does not have it: %w", name, arch, a.o.Suite, a.o.Mirror, ErrGone)
+		return Package{}, fmt.Errorf("package %s:%s: suite %s of %s does not have it: %w",
+			name, arch, a.o.Suite, a.o.Mirror, ErrGone)
 	}
 	return p, nil
 }
@@ -261,7 +262,7 @@ func (a *Archive) mirror(origin string) string {
 	return strings.TrimRight(a.o.Mirror, "/")
 }
 
-// newestCached returns the newest version of a package in the cache.
+// newestCached returns the path of the newest version of a package in the cache, and whether there is one.
 func (a *Archive) newestCached(name, arch string) (string, bool) {
 	var newest version.Version
 	path := ""

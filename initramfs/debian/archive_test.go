@@ -40,7 +40,10 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, key: key, keyring: filepath.Join(t.TempDir(), "keys"), files: map[string][]byte{}, packages: map[string][]Package{}}
+	s := &site{
+		t: t, key: key, keyring: filepath.Join(t.TempDir(), "keys"), files: map[string][]byte{},
+		packages: map[string][]Package{},
+	}
 	var public bytes.Buffer
 	if err := key.Serialize(&public); err != nil {
 		t.Fatal(err)
@@ -68,7 +71,8 @@ func (s *site) add(archive, suite, name, version, depends string) Package {
 	s.t.Helper()
 	testenv.Programs(s.t, "dpkg-deb")
 	tree := s.t.TempDir()
-	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: A <a@example.org>\n%sDescription: none\n", name, version, depends)
+	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: A <a@example.org>\n"+
+		"%sDescription: none\n", name, version, depends)
 	if err := os.Mkdir(filepath.Join(tree, "DEBIAN"), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,7 +86,9 @@ func (s *site) add(archive, suite, name, version, depends string) Package {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := Package{Name: name, Arch: "amd64", Version: version, SHA256: sumOf(data), Origin: archive, Path: "pool/" + file}
+	p := Package{
+		Name: name, Arch: "amd64", Version: version, SHA256: sumOf(data), Origin: archive, Path: "pool/" + file,
+	}
 	p.Depends = parseDepends(depends)
 	s.files["/"+archive+"/"+p.Path] = data
 	s.packages[suite] = append(s.packages[suite], p)
@@ -109,7 +115,8 @@ func (s *site) publish(archive, suite string) {
 	if err := w.Close(); err != nil {
 		s.t.Fatal(err)
 	}
-	text := fmt.Sprintf("Suite: stable\nCodename: %s\nMD5Sum:\n 00 1 main/binary-amd64/Packages\nSHA256:\n %s %d main/binary-amd64/Packages\n %s %d main/binary-amd64/Packages.xz\n",
+	text := fmt.Sprintf("Suite: stable\nCodename: %s\nMD5Sum:\n 00 1 main/binary-amd64/Packages\nSHA256:\n"+
+		" %s %d main/binary-amd64/Packages\n %s %d main/binary-amd64/Packages.xz\n",
 		suite, sumOf(index.Bytes()), index.Len(), sumOf(packed.Bytes()), packed.Len())
 	encoder, err := clearsign.Encode(&signed, s.key.PrivateKey, nil)
 	if err != nil {
@@ -125,7 +132,10 @@ func (s *site) publish(archive, suite string) {
 
 func (s *site) open(change func(*Options)) *Archive {
 	s.t.Helper()
-	o := Options{Suite: "trixie", Mirror: s.URL + "/debian", Keyring: s.keyring, CacheDir: s.t.TempDir(), Lock: Lock{}, Progress: s.t.Logf}
+	o := Options{
+		Suite: "trixie", Mirror: s.URL + "/debian", Keyring: s.keyring, CacheDir: s.t.TempDir(), Lock: Lock{},
+		Progress: s.t.Logf,
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -167,7 +177,8 @@ func TestFetchNewest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"linux-image-amd64_6.12-1_amd64.deb", "linux-image-6.12-1_6.12-1_amd64.deb"}, got); diff != "" {
+	diff := cmp.Diff([]string{"linux-image-amd64_6.12-1_amd64.deb", "linux-image-6.12-1_6.12-1_amd64.deb"}, got)
+	if diff != "" {
 		t.Error(diff)
 	}
 	got, err = fetchKernel(t, s.open(func(o *Options) { o.Security = NoMirror }))
@@ -183,7 +194,8 @@ func TestFetchPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"linux-image-amd64_6.9-1_amd64.deb", "linux-image-6.9-1_6.9-1_amd64.deb"}, got); diff != "" {
+	diff := cmp.Diff([]string{"linux-image-amd64_6.9-1_amd64.deb", "linux-image-6.9-1_6.9-1_amd64.deb"}, got)
+	if diff != "" {
 		t.Error(diff)
 	}
 	for _, path := range s.requests {
@@ -204,10 +216,13 @@ func TestPinnedVersionGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"linux-image-amd64_6.12-1_amd64.deb", "linux-image-6.12-1_6.12-1_amd64.deb"}, got); diff != "" {
+	diff := cmp.Diff([]string{"linux-image-amd64_6.12-1_amd64.deb", "linux-image-6.12-1_6.12-1_amd64.deb"}, got)
+	if diff != "" {
 		t.Error(diff)
 	}
-	for _, want := range []string{"linux-image-6.9-1:amd64, version 6.9-1 of the lock file", "taking the newest version"} {
+	for _, want := range []string{
+		"linux-image-6.9-1:amd64, version 6.9-1 of the lock file", "taking the newest version",
+	} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("messages lack %q:\n%s", want, said.String())
 		}
@@ -220,7 +235,8 @@ func TestPinnedVersionGone(t *testing.T) {
 
 func TestNotPinned(t *testing.T) {
 	s, _, _ := kernels(t)
-	if _, err := fetchKernel(t, s.open(func(o *Options) { o.Locked = true })); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "not in the lock file") {
+	_, err := fetchKernel(t, s.open(func(o *Options) { o.Locked = true }))
+	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "not in the lock file") {
 		t.Errorf("got error %v, want that the package is not in the lock file", err)
 	}
 }
@@ -261,7 +277,10 @@ func TestVerification(t *testing.T) {
 			const path = "/debian/dists/trixie/InRelease"
 			s.files[path] = bytes.Replace(s.files[path], []byte("Suite: stable"), []byte("Suite: static"), 1)
 		}, "signature"},
-		"unsigned InRelease": {func(s *site) { s.files["/debian/dists/trixie/InRelease"] = []byte("Codename: trixie\n") }, "not a signed text"},
+		"unsigned InRelease": {
+			func(s *site) { s.files["/debian/dists/trixie/InRelease"] = []byte("Codename: trixie\n") },
+			"not a signed text",
+		},
 		"another suite": {func(s *site) {
 			s.packages["sid"] = s.packages["trixie"]
 			s.publish("debian", "sid")
@@ -335,7 +354,10 @@ func TestUpdate(t *testing.T) {
 func TestSecurityMirror(t *testing.T) {
 	for _, test := range [][3]string{
 		{"trixie", DefaultMirror, "https://deb.debian.org/debian-security"},
-		{"trixie", "https://snapshot.debian.org/archive/debian/20260901T000000Z", "https://snapshot.debian.org/archive/debian-security/20260901T000000Z"},
+		{
+			"trixie", "https://snapshot.debian.org/archive/debian/20260901T000000Z",
+			"https://snapshot.debian.org/archive/debian-security/20260901T000000Z",
+		},
 		{"sid", DefaultMirror, NoMirror},
 		{"trixie", "https://mirror.example.org/ubuntu", NoMirror},
 	} {
@@ -385,7 +407,8 @@ func TestParseLockRejects(t *testing.T) {
 	}
 }
 
-// The newest package in the cache is one of the architecture, by version and not by text.
+// The newest package in the cache is the one of the architecture with the greatest version. Versions are not compared
+// as text.
 func TestNewestCached(t *testing.T) {
 	a, err := Open(Options{CacheDir: t.TempDir()})
 	if err != nil {
@@ -394,7 +417,9 @@ func TestNewestCached(t *testing.T) {
 	if err := os.MkdirAll(a.packageDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a_9_amd64.deb", "a_10_amd64.deb", "a_11_arm64.deb", "a-b_12_arm64.deb", "b_1_all.deb"} {
+	for _, name := range []string{
+		"a_9_amd64.deb", "a_10_amd64.deb", "a_11_arm64.deb", "a-b_12_arm64.deb", "b_1_all.deb",
+	} {
 		if err := os.WriteFile(filepath.Join(a.packageDir(), name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// makeDeb lets dpkg-deb build a package.
+// makeDeb builds a package with dpkg-deb and returns its path.
 func makeDeb(t *testing.T, compression string) string {
 	t.Helper()
 	testenv.Programs(t, "dpkg-deb")
@@ -113,7 +113,8 @@ func padded(n int) string {
 }
 
 func FuzzFindMember(f *testing.F) {
-	f.Add([]byte(arMagic + "debian-binary   0           0     0     100644  4         `\n2.0\ndata.tar        0           0     0     100644  1         `\nx"))
+	f.Add([]byte(arMagic + "debian-binary   0           0     0     100644  4         `\n2.0\n" +
+		"data.tar        0           0     0     100644  1         `\nx"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, r, err := findMember(bytes.NewReader(data), "data.tar")
 		if err == nil && r == nil {

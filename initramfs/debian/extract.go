@@ -21,8 +21,8 @@ import (
 // maxControl bounds the control file of a package, in bytes.
 const maxControl = 1 << 20
 
-// Extract unpacks those files of a package below dir whose name (without the leading "./") match accepts. Folders are
-// made as needed; symbolic links stay links; hard links become files of their own; devices are left out.
+// Extract unpacks the files of a package whose names, without the leading "./", match accepts, into dir. It creates
+// directories as needed. Symbolic links are kept, hard links become separate files, and devices are omitted.
 func Extract(ctx context.Context, deb, dir string, match func(name string) bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -44,9 +44,11 @@ func Extract(ctx context.Context, deb, dir string, match func(name string) bool)
 	return nil
 }
 
-// ExtractAll unpacks the files of packages whose names match accepts into dir, and then calls finish, if not nil, with
-// the directory. It does nothing if dir exists. dir is complete when it exists.
-func ExtractAll(ctx context.Context, debs []string, dir string, match func(name string) bool, finish func(dir string) error) error {
+// ExtractAll unpacks the files of packages whose names match accepts, and then calls finish, if not nil, with their
+// directory, which is renamed to dir at the end. So dir is complete if it exists, and ExtractAll then does nothing.
+func ExtractAll(
+	ctx context.Context, debs []string, dir string, match func(name string) bool, finish func(dir string) error,
+) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}

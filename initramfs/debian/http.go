@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"ironroot/internal/pause"
 )
 
 const (
@@ -111,10 +113,8 @@ func (a *Archive) retry(ctx context.Context, f func() error) error {
 				err)
 		}
 		a.o.Progress("%v: trying again", err)
-		select {
-		case <-time.After(retryDelay):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, retryDelay); err != nil {
+			return err
 		}
 	}
 }

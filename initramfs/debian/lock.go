@@ -39,7 +39,7 @@ const lockHeader = `# Versions of Debian's packages that images are built from. 
 # suite package architecture version sha256 archive path
 `
 
-// ParseLock reads a lock file: a line for each package, fields separated by blanks.
+// ParseLock parses a lock file, which has one line for each package with fields separated by blanks.
 func ParseLock(text []byte) (Lock, error) {
 	lock := Lock{}
 	number := 0

@@ -115,8 +115,8 @@ func (s Selection) Has(name string) bool {
 }
 
 func (r rule) matches(name string) bool {
-	if folder, ok := strings.CutSuffix(r.pattern, "/"); ok {
-		return strings.HasPrefix(name, folder+"/")
+	if directory, ok := strings.CutSuffix(r.pattern, "/"); ok {
+		return strings.HasPrefix(name, directory+"/")
 	}
 	matched, err := path.Match(r.pattern, name)
 	return err == nil && matched

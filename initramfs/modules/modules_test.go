@@ -32,6 +32,8 @@ func TestSelection(t *testing.T) {
 		"drivers/i2c/busses/i2c-thunderx":            true,
 		"drivers/i2c/busses/i2c-parport":             false,
 		"drivers/mmc/core/mmc_block":                 true,
+		"drivers/acpi/nfit/nfit":                     true,
+		"drivers/nvdimm/nd_pmem":                     true,
 	} {
 		if got := s.Has(name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)

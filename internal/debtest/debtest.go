@@ -9,8 +9,8 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// Packages fetches a package of a suite of Debian, "" being the default one, and those of its dependencies whose names
-// start with one of prefixes. It returns the paths of the files.
+// Packages fetches a package of a Debian suite and the dependencies whose names start with one of prefixes. It returns
+// the paths of the files. The suite "" is the default one.
 func Packages(t testing.TB, suite, pkg string, prefixes ...string) []string {
 	t.Helper()
 	archive, err := debian.Open(debian.Options{Suite: suite, Progress: t.Logf})

@@ -29,6 +29,12 @@ var forbidden = map[string]map[string]string{
 	},
 }
 
+// forbiddenImports are packages that the ramdisk does not import, and the reasons.
+var forbiddenImports = map[string]string{
+	"os/exec": "the ramdisk starts no programs",
+	"C":       "the ramdisk has no C",
+}
+
 func main() {
 	var found []string
 	for _, root := range os.Args[1:] {
@@ -83,6 +89,9 @@ func checkFile(name string) ([]string, error) {
 		target, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
 			return nil, err
+		}
+		if reason := forbiddenImports[target]; reason != "" {
+			report(spec.Pos(), "import of %s: %s", target, reason)
 		}
 		if forbidden[target] == nil {
 			continue

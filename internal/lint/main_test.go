@@ -27,6 +27,21 @@ func TestCheckTree(t *testing.T) {
 	}
 }
 
+func TestForbiddenImports(t *testing.T) {
+	const file = "testdata/imports/imports.go"
+	got, err := checkTree("testdata/imports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		file + ":4: import of C: the ramdisk has no C",
+		file + ":8: import of os/exec: the ramdisk starts no programs",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
 func TestTestsAreNotChecked(t *testing.T) {
 	dir := t.TempDir()
 	code := []byte("package p\n\nfunc f() { go f() }\n")

@@ -1,5 +1,5 @@
-// Command mutate measures what tests notice: it changes one statement of a package at a time and runs the package's
-// own tests. A changed program is a mutant; it is killed when a test fails, and survives when all pass.
+// Command mutate measures which changes tests detect: it changes one statement of a package at a time and runs the
+// package's own tests. A changed program is a mutant. It is killed if a test fails, and survives if all pass.
 //
 //	go run ./internal/mutate -n 50 ./storage/erase ./agent/...
 //
@@ -18,10 +18,10 @@
 //	negate   the condition of an if or of a case without a tag, or the result of a function that returns one bool
 //	nil      an error that a function returns is replaced by nil
 //
-// Definitions (:=) stay, so that everything compiles. Calls of a logger are counted apart: a log line is not what a
-// package is for.
+// Definitions (:=) are kept, so that the package compiles. Calls of a logger are counted separately, because most tests
+// do not check log lines.
 //
-// A package that imports package testing outside of its test files helps the tests of other packages and is not
+// A package that imports package testing outside of its test files is part of the tests of other packages and is not
 // measured. A package without tests is measured: its mutants survive.
 //
 // Two lists account for survivors; each line is NAME => REASON. Listed mutants still count as survivors.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -222,7 +224,10 @@ func TestBusyMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &packageRun{goPackage: packages[0], options: options{parallel: 1, timeout: time.Second, maxTimeout: maxTimeout}, work: t.TempDir()}
+	r := &packageRun{
+		goPackage: packages[0], options: options{parallel: 1, timeout: time.Second, maxTimeout: maxTimeout},
+		work: t.TempDir(),
+	}
 	if err := r.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +254,8 @@ func TestBusyMachine(t *testing.T) {
 func TestHelpers(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), []string{"-equivalent", os.DevNull, "-untestable", os.DevNull, "./testdata/helpers"}, &out)
-	if text := out.String(); err != nil || !strings.Contains(text, "testdata/helpers") || !strings.Contains(text, " 0 mutants ") {
+	text := out.String()
+	if err != nil || !strings.Contains(text, "testdata/helpers") || !strings.Contains(text, " 0 mutants ") {
 		t.Errorf("got %v and %q, want the package named and no mutants", err, text)
 	}
 }
@@ -318,7 +324,8 @@ func TestSandbox(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "sh", "grep", "mount")
 	file := filepath.Join("/var/tmp", "mutate-"+t.Name())
-	cmd := sandboxed(t.TempDir(), "/usr", "/bin/sh", "-c", `for f in /dev/*; do if test -b $f; then echo $f; fi; done | grep -v ^/dev/loop
+	cmd := sandboxed(t.Context(), t.TempDir(), "/usr", "/bin/sh", "-c",
+		`for f in /dev/*; do if test -b $f; then echo $f; fi; done | grep -v ^/dev/loop
 grep ^CapBnd /proc/self/status
 for i in /sys/class/net/*; do test -e $i/device && echo net ${i##*/}; done; echo net lo
 pwd
@@ -351,19 +358,60 @@ echo "pid $$"; exit 3`, "sh", file)
 		}
 	}
 	if !bytes.Contains(out, []byte("net lo\n/usr\npid ")) || bytes.Contains(out, []byte("pid 1\n")) {
-		t.Errorf("got\n%s\nwant no network interface but lo, the directory /usr, / mounted read-only, and another process 1", out)
+		t.Errorf("got\n%s\nwant no network interface but lo, the directory /usr, / mounted read-only, and "+
+			"another process 1", out)
+	}
+}
+
+// TestSandboxShowsModule runs a program in a module on a file system in memory that is not in /tmp. It is mounted in a
+// namespace of this thread.
+func TestSandboxShowsModule(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "cat")
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	place, err := os.MkdirTemp("/var/tmp", "mutate-module")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(place) })
+	if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(place, 0) })
+	module := filepath.Join(place, "module")
+	if err := os.MkdirAll(filepath.Join(module, "package"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(module, "go.mod"), []byte("module m"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := sandboxed(t.Context(), t.TempDir(), filepath.Join(module, "package"), "/bin/cat", "../go.mod").
+		CombinedOutput()
+	if err != nil || string(out) != "module m" {
+		t.Errorf("got %v and %q, want the content of go.mod", err, out)
 	}
 }
 
 // TestSandboxDetachesLoops leaves a loop device behind in a sandbox, and another one outside of it.
 func TestSandboxDetachesLoops(t *testing.T) {
 	testenv.Root(t)
-	testenv.Programs(t, "sh", "losetup", "truncate")
+	testenv.Programs(t, "sh", "losetup", "truncate", "mkfs.ext4", "mount")
 	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
-	for name, directory := range map[string]string{"/tmp": "", "elsewhere": "/var/tmp"} {
-		cmd := sandboxed(t.TempDir(), "/usr", "/bin/sh", "-c",
-			`f=${TMPDIR:-/tmp}/mutate-leftover && truncate -s 1M $f && losetup --find --show $f`)
-		cmd.Env = append(os.Environ(), "TMPDIR="+directory)
+	const mount = `d=${TMPDIR:-/tmp} && truncate -s 8M $d/image && mkfs.ext4 -q $d/image && mkdir $d/top &&
+mount -o loop $d/image $d/top && TMPDIR=$d/top && `
+	for name, c := range map[string]struct{ directory, before string }{
+		"/tmp": {}, "elsewhere": {directory: "/var/tmp"}, "on another loop device": {before: mount},
+		"in /tmp, TMPDIR elsewhere": {directory: "/var/tmp", before: "TMPDIR=/tmp && "},
+	} {
+		cmd := sandboxed(t.Context(), t.TempDir(), "/usr", "/bin/sh", "-c",
+			c.before+`f=${TMPDIR:-/tmp}/mutate-leftover && truncate -s 1M $f && losetup --find --show $f`)
+		cmd.Env = append(os.Environ(), "TMPDIR="+c.directory)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -377,6 +425,48 @@ func TestSandboxDetachesLoops(t *testing.T) {
 	}
 	if _, err := os.Stat("/sys/class/block/" + filepath.Base(other) + "/loop/backing_file"); err != nil {
 		t.Errorf("the loop device outside of the sandbox: %v", err)
+	}
+}
+
+// TestSandboxStopped ends a sandbox before its program. Process 1 kills the program and detaches its loop device.
+func TestSandboxStopped(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sh", "losetup", "truncate", "sleep")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := sandboxed(ctx, t.TempDir(), "/usr", "/bin/sh", "-c",
+		`f=/tmp/mutate-stopped && truncate -s 1M $f && losetup --find --show $f && exec sleep infinity`)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("got %v and status %d, want 1", err, cmd.ProcessState.ExitCode())
+	}
+	// Another test can use the number by now.
+	file, err := os.ReadFile("/sys/class/block/" + filepath.Base(strings.TrimSpace(line)) + "/loop/backing_file")
+	if err == nil && bytes.Contains(file, []byte("mutate-stopped")) {
+		t.Errorf("%s is still attached to %s", strings.TrimSpace(line), file)
+	}
+}
+
+// TestSandboxAwaitsHelpers runs a program that fails. The process that it started ends by itself after the program.
+func TestSandboxAwaitsHelpers(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sh")
+	cmd := sandboxed(t.Context(), t.TempDir(), "/usr", "/bin/sh", "-c",
+		`(while test -e /proc/$$; do :; done; echo helped) & exit 3`)
+	out, _ := cmd.CombinedOutput()
+	if string(out) != "helped\n" || cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("got status %d and output %q, want 3 and that of the helper", cmd.ProcessState.ExitCode(), out)
 	}
 }
 
@@ -396,7 +486,7 @@ func TestSandboxIsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, missing := range map[string]uintptr{"PID": unix.CLONE_NEWPID, "mount": unix.CLONE_NEWNS} {
-		cmd := sandboxed(t.TempDir(), "/usr", "/bin/true")
+		cmd := sandboxed(t.Context(), t.TempDir(), "/usr", "/bin/true")
 		cmd.SysProcAttr.Cloneflags &^= missing
 		out, err := cmd.CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte(errShared.Error())) {

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -168,8 +167,10 @@ func (r *packageRun) run(
 	}
 	defer os.RemoveAll(base) //nolint:errcheck // an empty directory to mount on
 	// With -test.timeout the tests end themselves and show where they hang. Otherwise they are killed a little later.
-	cmd := sandboxed(base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$", "-test.skip="+r.skip,
-		"-test.failfast", "-test.count=1", "-test.timeout="+limit.String())
+	limited, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	cmd := sandboxed(limited, base, r.Dir, r.binary, "-test.run=^("+strings.Join(quoted, "|")+")$",
+		"-test.skip="+r.skip, "-test.failfast", "-test.count=1", "-test.timeout="+limit.String())
 	cmd.Env = append(os.Environ(), environment...)
 	if trace != nil {
 		cmd.Env = append(cmd.Env, traceVariable+"="+sandboxTrace)
@@ -177,20 +178,12 @@ func (r *packageRun) run(
 	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.WaitDelay = time.Second
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return outcome{}, fmt.Errorf("start tests (needs root): %w", err)
 	}
-	timedOut := false
-	var once sync.Once
-	kill := func(byTimer bool) { once.Do(func() { timedOut = byTimer; _ = cmd.Process.Kill() }) }
-	timer := time.AfterFunc(limit+10*time.Second, func() { kill(true) })
-	stop := context.AfterFunc(ctx, func() { kill(false) })
 	err = cmd.Wait()
-	timer.Stop()
-	stop()
-	once.Do(func() {}) // waits for a kill under way
+	timedOut := limited.Err() != nil
 	if ctx.Err() != nil {
 		return outcome{}, ctx.Err()
 	}

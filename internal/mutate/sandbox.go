@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +21,20 @@ const (
 	sandboxArgument = "run-in-sandbox"
 	// sandboxTrace is the file in the sandbox that is copied to descriptor 3 when the program has ended.
 	sandboxTrace = "/tmp/reached"
+	// stopTime is the time for a sandbox to end by itself.
+	stopTime = 10 * time.Second
+	// orphanTime is the time for processes to end by themselves after the program that started them has failed.
+	orphanTime = 2 * time.Second
 )
 
-// sandboxed returns a command that runs a program in namespaces of its own, in the directory dir. base is an empty
-// directory to work in. When the first process is killed, the kernel kills all others in the namespaces.
-func sandboxed(base, dir, program string, arguments ...string) *exec.Cmd {
+// sandboxed returns a command that runs a program in new namespaces, in the directory dir. base is an empty
+// directory to work in. When the context ends, the first process kills the program and ends, or is killed itself after
+// stopTime. When it has ended, the kernel kills all others in the namespaces.
+func sandboxed(ctx context.Context, base, dir, program string, arguments ...string) *exec.Cmd {
 	arguments = append([]string{sandboxArgument, mountNamespace(), base, dir, program}, arguments...)
-	cmd := exec.Command("/proc/self/exe", arguments...) //nolint:noctx // run kills it
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", arguments...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Pdeathsig:  unix.SIGKILL,
@@ -43,9 +52,10 @@ func mountNamespace() string {
 var errShared = errors.New("process is not alone in new namespaces")
 
 // sandbox is process 1 of the namespaces: it hides what mutants must not access, runs the program and exits with its
-// status. The arguments are those of sandboxed. It returns an error and changes nothing if the process is not the
-// first one of a PID namespace, or is in the mount namespace of its caller.
-func sandbox(arguments []string) error {
+// status. When the context ends, it kills only the program: the program can need a process that it has started to end,
+// such as one that thaws a file system. The arguments are those of sandboxed. It returns an error and changes nothing
+// if the process is not the first one of a PID namespace, or is in the mount namespace of its caller.
+func sandbox(ctx context.Context, arguments []string) error {
 	caller, base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4:]
 	own := mountNamespace()
 	if pid := os.Getpid(); pid != 1 || own == "" || !strings.HasPrefix(caller, "mnt:") || own == caller {
@@ -59,9 +69,11 @@ func sandbox(arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	cmd := exec.Command("/tmp/program", arguments...) //nolint:noctx // ends with this process
+	cmd := exec.CommandContext(ctx, "/tmp/program", arguments...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	err = cmd.Run()
+	if err = cmd.Run(); err != nil {
+		awaitOthers()
+	}
 	detachLoops()
 	err = errors.Join(err, copyTrace())
 	var exited *exec.ExitError
@@ -69,6 +81,19 @@ func sandbox(arguments []string) error {
 		os.Exit(max(exited.ExitCode(), 1))
 	}
 	return err
+}
+
+// awaitOthers waits until the other processes of the sandbox have ended, at most for orphanTime. Process 1 is their
+// parent after the end of the program, and the kernel kills them when process 1 ends.
+func awaitOthers() {
+	for start := time.Now(); time.Since(start) < orphanTime; {
+		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
+		case errors.Is(err, unix.ECHILD):
+			return
+		case pid == 0:
+			time.Sleep(5 * time.Millisecond) // there is no wait with a time limit
+		}
+	}
 }
 
 // newRoot returns a directory below base that shows the machine's files. Changes stay in memory: mutants delete files,
@@ -108,8 +133,8 @@ func newRoot(base, dir, program string) (string, error) {
 	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("bind /dev: %w", err)
 	}
-	if module := moduleRoot(dir); strings.HasPrefix(module, "/tmp/") {
-		if err := overlay(module, root, filepath.Join(base, "module")); err != nil {
+	if _, err := os.Stat(filepath.Join(root, dir)); err != nil { // in /tmp, or on a file system that is not shown
+		if err := overlay(moduleRoot(dir), root, filepath.Join(base, "module")); err != nil {
 			return "", err
 		}
 	}
@@ -202,7 +227,9 @@ func loopbackUp() error {
 // dropCapabilities takes the capabilities to stop the machine, to set its clock and to load modules from all programs
 // that this process starts. Nothing that it needs itself depends on them.
 func dropCapabilities() error {
-	for _, capability := range []uintptr{unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO} {
+	for _, capability := range []uintptr{
+		unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO,
+	} {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
 			return fmt.Errorf("drop capability %d: %w", capability, err)
 		}
@@ -215,22 +242,31 @@ func dropCapabilities() error {
 // in memory. Devices that are still open are detached when they are closed. Errors are ignored: they change no
 // result.
 func detachLoops() {
-	temporary, err := os.CreateTemp("", "")
-	if err != nil {
-		return
-	}
-	defer temporary.Close() //nolint:errcheck // nothing was written
-	var own unix.Stat_t
-	if err := unix.Fstat(int(temporary.Fd()), &own); err != nil {
-		return
-	}
 	nodes, _ := filepath.Glob("/dev/loop[0-9]*") // the pattern is valid
+	for _, dir := range []string{"/tmp", os.TempDir()} {
+		temporary, err := os.CreateTemp(dir, "")
+		if err != nil {
+			continue
+		}
+		var own unix.Stat_t
+		if err := unix.Fstat(int(temporary.Fd()), &own); err == nil {
+			detachLoopsOn(own.Dev, nodes)
+		}
+		_ = temporary.Close() // nothing was written
+	}
+}
+
+// detachLoopsOn detaches the loop devices with files of a file system. Those that depend on others are detached first.
+func detachLoopsOn(fileSystem uint64, nodes []string) {
 	for _, node := range nodes {
 		loop, err := os.Open(node)
 		if err != nil {
 			continue
 		}
-		if info, err := unix.IoctlLoopGetStatus64(int(loop.Fd())); err == nil && info.Device == own.Dev {
+		var stat unix.Stat_t
+		info, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
+		if err == nil && info.Device == fileSystem && unix.Fstat(int(loop.Fd()), &stat) == nil {
+			detachLoopsOn(stat.Rdev, nodes)
 			_ = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0)
 		}
 		_ = loop.Close() // nothing was written

@@ -41,17 +41,20 @@ func Serve(handler http.Handler) (client *http.Client, stop func()) {
 	l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: handler} //nolint:gosec // there is no other client
 	go server.Serve(l)                       //nolint:errcheck // ends when stop is called
-	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		here, there := net.Pipe()
-		select {
-		case l.conns <- there:
-			return here, nil
-		case <-l.closed:
-			return nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}}
+	transport := &http.Transport{
+		DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			here, there := net.Pipe()
+			select {
+			case l.conns <- there:
+				return here, nil
+			case <-l.closed:
+				return nil, net.ErrClosed
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+	}
 	return &http.Client{Transport: transport}, func() {
 		transport.CloseIdleConnections()
 		server.Close() //nolint:errcheck // the test has ended

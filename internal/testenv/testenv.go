@@ -4,17 +4,12 @@
 package testenv
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // missing ends the test because of a missing requirement: as failed if CI is set, otherwise as skipped.
@@ -24,6 +19,14 @@ func missing(t testing.TB, format string, args ...any) {
 		t.Fatalf("missing on this machine: "+format, args...)
 	}
 	t.Skipf("missing on this machine: "+format, args...)
+}
+
+// Linux ends the test on other systems than Linux; what names the feature that the test needs.
+func Linux(t testing.TB, what string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		missing(t, "Linux (%s)", what)
+	}
 }
 
 // Root ends the test unless it runs as root.
@@ -75,26 +78,8 @@ func Run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// DropCapability removes a capability of capabilities(7) from the calling thread. It locks the goroutine to that thread,
-// and the test must not unlock it: the thread ends with the test.
-func DropCapability(t testing.TB, capability uint) {
-	t.Helper()
-	runtime.LockOSThread()
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
-	set, bit := &sets[capability/32], uint32(1)<<(capability%32)
-	set.Effective &^= bit
-	set.Permitted &^= bit
-	if err := unix.Capset(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// GPT makes a partition table with sfdisk. Each partition is a line of its input: "start=2048, size=8MiB". It is more
-// than a second faster than sgdisk, which sleeps after writing.
+// GPT creates a partition table with sfdisk. Each partition is a line of sfdisk's input: "start=2048, size=8MiB". This
+// is more than a second faster than sgdisk, which sleeps after writing.
 func GPT(t testing.TB, path string, partitions ...string) {
 	t.Helper()
 	Programs(t, "sfdisk")
@@ -111,7 +96,8 @@ func fileExists(name string) bool {
 	return err == nil
 }
 
-// Build returns the path of a file of the repository's build folder, which `make build` fills.
+// Build returns the path of a file in the repository's directory build. It ends the test if `make build` has not
+// created the file.
 func Build(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(Top(t), "build", name)
@@ -119,7 +105,18 @@ func Build(t testing.TB, name string) string {
 	return path
 }
 
-// Top returns the root folder of the repository.
+// Data returns the content of a file in the repository's directory testdata, which contains recordings that several
+// packages share.
+func Data(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(Top(t), "testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Top returns the root directory of the repository.
 func Top(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -147,73 +144,4 @@ func SparseFile(t testing.TB, size int64) string {
 		t.Fatal(err)
 	}
 	return f.Name()
-}
-
-// Loop attaches file to a free loop device with partition scanning on and the given logical sector size in bytes,
-// and returns the device's path. It is detached when the test ends.
-func Loop(t testing.TB, file string, sectorSize int) string {
-	t.Helper()
-	Root(t)
-	backing, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer backing.Close()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		missing(t, "loop devices: %v", err)
-	}
-	defer control.Close()
-	for range 64 {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatalf("no free loop device: %v", err)
-		}
-		path := "/dev/loop" + strconv.Itoa(number)
-		if !fileExists(path) {
-			if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(number)))); err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-		}
-		if err := attach(path, backing, sectorSize); errors.Is(err, unix.EBUSY) {
-			continue // another test took it between the two calls
-		} else if err != nil {
-			t.Fatalf("attach %s to %s: %v", file, path, err)
-		}
-		t.Cleanup(func() {
-			if err := detach(path); err != nil {
-				t.Errorf("detach %s: %v", path, err)
-			}
-		})
-		return path
-	}
-	t.Fatal("no free loop device after 64 tries")
-	return ""
-}
-
-func attach(path string, backing *os.File, sectorSize int) error {
-	loop, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer loop.Close()
-	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Size: uint32(sectorSize)}
-	config.Info.Flags = unix.LO_FLAGS_PARTSCAN
-	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
-		return err
-	}
-	// The device's last user may have died before it took a write protection back.
-	return unix.IoctlSetPointerInt(int(loop.Fd()), unix.BLKROSET, 0)
-}
-
-func detach(path string) error {
-	loop, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer loop.Close()
-	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-		return fmt.Errorf("LOOP_CLR_FD: %w", err)
-	}
-	return nil
 }

@@ -1,3 +1,3 @@
-// Package bench measures the ramdisk against what a user would use instead, each pair in one run: `make bench`. It holds
-// benchmarks only; nothing asserts a time.
+// Package bench compares the ramdisk with the usual alternatives, each pair in one run of `make bench`. It contains
+// benchmarks only, which assert no durations.
 package bench

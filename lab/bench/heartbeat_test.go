@@ -51,7 +51,8 @@ func BenchmarkFirstHeartbeat(b *testing.B) {
 // phases prints the lines of a console that show the phases of a start, and those that contain the text. A
 // benchmark's log would be truncated after ten lines.
 func phases(console, text string) {
-	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|`+text+`).*$`).FindAllString(console, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^.*(start-up phase|modules are loaded|lease obtained|`+text+
+		`).*$`).FindAllString(console, -1) {
 		fmt.Println("   ", strings.TrimSpace(line))
 	}
 }
@@ -81,8 +82,11 @@ func BenchmarkDeadLinks(b *testing.B) {
 // goodNIC returns the network card that Ironic knows, on QEMU's own network.
 func goodNIC() []qemu.NIC { return []qemu.NIC{{MAC: nodeMAC}} }
 
-// bootToHeartbeat boots the ramdisk against a conductor of its own. Cards that are unplugged have no carrier.
-func bootToHeartbeat(b *testing.B, image initramfs.Report, nics []qemu.NIC, unplugged ...string) (time.Duration, string) {
+// bootToHeartbeat boots the ramdisk with its own conductor and returns the time until the first heartbeat and the
+// console. unplugged names cards without a carrier.
+func bootToHeartbeat(
+	b *testing.B, image initramfs.Report, nics []qemu.NIC, unplugged ...string,
+) (time.Duration, string) {
 	ironic, err := conductor.New(conductor.Options{TLS: true, Names: []string{"10.0.2.2"}})
 	if err != nil {
 		b.Fatal(err)
@@ -101,8 +105,10 @@ func bootToHeartbeat(b *testing.B, image initramfs.Report, nics []qemu.NIC, unpl
 	})
 }
 
-// boot starts a machine and tells how long it took until wait returned, and its console.
-func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.NIC, wait func(context.Context, *qemu.Machine) error, disks ...qemu.Disk) (time.Duration, string) {
+// boot starts a machine and returns the time until wait returned, and its console.
+func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.NIC,
+	wait func(context.Context, *qemu.Machine) error, disks ...qemu.Disk,
+) (time.Duration, string) {
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.TempDir(), "machine")

@@ -20,15 +20,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
 	"ironroot/storage/image"
+	"ironroot/storage/image/checksum"
 )
 
-// BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn by what is usual and by the
-// image writer, with its checksum. ratio is their time by ours, median of pairs: above 1 we are faster; cpu-ratio is the
-// same of processor time, which a busy machine changes less; the server is a process of its own. Against raw images stands `curl | dd oflag=direct bs=4M`,
-// which checks nothing; against qcow2 images what ironic-python-agent does one
-// after another: download into memory, sha256sum, `qemu-img convert -t none`.
+// BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn with common tools and
+// with the image writer, which validates the checksum. ratio is the tools' time divided by the image writer's, median
+// of pairs: above 1 the image writer is faster. cpu-ratio is the same for processor time, which depends less on the
+// machine's load. The server is a separate process. Raw images are compared with `curl | dd oflag=direct bs=4M`,
+// which validates nothing; qcow2 images with the steps of ironic-python-agent: download into memory, sha256sum,
+// `qemu-img convert -t none`.
 //
 // BENCH_DIR names a directory for the target on another disk than /var/tmp. With -short the images have an eighth of
 // the size.
@@ -64,7 +67,7 @@ func benchSize() int64 {
 // newBenchDisk creates a raw image in memory. One part-th of it is data in ranges of several MiB, the rest zeros.
 // Half of the data is compressible.
 func newBenchDisk(b *testing.B, part int64) string {
-	path := filepath.Join(inMemory(b), fmt.Sprintf("disk-%d.raw", part))
+	path := filepath.Join(imagetest.MemoryDir(b), fmt.Sprintf("disk-%d.raw", part))
 	f, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
@@ -88,32 +91,19 @@ func newBenchDisk(b *testing.B, part int64) string {
 	return path
 }
 
-// inMemory returns a folder that no disk has a part in.
-func inMemory(b *testing.B) string {
-	dir, err := os.MkdirTemp("/dev/shm", "ironroot-bench")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			b.Error(err)
-		}
-	})
-	return dir
-}
-
 func qcow2Of(b *testing.B, raw string, options ...string) string {
-	path := filepath.Join(inMemory(b), "image.qcow2")
+	path := filepath.Join(imagetest.MemoryDir(b), "image.qcow2")
 	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
 	testenv.Run(b, "qemu-img", append(args, raw, path)...)
 	return path
 }
 
-// servedFolder makes this program a server of the folder it names: what others have to share processors with.
-const servedFolder = "IRONROOT_BENCH_SERVE"
+// servedDir is an environment variable. If it is set, this program only serves the directory that it names, because
+// the server must not count as processor time of the benchmark.
+const servedDir = "IRONROOT_BENCH_SERVE"
 
 func TestMain(m *testing.M) {
-	dir := os.Getenv(servedFolder)
+	dir := os.Getenv(servedDir)
 	if dir == "" {
 		os.Exit(m.Run())
 	}
@@ -133,7 +123,7 @@ func serve(b *testing.B, dir string) string {
 		b.Fatal(err)
 	}
 	server := exec.CommandContext(b.Context(), program)
-	server.Env, server.Stderr = append(os.Environ(), servedFolder+"="+dir), os.Stderr
+	server.Env, server.Stderr = append(os.Environ(), servedDir+"="+dir), os.Stderr
 	out, err := server.StdoutPipe()
 	if err == nil {
 		err = server.Start()
@@ -153,7 +143,10 @@ func serve(b *testing.B, dir string) string {
 func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
 	const rounds = 3
 	url := serve(b, filepath.Dir(file)) + "/" + filepath.Base(file)
-	src := image.Source{URLs: []string{url}, Format: format, Checksum: image.Checksum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)}}
+	src := image.Source{
+		URLs: []string{url}, Format: format,
+		Checksum: checksum.Sum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)},
+	}
 
 	var ours, their, ratios, cpu []float64
 	for range rounds {
@@ -235,8 +228,9 @@ func curlDD(b *testing.B, url, target string) {
 }
 
 func oneAfterAnother(b *testing.B, url, target string) {
-	copied := filepath.Join(inMemory(b), "copy")
-	shell(b, "curl -sf -o "+copied+" "+url+" && sha256sum "+copied+" >"+copied+".sum && qemu-img convert -n -t none -W -f qcow2 -O raw "+
+	copied := filepath.Join(imagetest.MemoryDir(b), "copy")
+	shell(b, "curl -sf -o "+copied+" "+url+" && sha256sum "+copied+" >"+copied+
+		".sum && qemu-img convert -n -t none -W -f qcow2 -O raw "+
 		copied+" "+target+" && sync "+target+" && rm "+copied)
 }
 

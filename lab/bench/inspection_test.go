@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"ironroot/agent/inspection"
 	"ironroot/initramfs"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
 
-// everyCollector is all of them but lldp, which waits for other machines.
-const everyCollector = "default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,logs"
+// everyCollector contains all collectors except lldp, which waits for frames of other machines.
+var everyCollector = strings.Join(inspection.CollectorNames("lldp"), ",")
 
 // BenchmarkInspection boots the ramdisk on a machine with a disk and inspects it with every collector except
 // lldp. agent-s is the time from the agent's start to the end of the inspection, including the waits for drivers and
@@ -26,10 +27,12 @@ func BenchmarkInspection(b *testing.B) {
 	var console string
 	for range rounds {
 		console = bootToInspection(b, image)
-		first := found(b, console, `start-up phase=configuration took=(\S+) uptime=\S+ ok=true`)
-		begin := found(b, console, `start-up phase=configuration took=\S+ uptime=(\S+) ok=true`) - first
-		agents = append(agents, (found(b, console, `start-up phase=inspection took=\S+ uptime=(\S+) ok=true`) - begin).Seconds())
-		own := found(b, console, `inspection ended collecting=(\S+)`) + found(b, console, `inspection ended .*posting=(\S+)`)
+		first := found(b, console, `start-up phase=configuration duration=(\S+) uptime=\S+ ok=true`)
+		begin := found(b, console, `start-up phase=configuration duration=\S+ uptime=(\S+) ok=true`) - first
+		agents = append(agents,
+			(found(b, console, `start-up phase=inspection duration=\S+ uptime=(\S+) ok=true`) - begin).Seconds())
+		own := found(b, console, `inspection ended collecting=(\S+)`) +
+			found(b, console, `inspection ended .*posting=(\S+)`)
 		owns = append(owns, own.Seconds())
 	}
 	b.Logf("agent's start to data posted %.2f s, inspection alone %.2f s", agents, owns)

@@ -53,7 +53,10 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	m := &fakeMachine{starts: make(chan *fakeSession, 10)}
-	s := NewSystem(Options{UUID: id, Name: "node0", MACs: []string{"52:54:00:00:00:01"}, Memory: 1 << 30, CPUs: 2, UEFI: true, Dir: t.TempDir(), Machine: m})
+	s := NewSystem(Options{
+		UUID: id, Name: "node0", MACs: []string{"52:54:00:00:00:01"}, Memory: 1 << 30, CPUs: 2, UEFI: true,
+		Dir: t.TempDir(), Machine: m,
+	})
 	service := NewServer(nil)
 	service.Add(s)
 	l := &lab{t: t, server: httptest.NewServer(service), machine: m, system: s}
@@ -123,12 +126,17 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 		}
 	}
 	walk("/redfish/v1/")
-	for _, want := range []string{"/Systems/" + id, "/Managers/" + id, "/Chassis/" + id, "/Managers/" + id + "/VirtualMedia/Cd", "/Systems/" + id + "/EthernetInterfaces/nic0"} {
+	for _, want := range []string{
+		"/Systems/" + id, "/Managers/" + id, "/Chassis/" + id, "/Managers/" + id + "/VirtualMedia/Cd",
+		"/Systems/" + id + "/EthernetInterfaces/nic0",
+	} {
 		if !seen["/redfish/v1"+want] {
 			t.Errorf("no link leads to %s", want)
 		}
 	}
-	for _, path := range []string{"/redfish/v1/Systems/other", "/redfish/v1/Systems/" + id + "/VirtualMedia/Floppy", "/redfish/v1/Nothing"} {
+	for _, path := range []string{
+		"/redfish/v1/Systems/other", "/redfish/v1/Systems/" + id + "/VirtualMedia/Floppy", "/redfish/v1/Nothing",
+	} {
 		l.do("GET", path, nil, 404)
 	}
 }
@@ -196,7 +204,8 @@ func TestVirtualMedia(t *testing.T) {
 		object{"Boot": object{"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}}, 204)
 	l.reset("On")
 	boot := l.machine.boots[0]
-	if data, err := os.ReadFile(boot.CD); err != nil || string(data) != "the image" || boot.Target != "Cd" || boot.USB != "" {
+	data, err := os.ReadFile(boot.CD)
+	if err != nil || string(data) != "the image" || boot.Target != "Cd" || boot.USB != "" {
 		t.Errorf("got boot %+v with %q, %v", boot, data, err)
 	}
 	l.do("POST", base+"/Actions/VirtualMedia.EjectMedia", object{}, 204)

@@ -8,8 +8,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// QEMU is a Machine that is a virtual machine of package qemu. Its disks come after network and media where one of
-// those is asked for, and before them otherwise.
+// QEMU is a Machine that runs virtual machines of package qemu. They boot from the requested device first, then from
+// the disks, then from network and media.
 type QEMU struct {
 	// Config describes the machine. Start sets the boot orders, the media and, with Direct, the kernel.
 	Config qemu.Config

@@ -147,7 +147,9 @@ func (s *Server) serviceRoot(*http.Request) (any, error) {
 }
 
 func (s *Server) collection(kind string) func(*http.Request) (any, error) {
-	schema := map[string]string{"Systems": "ComputerSystemCollection", "Managers": "ManagerCollection", "Chassis": "ChassisCollection"}[kind]
+	schema := map[string]string{
+		"Systems": "ComputerSystemCollection", "Managers": "ManagerCollection", "Chassis": "ChassisCollection",
+	}[kind]
 	return func(*http.Request) (any, error) {
 		var ids []string
 		for _, system := range s.list() {

@@ -92,6 +92,31 @@ func TestLookupGivesTheTokenOnce(t *testing.T) {
 	}
 }
 
+// Ironic discards an agent's token only when the machine is off: until then the agent can send heartbeats.
+func TestHeartbeatOfLeavingAgent(t *testing.T) {
+	l, ctx := booted(t)
+	for name, leave := range map[string]func(context.Context) error{
+		"power_off": l.node.PowerOff, "run_image": l.node.Reboot,
+	} {
+		if err := leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.agent.heartbeat(nil); got != http.StatusAccepted {
+			t.Errorf("after %s: got %d, want 202", name, got)
+		}
+	}
+	if got := l.conductor.Violations(); len(got) != 0 {
+		t.Errorf("got violations %q, want none", got)
+	}
+	l.node.Rebooted()
+	if got := l.agent.heartbeat(nil); got != http.StatusBadRequest {
+		t.Errorf("after the restart: got %d, want 400", got)
+	}
+	if got := l.conductor.Violations(); len(got) != 1 {
+		t.Errorf("after the restart: got violations %q, want one", got)
+	}
+}
+
 func TestLookupRefusals(t *testing.T) {
 	l := newLab(t, conductor.Options{FastTrack: true})
 	for _, tt := range []struct {
@@ -137,14 +162,19 @@ func TestHeartbeatRefusals(t *testing.T) {
 func TestInspection(t *testing.T) {
 	l := newLab(t, conductor.Options{})
 	l.node.SetState(conductor.InspectWait)
-	data := map[string]any{"inventory": map[string]any{"interfaces": []any{map[string]any{"name": "eth0", "mac_address": mac}}}, "error": nil}
-	if got, _ := l.agent.request(http.MethodPost, "/v1/continue_inspection", "1.68", data); got != http.StatusBadRequest {
+	data := map[string]any{
+		"inventory": map[string]any{"interfaces": []any{map[string]any{"name": "eth0", "mac_address": mac}}},
+		"error":     nil,
+	}
+	const inspected = "/v1/continue_inspection"
+	if got, _ := l.agent.request(http.MethodPost, inspected, "1.68", data); got != http.StatusBadRequest {
 		t.Errorf("with a version header: got %d, want 400", got)
 	}
-	if got, _ := l.agent.request(http.MethodPost, "/v1/continue_inspection", "", map[string]any{"inventory": nil}); got != http.StatusBadRequest {
+	empty := map[string]any{"inventory": nil}
+	if got, _ := l.agent.request(http.MethodPost, inspected, "", empty); got != http.StatusBadRequest {
 		t.Errorf("without interfaces: got %d, want 400", got)
 	}
-	status, answer := l.agent.request(http.MethodPost, "/v1/continue_inspection", "", data)
+	status, answer := l.agent.request(http.MethodPost, inspected, "", data)
 	if status != http.StatusAccepted || answer["uuid"] != l.node.UUID() {
 		t.Errorf("got %d %v, want 202 and the node's uuid", status, answer)
 	}
@@ -156,26 +186,35 @@ func TestInspection(t *testing.T) {
 func TestInspectionWithAnErrorFails(t *testing.T) {
 	l := newLab(t, conductor.Options{})
 	l.node.SetState(conductor.InspectWait)
-	data := map[string]any{"inventory": map[string]any{"interfaces": []any{map[string]any{"mac_address": mac}}}, "error": "collector broke"}
+	data := map[string]any{
+		"inventory": map[string]any{"interfaces": []any{map[string]any{"mac_address": mac}}},
+		"error":     "collector broke",
+	}
 	l.agent.request(http.MethodPost, "/v1/continue_inspection", "", data)
 	if err := l.node.WaitInspection(t.Context()); err == nil || !strings.Contains(err.Error(), "collector broke") {
 		t.Errorf("got %v, want the collector's error", err)
 	}
 }
 
-func TestCleanRunsStepsByPriority(t *testing.T) {
-	l, ctx := booted(t)
-	var steps []string
-	l.agent.answer = func(name string, params map[string]json.RawMessage) (any, map[string]any) {
+// recordSteps appends the names of the clean steps that the agent executes to steps.
+func (a *fakeAgent) recordSteps(t *testing.T, steps *[]string) {
+	answer := a.answer
+	a.answer = func(name string, params map[string]json.RawMessage) (any, map[string]any) {
 		if name == "clean.execute_clean_step" {
 			var step map[string]any
 			if err := json.Unmarshal(params["step"], &step); err != nil {
 				t.Error(err)
 			}
-			steps = append(steps, step["step"].(string))
+			*steps = append(*steps, step["step"].(string))
 		}
-		return l.agent.standard(name, params)
+		return answer(name, params)
 	}
+}
+
+func TestCleanRunsStepsByPriority(t *testing.T) {
+	l, ctx := booted(t)
+	var steps []string
+	l.agent.recordSteps(t, &steps)
 	if err := l.node.Clean(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +234,33 @@ func TestCleanRunsStepsByPriority(t *testing.T) {
 	}
 }
 
+// Of steps with equal priorities, Ironic's rank of the interfaces decides, then the order of the agent's answer, in
+// which managers are sorted by name.
+func TestCleanOrdersStepsOfEqualPriority(t *testing.T) {
+	l, ctx := booted(t)
+	step := func(name, of string) map[string]any {
+		return map[string]any{"step": name, "interface": of, "priority": 50}
+	}
+	l.agent.answer = func(name string, params map[string]json.RawMessage) (any, map[string]any) {
+		if name == "clean.get_clean_steps" {
+			return map[string]any{"hardware_manager_version": map[string]string{}, "clean_steps": map[string]any{
+				"A": []any{step("raid", "raid"), step("z", "deploy"), step("y", "deploy")},
+				"B": []any{step("x", "deploy")},
+				"C": []any{step("w", "deploy"), step("bios", "bios"), step("power", "power")},
+			}}, nil
+		}
+		return l.agent.standard(name, params)
+	}
+	var steps []string
+	l.agent.recordSteps(t, &steps)
+	if err := l.node.Clean(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"power", "z", "y", "x", "w", "bios", "raid"}, steps); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+}
+
 func TestDeploySendsTheCommandsOfIronicInOrder(t *testing.T) {
 	l, ctx := booted(t)
 	var args map[string]any
@@ -208,7 +274,8 @@ func TestDeploySendsTheCommandsOfIronicInOrder(t *testing.T) {
 		}
 		return l.agent.standard(name, params)
 	}
-	if err := l.node.Deploy(ctx, conductor.Image{URL: "http://h/disk.raw", Format: "raw", Checksum: "abc"}, "ZHJpdmU="); err != nil {
+	image := conductor.Image{URL: "http://h/disk.raw", Format: "raw", Checksum: "abc"}
+	if err := l.node.Deploy(ctx, image, "ZHJpdmU="); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -238,24 +305,36 @@ func TestFailuresOfTheAgentAreTold(t *testing.T) {
 	}{
 		"failed step": {func(a *fakeAgent, name string, params map[string]json.RawMessage) (any, map[string]any) {
 			if name == "clean.execute_clean_step" {
-				return nil, map[string]any{"type": "CleaningError", "code": 500, "message": "Clean step failed", "details": "sda is on fire"}
+				return nil, map[string]any{
+					"type": "CleaningError", "code": 500, "message": "Clean step failed", "details": "sda is on fire",
+				}
 			}
 			return a.standard(name, params)
 		}, "CleaningError: sda is on fire"},
-		"result without the step": {func(a *fakeAgent, name string, params map[string]json.RawMessage) (any, map[string]any) {
-			if name == "clean.execute_clean_step" {
-				return map[string]any{"clean_result": nil, "clean_step": map[string]any{"step": "other", "interface": "deploy"}}, nil
-			}
-			return a.standard(name, params)
-		}, "echoes another step"},
-		"step without a priority": {func(a *fakeAgent, name string, _ map[string]json.RawMessage) (any, map[string]any) {
-			return map[string]any{"hardware_manager_version": map[string]string{}, "clean_steps": map[string]any{
-				"M": []any{map[string]any{"step": "x", "interface": "deploy"}},
-			}}, nil
-		}, "has no priority"},
-		"unknown key in a result": {func(a *fakeAgent, name string, params map[string]json.RawMessage) (any, map[string]any) {
-			return map[string]any{"clean_steps": map[string]any{}, "hardware_manager_version": map[string]any{}, "mood": "good"}, nil
-		}, `key "mood" is unknown`},
+		"result without the step": {
+			func(a *fakeAgent, name string, params map[string]json.RawMessage) (any, map[string]any) {
+				if name == "clean.execute_clean_step" {
+					return map[string]any{
+						"clean_result": nil, "clean_step": map[string]any{"step": "other", "interface": "deploy"},
+					}, nil
+				}
+				return a.standard(name, params)
+			}, "echoes another step",
+		},
+		"step without a priority": {
+			func(a *fakeAgent, name string, _ map[string]json.RawMessage) (any, map[string]any) {
+				return map[string]any{"hardware_manager_version": map[string]string{}, "clean_steps": map[string]any{
+					"M": []any{map[string]any{"step": "x", "interface": "deploy"}},
+				}}, nil
+			}, "has no priority",
+		},
+		"unknown key in a result": {
+			func(a *fakeAgent, name string, params map[string]json.RawMessage) (any, map[string]any) {
+				return map[string]any{
+					"clean_steps": map[string]any{}, "hardware_manager_version": map[string]any{}, "mood": "good",
+				}, nil
+			}, `key "mood" is unknown`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, ctx := booted(t)

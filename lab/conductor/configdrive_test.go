@@ -37,10 +37,13 @@ func TestConfigDriveIsAnISOWithTheLabelAndTheFiles(t *testing.T) {
 	if err := os.WriteFile(path, image, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := testenv.Run(t, "blkid", "-p", path); !strings.Contains(out, `LABEL="config-2"`) || !strings.Contains(out, `TYPE="iso9660"`) {
+	out := testenv.Run(t, "blkid", "-p", path)
+	if !strings.Contains(out, `LABEL="config-2"`) || !strings.Contains(out, `TYPE="iso9660"`) {
 		t.Errorf("blkid: %s", out)
 	}
-	for _, want := range []string{"11111111-2222-3333-4444-555555555555", "meta_data.json", "network_data.json", "user_data", "#!/bin/sh"} {
+	for _, want := range []string{
+		"11111111-2222-3333-4444-555555555555", "meta_data.json", "network_data.json", "user_data", "#!/bin/sh",
+	} {
 		if !bytes.Contains(image, []byte(want)) {
 			t.Errorf("the image does not contain %q", want)
 		}

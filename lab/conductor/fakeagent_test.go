@@ -101,12 +101,16 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 func (a *fakeAgent) standard(name string, params map[string]json.RawMessage) (any, map[string]any) {
 	versions := map[string]string{"generic_hardware_manager": "1"}
 	step := func(name string, priority int) map[string]any {
-		return map[string]any{"step": name, "interface": "deploy", "priority": priority, "reboot_requested": false, "abortable": true}
+		return map[string]any{
+			"step": name, "interface": "deploy", "priority": priority, "reboot_requested": false, "abortable": true,
+		}
 	}
 	switch name {
 	case "clean.get_clean_steps":
 		return map[string]any{"hardware_manager_version": versions, "clean_steps": map[string]any{
-			"GenericHardwareManager": []any{step("erase_pstore", 5), step("erase_devices", 10), step("erase_devices_metadata", 99)},
+			"GenericHardwareManager": []any{
+				step("erase_pstore", 5), step("erase_devices", 10), step("erase_devices_metadata", 99),
+			},
 		}}, nil
 	case "deploy.get_deploy_steps":
 		return map[string]any{"hardware_manager_version": versions, "deploy_steps": map[string]any{
@@ -167,7 +171,9 @@ func (a *fakeAgent) lookup(mac string) (int, map[string]any) {
 
 // heartbeat sends a heartbeat with some fields changed.
 func (a *fakeAgent) heartbeat(change map[string]any) int {
-	body := map[string]any{"callback_url": a.url, "agent_token": a.token, "agent_version": "1.0", "agent_verify_ca": a.pem}
+	body := map[string]any{
+		"callback_url": a.url, "agent_token": a.token, "agent_version": "1.0", "agent_verify_ca": a.pem,
+	}
 	for k, v := range change {
 		body[k] = v
 	}

@@ -217,7 +217,8 @@ func (n *Node) WaitAgent(ctx context.Context) error { return n.waitHeartbeats(ct
 
 // WaitInspection waits for inspection data. It fails if the ramdisk reported an error with the data.
 func (n *Node) WaitInspection(ctx context.Context) error {
-	if err := n.wait(ctx, "inspection data", func() bool { return n.inventory != nil || n.inspectError != "" }); err != nil {
+	err := n.wait(ctx, "inspection data", func() bool { return n.inventory != nil || n.inspectError != "" })
+	if err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -245,9 +246,11 @@ func (n *Node) document() map[string]any {
 	doc := map[string]any{
 		"id": 1, "uuid": n.spec.UUID, "name": n.spec.Name, "driver": "redfish", "provision_state": n.state,
 		"properties": properties, "instance_info": maps.Clone(n.instanceInfo),
-		"driver_info":          map[string]any{"redfish_address": "http://127.0.0.1", "redfish_password": "******"},
-		"driver_internal_info": map[string]any{"agent_url": n.callback, "agent_version": n.agentVersion, "agent_secret_token": "******"},
-		"clean_step":           map[string]any{}, "deploy_step": map[string]any{}, "raid_config": map[string]any{},
+		"driver_info": map[string]any{"redfish_address": "http://127.0.0.1", "redfish_password": "******"},
+		"driver_internal_info": map[string]any{
+			"agent_url": n.callback, "agent_version": n.agentVersion, "agent_secret_token": "******",
+		},
+		"clean_step": map[string]any{}, "deploy_step": map[string]any{}, "raid_config": map[string]any{},
 		"target_raid_config": map[string]any{}, "extra": map[string]any{}, "network_data": map[string]any{},
 	}
 	for _, key := range []string{
@@ -258,7 +261,10 @@ func (n *Node) document() map[string]any {
 	} {
 		doc[key] = nil
 	}
-	for _, iface := range []string{"bios", "boot", "console", "deploy", "inspect", "management", "network", "power", "raid", "rescue", "storage", "vendor"} {
+	for _, iface := range []string{
+		"bios", "boot", "console", "deploy", "inspect", "management", "network", "power", "raid", "rescue", "storage",
+		"vendor",
+	} {
 		doc[iface+"_interface"] = nil
 	}
 	return doc

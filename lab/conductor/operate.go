@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,7 +27,14 @@ func (s Step) priority() float64 {
 	return p
 }
 
-// kind is one of the three families of steps.
+// ranks orders steps of equal priority by their interface, as Ironic does. The highest rank is the first.
+var ranks = map[string]int{
+	"vendor": 7, "power": 6, "management": 5, "firmware": 4, "deploy": 3, "bios": 2, "raid": 1,
+}
+
+func (s Step) rank() int { return ranks[fmt.Sprint(s["interface"])] }
+
+// kind is one of the three kinds of steps.
 type kind struct{ name string }
 
 var (
@@ -61,8 +70,8 @@ func (n *Node) steps(ctx context.Context, k kind) ([]Step, map[string]any, error
 		return nil, nil, fmt.Errorf("%s: result: %w", command, err)
 	}
 	var all []Step
-	for _, steps := range managers {
-		all = append(all, steps...)
+	for _, name := range slices.Sorted(maps.Keys(managers)) {
+		all = append(all, managers[name]...)
 	}
 	return all, versions, checkSteps(command, all)
 }
@@ -140,7 +149,9 @@ func choose(offered []Step, named []string) ([]Step, error) {
 			chosen = append(chosen, s)
 		}
 	}
-	slices.SortStableFunc(chosen, func(a, b Step) int { return int(b.priority() - a.priority()) })
+	slices.SortStableFunc(chosen, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(b.priority(), a.priority()), cmp.Compare(b.rank(), a.rank()))
+	})
 	if len(chosen) == 0 {
 		return nil, errors.New("the agent offers no step for automated cleaning")
 	}
@@ -425,6 +436,5 @@ func (n *Node) leave(ctx context.Context, command string) error {
 		return err
 	}
 	n.event(EventPowerOff, "%s", command)
-	n.Rebooted()
 	return nil
 }

@@ -56,7 +56,9 @@ func (c *Conductor) root(w http.ResponseWriter, r *http.Request) {
 		"status": "CURRENT", "min_version": "1.1", "version": c.options.APIVersion,
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"name": "OpenStack Ironic API", "description": "Ironic is an OpenStack project which enables the provision and management of baremetal machines.",
+		"name": "OpenStack Ironic API",
+		"description": "Ironic is an OpenStack project which enables the provision and management of " +
+			"baremetal machines.",
 		"default_version": v1, "versions": []any{v1},
 	})
 }
@@ -83,8 +85,11 @@ func (c *Conductor) requestVersion(w http.ResponseWriter, r *http.Request) (vers
 }
 
 var (
-	lookupStates = []string{"deploying", DeployWait, "cleaning", CleanWait, "inspecting", InspectWait, "rescuing", "rescue wait", "service wait"}
-	fastStates   = []string{Enroll, Manageable, Available, "servicing", "service hold"}
+	lookupStates = []string{
+		"deploying", DeployWait, "cleaning", CleanWait, "inspecting", InspectWait, "rescuing", "rescue wait",
+		"service wait",
+	}
+	fastStates = []string{Enroll, Manageable, Available, "servicing", "service hold"}
 )
 
 func (c *Conductor) lookup(w http.ResponseWriter, r *http.Request) {

@@ -59,7 +59,9 @@ func TestDemoNetwork(t *testing.T) {
 			t.Errorf("%s came after %v", m.Text, m.At)
 		}
 	}
-	for _, want := range []string{"inspection data received", "first heartbeat", "cleaning finished", "image written", "boot loader installed"} {
+	for _, want := range []string{
+		"inspection data received", "first heartbeat", "cleaning finished", "image written", "boot loader installed",
+	} {
 		if !slices.ContainsFunc(r.Timeline, func(m demo.Moment) bool { return strings.HasPrefix(m.Text, want) }) {
 			t.Errorf("the timeline has no %q", want)
 		}

@@ -66,7 +66,9 @@ func freePort() (int, error) {
 func (d *demo) describe(forward int) error {
 	d.config = qemu.Config{
 		Name: "node", Dir: d.report.Dir, Memory: d.options.Memory, CPUs: 2, Firmware: d.options.Firmware,
-		Disks:      []qemu.Disk{{File: filepath.Join(d.report.Dir, "disk.raw"), Size: 8 << 30, Serial: "DEMO0001", Boot: 2}},
+		Disks: []qemu.Disk{
+			{File: filepath.Join(d.report.Dir, "disk.raw"), Size: 8 << 30, Serial: "DEMO0001", Boot: 2},
+		},
 		OnPowerOff: qemu.Pause, Line: d.consoleLine,
 		SMBIOS: []string{"type=1,manufacturer=ironroot,product=demonstration,serial=DEMO0001"},
 	}

@@ -45,8 +45,10 @@ func TestAlone(t *testing.T) {
 	t.Run("token", func(t *testing.T) { r.alone(t, token) })
 	t.Run("no disk", func(t *testing.T) {
 		status, answer := r.call(t, http.MethodPost, token, `{"name": "standby.prepare_image", "params": {"image_info":
-			{"id": "i", "urls": ["http://10.0.2.2:1/i"], "checksum": "`+strings.Repeat("0", 64)+`", "disk_format": "raw", "stream_raw_images": true}}}`)
-		if status != http.StatusOK || !strings.Contains(answer, `"DeviceNotFound"`) || !strings.Contains(answer, "no suitable disk") {
+			{"id": "i", "urls": ["http://10.0.2.2:1/i"], "checksum": "`+strings.Repeat("0", 64)+
+			`", "disk_format": "raw", "stream_raw_images": true}}}`)
+		if status != http.StatusOK || !strings.Contains(answer, `"DeviceNotFound"`) ||
+			!strings.Contains(answer, "no suitable disk") {
 			t.Errorf("got %d %s, want a DeviceNotFound that says that there is no disk", status, answer)
 		}
 		says(t, r.machine, `WARN .*no root disk appeared in time .*limit=1s`)
@@ -57,7 +59,10 @@ func TestAlone(t *testing.T) {
 		reach(t, ns, address)
 	})
 	t.Run("nothing goes out", func(t *testing.T) {
-		allowed := []string{"arp", "ip4 udp to port 67", "ip6 icmp6", "ip4 protocol 2", "ip4 tcp from port 9999", "ip6 tcp from port 9999"}
+		allowed := []string{
+			"arp", "ip4 udp to port 67", "ip6 icmp6", "ip4 protocol 2", "ip4 tcp from port 9999",
+			"ip6 tcp from port 9999",
+		}
 		for i, mac := range []string{nodeMAC, cableMAC} {
 			packets := dumps[i].sent(t, mac)
 			if !slices.Contains(packets, []string{"ip4 tcp from port 9999", "ip6 tcp from port 9999"}[i]) {
@@ -77,7 +82,9 @@ func TestAlone(t *testing.T) {
 
 // alone checks that the API requires the token.
 func (r *rig) alone(t *testing.T, token string) {
-	for given, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
+	for given, want := range map[string]int{
+		"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK,
+	} {
 		status, answer := r.call(t, http.MethodGet, given, "")
 		if status != want {
 			t.Errorf("got %d %s, want %d", status, answer, want)
@@ -89,9 +96,11 @@ func (r *rig) alone(t *testing.T, token string) {
 // once.
 func reach(t *testing.T, ns *netns.Namespace, address string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return ns.Dial(ctx, "tcp6", address)
-	}}}
+	client := &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return ns.Dial(ctx, "tcp6", address)
+		}},
+	}
 	defer client.CloseIdleConnections()
 	ctx := soon(t)
 	for {

@@ -83,7 +83,9 @@ func TestPartitionBootsUEFI(t *testing.T) {
 		before = string(text)
 	})
 	disk := file(t, "disk", 5<<30, nil)
-	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
+	machine := qemu.Config{
+		Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}},
+	}
 	r := start(t, setup{machine: machine})
 	r.waitAgent(t)
 	const instance = "7f6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a22"
@@ -94,7 +96,8 @@ func TestPartitionBootsUEFI(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := fmt.Sprintf("%s@@%d", disk, table.Partitions[0].Start)
-	serial := regexp.MustCompile(`Volume Serial Number is (\S+)`).FindStringSubmatch(testenv.Run(t, "mdir", "-i", at, "::"))
+	listing := testenv.Run(t, "mdir", "-i", at, "::")
+	serial := regexp.MustCompile(`Volume Serial Number is (\S+)`).FindStringSubmatch(listing)
 	if serial == nil {
 		t.Fatal("mdir tells no serial number of the ESP")
 	}
@@ -103,7 +106,9 @@ func TestPartitionBootsUEFI(t *testing.T) {
 		t.Errorf("got fstab %q, want %q", got, want)
 	}
 	list := testenv.Run(t, "mdir", "-b", "-/", "-i", at, "::EFI")
-	for _, name := range []string{"BOOT/BOOTX64.EFI", "debian/shimx64.efi", "debian/grubx64.efi", "debian/BOOTX64.CSV", "debian/grub.cfg"} {
+	for _, name := range []string{
+		"BOOT/BOOTX64.EFI", "debian/shimx64.efi", "debian/grubx64.efi", "debian/BOOTX64.CSV", "debian/grub.cfg",
+	} {
 		if !strings.Contains(list, "::/EFI/"+name) {
 			t.Errorf("the ESP has no EFI/%s but\n%s", name, list)
 		}
@@ -126,10 +131,11 @@ func TestPartitionBootsBIOS(t *testing.T) {
 	if got := onRoot(t, disk, "/etc/fstab"); strings.Contains(got, "/boot/efi") {
 		t.Errorf("got fstab %q, want none of an ESP", got)
 	}
-	if menu := onRoot(t, disk, "/boot/grub/grub.cfg"); !strings.Contains(menu, "root=UUID=") || strings.Contains(menu, "root=/dev/") {
+	menu := onRoot(t, disk, "/boot/grub/grub.cfg")
+	if !strings.Contains(menu, "root=UUID=") || strings.Contains(menu, "root=/dev/") {
 		t.Errorf("GRUB's menu does not name the root by its UUID:\n%s", menu)
 	}
-	bootInstance(t, machine, instance, regexp.MustCompile(`Welcome to GRUB!`))
+	bootInstance(t, machine, instance, qemu.BIOSText("Welcome to GRUB!"))
 }
 
 // TestPartitionInstallsOnESP deploys a root file system with GRUB for UEFI, but without loaders for the ESP. The
@@ -138,14 +144,19 @@ func TestPartitionBootsBIOS(t *testing.T) {
 func TestPartitionInstallsOnESP(t *testing.T) {
 	image := osimagetest.Root(t, func(root, _ string) {
 		osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin")
-		const script = "#!/bin/sh\nsed 's/^/# command line: /' /proc/cmdline\ngrep vfat /proc/mounts | sed 's/^/# mount: /'\n"
+		const script = "#!/bin/sh\nsed 's/^/# command line: /' /proc/cmdline\n" +
+			"grep vfat /proc/mounts | sed 's/^/# mount: /'\n"
 		if err := os.WriteFile(root+"/etc/grub.d/99_seen", []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Run(t, "sh", "-c", `printf 'LABEL=efi-part /mnt vfat defaults 0 0\nLABEL=other /srv vfat defaults 0 0\n' >>"$0"`, root+"/etc/fstab")
+		testenv.Run(t, "sh", "-c",
+			`printf 'LABEL=efi-part /mnt vfat defaults 0 0\nLABEL=other /srv vfat defaults 0 0\n' >>"$0"`,
+			root+"/etc/fstab")
 	})
 	disk := file(t, "disk", 5<<30, nil)
-	machine := qemu.Config{Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}}}
+	machine := qemu.Config{
+		Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}},
+	}
 	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
 	r.waitAgent(t)
 	const instance = "9d6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a24"
@@ -154,7 +165,10 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		t.Errorf("got fstab %q, want one line of the ESP", got)
 	}
 	menu := onRoot(t, disk, "/boot/grub/grub.cfg")
-	for _, want := range []string{`(?m)^# command line: root=UUID=[0-9a-f-]+ ro$`, `(?m)^# mount: \S+ /mnt vfat `, `(?m)^# mount: \S+ /boot/efi vfat `} {
+	for _, want := range []string{
+		`(?m)^# command line: root=UUID=[0-9a-f-]+ ro$`, `(?m)^# mount: \S+ /mnt vfat `,
+		`(?m)^# mount: \S+ /boot/efi vfat `,
+	} {
 		if !regexp.MustCompile(want).MatchString(menu) {
 			t.Errorf("got menu without %s:\n%s", want, menu)
 		}

@@ -71,7 +71,8 @@ func TestBuses(t *testing.T) {
 			{File: kept.path, Serial: protectedSerial, Bus: qemu.NVMe},
 		}, CDROM: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})},
 	})
-	if _, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`will start over.*lookup of this node failed`)); err != nil {
+	_, err := r.machine.Console().Follow(soon(t), regexp.MustCompile(`starting over.*lookup of this node failed`))
+	if err != nil {
 		t.Fatal(err)
 	}
 	r.startConductor()
@@ -190,7 +191,8 @@ func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	line := `device left untouched.*device=` + device + ` reason="virtual floppy`
 	console := says(t, r.machine, "(?s)"+line+".*"+line)
 	if lines := regexp.MustCompile(line).FindAllString(console, -1); len(lines) != 2 {
-		t.Errorf("the console says %d times that the floppy was left untouched, want once for metadata and once for all data", len(lines))
+		t.Errorf("the console says %d times that the floppy was left untouched, want once for metadata and once "+
+			"for all data", len(lines))
 	}
 }
 
@@ -200,7 +202,7 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 		t.Errorf("got result %s, want null", got)
 	}
 	console := r.machine.Console()
-	if _, err := console.Follow(soon(t), regexp.MustCompile(`lockdown is complete`)); err != nil {
+	if _, err := console.Follow(soon(t), regexp.MustCompile(`lockdown complete`)); err != nil {
 		t.Fatal(err)
 	}
 	silent := len(dump.sent(t, nodeMAC))

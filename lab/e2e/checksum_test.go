@@ -39,7 +39,7 @@ func (r *rig) checksums(t *testing.T, disk string) {
 						delete(info, "os_hash_value")
 						info["checksum"] = sum
 					}
-					r.aim(t, map[string]any{"serial": "small"})
+					r.setHints(t, map[string]any{"serial": "small"})
 					record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
 					got := read(t, disk, 0, 2*mib)
 					switch {

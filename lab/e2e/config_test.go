@@ -96,7 +96,8 @@ func TestJoinedConfiguration(t *testing.T) {
 		prepare: func(r *rig, c *qemu.Config) {
 			c.Disks = append(c.Disks, qemu.Disk{Bus: qemu.USB, File: fatImage(t, mib, "IR-VFD-DEV", r.parameter())})
 			const conf = "[DEFAULT]\ncafile = /etc/site.pem\ncollect_lldp = true\nlldp_timeout = 1\n" +
-				"listen_tls = true\ntls_cert_file = /etc/agent.crt\ntls_key_file = /etc/agent.key\nadvertise_protocol = https\n"
+				"listen_tls = true\ntls_cert_file = /etc/agent.crt\ntls_key_file = /etc/agent.key\n" +
+				"advertise_protocol = https\n"
 			c.Initrd = joined(t, c.Initrd, [3][]byte{
 				archive(t, cpio.StaticFile("etc/ironic-python-agent.d/50-site.conf", conf, 0o600)),
 				archive(t, cpio.StaticFile("premount", string(program), 0o755)),
@@ -107,9 +108,9 @@ func TestJoinedConfiguration(t *testing.T) {
 	})
 	r.waitAgent(t)
 	t.Run("certificate", func(t *testing.T) { r.staticCertificate(t, certificate) })
+	t.Run("hot-plug", r.hotPlug) // an inventory waits for the root disk too
 	t.Run("options", r.collectsLLDP)
 	t.Run("mounts", r.noConfigDrive)
-	t.Run("hot-plug", r.hotPlug)
 }
 
 // collectsLLDP checks that an inventory contains an interface's neighbours, even if there are none. Only a
@@ -144,11 +145,14 @@ func (r *rig) hotPlug(t *testing.T) {
 	ctx := soon(t)
 	go func() {
 		record, err := r.node.Command(ctx, "clean.get_clean_steps", map[string]any{
-			"node": map[string]any{"uuid": r.node.UUID(), "properties": map[string]any{}, "instance_info": map[string]any{}}, "ports": []any{},
+			"node": map[string]any{
+				"uuid": r.node.UUID(), "properties": map[string]any{}, "instance_info": map[string]any{},
+			}, "ports": []any{},
 		}, true)
 		answers <- answer{record, err}
 	}()
-	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`waiting for the root disk limit=5m0s .*/dev/sd`)); err != nil {
+	if _, err := r.machine.Console().Follow(ctx,
+		regexp.MustCompile(`waiting for the root disk limit=5m0s .*/dev/sd`)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -170,7 +174,7 @@ func (r *rig) hotPlug(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("the wait ended %v after the disk was plugged in, want it at once", took)
 	}
-	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`the root disk is there`)); err != nil {
+	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`root disk found`)); err != nil {
 		t.Error(err)
 	}
 }
@@ -192,7 +196,8 @@ func TestBadMedia(t *testing.T) {
 	r.waitAgent(t)
 	for _, want := range []string{
 		`device=/dev/sr0 err="ISO 9660 `, `device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w: byte \d+ is zero`,
-		`device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w has \d+ bytes, want at most 65536`, `device=/dev/sd\w err="FAT folder .*/.* has more than`,
+		`device=/dev/sd\w err=".*parameters\.txt on /dev/sd\w has \d+ bytes, want at most 65536`,
+		`device=/dev/sd\w err="FAT directory .*/.* has more than`,
 	} {
 		want = "WARN .*virtual medium not usable.*" + want
 		if n := len(regexp.MustCompile(want).FindAllString(says(t, r.machine, want), -1)); n != 1 {

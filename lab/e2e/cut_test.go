@@ -49,7 +49,7 @@ func TestHalfWritten(t *testing.T) {
 	}
 	r.waitAgent(t)
 	for _, d := range disks[:2] {
-		r.aim(t, map[string]any{"serial": d.name})
+		r.setHints(t, map[string]any{"serial": d.name})
 		r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.imageInfo(t, d)})
 	}
 	t.Run("disk errors", func(t *testing.T) { r.diskErrors(t, failing) })
@@ -58,7 +58,7 @@ func TestHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	var cut []string
 	for _, d := range disks[:2] {
-		t.Run(d.name, func(t *testing.T) { cut = append(cut, d.judge(t, dir, content)...) })
+		t.Run(d.name, func(t *testing.T) { cut = append(cut, d.simulate(t, dir, content)...) })
 	}
 	cut = append(cut, disks[2].file)
 	for _, path := range cut {
@@ -91,7 +91,7 @@ func (r *rig) imageInfo(t *testing.T, d *recorded) map[string]any {
 // kill ends QEMU when the guest has written the given number of bytes of an image that stalls.
 func (r *rig) kill(t *testing.T, d *recorded, at int64) {
 	t.Helper()
-	r.aim(t, map[string]any{"serial": d.name})
+	r.setHints(t, map[string]any{"serial": d.name})
 	r.images.Fault(d.name, imageserver.Fault{Stall: sizeOf(t, d.served) * 3 / 4})
 	info := r.imageInfo(t, d)
 	go func() {
@@ -165,8 +165,9 @@ func (r *replay) next(w qemu.Write) (stage, error) {
 	return done, nil
 }
 
-// judge replays what the machine did to the disk, and returns files in dir of the disk as it was at every tenth of it.
-func (d *recorded) judge(t *testing.T, dir string, image []byte) []string {
+// simulate replays the recorded requests and checks their order. It returns files in dir with the disk's content at
+// every tenth.
+func (d *recorded) simulate(t *testing.T, dir string, image []byte) []string {
 	r := &replay{disk: bytes.Clone(d.before), image: image, flushed: true}
 	var requests, written int
 	var pictures []string

@@ -32,10 +32,12 @@ func (r *rig) rawInfo(name, checksum string) map[string]any {
 // TestDeploy deploys on one machine with little memory and three disks: the large one is the default root disk, the
 // others are selected by hints.
 func TestDeploy(t *testing.T) {
-	large, small, failing := file(t, "large", 5<<30, nil), file(t, "small", 64*mib, old{}), file(t, "failing", 64*mib, old{})
+	large := file(t, "large", 5<<30, nil)
+	small := file(t, "small", 64*mib, old{})
+	failing := file(t, "failing", 64*mib, old{})
 	r := start(t, setup{
 		append: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
-			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1" + hushParameters(),
+			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1" + plantedParameters(),
 		machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
 			{File: large, Serial: "large"},
 			{File: small, Serial: "small"},
@@ -53,7 +55,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("checksums", func(t *testing.T) { r.checksums(t, small) })
 	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
 	t.Run("bad input", func(t *testing.T) { r.badInput(t, image, small, failing) })
-	t.Run("secrets", r.unheard)
+	t.Run("secrets", r.checkSecrets)
 	t.Run("run_image", r.runImage)
 	t.Run("power_off", r.powerOff)
 }
@@ -64,7 +66,8 @@ func (r *rig) mbr(t *testing.T, image, disk string) {
 		t.Errorf("partition uuids before a deployment: got %s, want {}", got)
 	}
 	got := r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))})
-	want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`, mbrID)
+	want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`,
+		mbrID)
 	if got != want {
 		t.Errorf("prepare_image: got %s, want %s", got, want)
 	}
@@ -159,7 +162,8 @@ func (r *rig) big(t *testing.T, disk string) {
 		t.Fatal(err)
 	}
 	last := table.Partitions[len(table.Partitions)-1]
-	if got := read(t, disk, last.Start, last.Size); len(table.Partitions) != 3 || !bytes.Contains(got, []byte(instance)) {
+	got := read(t, disk, last.Start, last.Size)
+	if len(table.Partitions) != 3 || !bytes.Contains(got, []byte(instance)) {
 		t.Errorf("got %d partitions, want 3, the last one holding the config drive", len(table.Partitions))
 	}
 }

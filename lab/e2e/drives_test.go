@@ -21,7 +21,9 @@ const driveUUID = "1b0c7c1e-77f5-4f8e-9f0e-6e1a3c1d2b4a"
 // without free space for another partition.
 func TestConfigDrives(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "sfdisk", "blkid", "fsck.vfat", "mtype", "dd")
-	large, native, plain := file(t, "large", 3<<40, nil), file(t, "native", 256*mib, nil), file(t, "plain", 256*mib, nil)
+	large := file(t, "large", 3<<40, nil)
+	native := file(t, "native", 256*mib, nil)
+	plain := file(t, "plain", 256*mib, nil)
 	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
 		{File: large, Serial: "large"},
 		{File: native, Serial: "native", Sector: 4096},
@@ -62,7 +64,7 @@ func primaries(t *testing.T, n int) string {
 // put deploys a served image with a config drive onto the disk with the serial number.
 func (r *rig) put(t *testing.T, serial, name, checksum, drive string) *conductor.Record {
 	t.Helper()
-	r.aim(t, map[string]any{"serial": serial})
+	r.setHints(t, map[string]any{"serial": serial})
 	params := map[string]any{"image_info": r.rawInfo(name, checksum), "configdrive": drive}
 	return r.command(t, "standby.prepare_image", params)
 }

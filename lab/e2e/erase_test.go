@@ -25,11 +25,13 @@ const crashVariable = "dump-type0-1-1-1700000000-C"
 // without an erase of its own, a disk that fails. Its firmware stores the log of a crashed kernel.
 func TestErase(t *testing.T) {
 	dir := t.TempDir()
-	plain, unknown, created := file(t, "plain", diskSize, marker{}), file(t, "unknown", diskSize, marker{}), file(t, "created", diskSize, marker{})
+	plain := file(t, "plain", diskSize, marker{})
+	unknown := file(t, "unknown", diskSize, marker{})
+	created := file(t, "created", diskSize, marker{})
 	readOnly, failing := file(t, "readonly", diskSize, marker{}), file(t, "failing", diskSize, marker{})
 	patch(t, unknown, 4096, testenv.RAID{Name: "tenant:data", Level: 1, Size: diskSize}.Superblock(4096))
 	patch(t, created, 4096, testenv.RAID{Name: "host:root", Level: 1, Size: diskSize}.Superblock(4096))
-	nvme := file(t, "nvme", diskSize, marker{})
+	nvme, sata := file(t, "nvme", diskSize, marker{}), file(t, "sata", diskSize, marker{})
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
 	variables := flash(filepath.Join(dir, "vars.fd"))
 	template, err := qemu.Variables(qemu.UEFI)
@@ -48,6 +50,7 @@ func TestErase(t *testing.T) {
 			{File: failing, Serial: "failing", Faults: []qemu.Fault{{Type: "write", Offset: 20 * mib}}},
 			{File: floppy, Serial: "floppy", Bus: qemu.USB},
 			{File: nvme, Serial: "nvme", Bus: qemu.NVMe, NoDiscard: true},
+			{File: sata, Serial: "sata", Bus: qemu.SATA, NoDiscard: true},
 		}},
 	})
 	r.waitAgent(t)
@@ -55,10 +58,10 @@ func TestErase(t *testing.T) {
 	for _, path := range []string{created, readOnly, floppy} {
 		before[path] = sumAll(t, path)
 	}
-	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy", "nvme")
-	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown, nvme) })
+	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy", "nvme", "sata")
+	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown, nvme, sata) })
 	t.Run("skipped", func(t *testing.T) {
-		r.eraseSkips(t, names, map[string]string{"plain": plain, "unknown": unknown, "nvme": nvme})
+		r.eraseSkips(t, names, map[string]string{"plain": plain, "unknown": unknown, "nvme": nvme, "sata": sata})
 	})
 	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
 	for path, want := range before {
@@ -142,10 +145,13 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 		}},
 	}
 	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata"} {
-		method := map[string]string{"plain": "metadata", "unknown": "metadata", "nvme": "metadata"}
+		method := map[string]string{"plain": "metadata", "unknown": "metadata", "nvme": "metadata", "sata": "metadata"}
 		switch step {
 		case "erase_devices":
-			method = map[string]string{"plain": "overwrite", "unknown": "overwrite", "nvme": "nvme-format-user"}
+			method = map[string]string{
+				"plain": "overwrite", "unknown": "overwrite", "nvme": "nvme-format-user",
+				"sata": "overwrite", // with a reason if it had not answered IDENTIFY DEVICE
+			}
 		case "erase_devices_express":
 			method["nvme"] = "nvme-format-user"
 		case "erase_devices_metadata": // skips read-only disks regardless of the node

@@ -38,7 +38,9 @@ func espImage(t *testing.T, scheme, kind string, loaders ...string) string {
 	if scheme == "gpt" {
 		testenv.Run(t, "sgdisk", "-n", "1:1M:+16M", "-t", "1:"+kind, "-u", "1:"+espGUID, image)
 	} else {
-		testenv.Run(t, "sh", "-c", `printf 'label: dos\nlabel-id: `+espDisk+`\nstart=2048, size=32768, type=`+kind+`\n' | sfdisk -q "$0"`, image)
+		testenv.Run(t, "sh", "-c",
+			`printf 'label: dos\nlabel-id: `+espDisk+`\nstart=2048, size=32768, type=`+kind+`\n' | sfdisk -q "$0"`,
+			image)
 	}
 	patch(t, image, mib, read(t, esp, 0, 16*mib))
 	return image

@@ -70,7 +70,7 @@ func (r *rig) diskErrors(t *testing.T, list []failure) {
 	infos["failing.qcow2"]["disk_format"] = "qcow2"
 	for _, f := range list {
 		t.Run(f.name, func(t *testing.T) {
-			r.aim(t, map[string]any{"serial": f.disk.Serial})
+			r.setHints(t, map[string]any{"serial": f.disk.Serial})
 			record := r.command(t, "standby.prepare_image", map[string]any{"image_info": infos[f.image]})
 			if record.Status != conductor.Failed || record.Error.Type != "ImageWriteError" {
 				t.Fatalf("got %s (%v), want an ImageWriteError", record.Status, record.Error)
@@ -91,7 +91,8 @@ func (r *rig) diskErrors(t *testing.T, list []failure) {
 // check searches the details of an error for operation, device and offset.
 func (f *failure) check(t *testing.T, details string) {
 	t.Helper()
-	found := regexp.MustCompile(f.op + " " + f.device + `(?: at byte (\d+))?: input/output error`).FindStringSubmatch(details)
+	found := regexp.MustCompile(f.op + " " + f.device +
+		`(?: at byte (\d+))?: input/output error`).FindStringSubmatch(details)
 	if found == nil {
 		t.Fatalf("got details %q, want them to name %s %s and an input/output error", details, f.op, f.device)
 	}

@@ -144,7 +144,9 @@ func testFlood(t *testing.T, withTLS bool) {
 		t.Fatal(err)
 	}
 	journal := testenv.Untar(t, s.node.Logs())["journal"]
-	for _, want := range []string{"node found", "requests without a valid token not logged", "connections closed: over the limit"} {
+	for _, want := range []string{
+		"node found", "requests without a valid token not logged", "connections closed: over the limit",
+	} {
 		if !strings.Contains(journal, want) {
 			t.Errorf("the journal lacks %q", want)
 		}
@@ -158,15 +160,17 @@ func serveSlowly(t *testing.T, s *site, path string, flooded <-chan struct{}) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: operationTimeout}
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		image, err := os.Open(path)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer image.Close()
-		http.ServeContent(w, r, "", time.Time{}, &slowFile{file: image, slow: sizeOf(t, path) / 2, flooded: flooded, gone: r.Context().Done()})
-	})}
+		http.ServeContent(w, r, "", time.Time{},
+			&slowFile{file: image, slow: sizeOf(t, path) / 2, flooded: flooded, gone: r.Context().Done()})
+	})
 	go func() { _ = server.Serve(l) }() // ends with the test
 	t.Cleanup(func() { _ = server.Close() })
 	return "http://" + l.Addr().String() + "/" + filepath.Base(path)

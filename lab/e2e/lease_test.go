@@ -70,7 +70,8 @@ func (s *site) twoFamilies(t *testing.T) {
 		}
 		missing := len(want)
 		for _, i := range inventory.Interfaces {
-			if prefix := want[i.Name]; prefix != "" && (strings.HasPrefix(i.IPv4, prefix) || strings.HasPrefix(i.IPv6, prefix)) {
+			prefix := want[i.Name]
+			if prefix != "" && (strings.HasPrefix(i.IPv4, prefix) || strings.HasPrefix(i.IPv6, prefix)) {
 				missing--
 			}
 		}

@@ -114,8 +114,9 @@ func bmcFloppy(image, vendor, model string) []string {
 // caConfig returns the files that Ironic writes to its boot ISO if its API uses its own certificate authority.
 func (r *rig) caConfig() map[string]string {
 	return map[string]string{
-		"etc/ironic-python-agent/ironic.crt":        string(r.conductor.CertificatePEM()),
-		"etc/ironic-python-agent.d/ironic-tls.conf": "[DEFAULT]\ncafile = /etc/ironic-python-agent/ironic.crt\ninsecure = false\n",
+		"etc/ironic-python-agent/ironic.crt": string(r.conductor.CertificatePEM()),
+		"etc/ironic-python-agent.d/ironic-tls.conf": "[DEFAULT]\ncafile = /etc/ironic-python-agent/ironic.crt\n" +
+			"insecure = false\n",
 	}
 }
 
@@ -130,7 +131,9 @@ func TestVirtualMedia(t *testing.T) {
 	r := start(t, setup{
 		noIronic: true, append: "ipa-insecure=0 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{Memory: 512 * mib, Disks: []qemu.Disk{
-			{Bus: qemu.SATA, File: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})},
+			{Bus: qemu.SATA, File: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{
+				"etc/ironic-python-agent.d/a.conf": wrong.conf(),
+			})},
 			{Bus: qemu.Virtio, File: stray},
 			{Bus: qemu.Virtio, File: partitioned(t, stray)},
 			{Bus: qemu.USB, File: fatImage(t, 4<<30, "ir-vfd-dev", wrong.parameter())},
@@ -144,8 +147,8 @@ func TestVirtualMedia(t *testing.T) {
 	})
 	r.waitAgent(t)
 	for _, want := range []string{
-		`configuration of the boot ISO.* device=/dev/sr0 .*/etc/ironic-python-agent/ironic\.crt`,
-		`parameters of the virtual floppy.* label=OTHER parameters="parameters ipa-api-url,ipa-debug"`,
+		`configuration copied from boot ISO.* device=/dev/sr0 .*/etc/ironic-python-agent/ironic\.crt`,
+		`parameters read from virtual floppy.* label=OTHER parameters="parameters ipa-api-url,ipa-debug"`,
 	} {
 		if n := len(regexp.MustCompile(want).FindAllString(says(t, r.machine, want), -1)); n != 1 {
 			t.Errorf("got %d lines on the console that match %q, want one", n, want)

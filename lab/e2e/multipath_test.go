@@ -85,7 +85,8 @@ func (r *rig) oneDisk(t *testing.T) (place string) {
 	if diff := cmp.Diff(want, inventory.Disks); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
 	}
-	if console := says(t, r.machine, `paths to one disk are joined device=/dev/dm-0`); strings.Contains(console, "partitions of a ") {
+	console := says(t, r.machine, `paths to one disk are joined device=/dev/dm-0`)
+	if strings.Contains(console, "partitions of a ") {
 		t.Error("the paths still have their partitions, or the map has none")
 	}
 	return place
@@ -139,7 +140,8 @@ func (r *rig) loaderOnMap(t *testing.T, disk, rootUUID string) {
 		"root_uuid": rootUUID, "efi_system_part_uuid": tags(t, parts(1), "UUID"), "prep_boot_part_uuid": nil,
 		"target_boot_mode": "uefi",
 	})
-	if got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, mib), "::EFI/BOOT/BOOTX64.EFI"); got != "loader" {
+	got := testenv.Run(t, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, mib), "::EFI/BOOT/BOOTX64.EFI")
+	if got != "loader" {
 		t.Errorf("got loader %q on the ESP", got)
 	}
 }
@@ -221,7 +223,7 @@ func (r *rig) unplug(t *testing.T, device string) {
 
 // noPath checks that errors of the last path are reported, without waiting for a path to return.
 func (r *rig) noPath(t *testing.T, last, image string) {
-	r.aim(t, map[string]any{"wwn": "0x5000c500a1b2c3d4"})
+	r.setHints(t, map[string]any{"wwn": "0x5000c500a1b2c3d4"})
 	r.unplug(t, last)
 	record := r.command(t, "standby.prepare_image",
 		map[string]any{"image_info": r.rawInfo("gpt.raw", sumAll(t, image))})
@@ -240,7 +242,7 @@ func (r *rig) regainPath(t *testing.T, gone, place string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.aim(t, map[string]any{"by_path": place})
+	r.setHints(t, map[string]any{"by_path": place})
 }
 
 // watched calls a function when the given number of bytes was read.

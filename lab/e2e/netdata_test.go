@@ -54,7 +54,10 @@ func TestStaticNetwork(t *testing.T) {
 	s.bootAs(qemu.Config{
 		NICs:  []qemu.NIC{{MAC: mac, Netdev: cable}},
 		CDROM: configDrive(t, strings.ToUpper(publisher), staticNetwork(mac, "192.0.2.77", "2001:db8:7::77", broken)),
-		Disks: []qemu.Disk{{Bus: qemu.USB, ReadOnly: true, File: configDrive(t, "somebody", staticNetwork(mac, "192.0.2.66", "2001:db8:7::66", ""))}},
+		Disks: []qemu.Disk{{
+			Bus: qemu.USB, ReadOnly: true,
+			File: configDrive(t, "somebody", staticNetwork(mac, "192.0.2.66", "2001:db8:7::66", "")),
+		}},
 	}, "ipa-insecure=1 boot_method=vmedia ipa-api-url="+s.ironic.URL()+" ir_pub_id="+publisher)
 	s.waitAgent(t)
 	if url, _ := s.node.Callback(); url != "https://192.0.2.77:9999" {
@@ -63,7 +66,8 @@ func TestStaticNetwork(t *testing.T) {
 	s.answers(t)
 	s.connects(t, net.JoinHostPort("2001:db8:7::77", fmt.Sprint(agentPort)))
 	for _, expression := range []string{
-		`a config drive of another boot is not looked at.*publisher=.?SOMEBODY`, `part of the network data is not used.*twin.*port0.*same MAC address`,
+		`config drive of another boot ignored.*publisher=.?SOMEBODY`,
+		`part of the network data ignored.*twin.*port0.*same MAC address`,
 	} {
 		says(t, s.machine, "(?i)"+expression)
 	}
@@ -92,7 +96,8 @@ func TestNetworkDataUnused(t *testing.T) {
 			if url, _ := r.node.Callback(); url != "https://10.0.2.15:9999" {
 				t.Errorf("callback URL: got %s, want the address of the lease", url)
 			}
-			if console := says(t, r.machine, regexp.QuoteMeta(c.says)); c.says == "" && strings.Contains(console, "network data") {
+			console := says(t, r.machine, regexp.QuoteMeta(c.says))
+			if c.says == "" && strings.Contains(console, "network data") {
 				t.Error("the console speaks of network data, which there are none of")
 			}
 		})
@@ -151,14 +156,15 @@ func TestBond(t *testing.T) {
 		}
 	})
 	for _, want := range []string{
-		`HEARTBEAT https://192\.0\.2\.77:9999\s`, `REACHED 192\.0\.2\.77\s`, `REACHED 2001:db8:7::77\s`, `LACP 2 ` + macs[0] + `\s`,
-		`STILL REACHED 192\.0\.2\.77\s`, `STILL REACHED 2001:db8:7::77\s`,
+		`HEARTBEAT https://192\.0\.2\.77:9999\s`, `REACHED 192\.0\.2\.77\s`, `REACHED 2001:db8:7::77\s`,
+		`LACP 2 ` + macs[0] + `\s`, `STILL REACHED 192\.0\.2\.77\s`, `STILL REACHED 2001:db8:7::77\s`,
 	} {
 		if _, err := peer.Console().Follow(soon(t), regexp.MustCompile(want)); err != nil {
 			t.Fatalf("%q: %v", want, err)
 		}
 	}
-	if console := node.Console().String(); strings.Contains(console, "network data is not used") || strings.Contains(console, "MTU not used") {
+	console := node.Console().String()
+	if strings.Contains(console, "network data ignored") || strings.Contains(console, "MTU not set") {
 		t.Error("part of the network data was not used")
 	}
 }

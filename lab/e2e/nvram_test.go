@@ -31,8 +31,10 @@ const (
 	globalGUID  = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
-// globalVariable is the same GUID as it lies in memory.
-var globalVariable = []byte{0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c}
+// globalVariable is globalGUID in binary form.
+var globalVariable = []byte{
+	0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c,
+}
 
 // walk calls each for every variable and returns the offset of the free space.
 func (f flash) walk(t *testing.T, each func(name string, state byte, guid, data []byte)) (free int) {
@@ -97,7 +99,8 @@ func (f flash) entries(t *testing.T) (entries map[string]string, order []string)
 	testenv.Programs(t, "efibootmgr")
 	dir := t.TempDir()
 	for name, data := range f.global(t) {
-		if err := os.WriteFile(filepath.Join(dir, name+"-"+globalGUID), append([]byte{7, 0, 0, 0}, data...), 0o600); err != nil {
+		err := os.WriteFile(filepath.Join(dir, name+"-"+globalGUID), append([]byte{7, 0, 0, 0}, data...), 0o600)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,13 +208,15 @@ func (r *rig) cleanNVRAM(t *testing.T, f flash) {
 		}
 	}
 	for name := range kept {
-		if number := name[4:]; after[number] == "" || after[number] != before[number] || !slices.Contains(order, number) {
+		number := name[4:]
+		if after[number] == "" || after[number] != before[number] || !slices.Contains(order, number) {
 			t.Errorf("%s: before %q, after %q in order %v, want it kept", name, before[number], after[number], order)
 		}
 	}
 	for number, text := range before {
 		_, path, _ := strings.Cut(text, "\t")
-		if goes := regexp.MustCompile(`(?i)^HD\(|shim.*\.efi|grub.*\.efi`).MatchString(path); goes != (after[number] == "") {
+		goes := regexp.MustCompile(`(?i)^HD\(|shim.*\.efi|grub.*\.efi`).MatchString(path)
+		if goes != (after[number] == "") {
 			t.Errorf("entry %s %q: matches %t, after the step it is %q", number, text, goes, after[number])
 		}
 	}

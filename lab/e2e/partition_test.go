@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -47,7 +49,8 @@ func layout(changes map[string]any) map[string]any {
 // TestPartitionImages deploys partition images to several disks of one machine. The layouts are checked on the host.
 func TestPartitionImages(t *testing.T) {
 	testenv.Root(t)
-	testenv.Programs(t, "sgdisk", "sfdisk", "parted", "blkid", "e2fsck", "fsck.vfat", "qemu-img", "mke2fs", "isoinfo")
+	testenv.Programs(t, "sgdisk", "sfdisk", "parted", "blkid", "e2fsck", "fsck.vfat", "qemu-img", "mke2fs", "isoinfo",
+		"debugfs", "mtype")
 	uefi, msdos, gpt := file(t, "uefi", 4<<30, nil), file(t, "msdos", 200*mib, old{}), file(t, "gpt", 200*mib, old{})
 	r := start(t, setup{machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
 		{File: uefi, Serial: "uefi"}, {File: msdos, Serial: "msdos"}, {File: gpt, Serial: "gpt"},
@@ -62,6 +65,7 @@ func TestPartitionImages(t *testing.T) {
 	r.images.File("root.qcow2", qcow)
 	if t.Run("uefi", func(t *testing.T) { r.uefiLayout(t, image, uefi, firstRoot) }) {
 		t.Run("preserve_ephemeral", func(t *testing.T) { r.preserve(t, other, uefi, second) })
+		t.Run("inject_files", func(t *testing.T) { r.injectFiles(t, uefi) })
 	}
 	t.Run("msdos", func(t *testing.T) {
 		r.biosLayout(t, image, qcow, msdos, "msdos", "boot_mode:bios",
@@ -104,7 +108,9 @@ func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 		}
 	}
 	parts := partitions(t, disk)
-	for n, want := range map[int]string{1: "vfat efi-part", 2: "ext4 ephemeral0", 3: "swap swap1", 4: "iso9660 config-2", 5: "ext4 cloudimg"} {
+	for n, want := range map[int]string{
+		1: "vfat efi-part", 2: "ext4 ephemeral0", 3: "swap swap1", 4: "iso9660 config-2", 5: "ext4 cloudimg",
+	} {
 		if got := tags(t, parts(n), "TYPE", "LABEL"); got != want {
 			t.Errorf("partition %d: got %q, want %q", n, got, want)
 		}
@@ -148,7 +154,9 @@ func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
 	}
 	source := conductor.Image{
 		URL: r.images.URLFrom(host, "other.raw"), Format: "raw", Checksum: sumAll(t, image),
-		Info: layout(map[string]any{"swap_mb": 16, "ephemeral_mb": 64, "deploy_boot_mode": "uefi", "preserve_ephemeral": true}),
+		Info: layout(map[string]any{
+			"swap_mb": 16, "ephemeral_mb": 64, "deploy_boot_mode": "uefi", "preserve_ephemeral": true,
+		}),
 	}
 	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
 		t.Fatal(err)
@@ -168,12 +176,60 @@ func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
 	})
 }
 
-// biosLayout deploys an image as qcow2 to a disk chosen by its serial number; want is what parted prints of the partitions.
-//
-// Parity: L2
+// injectFiles writes files to the ESP and to the root of a deployed disk, one of them from a URL with a field of the
+// node, and removes one.
+func (r *rig) injectFiles(t *testing.T, disk string) {
+	const text = "injected\n"
+	r.images.Bytes("motd-"+r.node.UUID(), []byte("for this node\n"))
+	content := base64.StdEncoding.EncodeToString([]byte(text))
+	ofNode := map[string]any{"path": "/etc/node", "content": content, "partition": 5, "mode": 0o640}
+	step := func(files ...map[string]any) {
+		t.Helper()
+		args := map[string]any{"files": files}
+		r.succeed(t, "deploy.execute_deploy_step", map[string]any{
+			"step": map[string]any{"step": "inject_files", "interface": "deploy", "args": args},
+			"node": map[string]any{
+				"uuid": r.node.UUID(), "instance_info": map[string]any{},
+				"properties": map[string]any{"inject_files": []any{ofNode}},
+			},
+			"ports": []any{},
+		})
+	}
+	step(
+		map[string]any{"path": "/EFI/ironroot/marker.txt", "content": content, "partition": 1},
+		map[string]any{"path": "/etc/hostname", "content": content, "owner": 1000, "group": 100},
+		map[string]any{"path": "/etc/motd", "content": r.images.URLFrom(host, "motd-") + "{node[uuid]}"},
+	)
+	root := func(command string) string {
+		return testenv.Run(t, "debugfs", "-R", command, partitions(t, disk)(5))
+	}
+	if got := root("ls -l /etc"); !regexp.MustCompile(`100640 \(1\) +0 +0 .* node\n`).MatchString(got) ||
+		!regexp.MustCompile(`100644 \(1\) +1000 +100 .* hostname\n`).MatchString(got) {
+		t.Errorf("/etc: got %s, want node of mode 0640 and hostname of user 1000 and group 100", got)
+	}
+	step(map[string]any{"path": "/etc/node", "deleted": true})
+	if got := root("ls -l /etc"); strings.Contains(got, " node\n") {
+		t.Errorf("/etc: got %s, want no file node", got)
+	}
+	for name, want := range map[string]string{"hostname": text, "motd": "for this node\n"} {
+		if got := root("cat /etc/" + name); !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("/etc/%s: got %q, want %q", name, got, want)
+		}
+	}
+	parts := partitions(t, disk)
+	testenv.Run(t, "fsck.vfat", "-n", parts(1))
+	testenv.Run(t, "e2fsck", "-f", "-n", parts(5))
+	// mtype warns that a loop device has no geometry.
+	got := testenv.Run(t, "mtype", "-i", parts(1), "::/EFI/ironroot/marker.txt")
+	if !strings.HasSuffix(got, text) {
+		t.Errorf("file on the ESP: got %q, want %q", got, text)
+	}
+}
+
+// biosLayout deploys a qcow2 image to the disk with the serial number. want is parted's output for the partitions.
 func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, want string) {
 	r.properties = map[string]any{"capabilities": capabilities}
-	r.aim(t, map[string]any{"serial": serial})
+	r.setHints(t, map[string]any{"serial": serial})
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": serial}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -255,10 +311,10 @@ func (r *rig) checkUUIDs(t *testing.T, parts func(int) string, rootUUID string, 
 func partitions(t *testing.T, disk string) func(n int) string {
 	t.Helper()
 	device := testenv.Loop(t, disk, 512)
-	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, device); err != nil {
 		t.Fatal(err)
 	}
-	return func(n int) string { return block.System{}.PartitionPath(device, n) }
+	return func(n int) string { return block.PartitionPath(sysfs.Root{}, device, n) }
 }
 
 // tags returns the values that blkid finds on a device, separated by spaces.

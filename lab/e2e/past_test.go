@@ -59,7 +59,8 @@ func usedDisk(t *testing.T, size int64) string {
 	if got := signatures(t, path); !strings.Contains(got, "linux_raid_member") || !strings.Contains(got, "gpt") {
 		t.Fatalf("signatures of the used disk: got %q, want an array and a GPT", got)
 	}
-	if got := testenv.Run(t, "blkid", "-p", "-O", "13631488", "-S", "10485760", "-s", "TYPE", "-o", "value", path); !strings.Contains(got, "LVM2_member") {
+	second := []string{"-p", "-O", "13631488", "-S", "10485760", "-s", "TYPE", "-o", "value", path}
+	if got := testenv.Run(t, "blkid", second...); !strings.Contains(got, "LVM2_member") {
 		t.Fatalf("partition 2 of the used disk: got %q, want a physical volume", got)
 	}
 	return path

@@ -14,7 +14,7 @@ import (
 // qcow2 deploys images with all variants of qcow2 onto a used disk.
 func (r *rig) qcow2(t *testing.T, image, disk string) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
-	r.aim(t, map[string]any{"serial": "small"})
+	r.setHints(t, map[string]any{"serial": "small"})
 	holes := mbrImage(t, "holes", 24*mib)
 	patch(t, holes, 8*mib, make([]byte, 8*mib))
 	for _, tt := range []struct {
@@ -94,14 +94,17 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			name: "password in the URL", hints: onSmall, image: "missing.raw",
 			want: "ImageDownloadFatalError", names: []string{r.images.URLFrom(host, "missing.raw"), "404"}, disk: small,
 			change: func(info map[string]any) {
-				info["urls"] = []string{strings.Replace(r.images.URLFrom(host, "missing.raw"), "//", "//user:"+password+"@", 1)}
+				info["urls"] = []string{
+					strings.Replace(r.images.URLFrom(host, "missing.raw"), "//", "//user:"+password+"@", 1),
+				}
 			},
 		},
 		{
 			name: "password of the image", hints: onSmall, image: "missing.raw",
 			want: "ImageDownloadFatalError", names: []string{r.images.URLFrom(host, "missing.raw"), "404"}, disk: small,
 			change: func(info map[string]any) {
-				info["image_server_auth_strategy"], info["image_server_user"], info["image_server_password"] = "http_basic", "user", basic
+				info["image_server_auth_strategy"] = "http_basic"
+				info["image_server_user"], info["image_server_password"] = "user", basic
 			},
 		},
 		{
@@ -140,7 +143,7 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 			if tt.disk != "" {
 				patch(t, tt.disk, 0, []byte(strings.Repeat("\xa5", mib)))
 			}
-			r.aim(t, tt.hints)
+			r.setHints(t, tt.hints)
 			if tt.image == "" {
 				tt.image = "mbr.raw"
 			}
@@ -180,7 +183,7 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 		})
 	}
 	t.Run("connections that break off", func(t *testing.T) {
-		r.aim(t, onSmall)
+		r.setHints(t, onSmall)
 		r.images.Fault("mbr.raw", imageserver.Fault{Truncate: 4 * mib})
 		defer r.images.Fault("mbr.raw", imageserver.Fault{})
 		before := r.images.Stats("mbr.raw").Bytes
@@ -202,7 +205,8 @@ func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	t.Run("wrong token", func(t *testing.T) {
 		for _, token := range []string{"", "wrong", strings.ToUpper(r.node.Token())} {
 			status, answer := r.call(t, http.MethodPost, token, `{"name": "standby.power_off", "params": {}}`)
-			if text := fault(t, answer); status != http.StatusUnauthorized || text != "401 Unauthorized: Token invalid." {
+			text := fault(t, answer)
+			if status != http.StatusUnauthorized || text != "401 Unauthorized: Token invalid." {
 				t.Errorf("got %d %q, want 401", status, text)
 			}
 		}

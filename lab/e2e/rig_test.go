@@ -33,8 +33,8 @@ const (
 	agentAddress = "10.0.2.15"
 	nodeMAC      = "52:54:00:e2:e0:01"
 	mib          = 1 << 20
-	// patience is for what takes seconds on an idle machine.
-	patience = 2 * time.Minute
+	// operationTimeout is the time limit for operations that take seconds on an idle machine.
+	operationTimeout = 2 * time.Minute
 )
 
 // setup describes one machine and its environment.
@@ -79,12 +79,18 @@ func start(t *testing.T, s setup) *rig {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64")
 	c := s.machine
-	c.Kernel, c.Initrd = testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	if c.Kernel == "" {
+		c.Kernel = testenv.Build(t, "ipa-ironroot-amd64.kernel")
+		c.Initrd = testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	}
 	c.Name = t.Name()
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace, properties: s.properties, config: s.config, agentCA: s.agentCA}
+	r := &rig{
+		t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace,
+		properties: s.properties, config: s.config, agentCA: s.agentCA,
+	}
 	images, err := imageserver.New(imageserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +144,8 @@ func (r *rig) finish() {
 func (r *rig) startConductor() {
 	r.t.Helper()
 	ironic, err := conductor.New(conductor.Options{
-		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host}, CommandTimeout: patience, Dial: r.dial, Config: r.config, AgentCA: r.agentCA,
+		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host},
+		CommandTimeout: operationTimeout, Dial: r.dial, Config: r.config, AgentCA: r.agentCA,
 		OnEvent: func(n *conductor.Node, e conductor.Event) {
 			if e.Name == conductor.EventFirstHeartbeat {
 				r.secrets = append(r.secrets, n.Token())
@@ -155,7 +162,9 @@ func (r *rig) startConductor() {
 		}
 	})
 	r.conductor = ironic
-	r.node = ironic.AddNode(conductor.NodeSpec{Name: "e2e", MACs: []string{nodeMAC}, Token: r.token, Properties: r.properties})
+	r.node = ironic.AddNode(conductor.NodeSpec{
+		Name: "e2e", MACs: []string{nodeMAC}, Token: r.token, Properties: r.properties,
+	})
 	r.node.SetState(conductor.DeployWait)
 }
 
@@ -197,7 +206,7 @@ func (r *rig) succeed(t *testing.T, name string, params map[string]any) string {
 
 // setHints sends the node's properties to the agent, as the conductor does before a step: those of the rig and the root
 // device hints.
-func (r *rig) aim(t *testing.T, hints map[string]any) {
+func (r *rig) setHints(t *testing.T, hints map[string]any) {
 	t.Helper()
 	properties := map[string]any{"root_device": hints}
 	maps.Copy(properties, r.properties)
@@ -265,7 +274,8 @@ func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
 
 // soon returns a context that ends with the test, or after operationTimeout.
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not within %v", patience))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), operationTimeout,
+		fmt.Errorf("not within %v", operationTimeout))
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -54,8 +54,9 @@ func TestScreen(t *testing.T) {
 func (r *rig) withoutIronic(t *testing.T) {
 	console, from := r.machine.Console(), int64(0)
 	for _, line := range []string{
-		"not in touch with Ironic", `tried: eth0 \(52:54:00:e2:e0:01\): carrier`, "tried:.*DHCP: 10.0.2.15/24 of server 10.0.2.2, router 10.0.2.2",
-		"tried: no carrier on eth1", "tried: name servers 10.0.2.3", `tried: Ironic url=https://10\.0\.2\.2:\d+ result="connection refused"`,
+		"not in touch with Ironic", `tried: eth0 \(52:54:00:e2:e0:01\): carrier`,
+		"tried:.*DHCP: 10.0.2.15/24 of server 10.0.2.2, router 10.0.2.2", "tried: no carrier on eth1",
+		"tried: name servers 10.0.2.3", `tried: Ironic url=https://10\.0\.2\.2:\d+ result="connection refused"`,
 		"what to do: is ironic-api running",
 	} {
 		m, err := console.FollowFrom(soon(t), from, regexp.MustCompile(line))

@@ -13,20 +13,22 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// hush are secrets that an operator may have put on the kernel's command line, where the kernel's log repeats them.
-var hush = struct{ rootPassword, parameter string }{"$6$salt$hush-of-the-root-password", "hush-in-a-parameter"}
+// planted are secrets that an operator can put on the kernel's command line, which the kernel's log repeats.
+var planted = struct{ rootPassword, parameter string }{"$6$salt$planted-of-the-root-password", "planted-in-a-parameter"}
 
-// hushParameters put them there.
-func hushParameters() string {
-	return ` rootpwd="` + hush.rootPassword + `" mirror=http://user:` + hush.parameter + `@192.0.2.1/`
+// plantedParameters returns kernel parameters with the secrets.
+func plantedParameters() string {
+	return ` rootpwd="` + planted.rootPassword + `" mirror=http://user:` + planted.parameter + `@192.0.2.1/`
 }
 
-// unheard searches what the agent hands out as logs, and the guest's files and process 1, for everything that must be
-// nowhere. The console is searched when the machine ends.
-func (r *rig) unheard(t *testing.T) {
-	r.secrets = append(r.secrets, hush.rootPassword, hush.parameter, "hush-of-a-rescue")
-	for _, name := range []string{"rescue.finalize_rescue", "standby.no_such_command", "standby.sync"} { // arguments are not repeated
-		r.call(t, http.MethodPost, r.node.Token(), `{"name": "`+name+`", "params": {"rescue_password": "hush-of-a-rescue", "hashed": true}}`)
+// checkSecrets searches the agent's logs, the guest's files and process 1 for secrets. The console is searched when the
+// machine ends.
+func (r *rig) checkSecrets(t *testing.T) {
+	r.secrets = append(r.secrets, planted.rootPassword, planted.parameter, "planted-of-a-rescue")
+	// Errors do not repeat arguments.
+	for _, name := range []string{"rescue.finalize_rescue", "standby.no_such_command", "standby.sync"} {
+		r.call(t, http.MethodPost, r.node.Token(),
+			`{"name": "`+name+`", "params": {"rescue_password": "planted-of-a-rescue", "hashed": true}}`)
 	}
 	members := r.logs(t)
 	if !strings.Contains(members["dmesg"], "mirror=http://user:***@192.0.2.1/") ||
@@ -88,7 +90,7 @@ func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 // reply is typed again; the commands only read files.
 func (r *rig) typed(t *testing.T, line string, want *regexp.Regexp) string {
 	t.Helper()
-	const tries, patience = 4, 30 * time.Second
+	const tries, tryTimeout = 4, 30 * time.Second
 	console := r.machine.Console()
 	var err error
 	for range tries {
@@ -96,7 +98,7 @@ func (r *rig) typed(t *testing.T, line string, want *regexp.Regexp) string {
 		if err := console.Send(line); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), tryTimeout)
 		match, failed := console.FollowFrom(ctx, mark, want)
 		cancel()
 		if failed == nil {

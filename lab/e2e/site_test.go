@@ -78,7 +78,7 @@ func (s *site) startIronic(
 	s.t.Helper()
 	options := conductor.Options{
 		Addr: netip.AddrPortFrom(address, 0).String(), TLS: true, HeartbeatTimeout: heartbeats,
-		CommandTimeout: patience, Dial: s.ns.Dial,
+		CommandTimeout: operationTimeout, Dial: s.ns.Dial,
 	}
 	for _, f := range change {
 		f(&options)

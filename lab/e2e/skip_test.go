@@ -64,17 +64,18 @@ func (r *rig) protected(t *testing.T, kept protectedDisk, device, other string) 
 	image := mbrImage(t, "mbr", 24*mib)
 	r.images.File("mbr.raw", image)
 	prepare := map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))}
-	r.node.SetState(conductor.DeployWait) // without hints the node is looked up again, which no other state allows
-	r.aim(t, nil)
+	r.node.SetState(conductor.DeployWait) // without hints the node is looked up again, which other states do not allow
+	r.setHints(t, nil)
 	record := r.command(t, "standby.prepare_image", prepare)
 	if record.Status != conductor.Failed || record.Error.Type != "DeviceNotFound" ||
 		strings.Contains(record.Error.Details, filepath.Base(device)) {
 		t.Errorf("without hints: got %s (%v), want a DeviceNotFound that does not count the protected disk",
 			record.Status, record.Error)
 	}
-	r.aim(t, map[string]any{"name": "<or> " + device + " <or> /dev/vda"})
+	r.setHints(t, map[string]any{"name": "<or> " + device + " <or> /dev/vda"})
 	got := r.succeed(t, "standby.prepare_image", prepare)
-	if want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`, mbrID); got != want {
+	if want := fmt.Sprintf(`{"result":"prepare_image: image (mbr.raw) written to device /dev/vda root_uuid=0x%08x"}`,
+		mbrID); got != want {
 		t.Errorf("with hints that fit both: got %s, want %s", got, want)
 	}
 	if got, want := sum(t, other, 0, sizeOf(t, image)), sumAll(t, image); got != want {

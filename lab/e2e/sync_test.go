@@ -33,7 +33,9 @@ func TestSync(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("after standby.sync the disk has %d bytes of the file, want all %d", len(got), len(want))
 	}
-	for _, expression := range []string{`"command_status":"SUCCEEDED"`, `"command_result":null`, `not flushed.*device=/dev/null`} {
+	for _, expression := range []string{
+		`"command_status":"SUCCEEDED"`, `"command_result":null`, `not flushed.*device=/dev/null`,
+	} {
 		if !regexp.MustCompile(expression).MatchString(console) {
 			t.Errorf("nothing on the console matches %q:\n%s", expression, console)
 		}
@@ -43,8 +45,11 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// contentAfterPowerCut boots a machine, kills it when the line is there, and returns what the file on its disk holds.
-func contentAfterPowerCut(t *testing.T, report initramfs.Report, parameters, line string) (content []byte, console string) {
+// contentAfterPowerCut boots a machine, kills it when the line is on its console, and returns the content of the file
+// on its disk.
+func contentAfterPowerCut(
+	t *testing.T, report initramfs.Report, parameters, line string,
+) (content []byte, console string) {
 	t.Helper()
 	disk := testenv.SparseFile(t, 64<<20)
 	testenv.Run(t, "mkfs.vfat", disk)

@@ -20,7 +20,7 @@ import (
 func (r *rig) handshake(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	testenv.Programs(t, "openssl")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "openssl",
 		append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", r.forward)}, args...)...)
@@ -48,8 +48,8 @@ func (r *rig) generatedCertificate(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	shown := regexp.MustCompile(`(?s)-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n`).FindString(out)
-	if _, told := r.node.Callback(); shown == "" || shown != told {
-		t.Errorf("the agent shows the certificate\n%s\nand told Ironic\n%s", shown, told)
+	if _, sent := r.node.Callback(); shown == "" || shown != sent {
+		t.Errorf("the agent shows the certificate\n%s\nand sent Ironic\n%s", shown, sent)
 	}
 	file := writeFile(t, filepath.Join(t.TempDir(), "agent.crt"), shown)
 	text := testenv.Run(t, "openssl", "x509", "-in", file, "-noout", "-text")
@@ -67,8 +67,9 @@ func (r *rig) generatedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := certificate.NotBefore.Add(time.Hour)
-	if age := time.Since(made); age < -near || age > patience+near {
-		t.Errorf("not before: %v, want an hour before it was made, which is less than %v ago", certificate.NotBefore, patience)
+	if age := time.Since(made); age < -near || age > operationTimeout+near {
+		t.Errorf("not before: %v, want an hour before it was made, which is less than %v ago",
+			certificate.NotBefore, operationTimeout)
 	}
 	if valid := certificate.NotAfter.Sub(made); valid != 30*24*time.Hour {
 		t.Errorf("valid for %v, want 30 days", valid)
@@ -97,7 +98,8 @@ func (r *rig) staticCertificate(t *testing.T, certificate string) {
 	if out, err := r.handshake(t, "-CAfile", file, "-verify_ip", agentAddress, "-verify_return_error"); err != nil {
 		t.Errorf("the agent does not show the static certificate: %v\n%s", err, out)
 	}
-	if url, told := r.node.Callback(); told != "" || url != fmt.Sprintf("https://%s:%d", agentAddress, agentPort) {
-		t.Errorf("got callback URL %s and certificate %q, want https and none", url, told)
+	want := fmt.Sprintf("https://%s:%d", agentAddress, agentPort)
+	if url, certificate := r.node.Callback(); certificate != "" || url != want {
+		t.Errorf("got callback URL %s and certificate %q, want https and none", url, certificate)
 	}
 }

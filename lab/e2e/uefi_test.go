@@ -33,7 +33,7 @@ func TestBootEntry(t *testing.T) {
 	}
 	r.waitAgent(t)
 	t.Run("EFI system partitions", func(t *testing.T) { r.systemPartitions(t, "small", variables) })
-	r.aim(t, map[string]any{"serial": "root"})
+	r.setHints(t, map[string]any{"serial": "root"})
 	written := t.Run("write", func(t *testing.T) { r.writeTwice(t, image, drive) }) &&
 		t.Run("disk", func(t *testing.T) { checkGPT(t, raw, disk) }) &&
 		t.Run("boot entry", r.installBootloader) &&
@@ -77,7 +77,8 @@ func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
 	}
 	at := fmt.Sprintf("%s@@%d", raw, table.Partitions[esp].Start)
 	testenv.Run(t, "mdeltree", "-i", at, "::EFI/BOOT")
-	if left := testenv.Run(t, "mdir", "-b", "-i", at, "::EFI"); !strings.Contains(left, "debian") || strings.Contains(left, "BOOT") {
+	left := testenv.Run(t, "mdir", "-b", "-i", at, "::EFI")
+	if !strings.Contains(left, "debian") || strings.Contains(left, "BOOT") {
 		t.Fatalf("the EFI system partition has %s, want debian alone", left)
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2)

@@ -43,7 +43,9 @@ func TestServerARM(t *testing.T) {
 	if got := strconv.FormatInt(memory.Total>>10, 10); !strings.HasPrefix(strings.TrimSpace(rest), got+" kB") {
 		t.Errorf("got %s kB of memory, want%s", got, strings.Split(rest, "\n")[0])
 	}
-	for _, name := range []string{"virtio_net", "e1000e", "virtio_blk", "nvme", "virtio_scsi", "sd_mod", "ahci", "megaraid_sas", "mptsas"} {
+	for _, name := range []string{
+		"virtio_net", "e1000e", "virtio_blk", "nvme", "virtio_scsi", "sd_mod", "ahci", "megaraid_sas", "mptsas",
+	} {
 		if !regexp.MustCompile(`(?m)^` + name + ` `).Match(f["modules.txt"]) {
 			t.Errorf("module %s is not among those that were loaded for devices:\n%s", name, f["modules.txt"])
 		}
@@ -114,12 +116,13 @@ func examineARM(t *testing.T, extra ...string) found {
 	return f
 }
 
-// debianLscpu returns a directory with arm64's lscpu and the libraries that it needs. They are those of Debian 12, whose
-// packages have the dynamic linker in /lib itself: there is no merged /usr without the package that makes the link.
+// debianLscpu returns a directory with lscpu for arm64 and its libraries. They are from Debian 12, whose packages
+// contain the dynamic linker in /lib: /usr is not merged without the package that creates the link.
 func debianLscpu(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	wanted := regexp.MustCompile(`^(usr/)?(bin/lscpu|lib/(aarch64-linux-gnu/(libc\.so|libsmartcols\.so|ld-linux).*|ld-linux-aarch64.*))$`)
+	wanted := regexp.MustCompile(`^(usr/)?(bin/lscpu|lib/(aarch64-linux-gnu/` +
+		`(libc\.so|libsmartcols\.so|ld-linux).*|ld-linux-aarch64.*))$`)
 	for _, pkg := range []string{"util-linux", "libsmartcols1", "libc6"} {
 		deb := debtest.Packages(t, "bookworm", pkg+":arm64")
 		if err := debian.Extract(t.Context(), deb[0], dir, wanted.MatchString); err != nil {

@@ -23,7 +23,9 @@ func checkExtra(t *testing.T, f found) {
 	for property, key := range map[string]string{"version": "Version", "date": "Release Date", "vendor": "Vendor"} {
 		want["firmware bios "+property], _ = dmi.first("0")[key].(string)
 	}
-	for property, key := range map[string]string{"name": "Product Name", "vendor": "Manufacturer", "serial": "Serial Number"} {
+	for property, key := range map[string]string{
+		"name": "Product Name", "vendor": "Manufacturer", "serial": "Serial Number",
+	} {
 		want["system motherboard "+property], _ = dmi.first("2")[key].(string)
 	}
 	for _, n := range root.all() {

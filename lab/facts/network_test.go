@@ -39,7 +39,9 @@ func checkInterfaces(t *testing.T, f found) {
 		if !listed(l) {
 			continue
 		}
-		i := inventory.Interface{Name: l.IfName, MACAddress: l.Address, HasCarrier: slices.Contains(l.Flags, "LOWER_UP")}
+		i := inventory.Interface{
+			Name: l.IfName, MACAddress: l.Address, HasCarrier: slices.Contains(l.Flags, "LOWER_UP"),
+		}
 		if l.PermAddr != "" {
 			i.MACAddress = l.PermAddr
 		}

@@ -1,10 +1,14 @@
 package facts
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"ironroot/agent/inspection"
 	"ironroot/lab/qemu"
 )
 
@@ -50,7 +54,8 @@ func server(t *testing.T) qemu.Config {
 		},
 		SMBIOS: []string{
 			"type=0,vendor=Firma,version=1.2.3,date=02/03/2024,release=4.5",
-			"type=1,manufacturer=Maker,product=Model 9,version=v1,serial=SERIAL-1,uuid=4c4c4544-0051-3010-8052-b4c04f4d3132,sku=SKU-7,family=Fam",
+			"type=1,manufacturer=Maker,product=Model " +
+				"9,version=v1,serial=SERIAL-1,uuid=4c4c4544-0051-3010-8052-b4c04f4d3132,sku=SKU-7,family=Fam",
 			"type=2,manufacturer=Maker,product=Board,version=b1,serial=BOARD-1",
 			"type=3,manufacturer=Maker,serial=CHASSIS-1",
 			"type=4,manufacturer=CPUMaker,version=Processor 3000,sock_pfx=CPU,max-speed=3000,current-speed=2400",
@@ -68,8 +73,10 @@ func server(t *testing.T) qemu.Config {
 			"-device", "floppy,bus=fdc.0,drive=floppy",
 			"-device", "scsi-hd,bus=mega.0,drive=mega,serial=MEGA-1,wwn=0x5000c50011110001",
 			"-device", "scsi-hd,bus=mpt.0,drive=mpt,serial=MPT-1,wwn=0x5000c50011110002",
-			"-device", "ide-hd,bus=ide.3,drive=ssd,serial=SSD-1,model=Firma SSD with a model of 40 character,rotation_rate=1",
-			"-chardev", "null,id=null", "-device", "usb-serial,chardev=null,always-plugged=on", "-device", "usb-tablet", "-device", "usb-ccid",
+			"-device", "ide-hd,bus=ide.3,drive=ssd,serial=SSD-1,model=Firma SSD with a model of 40 " +
+				"character,rotation_rate=1",
+			"-chardev", "null,id=null", "-device", "usb-serial,chardev=null,always-plugged=on", "-device", "usb-tablet",
+			"-device", "usb-ccid",
 		},
 	}
 	c.Extra = append(c.Extra, drive("floppy", file("floppy", 1440<<10))...)
@@ -84,14 +91,31 @@ func server(t *testing.T) qemu.Config {
 // TestServerARM checks the processors of aarch64.
 func TestServer(t *testing.T) {
 	f := examine(t, server(t), 10, "facts-network=1 facts-change=52:54:00:fa:c7:02 BOOTIF=01-52-54-00-FA-c7-01 "+
-		"facts-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,logs")
+		"facts-collectors="+strings.Join(compared(), ","))
 	checkServer(t, f)
+}
+
+// compared returns the compared collectors: all except lldp, because the guest does not receive LLDP frames.
+func compared() []string { return inspection.CollectorNames("lldp") }
+
+// checkCollectors checks that each collector has returned all its keys. The machine has every device.
+func checkCollectors(t *testing.T, f found) {
+	var data map[string]json.RawMessage
+	f.decode(t, "ours.json", &data)
+	for _, c := range inspection.Collectors() {
+		for _, key := range c.Keys {
+			if _, posted := data[key]; !posted && slices.Contains(compared(), c.Name) {
+				t.Errorf("collector %s: got no key %s", c.Name, key)
+			}
+		}
+	}
 }
 
 func checkServer(t *testing.T, f found) {
 	for name, check := range map[string]func(*testing.T, found){
-		"interfaces": checkInterfaces, "MACs": checkMACs, "cpu": checkCPU, "cpu keys": checkCPUKeys, "vendor": checkVendor, "dmi": checkDMI,
-		"pci": checkPCI, "usb": checkUSB, "numa": checkNUMA, "paths": checkPaths, "extra": checkExtra, "ironic-python-agent": checkIPA,
+		"interfaces": checkInterfaces, "MACs": checkMACs, "cpu": checkCPU, "cpu keys": checkCPUKeys,
+		"vendor": checkVendor, "dmi": checkDMI, "pci": checkPCI, "usb": checkUSB, "numa": checkNUMA,
+		"paths": checkPaths, "extra": checkExtra, "ironic-python-agent": checkIPA, "collectors": checkCollectors,
 		"disks":  func(t *testing.T, f found) { checkDisks(t, f, []string{"fd0", "sr0", "zram0", "loop0"}) },
 		"memory": func(t *testing.T, f found) { checkMemory(t, f, 2048) },
 		"boot":   func(t *testing.T, f found) { checkBoot(t, f, "bios", "01-52-54-00-FA-c7-01") },

@@ -3,7 +3,6 @@ package ironic
 import (
 	"context"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
@@ -24,7 +23,9 @@ func TestRealIronicBIOS(t *testing.T) {
 	qcow2 := filepath.Join(t.TempDir(), "root.qcow2")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", root, qcow2)
 
-	i := start(t, Options{Config: "[agent]\nenable_bios_bootloader_install = true\n[conductor]\nautomated_clean = false\n"})
+	i := start(t, Options{
+		Config: "[agent]\nenable_bios_bootloader_install = true\n[conductor]\nautomated_clean = false\n",
+	})
 	image := publish(t, i, qcow2, "root.qcow2")
 	image.Format, image.RootGB = "qcow2", 1
 	n, err := i.Enroll(ctx, NodeOptions{
@@ -38,7 +39,7 @@ func TestRealIronicBIOS(t *testing.T) {
 	mark := n.Mark()
 	deploy(t, ctx, n.Deploy, n, image)
 	for _, want := range []string{`Booting from Hard Disk`, `Welcome to GRUB!`} {
-		if _, err := n.Follow(ctx, mark, regexp.MustCompile(want)); err != nil {
+		if _, err := n.Follow(ctx, mark, qemu.BIOSText(want)); err != nil {
 			t.Error(err)
 		}
 	}

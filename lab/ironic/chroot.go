@@ -110,7 +110,7 @@ func build(ctx context.Context, dir string, progress io.Writer) error {
 	return run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", finish)
 }
 
-// mirror returns where this machine's own packages come from if it is a Debian, else "" for mmdebstrap's choice.
+// mirror returns the package mirror of this machine if it runs Debian, or "" for mmdebstrap's default.
 func mirror(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
 		"Created-By: Packages").Output()

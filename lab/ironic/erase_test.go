@@ -16,9 +16,9 @@ import (
 )
 
 // TestRealIronicErasesArrays cleans a machine with two disks that are members of a tenant's RAID 1. erase_devices
-// leaves no byte of the tenant, erase_devices_metadata no table and no superblock. If Ironic created the array, the
-// step fails and names it. The disks are read from outside of the machine, which ignores discards: zeros must have
-// been written.
+// overwrites all of the tenant's data; erase_devices_metadata removes all tables and superblocks. If Ironic created
+// the array, the step fails and names it. The test reads the disks on the host. The machine ignores discards, so the
+// disks contain zeros only if zeros were written.
 func TestRealIronicErasesArrays(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -31,7 +31,8 @@ func TestRealIronicErasesArrays(t *testing.T) {
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: ramdisk, Memory: memory,
 		Disks: []qemu.Disk{
-			{File: members[0], Serial: "FIRST", NoDiscard: true}, {Bus: qemu.SATA, File: members[1], Serial: "SECOND", NoDiscard: true},
+			{File: members[0], Serial: "FIRST", NoDiscard: true},
+			{Bus: qemu.SATA, File: members[1], Serial: "SECOND", NoDiscard: true},
 		},
 	})
 	if err != nil {
@@ -67,9 +68,13 @@ func TestRealIronicErasesArrays(t *testing.T) {
 	for _, path := range members {
 		before[path] = sha256.Sum256(contentOf(t, n, path))
 	}
-	setRAIDConfig(t, ctx, i, n, `{"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1", "size_gb": "MAX"}]}`)
+	setRAIDConfig(t, ctx, i, n,
+		`{"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1", "size_gb": "MAX"}]}`)
 	err = n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices"})
-	for _, want := range []string{"BlockDeviceEraseError", "/dev/vda is a member of raid1 array", "/dev/sda is a member of raid1 array", "tenant:data"} {
+	for _, want := range []string{
+		"BlockDeviceEraseError", "/dev/vda is a member of raid1 array", "/dev/sda is a member of raid1 array",
+		"tenant:data",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("array in raid_config: got %v, want an error with %q", err, want)
 		}
@@ -81,14 +86,14 @@ func TestRealIronicErasesArrays(t *testing.T) {
 	}
 }
 
-const arrayDisk = 96 << 20 // leaves content between what the metadata wipe overwrites
+const arrayDisk = 96 << 20 // large enough to keep data between the areas that the metadata wipe overwrites
 
 var (
 	mdMagic    = []byte{0xfc, 0x4e, 0x2b, 0xa9}
 	tenantData = []byte("a tenant's data ")
 )
 
-// tenantArray fills disks with data and makes them a RAID 1 with a partition table inside.
+// tenantArray fills disks with data and creates a RAID 1 on them with a partition table inside.
 func tenantArray(t *testing.T, paths []string) {
 	t.Helper()
 	const inside = 1 << 20
@@ -108,13 +113,14 @@ func tenantArray(t *testing.T, paths []string) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out := testenv.Run(t, "mdadm", "--examine", path); !strings.Contains(out, "- correct") || !strings.Contains(out, "tenant:data") {
+		out := testenv.Run(t, "mdadm", "--examine", path)
+		if !strings.Contains(out, "- correct") || !strings.Contains(out, "tenant:data") {
 			t.Fatalf("mdadm finds no member of the array:\n%s", out)
 		}
 	}
 }
 
-// contentOf reads a disk of the machine after a cleaning.
+// contentOf returns the content of a machine's disk after a cleaning.
 func contentOf(t *testing.T, n *Node, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -127,7 +133,7 @@ func contentOf(t *testing.T, n *Node, path string) []byte {
 	return data
 }
 
-// setRAIDConfig records what Ironic does after create_configuration. The API does not allow others to set the field.
+// setRAIDConfig sets the field that Ironic sets after create_configuration. The API does not allow clients to set it.
 func setRAIDConfig(t *testing.T, ctx context.Context, i *Ironic, n *Node, raidConfig string) {
 	t.Helper()
 	if !json.Valid([]byte(raidConfig)) {

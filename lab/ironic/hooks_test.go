@@ -15,22 +15,23 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/mdlayher/lldp"
 	"github.com/mdlayher/packet"
+
+	"ironroot/agent/inspection"
 )
 
-// everyHook makes Ironic run every hook of its agent inspection that takes in-band data, and the ramdisk every collector
-// they want. Ports are made of all interfaces, so that one of them is new.
-const everyHook = `
+// everyHook makes Ironic run every agent inspection hook that uses in-band data, and the ramdisk every collector that
+// they require. Ironic creates ports for all interfaces, so one of the ports is new.
+var everyHook = `
 [inspector]
-hooks = ramdisk-error,validate-interfaces,ports,architecture,memory,pci-devices,parse-lldp,boot-mode,cpu-capabilities,` +
-	`root-device,local-link-connection,extra-hardware,physical-network
+hooks = ramdisk-error,validate-interfaces,ports,architecture,memory,pci-devices,parse-lldp,boot-mode,` +
+	`cpu-capabilities,root-device,local-link-connection,extra-hardware,physical-network
 add_ports = all
 pci_device_alias = {"vendor_id": "8086", "product_id": "29c0", "name": "mch_q35"}
 pci_device_alias = {"vendor_id": "1af4", "product_id": "1000", "name": "virtio_net"}
 pci_device_alias = {"vendor_id": "1af4", "product_id": "ffff", "name": "not_there"}
 physical_network_cidr_map = 172.30.0.0/24:lab
 extra_kernel_params = ipa-lldp-timeout=10 ` +
-	`ipa-inspection-collectors=default,pci-devices,numa-topology,dmi-decode,usb-devices,extra-hardware,lldp,logs
-`
+	`ipa-inspection-collectors=` + strings.Join(inspection.CollectorNames(), ",") + "\n"
 
 // leaf returns the LLDP frame of a switch port: chassis ID (MAC address), port ID (interface name), system name,
 // untagged VLAN 54.
@@ -135,7 +136,8 @@ func checkPorts(t *testing.T, ctx context.Context, n *Node) {
 		{n.MACs[0], true, map[string]string{"switch_id": chassis, "port_id": "Eth1/1"}, &network},
 		{n.MACs[1], false, map[string]string{"switch_id": chassis, "port_id": "Eth1/2"}, nil},
 	}
-	if diff := cmp.Diff(want, list.Ports, cmpopts.SortSlices(func(a, b port) bool { return a.Address < b.Address })); diff != "" {
+	diff := cmp.Diff(want, list.Ports, cmpopts.SortSlices(func(a, b port) bool { return a.Address < b.Address }))
+	if diff != "" {
 		t.Errorf("ports differ (-want +got):\n%s", diff)
 	}
 }
@@ -164,8 +166,11 @@ func checkPluginData(t *testing.T, ctx context.Context, n *Node) {
 	if disk, _ := plugin["root_disk"].(map[string]any); disk["serial"] != "DISK1" {
 		t.Errorf("root disk: got %v, want the one the hints name", plugin["root_disk"])
 	}
-	for _, key := range []string{"pci_devices", "numa_topology", "dmi", "usb_devices", "extra", "configuration", "boot_interface"} {
-		if empty := map[string]bool{"<nil>": true, "map[]": true, "[]": key != "usb_devices", "": true}; empty[fmt.Sprint(plugin[key])] {
+	for _, key := range []string{
+		"pci_devices", "numa_topology", "dmi", "usb_devices", "extra", "configuration", "boot_interface",
+	} {
+		empty := map[string]bool{"<nil>": true, "map[]": true, "[]": key != "usb_devices", "": true}
+		if empty[fmt.Sprint(plugin[key])] {
 			t.Errorf("%s: got %v, want something", key, plugin[key])
 		}
 	}

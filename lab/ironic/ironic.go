@@ -3,10 +3,10 @@
 // manages.
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
-// talks to the BMC of package lab/bmc, which powers QEMU machines; DHCP and HTTP are served from the test process, by
-// package netboot/server, and TFTP by dnsmasq. Network boot uses the iPXE of QEMU's network cards, or PXE with the
-// PXELINUX or GRUB that Ironic configures; virtual media boot from an ISO that Ironic builds. Everything ends with Stop,
-// and with the process at the latest.
+// uses the BMC of package lab/bmc, which controls QEMU machines. The test process serves DHCP (package
+// netboot/server) and HTTP; dnsmasq serves TFTP. Machines boot from the network with the iPXE of QEMU's network
+// cards, or by PXE with the PXELINUX or GRUB that Ironic configures. They boot from virtual media with an ISO that
+// Ironic builds. Stop ends everything; the end of the process does so too.
 //
 // Limits: requires root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
 package ironic
@@ -93,7 +93,10 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 	if i.chroot, err = chroot(ctx, i.options.CacheDir, i.options.Progress); err != nil {
 		return err
 	}
-	for _, dir := range []string{"http/pxelinux.cfg", "tftp", "tftp-master", "images", "master", "state", "tmp", "locks", "certs", "deploylogs", "log", "vm"} {
+	for _, dir := range []string{
+		"http/pxelinux.cfg", "tftp", "tftp-master", "images", "master", "state", "tmp", "locks", "certs",
+		"deploylogs", "log", "vm",
+	} {
 		if err := os.MkdirAll(i.path(dir), 0o755); err != nil {
 			return err
 		}

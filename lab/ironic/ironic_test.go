@@ -77,7 +77,8 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	if uuid, err := c.PostInspection(ctx, broken); err != nil || uuid != n.UUID {
 		t.Fatalf("PostInspection with an error: got %q, %v, want %s", uuid, err, n.UUID)
 	}
-	if err := n.WaitState(ctx, "manageable"); err == nil || !strings.Contains(err.Error(), `no collector is called "colour"`) {
+	if err := n.WaitState(ctx, "manageable"); err == nil ||
+		!strings.Contains(err.Error(), `no collector is called "colour"`) {
 		t.Fatalf("got %v, want a failed inspection with the agent's error", err)
 	}
 	if err := n.Ask(ctx, "inspect", nil); err != nil {
@@ -118,8 +119,10 @@ func newClient(t *testing.T, i *Ironic) *agent.Client {
 func inspectionData(n *Node) map[string]any {
 	return map[string]any{
 		"inventory": map[string]any{
-			"interfaces": []map[string]any{{"name": "eth0", "mac_address": n.MAC, "ipv4_address": "172.30.0.100", "has_carrier": true}},
-			"cpu":        map[string]any{"architecture": "x86_64", "count": 2}, "memory": map[string]any{"physical_mb": 256},
+			"interfaces": []map[string]any{
+				{"name": "eth0", "mac_address": n.MAC, "ipv4_address": "172.30.0.100", "has_carrier": true},
+			},
+			"cpu": map[string]any{"architecture": "x86_64", "count": 2}, "memory": map[string]any{"physical_mb": 256},
 			"disks":       []map[string]any{{"name": "/dev/vda", "size": 8 << 30}},
 			"bmc_address": nil, "bmc_v6address": nil, "hostname": "fake",
 			"boot":          map[string]any{"current_boot_mode": "uefi", "pxe_interface": n.MAC},

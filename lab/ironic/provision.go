@@ -121,7 +121,7 @@ func (n *Node) Inspect(ctx context.Context) error {
 
 // Step is a step of manual cleaning.
 type Step struct {
-	Interface string         `json:"interface"` // "deploy", "raid" ...
+	Interface string         `json:"interface"` // "deploy", "raid" and so on
 	Step      string         `json:"step"`
 	Args      map[string]any `json:"args,omitempty"`
 }

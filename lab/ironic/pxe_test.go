@@ -35,7 +35,9 @@ func TestRealIronicPXE(t *testing.T) {
 			dashed := strings.ReplaceAll(n.MAC, ":", "-")
 			step(t, "manage", n.Manage(ctx))
 			step(t, "inspect", n.Inspect(ctx))
-			for _, path := range []string{c.loader, c.config + dashed, n.UUID + "/deploy_kernel", n.UUID + "/deploy_ramdisk"} {
+			for _, path := range []string{
+				c.loader, c.config + dashed, n.UUID + "/deploy_kernel", n.UUID + "/deploy_ramdisk",
+			} {
 				if sent, err := i.Fetched(path); err != nil || !sent {
 					t.Errorf("%s: got sent by TFTP %v and %v, want true", path, sent, err)
 				}

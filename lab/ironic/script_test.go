@@ -15,7 +15,8 @@ goto deploy
 
 :deploy
 imgfree
-kernel http://172.30.0.1:8080/8651e53a/deploy_kernel selinux=0 text console=ttyS0,115200n8 ipa-api-url=http://172.30.0.1:6385 BOOTIF=${mac} initrd=deploy_ramdisk || goto retry
+kernel http://172.30.0.1:8080/8651e53a/deploy_kernel selinux=0 text console=ttyS0,115200n8 ` +
+	`ipa-api-url=http://172.30.0.1:6385 BOOTIF=${mac} initrd=deploy_ramdisk || goto retry
 
 initrd http://172.30.0.1:8080/8651e53a/deploy_ramdisk || goto retry
 boot

@@ -56,8 +56,11 @@ func up(name string, addresses ...string) error {
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_dad", []byte("0"), 0); err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("interface %s: %w", name, err)
+	for _, setting := range []string{"accept_dad", "accept_ra"} {
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/"+setting, []byte("0"), 0)
+		if err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
 	}
 	for _, text := range addresses {
 		address, err := netlink.ParseAddr(text)

@@ -43,6 +43,11 @@ func TestNamespace(t *testing.T) {
 			t.Errorf("got links\n%s, want %q among them", out, want)
 		}
 	}
+	// The address comes from no router advertisement, because servers send these themselves.
+	accept := run(t, n, exec.CommandContext(t.Context(), "cat", "/proc/sys/net/ipv6/conf/br0/accept_ra"))
+	if accept != "0\n" {
+		t.Errorf("got accept_ra %q, want 0", accept)
+	}
 	for _, address := range []string{"192.0.2.1:4711", "[2001:db8::1]:4711"} {
 		talk(t, n, address)
 	}

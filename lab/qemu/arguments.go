@@ -43,8 +43,11 @@ func arguments(c Config) ([]string, error) {
 // boardArguments returns the arguments for the board, its graphics card and its processors.
 func boardArguments(c Config) []string {
 	if c.Arch == "arm64" {
-		// A processor that is sold, so that the guest can know its name.
-		return []string{"-machine", "virt", "-accel", "tcg,thread=" + tcgThreads("qemu-system-aarch64"), "-cpu", "neoverse-n1", "-bios", FirmwareARM}
+		// A real processor model, so that the guest can read its name.
+		return []string{
+			"-machine", "virt", "-accel", "tcg,thread=" + tcgThreads("qemu-system-aarch64"), "-cpu", "neoverse-n1",
+			"-bios", FirmwareARM,
+		}
 	}
 	machine := "q35,graphics=off"
 	if c.Firmware == UEFISecure {

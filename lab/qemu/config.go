@@ -137,7 +137,7 @@ type Config struct {
 // interrupts arrived while it counted them.
 const KernelHints = "tsc=reliable no_timer_check"
 
-// FirmwareARM is the UEFI firmware of arm64 machines; Debian's package is qemu-efi-aarch64.
+// FirmwareARM is the path of the UEFI firmware for arm64 machines. Debian's package is qemu-efi-aarch64.
 const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
 // firmwareFiles returns the paths of OVMF's code and variables. It tries the paths that distributions use.
@@ -159,7 +159,8 @@ func firmwareFiles(f Firmware) (code, vars string, err error) {
 			return c[0], c[1], nil
 		}
 	}
-	return "", "", fmt.Errorf("no %s firmware found (Debian's package is ovmf), looked for %s and others", f, candidates[0][0])
+	return "", "", fmt.Errorf("no %s firmware found (Debian's package is ovmf), looked for %s and others",
+		f, candidates[0][0])
 }
 
 // Variables returns the path of the template of the UEFI variables for a firmware.

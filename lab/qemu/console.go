@@ -155,7 +155,18 @@ func (c *Console) notify() {
 	c.changed = make(chan struct{})
 }
 
-var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>c78]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]`)
+var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|` +
+	`\x1b[=>c78]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]`)
+
+// BIOSText returns an expression that matches text that a program, for example a boot loader, prints through the
+// BIOS. SeaBIOS copies its screen to the serial port at each timer tick, and can reposition the cursor within a word.
+func BIOSText(text string) *regexp.Regexp {
+	var parts []string
+	for _, character := range text {
+		parts = append(parts, regexp.QuoteMeta(string(character)))
+	}
+	return regexp.MustCompile(strings.Join(parts, `(?:\r|\x1b\[[0-9;]*[A-Za-z])*`))
+}
 
 // Plain returns text without terminal control sequences and with line feeds as the only line ends.
 func Plain(text string) string {

@@ -57,8 +57,10 @@ func diskArguments(c Config) ([]string, error) {
 }
 
 func fileNode(name, path string, readOnly bool) string {
-	// Strings and booleans always encode.
-	text, _ := jsonArgument(map[string]any{"driver": "file", "node-name": name, "filename": path, "read-only": readOnly})
+	// Encoding strings and booleans cannot fail.
+	text, _ := jsonArgument(map[string]any{
+		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly,
+	})
 	return text
 }
 
@@ -147,7 +149,9 @@ func backendArguments(i int, d Disk) (args []string, top string, err error) {
 // injections returns blkdebug's rules. The initial state is 1; each flush increments it.
 func injections(faults []Fault) (errors, states []map[string]any) {
 	for _, f := range faults {
-		rule := map[string]any{"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false}
+		rule := map[string]any{
+			"event": "none", "iotype": f.Type, "errno": f.Errno, "once": f.Once, "immediately": false,
+		}
 		if f.Errno == 0 {
 			rule["errno"] = 5
 		}

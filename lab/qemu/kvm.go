@@ -41,7 +41,8 @@ func tcgThreads(program string) string {
 // threadsOf returns the result of tcgThreads for the text of "qemu --version".
 func threadsOf(text string) string {
 	var major, minor int
-	if n, _ := fmt.Sscanf(text, "QEMU emulator version %d.%d", &major, &minor); n < 2 || major < 8 || major == 8 && minor < 1 {
+	n, _ := fmt.Sscanf(text, "QEMU emulator version %d.%d", &major, &minor)
+	if n < 2 || major < 8 || major == 8 && minor < 1 {
 		return "single"
 	}
 	return "multi"
@@ -54,13 +55,12 @@ var HasKVM = sync.OnceValue(func() bool {
 })
 
 func createsVM() bool {
-	const kvmCreateVM = 0xae01 // KVM_CREATE_VM, _IO(KVMIO, 0x01)
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}
 	defer f.Close() //nolint:errcheck // nothing is written
-	fd, err := unix.IoctlRetInt(int(f.Fd()), kvmCreateVM)
+	fd, err := createVM(f)
 	if err != nil {
 		return false
 	}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,7 +123,7 @@ func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) 
 		}
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = messages, messages, extra
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		cmd.SysProcAttr = endWithThread()
 		if err := cmd.Start(); err != nil {
 			started <- fmt.Errorf("%w (Debian's package is %s)", err, pkg)
 			return
@@ -135,18 +134,6 @@ func (m *Machine) launch(ctx context.Context, args []string, extra ...*os.File) 
 		close(m.done)
 	}()
 	return <-started
-}
-
-func enterNetNS(path string) error {
-	ns, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer ns.Close() //nolint:errcheck // only read
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter network namespace %s: %w", path, err)
-	}
-	return nil
 }
 
 func (m *Machine) readConsole(from net.Conn) {
@@ -293,15 +280,16 @@ const sendBuffer = 16 << 20
 // socketPair returns a connected pair of sockets: one for this process, one for QEMU. Unlike a named socket, it
 // exists before QEMU starts, and its name has no length limit.
 func socketPair(name string) (net.Conn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|closeOnExec, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socket pair for %s: %w", name, err)
 	}
 	here, there := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
-	// A serial port sends byte by byte, and each byte takes most of a KiB of the buffer: by default 277 fit. Firmware and
-	// kernel do not wait where no more do, and what they say is lost. Only root may have more than the system's limit.
-	if unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
-		_ = unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // is cut to that limit
+	// A serial port sends single bytes, and each takes most of a KiB of the buffer: the default size holds 277. When
+	// the buffer is full, firmware and kernel do not wait, and their output is lost. Only root may exceed the
+	// system's limit.
+	if forceSendBuffer(fds[1], sendBuffer) != nil {
+		_ = unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // capped at the limit
 	}
 	defer here.Close() //nolint:errcheck // conn is its duplicate
 	conn, err := net.FileConn(here)

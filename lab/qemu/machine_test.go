@@ -114,9 +114,18 @@ func TestSectorsFaultsLogAndLimitAreAccepted(t *testing.T) {
 		CDROM: bootDisk(t, "cd"),
 		Disks: []qemu.Disk{
 			{Bus: qemu.Virtio, File: filepath.Join(dir, "a"), Size: 1 << 20, Sector: 4096, BytesPerSecond: 1 << 20},
-			{Bus: qemu.NVMe, File: filepath.Join(dir, "b"), Size: 1 << 20, Sector: 4096, Faults: []qemu.Fault{{Type: "write", Offset: -1}}},
-			{Bus: qemu.SCSI, File: filepath.Join(dir, "c"), Size: 1 << 20, Sector: 4096, WWN: 0x5000c500a0000001, Serial: "S,1", Paths: 2},
-			{Bus: qemu.SATA, File: filepath.Join(dir, "d"), Size: 1 << 20, WWN: 0x5000c500a0000002, Faults: []qemu.Fault{{Type: "read", Offset: 4096}}},
+			{
+				Bus: qemu.NVMe, File: filepath.Join(dir, "b"), Size: 1 << 20, Sector: 4096,
+				Faults: []qemu.Fault{{Type: "write", Offset: -1}},
+			},
+			{
+				Bus: qemu.SCSI, File: filepath.Join(dir, "c"), Size: 1 << 20, Sector: 4096, WWN: 0x5000c500a0000001,
+				Serial: "S,1", Paths: 2,
+			},
+			{
+				Bus: qemu.SATA, File: filepath.Join(dir, "d"), Size: 1 << 20, WWN: 0x5000c500a0000002,
+				Faults: []qemu.Fault{{Type: "read", Offset: 4096}},
+			},
 			{File: filepath.Join(dir, "e"), Size: 1 << 20, Faults: []qemu.Fault{{Type: "write", Offset: -1, After: 2}}},
 			{File: filepath.Join(dir, "f"), Size: 1 << 20, Log: filepath.Join(dir, "f.log")},
 		},
@@ -198,7 +207,9 @@ func TestPowerOffCanPauseTheMachine(t *testing.T) {
 }
 
 func TestSetBootChangesTheOrderFromTheNextResetOn(t *testing.T) {
-	m := start(t, qemu.Config{Disks: []qemu.Disk{{File: bootDisk(t, "FIRST"), Boot: 1}, {File: bootDisk(t, "SECOND"), Boot: 2}}})
+	m := start(t, qemu.Config{
+		Disks: []qemu.Disk{{File: bootDisk(t, "FIRST"), Boot: 1}, {File: bootDisk(t, "SECOND"), Boot: 2}},
+	})
 	follow(t, m, "FIRST")
 	if err := m.SetBoot(t.Context(), "disk0", 3); err != nil {
 		t.Fatal(err)
@@ -210,7 +221,9 @@ func TestSetBootChangesTheOrderFromTheNextResetOn(t *testing.T) {
 }
 
 func TestUEFIFirmwareStarts(t *testing.T) {
-	m := start(t, qemu.Config{Firmware: qemu.UEFI, Memory: 128 << 20, Disks: []qemu.Disk{{File: bootDisk(t, "no loader"), Boot: 1}}})
+	m := start(t, qemu.Config{
+		Firmware: qemu.UEFI, Memory: 128 << 20, Disks: []qemu.Disk{{File: bootDisk(t, "no loader"), Boot: 1}},
+	})
 	follow(t, m, "BdsDxe: ")
 	if _, err := os.Stat(filepath.Join(m.Dir(), "vars.fd")); err != nil {
 		t.Error(err)

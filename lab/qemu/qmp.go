@@ -44,7 +44,10 @@ type reply struct {
 var errEnded = errors.New("the machine has ended")
 
 func newClient(conn net.Conn) *client {
-	return &client{conn: conn, greeting: make(chan struct{}), gone: make(chan struct{}), waiting: map[int]chan reply{}, changed: make(chan struct{})}
+	return &client{
+		conn: conn, greeting: make(chan struct{}), gone: make(chan struct{}), waiting: map[int]chan reply{},
+		changed: make(chan struct{}),
+	}
 }
 
 // read reads messages until the connection ends.

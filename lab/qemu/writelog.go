@@ -57,7 +57,8 @@ func readLog(path string, yield func(Write) bool) error {
 			return fmt.Errorf("entry: %w", err)
 		}
 		w := Write{Offset: int64(binary.LittleEndian.Uint64(sector)) * sectorSize}
-		length, flags := int64(binary.LittleEndian.Uint64(sector[8:]))*sectorSize, binary.LittleEndian.Uint64(sector[16:])
+		length := int64(binary.LittleEndian.Uint64(sector[8:])) * sectorSize
+		flags := binary.LittleEndian.Uint64(sector[16:])
 		if length < 0 || length > maxLogged || flags&^logFlush != 0 {
 			return fmt.Errorf("entry: got %d bytes with flags %#x", length, flags)
 		}

@@ -1,10 +1,12 @@
 package listing
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // tries is how often a list is asked for that changes meanwhile.
@@ -37,4 +39,20 @@ func Addresses() ([]netlink.Addr, error) {
 		return addresses, fmt.Errorf("list addresses: %w", err)
 	}
 	return addresses, nil
+}
+
+// Attribute returns the value of the first attribute of a kind (struct rtattr), or nil. The parser of the netlink
+// library panics if the last attribute has no padding.
+func Attribute(raw []byte, kind uint16) []byte {
+	for len(raw) >= unix.SizeofRtAttr {
+		size := int(binary.NativeEndian.Uint16(raw))
+		if size < unix.SizeofRtAttr || size > len(raw) {
+			return nil
+		}
+		if binary.NativeEndian.Uint16(raw[2:])&^unix.NLA_F_NESTED == kind {
+			return raw[unix.SizeofRtAttr:size]
+		}
+		raw = raw[min((size+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(raw)):]
+	}
+	return nil
 }

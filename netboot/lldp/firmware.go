@@ -9,9 +9,8 @@ import (
 	"sync"
 
 	"github.com/mdlayher/ethtool"
-	"golang.org/x/sys/unix"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
 // Private flags of drivers, as described in i40e.rst and ice.rst in the kernel's
@@ -28,8 +27,8 @@ const (
 // X710 rejects the flag, the agent is disabled through the driver's debugfs file, which kernel lockdown (Secure Boot)
 // forbids.
 type Firmware struct {
-	System block.System
-	Log    *slog.Logger // nil discards
+	System sysfs.Root
+	Log    *slog.Logger // may be nil
 
 	mount func(dir string) error // mounts debugfs; nil means the kernel's
 	flags privateFlags           // nil means the kernel's
@@ -109,12 +108,12 @@ func (f *Firmware) RestorePersistent() error {
 	return f.restore(func(a agentOff) bool { return a.persistent })
 }
 
-// restore switches on the chosen agents; mu is held. The next call tries those again that failed.
-func (f *Firmware) restore(chosen func(agentOff) bool) error {
+// restore enables the selected agents; mu is held. The next call retries those that failed.
+func (f *Firmware) restore(selected func(agentOff) bool) error {
 	var failed []error
 	var left []agentOff
 	for _, a := range f.off {
-		if !chosen(a) {
+		if !selected(a) {
 			left = append(left, a)
 			continue
 		}
@@ -193,11 +192,7 @@ func (f *Firmware) mountDebug(dir string) error {
 	if f.mount != nil {
 		return f.mount(dir)
 	}
-	var there unix.Statfs_t
-	if err := unix.Statfs(dir, &there); err == nil && there.Type == unix.DEBUGFS_MAGIC {
-		return nil
-	}
-	if err := unix.Mount("debugfs", dir, "debugfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+	if err := mountDebugFS(dir); err != nil {
 		return fmt.Errorf("mount debugfs on %s: %w", dir, err)
 	}
 	return nil

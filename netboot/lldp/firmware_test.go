@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
-// card makes the sysfs of a link with a driver and a PCI address; debugfs, when it is to be there, too.
-func card(t *testing.T, sys block.System, link, driver, address string) {
+// card makes the sysfs of a link with a driver and a PCI address, and optionally debugfs.
+func card(t *testing.T, sys sysfs.Root, link, driver, address string) {
 	t.Helper()
 	device := sys.Sys("devices", address)
 	for _, dir := range []string{device, sys.Sys("bus/pci/drivers", driver), sys.Sys("class/net", link)} {
@@ -35,7 +35,7 @@ func card(t *testing.T, sys block.System, link, driver, address string) {
 }
 
 // debugFile makes the command file of an i40e card and returns its path.
-func debugFile(t *testing.T, sys block.System, address string) string {
+func debugFile(t *testing.T, sys sysfs.Root, address string) string {
 	t.Helper()
 	file := sys.Sys("kernel/debug/i40e", address, "command")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -93,8 +93,10 @@ func (f *fakeFlags) took() []string {
 // already disabled and ports of other cards are not changed. Agents of E810 cards, which stay disabled over a power
 // cycle, can be restored before the others.
 func TestFirmwareByPrivateFlags(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
-	for link, driver := range map[string]string{"eno1": "i40e", "eno2": "i40e", "eno3": "igb", "ens1": "ice", "ens2": "ice", "late": "ice"} {
+	sys := sysfs.Root{Path: t.TempDir()}
+	for link, driver := range map[string]string{
+		"eno1": "i40e", "eno2": "i40e", "eno3": "igb", "ens1": "ice", "ens2": "ice", "late": "ice",
+	} {
 		card(t, sys, link, driver, "0000:18:00."+link)
 	}
 	debugfs := debugFile(t, sys, "0000:18:00.eno1")
@@ -142,7 +144,7 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 // If the card or the kernel has no private flag for it, the agent of an X710 port is disabled and enabled by debugfs,
 // which is mounted if necessary. An E810 port has only the flag.
 func TestFirmwareByDebugfs(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "eno2", "i40e", "0000:18:00.1")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
@@ -165,7 +167,9 @@ func TestFirmwareByDebugfs(t *testing.T) {
 		!strings.Contains(err.Error(), "ens1 (driver ice): driver has no private flag fw-lldp-agent") {
 		t.Errorf("ens1: got %v, want the link, its driver and the flag", err)
 	}
-	commands := []string{sys.Sys("kernel/debug/i40e/0000:18:00.0/command"), sys.Sys("kernel/debug/i40e/0000:18:00.1/command")}
+	commands := []string{
+		sys.Sys("kernel/debug/i40e/0000:18:00.0/command"), sys.Sys("kernel/debug/i40e/0000:18:00.1/command"),
+	}
 	for _, command := range commands {
 		if got := content(t, command); got != "lldp stop" {
 			t.Errorf("%s: got %q, want the agent stopped", command, got)
@@ -192,11 +196,13 @@ func TestFirmwareByDebugfs(t *testing.T) {
 
 // If an agent cannot be disabled or enabled, the error contains every reason, and the next call retries.
 func TestFirmwareErrors(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
 	locked, refused := errors.New("locked down"), errors.New("refused")
-	flags := &fakeFlags{flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused}
+	flags := &fakeFlags{
+		flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused,
+	}
 	f := &Firmware{System: sys, flags: flags, mount: func(string) error { return locked }}
 	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) ||
 		!strings.Contains(err.Error(), "eno1 (driver i40e)") {

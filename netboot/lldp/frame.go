@@ -111,12 +111,14 @@ func (f Frame) Neighbour() Neighbour {
 		PortDescription: text(f.first(lldp.TLVTypePortDescription)),
 	}
 	if id := f.first(lldp.TLVTypePortID); len(id) > 0 {
-		subtype := lldp.PortIDSubtype(id[0])
-		n.Port = identifier(id[1:], subtype == lldp.PortIDSubtypeMACAddress, subtype == lldp.PortIDSubtypeNetworkAddress)
+		isMAC := lldp.PortIDSubtype(id[0]) == lldp.PortIDSubtypeMACAddress
+		isAddress := lldp.PortIDSubtype(id[0]) == lldp.PortIDSubtypeNetworkAddress
+		n.Port = identifier(id[1:], isMAC, isAddress)
 	}
 	if id := f.first(lldp.TLVTypeChassisID); n.System == "" && len(id) > 0 {
-		subtype := lldp.ChassisIDSubtype(id[0])
-		n.System = identifier(id[1:], subtype == lldp.ChassisIDSubtypeMACAddress, subtype == lldp.ChassisIDSubtypeNetworkAddress)
+		isMAC := lldp.ChassisIDSubtype(id[0]) == lldp.ChassisIDSubtypeMACAddress
+		isAddress := lldp.ChassisIDSubtype(id[0]) == lldp.ChassisIDSubtypeNetworkAddress
+		n.System = identifier(id[1:], isMAC, isAddress)
 	}
 	return n
 }
@@ -125,8 +127,8 @@ func (f Frame) Neighbour() Neighbour {
 func (f Frame) VLANs() []int {
 	var ids []int
 	for _, t := range f.TLVs {
-		// Organization 00-80-C2, subtype 3, and then the id.
-		if t.Type != uint8(lldp.TLVTypeOrganizationSpecific) || len(t.Value) < 6 || string(t.Value[:4]) != "\x00\x80\xc2\x03" {
+		const prefix = "\x00\x80\xc2\x03" // organization 00-80-C2, subtype 3; the id follows
+		if t.Type != uint8(lldp.TLVTypeOrganizationSpecific) || len(t.Value) < 6 || string(t.Value[:4]) != prefix {
 			continue
 		}
 		id := int(binary.BigEndian.Uint16(t.Value[4:]))

@@ -51,7 +51,9 @@ func TestParseFrameOfLLDPD(t *testing.T) {
 	if diff := cmp.Diff(want, pairs(f)); diff != "" {
 		t.Errorf("TLVs differ (-want +got):\n%s", diff)
 	}
-	if want := (Neighbour{System: "leaf1.example.org", Port: "02:00:00:00:00:01", PortDescription: "swp1"}); f.Neighbour() != want {
+	if want := (Neighbour{
+		System: "leaf1.example.org", Port: "02:00:00:00:00:01", PortDescription: "swp1",
+	}); f.Neighbour() != want {
 		t.Errorf("got %+v, want %+v", f.Neighbour(), want)
 	}
 	if !f.Complete {
@@ -75,7 +77,10 @@ func TestParse(t *testing.T) {
 		{"empty TLV", frame(chassis, port, ttl, tlv(5, ""), end), 5, ""},
 		{"no end", frame(chassis, port, ttl), 3, "ends at byte 18 without an End TLV"},
 		{"half a header", frame(chassis, port, ttl, "\x0a"), 3, "ends at byte 18 without an End TLV"},
-		{"value too short", frame(chassis, port, ttl, tlv(6, long)[:300]), 3, "TLV of type 6 at byte 18: got 298 bytes, want 511"},
+		{
+			"value too short", frame(chassis, port, ttl, tlv(6, long)[:300]), 3,
+			"TLV of type 6 at byte 18: got 298 bytes, want 511",
+		},
 		{"no port", frame(chassis, ttl, tlv(5, "leaf"), end), 4, "invalid frame"},
 		{"wrong order", frame(port, chassis, ttl, end), 4, "invalid frame"},
 		{"time to live of one byte", frame(chassis, port, tlv(3, "\x78"), end), 4, "invalid frame"},
@@ -84,8 +89,14 @@ func TestParse(t *testing.T) {
 		{"nothing but an end", frame(end), 1, "unexpected EOF"},
 		{"nothing", frame(), 0, "ends at byte 0"},
 		{"no header", []byte("\x01\x80\xc2"), 0, "ethernet frame of 3 bytes: unexpected EOF"},
-		{"no LLDP", append([]byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x08\x00"), chassis...), 0, "no LLDP frame: got ethertype 0x0800, want 0x88cc"},
-		{"longer than any frame", frame(chassis, port, ttl, strings.Repeat(tlv(6, long), 20), end), 3 + 17, "TLV of type 6"},
+		{
+			"no LLDP", append([]byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x08\x00"), chassis...), 0,
+			"not an LLDP frame: got ethertype 0x0800, want 0x88cc",
+		},
+		{
+			"longer than any frame", frame(chassis, port, ttl, strings.Repeat(tlv(6, long), 20), end), 3 + 17,
+			"TLV of type 6",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Parse(tt.data)
@@ -108,11 +119,24 @@ func TestNeighbour(t *testing.T) {
 		data []byte
 		want Neighbour
 	}{
-		{"names", frame(tlv(1, "\x07c"), tlv(2, "\x05Ethernet1/7"), tlv(4, "rack 3"), tlv(5, "leaf1")), Neighbour{"leaf1", "Ethernet1/7", "rack 3"}},
-		{"chassis for a name", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x0a"), tlv(2, "\x03\x02\x00\x00\x00\x00\x0b")), Neighbour{"02:00:00:00:00:0a", "02:00:00:00:00:0b", ""}},
-		{"addresses", frame(tlv(1, "\x05\x01\xc0\x00\x02\x01"), tlv(2, "\x04\x02\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01")), Neighbour{"192.0.2.1", "2001:db8::1", ""}},
+		{
+			"names", frame(tlv(1, "\x07c"), tlv(2, "\x05Ethernet1/7"), tlv(4, "rack 3"), tlv(5, "leaf1")),
+			Neighbour{"leaf1", "Ethernet1/7", "rack 3"},
+		},
+		{
+			"chassis for a name", frame(tlv(1, "\x04\x02\x00\x00\x00\x00\x0a"), tlv(2, "\x03\x02\x00\x00\x00\x00\x0b")),
+			Neighbour{"02:00:00:00:00:0a", "02:00:00:00:00:0b", ""},
+		},
+		{
+			"addresses", frame(tlv(1, "\x05\x01\xc0\x00\x02\x01"),
+				tlv(2, "\x04\x02\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01")),
+			Neighbour{"192.0.2.1", "2001:db8::1", ""},
+		},
 		{"no text", frame(tlv(2, "\x07\x01\x02\xff")), Neighbour{"", "0102ff", ""}},
-		{"no console codes", frame(tlv(5, "leaf\x1b[31m1\r\n\x00"), tlv(2, "\x05a\xffb")), Neighbour{"leaf[31m1", "ab", ""}},
+		{
+			"no console codes", frame(tlv(5, "leaf\x1b[31m1\r\n\x00"), tlv(2, "\x05a\xffb")),
+			Neighbour{"leaf[31m1", "ab", ""},
+		},
 		{"no end of it", frame(tlv(5, strings.Repeat("x", 511))), Neighbour{strings.Repeat("x", 255), "", ""}},
 		{"empty ids", frame(tlv(1, ""), tlv(2, "\x03")), Neighbour{}},
 		{"short ids", frame(tlv(1, "\x05"), tlv(2, "\x04\x01")), Neighbour{"", "01", ""}},

@@ -77,7 +77,7 @@ type port struct {
 	silent   bool      // Wait has given up on it
 	closed   bool
 	bad      bool // a malformed frame was logged
-	told     bool // the link was heard, and its neighbour logged
+	logged   bool // the neighbour was logged
 }
 
 // New returns a listener without links. log may be nil.
@@ -148,7 +148,8 @@ func open(index int) (*packet.Conn, syscall.RawConn, error) {
 		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	})
 	if err = errors.Join(err, failed); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("set receive buffer to %d bytes: %w", receiveBuffer, err), conn.Close())
+		err = fmt.Errorf("set receive buffer to %d bytes: %w", receiveBuffer, err)
+		return nil, nil, errors.Join(err, conn.Close())
 	}
 	return conn, raw, nil
 }
@@ -244,7 +245,7 @@ func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Fr
 	started := time.Now()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		l.mu.Lock()
 		changed, closed, missing, since := l.changed, l.closed, l.missing(), l.quietSince()
 		l.mu.Unlock()
@@ -257,8 +258,9 @@ func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Fr
 		case left <= 0:
 			l.giveUp(time.Since(started))
 			return l.Frames(), nil
-		case !told:
-			l.log.Info("waiting for LLDP frames", "interfaces", names(missing), "timeout", left.Round(time.Millisecond))
+		case !logged:
+			l.log.Info("waiting for LLDP frames",
+				"interfaces", names(missing), "timeout", left.Round(time.Millisecond))
 		}
 		timer.Reset(left)
 		select {
@@ -319,9 +321,10 @@ func (l *Listener) read(p *port, raw syscall.RawConn) {
 		var buffer *[maxFrame]byte
 		var n int
 		var failed error
-		err := raw.Read(func(fd uintptr) (received bool) { // without mu: close waits for this function while it holds mu
-			buffer = l.buffers.Get().(*[maxFrame]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
-			if n, failed = receive(int(fd), buffer[:]); errors.Is(failed, unix.EAGAIN) {
+		// Without mu: Close waits for this function while it holds mu.
+		err := raw.Read(func(fd uintptr) (received bool) {
+			buffer = l.buffers.Get().(*[maxFrame]byte) //nolint:forcetypeassert,errcheck // has no other type
+			if n, failed = recv(int(fd), buffer[:]); errors.Is(failed, unix.EAGAIN) {
 				l.buffers.Put(buffer)
 				return false
 			}
@@ -335,15 +338,15 @@ func (l *Listener) read(p *port, raw syscall.RawConn) {
 			return
 		}
 		_ = goroutine.Catch(func() error { // a frame that panics is dropped
-			l.take(p, buffer[:n])
+			l.receive(p, buffer[:n])
 			return nil
 		})
 		l.buffers.Put(buffer)
 	}
 }
 
-// receive returns the next frame from the queue of a socket.
-func receive(fd int, buffer []byte) (int, error) {
+// recv returns the next frame from the queue of a socket.
+func recv(fd int, buffer []byte) (int, error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
@@ -366,8 +369,8 @@ func (l *Listener) end(p *port, err error) {
 	l.wake()
 }
 
-// take keeps a frame, unless it says less than the one before.
-func (l *Listener) take(p *port, data []byte) {
+// receive stores a frame, unless it is less complete than the stored one.
+func (l *Listener) receive(p *port, data []byte) {
 	frame, err := Parse(data)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -379,14 +382,14 @@ func (l *Listener) take(p *port, data []byte) {
 	case p.closed:
 		return
 	case frame.leaving:
-		l.keep(p, Frame{})
+		l.store(p, Frame{})
 		l.wake()
 		return
-	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete, !l.keep(p, frame):
+	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete, !l.store(p, frame):
 		return
 	}
-	if !p.told {
-		p.told = true
+	if !p.logged {
+		p.logged = true
 		l.heard = time.Now()
 		n := frame.Neighbour()
 		l.log.Info("LLDP neighbour found", "interface", p.name, "system", n.System, "port", n.Port)
@@ -394,8 +397,8 @@ func (l *Listener) take(p *port, data []byte) {
 	l.wake()
 }
 
-// keep replaces the frame of a link and reports whether the memory for frames allows it; mu is held.
-func (l *Listener) keep(p *port, frame Frame) bool {
+// store replaces the frame of a link and reports whether the memory for frames suffices; mu is held.
+func (l *Listener) store(p *port, frame Frame) bool {
 	stored := l.stored - p.frame.memory() + frame.memory()
 	if stored > maxStored {
 		if !l.dropped {

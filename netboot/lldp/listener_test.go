@@ -8,12 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,32 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/nettest"
 )
 
-const insideEnv = "IRONROOT_TEST_NAMESPACE"
-
-// patience bounds a wait for what takes milliseconds.
-const patience = 30 * time.Second
-
-// inNamespace runs the test again as a process in a network namespace of its own and returns whether this is it.
-func inNamespace(t *testing.T) bool {
-	t.Helper()
-	testenv.Root(t)
-	if os.Getenv(insideEnv) == t.Name() {
-		return true
-	}
-	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in the namespace: %v\n%s", err, out)
-	}
-	return false
-}
-
-// cable makes a pair of links, nic and its switch's port "sw-"+nic, both up where up says so.
+// cable makes a pair of links, nic and its switch's port "sw-"+nic. Both are up if up is true.
 func cable(t *testing.T, nic string, up bool) (index int) {
 	t.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -112,31 +86,16 @@ func from(system string, more ...string) []byte {
 	}, append(more, end)...)...)
 }
 
-// journal is a log that tests read.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+// count returns how often a text is in a log.
+func count(log *testenv.Log, text string) int { return strings.Count(log.String(), text) }
 
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journal) count(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), text)
-}
-
-func newListener(t *testing.T) (*Listener, *journal) {
+func newListener(t *testing.T) (*Listener, *testenv.Log) {
 	t.Helper()
-	j := &journal{}
+	j := &testenv.Log{}
 	l := New(slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	t.Cleanup(func() {
 		l.Close()
-		t.Log(j.text.String())
+		t.Log(j.String())
 	})
 	return l, j
 }
@@ -144,7 +103,7 @@ func newListener(t *testing.T) (*Listener, *journal) {
 // until waits until a link's newest frame is from a system.
 func until(t *testing.T, l *Listener, nic, system string) Frame {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(nettest.Timeout)
 	for {
 		l.mu.Lock()
 		changed := l.changed
@@ -156,7 +115,7 @@ func until(t *testing.T, l *Listener, nic, system string) Frame {
 		select {
 		case <-changed:
 		case <-limit:
-			t.Fatalf("%s: no frame of %q after %v: %+v", nic, system, patience, f)
+			t.Fatalf("%s: no frame of %q after %v: %+v", nic, system, nettest.Timeout, f)
 		}
 	}
 }
@@ -174,7 +133,7 @@ func systems(frames map[string]Frame) map[string]string {
 
 // Frames are received on all links, from before they are up and by all three groups. A silent link costs one timeout.
 func TestListener(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, log := newListener(t)
@@ -202,7 +161,7 @@ func TestListener(t *testing.T) {
 	if diff := cmp.Diff(want, systems(frames)); diff != "" {
 		t.Errorf("frames differ (-want +got):\n%s", diff)
 	}
-	if log.count(`level=INFO msg="lldp neighbour" interface=nic1 system=leaf1 port=swp1`) != 1 {
+	if count(log, `level=INFO msg="LLDP neighbour found" interface=nic1 system=leaf1 port=swp1`) != 1 {
 		t.Error("want the neighbour of nic1 in the log once")
 	}
 	// Wait returns at once for links with a frame or after a timeout; an hour would exceed the test's limit.
@@ -212,7 +171,7 @@ func TestListener(t *testing.T) {
 	// The newest frame is kept.
 	send(t, "nic0", from("spine0"))
 	until(t, l, "nic0", "spine0")
-	if log.count("lldp neighbour") != 3 {
+	if count(log, "LLDP neighbour found") != 3 {
 		t.Error("want each neighbour in the log once")
 	}
 	if byName(t, "nic0").Attrs().Promisc != 0 {
@@ -222,7 +181,7 @@ func TestListener(t *testing.T) {
 
 // The first frame of a link restarts the timeout of the others.
 func TestWaitRestartsAfterEveryArrival(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	const quiet = 4 * time.Second // half of it is what a busy host may be late by
@@ -246,14 +205,15 @@ func TestWaitRestartsAfterEveryArrival(t *testing.T) {
 	if took, want := time.Since(started), 2*quiet; took < want {
 		t.Errorf("waited %v, want at least %v", took, want)
 	}
-	if diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames)); diff != "" {
+	diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames))
+	if diff != "" {
 		t.Errorf("frames differ (-want +got):\n%s", diff)
 	}
 }
 
 // Wait does not wait for a link that has been silent for long enough, but for one that has just got its carrier.
 func TestSilenceBeforeCounts(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, _ := newListener(t)
@@ -269,11 +229,11 @@ func TestSilenceBeforeCounts(t *testing.T) {
 	if frames, err := l.Wait(t.Context(), time.Hour); err != nil || len(frames) != 1 {
 		t.Errorf("got %v, %v, want the silent link at once", systems(frames), err)
 	}
-	for name, anew := range map[string]func(){
+	for name, restart := range map[string]func(){
 		"carrier after a wait for it": func() { l.ports[index].silent = false; ago(); l.Begin(index) },
 		"carrier lost and found":      func() { ago(); l.Expect(index, false); l.Expect(index, true) },
 	} {
-		anew()
+		restart()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := l.Wait(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v, want that it is waited for", name, err)
@@ -284,7 +244,7 @@ func TestSilenceBeforeCounts(t *testing.T) {
 
 // A link that goes down and up again, is renamed, gets malformed frames or is removed loses no more than necessary.
 func TestListenerOverTime(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, log := newListener(t)
@@ -309,8 +269,8 @@ func TestListenerOverTime(t *testing.T) {
 	if !f.Complete || len(f.TLVs) != 4+17+1+1 || len(f.TLVs[4].Value) != 511 {
 		t.Errorf("large frame: got %d TLVs, complete %v", len(f.TLVs), f.Complete)
 	}
-	// The broken frame came between: it did not displace what was known.
-	if log.count("malformed LLDP frame") != 1 {
+	// The malformed frame arrived in between and did not replace the stored one.
+	if count(log, "malformed LLDP frame") != 1 {
 		t.Error("want one malformed frame in the log")
 	}
 
@@ -328,14 +288,14 @@ func TestListenerOverTime(t *testing.T) {
 		t.Errorf("after the link is gone: got %v, want nothing", got)
 	}
 	l.Close()
-	if log.count("WARN") != 0 {
+	if count(log, "WARN") != 0 {
 		t.Error("want no warning in the log")
 	}
 }
 
 // A frame that exceeds the limit is truncated, and its TLVs before that are valid.
 func TestListenerCutsHugeFrames(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, _ := newListener(t)
@@ -349,7 +309,7 @@ func TestListenerCutsHugeFrames(t *testing.T) {
 
 // Frames are received on 150 links, each with a neighbour of its own.
 func TestListenerHearsManyLinks(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	const links = 150
@@ -363,14 +323,14 @@ func TestListenerHearsManyLinks(t *testing.T) {
 		want[name] = "leaf-" + name
 		send(t, name, from(want[name]))
 	}
-	frames, err := l.Wait(t.Context(), patience)
+	frames, err := l.Wait(t.Context(), nettest.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, systems(frames)); diff != "" {
 		t.Errorf("frames differ (-want +got):\n%s", diff)
 	}
-	if log.count("level=WARN") != 0 {
+	if count(log, "level=WARN") != 0 {
 		t.Error("want no warning in the log")
 	}
 	for name := range want {
@@ -383,7 +343,7 @@ func TestListenerHearsManyLinks(t *testing.T) {
 
 // The number of links has a limit, which is logged once. After a link is removed, another one can be opened.
 func TestListenerBoundsLinks(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, log := newListener(t)
@@ -403,7 +363,7 @@ func TestListenerBoundsLinks(t *testing.T) {
 	if got := len(l.Frames()); got != maxLinks {
 		t.Errorf("got %d links, want %d", got, maxLinks)
 	}
-	if got := log.count("too many links"); got != 1 {
+	if got := count(log, "too many links"); got != 1 {
 		t.Errorf("got %d warnings of too many links, want 1", got)
 	}
 	l.Forget(indexes["nic0"])
@@ -424,22 +384,22 @@ func TestListenerBoundsFrames(t *testing.T) {
 	ports := make([]*port, maxStored/f.memory()+3)
 	for i := range ports {
 		ports[i] = &port{name: fmt.Sprintf("nic%d", i)}
-		l.take(ports[i], many)
+		l.receive(ports[i], many)
 		if l.stored > maxStored {
 			t.Fatalf("after %d frames: got %d bytes of frames, want at most %d", i+1, l.stored, maxStored)
 		}
 	}
 	full, next := ports[0], ports[len(ports)-1]
-	if next.frame.TLVs != nil || log.count("frame dropped") != 1 {
+	if next.frame.TLVs != nil || count(log, "frame dropped") != 1 {
 		t.Errorf("got %d TLVs of the last link, want none and one warning", len(next.frame.TLVs))
 	}
-	l.take(full, from("leaf1"))
-	l.take(next, many)
+	l.receive(full, from("leaf1"))
+	l.receive(next, many)
 	if got := full.frame.Neighbour().System; got != "leaf1" || next.frame.TLVs == nil {
 		t.Errorf("after a smaller frame: got system %q and %d TLVs of the last link, want leaf1 and a frame",
 			got, len(next.frame.TLVs))
 	}
-	l.take(full, many)
+	l.receive(full, many)
 	if got := full.frame.Neighbour().System; got != "leaf1" {
 		t.Errorf("after a dropped frame: got system %q, want leaf1", got)
 	}
@@ -447,7 +407,7 @@ func TestListenerBoundsFrames(t *testing.T) {
 
 // A link that cannot be opened is a warning, and frames are received on the others.
 func TestOneSocketFails(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, log := newListener(t)
@@ -457,21 +417,21 @@ func TestOneSocketFails(t *testing.T) {
 	l.Open(index, "nic0")
 	l.Expect(index, true)
 	send(t, "nic0", from("leaf1"))
-	frames, err := l.Wait(t.Context(), patience)
+	frames, err := l.Wait(t.Context(), nettest.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"nic0": "leaf1"}, systems(frames)); diff != "" {
 		t.Errorf("frames differ (-want +got):\n%s", diff)
 	}
-	if log.count("level=WARN") != 1 || log.count("interface=broken") != 1 {
+	if count(log, "level=WARN") != 1 || count(log, "interface=broken") != 1 {
 		t.Error("want one warning, of the broken link")
 	}
 }
 
 // Wait ends with its context and with the listener.
 func TestWaitEnds(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	l, _ := newListener(t)
@@ -492,7 +452,7 @@ func TestWaitEnds(t *testing.T) {
 
 // OnDemand opens all links, and does not wait for those without a carrier.
 func TestOnDemand(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	cable(t, "nic0", true)
@@ -516,11 +476,11 @@ func TestOnDemand(t *testing.T) {
 
 // Without the capability to open packet sockets, the error names it.
 func TestWithoutCapability(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	cable(t, "nic0", true)
-	testenv.DropCapability(t, unix.CAP_NET_RAW)
+	testenv.DropCapability(t, 13) // CAP_NET_RAW
 	_, err := OnDemand{}.WaitLLDP(t.Context(), time.Second)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_RAW") {
 		t.Errorf("got %v, want %v and the name of the capability", err, unix.EPERM)
@@ -542,7 +502,7 @@ func (h panicOnce) Handle(ctx context.Context, r slog.Record) error {
 
 // A frame that causes a panic is dropped, and the link still receives frames.
 func TestListenerContainsPanics(t *testing.T) {
-	if !inNamespace(t) {
+	if !nettest.Namespace(t) {
 		return
 	}
 	var panicked atomic.Bool

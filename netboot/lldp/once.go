@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"ironroot/netboot/listing"
 )
@@ -46,7 +45,7 @@ func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string
 				l.log.Warn("network card may consume LLDP frames", "interface", attrs.Name, "err", err)
 			}
 		}
-		l.Expect(attrs.Index, attrs.Flags&net.FlagUp != 0 && attrs.RawFlags&unix.IFF_LOWER_UP != 0)
+		l.Expect(attrs.Index, attrs.Flags&net.FlagUp != 0 && attrs.RawFlags&flagCarrier != 0)
 	}
 	if len(l.ports) == 0 && l.failed != nil {
 		return nil, l.failed

@@ -57,12 +57,14 @@ const maxDelay = 1 << 30 // milliseconds
 
 // options lists the options that the driver and the kernel's netlink interface have.
 var options = map[string]option{
-	"miimon":            {high: maxDelay},
-	"updelay":           {high: maxDelay},
-	"downdelay":         {high: maxDelay},
-	"use_carrier":       {values: []string{"off", "on"}},
-	"arp_interval":      {high: maxDelay, modes: []Mode{RoundRobin, ActiveBackup, XOR, Broadcast}},
-	"arp_validate":      {values: []string{"none", "active", "backup", "all", "filter", "filter_active", "filter_backup"}},
+	"miimon":       {high: maxDelay},
+	"updelay":      {high: maxDelay},
+	"downdelay":    {high: maxDelay},
+	"use_carrier":  {values: []string{"off", "on"}},
+	"arp_interval": {high: maxDelay, modes: []Mode{RoundRobin, ActiveBackup, XOR, Broadcast}},
+	"arp_validate": {
+		values: []string{"none", "active", "backup", "all", "filter", "filter_active", "filter_backup"},
+	},
 	"arp_all_targets":   {values: []string{"any", "all"}},
 	"primary_reselect":  {values: []string{"always", "better", "failure"}, modes: []Mode{ActiveBackup, TLB, ALB}},
 	"fail_over_mac":     {values: []string{"none", "active", "follow"}},
@@ -114,8 +116,8 @@ func (r *reader) bond(fields rawLink, raw []byte) (*Bond, error) {
 		b.Members = append(b.Members, string(member))
 	}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		name, is := strings.CutPrefix(key, "bond_")
-		if !is || name == "mode" || name == "links" {
+		name, ok := strings.CutPrefix(key, "bond_")
+		if !ok || name == "mode" || name == "links" {
 			continue
 		}
 		if err := b.option(name, all[key]); err != nil {

@@ -88,7 +88,8 @@ const (
 )
 
 func net4(id, link, rest string) string {
-	return fmt.Sprintf(`{"id": %q, "type": "ipv4", "link": %q, "ip_address": "192.0.2.%d", "netmask": "24"%s}`, id, link, 7+len(id), rest)
+	return fmt.Sprintf(`{"id": %q, "type": "ipv4", "link": %q, "ip_address": "192.0.2.%d", "netmask": "24"%s}`,
+		id, link, 7+len(id), rest)
 }
 
 // Contradictory parts are reported with their id, and the rest is used.
@@ -101,7 +102,10 @@ func TestContradictions(t *testing.T) {
 		"one MAC twice": {
 			[]string{card0, `{"id": "c", "type": "vif", "ethernet_mac_address": "52-54-00-00-00-01"}`},
 			[]string{net4("n", "a", ""), net4("nn", "c", "")},
-			[]string{`link "c": link "a" has the same MAC address 52:54:00:00:00:01`, `network "nn": link "c" is not among the usable links`},
+			[]string{
+				`link "c": link "a" has the same MAC address 52:54:00:00:00:01`,
+				`network "nn": link "c" is not among the usable links`,
+			},
 			"a[n]",
 		},
 		"one id twice": {
@@ -119,69 +123,92 @@ func TestContradictions(t *testing.T) {
 		"VLAN ids": {
 			[]string{
 				card0, `{"id": "v0", "type": "vlan", "vlan_id": 0, "vlan_link": "a"}`,
-				`{"id": "v1", "type": "vlan", "vlan_id": 4095, "vlan_link": "a"}`, `{"id": "v2", "type": "vlan", "vlan_link": "a"}`,
-				`{"id": "v3", "type": "vlan", "vlan_id": 3, "vlan_link": "a"}`, `{"id": "v4", "type": "vlan", "vlan_id": 3, "vlan_link": "a"}`,
+				`{"id": "v1", "type": "vlan", "vlan_id": 4095, "vlan_link": "a"}`,
+				`{"id": "v2", "type": "vlan", "vlan_link": "a"}`,
+				`{"id": "v3", "type": "vlan", "vlan_id": 3, "vlan_link": "a"}`,
+				`{"id": "v4", "type": "vlan", "vlan_id": 3, "vlan_link": "a"}`,
 			},
 			nil,
-			[]string{`"v0": vlan_id: got "0"`, `"v1": vlan_id: got "4095"`, `"v2": vlan_id: got ""`, `"v4": link "v3" is VLAN 3 of "a" already`},
+			[]string{
+				`"v0": vlan_id: got "0"`, `"v1": vlan_id: got "4095"`, `"v2": vlan_id: got ""`,
+				`"v4": link "v3" already is VLAN 3 of "a"`,
+			},
 			"a[] v3[]",
 		},
 		"circle of VLANs": {
 			[]string{
-				card0, `{"id": "u", "type": "vlan", "vlan_id": 1, "vlan_link": "w"}`, `{"id": "v", "type": "vlan", "vlan_id": 2, "vlan_link": "u"}`,
-				`{"id": "w", "type": "vlan", "vlan_id": 3, "vlan_link": "v"}`, `{"id": "self", "type": "vlan", "vlan_id": 3, "vlan_link": "self"}`,
+				card0, `{"id": "u", "type": "vlan", "vlan_id": 1, "vlan_link": "w"}`,
+				`{"id": "v", "type": "vlan", "vlan_id": 2, "vlan_link": "u"}`,
+				`{"id": "w", "type": "vlan", "vlan_id": 3, "vlan_link": "v"}`,
+				`{"id": "self", "type": "vlan", "vlan_id": 3, "vlan_link": "self"}`,
 			},
 			nil,
-			[]string{`"u": vlan_link "w" leads round`, `"v": vlan_link "u" leads round`, `"w": vlan_link`, `"self": vlan_link "self" leads round`},
+			[]string{
+				`"u": vlan_link "w" is part of a cycle`, `"v": vlan_link "u" is part of a cycle`, `"w": vlan_link`,
+				`"self": vlan_link "self" is part of a cycle`,
+			},
 			"a[]",
 		},
 		"VLAN on a VLAN, in the wrong order": {
-			[]string{`{"id": "v", "type": "vlan", "vlan_id": 2, "vlan_link": "u"}`, `{"id": "u", "type": "vlan", "vlan_id": 1, "vlan_link": "a"}`, card0},
+			[]string{
+				`{"id": "v", "type": "vlan", "vlan_id": 2, "vlan_link": "u"}`,
+				`{"id": "u", "type": "vlan", "vlan_id": 1, "vlan_link": "a"}`, card0,
+			},
 			nil, nil, "a[] u[] v[]",
 		},
 		"bonds": {
 			[]string{
-				card0, card1, `{"id": "b0", "type": "bond", "bond_mode": "802.1ad", "bond_links": ["a", "x", "b0"], "bond_primary": "b"}`,
-				`{"id": "b1", "type": "bond", "bond_mode": 1, "bond_links": ["a", "b"]}`, `{"id": "b2", "type": "bond", "bond_mode": "1", "bond_links": []}`,
-				`{"id": "b3", "type": "bond", "bond_mode": "best", "bond_links": ["a"]}`, `{"id": "b4", "type": "bond", "bond_links": "a"}`,
+				card0, card1,
+				`{"id": "b0", "type": "bond", "bond_mode": "802.1ad", "bond_links": ["a", "x", "b0"], ` +
+					`"bond_primary": "b"}`,
+				`{"id": "b1", "type": "bond", "bond_mode": 1, "bond_links": ["a", "b"]}`,
+				`{"id": "b2", "type": "bond", "bond_mode": "1", "bond_links": []}`,
+				`{"id": "b3", "type": "bond", "bond_mode": "best", "bond_links": ["a"]}`,
+				`{"id": "b4", "type": "bond", "bond_links": "a"}`,
 				`{"id": "v", "type": "vlan", "vlan_id": 2, "vlan_link": "a"}`,
 			},
 			[]string{net4("n", "a", ""), net4("nn", "b1", "")},
 			[]string{
-				`"b3": bond_mode: got "best"`, `"b4": bond_mode: got ""`,
-				`"b0": member "x" is not among`, `"b0": member "b0" is no network card`, `"b0": bond_primary "b" is none of its members`,
-				`"b1": member "a" is one of link "b0" already`, `"b2": a bond without members`, `"v": vlan_link "a" is a member of bond "b0"`,
-				`network "n": link "a" is a member of bond "b0"`,
+				`"b3": bond_mode: got "best"`, `"b4": bond_mode: got ""`, `"b0": member "x" is not among`,
+				`"b0": member "b0" is not a network card`, `"b0": bond_primary "b" is not one of its members`,
+				`"b1": member "a" is already a member of link "b0"`, `"b2": bond without members`,
+				`"v": vlan_link "a" is a member of bond "b0"`, `network "n": link "a" is a member of bond "b0"`,
 			},
 			"a[] b[] b0[] b1[nn]",
 		},
 		"options of a bond": {
-			[]string{card0, `{"id": "o", "type": "bond", "bond_mode": "active-backup", "bond_links": "a", "bond_lacp_rate": "fast", "bond_speed": 1,
-				"bond_miimon": "often", "bond_arp_ip_target": "192.0.2.1,2001:db8::1", "bond_primary_reselect": "better", "bond_ad_actor_system": null}`},
+			[]string{card0, `{"id": "o", "type": "bond", "bond_mode": "active-backup", "bond_links": "a",
+				"bond_lacp_rate": "fast", "bond_speed": 1,
+				"bond_miimon": "often", "bond_arp_ip_target": "192.0.2.1,2001:db8::1",
+				"bond_primary_reselect": "better", "bond_ad_actor_system": null}`},
 			nil,
 			[]string{
-				`"o": bond_arp_ip_target: got "2001:db8::1"`, `"o": bond_lacp_rate: the bond's mode does not have`, `"o": bond_miimon: got "often"`,
-				`"o": bond_speed: no such option`,
+				`"o": bond_arp_ip_target: got "2001:db8::1"`, `"o": bond_lacp_rate: the bond's mode does not have`,
+				`"o": bond_miimon: got "often"`, `"o": bond_speed: unknown option`,
 			},
 			"a[] o[]",
 		},
 		"links that are none": {
 			[]string{
-				card0, `[]`, `{"type": "phy"}`, `{"id": "x", "type": "phy"}`, `{"id": "y", "type": "phy", "ethernet_mac_address": "ff:ff:ff:ff:ff:ff"}`,
-				`{"id": "z", "type": "quantum", "ethernet_mac_address": "52:54:00:00:00:05", "mtu": 12}`, `{"id": {"a": 1}}`,
+				card0, `[]`, `{"type": "phy"}`, `{"id": "x", "type": "phy"}`,
+				`{"id": "y", "type": "phy", "ethernet_mac_address": "ff:ff:ff:ff:ff:ff"}`,
+				`{"id": "z", "type": "quantum", "ethernet_mac_address": "52:54:00:00:00:05", "mtu": 12}`,
+				`{"id": {"a": 1}}`,
 			},
 			nil,
 			[]string{
-				`link number 2: `, `link number 3: no id`, `"x": a link of type "phy" has no MAC`, `"y": MAC address: got "ff:`,
-				`"z": type "quantum" is not known`, `"z": MTU: got "12"`, `link number 7: `,
+				`link number 2: `, `link number 3: no id`, `"x": link of type "phy" has no MAC`,
+				`"y": MAC address: got "ff:`, `"z": unknown type "quantum"`, `"z": MTU: got "12"`, `link number 7: `,
 			},
 			"a[] z[]",
 		},
 		"networks": {
 			[]string{card0},
 			[]string{
-				net4("n", "a", ""), `{"id": "x", "type": "ipv4", "link": "a", "ip_address": "192.0.2.8", "netmask": "24"}`,
-				net4("y", "?", ""), `{"id": "t", "type": "ipx", "link": "a"}`, `{"id": "m", "type": "ipv4", "link": "a", "ip_address": "192.0.2.9"}`,
+				net4("n", "a", ""),
+				`{"id": "x", "type": "ipv4", "link": "a", "ip_address": "192.0.2.8", "netmask": "24"}`,
+				net4("y", "?", ""), `{"id": "t", "type": "ipx", "link": "a"}`,
+				`{"id": "m", "type": "ipv4", "link": "a", "ip_address": "192.0.2.9"}`,
 				`{"id": "h", "type": "ipv4", "link": "a", "ip_address": "192.0.2.9", "netmask": "255.0.255.0"}`,
 				`{"id": "f", "type": "ipv4", "link": "a", "ip_address": "2001:db8::1/64"}`,
 				`{"id": "b", "type": "ipv4", "link": "a", "ip_address": "192.0.2.255/24"}`,
@@ -189,9 +216,11 @@ func TestContradictions(t *testing.T) {
 				`{"id": "z", "type": "ipv4", "link": "a", "ip_address": "192.0.2.9/0"}`,
 			},
 			[]string{
-				`network "x": network "n" has the same address 192.0.2.8`, `network "y": link "?" is not among`, `network "t": type "ipx"`,
-				`network "m": ip_address: 192.0.2.9 has no netmask`, `network "h": ip_address: got netmask "255.0.255.0"`,
-				`network "f": ip_address 2001:db8::1 does not fit`, `network "b": ip_address 192.0.2.255/24 is the network or broadcast`,
+				`network "x": network "n" has the same address 192.0.2.8`, `network "y": link "?" is not among`,
+				`network "t": unknown type "ipx"`, `network "m": ip_address: 192.0.2.9 has no netmask`,
+				`network "h": ip_address: got netmask "255.0.255.0"`,
+				`network "f": ip_address 2001:db8::1 does not match`,
+				`network "b": ip_address 192.0.2.255/24 is the network or broadcast`,
 				`network "l": ip_address: got "::1"`, `network "z": netmask`,
 			},
 			"a[n]",
@@ -206,15 +235,19 @@ func TestContradictions(t *testing.T) {
 				{"network": "224.0.0.0", "netmask": "4", "gateway": "192.0.2.1"}],
 				"dns_nameservers": ["0.0.0.0"], "dns_search": ["a b"]`)},
 			[]string{
-				`network "n": route to "10.0.0.0": gateway 2001:db8::1 is of another family`, `gateway 192.0.2.8 is the machine itself`,
-				`route to "10.0.0.0": gateway: got ""`, `network "n": route: `, `no machine is there`,
-				`route to 0.0.0.0/0: another one leads there already`, `network "n": name server: got "0.0.0.0"`, `dns_search "a b"`,
+				`network "n": route to "10.0.0.0": gateway 2001:db8::1 and address 192.0.2.8 are of ` +
+					`different families`,
+				`gateway 192.0.2.8 is the machine itself`, `route to "10.0.0.0": gateway: got ""`,
+				`network "n": route: `, `destination is a multicast or loopback address`,
+				`route to 0.0.0.0/0: already has another gateway`, `network "n": name server: got "0.0.0.0"`,
+				`dns_search "a b"`,
 			},
 			"a[n]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			document := fmt.Sprintf(`{"links": [%s], "networks": [%s], "services": []}`, strings.Join(c.links, ","), strings.Join(c.networks, ","))
+			document := fmt.Sprintf(`{"links": [%s], "networks": [%s], "services": []}`,
+				strings.Join(c.links, ","), strings.Join(c.networks, ","))
 			if !json.Valid([]byte(document)) {
 				t.Fatalf("the test's document is broken: %s", document)
 			}
@@ -247,17 +280,18 @@ func TestContradictions(t *testing.T) {
 
 func TestUseless(t *testing.T) {
 	for name, document := range map[string]string{
-		"empty": "", "no JSON": "links:\n- id: a\n", "a list": "[]", "text": `"links"`, "cut off": `{"links": [` + card0, "more": `{} {}`,
-		"links are no list": `{"links": {}}`, "no usable link": `{"links": [{"id": "a", "type": "phy"}], "networks": []}`,
-		"too large": `{"links": []}` + strings.Repeat(" ", maxSize),
-		"too many":  `{"links": [` + strings.Repeat(card0+",", maxLinks) + card0 + `]}`,
+		"empty": "", "no JSON": "links:\n- id: a\n", "a list": "[]", "text": `"links"`,
+		"cut off": `{"links": [` + card0, "more": `{} {}`, "links are no list": `{"links": {}}`,
+		"no usable link": `{"links": [{"id": "a", "type": "phy"}], "networks": []}`,
+		"too large":      `{"links": []}` + strings.Repeat(" ", maxSize),
+		"too many":       `{"links": [` + strings.Repeat(card0+",", maxLinks) + card0 + `]}`,
 	} {
 		if data, err := Parse([]byte(document)); err == nil {
 			t.Errorf("%s: got %v, want an error", name, data)
 		}
 	}
 	_, err := Parse([]byte(`{"links": [{"id": "eno7", "type": "phy"}]}`))
-	if err == nil || !strings.Contains(err.Error(), `link "eno7": a link of type "phy" has no MAC address`) {
+	if err == nil || !strings.Contains(err.Error(), `link "eno7": link of type "phy" has no MAC address`) {
 		t.Errorf("got %v, want an error that names the link", err)
 	}
 	for _, document := range []string{`{}`, `null`, `{"links": [], "networks": [], "services": []}`} {
@@ -281,7 +315,9 @@ func FuzzParse(f *testing.F) {
 	}
 	for _, document := range []string{
 		`{"links":[` + card0 + `,` + card1 + `,{"id":"c","type":"bond","bond_mode":1,"bond_links":["a","b"]}]}`,
-		`{"links":[` + card0 + `,{"id":"v","type":"vlan","vlan_id":1,"vlan_link":"a"},{"id":"w","type":"vlan","vlan_id":1,"vlan_link":"v"}]}`,
+		`{"links":[` + card0 +
+			`,{"id":"v","type":"vlan","vlan_id":1,"vlan_link":"a"},{"id":"w","type":"vlan","vlan_id":1,` +
+			`"vlan_link":"v"}]}`,
 		`{"links":[` + card0 + `],"networks":[` + net4("n", "a", `,"gateway":"192.0.2.1"`) + `]}`,
 		`{"services":[{"type":"dns","address":"1.1.1.1"}]}`,
 	} {
@@ -308,7 +344,8 @@ func FuzzParse(f *testing.F) {
 					t.Errorf("link %q: no members", l.ID)
 				}
 				for _, member := range l.Bond.Members {
-					if m := data.Link(member); m == nil || m.Kind != Physical || len(m.Networks) > 0 || data.Member(member) != l.ID {
+					m := data.Link(member)
+					if m == nil || m.Kind != Physical || len(m.Networks) > 0 || data.Member(member) != l.ID {
 						t.Errorf("link %q: got member %q: %+v", l.ID, member, m)
 					}
 				}

@@ -13,11 +13,13 @@ import (
 
 var errNone = errors.New("nothing to try")
 
-// First calls try with the numbers from 0 to n-1, each gap after the one before or as soon as one fails; with no gap all at
-// once. It returns what the first one that succeeds brought, and its number. The context of the others ends then, which
-// must end them; what they still bring goes to drop, unless that is nil. The error is that of all n. It is an error if n
-// is 0.
-func First[T any](ctx context.Context, n int, gap time.Duration, try func(context.Context, int) (T, error), drop func(T)) (T, int, error) {
+// First calls try with the numbers from 0 to n-1. It starts each call gap after the previous one or as soon as a call
+// fails. It returns the value and the number of the first call that succeeds. It then cancels the context of the other
+// calls, and passes values that they return nevertheless to drop, which may be nil. If all calls fail, it returns
+// their joined errors. n must be at least 1.
+func First[T any](
+	ctx context.Context, n int, gap time.Duration, try func(context.Context, int) (T, error), drop func(T),
+) (T, int, error) {
 	var none T
 	if n < 1 {
 		return none, 0, errNone

@@ -31,11 +31,23 @@ func TestFirst(t *testing.T) {
 		started  []time.Duration // those that are started before the end
 	}{
 		{"the first is quick", gap, []attempt{{gap / 2, false}, {0, false}}, 0, gap / 2, []time.Duration{0}},
-		{"the first is slow", gap, []attempt{{time.Hour, false}, {gap / 2, false}}, 1, 3 * gap / 2, []time.Duration{0, gap}},
+		{
+			"the first is slow", gap,
+			[]attempt{{time.Hour, false}, {gap / 2, false}},
+			1, 3 * gap / 2,
+			[]time.Duration{0, gap},
+		},
 		{"the first fails", gap, []attempt{{gap / 2, true}, {0, false}}, 1, gap / 2, []time.Duration{0, gap / 2}},
-		{"a failure starts the gap anew", gap, []attempt{{gap / 2, true}, {time.Hour, false}, {0, false}}, 2, 3 * gap / 2, []time.Duration{0, gap / 2, 3 * gap / 2}},
+		{
+			"a failure restarts the gap", gap,
+			[]attempt{{gap / 2, true}, {time.Hour, false}, {0, false}},
+			2, 3 * gap / 2,
+			[]time.Duration{0, gap / 2, 3 * gap / 2},
+		},
 		{"no gap", 0, []attempt{{3, false}, {2, true}, {1, false}}, 2, 1, []time.Duration{0, 0, 0}},
-		{"all fail", gap, []attempt{{3 * gap, true}, {gap / 2, true}, {0, true}}, -1, 3 * gap, []time.Duration{0, gap, 3 * gap / 2}},
+		{"all fail", gap, []attempt{{3 * gap, true}, {gap / 2, true}, {0, true}}, -1, 3 * gap, []time.Duration{
+			0, gap, 3 * gap / 2,
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -70,7 +82,8 @@ func TestFirst(t *testing.T) {
 						}
 					}
 				}
-				if diff := cmp.Diff(tt.started, slices.DeleteFunc(started, func(d time.Duration) bool { return d < 0 })); diff != "" {
+				diff := cmp.Diff(tt.started, slices.DeleteFunc(started, func(d time.Duration) bool { return d < 0 }))
+				if diff != "" {
 					t.Errorf("starts (-want +got):\n%s", diff)
 				}
 			})

@@ -5,43 +5,23 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/debtest"
 	"ironroot/internal/foreign"
 	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/nettest"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
 )
 
-const insideEnv = "IRONROOT_TEST_NAMESPACE"
-
-// inNamespace runs the test again as a process in a new network namespace, and returns whether the caller is that one.
-func inNamespace(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(insideEnv) == t.Name() {
-		return true
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=8m")
-	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	t.Logf("in the namespace:\n%s", out)
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in the namespace: %v", err)
-	}
-	return false
-}
-
-// firmwareFiles fills a folder with iPXE as Debian builds it.
+// firmwareFiles fills a directory with iPXE as Debian builds it.
 func firmwareFiles(t *testing.T, dir string) {
 	t.Helper()
 	deb := debtest.Packages(t, "", "ipxe")
@@ -62,10 +42,12 @@ func TestNetworkBoot(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	testenv.Files(t, "load the module tun", "/dev/net/tun")
-	root := t.TempDir()
-	if os.Getenv(insideEnv) == "" { // the namespace has no way out
+	const rootEnv = "IRONROOT_TEST_ROOT"
+	root := os.Getenv(rootEnv)
+	if root == "" { // not in the namespace, which has no way out
+		root = t.TempDir()
 		firmwareFiles(t, root)
-		t.Setenv("IRONROOT_TEST_ROOT", root)
+		t.Setenv(rootEnv, root)
 		for name, from := range map[string]string{"vmlinuz": foreign.Kernel(t), "hello.gz": foreign.Initrd(t)} {
 			content, err := os.ReadFile(from)
 			if err == nil {
@@ -76,10 +58,9 @@ func TestNetworkBoot(t *testing.T) {
 			}
 		}
 	}
-	if !inNamespace(t) {
+	if !nettest.Rerun(t, 8*time.Minute) {
 		return
 	}
-	root = os.Getenv("IRONROOT_TEST_ROOT")
 	own := netip.MustParsePrefix("192.0.2.1/24")
 	tap(t, "tap0", own.String())
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -110,9 +91,15 @@ func TestNetworkBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.ListenAdvertiser(t.Context(), log, "tap0"); err != nil {
+	advertiser, err := server.ListenAdvertiser(t.Context(), log, "tap0")
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := advertiser.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for i, c := range []struct {
 		name     string
 		firmware qemu.Firmware
@@ -124,7 +111,9 @@ func TestNetworkBoot(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			line, _ := foreign.Boots(t, qemu.Config{
 				Name: c.name, Dir: t.TempDir(), Memory: 512 << 20, Firmware: c.firmware,
-				NICs: []qemu.NIC{{MAC: fmt.Sprintf("02:00:00:00:00:%02x", i+1), Model: c.model, Netdev: "tap:tap0", Boot: 1}},
+				NICs: []qemu.NIC{
+					{MAC: fmt.Sprintf("02:00:00:00:00:%02x", i+1), Model: c.model, Netdev: "tap:tap0", Boot: 1},
+				},
 			})
 			if !strings.Contains(line, "test.word=42") {
 				t.Errorf("command line: got %q, want test.word=42 in it", line)

@@ -95,7 +95,8 @@ func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 		leases: map[string]Lease{},
 	}
 	maps.Copy(d.hosts, config.Fixed)
-	server, err := server4.NewServer(config.Interface, &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, d.handle)
+	listen := &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}
+	server, err := server4.NewServer(config.Interface, listen, d.handle)
 	if err != nil {
 		return nil, fmt.Errorf("dhcp server: %s: %w", config.Interface, err)
 	}
@@ -248,22 +249,22 @@ func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
 	if host, ok := d.hosts[mac]; ok && host.Address.IsValid() {
 		return host.Address, nil
 	}
-	taken := map[netip.Addr]bool{d.config.Address.Addr(): true, d.config.Router: true}
+	used := map[netip.Addr]bool{d.config.Address.Addr(): true, d.config.Router: true}
 	for _, host := range d.hosts {
-		taken[host.Address] = true
+		used[host.Address] = true
 	}
 	now := time.Now()
 	for other, lease := range d.leases {
 		switch {
 		case other == mac:
 		case lease.Expires.After(now):
-			taken[lease.Address] = true
+			used[lease.Address] = true
 		case len(d.leases) > maxMemory:
 			delete(d.leases, other)
 		}
 	}
 	free := func(a netip.Addr) bool {
-		return d.config.First.IsValid() && !a.Less(d.config.First) && !d.config.Last.Less(a) && !taken[a]
+		return d.config.First.IsValid() && !a.Less(d.config.First) && !d.config.Last.Less(a) && !used[a]
 	}
 	if lease, ok := d.leases[mac]; ok && free(lease.Address) {
 		return lease.Address, nil

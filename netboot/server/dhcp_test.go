@@ -25,10 +25,14 @@ func quiet() *DHCP {
 			Interface: "test", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: time.Hour,
 			First: netip.MustParseAddr("192.0.2.10"), Last: netip.MustParseAddr("192.0.2.11"),
 			Router: netip.MustParseAddr("192.0.2.1"), DNS: []netip.Addr{netip.MustParseAddr("192.0.2.53")}, MTU: 1400,
-			Routes: []Route{{Destination: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")}},
-			Boot:   &Boot{Script: "http://192.0.2.1/boot.ipxe"},
+			Routes: []Route{
+				{Destination: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")},
+			},
+			Boot: &Boot{Script: "http://192.0.2.1/boot.ipxe"},
 		},
-		hosts:  map[string]Host{pinned.String(): {Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3", Script: "http://192.0.2.1/3"}},
+		hosts: map[string]Host{pinned.String(): {
+			Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3", Script: "http://192.0.2.1/3",
+		}},
 		leases: map[string]Lease{},
 	}
 }
@@ -65,7 +69,8 @@ func TestAddresses(t *testing.T) {
 	if offer.MessageType() != dhcpv4.MessageTypeOffer || !offer.YourIPAddr.Equal(wantIP) {
 		t.Fatalf("offer: got %v, want an offer of %v", offer, wantIP)
 	}
-	if got := ask(t, d, message(t, another, dhcpv4.MessageTypeDiscover)).YourIPAddr; !got.Equal(net.IPv4(192, 0, 2, 11)) {
+	discover := message(t, another, dhcpv4.MessageTypeDiscover)
+	if got := ask(t, d, discover).YourIPAddr; !got.Equal(net.IPv4(192, 0, 2, 11)) {
 		t.Errorf("second machine while the first is offered an address: got %v, want 192.0.2.11", got)
 	}
 	serverID := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, 1)))
@@ -77,10 +82,12 @@ func TestAddresses(t *testing.T) {
 	if got, want := ack.IPAddressLeaseTime(0), time.Hour; got != want {
 		t.Errorf("lease: got %v, want %v", got, want)
 	}
-	if mask, _ := ack.SubnetMask().Size(); mask != 24 || !ack.Router()[0].Equal(net.IPv4(192, 0, 2, 1)) || len(ack.DNS()) != 1 {
+	mask, _ := ack.SubnetMask().Size()
+	if mask != 24 || !ack.Router()[0].Equal(net.IPv4(192, 0, 2, 1)) || len(ack.DNS()) != 1 {
 		t.Errorf("options: got mask %d, router %v, DNS %v", mask, ack.Router(), ack.DNS())
 	}
-	if routes := ack.ClasslessStaticRoute(); len(routes) != 1 || routes[0].String() != "route to 198.51.100.0/24 via 192.0.2.9" {
+	routes := ack.ClasslessStaticRoute()
+	if len(routes) != 1 || routes[0].String() != "route to 198.51.100.0/24 via 192.0.2.9" {
 		t.Errorf("routes: got %v", routes)
 	}
 	third := net.HardwareAddr{2, 0, 0, 0, 0, 9}
@@ -91,7 +98,8 @@ func TestAddresses(t *testing.T) {
 	if got := ask(t, d, message(t, third, dhcpv4.MessageTypeDiscover)).YourIPAddr; !got.Equal(wantIP) {
 		t.Errorf("after a release: got %v, want %v", got, wantIP)
 	}
-	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeDiscover)); !got.YourIPAddr.Equal(net.IPv4(192, 0, 2, 77)) || got.HostName() != "node-3" {
+	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeDiscover)); got.HostName() != "node-3" ||
+		!got.YourIPAddr.Equal(net.IPv4(192, 0, 2, 77)) {
 		t.Errorf("fixed: got %v %q, want 192.0.2.77 \"node-3\"", got.YourIPAddr, got.HostName())
 	}
 	macs := []string{}
@@ -113,7 +121,8 @@ func TestRequests(t *testing.T) {
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, 99))))); got != nil {
 		t.Errorf("request to another server: got %v, want no answer", got)
 	}
-	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeRequest, wanted(10))); got.MessageType() != dhcpv4.MessageTypeNak {
+	wrong := message(t, pinned, dhcpv4.MessageTypeRequest, wanted(10))
+	if got := ask(t, d, wrong); got.MessageType() != dhcpv4.MessageTypeNak {
 		t.Errorf("request of an address that is not the machine's: got %v, want a refusal", got)
 	}
 	// A renewal has its address in ciaddr. The reply contains the fixed one, without a NAK.
@@ -142,15 +151,18 @@ func TestBootFiles(t *testing.T) {
 		file    string
 		pxe     bool
 	}{
-		"operating system":      {machine, nil, "", false},
-		"BIOS":                  {machine, class(iana.INTEL_X86PC), "undionly.kpxe", true},
-		"UEFI, type 7":          {machine, class(iana.EFI_X86_64), "snponly.efi", true},
-		"UEFI, type 9":          {machine, class(iana.EFI_BC), "snponly.efi", true},
-		"UEFI on arm64":         {machine, class(iana.EFI_ARM64), "snponly-arm64.efi", true},
-		"unknown":               {machine, class(iana.EFI_ITANIUM), "", false},
-		"iPXE":                  {machine, ipxe, "http://192.0.2.1/boot.ipxe", false},
-		"iPXE with own script":  {pinned, ipxe, "http://192.0.2.1/3", false},
-		"iPXE class as RFC3004": {machine, append(class(iana.EFI_BC), dhcpv4.WithUserClass("iPXE", true)), "http://192.0.2.1/boot.ipxe", false},
+		"operating system":     {machine, nil, "", false},
+		"BIOS":                 {machine, class(iana.INTEL_X86PC), "undionly.kpxe", true},
+		"UEFI, type 7":         {machine, class(iana.EFI_X86_64), "snponly.efi", true},
+		"UEFI, type 9":         {machine, class(iana.EFI_BC), "snponly.efi", true},
+		"UEFI on arm64":        {machine, class(iana.EFI_ARM64), "snponly-arm64.efi", true},
+		"unknown":              {machine, class(iana.EFI_ITANIUM), "", false},
+		"iPXE":                 {machine, ipxe, "http://192.0.2.1/boot.ipxe", false},
+		"iPXE with own script": {pinned, ipxe, "http://192.0.2.1/3", false},
+		"iPXE class as RFC3004": {
+			machine, append(class(iana.EFI_BC), dhcpv4.WithUserClass("iPXE", true)),
+			"http://192.0.2.1/boot.ipxe", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			offer := ask(t, quiet(), message(t, c.mac, dhcpv4.MessageTypeDiscover, c.options...))
@@ -211,7 +223,8 @@ func FuzzAnswer(f *testing.F) {
 		if !slices.Contains(kinds, answer.MessageType()) {
 			t.Errorf("answer of type %v", answer.MessageType())
 		}
-		if ip := answer.YourIPAddr; !ip.IsUnspecified() && !d.config.Address.Contains(netip.AddrFrom4([4]byte(ip.To4()))) {
+		ip := answer.YourIPAddr
+		if !ip.IsUnspecified() && !d.config.Address.Contains(netip.AddrFrom4([4]byte(ip.To4()))) {
 			t.Errorf("address %v is not of the subnet", ip)
 		}
 	})

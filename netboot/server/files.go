@@ -81,7 +81,10 @@ func (f *files) done(r Request) {
 	if r.Status >= 400 || r.Err != nil {
 		level = slog.LevelWarn
 	}
-	args := []any{"client", r.Client, "path", r.Path, "status", r.Status, "bytes", r.Bytes, "took", r.Duration.Round(time.Millisecond)}
+	args := []any{
+		"client", r.Client, "path", r.Path, "status", r.Status, "bytes", r.Bytes,
+		"duration", r.Duration.Round(time.Millisecond),
+	}
 	if r.Err != nil {
 		args = append(args, "err", r.Err)
 	}

@@ -19,8 +19,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// folder returns a folder to serve, with a secret beside it that links lead to.
-func folder(t *testing.T, content []byte) string {
+// directory returns a directory to serve, next to a secret that links lead to.
+func directory(t *testing.T, content []byte) string {
 	t.Helper()
 	outside := filepath.Join(t.TempDir(), "secret")
 	root := t.TempDir()
@@ -60,12 +60,15 @@ func (r *requests) last() Request {
 
 var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
-// escapes are names that must not lead to a file.
-var escapes = []string{"/", "/absent", "/sub", "/escape", "/sub/up", "/sub/up/etc/passwd", "/../secret", "/..%2f..%2fetc/passwd", "/pipe", "/sub/../../etc/passwd"}
+// escapes are names that must not open a file.
+var escapes = []string{
+	"/", "/absent", "/sub", "/escape", "/sub/up", "/sub/up/etc/passwd", "/../secret", "/..%2f..%2fetc/passwd",
+	"/pipe", "/sub/../../etc/passwd",
+}
 
 func TestHTTP(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
-	root := folder(t, content)
+	root := directory(t, content)
 	var seen requests
 	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root, Request: seen.add})
 	if err != nil {
@@ -144,7 +147,8 @@ func TestHTTP(t *testing.T) {
 func TestTFTP(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 10_000)
 	var seen requests
-	server, err := ListenTFTP(t.Context(), FilesConfig{Listen: loopback, Root: folder(t, content), Request: seen.add})
+	server, err := ListenTFTP(t.Context(),
+		FilesConfig{Listen: loopback, Root: directory(t, content), Request: seen.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +196,7 @@ func TestTFTP(t *testing.T) {
 func TestTFTPByCurl(t *testing.T) {
 	testenv.Programs(t, "curl")
 	content := strings.Repeat("0123456789", 777)
-	server, err := ListenTFTP(t.Context(), FilesConfig{Listen: loopback, Root: folder(t, []byte(content))})
+	server, err := ListenTFTP(t.Context(), FilesConfig{Listen: loopback, Root: directory(t, []byte(content))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +205,14 @@ func TestTFTPByCurl(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got := testenv.Run(t, "curl", "-sS", "--max-time", "20", "tftp://"+server.Addr().String()+"/sub/file"); got != content {
+	got := testenv.Run(t, "curl", "-sS", "--max-time", "20", "tftp://"+server.Addr().String()+"/sub/file")
+	if got != content {
 		t.Errorf("got %d bytes, want %d", len(got), len(content))
 	}
 }
 
 func TestServersEndWithTheirContext(t *testing.T) {
-	root := folder(t, nil)
+	root := directory(t, nil)
 	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root})
 	if err != nil {
 		t.Fatal(err)
@@ -226,14 +231,18 @@ func TestServersEndWithTheirContext(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
-	script := Script{Kernel: "http://192.0.2.1/k", Initrds: []string{"http://192.0.2.1/a/one?x=1", "http://192.0.2.1/two"}, Cmdline: "a=1 b", Retries: 3}
+	script := Script{
+		Kernel: "http://192.0.2.1/k", Initrds: []string{"http://192.0.2.1/a/one?x=1", "http://192.0.2.1/two"},
+		Cmdline: "a=1 b", Retries: 3,
+	}
 	got, err := script.Render()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"#!ipxe\n", "\nkernel http://192.0.2.1/k initrd=one initrd=two a=1 b || goto failed\n",
-		"\ninitrd --name one http://192.0.2.1/a/one?x=1 || goto failed\ninitrd --name two http://192.0.2.1/two || goto failed\nboot\n", "iseq ${tries} 3 ",
+		"\ninitrd --name one http://192.0.2.1/a/one?x=1 || goto failed\n" +
+			"initrd --name two http://192.0.2.1/two || goto failed\nboot\n", "iseq ${tries} 3 ",
 	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("got\n%s\nwant %q in it", got, want)

@@ -49,7 +49,8 @@ func (d *DHCP) grant(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, address netip.Ad
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptDomainName(c.Domain)))
 	}
 	if c.MTU != 0 {
-		options = append(options, dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, binary.BigEndian.AppendUint16(nil, uint16(c.MTU))))
+		mtu := binary.BigEndian.AppendUint16(nil, uint16(c.MTU))
+		options = append(options, dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, mtu))
 	}
 	host := d.hosts[m.ClientHWAddr.String()]
 	if host.Hostname != "" {

@@ -48,18 +48,18 @@ func Address(text string) (host, service string) {
 // Ask queries the server at a numeric address with port. It repeats the query until ctx ends if there is no reply or
 // one that does not match the query. The error names the server and the problem with its reply, if there was any.
 func Ask(ctx context.Context, address string) (Answer, error) {
-	var odd error
+	var mismatch error
 	for wait := firstWait; ; wait *= 2 {
 		answer, err := once(ctx, address, wait)
 		if errors.Is(err, ntp.ErrServerResponseMismatch) {
-			odd = err // perhaps forged by somebody who could not read the question
+			mismatch = err // possibly forged by a sender that could not read the query
 		}
 		var silent net.Error
 		switch {
 		case err == nil:
 			return answer, nil
-		case ctx.Err() != nil && odd != nil:
-			return Answer{}, fmt.Errorf("time server %s: %w: %w", address, ctx.Err(), odd)
+		case ctx.Err() != nil && mismatch != nil:
+			return Answer{}, fmt.Errorf("time server %s: %w: %w", address, ctx.Err(), mismatch)
 		case ctx.Err() != nil:
 			return Answer{}, fmt.Errorf("time server %s: no answer: %w", address, ctx.Err())
 		case !errors.Is(err, ntp.ErrServerResponseMismatch) && (!errors.As(err, &silent) || !silent.Timeout()):

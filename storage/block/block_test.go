@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 )
 
@@ -36,7 +38,7 @@ func newTree(t *testing.T) tree {
 	return tr
 }
 
-func (tr tree) system() System { return System{Root: tr.root} }
+func (tr tree) system() sysfs.Root { return sysfs.Root{Path: tr.root} }
 
 func (tr tree) mkdir(dir string) {
 	tr.t.Helper()
@@ -175,7 +177,7 @@ func server(t *testing.T) tree {
 }
 
 func TestDisks(t *testing.T) {
-	devices, err := server(t).system().Disks(context.Background())
+	devices, err := Disks(context.Background(), server(t).system())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,13 +192,17 @@ func TestDisks(t *testing.T) {
 	mpath.WWN, mpath.WWNWithExtension, mpath.WWNs = "0x600c0ff000d1", "0x600c0ff000d1", []string{"0x600c0ff000d1"}
 	mpath.WWID, mpath.ByPath = "3600c0ff000d1", "/dev/disk/by-path/pci-0000:00:07.0-scsi-0:0:0:0"
 	mpath.ByPaths = []string{mpath.ByPath}
+	path := disk("sdf", gib)
+	path.HCTL, path.ByPath, path.ByPaths = "9:0:0:0", mpath.ByPath, mpath.ByPaths
+	mpath.Components = []Device{path}
 	array.Type = "raid1"
 	nvme.Model, nvme.Serial, nvme.WWN, nvme.Transport = "FAST NVMe", "NV1", "eui.0025385b71b00001", "nvme"
 	nvme.Serials, nvme.WWNs = []string{"NV1", "FAST_NVMe_NV1"}, []string{"eui.0025385b71b00001"}
 	nvme.Rotational, nvme.LogicalSector = false, 4096
 	nvme.ByPath = "/dev/disk/by-path/pci-0000:01:00.0-nvme-1"
 	nvme.ByPaths = []string{nvme.ByPath}
-	sda.Model, sda.Vendor, sda.Serial, sda.HCTL, sda.Transport = "SuperFast SSD 480GB Model", "ATA", "S123", "2:0:0:0", "sata"
+	sda.Model, sda.Vendor, sda.Serial = "SuperFast SSD 480GB Model", "ATA", "S123"
+	sda.HCTL, sda.Transport = "2:0:0:0", "sata"
 	sda.WWN, sda.WWNWithExtension, sda.WWNs = "0x5000c500a1b2c3d4", "0x5000c500a1b2c3d4", []string{"0x5000c500a1b2c3d4"}
 	sda.WWID = "35000c500a1b2c3d4"
 	sda.Serials, sda.Rotational = []string{"S123", "SuperFast_SSD_480GB_Model_S123"}, false
@@ -230,11 +236,14 @@ func TestDisks(t *testing.T) {
 }
 
 func TestPartitions(t *testing.T) {
-	parts, err := server(t).system().Partitions(context.Background(), "/dev/sda")
+	parts, err := Partitions(context.Background(), server(t).system(), "/dev/sda")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Device{{Name: "sda2", Path: "/dev/sda2", Type: "part", Number: 2, Size: 2048 * 512, LogicalSector: 512, PhysicalSector: 4096}}
+	want := []Device{{
+		Name: "sda2", Path: "/dev/sda2", Type: "part", Number: 2, Size: 2048 * 512, LogicalSector: 512,
+		PhysicalSector: 4096,
+	}}
 	if diff := cmp.Diff(want, parts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -257,7 +266,7 @@ func TestVirtualMedia(t *testing.T) {
 		"sda": false, "sda2": false, "sdg": false, "dm-0": false, "loop0": false, // a stick of 4 GiB is too large
 		"sdj": false, // not on the USB
 	} {
-		if got, err := tr.system().VirtualMedia(name); err != nil || got != want {
+		if got, err := IsVirtualMedia(tr.system(), name); err != nil || got != want {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
 	}
@@ -267,7 +276,7 @@ func TestPartitionPath(t *testing.T) {
 	for disk, want := range map[string]string{
 		"/dev/sda": "/dev/sda3", "/dev/nvme0n1": "/dev/nvme0n1p3", "/dev/md127": "/dev/md127p3", "": "3",
 	} {
-		if got := (System{}).PartitionPath(disk, 3); got != want {
+		if got := PartitionPath(sysfs.Root{}, disk, 3); got != want {
 			t.Errorf("%s: got %s, want %s", disk, got, want)
 		}
 	}
@@ -296,7 +305,7 @@ func TestAgainstLsblk(t *testing.T) {
 			continue // other tests come and go
 		}
 		seen = seen || "/dev/"+want.Kname == loop
-		got, err := System{}.Device(want.Kname)
+		got, err := Find(sysfs.Root{}, want.Kname)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +344,7 @@ func TestWaitDisks(t *testing.T) {
 	looked := make(chan int, 100)
 	result := make(chan []Device, 1)
 	go func() {
-		devices, err := tr.system().WaitDisks(ctx, func(d []Device) bool { looked <- len(d); return len(d) == 1 })
+		devices, err := WaitDisks(ctx, tr.system(), func(d []Device) bool { looked <- len(d); return len(d) == 1 })
 		if err != nil {
 			t.Error(err)
 		}
@@ -355,7 +364,7 @@ func TestWaitDisksEnds(t *testing.T) {
 	tr := newTree(t)
 	tr.device("vda", "pci0000:00/0000:00:04.0/virtio1", gib, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	devices, err := tr.system().WaitDisks(ctx, func([]Device) bool { cancel(); return false })
+	devices, err := WaitDisks(ctx, tr.system(), func([]Device) bool { cancel(); return false })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
@@ -370,7 +379,7 @@ func TestWaitPartition(t *testing.T) {
 	defer cancel()
 	path := make(chan string, 1)
 	go func() {
-		got, err := System{}.WaitPartition(ctx, loop, 7)
+		got, err := WaitPartition(ctx, sysfs.Root{}, loop, 7)
 		if err != nil {
 			t.Error(err)
 		}
@@ -384,13 +393,13 @@ func TestWaitPartition(t *testing.T) {
 	}
 	short, end := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer end()
-	if _, err := (System{}).WaitPartition(short, loop, 8); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := WaitPartition(short, sysfs.Root{}, loop, 8); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a deadline", err)
 	}
 	cause := errors.New("no device node in the time of an option")
 	limited, stop := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, cause)
 	defer stop()
-	if _, err := (System{}).WaitPartition(limited, loop, 8); !errors.Is(err, cause) {
+	if _, err := WaitPartition(limited, sysfs.Root{}, loop, 8); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the cause of the deadline, %v", err, cause)
 	}
 }
@@ -435,7 +444,9 @@ func TestProbe(t *testing.T) {
 	}
 	// Members of arrays with the superblocks 1.1, 1.2 and 1.0.
 	const size = 2 << 20 // blkid looks for no arrays on what might be a floppy
-	for at, name := range map[int64]string{0: "root", 4096: "host:root", size - 8192: "host:a name that fills its field"} {
+	for at, name := range map[int64]string{
+		0: "root", 4096: "host:root", size - 8192: "host:a name that fills its field",
+	} {
 		image, data := testenv.SparseFile(t, size), make([]byte, size)
 		copy(data[at:], testenv.RAID{Name: name, Level: 1, Size: size}.Superblock(at))
 		if err := os.WriteFile(image, data, 0o600); err != nil {
@@ -450,11 +461,13 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// Only what lies in the range counts.
-func TestProbeRange(t *testing.T) {
+// Only the given range counts. A superblock of an array does not hide a file system.
+func TestSharedFileSystem(t *testing.T) {
 	disk := make([]byte, 1<<20)
 	copy(disk[4096+65536:], []byte{0x01, 0x16, 0x19, 0x70})
-	copy(disk[600<<10+4096:], []byte{0xfc, 0x4e, 0x2b, 0xa9})
+	for _, at := range []int{4096, 8192, 600<<10 + 4096} {
+		copy(disk[at:], []byte{0xfc, 0x4e, 0x2b, 0xa9})
+	}
 	for _, tt := range []struct {
 		start, size int64
 		want        string
@@ -465,11 +478,12 @@ func TestProbeRange(t *testing.T) {
 		{600 << 10, 64 << 10, ""},
 		{1 << 30, 64 << 10, ""}, // behind the end
 	} {
-		if found, err := ProbeRange(bytes.NewReader(disk), tt.start, tt.size); err != nil || found.Type != tt.want {
-			t.Errorf("%d bytes from %d: got %q and %v, want %q", tt.size, tt.start, found.Type, err, tt.want)
+		found, err := SharedFileSystem(io.NewSectionReader(bytes.NewReader(disk), tt.start, tt.size))
+		if err != nil || found != tt.want {
+			t.Errorf("%d bytes from %d: got %q and %v, want %q", tt.size, tt.start, found, err, tt.want)
 		}
 	}
-	if found, err := ProbeRange(bytes.NewReader(disk), -4096, 4096); err == nil {
+	if found, err := SharedFileSystem(io.NewSectionReader(bytes.NewReader(disk), -1<<20, 1<<20)); err == nil {
 		t.Errorf("before the start: got %+v, want an error", found)
 	}
 }
@@ -533,17 +547,22 @@ func TestVendorSpecificName(t *testing.T) {
 			"world wide name", "", page(0x83, append(slices.Clone(name), naa("\x50\x00\xc5\x00\x11\x11\x00\x01")...)),
 			[]string{"5000c50011110001", "35000c50011110001"},
 		},
-		{"better name of a kind that is not read", "", page(0x83, append([]byte{0x02, 0x01, 0, 4, 'A', 'C', 'M', 'E'}, name...)), nil},
+		{
+			"better name of a kind that is not read", "",
+			page(0x83, append([]byte{0x02, 0x01, 0, 4, 'A', 'C', 'M', 'E'}, name...)), nil,
+		},
 		{"name of a port", "", page(0x83, append([]byte{0x02, 0x10, 0, 11}, "drive-scsi1"...)), nil},
 	} {
 		tr := newTree(t)
-		files := map[string]string{"vendor": "QEMU    \n", "model": "QEMU HARDDISK   \n", "vpd_pg83": c.pg83, "vpd_pg80": c.pg80}
+		files := map[string]string{
+			"vendor": "QEMU    \n", "model": "QEMU HARDDISK   \n", "vpd_pg83": c.pg83, "vpd_pg80": c.pg80,
+		}
 		for file, content := range files {
 			tr.file("sys/class/block/sda/device/"+file, content)
 		}
 		tr.file("sys/class/block/sda/device/scsi_device/0:0:0:1/uevent", "")
 		d := Device{Name: "sda", Type: "disk"}
-		tr.system().identify(&d)
+		identify(tr.system(), &d)
 		serial := ""
 		if len(c.want) > 0 {
 			serial = c.want[0]
@@ -577,19 +596,31 @@ func TestVPDUnitID(t *testing.T) {
 		designators []byte
 		want        string
 	}{
-		{"NAA 6 before all others", list(d(2, 1, t10), d(3, 8, iqn), d(1, 2, eui), d(1, 3, eight), d(1, 3, sixteen)), "3600c0ff000d1a2b3c4d5e6f708091011"},
+		{
+			"NAA 6 before all others", list(d(2, 1, t10), d(3, 8, iqn), d(1, 2, eui), d(1, 3, eight), d(1, 3, sixteen)),
+			"3600c0ff000d1a2b3c4d5e6f708091011",
+		},
 		{"NAA 5", list(d(1, 3, extend), d(1, 3, eight)), "35000c500a1b2c3d4"},
 		{"NAA 2", list(d(3, 8, iqn), d(1, 3, extend)), "3200c0ff000d1a2b3"},
 		{"NAA locally assigned", d(1, 3, local), ""},
 		{"NAA locally assigned beside EUI-64", list(d(1, 3, local), d(1, 2, eui)), "20025385b71b00001"},
-		{"NAA without a number", list(d(1, 3, "\x50\x00\x00\x00\x00\x00\x00\x00"), d(3, 8, iqn)), "8iqn.2003-01.org.example:storage,l,0x0001000000000000"},
+		{
+			"NAA without a number", list(d(1, 3, "\x50\x00\x00\x00\x00\x00\x00\x00"), d(3, 8, iqn)),
+			"8iqn.2003-01.org.example:storage,l,0x0001000000000000",
+		},
 		{"EUI-64 without a number", d(1, 2, "\x00\x00\x00\x00\x00\x00\x00\x00"), ""},
 		{"EUI-64 of erased memory", d(1, 2, "\xff\xff\xff\xff\xff\xff\xff\xff"), ""},
 		{"SCSI name with NAA without a number", d(3, 8, "naa.5000000000000000"), ""},
-		{"SCSI name of a target's unit", list(d(1, 2, eui), d(3, 8, iqn)), "8iqn.2003-01.org.example:storage,l,0x0001000000000000"},
+		{
+			"SCSI name of a target's unit", list(d(1, 2, eui), d(3, 8, iqn)),
+			"8iqn.2003-01.org.example:storage,l,0x0001000000000000",
+		},
 		{"SCSI name, long", d(3, 8, long), fmt.Sprintf("8%x", sha256.Sum256([]byte(long)))},
 		{"SCSI name with EUI-64", d(3, 8, "eui.0025385B71B00001"), "20025385b71b00001"},
-		{"SCSI name with NAA", d(3, 8, "naa.600C0FF000D1A2B3C4D5E6F708091011\x00"), "3600c0ff000d1a2b3c4d5e6f708091011"},
+		{
+			"SCSI name with NAA", d(3, 8, "naa.600C0FF000D1A2B3C4D5E6F708091011\x00"),
+			"3600c0ff000d1a2b3c4d5e6f708091011",
+		},
 		{"SCSI name with NAA, locally assigned", d(3, 8, "naa.300C0FF000D1A2B3"), ""},
 		{"SCSI name of no known kind", d(3, 8, "uuid.300C0FF000D1A2B3"), ""},
 		{"SCSI name with a space", d(3, 8, "iqn.2003-01.org example"), ""},

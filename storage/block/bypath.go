@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ironroot/internal/sysfs"
 )
 
 var (
@@ -32,22 +34,22 @@ const (
 	acpiRoot  = "LNXSYSTM:00" // the top of the ACPI devices
 )
 
-// byPath computes the names below /dev/disk/by-path that udev's path_id would give the device, the preferred one
-// first. Buses not known here have none: better no name than a wrong one.
-func (s System) byPath(d *Device, real string) []string {
+// byPath returns the names below /dev/disk/by-path that udev's path_id creates for the device, the preferred one
+// first. It returns none for unknown buses.
+func byPath(s sysfs.Root, d *Device, real string) []string {
 	id := strings.Split(d.HCTL, ":")
 	if d.Transport == "iscsi" && len(id) == 4 {
-		return s.iscsiPath(id[3], real) // where its packets go is no part of the name
+		return iscsiPath(s, id[3], real) // the name does not depend on the network adapter
 	}
 	if m := nvmePattern.FindStringSubmatch(d.Name); m != nil {
-		return s.nvmePath(d, m[1], m[2], real)
+		return nvmePath(s, d, m[1], m[2], real)
 	}
 	if m := xenPattern.FindStringSubmatch(real); m != nil {
 		// udev computes this name, but creates the link only with an extra rule, as in Amazon Linux.
 		return []string{byPathDir + "xen-" + m[1]}
 	}
 	if d.Transport == "mmc" {
-		return s.mmcPath(real)
+		return mmcPath(real)
 	}
 	prefix := busPath(real)
 	if prefix == "" {
@@ -61,7 +63,7 @@ func (s System) byPath(d *Device, real string) []string {
 	}
 	prefix = byPathDir + prefix
 	if m := vmbusPattern.FindStringSubmatch(real); m != nil {
-		return s.vmbusPath(prefix, lunName(id[3]), m[1])
+		return vmbusPath(s, prefix, lunName(id[3]), m[1])
 	}
 	switch d.Transport {
 	case "sata", "ata":
@@ -69,7 +71,7 @@ func (s System) byPath(d *Device, real string) []string {
 		if m == nil {
 			return nil
 		}
-		port := s.text(s.Sys("class/ata_port", m[1], "port_no"))
+		port := readText(s, s.Sys("class/ata_port", m[1], "port_no"))
 		if port == "" {
 			return nil
 		}
@@ -77,15 +79,15 @@ func (s System) byPath(d *Device, real string) []string {
 		short := prefix + "-ata-" + port
 		return []string{short, short + "." + id[2]}
 	case "usb":
-		return s.usbPath(prefix, id, real)
+		return usbPath(s, prefix, id, real)
 	case "sas":
-		return s.sasPath(prefix, lunName(id[3]), real)
+		return sasPath(s, prefix, lunName(id[3]), real)
 	case "fc":
 		m := targetPattern.FindStringSubmatch(real)
 		if m == nil {
 			return nil
 		}
-		if port := s.text(s.Sys("class/fc_transport", m[1], "port_name")); port != "" {
+		if port := readText(s, s.Sys("class/fc_transport", m[1], "port_name")); port != "" {
 			return []string{prefix + "-fc-" + port + "-" + lunName(id[3])}
 		}
 	case "", "spi":
@@ -97,7 +99,7 @@ func (s System) byPath(d *Device, real string) []string {
 // mmcPath returns the name of an eMMC or a card by its host controller if that is a platform device. udev creates no
 // name for controllers on the PCI bus: they may have several slots, which the kernel numbers in the order of their
 // detection.
-func (s System) mmcPath(real string) []string {
+func mmcPath(real string) []string {
 	controller, _, found := strings.Cut(real, "/mmc_host/")
 	bus, err := os.Readlink(filepath.Join(controller, "subsystem"))
 	if !found || err != nil || filepath.Base(bus) != "platform" || strings.Contains(controller, "/usb") {
@@ -111,11 +113,11 @@ func (s System) mmcPath(real string) []string {
 	return []string{byPathDir + name}
 }
 
-// vmbusPath returns the name of a Hyper-V disk by the identifier of its controller, a GUID in braces. It applies if
-// the bus is called VMBUS, as on machines of the first generation. On machines of the second generation the bus is
-// called MSFT1000, and udev names their disks like those of any SCSI host.
-func (s System) vmbusPath(prefix, lun, controller string) []string {
-	id := s.text(filepath.Join(controller, "device_id"))
+// vmbusPath returns the name of a Hyper-V disk by the identifier of its controller, a GUID in braces. It applies to
+// machines of the first generation, whose bus is called VMBUS. On machines of the second generation the bus is called
+// MSFT1000, and udev names disks like those of any SCSI host.
+func vmbusPath(s sysfs.Root, prefix, lun, controller string) []string {
+	id := readText(s, filepath.Join(controller, "device_id"))
 	guid, opened := strings.CutPrefix(id, "{")
 	guid, closed := strings.CutSuffix(guid, "}")
 	if !opened || !closed {
@@ -133,9 +135,9 @@ func lunName(text string) string {
 	return fmt.Sprintf("lun-0x%04x%04x00000000", lun&0xffff, lun>>16&0xffff)
 }
 
-// nvmePath names a namespace by its controller. The head of a multipath device hangs on no bus; its own number is that of
-// the controller whose place it takes.
-func (s System) nvmePath(d *Device, controller, number, real string) []string {
+// nvmePath names a namespace by its controller. The head of a multipath device is not below a bus. It has the number
+// of a controller, whose bus is used.
+func nvmePath(s sysfs.Root, d *Device, controller, number, real string) []string {
 	if !slices.Contains(strings.Split(real, "/"), controller) {
 		var err error
 		if real, err = filepath.EvalSymlinks(s.Sys("class/nvme", controller)); err != nil {
@@ -146,32 +148,32 @@ func (s System) nvmePath(d *Device, controller, number, real string) []string {
 	if prefix == "" {
 		return nil
 	}
-	if nsid := s.text(s.Sys("class/block", d.Name, "nsid")); nsid != "" {
+	if nsid := readText(s, s.Sys("class/block", d.Name, "nsid")); nsid != "" {
 		number = nsid
 	}
 	return []string{byPathDir + prefix + "-nvme-" + number}
 }
 
-// usbPath names a USB disk by its ports. The newer name has the revision of the root hub, because the ports of a USB 2 and
-// a USB 3 hub of one controller have the same numbers.
-func (s System) usbPath(prefix string, id []string, real string) []string {
+// usbPath names a USB disk by its ports. The newer name includes the revision of the root hub, because the ports of
+// the USB 2 and the USB 3 hub of one controller have the same numbers.
+func usbPath(s sysfs.Root, prefix string, id []string, real string) []string {
 	m := usbPattern.FindStringSubmatch(real)
 	if m == nil {
 		return nil
 	}
 	rest := "-0:" + m[3] + ":" + m[4] + "-scsi-0:" + strings.Join(id[1:], ":")
 	list := []string{prefix + "-usb" + rest}
-	if revision := s.usbRevision(m[1]); revision != "" {
+	if revision := usbRevision(s, m[1]); revision != "" {
 		list = append(list, prefix+"-usbv"+revision+rest)
 	}
 	return list
 }
 
-// usbRevision tells the revision of a root hub from its protocol (USB 2.0, 11.23.1; USB 3.2, 10.15.1) and speed.
-func (s System) usbRevision(hub string) string {
-	switch s.text(filepath.Join(hub, "bDeviceProtocol")) {
+// usbRevision returns the revision of a root hub by its protocol (USB 2.0, 11.23.1; USB 3.2, 10.15.1) and speed.
+func usbRevision(s sysfs.Root, hub string) string {
+	switch readText(s, filepath.Join(hub, "bDeviceProtocol")) {
 	case "00":
-		if s.text(filepath.Join(hub, "speed")) == "480" {
+		if readText(s, filepath.Join(hub, "speed")) == "480" {
 			return "2"
 		}
 		return "1"
@@ -183,44 +185,45 @@ func (s System) usbRevision(hub string) string {
 	return ""
 }
 
-// sasPath names a SAS disk by the phy it hangs on, of the adapter or of an expander; by its own address where several phys
-// lead to it.
-func (s System) sasPath(prefix, lun, real string) []string {
+// sasPath names a SAS disk by the phy of the adapter or expander that it is connected to. If it is connected to
+// several phys, it is named by its own address.
+func sasPath(s sysfs.Root, prefix, lun, real string) []string {
 	m := sasPattern.FindStringSubmatch(real)
 	if m == nil {
 		return nil
 	}
 	device := s.Sys("class/sas_device", m[3])
-	switch phys := s.text(s.Sys("class/sas_port", m[2], "num_phys")); phys {
+	switch phys := readText(s, s.Sys("class/sas_port", m[2], "num_phys")); phys {
 	case "":
 		return nil
 	case "1":
 	default:
-		if address := s.text(filepath.Join(device, "sas_address")); address != "" {
+		if address := readText(s, filepath.Join(device, "sas_address")); address != "" {
 			return []string{prefix + "-sas-" + address + "-" + lun}
 		}
 		return nil
 	}
-	phy := s.text(filepath.Join(device, "phy_identifier"))
+	phy := readText(s, filepath.Join(device, "phy_identifier"))
 	if phy == "" {
 		return nil
 	}
 	name := prefix + "-sas-"
-	if expander := s.text(s.Sys("class/sas_device", m[1], "sas_address")); expander != "" {
+	if expander := readText(s, s.Sys("class/sas_device", m[1], "sas_address")); expander != "" {
 		name += "exp" + expander + "-"
 	}
 	return []string{name + "phy" + phy + "-" + lun}
 }
 
-// iscsiPath names a disk by its portal and target.
-func (s System) iscsiPath(lun, real string) []string {
+// iscsiPath names a disk by its portal, target and unit.
+func iscsiPath(s sysfs.Root, lun, real string) []string {
 	m := iscsiPattern.FindStringSubmatch(real)
 	if m == nil {
 		return nil
 	}
 	connection := s.Sys("class/iscsi_connection", "connection"+m[1]+":0")
-	address, port := s.text(filepath.Join(connection, "persistent_address")), s.text(filepath.Join(connection, "persistent_port"))
-	target := s.text(s.Sys("class/iscsi_session", "session"+m[1], "targetname"))
+	address := readText(s, filepath.Join(connection, "persistent_address"))
+	port := readText(s, filepath.Join(connection, "persistent_port"))
+	target := readText(s, s.Sys("class/iscsi_session", "session"+m[1], "targetname"))
 	if address == "" || port == "" || target == "" {
 		return nil
 	}

@@ -32,12 +32,16 @@ func TestByPath(t *testing.T) {
 		},
 		"sda SAS, of a wide port, high unit number": {
 			pci + "host0/port-0:1/end_device-0:1/target0:0:1/0:0:1:16385",
-			map[string]string{"sas_port/port-0:1/num_phys": "4", "sas_device/end_device-0:1/sas_address": "0x5000c500a1b2c3d5"},
+			map[string]string{
+				"sas_port/port-0:1/num_phys": "4", "sas_device/end_device-0:1/sas_address": "0x5000c500a1b2c3d5",
+			},
 			[]string{"pci-0000:03:00.0-sas-0x5000c500a1b2c3d5-lun-0x4001000000000000"},
 		},
 		"sda Fibre Channel": {
 			pci + "host4/rport-4:0-2/target4:0:0/4:0:0:7",
-			map[string]string{"fc_host/host4/port_name": "0x1", "fc_transport/target4:0:0/port_name": "0x50060e8012345678"},
+			map[string]string{
+				"fc_host/host4/port_name": "0x1", "fc_transport/target4:0:0/port_name": "0x50060e8012345678",
+			},
 			[]string{"pci-0000:03:00.0-fc-0x50060e8012345678-lun-7"},
 		},
 		"sda iSCSI, by software": {
@@ -70,7 +74,9 @@ func TestByPath(t *testing.T) {
 		},
 		"sda USB 2, behind hubs": {
 			"pci0000:00/0000:00:14.0/usb1/1-14/1-14.1/1-14.1.3/1-14.1.3:1.0/host7/target7:0:0/7:0:0:1",
-			map[string]string{"/pci0000:00/0000:00:14.0/usb1/bDeviceProtocol": "01", "/pci0000:00/0000:00:14.0/usb1/speed": "480"},
+			map[string]string{
+				"/pci0000:00/0000:00:14.0/usb1/bDeviceProtocol": "01", "/pci0000:00/0000:00:14.0/usb1/speed": "480",
+			},
 			[]string{
 				"pci-0000:00:14.0-usb-0:14.1.3:1.0-scsi-0:0:0:1", "pci-0000:00:14.0-usbv2-0:14.1.3:1.0-scsi-0:0:0:1",
 			},
@@ -101,35 +107,44 @@ func TestByPath(t *testing.T) {
 			nil,
 		},
 		"sda Hyper-V, first generation": {
-			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:0/3:0:0:0",
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/" +
+				"target3:0:0/3:0:0:0",
 			map[string]string{
-				"/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
+				"/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/" +
+					"f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
 			},
 			[]string{"acpi-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-0"},
 		},
 		"sda Hyper-V, bus as a platform device": {
 			"platform/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:1/3:0:1:10",
 			map[string]string{
-				"/platform/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
+				"/platform/ACPI0004:00/VMBUS:00/" +
+					"f8b3781a-1e82-4818-a1c3-63d806ec15bb/device_id": "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}",
 			},
 			[]string{"platform-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-10"},
 		},
 		"sda Hyper-V, old kernel": {
 			"LNXSYSTM:00/device:00/PNP0A03:00/device:07/VMBUS:01/vmbus_0_1/host0/target0:0:0/0:0:0:0",
 			map[string]string{
-				"/LNXSYSTM:00/device:00/PNP0A03:00/device:07/VMBUS:01/vmbus_0_1/device_id": "{00000000-0000-8899-0000-000000000000}",
+				"/LNXSYSTM:00/device:00/PNP0A03:00/device:07/VMBUS:01/" +
+					"vmbus_0_1/device_id": "{00000000-0000-8899-0000-000000000000}",
 			},
 			[]string{"acpi-VMBUS:01-vmbus-00000000000088990000000000000000-lun-0"},
 		},
 		"sda Hyper-V, without an identifier": {
-			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/target3:0:0/3:0:0:0", nil, nil,
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host3/" +
+				"target3:0:0/3:0:0:0",
+			nil, nil,
 		},
 		"sda Hyper-V, second generation": {
-			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/target0:0:0/0:0:0:1", nil,
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/" +
+				"target0:0:0/0:0:0:1",
+			nil,
 			[]string{"acpi-MSFT1000:00-scsi-0:0:0:1"},
 		},
 		"nvme0n1 NVMe passed through by Hyper-V": {
-			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/2e7c5dee-7ad3-4a34-9f6b-000000000000/pci7ad3:00/7ad3:00:00.0/nvme/nvme0",
+			"LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/2e7c5dee-7ad3-4a34-9f6b-000000000000/pci7ad3:00/" +
+				"7ad3:00:00.0/nvme/nvme0",
 			map[string]string{"device/nsid": "1"},
 			[]string{"acpi-VMBUS:00-pci-7ad3:00:00.0-nvme-1"},
 		},
@@ -166,7 +181,7 @@ func TestByPath(t *testing.T) {
 				}
 			}
 			tr.device(block, tt.hardware, gib, attributes)
-			disks, err := tr.system().Disks(context.Background())
+			disks, err := Disks(context.Background(), tr.system())
 			if err != nil || len(disks) != 1 {
 				t.Fatalf("got %v and %v, want one disk", disks, err)
 			}

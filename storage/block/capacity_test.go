@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 func TestDisksWithoutCapacity(t *testing.T) {
-	s := System{Root: t.TempDir()}
+	s := sysfs.Root{Path: t.TempDir()}
 	const first, second = "naa.5000c500a1b2c3d4", "naa.5000c500a1b2c3d5"
 	unit := func(size, wwid string) map[string]string {
 		return map[string]string{"size": size, "device/wwid": wwid, "device/scsi_device/0:0:0:0/model": "X"}
@@ -40,7 +40,7 @@ func TestDisksWithoutCapacity(t *testing.T) {
 		"mmcblk0": {"size": "0\n"},
 		"nvme0n1": {"size": "0\n"},
 	})
-	found, err := s.UnusableDisks(t.Context())
+	found, err := UnusableDisks(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestDisksWithoutCapacity(t *testing.T) {
 
 // A disk that cannot be described is an error; the others are listed. Paths below a map are not listed.
 func TestDisksWithoutCapacityUnreadable(t *testing.T) {
-	s := System{Root: t.TempDir()}
+	s := sysfs.Root{Path: t.TempDir()}
 	putFiles(t, s, map[string]map[string]string{
 		"sda": {"size": "0\n"}, "sdb": {"size": "many\n"}, "sdc": {"size": "0\n"}, "sdd": {"size": "0\n"},
 		"dm-0": {"size": "2048\n", "dm/uuid": "mpath-3600\n", "slaves/sdc": ""},
@@ -61,7 +61,7 @@ func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 	if err := os.MkdirAll(s.Sys("block/sde"), 0o755); err != nil { // it was unplugged after the directory was listed
 		t.Fatal(err)
 	}
-	found, err := s.UnusableDisks(t.Context())
+	found, err := UnusableDisks(t.Context(), s)
 	if len(found) != 2 || found[0].Path != "/dev/sda" || found[1].Path != "/dev/sdd" {
 		t.Errorf("got %+v, want /dev/sda and /dev/sdd", found)
 	}
@@ -75,8 +75,8 @@ func TestDisksWithoutCapacityUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	s.Files = &sysfile.Reader{Log: slog.New(slog.NewTextHandler(&log, nil))}
-	if found, err := s.UnusableDisks(ctx); len(found) > 0 || !errors.Is(err, context.Canceled) {
+	s.Files = &sysfs.Reader{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if found, err := UnusableDisks(ctx, s); len(found) > 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %+v and %v, want %v", found, err, context.Canceled)
 	}
 	if log.Len() > 0 {

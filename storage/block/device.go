@@ -29,6 +29,12 @@ type Device struct {
 	Serials []string // every known serial number, the short one first
 	WWNs    []string // every known world wide name, the one without extension first
 
+	Components []Device // paths of a multipath map
+
+	// Unread is why a part of Model, Vendor, Serials or WWNs could not be read, so that the disk may have more of
+	// them. It is nil if each was read or does not exist.
+	Unread error
+
 	Rotational bool
 	ReadOnly   bool
 	Removable  bool

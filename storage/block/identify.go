@@ -6,37 +6,62 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"ironroot/internal/sysfs"
 )
 
 var hctlPattern = regexp.MustCompile(`^\d+:\d+:\d+:\d+$`)
 
-// identify fills in who the device is. The values are those udev and lsblk would give.
-func (s System) identify(d *Device) {
+// attributes reads the attributes that identify a device.
+type attributes struct {
+	s sysfs.Root
+	// err is the first error of reading an attribute, nil if each was read or does not exist.
+	err error
+}
+
+// content returns the content of an attribute, nil if there is none or it could not be read.
+func (a *attributes) content(file string) []byte {
+	data, err := a.s.Files.Read(file)
+	if err == nil {
+		return data
+	}
+	if a.err == nil && !sysfs.IsAbsent(err) {
+		a.err = err
+	}
+	return nil
+}
+
+func (a *attributes) text(file string) string { return trimText(a.content(file)) }
+
+// identify sets the fields that identify the device to the values of udev and lsblk.
+func identify(s sysfs.Root, d *Device) {
+	a := &attributes{s: s}
+	defer func() { d.Unread = a.err }()
 	dir := s.Sys("class/block", d.Name)
 	device := filepath.Join(dir, "device")
 	real, err := filepath.EvalSymlinks(device)
 	if err != nil {
 		real = ""
 	}
-	d.Model = strings.Join(strings.Fields(s.text(filepath.Join(device, "model"))), " ")
-	d.Vendor = s.text(filepath.Join(device, "vendor"))
+	d.Model = strings.Join(strings.Fields(a.text(filepath.Join(device, "model"))), " ")
+	d.Vendor = a.text(filepath.Join(device, "vendor"))
 	d.HCTL = hctl(device, real)
-	d.Transport = s.transport(d, real)
+	d.Transport = transportOf(s, d, real)
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
-		s.identifyNVMe(d, dir, device)
+		identifyNVMe(a, d, dir, device)
 	case strings.HasPrefix(d.Name, "vd"):
-		d.Serial = s.text(filepath.Join(dir, "serial"))
+		d.Serial = a.text(filepath.Join(dir, "serial"))
 		addUnique(&d.Serials, d.Serial)
 	case d.Type == "mpath":
-		s.identifyMultipath(d)
+		identifyMultipath(a, d)
 	case d.HCTL != "":
-		s.identifySCSI(d, device, real)
+		identifySCSI(a, d, device, real)
 	default:
-		d.Serial = s.text(filepath.Join(device, "serial"))
+		d.Serial = a.text(filepath.Join(device, "serial"))
 		addUnique(&d.Serials, d.Serial)
 	}
-	if paths := s.byPath(d, real); len(paths) > 0 {
+	if paths := byPath(s, d, real); len(paths) > 0 {
 		d.ByPath, d.ByPaths = paths[0], paths
 	}
 }
@@ -51,33 +76,34 @@ func hctl(device, real string) string {
 	return ""
 }
 
-func (s System) identifyNVMe(d *Device, dir, device string) {
-	d.Serial = s.text(filepath.Join(device, "serial"))
+func identifyNVMe(a *attributes, d *Device, dir, device string) {
+	d.Serial = a.text(filepath.Join(device, "serial"))
 	addUnique(&d.Serials, d.Serial)
 	if d.Serial != "" && d.Model != "" {
 		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(d.Serial))
 	}
-	d.WWN = s.text(filepath.Join(dir, "wwid"))
+	d.WWN = a.text(filepath.Join(dir, "wwid"))
 	if d.WWN == "" {
-		d.WWN = s.text(filepath.Join(device, "wwid"))
+		d.WWN = a.text(filepath.Join(device, "wwid"))
 	}
 	addUnique(&d.WWNs, d.WWN)
 }
 
-// identifySCSI covers SAS, SATA behind libata, and USB disks.
-func (s System) identifySCSI(d *Device, device, real string) {
-	serial := vpdSerial(s.contents(filepath.Join(device, "vpd_pg80")))
-	d.WWID = s.unitID(device, serial)
-	naa := vpdNAA(s.contents(filepath.Join(device, "vpd_pg83")))
+// identifySCSI handles SCSI and SAS disks, SATA disks behind libata, and USB disks.
+func identifySCSI(a *attributes, d *Device, device, real string) {
+	serial := vpdSerial(a.content(filepath.Join(device, "vpd_pg80")))
+	identifiers := a.content(filepath.Join(device, "vpd_pg83"))
+	d.WWID = unitID(a, device, identifiers, serial)
+	naa := vpdNAA(identifiers)
 	if naa == "" {
-		// The kernel's own reading of page 0x83: "naa.5000c500a1b2c3d4", or "t10.…" and "eui.…", which are no NAA.
-		naa, _ = strings.CutPrefix(s.text(filepath.Join(device, "wwid")), "naa.")
+		// The kernel's result from page 0x83: "naa.5000c500a1b2c3d4", or "t10.…" and "eui.…", which are no NAA.
+		naa, _ = strings.CutPrefix(a.text(filepath.Join(device, "wwid")), "naa.")
 		if !isHex(naa) {
 			naa = ""
 		}
 	}
-	vendorID := vpdVendorSpecific(s.contents(filepath.Join(device, "vpd_pg83")))
-	ata, isATA := parseATAInformation(s.contents(filepath.Join(device, "vpd_pg89")))
+	vendorID := vpdVendorSpecific(identifiers)
+	ata, isATA := parseATAInformation(a.content(filepath.Join(device, "vpd_pg89")))
 	if isATA {
 		// INQUIRY truncates an ATA disk's model to 16 characters; the IDENTIFY data have all 40.
 		d.Model = ata.Model
@@ -89,7 +115,7 @@ func (s System) identifySCSI(d *Device, device, real string) {
 		}
 	}
 	if d.Transport == "usb" {
-		serial, vendorID = cmp.Or(s.usbSerial(real), serial), ""
+		serial, vendorID = cmp.Or(usbSerial(a, real), serial), ""
 	}
 	d.Serial = serial
 	addUnique(&d.Serials, serial)
@@ -110,11 +136,11 @@ func (s System) identifySCSI(d *Device, device, real string) {
 
 // unitID returns the unique identifier of a SCSI disk. If the kernel does not expose page 0x83, it uses the identifier
 // that the kernel read from that page: "naa.5000c500a1b2c3d4" or "eui.0025385b71b00001".
-func (s System) unitID(device, serial string) string {
-	if page := s.contents(filepath.Join(device, "vpd_pg83")); len(page) > 0 {
-		return vpdUnitID(page, serial)
+func unitID(a *attributes, device string, identifiers []byte, serial string) string {
+	if len(identifiers) > 0 {
+		return vpdUnitID(identifiers, serial)
 	}
-	id, _ := scsiName([]byte(s.text(filepath.Join(device, "wwid"))))
+	id, _ := scsiName([]byte(a.text(filepath.Join(device, "wwid"))))
 	return id
 }
 
@@ -135,20 +161,23 @@ func (d *Device) setNAA(naa string) {
 	addUnique(&d.WWNs, "0x"+short)
 }
 
-// identifyMultipath takes the identity from the map's UUID, which is "mpath-3" and the NAA identifier, and the rest
-// from the first path below the map. By the places of all its paths it is known too.
-func (s System) identifyMultipath(d *Device) {
-	d.WWID = strings.TrimPrefix(s.text(s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
+// identifyMultipath sets the identity from the map's UUID, which is "mpath-3" and the NAA identifier, and the other
+// fields from the first path below the map. ByPaths contains the names of all paths.
+func identifyMultipath(a *attributes, d *Device) {
+	d.WWID = strings.TrimPrefix(a.text(a.s.Sys("class/block", d.Name, "dm/uuid")), "mpath-")
 	addUnique(&d.Serials, d.WWID)
 	if naa, ok := strings.CutPrefix(d.WWID, "3"); ok && isHex(naa) {
 		d.setNAA(naa)
 	}
 	first := true
-	for _, member := range names(s.Sys("class/block", d.Name, "slaves")) {
-		path, err := s.Device(member)
+	for _, member := range names(a.s.Sys("class/block", d.Name, "slaves")) {
+		path, err := Find(a.s, member)
 		if err != nil {
+			d.Components = append(d.Components, Device{Name: member, Path: nodePath(member)})
 			continue
 		}
+		d.Components = append(d.Components, path)
+		a.err = cmp.Or(a.err, path.Unread)
 		for _, name := range path.ByPaths {
 			addUnique(&d.ByPaths, name)
 		}
@@ -160,8 +189,8 @@ func (s System) identifyMultipath(d *Device) {
 	}
 }
 
-// transport names the bus with lsblk's words.
-func (s System) transport(d *Device, real string) string {
+// transportOf returns lsblk's name of the bus, "" if it is unknown.
+func transportOf(s sysfs.Root, d *Device, real string) string {
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
 		return "nvme"
@@ -176,7 +205,7 @@ func (s System) transport(d *Device, real string) string {
 	host = "host" + host
 	switch {
 	case exists(s.Sys("class/fc_host", host)):
-		if strings.Contains(s.text(s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
+		if strings.Contains(readText(s, s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
 			return "fcoe"
 		}
 		return "fc"
@@ -189,7 +218,7 @@ func (s System) transport(d *Device, real string) string {
 	case exists(s.Sys("class/spi_host", host)):
 		return "spi"
 	}
-	driver := s.text(s.Sys("class/scsi_host", host, "proc_name"))
+	driver := readText(s, s.Sys("class/scsi_host", host, "proc_name"))
 	switch {
 	case strings.HasPrefix(driver, "ahci"), strings.HasPrefix(driver, "sata"):
 		return "sata"
@@ -199,11 +228,11 @@ func (s System) transport(d *Device, real string) string {
 	return ""
 }
 
-// usbSerial finds the serial number in the descriptor of the USB device above the disk.
-func (s System) usbSerial(real string) string {
+// usbSerial returns the serial number in the descriptor of the USB device above the disk.
+func usbSerial(a *attributes, real string) string {
 	for dir := real; len(dir) > 1; dir = filepath.Dir(dir) {
 		if exists(filepath.Join(dir, "idVendor")) {
-			return s.text(filepath.Join(dir, "serial"))
+			return a.text(filepath.Join(dir, "serial"))
 		}
 	}
 	return ""
@@ -218,9 +247,9 @@ func addUnique(list *[]string, value string) {
 	}
 }
 
-// contents reads a sysfs attribute; nil where there is none. Some answer with an error while the hardware sleeps, or hang,
-// which counts as not known.
-func (s System) contents(file string) []byte {
+// readFile reads a sysfs attribute. It returns nil if there is none or it cannot be read: some attributes return an
+// error or hang while the hardware sleeps.
+func readFile(s sysfs.Root, file string) []byte {
 	data, err := s.Files.Read(file)
 	if err != nil {
 		return nil

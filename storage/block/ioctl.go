@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/pause"
 )
 
 // Flush writes all cached data of the device to its medium (fsync) and drops the kernel's buffers (BLKFLSBUF), so that
@@ -25,7 +26,7 @@ func Flush(ctx context.Context, path string) error {
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("flush %s: %w", path, err)
 	}
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.ENOTTY) {
+	if err := flushBuffers(f); err != nil && !errors.Is(err, unix.ENOTTY) {
 		return fmt.Errorf("flush %s: BLKFLSBUF: %w", path, err)
 	}
 	return nil
@@ -39,7 +40,7 @@ func Rescan(ctx context.Context, path string) error {
 		return fmt.Errorf("rescan: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written through it
-	err = WhileBusy(ctx, func() error { return unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0) })
+	err = WhileBusy(ctx, func() error { return readTable(f) })
 	if err != nil {
 		return fmt.Errorf("rescan %s: BLKRRPART: %w", path, err)
 	}
@@ -55,11 +56,9 @@ func WhileBusy(ctx context.Context, do func() error) error {
 		if !errors.Is(err, unix.EBUSY) || try == tries {
 			return err
 		}
-		// The kernel has no event for "nobody holds it any more".
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		// The kernel does not report when a device is closed.
+		if err := pause.For(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -72,12 +71,22 @@ func AddPartition(path string, n int, start, size int64) error {
 		return fmt.Errorf("add partition: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written through it
-	part := unix.BlkpgPartition{Start: start, Length: size, Pno: int32(n)}
-	arg := unix.BlkpgIoctlArg{
-		Op: unix.BLKPG_ADD_PARTITION, Datalen: int32(unsafe.Sizeof(part)), Data: (*byte)(unsafe.Pointer(&part)),
+	if err := addPartition(f, n, start, size); err != nil {
+		return fmt.Errorf("add partition %d to %s: %w", n, path, err)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&arg))); errno != 0 {
-		return fmt.Errorf("add partition %d to %s: %w", n, path, errno)
+	return nil
+}
+
+// RemovePartition removes a partition from the kernel's list (BLKPG_DEL_PARTITION). The error wraps unix.EBUSY while
+// the partition is in use.
+func RemovePartition(path string, n int) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("remove partition: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written through it
+	if err := removePartition(f, n); err != nil {
+		return fmt.Errorf("remove partition %d from %s: %w", n, path, err)
 	}
 	return nil
 }
@@ -92,13 +101,11 @@ func Geometry(f *os.File) (size, sector int64, err error) {
 	if info.Mode().IsRegular() {
 		return info.Size(), 0, nil
 	}
-	var bytes uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&bytes))); errno != 0 {
-		return 0, 0, fmt.Errorf("size of %s: %w", f.Name(), errno)
+	if size, err = deviceSize(f); err != nil {
+		return 0, 0, fmt.Errorf("size of %s: %w", f.Name(), err)
 	}
-	n, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKSSZGET)
-	if err != nil {
+	if sector, err = sectorSize(f); err != nil {
 		return 0, 0, fmt.Errorf("sector size of %s: %w", f.Name(), err)
 	}
-	return int64(bytes), int64(n), nil
+	return size, sector, nil
 }

@@ -20,26 +20,56 @@ func TestWhatIsADisk(t *testing.T) {
 		files      map[string]string
 		want       string // type and what is special; "" where it is no disk
 	}{
-		{"sectors of 4 KiB", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/logical_block_size": "4096"}, "disk 4096/4096"},
+		{
+			"sectors of 4 KiB", "sda", "scsi", gib,
+			map[string]string{"device/type": "0", "queue/logical_block_size": "4096"},
+			"disk 4096/4096",
+		},
 		{"emulated sectors", "sda", "scsi", gib, map[string]string{"device/type": "0"}, "disk 512/4096"},
 		{"read-only", "sda", "scsi", gib, map[string]string{"ro": "1"}, "disk 512/4096 read-only"},
 		{"removable", "sda", "scsi", gib, map[string]string{"removable": "1"}, "disk 512/4096 removable"},
 		{"card reader without a card", "sda", "scsi", 0, map[string]string{"removable": "1"}, ""},
 		{"tiny", "sda", "scsi", 512, nil, "disk 512/4096"},
-		{"host-managed zones", "sda", "scsi", gib, map[string]string{"device/type": "20", "queue/zoned": "host-managed"}, "disk 512/4096 host-managed"},
-		{"host-aware zones", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/zoned": "host-aware"}, "disk 512/4096 host-aware"},
-		{"without zones", "sda", "scsi", gib, map[string]string{"device/type": "0", "queue/zoned": "none"}, "disk 512/4096"},
+		{
+			"host-managed zones", "sda", "scsi", gib,
+			map[string]string{"device/type": "20", "queue/zoned": "host-managed"},
+			"disk 512/4096 host-managed",
+		},
+		{
+			"host-aware zones", "sda", "scsi", gib,
+			map[string]string{"device/type": "0", "queue/zoned": "host-aware"},
+			"disk 512/4096 host-aware",
+		},
+		{
+			"without zones", "sda", "scsi", gib,
+			map[string]string{"device/type": "0", "queue/zoned": "none"},
+			"disk 512/4096",
+		},
 		{"write-once", "sda", "scsi", gib, map[string]string{"device/type": "4"}, ""},
 		{"magneto-optical", "sda", "scsi", gib, map[string]string{"device/type": "7"}, ""},
 		{"reduced command set", "sda", "scsi", gib, map[string]string{"device/type": "14"}, ""},
 		{"optical drive", "sr0", "scsi", gib, map[string]string{"device/type": "5"}, ""},
 		{"card", "mmcblk0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", gib, nil, "disk 512/4096"},
-		{"boot area", "mmcblk0boot0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, map[string]string{"ro": "1"}, ""},
-		{"second boot area, writable", "mmcblk10boot1", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, nil, ""},
+		{
+			"boot area", "mmcblk0boot0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20,
+			map[string]string{"ro": "1"},
+			"",
+		},
+		{
+			"second boot area, writable",
+			"mmcblk10boot1", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, nil, "",
+		},
 		{"replay protected memory", "mmcblk0rpmb", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, nil, ""},
-		{"general purpose area", "mmcblk0gp0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, nil, "disk 512/4096"},
+		{
+			"general purpose area", "mmcblk0gp0", "pci0000:00/0000:00:08.0/mmc_host/mmc0/mmc0:0001", 4 << 20, nil,
+			"disk 512/4096",
+		},
 		{"persistent memory", "pmem0", "", gib, nil, "disk 512/4096"},
-		{"path of a namespace", "nvme0c0n1", "pci0000:00/0000:00:01.0/nvme/nvme0", gib, map[string]string{"hidden": "1"}, ""},
+		{
+			"path of a namespace", "nvme0c0n1", "pci0000:00/0000:00:01.0/nvme/nvme0", gib,
+			map[string]string{"hidden": "1"},
+			"",
+		},
 		{"floppy", "fd0", "", 1440 << 10, nil, ""},
 		{"RAM disk", "ram0", "", gib, nil, ""},
 		{"compressed RAM", "zram0", "", gib, nil, ""},
@@ -61,14 +91,16 @@ func TestWhatIsADisk(t *testing.T) {
 			}
 			tr := newTree(t)
 			tr.device(tt.name, tt.hardware, tt.size, tt.files)
-			list, err := tr.system().Disks(t.Context())
+			list, err := Disks(t.Context(), tr.system())
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
 			for _, d := range list {
 				got += fmt.Sprintf("%s %d/%d", d.Type, d.LogicalSector, d.PhysicalSector)
-				for word, is := range map[string]bool{" read-only": d.ReadOnly, " removable": d.Removable, " " + d.Zoned: d.Zoned != ""} {
+				for word, is := range map[string]bool{
+					" read-only": d.ReadOnly, " removable": d.Removable, " " + d.Zoned: d.Zoned != "",
+				} {
 					if is {
 						got += word
 					}
@@ -85,7 +117,7 @@ func TestWhatIsADisk(t *testing.T) {
 // disks.
 func TestMultipath(t *testing.T) {
 	names := func(tr tree) map[string]string {
-		list, err := tr.system().Disks(t.Context())
+		list, err := Disks(t.Context(), tr.system())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +149,10 @@ func TestMultipath(t *testing.T) {
 		tr.link("sys/class/block/"+path, "sys/devices/virtual/block/dm-0/slaves/"+path)
 	}
 	const id = "-mpath-3600c0ff000d1a2b3c4d5e6f708091011"
-	for name, uuid := range map[string]string{"dm-7": "part1" + id, "dm-3": "part12" + id, "dm-4": "part2-mpath-other", "dm-5": "LVM-abc", "dm-6": "part0" + id} {
+	for name, uuid := range map[string]string{
+		"dm-7": "part1" + id, "dm-3": "part12" + id, "dm-4": "part2-mpath-other", "dm-5": "LVM-abc",
+		"dm-6": "part0" + id,
+	} {
 		tr.device(name, "", gib/2, map[string]string{"dm/uuid": uuid, "queue/logical_block_size": "4096"})
 		tr.link("sys/class/block/"+name, "sys/devices/virtual/block/dm-0/holders/"+name)
 		tr.link("sys/class/block/dm-0", "sys/devices/virtual/block/"+name+"/slaves/dm-0")
@@ -131,15 +166,15 @@ func TestMultipath(t *testing.T) {
 	if diff := cmp.Diff(want, names(tr)); diff != "" {
 		t.Errorf("with a map (-want +got):\n%s", diff)
 	}
-	components, err := tr.system().Components("/dev/dm-0")
+	components, err := Components(tr.system(), "/dev/dm-0")
 	if diff := cmp.Diff([]string{"/dev/sda", "/dev/sdb"}, components); err != nil || diff != "" {
 		t.Errorf("components: %v, -want +got:\n%s", err, diff)
 	}
-	components, err = tr.system().Components("md5")
+	components, err = Components(tr.system(), "md5")
 	if diff := cmp.Diff([]string{"/dev/dm-7", "/dev/dm-0"}, components); err != nil || diff != "" {
 		t.Errorf("components of an array on the map: %v, -want +got:\n%s", err, diff)
 	}
-	parts, err := tr.system().Partitions(t.Context(), "/dev/dm-0")
+	parts, err := Partitions(t.Context(), tr.system(), "/dev/dm-0")
 	if err != nil || len(parts) != 2 {
 		t.Fatalf("partitions: got %v and %v, want two", parts, err)
 	}
@@ -148,16 +183,19 @@ func TestMultipath(t *testing.T) {
 		if got.Path != want.Path || got.Number != want.Number || got.Type != "part" || got.LogicalSector != 4096 {
 			t.Errorf("partition: got %+v, want %s, of the map's own sectors", got, want.Path)
 		}
-		if path := tr.system().PartitionPath("/dev/dm-0", want.Number); path != want.Path {
+		if path := PartitionPath(tr.system(), "/dev/dm-0", want.Number); path != want.Path {
 			t.Errorf("path of partition %d: got %s, want %s", want.Number, path, want.Path)
 		}
 	}
-	for disk, want := range map[string]string{"dm-0": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm-7": "", "sda": "", "md5": "", "none": ""} {
-		if got := tr.system().MapUUID(disk); got != want {
+	for disk, want := range map[string]string{
+		"dm-0": "mpath-3600c0ff000d1a2b3c4d5e6f708091011", "dm-7": "", "sda": "", "md5": "", "none": "",
+	} {
+		if got := MapUUID(tr.system(), disk); got != want {
 			t.Errorf("map UUID of %s: got %q, want %q", disk, got, want)
 		}
 	}
-	if disk, err := tr.system().Device("dm-0"); err != nil || len(disk.ByPaths) != 2 || disk.WWID != "3600c0ff000d1a2b3c4d5e6f708091011" {
+	if disk, err := Find(tr.system(), "dm-0"); err != nil || len(disk.ByPaths) != 2 ||
+		disk.WWID != "3600c0ff000d1a2b3c4d5e6f708091011" {
 		t.Errorf("got %+v and %v, want the map to be known by the places of its paths", disk, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"ironroot/internal/goroutine"
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // ErrUnreadable is returned if the kernel's description of some disks could not be read. The list then contains the
@@ -24,19 +24,19 @@ var ErrUnreadable = errors.New("disk cannot be described")
 // have a size. It omits floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted
 // mappings, the paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board.
 // With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
-func (s System) Disks(ctx context.Context) ([]Device, error) {
-	devices, err := s.describe(ctx, s.isDisk)
-	paths := s.mapPaths(devices)
+func Disks(ctx context.Context, s sysfs.Root) ([]Device, error) {
+	devices, err := describe(ctx, s, func(name string) bool { return isDisk(s, name) })
+	paths := mapPaths(devices)
 	return slices.DeleteFunc(devices, func(d Device) bool { return d.Size == 0 || paths[d.Name] }), err
 }
 
 // mapPaths returns the kernel names of the devices below the multipath maps in a list.
-func (s System) mapPaths(devices []Device) map[string]bool {
+func mapPaths(devices []Device) map[string]bool {
 	paths := map[string]bool{}
 	for _, d := range devices {
 		if d.Type == "mpath" && d.Size > 0 {
-			for _, path := range names(s.Sys("block", d.Name, "slaves")) {
-				paths[path] = true
+			for _, path := range d.Components {
+				paths[path.Name] = true
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (s System) mapPaths(devices []Device) map[string]bool {
 
 // describe describes the block devices whose names are selected, sorted by kernel name. With an error that wraps
 // [ErrUnreadable], the list contains those that could be described.
-func (s System) describe(ctx context.Context, selected func(name string) bool) ([]Device, error) {
+func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
 		return nil, fmt.Errorf("list block devices: %w", err)
@@ -54,7 +54,7 @@ func (s System) describe(ctx context.Context, selected func(name string) bool) (
 		device *Device // nil: not selected
 		err    error
 	}
-	results := sysfile.Each(entries, func(entry fs.DirEntry) (r result) {
+	results := sysfs.Each(entries, func(entry fs.DirEntry) (r result) {
 		name := entry.Name()
 		err := goroutine.Catch(func() error { // a panic while one disk is described must not hide the others
 			if !selected(name) {
@@ -63,7 +63,7 @@ func (s System) describe(ctx context.Context, selected func(name string) bool) (
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			device, err := s.Device(name)
+			device, err := Find(s, name)
 			r.device = &device
 			return err
 		})
@@ -97,7 +97,7 @@ func (s System) describe(ctx context.Context, selected func(name string) bool) (
 // (JESD84-B51, 6.2). General purpose areas (mmcblk0gp0) are disks.
 var mmcArea = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
 
-func (s System) isDisk(name string) bool {
+func isDisk(s sysfs.Root, name string) bool {
 	if mmcArea.MatchString(name) {
 		return false
 	}
@@ -107,15 +107,15 @@ func (s System) isDisk(name string) bool {
 		}
 	}
 	// The paths below a native NVMe multipath device are hidden: they have no device node.
-	if s.text(s.Sys("block", name, "hidden")) == "1" {
+	if readText(s, s.Sys("block", name, "hidden")) == "1" {
 		return false
 	}
-	kind := s.kind(name)
+	kind := kindOf(s, name)
 	return kind == "disk" || kind == "mpath" || strings.Contains(kind, "raid")
 }
 
-// kind names the type of a block device with the words of lsblk.
-func (s System) kind(name string) string {
+// kindOf returns lsblk's name for the type of a block device.
+func kindOf(s sysfs.Root, name string) string {
 	dir := s.Sys("class/block", name)
 	if exists(filepath.Join(dir, "partition")) {
 		return "part"
@@ -124,22 +124,22 @@ func (s System) kind(name string) string {
 	case strings.HasPrefix(name, "loop"):
 		return "loop"
 	case strings.HasPrefix(name, "dm-"):
-		// The device mapper's UUID starts with its owner: "mpath-", "LVM-", "CRYPT-LUKS2-", "part1-mpath-".
-		owner, _, _ := strings.Cut(strings.ToLower(s.text(filepath.Join(dir, "dm/uuid"))), "-")
-		if strings.HasPrefix(owner, "part") {
+		// The device mapper's UUID starts with its creator: "mpath-", "LVM-", "CRYPT-LUKS2-", "part1-mpath-".
+		creator, _, _ := strings.Cut(strings.ToLower(readText(s, filepath.Join(dir, "dm/uuid"))), "-")
+		if strings.HasPrefix(creator, "part") {
 			return "part"
 		}
-		if owner == "" {
+		if creator == "" {
 			return "dm"
 		}
-		return owner
+		return creator
 	case strings.HasPrefix(name, "md"):
-		if level := s.text(filepath.Join(dir, "md/level")); level != "" {
+		if level := readText(s, filepath.Join(dir, "md/level")); level != "" {
 			return strings.ToLower(level)
 		}
 		return "md"
 	}
-	if kind, ok := scsiKinds[s.text(filepath.Join(dir, "device/type"))]; ok {
+	if kind, ok := scsiKinds[readText(s, filepath.Join(dir, "device/type"))]; ok {
 		return kind
 	}
 	return "disk"
@@ -149,9 +149,9 @@ func (s System) kind(name string) string {
 // lsblk, a host-managed zoned disk (20) is a disk.
 var scsiKinds = map[string]string{"1": "tape", "4": "worm", "5": "rom", "7": "mo-disk", "14": "rbc"}
 
-// Device describes one block device by its kernel name or device path. The error wraps fs.ErrNotExist where the kernel
-// does not know it.
-func (s System) Device(name string) (Device, error) {
+// Find describes a block device by its kernel name or device path. If the kernel does not know the device, the error
+// wraps fs.ErrNotExist.
+func Find(s sysfs.Root, name string) (Device, error) {
 	name = kernelName(name)
 	dir := s.Sys("class/block", name)
 	sectors, err := s.Files.Read(filepath.Join(dir, "size"))
@@ -163,10 +163,10 @@ func (s System) Device(name string) (Device, error) {
 		return Device{}, fmt.Errorf("block device %s: size: %w", name, err)
 	}
 	d := Device{
-		Name: name, Path: nodePath(name), Type: s.kind(name),
-		Size:      count * 512, // the unit of sysfs, whatever the device's sectors are
-		ReadOnly:  s.text(filepath.Join(dir, "ro")) == "1",
-		Removable: s.text(filepath.Join(dir, "removable")) == "1",
+		Name: name, Path: nodePath(name), Type: kindOf(s, name),
+		Size:      count * 512, // sysfs counts units of 512 bytes for every sector size
+		ReadOnly:  readText(s, filepath.Join(dir, "ro")) == "1",
+		Removable: readText(s, filepath.Join(dir, "removable")) == "1",
 	}
 	queue := filepath.Join(dir, "queue")
 	if d.Type == "part" && !exists(queue) { // a partition of a map has a queue of its own
@@ -175,21 +175,21 @@ func (s System) Device(name string) (Device, error) {
 			queue = filepath.Join(filepath.Dir(real), "queue")
 		}
 	}
-	d.Rotational = s.text(filepath.Join(queue, "rotational")) == "1"
-	if zoned := s.text(filepath.Join(queue, "zoned")); zoned != "none" {
+	d.Rotational = readText(s, filepath.Join(queue, "rotational")) == "1"
+	if zoned := readText(s, filepath.Join(queue, "zoned")); zoned != "none" {
 		d.Zoned = zoned
 	}
-	d.LogicalSector = s.number(filepath.Join(queue, "logical_block_size"), 512)
-	d.PhysicalSector = s.number(filepath.Join(queue, "physical_block_size"), d.LogicalSector)
+	d.LogicalSector = readNumber(s, filepath.Join(queue, "logical_block_size"), 512)
+	d.PhysicalSector = readNumber(s, filepath.Join(queue, "physical_block_size"), d.LogicalSector)
 	if d.Type != "part" {
-		s.identify(&d)
+		identify(s, &d)
 	}
 	return d, nil
 }
 
-// Components returns the device paths of what an array or map (a kernel name or device path) is made of: disks and
-// partitions, and the disks of these partitions.
-func (s System) Components(name string) ([]string, error) {
+// Components returns the device paths below an array or map (a kernel name or device path): disks and partitions, and
+// the disks of these partitions.
+func Components(s sysfs.Root, name string) ([]string, error) {
 	name = kernelName(name)
 	entries, err := os.ReadDir(s.Sys("class/block", name, "slaves"))
 	if err != nil {
@@ -198,10 +198,10 @@ func (s System) Components(name string) ([]string, error) {
 	var paths []string
 	for _, entry := range entries {
 		addUnique(&paths, nodePath(entry.Name()))
-		if s.kind(entry.Name()) != "part" {
+		if kindOf(s, entry.Name()) != "part" {
 			continue
 		}
-		disk, err := s.diskOf(entry.Name())
+		disk, err := diskOf(s, entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("components of %s: %w", name, err)
 		}
@@ -217,15 +217,17 @@ func kernelName(device string) string {
 
 func nodePath(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
 
-// text reads a small sysfs attribute; "" where there is none or it cannot be read.
-func (s System) text(file string) string {
-	return strings.Trim(string(s.contents(file)), " \t\r\n\x00")
+// readText reads a small sysfs attribute, "" if there is none or it cannot be read.
+func readText(s sysfs.Root, file string) string {
+	return trimText(readFile(s, file))
 }
 
-func (s System) number(file string, otherwise int64) int64 {
-	n, err := strconv.ParseInt(s.text(file), 10, 64)
+func trimText(data []byte) string { return strings.Trim(string(data), " \t\r\n\x00") }
+
+func readNumber(s sysfs.Root, file string, fallback int64) int64 {
+	n, err := strconv.ParseInt(readText(s, file), 10, 64)
 	if err != nil {
-		return otherwise
+		return fallback
 	}
 	return n
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
-	"ironroot/storage/sysfile"
+	"ironroot/internal/sysfs"
 )
 
 // panicHandler is a log handler that panics.
@@ -37,8 +37,8 @@ func TestDisksContainsPanics(t *testing.T) {
 	if err := os.Symlink("ro", filepath.Join(root, "sys/class/block/sdb/ro")); err != nil {
 		t.Fatal(err)
 	}
-	sys := System{Root: root, Files: &sysfile.Reader{Log: slog.New(panicHandler{})}}
-	disks, err := sys.Disks(t.Context())
+	sys := sysfs.Root{Path: root, Files: &sysfs.Reader{Log: slog.New(panicHandler{})}}
+	disks, err := Disks(t.Context(), sys)
 	var caught *goroutine.PanicError
 	if !errors.Is(err, ErrUnreadable) || !errors.As(err, &caught) ||
 		!strings.Contains(err.Error(), "block device sdb: ") {

@@ -11,25 +11,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ironroot/internal/sysfs"
 )
 
-// MapUUID returns the device mapper's UUID of a multipath map (a kernel name or device path), "" for any other device. The
-// kernel makes no partitions of a map: they are maps of their own, whose UUID has "part" and their number in front, and
-// which hold it as long as they are there.
-func (s System) MapUUID(device string) string {
-	uuid := s.text(s.Sys("class/block", kernelName(device), "dm/uuid"))
+// MapUUID returns the device mapper's UUID of a multipath map (a kernel name or device path), "" for any other device.
+// The kernel creates no partitions of a map: they are maps of their own that hold it open. Their UUIDs are the map's
+// with "part", the number and "-" in front.
+func MapUUID(s sysfs.Root, device string) string {
+	uuid := readText(s, s.Sys("class/block", kernelName(device), "dm/uuid"))
 	if !strings.HasPrefix(strings.ToLower(uuid), "mpath-") {
 		return ""
 	}
 	return uuid
 }
 
-// PartitionPath returns the device node of partition n of disk (a device path): the one the kernel knows, or where it
-// knows none the one it would have. A "p" stands between disk and number where the disk's name ends in a digit (sda1,
-// nvme0n1p1); the partitions of a multipath map are called after nothing at all (dm-7).
-func (s System) PartitionPath(disk string, n int) string {
-	if s.MapUUID(disk) != "" {
-		if names, err := s.partitionNames(disk); err == nil && names[n] != "" {
+// PartitionPath returns the device node of partition n of disk (a device path): the one that the kernel knows,
+// otherwise the one that it would create. If the disk's name ends in a digit, a "p" precedes the number (sda1,
+// nvme0n1p1). The names of a multipath map's partitions do not depend on the map's (dm-7).
+func PartitionPath(s sysfs.Root, disk string, n int) string {
+	if MapUUID(s, disk) != "" {
+		if names, err := partitionNames(s, disk); err == nil && names[n] != "" {
 			return nodePath(names[n])
 		}
 	}
@@ -39,11 +41,11 @@ func (s System) PartitionPath(disk string, n int) string {
 	return disk + strconv.Itoa(n)
 }
 
-// partitionNames returns the kernel's names of a disk's partitions by their numbers.
-func (s System) partitionNames(disk string) (map[int]string, error) {
+// partitionNames returns the kernel names of a disk's partitions by number.
+func partitionNames(s sysfs.Root, disk string) (map[int]string, error) {
 	dir := s.Sys("class/block", kernelName(disk))
 	prefix, suffix := "", ""
-	if uuid := s.MapUUID(disk); uuid != "" {
+	if uuid := MapUUID(s, disk); uuid != "" {
 		dir, prefix, suffix = filepath.Join(dir, "holders"), "part", "-"+uuid
 	}
 	entries, err := os.ReadDir(dir)
@@ -52,9 +54,9 @@ func (s System) partitionNames(disk string) (map[int]string, error) {
 	}
 	found := map[int]string{}
 	for _, entry := range entries {
-		text := s.text(filepath.Join(dir, entry.Name(), "partition"))
+		text := readText(s, filepath.Join(dir, entry.Name(), "partition"))
 		if suffix != "" {
-			text = s.text(s.Sys("class/block", entry.Name(), "dm/uuid"))
+			text = readText(s, s.Sys("class/block", entry.Name(), "dm/uuid"))
 		}
 		text, isPrefix := strings.CutPrefix(text, prefix)
 		text, isSuffix := strings.CutSuffix(text, suffix)
@@ -65,34 +67,33 @@ func (s System) partitionNames(disk string) (map[int]string, error) {
 	return found, nil
 }
 
-// Partitions lists the partitions the kernel knows of disk (a kernel name or device path), in the order of their
-// numbers.
-func (s System) Partitions(ctx context.Context, disk string) ([]Device, error) {
+// Partitions lists the partitions of disk (a kernel name or device path) that the kernel knows, by number.
+func Partitions(ctx context.Context, s sysfs.Root, disk string) ([]Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	names, err := s.partitionNames(disk)
+	names, err := partitionNames(s, disk)
 	if err != nil {
 		return nil, err
 	}
 	var parts []Device
 	for _, n := range slices.Sorted(maps.Keys(names)) {
-		part, err := s.Device(names[n])
+		part, err := Find(s, names[n])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		part.Number, part.Start = n, s.number(s.Sys("class/block", names[n], "start"), 0)*512
+		part.Number, part.Start = n, readNumber(s, s.Sys("class/block", names[n], "start"), 0)*512
 		parts = append(parts, part)
 	}
 	return parts, nil
 }
 
-// partitionNode returns the path of partition n, "" as long as there is no device node.
-func (s System) partitionNode(disk string, n int) string {
-	names, err := s.partitionNames(disk)
+// partitionNode returns the path of partition n, "" while it has no device node.
+func partitionNode(s sysfs.Root, disk string, n int) string {
+	names, err := partitionNames(s, disk)
 	if err != nil || names[n] == "" {
 		return ""
 	}
@@ -103,9 +104,9 @@ func (s System) partitionNode(disk string, n int) string {
 	return path
 }
 
-// diskOf returns the kernel's name of the disk that a partition belongs to.
-func (s System) diskOf(partition string) (string, error) {
-	// A partition's folder lies below its disk's, a map is linked to what it is made of.
+// diskOf returns the kernel name of the disk that a partition belongs to.
+func diskOf(s sysfs.Root, partition string) (string, error) {
+	// A partition's directory is below its disk's; a map has links to the devices below it.
 	dir := s.Sys("class/block", partition)
 	if below := names(filepath.Join(dir, "slaves")); len(below) > 0 {
 		return below[0], nil

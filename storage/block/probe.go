@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/siderolabs/go-blockdevice/v2/blkid"
-	"golang.org/x/sys/unix"
 )
 
 // Filesystem describes the file system or volume member on a device.
@@ -72,10 +71,15 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 	return result, nil
 }
 
-// ProbeRange recognises members of md arrays and gfs2 in a range of a device, in bytes. Other content is not
-// recognised.
-func ProbeRange(device io.ReaderAt, start, size int64) (Filesystem, error) {
-	return probeOwn(io.NewSectionReader(device, start, size), size)
+// SharedFileSystem returns the type of a file system that several machines can have mounted: "gfs2", or "" if there is
+// none. Unlike [Probe], it ignores other superblocks, because that of an array can be older than the file system.
+func SharedFileSystem(r io.ReaderAt) (string, error) {
+	const gfsMagic, gfsOffset = 0x01161970, 65536
+	magic, err := magicAt(r, gfsOffset)
+	if err != nil || binary.BigEndian.Uint32(magic) != gfsMagic {
+		return "", err
+	}
+	return "gfs2", nil
 }
 
 // probeOwn recognises what go-blockdevice does not, or reports under another name: members of md arrays of every
@@ -101,15 +105,8 @@ func probeOwn(f io.ReaderAt, size int64) (Filesystem, error) {
 			return Filesystem{Type: "linux_raid_member"}, nil
 		}
 	}
-	const gfsMagic, gfsOffset = 0x01161970, 65536
-	magic, err := magicAt(f, gfsOffset)
-	if err != nil {
-		return Filesystem{}, err
-	}
-	if binary.BigEndian.Uint32(magic) == gfsMagic {
-		return Filesystem{Type: "gfs2"}, nil
-	}
-	return Filesystem{}, nil
+	kind, err := SharedFileSystem(f)
+	return Filesystem{Type: kind}, err
 }
 
 // raidMember reads the array's name ("host:name" or "name") and UUID from a superblock of version 1 (struct
@@ -163,11 +160,10 @@ func withoutGPT(f *os.File, size, sector int64, headers []int64) (*os.File, erro
 			clear(data[offset:end])
 		}
 	}
-	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+	memory, err := memoryFile("probe")
 	if err != nil {
 		return nil, fmt.Errorf("memory file: %w", err)
 	}
-	memory := os.NewFile(uintptr(fd), "probe")
 	if _, err := memory.Write(data); err != nil {
 		return nil, errors.Join(err, memory.Close())
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"regexp"
+
+	"ironroot/internal/sysfs"
 )
 
 var namespaceName = regexp.MustCompile(`^nvme\d+n\d+$`)
@@ -31,17 +33,17 @@ type UnusableDisk struct {
 	Reason error // ErrUnusableNamespace or ErrNoCapacity
 }
 
-// UnusableDisks lists the disks that the kernel knows and cannot read or write, so that [System.Disks] does not list
-// them: NVMe namespaces that are hidden or have no size, because of their command set or their format, such as one
-// with metadata behind each block; and SCSI and virtio disks without a capacity. It omits removable ones of these,
-// such as card readers without a medium, and further paths to a disk that has a capacity: some arrays report it on
-// active paths only. With an error that wraps [ErrUnreadable], the list contains the disks that could be described.
-func (s System) UnusableDisks(ctx context.Context) ([]UnusableDisk, error) {
-	all, err := s.describe(ctx, func(name string) bool { return IsNVMeNamespace(name) || s.isDisk(name) })
+// UnusableDisks lists the disks that the kernel knows but cannot read or write, so that [Disks] does not list them.
+// These are NVMe namespaces that are hidden or have no size because of their command set or format, such as one with
+// metadata after each block, and SCSI and virtio disks without a capacity. Of the latter it omits removable ones, such
+// as card readers without a medium, and further paths to a disk that has a capacity: some arrays report it on active
+// paths only. With an error that wraps [ErrUnreadable], the list contains the disks that could be described.
+func UnusableDisks(ctx context.Context, s sysfs.Root) ([]UnusableDisk, error) {
+	all, err := describe(ctx, s, func(name string) bool { return IsNVMeNamespace(name) || isDisk(s, name) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	paths := s.mapPaths(all)
+	paths := mapPaths(all)
 	units := map[string]bool{} // identifiers of the disks with a capacity
 	for _, d := range all {
 		if d.WWID != "" && d.Size > 0 && !paths[d.Name] {
@@ -52,7 +54,7 @@ func (s System) UnusableDisks(ctx context.Context) ([]UnusableDisk, error) {
 	for _, d := range all {
 		switch {
 		case IsNVMeNamespace(d.Name):
-			if d.Size == 0 || s.text(s.Sys("block", d.Name, "hidden")) == "1" {
+			if d.Size == 0 || readText(s, s.Sys("block", d.Name, "hidden")) == "1" {
 				unusable = append(unusable, UnusableDisk{d, ErrUnusableNamespace})
 			}
 		case diskName.MatchString(d.Name) && d.Size == 0 && !d.Removable && !units[d.WWID] && !paths[d.Name]:

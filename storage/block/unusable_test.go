@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/sysfs"
 )
 
 // unusable returns the paths of the unusable disks with a reason.
@@ -22,8 +24,8 @@ func unusable(disks []UnusableDisk, reason error) []string {
 }
 
 func TestUnusableNamespaces(t *testing.T) {
-	s := System{Root: t.TempDir()}
-	if got, err := s.UnusableDisks(t.Context()); len(got) != 0 || err != nil {
+	s := sysfs.Root{Path: t.TempDir()}
+	if got, err := UnusableDisks(t.Context(), s); len(got) != 0 || err != nil {
 		t.Errorf("no block devices: got %v and %v, want none", got, err)
 	}
 	putFiles(t, s, map[string]map[string]string{
@@ -33,7 +35,7 @@ func TestUnusableNamespaces(t *testing.T) {
 		"nvme0c1n1": {"size": "2048\n", "hidden": "1\n"},
 		"sda":       {"size": "0\n"},
 	})
-	found, err := s.UnusableDisks(t.Context())
+	found, err := UnusableDisks(t.Context(), s)
 	if err != nil || len(found) != 3 {
 		t.Fatalf("got %+v and %v, want 3 disks", found, err)
 	}
@@ -43,7 +45,7 @@ func TestUnusableNamespaces(t *testing.T) {
 }
 
 // putFiles writes sysfs attributes of block devices.
-func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
+func putFiles(t *testing.T, s sysfs.Root, devices map[string]map[string]string) {
 	t.Helper()
 	for name, files := range devices {
 		for file, text := range files {
@@ -56,11 +58,11 @@ func putFiles(t *testing.T, s System, devices map[string]map[string]string) {
 
 // A namespace that cannot be described is an error; the others are listed.
 func TestUnusableNamespacesUnreadable(t *testing.T) {
-	s := System{Root: t.TempDir()}
+	s := sysfs.Root{Path: t.TempDir()}
 	putFiles(t, s, map[string]map[string]string{
 		"nvme0n1": {"size": "many\n"}, "nvme0n2": {"size": "0\n"}, "loop0": {"size": "many\n"},
 	})
-	found, err := s.UnusableDisks(t.Context())
+	found, err := UnusableDisks(t.Context(), s)
 	if len(found) != 1 || found[0].Path != "/dev/nvme0n2" {
 		t.Errorf("got %+v, want /dev/nvme0n2", found)
 	}
@@ -70,7 +72,7 @@ func TestUnusableNamespacesUnreadable(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	found, err = s.UnusableDisks(ctx)
+	found, err = UnusableDisks(ctx, s)
 	if len(found) > 0 || !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreadable) {
 		t.Errorf("cancelled: got %+v and %v, want %v alone", found, err, context.Canceled)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"ironroot/internal/sysfs"
 )
 
 // maxMediaSize is the size limit in bytes of a virtual USB stick. Larger ones may be real disks.
@@ -15,8 +17,8 @@ func (d Device) IsSmallUSBDisk() bool {
 	return d.Type == "disk" && d.Transport == "usb" && d.Size < maxMediaSize
 }
 
-// All lists every block device that has a size, of any type, without partitions.
-func (s System) All(ctx context.Context) ([]Device, error) {
+// All lists all block devices of any type that have a size, without partitions.
+func All(ctx context.Context, s sysfs.Root) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
 		return nil, fmt.Errorf("list block devices: %w", err)
@@ -26,7 +28,7 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		device, err := s.Device(entry.Name())
+		device, err := Find(s, entry.Name())
 		if err != nil || device.Size == 0 {
 			continue // unplugged in the meantime, or a drive without a medium
 		}
@@ -35,13 +37,15 @@ func (s System) All(ctx context.Context) ([]Device, error) {
 	return devices, nil
 }
 
-// VirtualMedia reports whether a device can be what a BMC attached: an optical drive, or a whole USB disk below 4 GiB
-// whose medium is removable or write-protected, which its content cannot change. QEMU presents one that way with
-// removable=on. Whether BMCs do (iDRAC, iLO, AMI's, OpenBMC) was not measured. Built-in disks are neither, but USB
-// sticks and the cards of built-in SD card readers are removable, too. A partition, or a device made of others, never
-// is virtual media, because a former owner of the disk could have labelled it.
-func (s System) VirtualMedia(name string) (bool, error) {
-	device, err := s.Device(name)
+// IsVirtualMedia reports whether a device may be attached by a BMC: an optical drive, or a whole USB disk below 4 GiB
+// that is removable or write-protected. The content of a disk cannot change these two attributes. QEMU presents such a
+// disk with removable=on. Other BMCs (iDRAC, iLO, AMI's, OpenBMC) were not measured. Built-in disks have neither
+// attribute, but USB sticks and cards in built-in SD card readers are removable too.
+//
+// A partition, or a device made of others, never is virtual media, because a previous owner of the disk could have
+// labelled it.
+func IsVirtualMedia(s sysfs.Root, name string) (bool, error) {
+	device, err := Find(s, name)
 	if err != nil {
 		return false, err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,10 +23,7 @@ func Zero(f *os.File, off, length int64) error {
 	if info.Mode().IsRegular() {
 		err = Punch(f, off, length)
 	} else {
-		args := [2]uint64{uint64(off), uint64(length)}
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&args))); errno != 0 {
-			err = errno
-		}
+		err = zeroDevice(f, off, length)
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("%w: %w", ErrNoZero, err)
@@ -40,12 +36,12 @@ func Zero(f *os.File, off, length int64) error {
 // file without holes stays fully allocated, because it was preallocated on purpose.
 func Punch(f *os.File, off, length int64) error {
 	if allocated(f) {
-		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+		err := zeroRange(f, off, length)
 		if !errors.Is(err, unix.EOPNOTSUPP) {
 			return err
 		}
 	}
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+	return punchHole(f, off, length)
 }
 
 // allocated reports whether f is a regular file without holes.

@@ -7,17 +7,18 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
 // ErrArray is returned for a Linux RAID array that firmware cannot read.
 var ErrArray = errors.New("firmware cannot read this RAID array, and boot loaders are not installed on its members")
 
-// CheckArray returns an error that wraps ErrArray for a Linux RAID array (md(4)) that firmware does not see as a disk: then
-// neither a boot entry for what is in it nor a boot sector of it has an effect. Any other disk is fine, and so are arrays of
-// the firmware's own format, and mirrors of whole disks whose superblock, if any, lies at the end: there each member looks
-// like the array itself.
-func CheckArray(sys block.System, disk block.Device) error {
+// CheckArray returns an error that wraps ErrArray for a Linux RAID array (md(4)) that firmware does not see as a disk.
+// Boot entries for its content and a boot sector on it would have no effect. It returns nil for all other disks, for
+// arrays in the firmware's own format, and for mirrors of whole disks without a superblock or with one at the end,
+// whose members look like the array.
+func CheckArray(sys sysfs.Root, disk block.Device) error {
 	text, err := sys.Files.Read(sys.Sys("class/block", disk.Name, "md/metadata_version"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -29,12 +30,12 @@ func CheckArray(sys block.System, disk block.Device) error {
 	if strings.HasPrefix(format, "external:") {
 		return nil
 	}
-	members, err := sys.Components(disk.Path)
+	members, err := block.Components(sys, disk.Path)
 	if err != nil {
 		return err
 	}
 	parts := slices.ContainsFunc(members, func(member string) bool {
-		d, err := sys.Device(member)
+		d, err := block.Find(sys, member)
 		return err != nil || d.Type != "disk"
 	})
 	if disk.Type == "raid1" && slices.Contains([]string{"none", "0.90", "1.0"}, format) && !parts {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
@@ -30,7 +31,7 @@ func TestCheckArray(t *testing.T) {
 		{"raid0", "external:/md127/0", []string{"sda", "sdb"}, false},
 	} {
 		t.Run(fmt.Sprint(tt.level, tt.format, tt.members), func(t *testing.T) {
-			sys := block.System{Root: t.TempDir()}
+			sys := sysfs.Root{Path: t.TempDir()}
 			for name, content := range map[string]string{
 				"devices/sda/size": "1\n", "devices/sda/sda1/size": "1\n", "devices/sda/sda1/partition": "1\n",
 				"devices/sdb/size": "1\n", "devices/sdb/sdb1/size": "1\n", "devices/sdb/sdb1/partition": "1\n",
@@ -38,7 +39,9 @@ func TestCheckArray(t *testing.T) {
 				write(t, sys.Sys(), name, content)
 			}
 			write(t, sys.Sys("class/block"), "md5/size", "1\n")
-			for name, real := range map[string]string{"sda": "sda", "sda1": "sda/sda1", "sdb": "sdb", "sdb1": "sdb/sdb1"} {
+			for name, real := range map[string]string{
+				"sda": "sda", "sda1": "sda/sda1", "sdb": "sdb", "sdb1": "sdb/sdb1",
+			} {
 				if err := os.Symlink(sys.Sys("devices", real), sys.Sys("class/block", name)); err != nil {
 					t.Fatal(err)
 				}
@@ -51,7 +54,7 @@ func TestCheckArray(t *testing.T) {
 				// A link in the kernel's sysfs; only its name matters.
 				write(t, sys.Sys("class/block/md5"), filepath.Join("slaves", member), "")
 			}
-			device, err := sys.Device("md5")
+			device, err := block.Find(sys, "md5")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,19 +17,20 @@ import (
 // copier copies boot loaders and their files from one file system to another.
 type copier struct {
 	from, to *mounted.FS
-	looked   int // names seen
+	count    int // directory entries read
 	kept     Kept
 }
 
 func (c *copier) run(ctx context.Context) error {
-	folders, err := c.folder(ctx, assets, path.Base(assets), 0)
+	directories, err := c.directory(ctx, assets, path.Base(assets), 0)
 	if err != nil {
 		return err
 	}
-	// GRUB looks for its configuration beside itself; images often have it on their root only.
-	for _, folder := range folders {
+	// GRUB reads its configuration from its own directory; images often have it on their root only.
+	for _, directory := range directories {
 		for _, name := range []string{"grub.cfg", "grubenv"} {
-			if err := c.grubFile(ctx, path.Join(assets, folder, name), path.Join(path.Base(assets), folder, name), name); err != nil {
+			from, to := path.Join(assets, directory, name), path.Join(path.Base(assets), directory, name)
+			if err := c.grubFile(ctx, from, to, name); err != nil {
 				return err
 			}
 		}
@@ -37,9 +38,9 @@ func (c *copier) run(ctx context.Context) error {
 	return nil
 }
 
-// folder copies what is below a folder and returns the names of its own folders. Other things than files and folders are
-// passed over; symbolic links are followed inside the file system, as FAT knows none.
-func (c *copier) folder(ctx context.Context, from, to string, depth int) (folders []string, err error) {
+// directory copies the content of a directory and returns the names of its subdirectories. It copies only files and
+// directories, and follows symbolic links inside the file system, because FAT has none.
+func (c *copier) directory(ctx context.Context, from, to string, depth int) (directories []string, err error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%s: more than %d directories deep", from, maxDepth)
 	}
@@ -54,7 +55,7 @@ func (c *copier) folder(ctx context.Context, from, to string, depth int) (folder
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	if c.looked += len(names); c.looked > maxFiles {
+	if c.count += len(names); c.count > maxFiles {
 		return nil, fmt.Errorf("%s: more than %d files", from, maxFiles)
 	}
 	if err := c.to.Mkdir(to, 0o755); err != nil {
@@ -62,18 +63,18 @@ func (c *copier) folder(ctx context.Context, from, to string, depth int) (folder
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		isFolder, err := c.entry(ctx, path.Join(from, name), path.Join(to, name), depth)
+		isDir, err := c.entry(ctx, path.Join(from, name), path.Join(to, name), depth)
 		if err != nil {
 			return nil, err
 		}
-		if isFolder {
-			folders = append(folders, name)
+		if isDir {
+			directories = append(directories, name)
 		}
 	}
-	return folders, nil
+	return directories, nil
 }
 
-func (c *copier) entry(ctx context.Context, from, to string, depth int) (isFolder bool, err error) {
+func (c *copier) entry(ctx context.Context, from, to string, depth int) (isDir bool, err error) {
 	f, err := c.from.Open(from)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EACCES) {
 		return false, nil // a dangling link, a socket, a device
@@ -87,7 +88,7 @@ func (c *copier) entry(ctx context.Context, from, to string, depth int) (isFolde
 	case err != nil:
 		return false, err
 	case info.IsDir():
-		_, err = c.folder(ctx, from, to, depth+1)
+		_, err = c.directory(ctx, from, to, depth+1)
 		return true, err
 	case info.Mode().IsRegular():
 		return false, c.file(ctx, f, to)
@@ -95,13 +96,13 @@ func (c *copier) entry(ctx context.Context, from, to string, depth int) (isFolde
 	return false, nil
 }
 
-// grubFile copies one of GRUB's files from the root's own folder, unless the image has it where it belongs.
-func (c *copier) grubFile(ctx context.Context, place, to, name string) error {
-	if f, err := c.from.Regular(place); err == nil {
+// grubFile copies one of GRUB's files from GRUB's directory on the root, unless the image has it at path from.
+func (c *copier) grubFile(ctx context.Context, from, to, name string) error {
+	if f, err := c.from.Regular(from); err == nil {
 		return f.Close()
 	}
-	for _, folder := range []string{"boot/grub2", "boot/grub"} {
-		f, err := c.from.Regular(path.Join(folder, name))
+	for _, directory := range []string{"boot/grub2", "boot/grub"} {
+		f, err := c.from.Regular(path.Join(directory, name))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 			continue
 		}

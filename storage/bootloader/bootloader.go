@@ -1,10 +1,10 @@
 // Package bootloader makes a deployed disk bootable: it finds loaders on the EFI system partition and writes UEFI boot
 // entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3). It also removes boot entries.
 //
-// The ESP is read by a FAT reader of this module's own, so that neither a kernel module nor a mount is needed and the
-// kernel parses nothing that came with a whole-disk image. A partition image keeps its loaders on its root file system;
-// those are copied onto the ESP, for which the kernel mounts both, see [mounted]. Nothing from the disk is run but by
-// InstallGRUB, in the subpackage chroot.
+// It reads the ESP with this module's FAT reader. This needs neither a kernel module nor a mount, and the kernel does
+// not parse a file system of a whole-disk image. A partition image has its loaders on its root file system. They are
+// copied to the ESP, for which the kernel mounts both, see [mounted]. Only InstallGRUB and KeepEFI run programs of the
+// disk, in the subpackage chroot.
 package bootloader
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"strings"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
@@ -35,32 +36,17 @@ type Options struct {
 	Log     *slog.Logger // may be nil
 }
 
-// Entry is a boot entry that was written.
-type Entry struct {
-	Number uint16 // of Boot####
-	Label  string
-	Loader string // path on the ESP with backslashes, `\EFI\debian\shimx64.efi`
-}
-
-// Result says what InstallEFI did.
-type Result struct {
-	ESP     string   // device path of the EFI system partition
-	Entries []Entry  // in the order written; the last is the first in BootOrder
-	Removed []uint16 // entries that had one of the labels
-}
-
-// InstallEFI writes a boot entry for every loader that it finds on the disk's EFI system partition. Each new entry
-// becomes the first in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, and
-// ErrFirmware where a variable could not be written.
-func InstallEFI(ctx context.Context, sys block.System, disk string, o Options) (Result, error) {
-	result, err := installEFI(ctx, sys, disk, o)
-	if err != nil {
-		return result, fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
+// InstallEFI writes a boot entry for every loader on the disk's EFI system partition. Each new entry becomes the first
+// in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, or ErrFirmware if a
+// variable could not be written.
+func InstallEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) error {
+	if err := installEFI(ctx, sys, disk, o); err != nil {
+		return fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
 	}
-	return result, nil
+	return nil
 }
 
-func installEFI(ctx context.Context, sys block.System, disk string, o Options) (Result, error) {
+func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) error {
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -70,37 +56,36 @@ func installEFI(ctx context.Context, sys block.System, disk string, o Options) (
 	}
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: %w", ErrNoESP, err)
+		return fmt.Errorf("%w: %w", ErrNoESP, err)
 	}
 	esp, err := findESP(disk, table, o.ESPUUID)
 	if err != nil {
-		return Result{}, err
+		return err
 	}
-	result := Result{ESP: sys.PartitionPath(disk, esp.Number)}
 	loaders, fallback, err := readLoaders(disk, esp)
 	if err != nil {
-		return result, err
+		return err
 	}
 	vars := variables{dir: o.Efivars, log: log}
 	for _, loader := range loaders {
 		if err := ctx.Err(); err != nil {
-			return result, err
+			return err
 		}
-		option := loadOption{Attributes: loadOptionActive, Description: loader.label, Disk: hardDrive(table, esp), File: loader.path}
-		number, removed, err := vars.install(option)
-		result.Removed = append(result.Removed, removed...)
+		option := loadOption{
+			Attributes: loadOptionActive, Description: loader.label, Disk: hardDrive(table, esp), File: loader.path,
+		}
+		number, err := vars.install(option)
 		if err != nil {
 			err = fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, loader.label, loader.path, err)
 			if fallback != "" {
 				err = fmt.Errorf("%w (without an entry the firmware may still start %s)", err, fallback)
 			}
-			return result, err
+			return err
 		}
-		result.Entries = append(result.Entries, Entry{Number: number, Label: loader.label, Loader: loader.path})
-		log.Info("wrote UEFI boot entry", "device", disk, "entry", fmt.Sprintf("Boot%04X", number), "label", loader.label,
-			"loader", loader.path)
+		log.Info("UEFI boot entry written", "device", block.PartitionPath(sys, disk, esp.Number),
+			"entry", bootName(number), "label", loader.label, "loader", loader.path)
 	}
-	return result, nil
+	return nil
 }
 
 // findESP finds the EFI system partition by its type, otherwise by the UUID of a partition or of its FAT file system.
@@ -123,7 +108,8 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 		if strings.EqualFold(p.UUID, uuid) {
 			return p, nil
 		}
-		if tree, err := fat.Open(io.NewSectionReader(f, p.Start, p.Size)); err == nil && strings.EqualFold(tree.Serial(), uuid) {
+		tree, err := fat.Open(io.NewSectionReader(f, p.Start, p.Size))
+		if err == nil && strings.EqualFold(tree.Serial(), uuid) {
 			return p, nil
 		}
 	}
@@ -132,7 +118,7 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 }
 
 // FirmwareIsUEFI reports whether the machine was booted by UEFI firmware.
-func FirmwareIsUEFI(sys block.System) bool {
+func FirmwareIsUEFI(sys sysfs.Root) bool {
 	info, err := os.Stat(sys.Sys("firmware/efi"))
 	return err == nil && info.IsDir()
 }

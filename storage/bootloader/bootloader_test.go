@@ -17,8 +17,8 @@ import (
 	"github.com/foxboron/go-uefi/efi/device"
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
@@ -42,7 +42,9 @@ var goldenOptions = map[string]struct {
 			Attributes: 1, Description: "Debian ü", File: `\EFI\debian\shimx64.efi`,
 			Disk: hardDriveNode{
 				Number: 1, Start: 2048, Size: 81920, Format: formatGPT, SignatureType: 2,
-				Signature: [16]byte{0xaa, 0xaa, 0xaa, 0xaa, 0xbb, 0xbb, 0xcc, 0xcc, 0xdd, 0xdd, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee},
+				Signature: [16]byte{
+					0xaa, 0xaa, 0xaa, 0xaa, 0xbb, 0xbb, 0xcc, 0xcc, 0xdd, 0xdd, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee,
+				},
 			},
 		},
 	},
@@ -137,6 +139,30 @@ func utf16CSV(text string) string {
 	return b.String()
 }
 
+// entry is a boot entry.
+type entry struct {
+	number        uint16
+	label, loader string
+}
+
+// written returns the boot entries in a directory of variables, ordered by their numbers.
+func written(t *testing.T, dir string) []entry {
+	t.Helper()
+	encoded, err := variables{dir: dir, log: quiet}.bootEntries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []entry
+	for _, n := range sorted(encoded) {
+		option, err := parseLoadOption(encoded[n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, entry{n, option.Description, option.File})
+	}
+	return list
+}
+
 func TestFindESP(t *testing.T) {
 	files := map[string]string{"EFI/BOOT/BOOTX64.EFI": "x"}
 	cases := []struct {
@@ -156,12 +182,14 @@ func TestFindESP(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			image := disk(t, files, 16, c.prepare(t))
-			result, err := InstallEFI(context.Background(), block.System{}, image, Options{ESPUUID: c.uuid, Efivars: t.TempDir()})
+			dir := t.TempDir()
+			err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{ESPUUID: c.uuid, Efivars: dir})
 			if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
-			if c.want == nil && (len(result.Entries) != 1 || result.Entries[0].Loader != `\EFI\BOOT\BOOTX64.EFI`) {
-				t.Errorf("got %+v", result)
+			want := []entry{{0, "ironic1", `\EFI\BOOT\BOOTX64.EFI`}}
+			if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); c.want == nil && diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
@@ -175,12 +203,12 @@ func TestCSV(t *testing.T) {
 	}
 	for _, bits := range []int{12, 16} {
 		image := disk(t, files, bits, gptTable(t, "ef00"))
-		result, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: t.TempDir()})
-		if err != nil {
+		dir := t.TempDir()
+		if err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{Efivars: dir}); err != nil {
 			t.Fatal(err)
 		}
-		want := []Entry{{Number: 0, Label: "debian", Loader: `\EFI\debian\shimx64.efi`}}
-		if diff := cmp.Diff(want, result.Entries); diff != "" {
+		want := []entry{{0, "debian", `\EFI\debian\shimx64.efi`}}
+		if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
 			t.Errorf("FAT%d: -want +got:\n%s", bits, diff)
 		}
 	}
@@ -193,13 +221,21 @@ func TestCSVWithoutItsLoader(t *testing.T) {
 		"EFI/other/BOOTX64.CSV": "no UTF-16 at all",
 	}
 	image := disk(t, files, 32, gptTable(t, "ef00"))
-	result, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: t.TempDir()})
+	var log testenv.Log
+	dir := t.TempDir()
+	err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{
+		Efivars: dir, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Entry{{Label: "ironic1", Loader: `\EFI\BOOT\BOOTX64.EFI`}}
-	if diff := cmp.Diff(want, result.Entries); diff != "" {
+	want := []entry{{0, "ironic1", `\EFI\BOOT\BOOTX64.EFI`}}
+	if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text := `msg="UEFI boot entry written"`; strings.Count(log.String(), text) != 1 ||
+		!strings.Contains(log.String(), "entry=Boot0000 label=ironic1") {
+		t.Errorf("got the log\n%s\nwant one %s", log.String(), text)
 	}
 }
 
@@ -225,28 +261,25 @@ func TestInstallTwice(t *testing.T) {
 	if err := vars.write("BootOrder", []byte{0, 0, 7, 0}); err != nil { // Boot0007 does not exist: it stays
 		t.Fatal(err)
 	}
-	want := []Entry{
-		{Number: 1, Label: "ironic1", Loader: `\EFI\BOOT\BOOTIA32.EFI`},
-		{Number: 2, Label: "ironic2", Loader: `\EFI\BOOT\bootx64.efi`},
-		{Number: 3, Label: "ironic3", Loader: `\EFI\a long folder name\BOOTAA64.EFI`},
+	want := []entry{
+		{0, "PXE", `\pxe`},
+		{1, "ironic1", `\EFI\BOOT\BOOTIA32.EFI`},
+		{2, "ironic2", `\EFI\BOOT\bootx64.efi`},
+		{3, "ironic3", `\EFI\a long directory name\BOOTAA64.EFI`},
 	}
-	for round, removed := range [][]uint16{nil, {1, 2, 3}} {
-		result, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: dir})
-		if err != nil {
+	for round := range 2 { // the second replaces the entries of the first, whose numbers are free then
+		if err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{Efivars: dir}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, result.Entries); diff != "" {
+		if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
 			t.Errorf("round %d: -want +got:\n%s", round, diff)
-		}
-		if diff := cmp.Diff(removed, result.Removed); diff != "" {
-			t.Errorf("round %d: removed: -want +got:\n%s", round, diff)
 		}
 	}
 	out := efibootmgr(t, dir)
 	for _, line := range []string{
 		"BootOrder: 0003,0002,0001,0000,0007",
 		`Boot0002* ironic2	HD(1,GPT,` + espGUID + `,0x800,0x14000)/File(\EFI\BOOT\bootx64.efi)`,
-		`Boot0003* ironic3	HD(1,GPT,` + espGUID + `,0x800,0x14000)/File(\EFI\a long folder name\BOOTAA64.EFI)`,
+		`Boot0003* ironic3	HD(1,GPT,` + espGUID + `,0x800,0x14000)/File(\EFI\a long directory name\BOOTAA64.EFI)`,
 	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("efibootmgr does not print %q but\n%s", line, out)
@@ -264,9 +297,11 @@ func TestInstallBesideUnreadableEntry(t *testing.T) {
 	if err := os.WriteFile(broken, []byte{7, 0}, 0o600); err != nil { // not even its attributes are whole
 		t.Fatal(err)
 	}
-	number, removed, err := vars.install(loadOption{Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`})
-	if err != nil || number != 1 || len(removed) != 0 {
-		t.Errorf("got entry %d, removed %v, error %v, want entry 1", number, removed, err)
+	number, err := vars.install(loadOption{
+		Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`,
+	})
+	if err != nil || number != 1 {
+		t.Errorf("got entry %d and error %v, want entry 1", number, err)
 	}
 	if data, err := os.ReadFile(broken); err != nil || len(data) != 2 {
 		t.Errorf("the unreadable entry was changed: %x, %v", data, err)
@@ -276,7 +311,8 @@ func TestInstallBesideUnreadableEntry(t *testing.T) {
 func TestNoLoader(t *testing.T) {
 	image := disk(t, map[string]string{"EFI/BOOT/readme.txt": "x"}, 16, gptTable(t, "ef00"))
 	dir := t.TempDir()
-	if _, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: dir}); !errors.Is(err, ErrNoLoader) {
+	err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{Efivars: dir})
+	if !errors.Is(err, ErrNoLoader) {
 		t.Errorf("got %v, want ErrNoLoader", err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
@@ -291,7 +327,7 @@ func TestFirmwareRefuses(t *testing.T) {
 	if err := os.Mkdir(variables{dir: dir}.path("BootOrder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := InstallEFI(context.Background(), block.System{}, image, Options{Efivars: dir})
+	err := InstallEFI(context.Background(), sysfs.Root{}, image, Options{Efivars: dir})
 	if !errors.Is(err, ErrFirmware) || !strings.Contains(err.Error(), "BootOrder") ||
 		!strings.Contains(err.Error(), `may still start \EFI\BOOT\BOOTX64.EFI`) {
 		t.Errorf("got %v, want ErrFirmware naming BootOrder and the loader that needs no entry", err)
@@ -319,9 +355,15 @@ func TestFirmwareChangesBootOrder(t *testing.T) {
 		err     string
 	}{
 		{name: "kept", made: []uint16{1, 0, 7}},
-		{name: "an entry that does not exist dropped", made: []uint16{1, 0}, warning: "got=0001,0000 want=0001,0000,0007"},
+		{
+			name: "an entry that does not exist dropped", made: []uint16{1, 0},
+			warning: "got=0001,0000 want=0001,0000,0007",
+		},
 		{name: "sorted", made: []uint16{0, 1, 7}, warning: "got=0000,0001,0007 want=0001,0000,0007"},
-		{name: "an entry of its own added", made: []uint16{3, 1, 0, 7}, warning: "got=0003,0001,0000,0007 want=0001,0000,0007"},
+		{
+			name: "an entry of its own added", made: []uint16{3, 1, 0, 7},
+			warning: "got=0003,0001,0000,0007 want=0001,0000,0007",
+		},
 		{
 			name: "the new entry dropped", made: []uint16{0, 7}, warning: "got=0000,0007 want=0001,0000,0007",
 			err: "got 0000,0007, want 0001,0000,0007, which starts with the new entry",
@@ -348,7 +390,9 @@ func TestFirmwareChangesBootOrder(t *testing.T) {
 					}
 				}
 			}
-			number, _, err := vars.install(loadOption{Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`})
+			number, err := vars.install(loadOption{
+				Attributes: loadOptionActive, Description: "ironic1", File: `\x.efi`,
+			})
 			if number != 1 || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got entry %d, error %v, want entry 1, error %q", number, err, tt.err)
 			}
@@ -370,7 +414,7 @@ func TestParseCSV(t *testing.T) {
 		{"big-endian", string(bigEndian), "a.efi", "L", true},
 		{"first of two lines", utf16CSV("a.efi,A\nb.efi,B\n"), "a.efi", "A", true},
 		{"one field", utf16CSV("shim.efi"), "", "", false},
-		{"leaves the folder", utf16CSV(`..\..\x.efi,L`), "", "", false},
+		{"leaves the directory", utf16CSV(`..\..\x.efi,L`), "", "", false},
 		{"empty", "", "", "", false},
 		{"control characters", utf16CSV("a.efi,L\x1b[2J"), "a.efi", "L[2J", true},
 	}

@@ -8,17 +8,17 @@ import (
 	"regexp"
 	"slices"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
 // ErrNotUEFI is returned if the machine was booted by BIOS. Its kernel has no access to UEFI variables then.
 var ErrNotUEFI = errors.New("no access to UEFI boot entries: not booted by UEFI")
 
-// RemoveEntries removes every boot entry whose device path, written as text, matches one of the patterns, and takes its
-// number out of BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
-// `HD(1,GPT,<guid>,0x800,0x14000)/File(\EFI\debian\shimx64.efi)`. Entries that cannot be read are kept. Errors wrap
-// ErrNotUEFI, or ErrFirmware where it did not get through; then entries that match may be left.
-func RemoveEntries(ctx context.Context, sys block.System, patterns []*regexp.Regexp, log *slog.Logger) error {
+// RemoveEntries removes every boot entry whose device path as text matches one of the patterns, and removes its number
+// from BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
+// `HD(1,GPT,<guid>,0x800,0x14000)/File(\EFI\debian\shimx64.efi)`. Entries that cannot be parsed are kept. Errors wrap
+// ErrNotUEFI, or ErrFirmware if a variable could not be changed; matching entries may remain then.
+func RemoveEntries(ctx context.Context, sys sysfs.Root, patterns []*regexp.Regexp, log *slog.Logger) error {
 	if !FirmwareIsUEFI(sys) {
 		return ErrNotUEFI
 	}

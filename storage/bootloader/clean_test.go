@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 )
 
 // Device paths as written by firmware, with and without the end node.
@@ -92,10 +92,10 @@ func TestPathText(t *testing.T) {
 	}
 }
 
-// uefi is a machine whose firmware has no variables.
-func uefi(t *testing.T) (block.System, variables) {
+// uefi returns a machine whose firmware has no variables.
+func uefi(t *testing.T) (sysfs.Root, variables) {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	vars := variables{dir: sys.Sys("firmware/efi/efivars"), log: quiet}
 	if err := os.MkdirAll(vars.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestRemoveEntries(t *testing.T) {
 
 func TestRemoveEntriesFails(t *testing.T) {
 	all, log := []*regexp.Regexp{regexp.MustCompile("")}, slog.New(slog.DiscardHandler)
-	if err := RemoveEntries(t.Context(), block.System{Root: t.TempDir()}, all, log); !errors.Is(err, ErrNotUEFI) {
+	if err := RemoveEntries(t.Context(), sysfs.Root{Path: t.TempDir()}, all, log); !errors.Is(err, ErrNotUEFI) {
 		t.Errorf("BIOS: got %v, want %v", err, ErrNotUEFI)
 	}
 	sys, vars := uefi(t)

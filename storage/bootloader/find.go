@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"strings"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
-// findRoot returns the device of the partition of the disk that has the UUID, or otherwise the label. If the disk has
-// no such partition, it returns the device with the UUID on another disk, on a map or on an array.
-func findRoot(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (string, error) {
+// findRoot returns the device of the disk's partition with the UUID, otherwise the one with that label. If the disk
+// has neither, it returns the device with the UUID on another disk, on a map or on an array.
+func findRoot(ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, uuid string) (string, error) {
 	device, unread, err := findPartition(ctx, sys, disk, table, uuid)
 	if err != nil || device != "" {
 		return device, err
 	}
-	disks, err := sys.Disks(ctx)
+	disks, err := block.Disks(ctx, sys)
 	if err != nil && !errors.Is(err, block.ErrUnreadable) {
 		return "", fmt.Errorf("find UUID %s: %w", uuid, err)
 	}
@@ -29,12 +30,14 @@ func findRoot(ctx context.Context, sys block.System, disk string, table *partiti
 		ErrNoRoot, len(table.Partitions), disk, uuid), unread)
 }
 
-// findPartition searches the partitions of one disk and returns "" if none matches. unread names those that could not
-// be read.
-func findPartition(ctx context.Context, sys block.System, disk string, table *partition.Table, uuid string) (found string, unread, err error) {
+// findPartition searches the partitions of a disk and returns "" if none matches. unread names those that could not be
+// read.
+func findPartition(
+	ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, uuid string,
+) (found string, unread, err error) {
 	labelled := ""
 	for _, p := range table.Partitions {
-		device := sys.PartitionPath(disk, p.Number)
+		device := block.PartitionPath(sys, disk, p.Number)
 		if strings.EqualFold(p.UUID, uuid) {
 			return device, nil, nil
 		}
@@ -53,10 +56,10 @@ func findPartition(ctx context.Context, sys block.System, disk string, table *pa
 	return labelled, unread, nil
 }
 
-// findAnywhere searches all disks, except for the partitions of the given one, for a file system with the UUID and
-// then for a partition with it, as findfs(8) does. It returns "" if there is none. Two devices with the same UUID are
-// an error. Devices that cannot be read are skipped.
-func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, disk, uuid string) (string, error) {
+// findAnywhere searches all disks for a file system with the UUID and then for a partition with it, as findfs(8) does.
+// It omits the partitions of disk. It returns "" if there is none. Two devices with the same UUID are an error.
+// Devices that cannot be read are skipped.
+func findAnywhere(ctx context.Context, sys sysfs.Root, disks []block.Device, disk, uuid string) (string, error) {
 	var systems, partitions []string
 	for _, d := range disks {
 		if fs, err := block.Probe(ctx, d.Path); err == nil && strings.EqualFold(fs.UUID, uuid) {
@@ -70,7 +73,7 @@ func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, d
 			continue
 		}
 		for _, p := range table.Partitions {
-			device := sys.PartitionPath(d.Path, p.Number)
+			device := block.PartitionPath(sys, d.Path, p.Number)
 			if fs, err := block.Probe(ctx, device); err == nil && strings.EqualFold(fs.UUID, uuid) {
 				systems = append(systems, device)
 			} else if strings.EqualFold(p.UUID, uuid) {
@@ -95,14 +98,16 @@ func findAnywhere(ctx context.Context, sys block.System, disks []block.Device, d
 }
 
 // findMount returns the partition of the disk that the first field of an fstab line (source) refers to.
-func findMount(ctx context.Context, sys block.System, disk string, table *partition.Table, source string) (string, error) {
+func findMount(
+	ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, source string,
+) (string, error) {
 	tag, value, _ := strings.Cut(source, "=")
 	if dir, name, ok := cutLast(source, "/"); ok && strings.HasPrefix(dir, "/dev/disk/by-") {
 		tag, value = strings.ToUpper(strings.TrimPrefix(dir, "/dev/disk/by-")), name
 	}
 	value = strings.Trim(value, `"`)
 	for _, p := range table.Partitions {
-		device := sys.PartitionPath(disk, p.Number)
+		device := block.PartitionPath(sys, disk, p.Number)
 		got := ""
 		switch tag {
 		case "PARTUUID":

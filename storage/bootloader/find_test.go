@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
@@ -66,7 +67,7 @@ func TestFindMount(t *testing.T) {
 		"UUID=": "", "LABEL=": "", "PARTLABEL=": "", "": "", "/dev/sda": "",
 		device + "p2": "p2",
 	} {
-		got, err := findMount(t.Context(), block.System{}, device, table, source)
+		got, err := findMount(t.Context(), sysfs.Root{}, device, table, source)
 		if want != "" {
 			want = device + want
 		}
@@ -112,7 +113,7 @@ func TestFindAnywhere(t *testing.T) {
 		{name: "unreadable", disks: disks("/dev/nonexistent", first), disk: disk, uuid: whole, want: first},
 		{name: "none", disks: disks(disk, first), disk: disk, uuid: newUUID(t)},
 	} {
-		got, err := findAnywhere(t.Context(), block.System{}, tt.disks, tt.disk, tt.uuid)
+		got, err := findAnywhere(t.Context(), sysfs.Root{}, tt.disks, tt.disk, tt.uuid)
 		if got != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: got %q, %v, want %q, %v", tt.name, got, err, tt.want, tt.err)
 		}
@@ -132,7 +133,7 @@ func TestFindRoot(t *testing.T) {
 	}
 	other := testenv.SparseFile(t, 8<<20)
 	testenv.Run(t, "mkfs.ext4", "-q", "-U", elsewhere, other)
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	name := ".." + strings.ReplaceAll(other, "/", "!") // a disk that is not below /dev
 	for _, dir := range []string{"block", "class/block"} {
 		write(t, sys.Sys(dir), name+"/size", "16384\n")
@@ -156,7 +157,10 @@ func TestGRUBInstallTwice(t *testing.T) {
 		{name: "not removable", fallback: errors.New("no fallback")},
 		{name: "removable only", normal: errors.New("no shim")},
 		{name: "none", normal: errors.New("no shim"), fallback: errors.New("no fallback"), err: "no fallback\nno shim"},
-		{name: "no program", fallback: fmt.Errorf("x: %w", chroot.ErrNoProgram), err: "x: " + chroot.ErrNoProgram.Error()},
+		{
+			name: "no program", fallback: fmt.Errorf("x: %w", chroot.ErrNoProgram),
+			err: "x: " + chroot.ErrNoProgram.Error(),
+		},
 	} {
 		var ran []string
 		err := GRUB{Disk: "/dev/sda", Log: quiet}.installTwice(t.Context(), func(argv ...string) error {

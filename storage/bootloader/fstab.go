@@ -56,7 +56,8 @@ func addToFstab(root *mounted.FS, esp string) (changed bool, err error) {
 // "UUID=1234-ABCD" or "PARTUUID=…".
 func fstabLine(fstab, esp string) string {
 	for line := range strings.Lines(fstab) {
-		if fields := strings.Fields(line); len(fields) > 0 && strings.EqualFold(strings.ReplaceAll(fields[0], `"`, ""), esp) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && strings.EqualFold(strings.ReplaceAll(fields[0], `"`, ""), esp) {
 			return ""
 		}
 	}
@@ -91,7 +92,8 @@ func fatMounts(fstab string) []fstabMount {
 	var list []fstabMount
 	for line := range strings.Lines(fstab) {
 		fields := strings.Fields(line)
-		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || !slices.Contains(strings.Split(fields[2], ","), "vfat") {
+		isFAT := len(fields) >= 3 && slices.Contains(strings.Split(fields[2], ","), "vfat")
+		if !isFAT || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
 		if len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), "noauto") {

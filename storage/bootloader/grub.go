@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/partition"
@@ -17,7 +18,7 @@ import (
 // GRUB holds the parameters of InstallGRUB.
 type GRUB struct {
 	Disk     string
-	System   block.System
+	System   sysfs.Root
 	RootUUID string // of the root's file system or partition
 	ESPUUID  string // of the ESP's file system or partition, "" for none
 	PRePUUID string // of the PReP boot partition on POWER, "" for none
@@ -25,11 +26,12 @@ type GRUB struct {
 	Log      *slog.Logger
 }
 
-// InstallGRUB runs the GRUB of a partition image, which installs itself and writes its configuration. It runs programs
-// of the image as root: see package chroot. Without an ESP it is installed at the start of the disk or in the PReP
-// partition, unless the disk already has a boot sector. On an ESP it is also installed at the fallback path of UEFI,
-// where InstallEFI finds it, and the ESP is added to fstab. Errors wrap ErrNoRoot, ErrNoESP and those of package
-// chroot.
+// InstallGRUB runs the GRUB of a partition image, which installs itself and writes its configuration. This runs
+// programs of the image as root, see package chroot.
+//
+// Without an ESP, GRUB is installed at the start of the disk or in the PReP partition, unless the disk already has a
+// boot sector. On an ESP it is also installed at the fallback path of UEFI, where InstallEFI finds it, and the ESP is
+// added to fstab. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
 func InstallGRUB(ctx context.Context, g GRUB) error {
 	if err := g.install(ctx); err != nil {
 		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
@@ -47,9 +49,13 @@ func (g GRUB) install(ctx context.Context) error {
 		return err
 	}
 	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
-		if boots, err := hasBootSector(g.Disk, table); err != nil || boots {
-			g.Log.Info("the disk has a boot sector already, no boot loader is installed", "device", g.Disk, "err", err)
+		boots, err := hasBootSector(g.Disk, table)
+		if err != nil {
 			return err
+		}
+		if boots {
+			g.Log.Info("boot loader not installed, disk already has a boot sector", "device", g.Disk)
+			return nil
 		}
 	}
 	system, err := installed(ctx, g.System, g.Disk, root, table, g.Log)
@@ -68,10 +74,12 @@ func (g GRUB) install(ctx context.Context) error {
 
 // installed describes the system on a disk. Its programs see the disk, its partitions, and the FAT file systems of the
 // disk that fstab mounts.
-func installed(ctx context.Context, sys block.System, disk, root string, table *partition.Table, log *slog.Logger) (chroot.System, error) {
+func installed(
+	ctx context.Context, sys sysfs.Root, disk, root string, table *partition.Table, log *slog.Logger,
+) (chroot.System, error) {
 	system := chroot.System{Root: root, Devices: []string{disk}}
 	for _, p := range table.Partitions {
-		system.Devices = append(system.Devices, sys.PartitionPath(disk, p.Number))
+		system.Devices = append(system.Devices, block.PartitionPath(sys, disk, p.Number))
 	}
 	fstab, err := readFstab(ctx, root)
 	if err != nil {
@@ -115,9 +123,10 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	if err != nil {
 		return err
 	}
-	system.ESP = g.System.PartitionPath(g.Disk, esp.Number)
+	system.ESP = block.PartitionPath(g.System, g.Disk, esp.Number)
 	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", system.ESP)
-	if err := g.installTwice(ctx, func(argv ...string) error { return chroot.Run(ctx, *system, nil, argv...) }); err != nil {
+	run := func(argv ...string) error { return chroot.Run(ctx, *system, nil, argv...) }
+	if err := g.installTwice(ctx, run); err != nil {
 		return err
 	}
 	_, err = changeFstab(ctx, system.Root, name)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
@@ -17,9 +17,7 @@ import (
 
 // TestMain runs the child process that enters the root of an image.
 func TestMain(m *testing.M) {
-	if os.Args[0] == chroot.Name {
-		chroot.Child(os.Args[1:])
-	}
+	chroot.Child()
 	os.Exit(m.Run())
 }
 
@@ -40,11 +38,12 @@ func grubDisk(t *testing.T, installer, uuid string, programs ...string) string {
 	root := testenv.SparseFile(t, 64<<20)
 	testenv.Run(t, "mkfs.ext4", "-q", "-U", uuid, "-d", tree, root)
 	image := testenv.SparseFile(t, 80<<20)
-	testenv.Run(t, "sh", "-c", `printf 'label: dos\nlabel-id: 0xdeadbeef\nstart=2048, size=8192, type=41\nstart=10240, type=83, bootable\n' |
+	testenv.Run(t, "sh", "-c",
+		`printf 'label: dos\nlabel-id: 0xdeadbeef\nstart=2048, size=8192, type=41\nstart=10240, type=83, bootable\n' |
 		PATH=$PATH:/usr/sbin sfdisk -q "$0"`, image)
 	testenv.Run(t, "dd", "if="+root, "of="+image, "bs=1M", "seek=5", "conv=notrunc,sparse", "status=none")
 	device := testenv.Loop(t, image, 512)
-	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, device); err != nil {
 		t.Fatal(err)
 	}
 	return device

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/fat"
@@ -35,7 +36,7 @@ type Kept struct {
 // Keep holds the parameters of KeepEFI.
 type Keep struct {
 	Disk      string
-	System    block.System
+	System    sysfs.Root
 	RootUUID  string // of the root's file system or partition
 	ESPUUID   string
 	Configure bool // first run the image's GRUB, if any, to write its menu
@@ -75,7 +76,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	if err != nil {
 		return Kept{}, err
 	}
-	if there, err := hasAssets(ctx, rootPath); err != nil || !there {
+	if found, err := hasAssets(ctx, rootPath); err != nil || !found {
 		return Kept{}, err
 	}
 	if k.Configure {
@@ -88,7 +89,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 			return Kept{}, err
 		}
 	}
-	kept, err := copyAssets(ctx, rootPath, k.System.PartitionPath(k.Disk, esp.Number))
+	kept, err := copyAssets(ctx, rootPath, block.PartitionPath(k.System, k.Disk, esp.Number))
 	if err != nil || kept.Files == 0 {
 		return kept, err
 	}
@@ -96,10 +97,10 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	return kept, err
 }
 
-// nameInFstab returns how an fstab names the ESP: by its partition where that is what it was asked for by, else by its
-// file system.
-func nameInFstab(disk string, esp partition.Partition, asked string) (string, error) {
-	if strings.EqualFold(asked, esp.UUID) {
+// nameInFstab returns the ESP's name in an fstab: by its partition if requested is its PARTUUID, otherwise by its file
+// system.
+func nameInFstab(disk string, esp partition.Partition, requested string) (string, error) {
+	if strings.EqualFold(requested, esp.UUID) {
 		return "PARTUUID=" + esp.UUID, nil
 	}
 	f, err := os.Open(disk)
@@ -115,17 +116,17 @@ func nameInFstab(disk string, esp partition.Partition, asked string) (string, er
 }
 
 // hasAssets reports whether the root has loaders for the ESP.
-func hasAssets(ctx context.Context, rootPath string) (there bool, err error) {
+func hasAssets(ctx context.Context, rootPath string) (found bool, err error) {
 	root, err := mounted.Open(ctx, rootPath, false)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	folder, err := root.OpenFile(assets, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	directory, err := root.OpenFile(assets, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return false, absent(err)
 	}
-	return true, folder.Close()
+	return true, directory.Close()
 }
 
 // copyAssets copies the loaders from the root's device to the ESP's.

@@ -1,7 +1,6 @@
 package bootloader
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
 )
@@ -48,88 +46,6 @@ func files(t *testing.T, top string) map[string]string {
 		t.Fatal(err)
 	}
 	return found
-}
-
-func folder(t *testing.T, name string) *mounted.FS {
-	t.Helper()
-	f, err := mounted.Folder(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return f
-}
-
-// The ESP is an ordinary folder here: kernels without FAT run this test, too.
-func TestCopyAssets(t *testing.T) {
-	root, esp := t.TempDir(), t.TempDir()
-	outside := t.TempDir()
-	write(t, outside, "secret", "of the ramdisk")
-	write(t, root, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
-	write(t, root, "boot/efi/EFI/debian/grubx64.efi", strings.Repeat("grub", 600<<10))
-	write(t, root, "boot/efi/EFI/debian/fw/fwupd.efi", "fw")
-	write(t, root, "boot/efi/EFI/fedora/grub.cfg", "its own")
-	write(t, root, "boot/grub2/grub.cfg", "menu")
-	write(t, root, "boot/grub/grub.cfg", "the other menu")
-	write(t, root, "boot/grub/grubenv", "saved_entry=0")
-	write(t, root, "usr/lib/shim.efi", "shim by a link")
-	write(t, esp, "EFI/BOOT/BOOTX64.EFI", "what an attempt before left behind")
-	for link, target := range map[string]string{
-		"boot/efi/EFI/debian/shimx64.efi": "/usr/lib/shim.efi",         // absolute, inside the image
-		"boot/efi/EFI/debian/outside.efi": outside + "/secret",         // absolute, outside
-		"boot/efi/EFI/debian/up.efi":      "../../../../../../../etc/", // stays at the image's root
-		"boot/efi/EFI/debian/gone.efi":    "nowhere",
-	} {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := unix.Mkfifo(filepath.Join(root, "boot/efi/EFI/debian/pipe.efi"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := copier{from: folder(t, root), to: folder(t, esp)}
-	if err := c.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{
-		"EFI/BOOT/BOOTX64.EFI":   "shim",
-		"EFI/BOOT/grub.cfg":      "menu",
-		"EFI/BOOT/grubenv":       "saved_entry=0",
-		"EFI/debian/grubx64.efi": strings.Repeat("grub", 600<<10), "EFI/debian/fw/fwupd.efi": "fw",
-		"EFI/debian/shimx64.efi": "shim by a link",
-		"EFI/debian/grub.cfg":    "menu",
-		"EFI/debian/grubenv":     "saved_entry=0",
-		"EFI/fedora/grub.cfg":    "its own",
-		"EFI/fedora/grubenv":     "saved_entry=0",
-	}
-	if diff := cmp.Diff(want, files(t, esp)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if c.kept.Files != len(want) || c.kept.Bytes < 2400<<10 {
-		t.Errorf("got %+v, want %d files", c.kept, len(want))
-	}
-}
-
-func TestCopyAssetsHasBounds(t *testing.T) {
-	root := t.TempDir()
-	write(t, root, "boot/efi/EFI/BOOT/BOOTX64.EFI", "shim")
-	if err := os.Symlink(".", filepath.Join(root, "boot/efi/EFI/BOOT/loop")); err != nil {
-		t.Fatal(err)
-	}
-	c := copier{from: folder(t, root), to: folder(t, t.TempDir())}
-	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "folders deep") {
-		t.Errorf("a folder in itself: got %v, want an error that tells the depth", err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	c = copier{from: folder(t, root), to: folder(t, t.TempDir())}
-	if err := c.run(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("given up: got %v, want %v", err, context.Canceled)
-	}
 }
 
 func TestFstabLine(t *testing.T) {
@@ -170,7 +86,7 @@ func rootDisk(t *testing.T, tree string, mkfs ...string) string {
 	testenv.Run(t, mkfs[0], append(mkfs[1:], root)...)
 	testenv.Run(t, "dd", "if="+root, "of="+image, "bs=1M", "seek=41", "conv=notrunc,sparse", "status=none")
 	device := testenv.Loop(t, image, 512)
-	if err := partition.Sync(t.Context(), block.System{}, device); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, device); err != nil {
 		t.Fatal(err)
 	}
 	return device
@@ -217,8 +133,10 @@ func TestFstab(t *testing.T) {
 			write(t, tree, "etc/fstab", before)
 			device := rootDisk(t, tree, slices.Clone(tt.mkfs)...)
 			for range 2 {
-				// There are no loaders to be kept: nothing may change.
-				if kept, err := KeepEFI(t.Context(), Keep{Disk: device, RootUUID: tt.root, ESPUUID: tt.esp, Configure: true, Log: quiet}); err != nil || kept != (Kept{}) {
+				// There are no loaders to copy: nothing may change.
+				if kept, err := KeepEFI(t.Context(), Keep{
+					Disk: device, RootUUID: tt.root, ESPUUID: tt.esp, Configure: true, Log: quiet,
+				}); err != nil || kept != (Kept{}) {
 					t.Fatalf("got %+v and %v, want nothing done", kept, err)
 				}
 			}
@@ -286,7 +204,8 @@ func TestKeepEFIFails(t *testing.T) {
 		if errors.Is(tt.want, mounted.ErrNoFilesystem) {
 			testenv.Run(t, "wipefs", "-qaf", device+"p2")
 		}
-		if _, err := KeepEFI(t.Context(), Keep{Disk: tt.disk, RootUUID: tt.root, ESPUUID: tt.esp, Log: quiet}); !errors.Is(err, tt.want) {
+		_, err := KeepEFI(t.Context(), Keep{Disk: tt.disk, RootUUID: tt.root, ESPUUID: tt.esp, Log: quiet})
+		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 	}

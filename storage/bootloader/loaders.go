@@ -34,8 +34,8 @@ const (
 	maxLabel = 128     // characters in a boot entry's label
 )
 
-// fallbackFolder is where firmware looks for a loader by itself (UEFI 2.10, 3.5.1.1).
-const fallbackFolder = `\efi\boot\`
+// fallbackDir is the directory in which firmware finds a loader without a boot entry (UEFI 2.10, 3.5.1.1).
+const fallbackDir = `\efi\boot\`
 
 // readLoaders finds the loaders on the ESP, a partition of the disk. fallback is the one that firmware finds without a
 // boot entry, "" if there is none or if the search stopped before.
@@ -83,16 +83,16 @@ type searcher struct {
 // fallback returns the loader that firmware finds without a boot entry, "" if there is none.
 func (s *searcher) fallback() string {
 	for _, l := range s.found {
-		if strings.HasPrefix(strings.ToLower(l.path), fallbackFolder) {
+		if strings.HasPrefix(strings.ToLower(l.path), fallbackDir) {
 			return l.path
 		}
 	}
 	return ""
 }
 
-// walk searches a folder; prefix is its path with a backslash at the end.
-func (s *searcher) walk(folder fat.File, prefix string, depth int) error {
-	files, err := s.tree.List(folder)
+// walk searches a directory; prefix is its path with a final backslash.
+func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
+	files, err := s.tree.List(directory)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *searcher) walk(folder fat.File, prefix string, depth int) error {
 		}
 		name := strings.ToLower(file.Name)
 		switch {
-		case file.Folder || !slices.Contains(loaderNames, name):
+		case file.IsDir || !slices.Contains(loaderNames, name):
 		case strings.HasSuffix(name, ".csv"):
 			if err := s.readCSV(file, files, prefix); err != nil || s.fromCSV != nil {
 				return err
@@ -112,7 +112,7 @@ func (s *searcher) walk(folder fat.File, prefix string, depth int) error {
 		}
 	}
 	for _, file := range files {
-		if !file.Folder || depth == maxDepth {
+		if !file.IsDir || depth == maxDepth {
 			continue
 		}
 		if err := s.walk(file, prefix+file.Name+`\`, depth+1); err != nil || s.fromCSV != nil {
@@ -122,8 +122,8 @@ func (s *searcher) walk(folder fat.File, prefix string, depth int) error {
 	return nil
 }
 
-// readCSV takes the loader that a CSV file names, in the same folder. One that is not there is passed over.
-func (s *searcher) readCSV(csv fat.File, folder []fat.File, prefix string) error {
+// readCSV selects the loader that a CSV file names, in the same directory. If it does not exist, the file is ignored.
+func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) error {
 	data, err := s.tree.Read(csv, maxCSV)
 	if err != nil {
 		return err
@@ -132,8 +132,8 @@ func (s *searcher) readCSV(csv fat.File, folder []fat.File, prefix string) error
 	if err != nil {
 		return nil //nolint:nilerr // an invalid file is ignored like one that names a missing loader
 	}
-	for _, file := range folder {
-		if !file.Folder && strings.EqualFold(file.Name, name) {
+	for _, file := range directory {
+		if !file.IsDir && strings.EqualFold(file.Name, name) {
 			s.fromCSV = &loader{path: prefix + file.Name, label: label}
 			return nil
 		}

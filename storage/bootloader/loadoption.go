@@ -1,7 +1,6 @@
 package bootloader
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	"ironroot/internal/ondisk"
 	"ironroot/storage/partition"
 )
 
@@ -64,27 +64,17 @@ func hardDrive(table *partition.Table, p partition.Partition) hardDriveNode {
 
 // encode returns the option as the content of a Boot#### variable.
 func (o loadOption) encode() []byte {
-	file := utf16z(o.File)
-	var path bytes.Buffer
-	path.Write([]byte{nodeMedia, mediaHardDrive})
-	put(&path, uint16(hardDriveLength))
-	put(&path, o.Disk.Number)
-	put(&path, o.Disk.Start)
-	put(&path, o.Disk.Size)
-	path.Write(o.Disk.Signature[:])
-	path.Write([]byte{o.Disk.Format, o.Disk.SignatureType})
-	path.Write([]byte{nodeMedia, mediaFile})
-	put(&path, uint16(4+len(file)))
-	path.Write(file)
-	path.Write([]byte{nodeEnd, endEntire})
-	put(&path, uint16(4))
+	le, file := binary.LittleEndian, utf16z(o.File)
+	path := le.AppendUint16([]byte{nodeMedia, mediaHardDrive}, hardDriveLength)
+	path = ondisk.Append(path, le, o.Disk)
+	path = le.AppendUint16(append(path, nodeMedia, mediaFile), uint16(4+len(file)))
+	path = append(path, file...)
+	path = le.AppendUint16(append(path, nodeEnd, endEntire), 4)
 
-	var out bytes.Buffer
-	put(&out, o.Attributes)
-	put(&out, uint16(path.Len()))
-	out.Write(utf16z(o.Description))
-	out.Write(path.Bytes())
-	return out.Bytes()
+	out := le.AppendUint32(nil, o.Attributes)
+	out = le.AppendUint16(out, uint16(len(path)))
+	out = append(out, utf16z(o.Description)...)
+	return append(out, path...)
 }
 
 // parseLoadOption parses any load option. Disk and File stay empty if its device path is of another kind.
@@ -140,15 +130,10 @@ func (o *loadOption) parsePath(path []byte) error {
 
 // parseHardDrive parses the body of a hard drive node, which must have its full length.
 func parseHardDrive(body []byte) hardDriveNode {
-	return hardDriveNode{
-		Number: binary.LittleEndian.Uint32(body), Start: binary.LittleEndian.Uint64(body[4:]),
-		Size: binary.LittleEndian.Uint64(body[12:]), Signature: [16]byte(body[20:36]), Format: body[36], SignatureType: body[37],
-	}
+	return ondisk.Decode[hardDriveNode](body, binary.LittleEndian)
 }
 
-func put(b *bytes.Buffer, value any) { _ = binary.Write(b, binary.LittleEndian, value) } // a Buffer never fails
-
-// utf16z writes text as little-endian UTF-16 with a final null.
+// utf16z encodes text as little-endian UTF-16 with a final null.
 func utf16z(text string) []byte {
 	var out []byte
 	for _, unit := range append(utf16.Encode([]rune(text)), 0) {

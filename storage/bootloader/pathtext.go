@@ -49,11 +49,11 @@ func nodeText(kind uint16, body []byte) string {
 	case kind == 0x0318:
 		return "Uri(" + string(body) + ")"
 	}
-	name, owned := nodeName(kind)
+	name, hasGUID := nodeName(kind)
 	switch {
 	case name == "":
 		return fmt.Sprintf("Path(%d,%d,%x)", kind>>8, kind&0xff, body)
-	case !owned || len(body) < 16:
+	case !hasGUID || len(body) < 16:
 		return fmt.Sprintf("%s(%x)", name, body)
 	case len(body) == 16:
 		return name + "(" + guidText(body) + ")"
@@ -61,8 +61,8 @@ func nodeText(kind uint16, body []byte) string {
 	return fmt.Sprintf("%s(%s,%x)", name, guidText(body), body[16:])
 }
 
-// nodeName names a kind of node; the body of an owned one begins with a GUID.
-func nodeName(kind uint16) (name string, owned bool) {
+// nodeName returns the name of a kind of node, and whether its body starts with a GUID.
+func nodeName(kind uint16) (name string, hasGUID bool) {
 	switch kind {
 	case 0x0104:
 		return "VenHw", true

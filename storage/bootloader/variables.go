@@ -36,31 +36,32 @@ type variables struct {
 
 // install removes the entries that have the option's label, writes the option under the first free number, puts that
 // number first in BootOrder, and reads both back. A BootOrder without the number is an error.
-func (v variables) install(o loadOption) (number uint16, removed []uint16, err error) {
+func (v variables) install(o loadOption) (number uint16, err error) {
 	entries, err := v.bootEntries()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	order, err := v.bootOrder()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
+	var removed []uint16
 	for _, n := range sorted(entries) {
 		if old, err := parseLoadOption(entries[n]); err != nil || old.Description != o.Description {
 			continue // another owner's entry, or one that cannot be parsed
 		}
 		if err := v.remove(bootName(n)); err != nil {
-			return 0, removed, err
+			return 0, err
 		}
 		delete(entries, n)
 		removed = append(removed, n)
 	}
 	number, err = firstFree(entries)
 	if err != nil {
-		return 0, removed, err
+		return 0, err
 	}
 	if err := v.write(bootName(number), o.encode()); err != nil {
-		return 0, removed, err
+		return 0, err
 	}
 	order = slices.DeleteFunc(order, func(n uint16) bool { return n == number || slices.Contains(removed, n) })
 	order = append([]uint16{number}, order...)
@@ -69,7 +70,7 @@ func (v variables) install(o loadOption) (number uint16, removed []uint16, err e
 		err = fmt.Errorf("variable BootOrder: got %s, want %s, which starts with the new entry",
 			cmp.Or(orderText(got), "nothing"), orderText(order))
 	}
-	return number, removed, err
+	return number, err
 }
 
 func bootName(n uint16) string { return fmt.Sprintf("Boot%04X", n) }

@@ -100,14 +100,14 @@ const piece = 1 << 20
 func bounded(r io.Reader) ([]byte, error) {
 	r = io.LimitReader(r, MaxSize+1)
 	var pieces [][]byte
-	size, room := 0, []byte(nil)
+	size, free := 0, []byte(nil)
 	for {
-		if len(room) == 0 {
-			room = make([]byte, piece)
-			pieces = append(pieces, room)
+		if len(free) == 0 {
+			free = make([]byte, piece)
+			pieces = append(pieces, free)
 		}
-		n, err := r.Read(room)
-		size, room = size+n, room[n:]
+		n, err := r.Read(free)
+		size, free = size+n, free[n:]
 		switch {
 		case size > MaxSize:
 			return nil, ErrTooLarge

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
@@ -149,7 +149,7 @@ func TestWriteCreates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			device := loop(t, 200*mib, 512, table)
-			path, err := Write(context.Background(), block.System{}, device, drive, Options{})
+			path, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestWriteCreates(t *testing.T) {
 			if strings.TrimSpace(out) != Label {
 				t.Errorf("blkid finds the label %q", out)
 			}
-			again, err := Write(context.Background(), block.System{}, device, drive, Options{})
+			again, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{})
 			if err != nil || again != path {
 				t.Errorf("a second time: got %q, %v", again, err)
 			}
@@ -192,11 +192,12 @@ func TestFromSourceToDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			device := loop(t, 200*mib, 512, `sgdisk -n 1:0:+8M "$0"`)
-			path, err := Write(context.Background(), block.System{}, device, loaded, Options{})
+			path, err := Write(context.Background(), sysfs.Root{}, device, loaded, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := testenv.Run(t, "isoinfo", "-i", path, "-J", "-x", "/openstack/latest/meta_data.json"); got != metadata {
+			got := testenv.Run(t, "isoinfo", "-i", path, "-J", "-x", "/openstack/latest/meta_data.json")
+			if got != metadata {
 				t.Errorf("the drive's file holds %q, want %q", got, metadata)
 			}
 		})
@@ -206,22 +207,22 @@ func TestFromSourceToDisk(t *testing.T) {
 func TestWriteReuses(t *testing.T) {
 	drive := iso(t)
 	device := loop(t, 64*mib, 512, `sgdisk -n 1:0:+8M -n 2:0:+8M -n 3:0:+8M "$0"`)
-	if err := partition.Sync(context.Background(), block.System{}, device); err != nil {
+	if err := partition.Sync(context.Background(), sysfs.Root{}, device); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", device+"p2")
-	path, err := Write(context.Background(), block.System{}, device, drive, Options{})
+	path, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{})
 	if err != nil || path != device+"p2" {
 		t.Fatalf("got %q, %v", path, err)
 	}
 	if !bytes.Equal(content(t, path, len(drive)), drive) {
 		t.Error("the partition does not hold the drive")
 	}
-	if _, err := Write(context.Background(), block.System{}, device, make([]byte, 9*mib), Options{}); err == nil {
+	if _, err := Write(context.Background(), sysfs.Root{}, device, make([]byte, 9*mib), Options{}); err == nil {
 		t.Error("a drive larger than the partition was accepted")
 	}
 	testenv.Run(t, "mkfs.vfat", "-n", "config-2", device+"p3")
-	if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); !errors.Is(err, ErrDuplicate) {
+	if _, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{}); !errors.Is(err, ErrDuplicate) {
 		t.Errorf("got %v, want ErrDuplicate", err)
 	}
 }
@@ -229,19 +230,23 @@ func TestWriteReuses(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	drive := make([]byte, mib)
 	t.Run("too large", func(t *testing.T) {
-		if _, err := Write(context.Background(), block.System{}, "/dev/null", make([]byte, MaxSize+1), Options{}); !errors.Is(err, ErrTooLarge) {
+		_, err := Write(context.Background(), sysfs.Root{}, "/dev/null", make([]byte, MaxSize+1), Options{})
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("got %v, want ErrTooLarge", err)
 		}
 	})
 	t.Run("four primary partitions", func(t *testing.T) {
-		device := loop(t, 200*mib, 512, `printf 'label: dos\nsize=2048\nsize=2048\nsize=2048\nsize=2048\n' | sfdisk -q "$0"`)
-		if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); err == nil || !strings.Contains(err.Error(), "primary") {
+		device := loop(t, 200*mib, 512,
+			`printf 'label: dos\nsize=2048\nsize=2048\nsize=2048\nsize=2048\n' | sfdisk -q "$0"`)
+		_, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{})
+		if err == nil || !strings.Contains(err.Error(), "primary") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no table", func(t *testing.T) {
 		device := testenv.Loop(t, testenv.SparseFile(t, 200*mib), 512)
-		if _, err := Write(context.Background(), block.System{}, device, drive, Options{}); !errors.Is(err, partition.ErrNoTable) {
+		_, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{})
+		if !errors.Is(err, partition.ErrNoTable) {
 			t.Errorf("got %v, want ErrNoTable", err)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
-	"ironroot/storage/iso9660"
+	"ironroot/storage/tree"
 )
 
 const (
@@ -22,9 +22,9 @@ const (
 	maxDepth = 32
 )
 
-// damaged returns the error of a drive whose file system cannot be read. It replaces the readers' errors: they quote
-// file names, which are content of the drive and must not appear in errors.
-func damaged(kind string) error {
+// damaged returns the error of a drive whose file system cannot be read. It replaces the errors of the readers,
+// because they contain file names, which are secret content of the drive.
+func damaged(kind tree.Kind) error {
 	return fmt.Errorf("%w: its %s file system is damaged", ErrUnreadable, kind)
 }
 
@@ -41,51 +41,52 @@ func withoutNames(err error) error {
 
 // readFiles lists the files of a drive.
 func readFiles(drive []byte) ([]fat.Node, error) {
-	r := bytes.NewReader(drive)
-	left := maxFiles
-	iso, err := iso9660.Open(r)
-	if err == nil {
-		if !iso.RockRidge() {
-			return nil, fmt.Errorf("%w: its ISO 9660 file system has no Rock Ridge names (genisoimage -r)", ErrUnreadable)
-		}
-		return isoNodes(iso, iso.Root(), &left, 0)
-	}
-	if !errors.Is(err, iso9660.ErrNoISO) {
-		return nil, damaged("ISO 9660")
-	}
-	f, err := fat.Open(r)
-	if errors.Is(err, fat.ErrNoFAT) {
+	t, err := tree.Open(bytes.NewReader(drive))
+	var broken *tree.DamagedError
+	switch {
+	case errors.As(err, &broken):
+		return nil, damaged(broken.Kind)
+	case err != nil:
 		return nil, fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
+	case t.Kind == tree.ISO9660 && !t.RockRidge:
+		return nil, fmt.Errorf("%w: its ISO 9660 file system has no Rock Ridge names (genisoimage -r)", ErrUnreadable)
 	}
-	if err != nil {
-		return nil, damaged("FAT")
-	}
-	return fatNodes(f, f.Root(), &left, 0)
+	l := lister{kind: t.Kind, left: maxFiles}
+	return l.nodes(t.Root, 0)
 }
 
-func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.Node, error) {
-	list, err := f.List(folder)
+// lister lists the files of a tree.
+type lister struct {
+	kind tree.Kind
+	left int // number of files that may follow
+}
+
+func (l *lister) nodes(directory tree.Node, depth int) ([]fat.Node, error) {
+	list, err := directory.List()
 	if err != nil {
-		return nil, damaged("ISO 9660")
+		return nil, damaged(l.kind)
 	}
-	if err := count(len(list), left, depth); err != nil {
-		return nil, err
+	// A damaged directory may contain itself.
+	if l.left -= len(list); l.left < 0 || depth > maxDepth {
+		return nil, fmt.Errorf("%w: it has more than %d files or %d directories within each other",
+			ErrUnreadable, maxFiles, maxDepth)
 	}
 	var nodes []fat.Node
 	for _, file := range list {
-		node := fat.Node{Name: file.Name, Folder: file.Folder, Size: file.Size}
+		node := fat.Node{Name: file.Name, IsDir: file.List != nil, Size: file.Size}
 		switch {
-		case file.Folder:
-			if node.Nodes, err = isoNodes(f, file, left, depth+1); err != nil {
+		case node.IsDir:
+			if node.Nodes, err = l.nodes(file, depth+1); err != nil {
 				return nil, err
 			}
-		case !file.Regular:
-			return nil, fmt.Errorf("%w: one of its %d files is neither a directory nor a regular file in one piece", ErrUnreadable, len(list))
+		case file.Read == nil:
+			return nil, fmt.Errorf("%w: one of its %d files is neither a directory nor a regular file in one piece",
+				ErrUnreadable, len(list))
 		default:
 			node.Content = func() ([]byte, error) {
-				content, err := f.Read(file, file.Size)
+				content, err := file.Read(file.Size)
 				if err != nil {
-					return nil, damaged("ISO 9660")
+					return nil, damaged(l.kind)
 				}
 				return content, nil
 			}
@@ -95,44 +96,7 @@ func isoNodes(f *iso9660.FS, folder iso9660.File, left *int, depth int) ([]fat.N
 	return nodes, nil
 }
 
-func fatNodes(f *fat.FS, folder fat.File, left *int, depth int) ([]fat.Node, error) {
-	list, err := f.List(folder)
-	if err != nil {
-		return nil, damaged("FAT")
-	}
-	if err := count(len(list), left, depth); err != nil {
-		return nil, err
-	}
-	var nodes []fat.Node
-	for _, file := range list {
-		node := fat.Node{Name: file.Name, Folder: file.Folder, Size: file.Size}
-		if file.Folder {
-			if node.Nodes, err = fatNodes(f, file, left, depth+1); err != nil {
-				return nil, err
-			}
-		} else {
-			node.Content = func() ([]byte, error) {
-				content, err := f.Read(file, file.Size)
-				if err != nil {
-					return nil, damaged("FAT")
-				}
-				return content, nil
-			}
-		}
-		nodes = append(nodes, node)
-	}
-	return nodes, nil
-}
-
-// count bounds what is listed: a damaged file system may be a folder in itself.
-func count(files int, left *int, depth int) error {
-	if *left -= files; *left < 0 || depth > maxDepth {
-		return fmt.Errorf("%w: it has more than %d files or %d folders within each other", ErrUnreadable, maxFiles, maxDepth)
-	}
-	return nil
-}
-
-// rewrite makes a FAT file system with the files on a partition, and compares what is then on the medium with them.
+// rewrite makes a FAT file system with the files on a partition, and compares the content of the medium with them.
 func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0) // fails if it is mounted or otherwise in use
 	if err != nil {
@@ -143,8 +107,10 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 	if err != nil {
 		return err
 	}
-	// The serial number follows from the place, so that the same drive gives the same bytes.
-	volume := fat.Volume{Size: size, Sector: sector, Label: strings.ToUpper(Label), Serial: crc32.ChecksumIEEE([]byte(path))}
+	// The serial number depends only on the path, so that the same drive gives the same bytes.
+	volume := fat.Volume{
+		Size: size, Sector: sector, Label: strings.ToUpper(Label), Serial: crc32.ChecksumIEEE([]byte(path)),
+	}
 	if err := volume.Write(ctx, f, files, f.Sync); err != nil {
 		return fmt.Errorf("copy into a new file system on %s: %w", path, withoutNames(err))
 	}
@@ -169,9 +135,9 @@ func readBackError(err error) error {
 	return errReadBack
 }
 
-// compare holds the copies against the files.
-func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.Node) error {
-	list, err := copied.List(folder)
+// compare compares the copies with the files.
+func compare(ctx context.Context, copied *fat.FS, directory fat.File, files []fat.Node) error {
+	list, err := copied.List(directory)
 	if err != nil {
 		return readBackError(err)
 	}
@@ -184,10 +150,10 @@ func compare(ctx context.Context, copied *fat.FS, folder fat.File, files []fat.N
 			return err
 		}
 		file, ok := found[want.Name]
-		if !ok || file.Folder != want.Folder || file.Size != want.Size && !want.Folder {
+		if !ok || file.IsDir != want.IsDir || file.Size != want.Size && !want.IsDir {
 			return errReadBack
 		}
-		if want.Folder {
+		if want.IsDir {
 			if err := compare(ctx, copied, file, want.Nodes); err != nil {
 				return err
 			}

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"ironroot/internal/planted"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
@@ -89,7 +89,7 @@ func TestWriteRebuilds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			device := loop(t, 200*mib, c.sector, c.table)
-			path, err := Write(context.Background(), block.System{}, device, c.drive, c.o)
+			path, err := Write(context.Background(), sysfs.Root{}, device, c.drive, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestWriteRebuilds(t *testing.T) {
 			checkRebuilt(t, path)
 			verifyTable(t, device)
 			first := content(t, path, mib)
-			again, err := Write(context.Background(), block.System{}, device, c.drive, c.o)
+			again, err := Write(context.Background(), sysfs.Root{}, device, c.drive, c.o)
 			if err != nil || again != path || !bytes.Equal(content(t, path, mib), first) {
 				t.Errorf("a second time: got %q, %v, want the same bytes in %s", again, err, path)
 			}
@@ -133,7 +133,7 @@ func TestRebuildRefuses(t *testing.T) {
 		"symbolic link":       {build("-r"), "neither a directory nor a regular file"},
 		"short names only":    {build("-J"), "Rock Ridge"},
 	} {
-		_, err := Write(context.Background(), block.System{}, device, c.drive, Options{Rebuild: true})
+		_, err := Write(context.Background(), sysfs.Root{}, device, c.drive, Options{Rebuild: true})
 		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want ErrUnreadable with %q", name, err, c.want)
 		}
@@ -145,7 +145,7 @@ func TestRebuildRefuses(t *testing.T) {
 		t.Error("the table was changed")
 	}
 	small := loop(t, 64*mib, 4096, `sgdisk -n 1:0:+256K "$0"`)
-	if err := partition.Sync(context.Background(), block.System{}, small); err != nil {
+	if err := partition.Sync(context.Background(), sysfs.Root{}, small); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "mkfs.vfat", "-n", "CONFIG-2", small+"p1")
@@ -153,7 +153,8 @@ func TestRebuildRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, mib), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(context.Background(), block.System{}, small, build("-r"), Options{}); !errors.Is(err, fat.ErrFull) {
+	drive := build("-r")
+	if _, err := Write(context.Background(), sysfs.Root{}, small, drive, Options{}); !errors.Is(err, fat.ErrFull) {
 		t.Errorf("small partition: got %v, want ErrFull", err)
 	}
 }
@@ -161,7 +162,7 @@ func TestRebuildRefuses(t *testing.T) {
 func TestWriteLimits(t *testing.T) {
 	drive := iso(t)
 	write := func(device string, drive []byte) (string, error) {
-		return Write(context.Background(), block.System{}, device, drive, Options{})
+		return Write(context.Background(), sysfs.Root{}, device, drive, Options{})
 	}
 	three := `label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\n`
 	t.Run("65 MiB", func(t *testing.T) {
@@ -261,7 +262,7 @@ func TestWriteRepairs4K(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := testenv.Loop(t, big, 4096)
-	path, err := Write(context.Background(), block.System{}, device, iso(t), Options{})
+	path, err := Write(context.Background(), sysfs.Root{}, device, iso(t), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,12 +274,8 @@ func TestWriteRepairs4K(t *testing.T) {
 // FuzzRebuild rebuilds drives with changed bytes. The copy always ends and stays within its partition.
 func FuzzRebuild(f *testing.F) {
 	var images []*planted.Image
-	for kind, name := range []string{"../fat/testdata/fat12.img.gz", "../iso9660/testdata/xorriso.iso.gz"} {
-		packed, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		unzip, err := gzip.NewReader(bytes.NewReader(packed))
+	for kind, name := range []string{"media/fat12.img.gz", "media/xorriso.iso.gz"} {
+		unzip, err := gzip.NewReader(bytes.NewReader(testenv.Data(f, name)))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
@@ -39,10 +40,13 @@ type Options struct {
 	Rebuild bool
 }
 
-// Write writes the drive to the disk's partition labelled config-2, which is made in the last 64 MiB of the disk where
-// there is none, reads it back, and returns the partition's device path. Where the disk's sectors are larger than the
-// blocks of the drive's file system, no system could mount it: its files are copied into a new FAT file system.
-func Write(ctx context.Context, sys block.System, disk string, drive []byte, o Options) (partitionPath string, err error) {
+// Write writes the drive to the disk's partition labelled config-2, reads it back, and returns the partition's device
+// path. If there is no such partition, Write creates one in the last 64 MiB of the disk. If the disk's sectors are
+// larger than the blocks of the drive's file system, no system could mount it, so its files are copied to a new FAT
+// file system.
+func Write(
+	ctx context.Context, sys sysfs.Root, disk string, drive []byte, o Options,
+) (partitionPath string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("config drive on %s: %w", disk, err)
@@ -51,7 +55,7 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte, o O
 	if len(drive) == 0 || len(drive) > MaxSize {
 		return "", fmt.Errorf("%w: it has %d", ErrTooLarge, len(drive))
 	}
-	device, err := sys.Device(disk)
+	device, err := block.Find(sys, disk)
 	if err != nil {
 		return "", err
 	}
@@ -78,10 +82,10 @@ func Write(ctx context.Context, sys block.System, disk string, drive []byte, o O
 	return path, put(ctx, path, device.LogicalSector, drive, files)
 }
 
-// WritePartition writes the drive to a partition made for it, by the same rules as Write, and reads it back. The
-// partition needs as many bytes as [Room] says.
-func WritePartition(ctx context.Context, sys block.System, path string, drive []byte, o Options) error {
-	device, err := sys.Device(path)
+// WritePartition writes the drive to a partition of its own, by the same rules as Write, and reads it back. The
+// partition must have the size that [Size] returns.
+func WritePartition(ctx context.Context, sys sysfs.Root, path string, drive []byte, o Options) error {
+	device, err := block.Find(sys, path)
 	if err != nil {
 		return fmt.Errorf("config drive on %s: %w", path, err)
 	}
@@ -95,9 +99,9 @@ func WritePartition(ctx context.Context, sys block.System, path string, drive []
 	return nil
 }
 
-// Room returns how many bytes a partition for the drive needs on a disk with sectors of that many bytes. The error wraps
-// ErrUnreadable where the drive could not be written there at all.
-func Room(drive []byte, sector int64, o Options) (int64, error) {
+// Size returns the size in bytes of a partition for the drive on a disk with the given sector size. The error wraps
+// ErrUnreadable if the drive cannot be written there.
+func Size(drive []byte, sector int64, o Options) (int64, error) {
 	files, err := rebuilt(drive, sector, o)
 	if err != nil {
 		return 0, fmt.Errorf("config drive: %w", err)
@@ -132,9 +136,9 @@ func put(ctx context.Context, path string, sector int64, drive []byte, files []f
 	return verify(ctx, path, drive)
 }
 
-// find returns the partition with the label, "" where there is none.
-func find(ctx context.Context, sys block.System, disk string) (string, error) {
-	parts, err := sys.Partitions(ctx, disk)
+// find returns the partition with the label, "" if there is none.
+func find(ctx context.Context, sys sysfs.Root, disk string) (string, error) {
+	parts, err := block.Partitions(ctx, sys, disk)
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +161,7 @@ func find(ctx context.Context, sys block.System, disk string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrDuplicate, strings.Join(found, ", "))
 }
 
-func create(ctx context.Context, sys block.System, disk string) (string, error) {
+func create(ctx context.Context, sys sysfs.Root, disk string) (string, error) {
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
 		return "", err
@@ -172,7 +176,7 @@ func create(ctx context.Context, sys block.System, disk string) (string, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	return sys.WaitPartition(ctx, disk, added.Number)
+	return block.WaitPartition(ctx, sys, disk, added.Number)
 }
 
 func write(ctx context.Context, path string, drive []byte) (err error) {

@@ -26,12 +26,16 @@ func TestTables(t *testing.T) {
 			{Kind: "linear", Size: 1 << 20, Parameters: "8:0 2048"},
 			{Kind: "multipath", Start: 1 << 20, Size: 6 << 40, Parameters: "0 0 1 1 service-time 0 1 1 8:0 1"},
 		}},
-		"no parameters":       {targets: []Target{{Kind: "error", Size: 512}}},
-		"half a sector":       {targets: []Target{{Kind: "linear", Size: 700}}, err: "700 long"},
-		"empty":               {targets: []Target{{Kind: "linear"}}, err: "0 long"},
-		"kind that is long":   {targets: []Target{{Kind: "sixteen-bytes-xx", Size: 512}}, err: "too long"},
-		"more than there is":  {targets: []Target{{Kind: "linear", Size: 512, Parameters: strings.Repeat("8:0 ", 4<<10)}}, err: "too long"},
-		"fits to the last of": {targets: []Target{{Kind: "linear", Size: 512, Parameters: strings.Repeat("x", 16<<10-40-1)}}},
+		"no parameters":     {targets: []Target{{Kind: "error", Size: 512}}},
+		"half a sector":     {targets: []Target{{Kind: "linear", Size: 700}}, err: "of 700 bytes"},
+		"empty":             {targets: []Target{{Kind: "linear"}}, err: "of 0 bytes"},
+		"kind that is long": {targets: []Target{{Kind: "sixteen-bytes-xx", Size: 512}}, err: "too long"},
+		"more than there is": {
+			targets: []Target{{Kind: "linear", Size: 512, Parameters: strings.Repeat("8:0 ", 4<<10)}}, err: "too long",
+		},
+		"fits to the last of": {
+			targets: []Target{{Kind: "linear", Size: 512, Parameters: strings.Repeat("x", 16<<10-40-1)}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r request

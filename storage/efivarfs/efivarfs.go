@@ -24,7 +24,7 @@ func MakeMutable(path string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // nothing was written through it
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	flags, err := flagsOf(f)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
 	}
@@ -34,7 +34,7 @@ func MakeMutable(path string) error {
 	if flags&immutable == 0 {
 		return nil
 	}
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable); err != nil {
+	if err := setFlags(f, flags&^immutable); err != nil {
 		return fmt.Errorf("clear immutable flag of %s: %w", path, err)
 	}
 	return nil

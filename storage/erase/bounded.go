@@ -24,12 +24,14 @@ type Limits struct {
 // minutes of retries and resets.
 var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 
-// Bounded calls a function that erases, reads or syncs devices, and returns its result. A process that waits in the
-// kernel for a device cannot be interrupted. If the functions of this package report no progress for l.Silence, the
-// context of the call ends. If the call does not return within l.Grace after its context has ended, Bounded returns an
-// error that wraps [ErrStuck], without a result. The call then continues until the kernel returns, and starts nothing
-// new, because its context has ended. Until then it holds a device that it writes to exclusively, so that nothing else
-// can write to it. A panic of the function is an error.
+// Bounded calls a function that erases, reads or syncs devices, and returns its result. A panic of the function is
+// returned as an error.
+//
+// A process that waits in the kernel for a device cannot be interrupted. If the functions of this package report no
+// progress for l.Silence, Bounded cancels the context of the call. If the call does not return within l.Grace after
+// its context has ended, Bounded returns an error that wraps [ErrStuck], without a result. The call then continues
+// until the kernel returns, and starts no new operation, because its context has ended. Until then it holds a device that it writes to exclusively, so that nothing else can
+// write to it.
 func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

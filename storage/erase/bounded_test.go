@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
@@ -28,7 +28,10 @@ func TestBounded(t *testing.T) {
 	}{
 		{"result", func(context.Context) (string, error) { return "done", nil }, "done", nil, 0},
 		{"both", func(context.Context) (string, error) { return "part", broken }, "part", broken, 0},
-		{"just in time", func(context.Context) (string, error) { time.Sleep(59 * time.Second); return "done", nil }, "done", nil, 59 * time.Second},
+		{
+			"just in time", func(context.Context) (string, error) { time.Sleep(59 * time.Second); return "done", nil },
+			"done", nil, 59 * time.Second,
+		},
 		{"progress", func(ctx context.Context) (string, error) {
 			for range 100 {
 				time.Sleep(50 * time.Second)
@@ -43,8 +46,15 @@ func TestBounded(t *testing.T) {
 			time.Sleep(59 * time.Second)
 			return "done", nil
 		}, "done", nil, 24*time.Hour + 59*time.Second},
-		{"silent, then ended by its context", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }, "", context.Canceled, time.Minute},
-		{"silent, then done", func(ctx context.Context) (string, error) { <-ctx.Done(); return "done", nil }, "done", nil, time.Minute},
+		{
+			"silent, then ended by its context",
+			func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }, "", context.Canceled,
+			time.Minute,
+		},
+		{
+			"silent, then done", func(ctx context.Context) (string, error) { <-ctx.Done(); return "done", nil },
+			"done", nil, time.Minute,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			started := time.Now()
@@ -88,14 +98,15 @@ func TestBoundedBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		wait := Wait{Retries: 3, Interval: time.Hour}
-		_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second}, func(ctx context.Context) (any, error) {
-			return nil, wait.until(ctx, block.System{}, "/dev/none", func() error {
-				if tries++; tries <= wait.Retries {
-					return unix.EBUSY
-				}
-				return nil
+		_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second},
+			func(ctx context.Context) (any, error) {
+				return nil, wait.until(ctx, sysfs.Root{}, "/dev/none", func() error {
+					if tries++; tries <= wait.Retries {
+						return unix.EBUSY
+					}
+					return nil
+				})
 			})
-		})
 		if err != nil || tries != 4 {
 			t.Errorf("got %v after %d tries, want success after 4", err, tries)
 		}
@@ -165,7 +176,8 @@ func TestBoundedStuck(t *testing.T) {
 				<-returns // of the kernel
 				return "done", nil
 			})
-			if took := time.Since(started); value != "" || !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), tt.text) || took != tt.took {
+			took := time.Since(started)
+			if value != "" || !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), tt.text) || took != tt.took {
 				t.Errorf("%s: got %q and %v after %v, want %q after %v", name, value, err, took, tt.text, tt.took)
 			}
 			if tt.cause != nil && !errors.Is(err, tt.cause) {

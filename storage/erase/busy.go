@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/block"
+	"ironroot/internal/pause"
+	"ironroot/internal/sysfs"
 )
 
 // ErrBusy is returned if a device is still in use after the time limit for its holders. Errors that wrap it name the
@@ -29,7 +30,7 @@ type Wait struct {
 }
 
 // free waits until the device has no holder.
-func (w Wait) free(ctx context.Context, sys block.System, device string) error {
+func (w Wait) free(ctx context.Context, sys sysfs.Root, device string) error {
 	return w.until(ctx, sys, device, func() error {
 		holders, err := holders(ctx, sys, device)
 		if err != nil {
@@ -42,9 +43,9 @@ func (w Wait) free(ctx context.Context, sys block.System, device string) error {
 	})
 }
 
-// until calls do until it returns no error that means a busy device, w.Retries more times at most. The last error
-// names the holders.
-func (w Wait) until(ctx context.Context, sys block.System, device string, do func() error) error {
+// until calls do until it succeeds or fails for another reason than a busy device, with at most w.Retries retries. If
+// the device stays busy, the error names its holders.
+func (w Wait) until(ctx context.Context, sys sysfs.Root, device string, do func() error) error {
 	for retry := 0; ; retry++ {
 		err := do()
 		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, ErrBusy) {
@@ -61,17 +62,15 @@ func (w Wait) until(ctx context.Context, sys block.System, device string, do fun
 			return errors.Join(fmt.Errorf("%w: held by %s: %w", ErrBusy, strings.Join(names, ", "), err), holdersErr)
 		}
 		willTake(ctx, w.Interval)
-		// The kernel has no event for the end of every kind of holder.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(w.Interval):
+		// The kernel does not report the end of every kind of holder.
+		if err := pause.For(ctx, w.Interval); err != nil {
+			return err
 		}
 	}
 }
 
-// holders names what uses a device or one of its partitions.
-func holders(ctx context.Context, sys block.System, device string) ([]string, error) {
+// holders lists what uses a device or one of its partitions.
+func holders(ctx context.Context, sys sysfs.Root, device string) ([]string, error) {
 	paths, err := withPartitions(ctx, sys, device)
 	if errors.Is(err, fs.ErrNotExist) {
 		paths = []string{device} // not a device that the kernel lists
@@ -90,7 +89,7 @@ func holders(ctx context.Context, sys block.System, device string) ([]string, er
 		if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
 			continue // a regular file, which tests use in place of a disk
 		}
-		numbers[stat.Rdev] = path
+		numbers[deviceNumber(&stat)] = path
 		name := strings.ReplaceAll(strings.TrimPrefix(path, "/dev/"), "/", "!")
 		upper, err := os.ReadDir(sys.Sys("class/block", name, "holders"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +113,7 @@ func holders(ctx context.Context, sys block.System, device string) ([]string, er
 }
 
 // mountsOf lists where devices are mounted.
-func mountsOf(sys block.System, numbers map[uint64]string) ([]string, error) {
+func mountsOf(sys sysfs.Root, numbers map[uint64]string) ([]string, error) {
 	data, err := os.ReadFile(sys.Proc("self/mountinfo"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -137,8 +136,8 @@ func mountsOf(sys block.System, numbers map[uint64]string) ([]string, error) {
 	return found, nil
 }
 
-// openersOf lists the processes that have devices open. A process that ends meanwhile is not listed.
-func openersOf(ctx context.Context, sys block.System, numbers map[uint64]string) ([]string, error) {
+// openersOf lists the processes that have devices open. Processes that end in the meantime are omitted.
+func openersOf(ctx context.Context, sys sysfs.Root, numbers map[uint64]string) ([]string, error) {
 	processes, err := os.ReadDir(sys.Proc())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -169,7 +168,7 @@ func openersOf(ctx context.Context, sys block.System, numbers map[uint64]string)
 			if err := unix.Stat(link, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
 				continue
 			}
-			if path, ok := numbers[stat.Rdev]; ok {
+			if path, ok := numbers[deviceNumber(&stat)]; ok {
 				name, _ := os.ReadFile(sys.Proc(pid, "comm"))
 				found = append(found, fmt.Sprintf("process %s (%s) on %s", pid, strings.TrimSpace(string(name)), path))
 				break

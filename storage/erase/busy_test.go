@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
@@ -22,7 +22,7 @@ func heldDisk(t *testing.T) (disk string, pid int, release func()) {
 	testenv.Programs(t, "sgdisk", "sh", "head")
 	disk = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
 	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", disk)
-	if err := partition.Sync(t.Context(), block.System{}, disk); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, disk); err != nil {
 		t.Fatal(err)
 	}
 	holder := exec.CommandContext(t.Context(), "sh", "-c", `exec 3<"$0"; echo open; head -n 1 >/dev/null`, disk+"p1")
@@ -55,10 +55,10 @@ func heldDisk(t *testing.T) (disk string, pid int, release func()) {
 // methods maps names to erase methods.
 var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 	"metadata": func(t *testing.T, disk string, wait Wait) error {
-		return Metadata(t.Context(), block.System{}, disk, wait)
+		return Metadata(t.Context(), sysfs.Root{}, disk, wait)
 	},
 	"full": func(t *testing.T, disk string, wait Wait) error {
-		_, err := Full(t.Context(), block.System{}, device(t, disk), Options{Zeroize: true, Wait: wait})
+		_, err := Full(t.Context(), sysfs.Root{}, device(t, disk), Options{Zeroize: true, Wait: wait})
 		return err
 	},
 }
@@ -106,7 +106,7 @@ func TestHolderStays(t *testing.T) {
 func TestWaitUntil(t *testing.T) {
 	disk := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	calls := 0
-	err := Wait{Interval: time.Millisecond, Retries: 4}.until(t.Context(), block.System{}, disk, func() error {
+	err := Wait{Interval: time.Millisecond, Retries: 4}.until(t.Context(), sysfs.Root{}, disk, func() error {
 		calls++
 		return unix.EBUSY
 	})
@@ -114,7 +114,8 @@ func TestWaitUntil(t *testing.T) {
 		t.Errorf("got %v after %d calls, want ErrBusy after 5", err, calls)
 	}
 	calls = 0
-	if err := (Wait{Retries: 4}).until(t.Context(), block.System{}, disk, func() error { calls++; return unix.EIO }); !errors.Is(err, unix.EIO) || calls != 1 {
+	if err := (Wait{Retries: 4}).until(t.Context(), sysfs.Root{}, disk,
+		func() error { calls++; return unix.EIO }); !errors.Is(err, unix.EIO) || calls != 1 {
 		t.Errorf("got %v after %d calls, want EIO after 1", err, calls)
 	}
 }

@@ -8,25 +8,29 @@ import (
 
 // Controller describes the namespaces of an NVMe controller.
 type Controller struct {
-	// Attached names the namespaces that are attached to the controller, "" if there are none.
-	Attached string
+	// NoDevice names the namespaces that are attached to the controller and have no block device, "" if there are
+	// none.
+	NoDevice string
 	// NotErased names the namespaces that an erase of the attached ones does not reach, and why, "" if there are none.
 	NotErased string
 	// Remains wraps ErrRemains and names the unattached namespaces of a private subsystem; nil if there are none.
 	Remains error
 }
 
-// ReadController asks an NVMe controller for its namespaces. path is its character device. A controller can have
-// namespaces without a block device: unattached ones, and those that the kernel does not use. It changes nothing.
-func ReadController(ctx context.Context, path string) (Controller, error) {
-	c, err := readController(ctx, path, openIdentify)
+// ReadController reads the namespaces of an NVMe controller. path is its character device, shown are the ids of its
+// namespaces with a block device. A controller can have others: unattached ones, and those that the kernel does not
+// use. ReadController changes nothing.
+func ReadController(ctx context.Context, path string, shown []uint32) (Controller, error) {
+	c, err := readController(ctx, path, shown, openIdentify)
 	if err != nil {
 		return Controller{}, fmt.Errorf("read the NVMe namespaces of %s: %w", path, err)
 	}
 	return c, nil
 }
 
-func readController(ctx context.Context, path string, open func(string) (adminDevice, error)) (Controller, error) {
+func readController(
+	ctx context.Context, path string, shown []uint32, open func(string) (adminDevice, error),
+) (Controller, error) {
 	d, err := open(path)
 	if err != nil {
 		return Controller{}, err
@@ -41,9 +45,11 @@ func readController(ctx context.Context, path string, open func(string) (adminDe
 		return Controller{}, err
 	}
 	c := Controller{NotErased: scope.notErased(), Remains: scope.hidden()}
-	attached := slices.DeleteFunc(scope.others, func(id uint32) bool { return slices.Contains(scope.unattached, id) })
-	if len(attached) > 0 {
-		c.Attached = namespaceList(attached)
+	hidden := slices.DeleteFunc(scope.others, func(id uint32) bool {
+		return slices.Contains(scope.unattached, id) || slices.Contains(shown, id)
+	})
+	if len(hidden) > 0 {
+		c.NoDevice = namespaceList(hidden)
 	}
 	return c, nil
 }

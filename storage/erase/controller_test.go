@@ -18,6 +18,7 @@ func TestReadController(t *testing.T) {
 	broken := errors.New("no list")
 	for name, c := range map[string]struct {
 		drive fakeNVMe
+		shown []uint32
 		want  Controller // without Remains
 		text  string     // of Remains
 		err   error
@@ -25,8 +26,14 @@ func TestReadController(t *testing.T) {
 	}{
 		"no namespaces": {drive: fakeNVMe{oacs: management, active: []uint32{}, none: true}, sent: 3},
 		"attached": {
-			drive: fakeNVMe{oacs: management, active: []uint32{1, 7}}, want: Controller{Attached: "namespaces 1, 7"}, sent: 3,
+			drive: fakeNVMe{oacs: management, active: []uint32{1, 7}},
+			want:  Controller{NoDevice: "namespaces 1, 7"}, sent: 3,
 		},
+		"one shown": {
+			drive: fakeNVMe{oacs: management, active: []uint32{1, 7}}, shown: []uint32{0, 7, 9},
+			want: Controller{NoDevice: "namespace 1"}, sent: 3,
+		},
+		"all shown": {drive: fakeNVMe{oacs: management, active: []uint32{1, 7}}, shown: []uint32{7, 1}, sent: 3},
 		"unattached": {
 			drive: fakeNVMe{oacs: management, active: []uint32{}, allocated: []uint32{2}},
 			want:  Controller{NotErased: "not erased: namespaces 2, 7, not attached to this controller"},
@@ -35,7 +42,7 @@ func TestReadController(t *testing.T) {
 		"both": {
 			drive: fakeNVMe{oacs: management, allocated: []uint32{2, 5}},
 			want: Controller{
-				Attached: "namespace 7", NotErased: "not erased: namespaces 2, 5, not attached to this controller",
+				NoDevice: "namespace 7", NotErased: "not erased: namespaces 2, 5, not attached to this controller",
 			},
 			text: "data remain out of reach: namespaces 2, 5, not attached to the NVMe controller", sent: 3,
 		},
@@ -48,7 +55,7 @@ func TestReadController(t *testing.T) {
 			want:  Controller{NotErased: shared + "namespaces of other controllers, if any"}, sent: 2,
 		},
 		"no management":           {drive: fakeNVMe{oacs: 7, active: []uint32{}}, sent: 2},
-		"no management, attached": {drive: fakeNVMe{}, want: Controller{Attached: "namespace 7"}, sent: 2},
+		"no management, attached": {drive: fakeNVMe{}, want: Controller{NoDevice: "namespace 7"}, sent: 2},
 		"no list":                 {drive: fakeNVMe{oacs: management, identifyError: broken}, err: broken, sent: 2},
 		"no list of allocated":    {drive: fakeNVMe{oacs: management, allocatedError: broken}, err: broken, sent: 3},
 		"no identify":             {drive: fakeNVMe{controllerError: broken}, err: broken, sent: 1},
@@ -56,7 +63,7 @@ func TestReadController(t *testing.T) {
 		sent, opened := 0, ""
 		c.drive.afterIdentify = func() { sent++ }
 		open := func(path string) (adminDevice, error) { opened = path; return &c.drive, nil }
-		got, err := readController(t.Context(), "/dev/controller", open)
+		got, err := readController(t.Context(), "/dev/controller", c.shown, open)
 		text := ""
 		if got.Remains != nil {
 			text = got.Remains.Error()
@@ -80,7 +87,7 @@ func TestReadControllerFails(t *testing.T) {
 	missing, file := filepath.Join(t.TempDir(), "nvme0"), filepath.Join(t.TempDir(), "nvme1")
 	put(t, file, "no character device")
 	for path, want := range map[string]error{missing: fs.ErrNotExist, file: unix.ENOTTY} {
-		got, err := ReadController(t.Context(), path)
+		got, err := ReadController(t.Context(), path, nil)
 		start := "read the NVMe namespaces of " + path + ": "
 		if !errors.Is(err, want) || !strings.HasPrefix(err.Error(), start) || got != (Controller{}) {
 			t.Errorf("%s: got %+v and %v, want %v", path, got, err, want)
@@ -88,7 +95,7 @@ func TestReadControllerFails(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := ReadController(cancelled, file); !errors.Is(err, context.Canceled) {
+	if got, err := ReadController(cancelled, file, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %+v and %v, want %v", got, err, context.Canceled)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
@@ -49,13 +50,14 @@ type Options struct {
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
 }
 
-// Full erases all data of a device, a disk or a partition, and returns the method. The method is followed by what was
-// not erased and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support
-// a secure erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure. Errors wrap ErrReadOnly
-// for a device that cannot be written, ErrBusy for one that is in use, ErrZoned for one that cannot be overwritten,
-// and ErrRemains for one whose private NVMe subsystem has namespaces that are not attached, or that cannot be listed,
-// whether or not the device itself was erased.
-func Full(ctx context.Context, sys block.System, device block.Device, o Options) (Method, error) {
+// Full erases all data of a disk or partition and returns the method. The method is followed by what was not erased
+// and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure
+// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure.
+//
+// Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
+// overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
+// cannot be listed, whether or not the device itself was erased.
+func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openNVMe)
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
@@ -64,12 +66,12 @@ func Full(ctx context.Context, sys block.System, device block.Device, o Options)
 }
 
 func full(
-	ctx context.Context, sys block.System, device block.Device, o Options, open func(string) (adminDevice, error),
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open func(string) (adminDevice, error),
 ) (Method, error) {
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
-	method, scope, secureErr := secure(ctx, device, o, open)
+	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	if secureErr != nil {
 		if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
 			return "", errors.Join(secureErr, scope.remains("not erased"))
@@ -93,7 +95,7 @@ func full(
 // Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was formatted or its
 // metadata were erased, unless the error also contains a failure to erase them.
 func Express(
-	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
+	ctx context.Context, sys sysfs.Root, device block.Device, wait Wait, notFormatted func(error),
 ) (Method, error) {
 	method, err := express(ctx, sys, device, wait, notFormatted, openNVMe)
 	if err != nil {
@@ -103,13 +105,13 @@ func Express(
 }
 
 func express(
-	ctx context.Context, sys block.System, device block.Device, wait Wait, notFormatted func(error),
+	ctx context.Context, sys sysfs.Root, device block.Device, wait Wait, notFormatted func(error),
 	open func(string) (adminDevice, error),
 ) (Method, error) {
 	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
 	}
-	method, scope, err := secure(ctx, device, Options{NVMe: true}, open)
+	method, scope, err := secure(ctx, sys, device, Options{NVMe: true}, open)
 	if err == nil {
 		if err := forget(ctx, sys, device, wait); err != nil {
 			return "", err
@@ -124,7 +126,7 @@ func express(
 }
 
 // awaitWritable waits until the device has no holder. It returns ErrReadOnly for a read-only device.
-func awaitWritable(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
+func awaitWritable(ctx context.Context, sys sysfs.Root, device block.Device, wait Wait) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func awaitWritable(ctx context.Context, sys block.System, device block.Device, w
 }
 
 // overwriteReleased overwrites a device after the kernel has dropped its partitions.
-func overwriteReleased(ctx context.Context, sys block.System, device block.Device, o Options) error {
+func overwriteReleased(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
 	if device.Zoned == "host-managed" {
 		return ErrZoned
 	}
@@ -148,7 +150,7 @@ func overwriteReleased(ctx context.Context, sys block.System, device block.Devic
 }
 
 // forget makes the kernel drop the partitions of a disk that has no table any more.
-func forget(ctx context.Context, sys block.System, device block.Device, wait Wait) error {
+func forget(ctx context.Context, sys sysfs.Root, device block.Device, wait Wait) error {
 	if device.Type == "part" {
 		return nil
 	}
@@ -158,11 +160,10 @@ func forget(ctx context.Context, sys block.System, device block.Device, wait Wai
 // secure erases a device by a command of its own. The error wraps ErrUnsupported if the device has none. The returned
 // scope is that of an NVMe namespace and is valid even with an error.
 func secure(
-	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open func(string) (adminDevice, error),
 ) (Method, nvmeScope, error) {
-	// A Format sent through a partition erases the whole namespace.
-	if !block.IsNVMeNamespace(device.Name) {
-		return "", nvmeScope{}, ErrUnsupported // ATA secure erase is not implemented
+	if block.IsNVMeNamespace(device.Name) { // a Format sent through a partition erases the whole namespace
+		return eraseNVMe(ctx, device.Path, o.NVMe, open)
 	}
-	return eraseNVMe(ctx, device.Path, o.NVMe, open)
+	return "", nvmeScope{}, ErrUnsupported
 }

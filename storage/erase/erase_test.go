@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
@@ -27,7 +28,7 @@ const mib = 1 << 20
 
 func device(t *testing.T, path string) block.Device {
 	t.Helper()
-	d, err := block.System{}.Device(path)
+	d, err := block.Find(sysfs.Root{}, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func device(t *testing.T, path string) block.Device {
 	return d
 }
 
-func poke(t *testing.T, path string, offset int64, data []byte) {
+func writeAt(t *testing.T, path string, offset int64, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -97,35 +98,36 @@ func TestMetadata(t *testing.T) {
 		path := testenv.Loop(t, testenv.SparseFile(t, 1000*mib), sector)
 		table := func() {
 			t.Helper()
-			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M", "-n", "5:0:+64M", "-n", "6:0:0", path)
-			if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M",
+				"-n", "5:0:+64M", "-n", "6:0:0", path)
+			if err := partition.Sync(context.Background(), sysfs.Root{}, path); err != nil {
 				t.Fatal(err)
 			}
 		}
 		table()
 		for i, maker := range makers {
-			testenv.Run(t, maker[0], append(maker[1:], block.System{}.PartitionPath(path, i+1))...)
-			if wipefs(t, (block.System{}).PartitionPath(path, i+1)) == "" {
+			testenv.Run(t, maker[0], append(maker[1:], block.PartitionPath(sysfs.Root{}, path, i+1))...)
+			if wipefs(t, block.PartitionPath(sysfs.Root{}, path, i+1)) == "" {
 				t.Fatalf("%s left no signature", maker[0])
 			}
 		}
-		volume := block.System{}.PartitionPath(path, len(makers)+1)
-		poke(t, volume, 512, lvmLabel())
+		volume := block.PartitionPath(sysfs.Root{}, path, len(makers)+1)
+		writeAt(t, volume, 512, lvmLabel())
 		if out := wipefs(t, volume); !strings.Contains(out, "LVM2_member") {
 			t.Fatalf("physical volume: got %q, want a signature", out)
 		}
-		if err := Metadata(context.Background(), block.System{}, path, Wait{}); err != nil {
+		if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
 		if out := wipefs(t, path); out != "" {
 			t.Errorf("sectors of %d bytes: still there:\n%s", sector, out)
 		}
-		if parts, err := (block.System{}).Partitions(context.Background(), path); err != nil || len(parts) != 0 {
+		if parts, err := block.Partitions(context.Background(), sysfs.Root{}, path); err != nil || len(parts) != 0 {
 			t.Errorf("the kernel still has %d partitions, %v", len(parts), err)
 		}
 		table() // the same once more: nothing may show through
 		for i := range len(makers) + 1 {
-			if out := wipefs(t, (block.System{}).PartitionPath(path, i+1)); out != "" {
+			if out := wipefs(t, block.PartitionPath(sysfs.Root{}, path, i+1)); out != "" {
 				t.Errorf("partition %d, sectors of %d bytes: still there:\n%s", i+1, sector, out)
 			}
 		}
@@ -142,9 +144,10 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 		table := func() {
 			t.Helper()
 			in := "label: dos\nstart=1MiB, size=20MiB, type=83\nstart=24MiB, size=170MiB, type=5\n" +
-				"start=26MiB, size=40MiB, type=83\nstart=70MiB, size=40MiB, type=83\nstart=114MiB, size=40MiB, type=83\n"
+				"start=26MiB, size=40MiB, type=83\nstart=70MiB, size=40MiB, type=83\n" +
+				"start=114MiB, size=40MiB, type=83\n"
 			testenv.Run(t, "sh", "-c", `printf "$0" | PATH=$PATH:/usr/sbin sfdisk -q --wipe never "$1"`, in, path)
-			if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+			if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,10 +158,10 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 		}
 		logical := []int{5, 6, 7}
 		for _, n := range logical {
-			testenv.Run(t, "mkfs.ext4", "-q", "-F", block.System{}.PartitionPath(path, n))
+			testenv.Run(t, "mkfs.ext4", "-q", "-F", block.PartitionPath(sysfs.Root{}, path, n))
 		}
-		poke(t, path, 90*mib, []byte(mark))
-		if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+		writeAt(t, path, 90*mib, []byte(mark))
+		if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
 		data := content(t, path)
@@ -172,7 +175,7 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 		}
 		table()
 		for _, n := range logical {
-			if out := wipefs(t, block.System{}.PartitionPath(path, n)); out != "" {
+			if out := wipefs(t, block.PartitionPath(sysfs.Root{}, path, n)); out != "" {
 				t.Errorf("partition %d, sectors of %d bytes: still there:\n%s", n, sector, out)
 			}
 		}
@@ -188,16 +191,16 @@ func TestMetadataOfKernelPartitions(t *testing.T) {
 		if err := block.AddPartition(path, 3, 20*mib, 40*mib); err != nil {
 			t.Fatal(err)
 		}
-		return block.System{}.PartitionPath(path, 3)
+		return block.PartitionPath(sysfs.Root{}, path, 3)
 	}
 	testenv.Run(t, "mkfs.ext4", "-q", "-F", add())
-	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	if out := wipefs(t, add()); out != "" {
 		t.Errorf("still there:\n%s", out)
 	}
-	if err := partition.Sync(t.Context(), block.System{}, path); err != nil { // no partition stays behind
+	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil { // no partition stays behind
 		t.Error(err)
 	}
 }
@@ -208,10 +211,10 @@ func TestMetadataOfWholeDisk(t *testing.T) {
 	testenv.Run(t, "mkfs.ext4", "-q", "-F", path)
 	size := int64(40*mib + 512*3)
 	magic := []byte{0xfc, 0x4e, 0x2b, 0xa9}
-	poke(t, path, size&^65535-65536, magic)        // md 0.90
-	poke(t, path, (size/512-16)&^7*512, magic)     // md 1.0
-	poke(t, path, 20*mib, []byte("in the middle")) // content stays
-	if err := Metadata(context.Background(), block.System{}, path, Wait{}); err != nil {
+	writeAt(t, path, size&^65535-65536, magic)        // md 0.90
+	writeAt(t, path, (size/512-16)&^7*512, magic)     // md 1.0
+	writeAt(t, path, 20*mib, []byte("in the middle")) // content stays
+	if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	if out := wipefs(t, path); out != "" {
@@ -231,18 +234,18 @@ func TestInUse(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 40*mib), 512)
 	testenv.Run(t, "mkfs.ext4", "-q", "-F", path)
 	dir := t.TempDir()
-	if err := unix.Mount(path, dir, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Mount(t, path, dir, "ext4", "")
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := Metadata(context.Background(), block.System{}, path, Wait{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
+	if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); !errors.Is(err, ErrBusy) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("Metadata: got %v, want an ErrBusy that names %s", err, dir)
 	}
-	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
+	if _, err := Full(context.Background(), sysfs.Root{}, device(t, path),
+		Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Full: got %v, want an ErrBusy that names %s", err, dir)
 	}
 }
@@ -266,7 +269,7 @@ func TestOverwrite(t *testing.T) {
 		size := int64(10*mib + 3*4096)
 		path := testenv.Loop(t, testenv.SparseFile(t, size), sector)
 		secret := bytes.Repeat([]byte("secret data "), int(size/12))
-		poke(t, path, 0, secret)
+		writeAt(t, path, 0, secret)
 		var last, total int64
 		o := Options{Iterations: 2, Progress: func(done, all int64) {
 			if done < last {
@@ -275,7 +278,7 @@ func TestOverwrite(t *testing.T) {
 			last, total = done, all
 		}}
 		before := written(t, path)
-		method, err := Full(context.Background(), block.System{}, device(t, path), o)
+		method, err := Full(context.Background(), sysfs.Root{}, device(t, path), o)
 		if err != nil || method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
 		}
@@ -291,7 +294,8 @@ func TestOverwrite(t *testing.T) {
 		}
 		o = Options{Iterations: 2, Zeroize: true, NVMe: true, ATA: true}
 		before = written(t, path)
-		if method, err := Full(context.Background(), block.System{}, device(t, path), o); err != nil || method != Overwrite {
+		if method, err := Full(context.Background(), sysfs.Root{}, device(t, path), o); err != nil ||
+			method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
 		}
 		if got := written(t, path) - before; got != 3*size {
@@ -305,7 +309,8 @@ func TestOverwrite(t *testing.T) {
 
 func TestNoPass(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	if method, err := Full(context.Background(), block.System{}, device(t, path), Options{}); !errors.Is(err, ErrUnsupported) {
+	method, err := Full(context.Background(), sysfs.Root{}, device(t, path), Options{})
+	if !errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %q, %v: nothing was written, nothing may be claimed", method, err)
 	}
 }
@@ -314,7 +319,8 @@ func TestCancel(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 64*mib), 512)
 	ctx, cancel := context.WithCancel(context.Background())
 	o := Options{Zeroize: true, Progress: func(int64, int64) { cancel() }}
-	if _, err := Full(ctx, block.System{}, device(t, path), o); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pass 1 of 1") {
+	_, err := Full(ctx, sysfs.Root{}, device(t, path), o)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pass 1 of 1") {
 		t.Errorf("got %v, want context.Canceled in pass 1 of 1", err)
 	}
 }
@@ -323,10 +329,8 @@ func TestCancel(t *testing.T) {
 func TestWriteError(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	testenv.Mount(t, "tmpfs", dir, "tmpfs", "size=4m")
+	t.Cleanup(func() { testenv.Detach(t, dir) })
 	image := filepath.Join(dir, "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -335,10 +339,11 @@ func TestWriteError(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := testenv.Loop(t, image, 512)
-	if method, err := Full(context.Background(), block.System{}, device(t, path), Options{Iterations: 1, Zeroize: true}); err == nil {
+	if method, err := Full(context.Background(), sysfs.Root{}, device(t, path),
+		Options{Iterations: 1, Zeroize: true}); err == nil {
 		t.Errorf("got %q without an error", method)
 	}
-	if err := Metadata(context.Background(), block.System{}, path, Wait{}); err == nil {
+	if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err == nil {
 		t.Error("metadata: no error")
 	}
 }
@@ -348,10 +353,11 @@ func TestReadOnly(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	testenv.Run(t, "blockdev", "--setro", path)
 	defer func() { testenv.Run(t, "blockdev", "--setrw", path) }() // the flag would outlive the loop device
-	if readOnly, err := ReadOnly(block.System{}, path); err != nil || !readOnly {
+	if readOnly, err := ReadOnly(sysfs.Root{}, path); err != nil || !readOnly {
 		t.Errorf("got %v, %v", readOnly, err)
 	}
-	if _, err := Full(context.Background(), block.System{}, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrReadOnly) {
+	if _, err := Full(context.Background(), sysfs.Root{}, device(t, path),
+		Options{Zeroize: true}); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("got %v, want ErrReadOnly", err)
 	}
 }
@@ -364,7 +370,8 @@ func TestZoned(t *testing.T) {
 	}
 	d := device(t, path)
 	d.Zoned = "host-managed"
-	if _, err := Full(t.Context(), block.System{}, d, Options{Zeroize: true}); !errors.Is(err, ErrZoned) || errors.Is(err, ErrUnsupported) {
+	if _, err := Full(t.Context(), sysfs.Root{}, d, Options{Zeroize: true}); !errors.Is(err, ErrZoned) ||
+		errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %v, want ErrZoned", err)
 	}
 	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), "content") {
@@ -377,10 +384,7 @@ func TestZoned(t *testing.T) {
 func TestMetadataOfRAIDMembers(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	const size, part = 40 * mib, 30 * mib
-	old, err := os.ReadFile("../md/testdata/raid1-0.90")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testenv.Data(t, "md/raid1-0.90")
 	for _, version := range []string{"0.90", "1.0", "1.1", "1.2"} {
 		superblock := func(size int64) (int64, []byte) {
 			at := md.Offsets(size)[version]
@@ -389,20 +393,21 @@ func TestMetadataOfRAIDMembers(t *testing.T) {
 			}
 			return at, testenv.RAID{Name: "tenant:data", Level: 1, Size: size}.Superblock(at)
 		}
-		onDisk, onPartition := testenv.Loop(t, testenv.SparseFile(t, size), 512), testenv.Loop(t, testenv.SparseFile(t, size), 512)
+		onDisk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+		onPartition := testenv.Loop(t, testenv.SparseFile(t, size), 512)
 		testenv.Run(t, "sgdisk", "-n", "1:2048:+30M", onPartition)
-		if err := partition.Sync(t.Context(), block.System{}, onPartition); err != nil {
+		if err := partition.Sync(t.Context(), sysfs.Root{}, onPartition); err != nil {
 			t.Fatal(err)
 		}
 		for path, size := range map[string]int64{onDisk: size, onPartition + "p1": part} {
 			at, content := superblock(size)
-			poke(t, path, at, content)
+			writeAt(t, path, at, content)
 			if out := testenv.Run(t, "mdadm", "--examine", path); !strings.Contains(out, "- correct") {
 				t.Fatalf("version %s on %s: mdadm finds no superblock:\n%s", version, path, out)
 			}
 		}
 		for _, path := range []string{onDisk, onPartition} {
-			if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+			if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 				t.Errorf("version %s on %s: %v", version, path, err)
 			}
 			if out := wipefs(t, path); out != "" {
@@ -422,9 +427,9 @@ func TestMetadataInsideArray(t *testing.T) {
 	array := testenv.SparseFile(t, size-inside)
 	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", array)
 	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
-	poke(t, path, inside, content(t, array))
-	poke(t, path, 4096, superblock)
-	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+	writeAt(t, path, inside, content(t, array))
+	writeAt(t, path, 4096, superblock)
+	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(content(t, path), []byte("EFI PART")) {
@@ -461,7 +466,7 @@ func TestParametersFloppy(t *testing.T) {
 	}
 }
 
-func makeRemovable(t *testing.T, sys block.System, name string) {
+func makeRemovable(t *testing.T, sys sysfs.Root, name string) {
 	t.Helper()
 	if err := os.WriteFile(sys.Sys("class/block", name, "removable"), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -469,10 +474,11 @@ func makeRemovable(t *testing.T, sys block.System, name string) {
 }
 
 // scsiDisk is a machine with one SCSI disk behind a bus.
-func scsiDisk(t *testing.T, name, bus string, sectors int64) block.System {
+func scsiDisk(t *testing.T, name, bus string, sectors int64) sysfs.Root {
 	t.Helper()
 	root := t.TempDir()
-	node, class := filepath.Join(root, "sys/devices", bus, "host0/target0:0:0/0:0:0:0"), filepath.Join(root, "sys/class/block", name)
+	node := filepath.Join(root, "sys/devices", bus, "host0/target0:0:0/0:0:0:0")
+	class := filepath.Join(root, "sys/class/block", name)
 	for _, dir := range []string{node, class} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -484,7 +490,7 @@ func scsiDisk(t *testing.T, name, bus string, sectors int64) block.System {
 	if err := os.Symlink(node, filepath.Join(class, "device")); err != nil {
 		t.Fatal(err)
 	}
-	return block.System{Root: root}
+	return sysfs.Root{Path: root}
 }
 
 // invalidEntry returns an entry of an MBR that starts beyond the end of a disk.
@@ -497,23 +503,24 @@ func TestMetadataOfInvalidTable(t *testing.T) {
 	testenv.Programs(t, "sfdisk")
 	array := testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}
 	for name, change := range map[string]func(path string){
-		"entry behind the disk": func(path string) { poke(t, path, 446+3*16, invalidEntry()) },
-		"status":                func(path string) { poke(t, path, 446, []byte{1}) },
-		"FAT":                   func(path string) { poke(t, path, 54, []byte("FAT16   ")) },
+		"entry behind the disk": func(path string) { writeAt(t, path, 446+3*16, invalidEntry()) },
+		"status":                func(path string) { writeAt(t, path, 446, []byte{1}) },
+		"FAT":                   func(path string) { writeAt(t, path, 54, []byte("FAT16   ")) },
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, 128*mib), 512)
-		testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=20MiB, size=8MiB, type=83\nstart=40MiB, size=70MiB, type=5\n`+
-			`start=60MiB, size=8MiB\nstart=90MiB, size=8MiB\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
+		testenv.Run(t, "sh", "-c",
+			`printf 'label: dos\nstart=20MiB, size=8MiB, type=83\nstart=40MiB, size=70MiB, type=5\n`+
+				`start=60MiB, size=8MiB\nstart=90MiB, size=8MiB\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
 		table, err := partition.Read(t.Context(), path)
 		if err != nil || len(table.LogicalTables) != 2 {
 			t.Fatalf("got %+v and %v, want two logical partitions", table, err)
 		}
 		superblocks := []int64{20*mib + 4096, 60*mib + 4096, 90*mib + 4096}
 		for _, at := range superblocks {
-			poke(t, path, at, array.Superblock(4096))
+			writeAt(t, path, at, array.Superblock(4096))
 		}
 		change(path)
-		if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+		if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		data := content(t, path)
@@ -532,7 +539,8 @@ func TestGuard(t *testing.T) {
 	}
 	mbr := func(kind string) func(string) {
 		return func(path string) {
-			testenv.Run(t, "sh", "-c", `printf 'label: dos\nsize=2048, type=`+kind+`\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
+			testenv.Run(t, "sh", "-c",
+				`printf 'label: dos\nsize=2048, type=`+kind+`\n' | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, path)
 		}
 	}
 	cases := []struct {
@@ -543,46 +551,58 @@ func TestGuard(t *testing.T) {
 		{"gpfs", gpt("37affc90-ef7d-4e96-91c3-2d7ae055b174"), true},
 		{"vmfs", gpt("AA31E02A-400F-11DB-9590-000C2911D1B8"), true},
 		{"vmfs on mbr", mbr("fb"), true},
-		{"gfs2 on the disk", func(path string) { poke(t, path, 65536, []byte{0x01, 0x16, 0x19, 0x70}) }, true},
+		{"gfs2 on the disk", func(path string) { writeAt(t, path, 65536, []byte{0x01, 0x16, 0x19, 0x70}) }, true},
 		{"gfs2 in a partition", func(path string) {
 			gpt("8300")(path)
-			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
-			if err := partition.Sync(context.Background(), block.System{}, path); err != nil {
+			writeAt(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			if err := partition.Sync(context.Background(), sysfs.Root{}, path); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
 		{"gfs2 in a partition of the backup table", func(path string) {
 			gpt("8300")(path)
-			poke(t, path, 512, make([]byte, 512))
-			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
-			if err := partition.Forget(t.Context(), block.System{}, path); err != nil {
+			writeAt(t, path, 512, make([]byte, 512))
+			writeAt(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			if err := partition.Forget(t.Context(), sysfs.Root{}, path); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
 		{"gfs2 in a partition beside the table", func(path string) {
 			gpt("8300")(path)
-			poke(t, path, 12*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			writeAt(t, path, 12*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
 			if err := block.AddPartition(path, 9, 12*mib, 4*mib); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
 		{"vmfs beside an invalid entry", func(path string) {
 			mbr("fb")(path)
-			poke(t, path, 446+3*16, invalidEntry())
+			writeAt(t, path, 446+3*16, invalidEntry())
 		}, true},
 		{"linux", gpt("8300"), false},
 		{"gfs2 in a member of an array", func(path string) {
 			gpt("8300")(path)
-			poke(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
-			poke(t, path, 5*mib, []byte{0xfc, 0x4e, 0x2b, 0xa9})
-		}, false},
+			writeAt(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			writeAt(t, path, 5*mib, []byte{0xfc, 0x4e, 0x2b, 0xa9})
+		}, true},
+		{"gfs2 on a former member of an array", func(path string) {
+			writeAt(t, path, 65536, []byte{0x01, 0x16, 0x19, 0x70})
+			writeAt(t, path, 4096, testenv.RAID{Name: "old", Level: 1, Size: 20 * mib}.Superblock(4096))
+		}, true},
+		{"gfs2 in a hidden former member of an array", func(path string) {
+			gpt("8300")(path)
+			writeAt(t, path, 5*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+			writeAt(t, path, 5*mib+4096, testenv.RAID{Name: "old", Level: 1, Size: 4 * mib}.Superblock(4096))
+			if err := partition.Forget(t.Context(), sysfs.Root{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
 		{"linux on mbr", mbr("83"), false},
 		{"empty", func(string) {}, false},
 	}
 	for _, c := range cases {
 		path := testenv.Loop(t, testenv.SparseFile(t, 20*mib), 512)
 		c.prepare(path)
-		err := Guard(context.Background(), block.System{}, path)
+		err := Guard(context.Background(), sysfs.Root{}, path)
 		if errors.Is(err, ErrProtected) != c.want || (err != nil) != c.want {
 			t.Errorf("%s: got %v, want an error: %v", c.name, err, c.want)
 		}
@@ -617,9 +637,9 @@ func TestMetadataOfUnalignedArray(t *testing.T) {
 	const size = 64 << 20
 	array := testenv.RAID{Name: "tenant:data", Level: 1, Size: size, DataOffset: 20<<20 + 512, Data: 30<<20 + 1024}
 	loop := testenv.Loop(t, testenv.SparseFile(t, size), 4096)
-	poke(t, loop, 4096, array.Superblock(4096))
-	poke(t, loop, 20<<20+512, []byte("file system"))
-	if err := Metadata(t.Context(), block.System{}, loop, Wait{}); err != nil {
+	writeAt(t, loop, 4096, array.Superblock(4096))
+	writeAt(t, loop, 20<<20+512, []byte("file system"))
+	if err := Metadata(t.Context(), sysfs.Root{}, loop, Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(content(t, loop), []byte("file system")) {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
@@ -25,12 +26,11 @@ import (
 // the page cache, and only fsync reports that they cannot be written.
 func fullDisk(t *testing.T) string {
 	t.Helper()
+	testenv.Root(t)
 	testenv.Programs(t, "mkfs.ext4", "fallocate")
 	memory, mount := t.TempDir(), t.TempDir()
-	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "size=24m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
+	testenv.Mount(t, "tmpfs", memory, "tmpfs", "size=24m")
+	t.Cleanup(func() { testenv.Detach(t, memory) })
 	image := filepath.Join(memory, "image")
 	put(t, image, "")
 	if err := os.Truncate(image, 64*mib); err != nil {
@@ -39,9 +39,7 @@ func fullDisk(t *testing.T) string {
 	testenv.Run(t, "mkfs.ext4", "-q", "-E", "nodiscard", "-J", "size=16", image)
 	testenv.Run(t, "fallocate", "--dig-holes", image)
 	loop := testenv.Loop(t, image, 512)
-	if err := unix.Mount(loop, mount, "ext4", 0, "data=journal,noinit_itable,commit=300"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Mount(t, loop, mount, "ext4", "data=journal,noinit_itable,commit=300")
 	t.Cleanup(func() { _ = unix.Unmount(mount, 0) })
 	disk := filepath.Join(mount, "disk")
 	f, err := os.Create(disk)
@@ -79,12 +77,12 @@ func eraseFullDisk(t *testing.T, do func(disk string) error) error {
 
 // A failing fsync is an error of the erase.
 func TestSyncFails(t *testing.T) {
-	err := eraseFullDisk(t, func(disk string) error { return Metadata(t.Context(), block.System{}, disk, Wait{}) })
+	err := eraseFullDisk(t, func(disk string) error { return Metadata(t.Context(), sysfs.Root{}, disk, Wait{}) })
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
 		t.Errorf("Metadata: got %v, want an error of fsync", err)
 	}
 	err = eraseFullDisk(t, func(disk string) error {
-		_, err := wipe(t.Context(), block.System{}, disk, nil, Wait{})
+		_, err := wipe(t.Context(), sysfs.Root{}, disk, nil, Wait{})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
@@ -194,7 +192,7 @@ func TestNVMeStatus(t *testing.T) {
 // An express erase reports what happened to the device, and fails where a full erase does.
 func TestExpressErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	method, err := Express(t.Context(), block.System{}, device(t, path), Wait{}, func(error) {})
+	method, err := Express(t.Context(), sysfs.Root{}, device(t, path), Wait{}, func(error) {})
 	if method != MetadataOnly || err != nil {
 		t.Errorf("got %q and %v, want %q", method, err, MetadataOnly)
 	}
@@ -227,7 +225,8 @@ func TestMetadataUnreadable(t *testing.T) {
 	if err := os.Truncate(image, 12*mib); err != nil {
 		t.Fatal(err)
 	}
-	if err := Metadata(t.Context(), block.System{}, path, Wait{}); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "md superblock") {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); !errors.Is(err, unix.EIO) ||
+		!strings.Contains(err.Error(), "md superblock") {
 		t.Errorf("got %v, want %v of a superblock", err, unix.EIO)
 	}
 }
@@ -244,7 +243,7 @@ func TestOpenersOutsideDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	for target, want := range map[string]int{node: 0, loop: 1} {
-		sys := block.System{Root: t.TempDir()}
+		sys := sysfs.Root{Path: t.TempDir()}
 		put(t, sys.Proc("100/comm"), "holder\n")
 		if err := os.Mkdir(sys.Proc("100/fd"), 0o755); err != nil {
 			t.Fatal(err)
@@ -277,7 +276,8 @@ func TestEmptyDirectoryVanishes(t *testing.T) {
 func TestWipeOrder(t *testing.T) {
 	testenv.Programs(t, "sfdisk")
 	image := testenv.SparseFile(t, 64*mib)
-	testenv.Run(t, "sh", "-c", `printf 'label: dos\nstart=2048, size=81920, type=5\nstart=4096, size=2048\nstart=8192, size=2048\n' |
+	testenv.Run(t, "sh", "-c",
+		`printf 'label: dos\nstart=2048, size=81920, type=5\nstart=4096, size=2048\nstart=8192, size=2048\n' |
 		PATH=$PATH:/usr/sbin sfdisk -q "$0"`, image)
 	l, err := readLayout(t.Context(), image, 64*mib, nil)
 	if err != nil {
@@ -331,7 +331,7 @@ func TestCheckErrors(t *testing.T) {
 	if err := (span{0, mib}).checkZero(cancelled, f); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
-	if _, err := kernelRanges(cancelled, block.System{}, testenv.Loop(t, path, 512)); !errors.Is(err, context.Canceled) {
+	if _, err := kernelRanges(cancelled, sysfs.Root{}, testenv.Loop(t, path, 512)); !errors.Is(err, context.Canceled) {
 		t.Errorf("partitions: got %v, want %v", err, context.Canceled)
 	}
 }
@@ -371,7 +371,14 @@ func TestSuperblocksCancelled(t *testing.T) {
 // A range that a table names several times is listed once.
 func TestLayoutOfRepeatedRange(t *testing.T) {
 	image := testenv.SparseFile(t, 64*mib)
-	known := []span{{8 * mib, 16 * mib}, {0, 64 * mib}, {8 * mib, 16 * mib}, {8 * mib, 17 * mib}, {64 * mib, 65 * mib}, {60 * mib, 70 * mib}}
+	known := []span{
+		{8 * mib, 16 * mib},
+		{0, 64 * mib},
+		{8 * mib, 16 * mib},
+		{8 * mib, 17 * mib},
+		{64 * mib, 65 * mib},
+		{60 * mib, 70 * mib},
+	}
 	l, err := readLayout(t.Context(), image, 64*mib, known)
 	want := []span{{0, 64 * mib}, {8 * mib, 16 * mib}, {8 * mib, 17 * mib}, {60 * mib, 64 * mib}}
 	if err != nil || !slices.Equal(l.ranges, want) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -64,7 +65,7 @@ func put(t *testing.T, path, text string) {
 func secretDisk(t *testing.T, size int) string {
 	t.Helper()
 	path := testenv.Loop(t, testenv.SparseFile(t, int64(size)), 512)
-	poke(t, path, 0, bytes.Repeat([]byte("secret  "), size/8))
+	writeAt(t, path, 0, bytes.Repeat([]byte("secret  "), size/8))
 	return path
 }
 
@@ -91,10 +92,10 @@ func TestErrorsBeforeWriting(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
-		sys  block.System
+		sys  sysfs.Root
 		want error // nil stands for any
 	}{
-		{"cancelled", cancelled, block.System{}, context.Canceled},
+		{"cancelled", cancelled, sysfs.Root{}, context.Canceled},
 		{"multipath map", t.Context(), broken, nil},
 	} {
 		if err := Metadata(c.ctx, c.sys, path, Wait{}); err == nil || !errors.Is(err, c.want) && c.want != nil {
@@ -163,7 +164,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	if err := Metadata(whenZero(t, path, cancelled), sys, path, Wait{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Metadata: got %v, want %v", err, context.Canceled)
 	}
-	poke(t, path, 0, []byte("secret"))
+	writeAt(t, path, 0, []byte("secret"))
 	d := device(t, path)
 	d.Type = "part"
 	if method, err := Full(whenZero(t, path, cancelled), sys, d,
@@ -171,9 +172,8 @@ func TestCancelledBeforeFlush(t *testing.T) {
 		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
 	}
 	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
-	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, func(string) (adminDevice, error) {
-		return &fakeNVMe{oacs: 2}, nil
-	})
+	open := func(string) (adminDevice, error) { return &fakeNVMe{oacs: 2}, nil }
+	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, open)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -185,13 +185,13 @@ func TestMetadataChecked(t *testing.T) {
 	image := testenv.SparseFile(t, 24*mib)
 	testenv.Run(t, "mkfs.ext4", "-q", image)
 	path := testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
-	ctx := whenZero(t, path, func() error { poke(t, path, 0, content(t, image)[:8192]); return nil })
+	ctx := whenZero(t, path, func() error { writeAt(t, path, 0, content(t, image)[:8192]); return nil })
 	err := Metadata(ctx, nvmeTree(t, filepath.Base(path)), path, Wait{})
 	if want := "a signature of ext4 is left"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
-	poke(t, path, 8*mib+4096, testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}.Superblock(4096))
+	writeAt(t, path, 8*mib+4096, testenv.RAID{Name: "data", Level: 1, Size: 8 * mib}.Superblock(4096))
 	if err := checkWiped(t.Context(), path, []span{{0, 24 * mib}}, nil); err != nil {
 		t.Errorf("without the partition: got %v, want no error", err)
 	}
@@ -200,7 +200,7 @@ func TestMetadataChecked(t *testing.T) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 	path = testenv.Loop(t, testenv.SparseFile(t, 24*mib), 512)
-	poke(t, path, 3*mib+5, []byte("written by another"))
+	writeAt(t, path, 3*mib+5, []byte("written by another"))
 	err = checkWiped(t.Context(), path, []span{{0, 24 * mib}}, []span{{0, 2 * mib}, {2 * mib, 8 * mib}})
 	if want := "not all 1048576 bytes at byte 3145728 read as zeros"; err == nil ||
 		!strings.Contains(err.Error(), want) {
@@ -220,16 +220,17 @@ func TestPartitionOpened(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	for name, erase := range map[string]func(path string, open func()) error{
 		"metadata": func(path string, open func()) error {
-			return Metadata(whenZero(t, path, func() error { open(); return nil }), block.System{}, path, Wait{})
+			return Metadata(whenZero(t, path, func() error { open(); return nil }), sysfs.Root{}, path, Wait{})
 		},
 		"full": func(path string, open func()) error {
-			_, err := Full(t.Context(), block.System{}, device(t, path), Options{Zeroize: true, Progress: func(int64, int64) { open() }})
+			_, err := Full(t.Context(), sysfs.Root{}, device(t, path),
+				Options{Zeroize: true, Progress: func(int64, int64) { open() }})
 			return err
 		},
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, 10*mib), 512)
 		testenv.Run(t, "sgdisk", "-n", "1:2048:+1M", path)
-		if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 			t.Fatal(err)
 		}
 		var held *os.File
@@ -247,7 +248,7 @@ func TestPartitionOpened(t *testing.T) {
 		if held != nil {
 			_ = held.Close() // only held
 		}
-		if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+		if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 			t.Error(err)
 		}
 	}
@@ -270,12 +271,11 @@ func TestPartitionsUnknown(t *testing.T) {
 
 // Partitions are erased before the disk: after a failure, the table still names those that hold data.
 func TestMetadataOrder(t *testing.T) {
+	testenv.Root(t)
 	testenv.Programs(t, "sgdisk")
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	testenv.Mount(t, "tmpfs", dir, "tmpfs", "size=3m")
+	t.Cleanup(func() { testenv.Detach(t, dir) })
 	image := filepath.Join(dir, "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -297,22 +297,22 @@ func TestMetadataOrder(t *testing.T) {
 func TestDeviceClosed(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	if err := Guard(t.Context(), block.System{}, path); err != nil {
+	if err := Guard(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Error(err)
 	}
-	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Guard: got holders %v and %v, want none", names, err)
 	}
-	if err := Metadata(t.Context(), block.System{}, path, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
 		t.Error(err)
 	}
-	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Metadata: got holders %v and %v, want none", names, err)
 	}
-	if _, err := Full(t.Context(), block.System{}, device(t, path), Options{Zeroize: true}); err != nil {
+	if _, err := Full(t.Context(), sysfs.Root{}, device(t, path), Options{Zeroize: true}); err != nil {
 		t.Error(err)
 	}
-	if names, err := holders(t.Context(), block.System{}, path); len(names) > 0 || err != nil {
+	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Full: got holders %v and %v, want none", names, err)
 	}
 }
@@ -321,9 +321,9 @@ func TestDeviceClosed(t *testing.T) {
 func TestDeviceClosedAfterPanic(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	for name, erase := range map[string]func(ctx context.Context, path string) error{
-		"Metadata": func(ctx context.Context, path string) error { return Metadata(ctx, block.System{}, path, Wait{}) },
+		"Metadata": func(ctx context.Context, path string) error { return Metadata(ctx, sysfs.Root{}, path, Wait{}) },
 		"Full": func(ctx context.Context, path string) error {
-			_, err := Full(ctx, block.System{}, device(t, path), Options{Zeroize: true})
+			_, err := Full(ctx, sysfs.Root{}, device(t, path), Options{Zeroize: true})
 			return err
 		},
 	} {
@@ -350,8 +350,11 @@ func TestOverwriteOpenErrors(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/dev/missing": "no such file", empty: "no size", "/dev/null": "size of /dev/null"} {
-		if err := overwrite(t.Context(), path, Options{Zeroize: true}); err == nil || !strings.Contains(err.Error(), want) {
+	for path, want := range map[string]string{
+		"/dev/missing": "no such file", empty: "no size", "/dev/null": "size of /dev/null",
+	} {
+		err := overwrite(t.Context(), path, Options{Zeroize: true})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", path, err, want)
 		}
 	}
@@ -371,8 +374,14 @@ func TestNVMeErrors(t *testing.T) {
 	}{
 		{name: "cannot be opened", open: broken, want: broken},
 		{name: "list of allocated namespaces", drive: fakeNVMe{oacs: management, allocatedError: broken}, want: broken},
-		{name: "NVMe 1.1, too many", drive: fakeNVMe{oacs: 2, old: true, highest: 4097}, text: "got 4097 namespaces, want at most 4096"},
-		{name: "NVMe 1.1, identify", drive: fakeNVMe{oacs: 2, old: true, highest: 33}, want: unix.EINVAL, text: "namespace 33: "},
+		{
+			name: "NVMe 1.1, too many", drive: fakeNVMe{oacs: 2, old: true, highest: 4097},
+			text: "got 4097 namespaces, want at most 4096",
+		},
+		{
+			name: "NVMe 1.1, identify", drive: fakeNVMe{oacs: 2, old: true, highest: 33}, want: unix.EINVAL,
+			text: "namespace 33: ",
+		},
 		{
 			name:  "others' namespaces in order",
 			drive: fakeNVMe{oacs: management, fna: 1, active: []uint32{7, 9}, allocated: []uint32{2, 9}},
@@ -433,14 +442,14 @@ func TestNVMeFile(t *testing.T) {
 // Disks that cannot be read are errors and do not count as unprotected.
 func TestSkipErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	poke(t, path, 446, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0})
-	poke(t, path, 510, []byte{0x55, 0xaa})
+	writeAt(t, path, 446, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0})
+	writeAt(t, path, 510, []byte{0x55, 0xaa})
 	name := filepath.Base(path)
 	missing := nvmeTree(t, name) // a partition without a node
 	put(t, missing.Sys("class/block", name, "missing1/partition"), "1\n")
 	put(t, missing.Sys("class/block/missing1/size"), "8\n")
 	for what, err := range map[string]error{
-		"missing disk":      Guard(t.Context(), block.System{}, "/dev/missing"),
+		"missing disk":      Guard(t.Context(), sysfs.Root{}, "/dev/missing"),
 		"disk without node": Guard(t.Context(), nvmeTree(t, "missing"), "/dev/missing"),
 		"no longer there":   guardTable(t.Context(), "/dev/missing", &partition.Table{}),
 		"disk not listed":   Guard(t.Context(), nvmeTree(t), path),
@@ -459,7 +468,16 @@ func TestSkipErrors(t *testing.T) {
 	if err := guardTable(cancelled, path, table); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
-	if _, err := ParametersFloppy(t.Context(), nvmeTree(t), block.Device{Name: "sdz", Path: path}); !errors.Is(err, fs.ErrNotExist) {
+	if err := guardDevice(cancelled, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	directory := t.TempDir()
+	if err := guardDevice(t.Context(), directory); !errors.Is(err, unix.EISDIR) ||
+		!strings.HasPrefix(err.Error(), "probe "+directory) {
+		t.Errorf("unreadable disk: got %v, want %v", err, unix.EISDIR)
+	}
+	if _, err := ParametersFloppy(t.Context(), nvmeTree(t),
+		block.Device{Name: "sdz", Path: path}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("disk not listed: got %v, want %v", err, fs.ErrNotExist)
 	}
 	stick := scsiDisk(t, "sdz", "usb1/1-1", 2048)
@@ -479,11 +497,11 @@ func TestGuardWithoutTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Guard(t.Context(), block.System{}, path); err != nil {
+	if err := Guard(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	poke(t, path, 2*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
-	if err := Guard(t.Context(), block.System{}, path); !errors.Is(err, ErrProtected) {
+	writeAt(t, path, 2*mib+65536, []byte{0x01, 0x16, 0x19, 0x70})
+	if err := Guard(t.Context(), sysfs.Root{}, path); !errors.Is(err, ErrProtected) {
 		t.Errorf("gfs2: got %v, want %v", err, ErrProtected)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 // A process is listed once, even if it has opened the device several times.
@@ -27,8 +27,9 @@ func TestHoldersOfThisMachine(t *testing.T) {
 		}
 		defer f.Close()
 	}
-	names, err := holders(t.Context(), block.System{}, path)
-	if want := fmt.Sprintf("process %d (", os.Getpid()); err != nil || len(names) != 1 || !strings.HasPrefix(names[0], want) {
+	names, err := holders(t.Context(), sysfs.Root{}, path)
+	want := fmt.Sprintf("process %d (", os.Getpid())
+	if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], want) {
 		t.Errorf("got %q and %v, want only %q", names, err, want)
 	}
 }
@@ -64,7 +65,9 @@ func TestHolders(t *testing.T) {
 	if err := unix.Mknod(character, unix.S_IFCHR|0o600, int(rdev)); err != nil {
 		t.Fatal(err)
 	}
-	for process, target := range map[string]string{"1234": path, "1235": character, "1236": "/dev/missing", "self": path} {
+	for process, target := range map[string]string{
+		"1234": path, "1235": character, "1236": "/dev/missing", "self": path,
+	} {
 		put(t, sys.Proc(process, "comm"), "tgtd\n")
 		if err := os.Mkdir(sys.Proc(process, "fd"), 0o755); err != nil {
 			t.Fatal(err)
@@ -80,7 +83,7 @@ func TestHolders(t *testing.T) {
 	if names, err := holders(t.Context(), sys, path); err != nil || !slices.Equal(names, want) {
 		t.Errorf("got %q and %v, want %q", names, err, want)
 	}
-	unlisted := block.System{Root: sys.Root}
+	unlisted := sysfs.Root{Path: sys.Path}
 	if err := os.RemoveAll(sys.Sys()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +100,14 @@ func TestHolders(t *testing.T) {
 func TestHoldersErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	name := filepath.Base(path)
-	upper, mounts, class, processes := nvmeTree(t, name), nvmeTree(t, name), block.System{Root: t.TempDir()}, nvmeTree(t, name)
+	upper, mounts := nvmeTree(t, name), nvmeTree(t, name)
+	class, processes := sysfs.Root{Path: t.TempDir()}, nvmeTree(t, name)
 	put(t, upper.Sys("class/block", name, "holders"), "")
 	put(t, mounts.Proc("self/mountinfo/file"), "")
 	put(t, class.Sys("class/block"), "")
 	put(t, processes.Proc(), "")
 	for what, c := range map[string]struct {
-		sys  block.System
+		sys  sysfs.Root
 		path string
 		want error
 	}{
@@ -127,12 +131,12 @@ func TestHoldersErrors(t *testing.T) {
 		}
 		return nil
 	}}
-	if names, err := holders(late, block.System{}, path); !errors.Is(err, context.Canceled) {
+	if names, err := holders(late, sysfs.Root{}, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %q and %v, want %v", names, err, context.Canceled)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (Wait{}).free(cancelled, block.System{}, path); !errors.Is(err, context.Canceled) {
+	if err := (Wait{}).free(cancelled, sysfs.Root{}, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: free: got %v, want %v", err, context.Canceled)
 	}
 }
@@ -140,7 +144,7 @@ func TestHoldersErrors(t *testing.T) {
 func TestWaitErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	busy := func() error { return unix.EBUSY }
-	err := Wait{}.until(t.Context(), block.System{}, path, busy)
+	err := Wait{}.until(t.Context(), sysfs.Root{}, path, busy)
 	if want := "held by an unknown holder"; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) {
 		t.Errorf("nothing visible holds the device: got %v, want %q", err, want)
 	}
@@ -149,13 +153,15 @@ func TestWaitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	err = Wait{}.until(t.Context(), block.System{}, path, busy)
-	if want := fmt.Sprintf("held by process %d", os.Getpid()); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) {
+	err = Wait{}.until(t.Context(), sysfs.Root{}, path, busy)
+	if want := fmt.Sprintf("held by process %d", os.Getpid()); !errors.Is(err, ErrBusy) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("this process holds the device: got %v, want %q", err, want)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (Wait{Interval: time.Hour, Retries: 1}).until(cancelled, block.System{}, path, busy); !errors.Is(err, context.Canceled) {
+	long := Wait{Interval: time.Hour, Retries: 1}
+	if err := long.until(cancelled, sysfs.Root{}, path, busy); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 }

@@ -62,7 +62,15 @@ func guest(t *testing.T, dir string) string {
 	}
 	subsystem = append(subsystem, "-device", "nvme,serial=serial-none",
 		"-device", "nvme-subsys,id=second,nqn=second", "-device", "nvme,id=empty,serial=serial-empty,subsys=second",
-		"-drive", "if=none,id=hidden,format=raw,file="+hidden, "-device", "nvme-ns,drive=hidden,bus=empty,nsid=3,detached=true")
+		"-drive", "if=none,id=hidden,format=raw,file="+hidden,
+		"-device", "nvme-ns,drive=hidden,bus=empty,nsid=3,detached=true")
+	memory := filepath.Join(dir, "pmem")
+	if err := os.WriteFile(memory, bytes.Repeat([]byte("secret  "), 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	subsystem = append(subsystem, "-machine", "nvdimm=on", "-m", "slots=1,maxmem=1G",
+		"-object", fmt.Sprintf("memory-backend-file,id=pmem,share=on,mem-path=%s,size=%d", memory, 16<<20),
+		"-device", "nvdimm,memdev=pmem")
 	m, err := qemu.Start(t.Context(), qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 512 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyS0 " + qemu.KernelHints,
@@ -112,24 +120,35 @@ func TestMachine(t *testing.T) {
 		"serial-virtio": `virtio "" "" 8388608/512`,
 		"serial-sata":   `sata "QEMU HARDDISK" "0x5000c500a1b2c3d4" 8388608/512`,
 		"serial-scsi":   ` "QEMU HARDDISK" "0x5000c500a1b2c3d5" 8388608/4096`,
-		// The kernel makes this name of the vendor's id, serial number and model, where a drive has no EUI or GUID.
-		"serial-nvme":   `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
-		"serial-shared": `nvme "QEMU NVMe Ctrl" "nvme.1b36-73657269616c2d736861726564-51454d55204e564d65204374726c-00000001" 8388608/512`,
-		"serial-usb":    `usb "QEMU HARDDISK" "" 8388608/512`,
+		// If a drive has no EUI or GUID, the kernel makes this name from the vendor's id, serial number and model.
+		"serial-nvme": `nvme "QEMU NVMe Ctrl" ` +
+			`"nvme.1b36-73657269616c2d6e766d65-51454d55204e564d65204374726c-00000001" 8388608/4096`,
+		"serial-shared": `nvme "QEMU NVMe Ctrl" ` +
+			`"nvme.1b36-73657269616c2d736861726564-51454d55204e564d65204374726c-00000001" 8388608/512`,
+		"serial-usb": `usb "QEMU HARDDISK" "" 8388608/512`,
+		"":           ` "" "" 16777216/512`, // persistent memory
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	const shared = `"the NVMe subsystem is shared, not erased: namespace %d, not attached to this controller"`
 	for _, line := range []string{
-		"CONTROLLERS 5 <nil>", `CONTROLLER [` + paths["serial-nvme"] + `] "namespace 1" "" <nil> <nil>`, `CONTROLLER [] "" "" <nil> <nil>`,
-		"CONTROLLER [" + paths["serial-shared"] + `] "namespace 1" ` + fmt.Sprintf(shared, 2) + " <nil> <nil>",
+		"CONTROLLERS 5 <nil>", `CONTROLLER [{` + paths["serial-nvme"] + ` 1}] "namespace 1" "" <nil> <nil>`,
+		`CONTROLLER [] "" "" <nil> <nil>`,
+		"CONTROLLER [{" + paths["serial-shared"] + ` 1}] "namespace 1" ` + fmt.Sprintf(shared, 2) + " <nil> <nil>",
+		"NAMESPACES [{" + paths["serial-nvme"] + ` 1}] "" true <nil>`,
+		"NAMESPACES [{" + paths["serial-shared"] + ` 1}] "" true <nil>`,
 		`CONTROLLER [] "" ` + fmt.Sprintf(shared, 3) + " <nil> <nil>",
 		"METADATA " + paths["serial-shared"] +
 			" metadata; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
 		"METADATA " + paths["serial-nvme"] + " metadata <nil>", "METADATA /dev/sda metadata <nil>",
-		"ERASED " + paths["serial-shared"] + " overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
-		"ERASED " + paths["serial-nvme"] + " nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>", "ERASED /dev/vda overwrite <nil>",
+		"ERASED " + paths["serial-shared"] +
+			" overwrite; the NVMe subsystem is shared, not erased: namespace 2, not attached to this controller <nil>",
+		"ERASED " + paths["serial-nvme"] + " nvme-format-user <nil>", "ERASED /dev/sda overwrite <nil>",
+		// The drive answers IDENTIFY DEVICE: otherwise a reason follows.
+		"ERASED " + paths["serial-sata"] + " overwrite <nil>",
+		"ERASED /dev/vda overwrite <nil>",
+		"ERASED /dev/pmem0 overwrite <nil>", "METADATA /dev/pmem0 metadata <nil>",
 	} {
 		if !strings.Contains(console, line) {
 			t.Errorf("the console does not show %q", line)
@@ -146,7 +165,7 @@ func TestMachine(t *testing.T) {
 			}
 		}
 	}
-	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb", "visible"} {
+	for _, bus := range []string{"virtio", "sata", "scsi", "nvme", "usb", "visible", "pmem"} {
 		data, err := os.ReadFile(filepath.Join(dir, bus))
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
@@ -23,14 +24,16 @@ import (
 // RAID and DDF in the last 128 KiB.
 const margin = 8 << 20
 
-// Metadata removes partition tables and the signatures of file systems, RAID members and volumes from a device and its
-// partitions: it overwrites both ends of the device, of each partition that its table names or the kernel knows, and
-// of the data of arrays on them, and the sectors that name logical partitions, as far as Linux follows their chain: to
-// partition number 255, and over at most 100 of them in a row that name none. It checks that these read as zeros
-// afterwards, and that the device has no signature elsewhere. All other content stays, and with it the signatures of
-// file systems in partitions of an earlier table. Afterwards the kernel has no partitions of the device. The error
-// wraps ErrBusy for a device that is in use.
-func Metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
+// Metadata erases partition tables and the signatures of file systems, RAID members and volumes on a device and its
+// partitions. The error wraps ErrBusy for a device in use.
+//
+// It overwrites both ends of the device, of each partition that its table names or the kernel knows, and of the data
+// of arrays on them. It also overwrites the sectors that name logical partitions, as far as Linux follows their chain:
+// to partition number 255, and over at most 100 of them in a row that name none. It then checks that all of these read
+// as zeros, and that the device has no signature elsewhere. Afterwards the kernel has no partitions of the device.
+//
+// All other content stays, including the signatures of file systems in partitions of an earlier table.
+func Metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) error {
 	if err := metadata(ctx, sys, device, wait); err != nil {
 		return fmt.Errorf("erase the metadata of %s: %w", device, err)
 	}
@@ -56,7 +59,7 @@ func metadataMethod(ctx context.Context, device block.Device, open func(string) 
 	return scope.result(MetadataOnly)
 }
 
-func metadata(ctx context.Context, sys block.System, device string, wait Wait) error {
+func metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) error {
 	if err := wait.free(ctx, sys, device); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 	if err := block.Flush(ctx, device); err != nil {
 		return err
 	}
-	if info, err := sys.Device(device); err == nil {
+	if info, err := block.Find(sys, device); err == nil {
 		if err := forget(ctx, sys, info, wait); err != nil {
 			return err
 		}
@@ -86,7 +89,7 @@ func metadata(ctx context.Context, sys block.System, device string, wait Wait) e
 
 // wipe overwrites the metadata of a device and returns its layout. known are the ranges of the partitions that the
 // kernel knows.
-func wipe(ctx context.Context, sys block.System, device string, known []span, wait Wait) (l layout, err error) {
+func wipe(ctx context.Context, sys sysfs.Root, device string, known []span, wait Wait) (l layout, err error) {
 	var f *os.File
 	var size int64
 	if err := wait.until(ctx, sys, device, func() (err error) {
@@ -110,9 +113,9 @@ func wipe(ctx context.Context, sys block.System, device string, known []span, wa
 
 // kernelRanges returns the byte ranges of the partitions that the kernel knows: it reads more kinds of tables than
 // package partition.
-func kernelRanges(ctx context.Context, sys block.System, device string) ([]span, error) {
+func kernelRanges(ctx context.Context, sys sysfs.Root, device string) ([]span, error) {
 	parts, err := partition.Known(ctx, sys, device)
-	if errors.Is(err, fs.ErrNotExist) && sys.MapUUID(device) == "" {
+	if errors.Is(err, fs.ErrNotExist) && block.MapUUID(sys, device) == "" {
 		return nil, nil // not a device that the kernel lists
 	}
 	var spans []span

@@ -167,7 +167,7 @@ func openIdentify(path string) (adminDevice, error) {
 func (n nvmeFile) close() error { return n.file.Close() }
 
 func (n nvmeFile) namespace() (uint32, error) {
-	id, err := unix.IoctlRetInt(int(n.file.Fd()), ioctlID)
+	id, err := namespaceID(n.file)
 	return uint32(id), err
 }
 
@@ -178,8 +178,7 @@ func (n nvmeFile) admin(c *adminCommand, data []byte) error {
 		defer pinner.Unpin()
 		c.address, c.dataLength = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))
 	}
-	status, _, errno := unix.Syscall(unix.SYS_IOCTL, n.file.Fd(), ioctlAdmin, uintptr(unsafe.Pointer(c)))
-	return commandError(status, errno)
+	return commandError(sendAdmin(n.file, c))
 }
 
 // commandError returns the error of a command: errno is from the kernel, status from the controller.

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
@@ -97,7 +98,7 @@ func fillList(page []byte, ids []uint32, after uint32) {
 }
 
 // nvmeTree is a machine with NVMe namespaces only.
-func nvmeTree(t *testing.T, names ...string) block.System {
+func nvmeTree(t *testing.T, names ...string) sysfs.Root {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range names {
@@ -113,7 +114,7 @@ func nvmeTree(t *testing.T, names ...string) block.System {
 			}
 		}
 	}
-	return block.System{Root: root}
+	return sysfs.Root{Path: root}
 }
 
 func TestCommandSize(t *testing.T) {
@@ -163,10 +164,22 @@ func TestNVMe(t *testing.T) {
 		{name: "switched off", drive: fakeNVMe{oacs: 2}, off: true, method: Overwrite, zeros: true},
 
 		{name: "all namespaces, one there", drive: fakeNVMe{oacs: 2, fna: 7}, method: NVMeCrypto, word: 2 << 9},
-		{name: "all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 7, active: []uint32{7, 9}}, method: Overwrite, zeros: true},
-		{name: "format of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 1, active: []uint32{3, 7}}, method: Overwrite, zeros: true},
-		{name: "erase of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 2, active: []uint32{3, 7}}, method: Overwrite, zeros: true},
-		{name: "each namespace, two there", drive: fakeNVMe{oacs: 2, fna: 4, active: []uint32{7, 9}}, method: NVMeCrypto, word: 2 << 9},
+		{
+			name: "all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 7, active: []uint32{7, 9}},
+			method: Overwrite, zeros: true,
+		},
+		{
+			name: "format of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 1, active: []uint32{3, 7}},
+			method: Overwrite, zeros: true,
+		},
+		{
+			name: "erase of all namespaces, two there", drive: fakeNVMe{oacs: 2, fna: 2, active: []uint32{3, 7}},
+			method: Overwrite, zeros: true,
+		},
+		{
+			name: "each namespace, two there", drive: fakeNVMe{oacs: 2, fna: 4, active: []uint32{7, 9}},
+			method: NVMeCrypto, word: 2 << 9,
+		},
 		{name: "NVMe 1.1, one there", drive: fakeNVMe{oacs: 2, fna: 7, old: true}, method: NVMeCrypto, word: 2 << 9},
 		{
 			name: "NVMe 1.1, two there", drive: fakeNVMe{oacs: 2, fna: 7, old: true, active: []uint32{7, 32}},
@@ -219,14 +232,21 @@ func TestNVMe(t *testing.T) {
 		{name: "shared, all are visible", drive: fakeNVMe{oacs: management, cmic: 2}, method: Overwrite, zeros: true},
 		{
 			name: "shared, others' namespaces", drive: fakeNVMe{oacs: management, cmic: 2, allocated: []uint32{2, 5}},
-			method: "overwrite; the NVMe subsystem is shared, not erased: namespaces 2, 5, not attached to this controller", zeros: true,
+			method: "overwrite; the NVMe subsystem is shared, not erased: namespaces 2, 5, not attached to " +
+				"this controller",
+			zeros: true,
 		},
 
 		{name: "no list", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, err: unreadable},
-		{name: "no list, switched off", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, off: true, err: unreadable},
 		{
-			name: "no list, overwritten", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, o: Options{ContinueOnFailure: true},
-			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x02): no list", zeros: true,
+			name: "no list, switched off", drive: fakeNVMe{oacs: 2, identifyError: unreadable}, off: true,
+			err: unreadable,
+		},
+		{
+			name: "no list, overwritten", drive: fakeNVMe{oacs: 2, identifyError: unreadable},
+			o: Options{ContinueOnFailure: true},
+			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS " +
+				"0x02): no list", zeros: true,
 		},
 		{
 			name: "no allocated list", drive: fakeNVMe{oacs: management, allocatedError: unreadable},
@@ -245,15 +265,17 @@ func TestNVMe(t *testing.T) {
 			text: "cannot be listed (this namespace: overwrite): NVMe identify (CNS 0x02): no list", zeros: true,
 		},
 		{
-			name: "shared, no allocated list, overwritten", drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable},
-			o:      Options{ContinueOnFailure: true},
-			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list", zeros: true,
+			name:  "shared, no allocated list, overwritten",
+			drive: fakeNVMe{oacs: management, cmic: 2, allocatedError: unreadable},
+			o:     Options{ContinueOnFailure: true},
+			method: "overwrite; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS " +
+				"0x10): no list", zeros: true,
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
-			poke(t, loop, 5<<20, []byte("secret"))
+			writeAt(t, loop, 5<<20, []byte("secret"))
 			c.o.NVMe, c.o.Zeroize = !c.off, !c.noPass
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			drive := c.drive
@@ -427,8 +449,8 @@ func TestExpress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			loop := testenv.Loop(t, testenv.SparseFile(t, 32<<20), 512)
-			poke(t, loop, 1024, []byte("signature"))
-			poke(t, loop, 16<<20, []byte("secret"))
+			writeAt(t, loop, 1024, []byte("signature"))
+			writeAt(t, loop, 16<<20, []byte("secret"))
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			var reasons []string
 			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{},
@@ -437,7 +459,8 @@ func TestExpress(t *testing.T) {
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
-			if formatted := c.reason == ""; formatted != (len(reasons) == 0) || !formatted && !strings.Contains(reasons[0], c.reason) {
+			formatted := c.reason == ""
+			if formatted != (len(reasons) == 0) || !formatted && !strings.Contains(reasons[0], c.reason) {
 				t.Errorf("got reasons %q, want %q", reasons, c.reason)
 			}
 			data := content(t, loop)
@@ -491,7 +514,9 @@ func TestNVMeMetadataMethod(t *testing.T) {
 			drive: fakeNVMe{oacs: management, allocatedError: broken},
 			want:  "metadata; other namespaces of the NVMe subsystem are not known: NVMe identify (CNS 0x10): no list",
 		},
-		"partition":  {device: "nvme0n1p1", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},
+		"partition": {
+			device: "nvme0n1p1", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly,
+		},
 		"other disk": {device: "sda", drive: fakeNVMe{oacs: management, allocated: []uint32{2}}, want: MetadataOnly},
 	} {
 		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}

@@ -97,7 +97,7 @@ func writePass(
 // openExclusive opens a device for direct writes. It fails with EBUSY if the device is in use: mounted, with a mounted
 // partition, or a member of an array or a volume.
 func openExclusive(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|directIO, 0)
 	if errors.Is(err, unix.EINVAL) { // a device without direct I/O
 		f, err = os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	}

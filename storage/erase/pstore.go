@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/efivarfs"
 )
 
@@ -20,19 +20,20 @@ const (
 	crashGUID     = "-cfc8fc79-be2e-4ddc-97f0-9f98bfe298a0"
 )
 
-// Pstore removes the crash logs of former kernels from the firmware: the entries of mounted pstore file systems, and
-// the UEFI variables, for which no pstore back end needs to be loaded. Crash logs that remain are an error, and so are
-// a pstore and UEFI variables that cannot be read. Without pstore and UEFI variables it does nothing. searched reports
-// whether the kernel has UEFI variables. On a machine booted by BIOS it has none, and crash logs of a boot by UEFI can
-// remain.
-func Pstore(ctx context.Context, sys block.System) (searched bool, err error) {
+// Pstore removes the crash logs of earlier kernels from the firmware: the entries of mounted pstore file systems, and
+// the UEFI variables, which needs no pstore back end. It returns an error if crash logs remain, or if pstore or UEFI
+// variables exist and cannot be read.
+//
+// searched reports whether the kernel has UEFI variables. On a machine booted by BIOS it has none, and crash logs of
+// an earlier boot by UEFI can remain.
+func Pstore(ctx context.Context, sys sysfs.Root) (searched bool, err error) {
 	if searched, err = pstore(ctx, sys); err != nil {
 		return false, fmt.Errorf("erase pstore: %w", err)
 	}
 	return searched, nil
 }
 
-func pstore(ctx context.Context, sys block.System) (searched bool, err error) {
+func pstore(ctx context.Context, sys sysfs.Root) (searched bool, err error) {
 	mounts, err := mountPoints(sys, "pstore")
 	if err != nil {
 		return false, err
@@ -54,7 +55,7 @@ func pstore(ctx context.Context, sys block.System) (searched bool, err error) {
 }
 
 // crashVariables removes the crash logs among the UEFI variables, and reports whether the kernel has them.
-func crashVariables(ctx context.Context, sys block.System) (searched bool, err error) {
+func crashVariables(ctx context.Context, sys sysfs.Root) (searched bool, err error) {
 	if _, err := os.Stat(sys.Sys("firmware/efi")); errors.Is(err, fs.ErrNotExist) {
 		return false, nil // booted by BIOS
 	} else if err != nil {
@@ -72,8 +73,8 @@ func crashVariables(ctx context.Context, sys block.System) (searched bool, err e
 	})
 }
 
-// mountPoints returns where file systems of a type are mounted, below the system's root.
-func mountPoints(sys block.System, kind string) ([]string, error) {
+// mountPoints returns the mount points of file systems of a type, below the system's root.
+func mountPoints(sys sysfs.Root, kind string) ([]string, error) {
 	mounts, err := os.ReadFile(sys.Proc("mounts"))
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func mountPoints(sys block.System, kind string) ([]string, error) {
 	var found []string
 	for line := range strings.SplitSeq(string(mounts), "\n") {
 		if fields := strings.Fields(line); len(fields) >= 3 && fields[2] == kind {
-			found = append(found, filepath.Join("/", sys.Root, fields[1]))
+			found = append(found, filepath.Join("/", sys.Path, fields[1]))
 		}
 	}
 	return found, nil

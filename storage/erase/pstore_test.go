@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
-// firmware is a machine with two entries of pstore, and two crash logs among its UEFI variables.
-func firmware(t *testing.T, mounts string) (sys block.System, pstore, variables string) {
+// firmware returns a machine with two entries of pstore, and two crash logs among its UEFI variables.
+func firmware(t *testing.T, mounts string) (sys sysfs.Root, pstore, variables string) {
 	t.Helper()
-	sys = block.System{Root: t.TempDir()}
+	sys = sysfs.Root{Path: t.TempDir()}
 	pstore, variables = sys.Sys("fs/pstore"), sys.Sys("firmware/efi/efivars")
 	for path, text := range map[string]string{
 		sys.Proc("mounts"):                       mounts,
@@ -43,7 +43,8 @@ const (
 	oldCrashLog    = "dump-type0-1-1-1700000000-CFC8FC79-BE2E-4DDC-97F0-9F98BFE298A0"
 	otherVariables = "Boot0001-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-	bothMounts = "sysfs /sys sysfs rw 0 0\npstore /sys/fs/pstore pstore rw,nosuid 0 0\nefivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n"
+	bothMounts = "sysfs /sys sysfs rw 0 0\npstore /sys/fs/pstore pstore rw,nosuid 0 0\n" +
+		"efivarfs /sys/firmware/efi/efivars efivarfs rw 0 0\n"
 )
 
 func TestPstore(t *testing.T) {
@@ -119,10 +120,10 @@ func TestPstoreErrors(t *testing.T) {
 	cancel()
 	for name, c := range map[string]struct {
 		ctx  context.Context
-		sys  block.System
+		sys  sysfs.Root
 		want error
 	}{
-		"no mounts":             {t.Context(), block.System{Root: t.TempDir()}, fs.ErrNotExist},
+		"no mounts":             {t.Context(), sysfs.Root{Path: t.TempDir()}, fs.ErrNotExist},
 		"mount point not there": {t.Context(), missing, fs.ErrNotExist},
 		"firmware not readable": {t.Context(), file, unix.ENOTDIR},
 		"pstore not readable":   {t.Context(), unreadable, unix.ENOTDIR},
@@ -153,9 +154,7 @@ func TestPstoreImmutable(t *testing.T) {
 	sys, _, variables := firmware(t, bothMounts)
 	image := testenv.SparseFile(t, 4*mib)
 	testenv.Run(t, "mkfs.ext4", "-q", image)
-	if err := unix.Mount(testenv.Loop(t, image, 512), variables, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Mount(t, testenv.Loop(t, image, 512), variables, "ext4", "")
 	t.Cleanup(func() {
 		if err := unix.Unmount(variables, 0); err != nil {
 			t.Error(err)

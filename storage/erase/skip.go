@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
 
-// ReadOnly reports whether the kernel refuses writes to the device, named by its kernel name or path.
-func ReadOnly(sys block.System, name string) (bool, error) {
-	device, err := sys.Device(name)
+// ReadOnly reports whether the kernel rejects writes to a device. name is its kernel name or path.
+func ReadOnly(sys sysfs.Root, name string) (bool, error) {
+	device, err := block.Find(sys, name)
 	if err != nil {
 		return false, err
 	}
@@ -27,10 +29,10 @@ const floppyLabel = "ir-vfd-dev"
 const maxFloppySize = 64 << 20
 
 // ParametersFloppy reports whether the device is the conductor's virtual floppy: a virtual medium of at most 64 MiB
-// with the file system label ir-vfd-dev. The label alone is not enough: a former tenant could label a disk, or a USB
-// stick that stays in the machine, to keep it from being erased.
-func ParametersFloppy(ctx context.Context, sys block.System, device block.Device) (bool, error) {
-	if medium, err := sys.VirtualMedia(device.Name); err != nil || !medium || device.Size > maxFloppySize {
+// with the file system label ir-vfd-dev. The label alone does not suffice: a previous tenant could label a disk, or a
+// USB stick that stays in the machine, to prevent its erasure.
+func ParametersFloppy(ctx context.Context, sys sysfs.Root, device block.Device) (bool, error) {
+	if medium, err := block.IsVirtualMedia(sys, device.Name); err != nil || !medium || device.Size > maxFloppySize {
 		return false, err
 	}
 	found, err := block.Probe(ctx, device.Path)
@@ -40,10 +42,10 @@ func ParametersFloppy(ctx context.Context, sys block.System, device block.Device
 	return strings.EqualFold(found.Label, floppyLabel), nil
 }
 
-// withPartitions returns the paths of a disk and of the partitions that the kernel knows of it.
-func withPartitions(ctx context.Context, sys block.System, device string) ([]string, error) {
+// withPartitions returns the paths of a disk and of its partitions that the kernel knows.
+func withPartitions(ctx context.Context, sys sysfs.Root, device string) ([]string, error) {
 	paths := []string{device}
-	parts, err := sys.Partitions(ctx, device)
+	parts, err := block.Partitions(ctx, sys, device)
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +62,18 @@ var sharedTypes = map[string]string{
 	"0xfb":                                 "VMFS",
 }
 
-// Guard returns an error that wraps ErrProtected and names the evidence if a disk holds a shared file system (GPFS,
-// VMFS, gfs2), on the disk or on a partition that its table names or the kernel knows. GPFS and VMFS are types of
-// partitions that only a GPT and an MBR have; in the partitions of other tables, which the kernel knows, Guard looks for
-// gfs2. A disk that cannot be read is another error. Callers check all disks before they erase the first.
-func Guard(ctx context.Context, sys block.System, device string) error {
+// Guard returns an error that wraps ErrProtected and names the finding if a shared file system (GPFS, VMFS, gfs2) is
+// on a disk or on a partition that its table names or the kernel knows. GPFS and VMFS are recognised by partition
+// types, which only GPT and MBR have. In partitions of other tables, which the kernel knows, Guard looks for gfs2. A
+// disk that cannot be read is another error. Callers check all disks before they erase the first.
+func Guard(ctx context.Context, sys sysfs.Root, device string) error {
 	if err := guard(ctx, sys, device); err != nil {
 		return fmt.Errorf("%s: %w", device, err)
 	}
 	return nil
 }
 
-func guard(ctx context.Context, sys block.System, device string) error {
+func guard(ctx context.Context, sys sysfs.Root, device string) error {
 	paths, err := withPartitions(ctx, sys, device)
 	if err != nil {
 		return err
@@ -90,19 +92,35 @@ func guard(ctx context.Context, sys block.System, device string) error {
 		}
 	}
 	for _, path := range paths {
-		found, err := block.Probe(ctx, path)
-		if err != nil {
+		if err := guardDevice(ctx, path); err != nil {
 			return err
-		}
-		if found.Type == "gfs2" {
-			return fmt.Errorf("%w: gfs2 on %s", ErrProtected, path)
 		}
 	}
 	return guardTable(ctx, device, table)
 }
 
-// guardTable looks for gfs2 in all partitions that the table names: the kernel does not show them if only the backup
-// of a GPT is intact.
+// guardDevice looks for a shared file system on a disk or partition.
+func guardDevice(ctx context.Context, path string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	kind, err := block.SharedFileSystem(f)
+	if err != nil {
+		return fmt.Errorf("probe %s: %w", path, err)
+	}
+	if kind != "" {
+		return fmt.Errorf("%w: %s on %s", ErrProtected, kind, path)
+	}
+	return nil
+}
+
+// guardTable looks for shared file systems in all partitions that the table names: the kernel does not show them if
+// only the backup of a GPT is intact.
 func guardTable(ctx context.Context, device string, table *partition.Table) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -113,12 +131,12 @@ func guardTable(ctx context.Context, device string, table *partition.Table) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		found, err := block.ProbeRange(f, p.Start, p.Size)
+		kind, err := block.SharedFileSystem(io.NewSectionReader(f, p.Start, p.Size))
 		if err != nil {
 			return fmt.Errorf("probe partition %d: %w", p.Number, err)
 		}
-		if found.Type == "gfs2" {
-			return fmt.Errorf("%w: gfs2 on partition %d", ErrProtected, p.Number)
+		if kind != "" {
+			return fmt.Errorf("%w: %s on partition %d", ErrProtected, kind, p.Number)
 		}
 		progressed(ctx)
 	}

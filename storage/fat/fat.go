@@ -30,15 +30,15 @@ type FS struct {
 
 // File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
 type File struct {
-	Name   string
-	Folder bool
-	Size   int64  // bytes; 0 for folders
-	first  uint32 // cluster
+	Name  string
+	IsDir bool
+	Size  int64  // bytes; 0 for directories
+	first uint32 // cluster
 }
 
 const (
-	maxFolder = 2 << 20  // bytes of a folder: 65536 entries
-	maxListed = 64 << 20 // bytes of all folders that are listed
+	maxDir    = 2 << 20  // bytes of a directory: 65536 entries
+	maxListed = 64 << 20 // bytes of all directories that are listed
 )
 
 // ErrNoFAT is returned if there is no FAT file system.
@@ -46,23 +46,25 @@ var ErrNoFAT = errors.New("no FAT file system")
 
 // Open reads the boot sector. The error wraps ErrNoFAT if there is no FAT file system.
 func Open(r io.ReaderAt) (*FS, error) {
-	b := make([]byte, 512)
+	b := make([]byte, sectorSize)
 	if _, err := r.ReadAt(b, 0); errors.Is(err, io.EOF) {
 		return nil, ErrNoFAT
 	} else if err != nil {
 		return nil, fmt.Errorf("FAT boot sector: %w", err)
 	}
-	le := binary.LittleEndian
-	sector, perCluster := int64(le.Uint16(b[11:])), int64(b[13])
-	reserved, copies, rootEntries := int64(le.Uint16(b[14:])), int64(b[16]), int64(le.Uint16(b[17:]))
-	total, length := int64(le.Uint16(b[19:])), int64(le.Uint16(b[22:]))
+	p, p32 := decode[bootSector16](b), decode[bootSector32](b)
+	sector, perCluster := int64(p.Parameters.SectorSize), int64(p.Parameters.SectorsPerCluster)
+	reserved := int64(p.Parameters.ReservedSectors)
+	copies := int64(p.Parameters.FATs)
+	rootEntries := int64(p.Parameters.RootEntries)
+	total, length := int64(p.Parameters.Sectors16), int64(p.Parameters.FATSectors16)
 	if total == 0 {
-		total = int64(le.Uint32(b[32:]))
+		total = int64(p.Parameters.Sectors32)
 	}
 	if length == 0 {
-		length = int64(le.Uint32(b[36:]))
+		length = int64(p32.Parameters32.FATSectors32)
 	}
-	if b[510] != 0x55 || b[511] != 0xaa || sector < 512 || sector > 4096 || sector&(sector-1) != 0 || perCluster == 0 ||
+	if p.Signature != bootSignature || sector < 512 || sector > 4096 || sector&(sector-1) != 0 || perCluster == 0 ||
 		perCluster&(perCluster-1) != 0 || reserved == 0 || copies == 0 || length == 0 {
 		return nil, ErrNoFAT
 	}
@@ -83,15 +85,15 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	// The FAT cannot describe more clusters than it has entries for.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
-	f.root = File{Name: "/", Folder: true}
-	serial, label := le.Uint32(b[39:]), b[43:54]
+	f.root = File{Name: "/", IsDir: true}
+	id := p.Identity
 	if f.bits == 32 {
-		serial, label = le.Uint32(b[67:]), b[71:82]
+		id = p32.Identity
 	}
-	f.label = labelText(label)
-	f.serial = fmt.Sprintf("%04X-%04X", serial>>16, serial&0xffff)
+	f.label = labelText(id.Label)
+	f.serial = fmt.Sprintf("%04X-%04X", id.Serial>>16, id.Serial&0xffff)
 	if f.bits == 32 {
-		f.root.first = le.Uint32(b[44:])
+		f.root.first = p32.Parameters32.RootCluster
 		return f, nil
 	}
 	f.fixed = make([]byte, rootEntries*32)
@@ -109,21 +111,23 @@ func (f *FS) Serial() string { return f.serial }
 
 // Label returns the volume label: that of the root directory, otherwise that of the boot sector, "" if there is none.
 func (f *FS) Label() (string, error) {
-	raw, err := f.Read(f.root, maxFolder)
+	raw, err := f.Read(f.root, maxDir)
 	if err != nil {
 		return "", err
 	}
-	for ; len(raw) >= 32 && raw[0] != 0; raw = raw[32:] {
-		if raw[0] != 0xe5 && raw[11]&0x3f != attrLong && raw[11]&(attrVolume|attrFolder) == attrVolume {
-			return labelText(raw[:11]), nil
+	for ; len(raw) >= entrySize && raw[0] != 0; raw = raw[entrySize:] {
+		e := decode[shortEntry](raw)
+		if e.Name[0] != deleted && e.Attributes&attrMask != attrLong &&
+			e.Attributes&(attrVolume|attrDir) == attrVolume {
+			return labelText(e.Name), nil
 		}
 	}
 	return f.label, nil
 }
 
-// labelText trims a label; "NO NAME" is how formatting tools say that there is none.
-func labelText(raw []byte) string {
-	text := strings.TrimRight(strings.ToValidUTF8(string(raw), "_"), " \x00")
+// labelText trims a label. Formatting tools write "NO NAME" for none.
+func labelText(raw [11]byte) string {
+	text := strings.TrimRight(strings.ToValidUTF8(string(raw[:]), "_"), " \x00")
 	if text == "NO NAME" {
 		return ""
 	}
@@ -158,10 +162,10 @@ func (f *FS) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.c
 // Read returns the first limit bytes of a file, or the whole file if it is shorter. A directory that is larger than
 // limit is an error, and so is a chain of clusters that has a cycle or ends too early.
 func (f *FS) Read(file File, limit int64) ([]byte, error) {
-	if file.Folder && file.first == 0 {
+	if file.IsDir && file.first == 0 {
 		return f.fixed, nil
 	}
-	if !file.Folder {
+	if !file.IsDir {
 		limit = min(limit, file.Size)
 	}
 	var content []byte
@@ -181,63 +185,63 @@ func (f *FS) Read(file File, limit int64) ([]byte, error) {
 		}
 	}
 	switch {
-	case file.Folder && ok:
-		return nil, fmt.Errorf("FAT folder %q has more than %d bytes", file.Name, limit)
-	case !file.Folder && int64(len(content)) < limit:
+	case file.IsDir && ok:
+		return nil, fmt.Errorf("FAT directory %q has more than %d bytes", file.Name, limit)
+	case !file.IsDir && int64(len(content)) < limit:
 		return nil, fmt.Errorf("FAT file %q has %d bytes, its chain holds %d", file.Name, file.Size, len(content))
 	}
 	return content, nil
 }
 
-// List returns a folder's entries in the order of their names.
-func (f *FS) List(folder File) ([]File, error) {
-	raw, err := f.Read(folder, maxFolder)
+// List returns a directory's entries, sorted by name.
+func (f *FS) List(directory File) ([]File, error) {
+	raw, err := f.Read(directory, maxDir)
 	if err != nil {
 		return nil, err
 	}
 	if f.listed += int64(len(raw)); f.listed > maxListed {
 		return nil, fmt.Errorf("the directories have more than %d bytes", maxListed)
 	}
-	list := parseFolder(raw, f.bits == 32)
+	list := parseDir(raw, f.bits == 32)
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, nil
 }
 
 const (
-	attrVolume, attrFolder = 0x08, 0x10
-	attrLong               = 0x0f
+	attrVolume, attrDir = 0x08, 0x10
+	attrLong            = 0x0f
+	attrMask            = 0x3f // the others are reserved
+	deleted             = 0xe5 // first byte of an entry
 )
 
-func parseFolder(raw []byte, wide bool) []File {
+func parseDir(raw []byte, wide bool) []File {
 	var list []File
 	var long longName
-	for ; len(raw) >= 32 && raw[0] != 0; raw = raw[32:] {
-		entry := raw[:32]
-		attributes := entry[11]
+	for ; len(raw) >= entrySize && raw[0] != 0; raw = raw[entrySize:] {
+		e := decode[shortEntry](raw)
 		switch {
-		case entry[0] == 0xe5: // deleted
+		case e.Name[0] == deleted:
 			long = longName{}
-		case attributes&0x3f == attrLong:
-			long.add(entry)
-		case attributes&attrVolume != 0 || entry[0] == '.':
+		case e.Attributes&attrMask == attrLong:
+			long.add(decode[longEntry](raw))
+		case e.Attributes&attrVolume != 0 || e.Name[0] == '.':
 			long = longName{}
 		default:
-			le := binary.LittleEndian
 			file := File{
-				Name: long.text(entry[:11]), Folder: attributes&attrFolder != 0,
-				first: uint32(le.Uint16(entry[26:])), Size: int64(le.Uint32(entry[28:])),
+				Name: long.text(e.Name), IsDir: e.Attributes&attrDir != 0, first: uint32(e.ClusterLow),
+				Size: int64(e.Size),
 			}
-			if file.Folder {
+			if file.IsDir {
 				file.Size = 0
 			}
 			if wide {
-				file.first |= uint32(le.Uint16(entry[20:])) << 16
+				file.first |= uint32(e.ClusterHigh) << 16
 			}
 			if file.Name == "" {
-				file.Name = shortName(entry)
+				file.Name = e.name()
 			}
-			// A folder without a cluster would be the root once more, and a slash would leave the folder.
-			if !strings.ContainsAny(file.Name, "/\\\x00") && (!file.Folder || file.first != 0) {
+			// A directory without a cluster would be the root again, and a slash would lead outside the directory.
+			if !strings.ContainsAny(file.Name, "/\\\x00") && (!file.IsDir || file.first != 0) {
 				list = append(list, file)
 			}
 			long = longName{}
@@ -246,13 +250,14 @@ func parseFolder(raw []byte, wide bool) []File {
 	return list
 }
 
-func shortName(entry []byte) string {
-	base := strings.TrimRight(string(entry[:8]), " ")
-	extension := strings.TrimRight(string(entry[8:11]), " ")
-	if entry[12]&0x08 != 0 { // Windows NT: the base is in lower case
+// name returns the short name.
+func (e *shortEntry) name() string {
+	base := strings.TrimRight(string(e.Name[:8]), " ")
+	extension := strings.TrimRight(string(e.Name[8:]), " ")
+	if e.Case&0x08 != 0 {
 		base = strings.ToLower(base)
 	}
-	if entry[12]&0x10 != 0 {
+	if e.Case&0x10 != 0 {
 		extension = strings.ToLower(extension)
 	}
 	if extension != "" {
@@ -268,27 +273,21 @@ type longName struct {
 	checksum byte
 }
 
-func (l *longName) add(entry []byte) {
-	number := entry[0] & 0x1f
-	if entry[0]&0x40 != 0 {
-		*l = longName{next: number, checksum: entry[13]}
+func (l *longName) add(e longEntry) {
+	number := e.Order & partNumber
+	if e.Order&lastPart != 0 {
+		*l = longName{next: number, checksum: e.Checksum}
 	}
-	if number == 0 || number > 20 || number != l.next || entry[13] != l.checksum {
+	if number == 0 || number > 20 || number != l.next || e.Checksum != l.checksum {
 		*l = longName{}
 		return
 	}
 	l.next--
-	var part []uint16
-	for _, span := range [][2]int{{1, 11}, {14, 26}, {28, 32}} {
-		for i := span[0]; i < span[1]; i += 2 {
-			part = append(part, binary.LittleEndian.Uint16(entry[i:]))
-		}
-	}
-	l.units = append(part, l.units...)
+	l.units = append(e.units(), l.units...)
 }
 
-// text returns the long name, "" where it is not whole or belongs to another short name.
-func (l *longName) text(short []byte) string {
+// text returns the long name, "" if it is incomplete or belongs to another short name.
+func (l *longName) text(short [11]byte) string {
 	if l.next != 0 || len(l.units) == 0 {
 		return ""
 	}

@@ -2,7 +2,6 @@ package fat
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 )
 
@@ -11,9 +10,9 @@ const (
 	maxFAT32    = 0x0ffffff4 // maximum number of clusters; higher numbers have special meanings
 	rootCluster = 2
 	// Sectors before the first FAT.
-	reserved32  = 32
-	infoSector  = 1
-	spareSector = 6 // a copy of the boot sector, and behind it one of the information sector
+	reserved32 = 32
+	infoAt     = 1
+	backupAt   = 6 // a copy of the boot sector, followed by one of the information sector
 )
 
 // layout32 chooses the size of a cluster by the table of Microsoft and mkfs.vfat. FATs and clusters are aligned to
@@ -36,14 +35,11 @@ func (v Volume) layout32() *writer {
 
 // spare writes the information sector and the copies of it and of the boot sector.
 func (f *writer) spare(v Volume) error {
-	info := make([]byte, f.sector)
-	le := binary.LittleEndian
-	copy(info, "RRaA")
-	copy(info[484:], "rrAa")
-	le.PutUint32(info[488:], f.clusters+2-f.next) // free clusters
-	le.PutUint32(info[492:], f.next-1)            // allocated last
-	info[510], info[511] = 0x55, 0xaa
-	for sector, content := range map[int64][]byte{infoSector: info, spareSector: f.boot(v), spareSector + infoSector: info} {
+	info := encode(infoSector{
+		Lead: infoLead, Structure: infoStruct, Free: f.clusters + 2 - f.next, Next: f.next - 1,
+		Signature: bootSignature,
+	}, int(f.sector))
+	for sector, content := range map[int64][]byte{infoAt: info, backupAt: f.boot(v), backupAt + infoAt: info} {
 		if _, err := f.w.WriteAt(content, sector*f.sector); err != nil {
 			return err
 		}

@@ -79,14 +79,14 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func collect(t *testing.T, f *FS, folder File, prefix string, into map[string]string) {
+func collect(t *testing.T, f *FS, directory File, prefix string, into map[string]string) {
 	t.Helper()
-	files, err := f.List(folder)
+	files, err := f.List(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if file.Folder {
+		if file.IsDir {
 			collect(t, f, file, prefix+file.Name+"/", into)
 			continue
 		}
@@ -134,8 +134,8 @@ func TestBrokenChain(t *testing.T) {
 	}
 }
 
-// A folder that runs in a circle, or is larger than any that is read, is an error and no short list.
-func TestBrokenFolder(t *testing.T) {
+// A directory whose chain has a cycle, or that exceeds the limit, is an error and not a shorter list.
+func TestBrokenDirectory(t *testing.T) {
 	for _, c := range []struct {
 		bits int
 		size int64
@@ -151,8 +151,8 @@ func TestBrokenFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		files, err := f.List(f.Root())
-		if err != nil || len(files) != 1 || !files[0].Folder {
-			t.Fatalf("got %v, %v, want one folder", files, err)
+		if err != nil || len(files) != 1 || !files[0].IsDir {
+			t.Fatalf("got %v, %v, want one directory", files, err)
 		}
 		first := uint16(files[0].first)
 		if c.bits == 12 && first%2 == 1 {
@@ -178,12 +178,7 @@ func goldens(t testing.TB) [][]byte {
 	t.Helper()
 	var images [][]byte
 	for _, name := range []string{"fat12", "fat16", "fat32"} {
-		f, err := os.Open("testdata/" + name + ".img.gz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		unpacked, err := gzip.NewReader(f)
+		unpacked, err := gzip.NewReader(bytes.NewReader(testenv.Data(t, "media/"+name+".img.gz")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,15 +204,21 @@ func FuzzFAT(f *testing.F) {
 		if err != nil || len(files) != 2 {
 			f.Fatalf("got %v, %v, want two files", files, err)
 		}
-		folder, image := files[0], planted.New(data)
+		directory, image := files[0], planted.New(data)
 		images = append(images, image)
-		at := int(tree.data + int64(folder.first-2)*tree.cluster)
+		at := int(tree.data + int64(directory.first-2)*tree.cluster)
 		f.Add(byte(kind), []byte{})
 		f.Add(byte(kind), image.Patch(0, data[:90]))
-		f.Add(byte(kind), image.Patch(11, []byte{0, 2, 1, 1, 0, 2, 0, 2, 0, 1}))                                                // geometry
-		f.Add(byte(kind), image.Patch(int(tree.table)+int(folder.first)*tree.bits/8, []byte{byte(folder.first), 0, 0, 0}))      // a folder in a circle
-		f.Add(byte(kind), append(image.Patch(at+64, data[at+64:at+128]), image.Patch(at+128, data[at+64:at+192])...))           // long names
-		f.Add(byte(kind), append(image.Patch(at+64, []byte("../../x")), image.Patch(at+11, []byte{0x10, 0, 0, 0, 0, 0, 0})...)) // names and kinds
+		// Geometry.
+		f.Add(byte(kind), image.Patch(11, []byte{0, 2, 1, 1, 0, 2, 0, 2, 0, 1}))
+		// A directory whose chain has a cycle.
+		f.Add(byte(kind), image.Patch(int(tree.table)+int(directory.first)*tree.bits/8,
+			[]byte{byte(directory.first), 0, 0, 0}))
+		// Long names.
+		f.Add(byte(kind), append(image.Patch(at+64, data[at+64:at+128]), image.Patch(at+128, data[at+64:at+192])...))
+		// Names and kinds.
+		f.Add(byte(kind), append(image.Patch(at+64, []byte("../../x")),
+			image.Patch(at+11, []byte{0x10, 0, 0, 0, 0, 0, 0})...))
 	}
 	f.Fuzz(func(t *testing.T, kind byte, patches []byte) {
 		tree, err := Open(images[int(kind)%len(images)].With(patches))
@@ -229,9 +230,9 @@ func FuzzFAT(f *testing.F) {
 	})
 }
 
-// walk fails on a name that leaves its folder and on more content than was asked for.
-func walk(t *testing.T, f *FS, folder File, depth int) {
-	files, err := f.List(folder)
+// walk fails the test for a name that leads outside its directory and for more content than requested.
+func walk(t *testing.T, f *FS, directory File, depth int) {
+	files, err := f.List(directory)
 	if err != nil || depth > 2 {
 		return
 	}
@@ -242,7 +243,7 @@ func walk(t *testing.T, f *FS, folder File, depth int) {
 		if i > 16 {
 			continue // one more of the same costs time and shows nothing
 		}
-		if file.Folder {
+		if file.IsDir {
 			walk(t, f, file, depth+1)
 		} else if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {
 			t.Fatalf("got %d bytes, want at most 4096", len(data))

@@ -1,38 +1,54 @@
 package fat
 
 import (
-	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf16"
 )
 
 const (
 	attrArchive = 0x20
-	longUnits   = 13  // UTF-16 units of a name in one entry
-	maxUnits    = 255 // of a name
-	firstDay    = 0x21
+	longUnits   = 13   // UTF-16 units of a name in one entry
+	maxUnits    = 255  // of a name
+	lastPart    = 0x40 // flag of the last part, added to its number
+	partNumber  = 0x1f
 )
 
-// entry is a folder's short entry. Its times are the first day FAT knows, 1 January 1980.
-func entry(short string, attributes byte, first, size uint32) []byte {
-	e := make([]byte, entrySize)
-	copy(e, short)
-	e[11] = attributes
-	le := binary.LittleEndian
-	for _, day := range []int{16, 18, 24} {
-		le.PutUint16(e[day:], firstDay)
+// day returns a date in the form of directory entries.
+func day(t time.Time) uint16 {
+	if t.IsZero() {
+		t = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	le.PutUint16(e[20:], uint16(first>>16))
-	le.PutUint16(e[26:], uint16(first))
-	le.PutUint32(e[28:], size)
-	return e
+	return uint16((t.Year()-1980)<<9 | int(t.Month())<<5 | t.Day())
 }
 
-func labelField(label string) string { return fmt.Sprintf("%-11.11s", label) }
+// entry returns the short entry of a directory.
+func (f *writer) entry(short [11]byte, attributes byte, first, size uint32) []byte {
+	return encode(shortEntry{
+		Name: short, Attributes: attributes, CreatedDate: f.day, AccessedDate: f.day, WrittenDate: f.day,
+		ClusterHigh: uint16(first >> 16), ClusterLow: uint16(first), Size: size,
+	}, entrySize)
+}
 
-// shortAlias makes a short name that no other file with another number has: "META_D~1JSO".
-func shortAlias(name string, number int) string {
+// labelField returns a label or short name in the form of directory entries: truncated, or padded with spaces.
+func labelField(label string) [11]byte { return [11]byte(fmt.Appendf(nil, "%-11.11s", label)) }
+
+// shortName returns a name in the form of a short entry, and reports whether it needs no long name. Aliases contain a
+// "~", unlike such names.
+func (f *writer) shortName(name string) (short [11]byte, isWhole bool) {
+	special := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' }
+	base, extension, hasDot := strings.Cut(name, ".")
+	if !f.short || base == "" || len(base) > 8 || len(extension) > 3 || hasDot && extension == "" ||
+		strings.ContainsFunc(base+extension, special) {
+		return short, false
+	}
+	return labelField(fmt.Sprintf("%-8s%s", base, extension)), true
+}
+
+// shortAlias returns a short name that is unique for its number: "META_D~1JSO".
+func shortAlias(name string, number int) [11]byte {
 	plain := func(s string) string {
 		return strings.Map(func(r rune) rune {
 			switch {
@@ -50,11 +66,11 @@ func shortAlias(name string, number int) string {
 	}
 	tail := fmt.Sprintf("~%d", number+1)
 	name, extension = plain(name), plain(extension)
-	return fmt.Sprintf("%-8s%-3.3s", name[:min(len(name), 8-len(tail))]+tail, extension)
+	return labelField(fmt.Sprintf("%-8s%s", name[:min(len(name), 8-len(tail))]+tail, extension))
 }
 
-// longEntries are the entries with the long name, which come before the short one.
-func longEntries(name, short string) ([]byte, error) {
+// longEntries returns the entries with the long name, which precede the short one.
+func longEntries(name string, short [11]byte) ([]byte, error) {
 	units := utf16.Encode([]rune(name))
 	// Control characters, invalid UTF-8, the padding after a name, and characters with a meaning in FAT.
 	forbidden := func(r rune) bool {
@@ -64,31 +80,35 @@ func longEntries(name, short string) ([]byte, error) {
 		strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") || strings.HasPrefix(name, " ") {
 		return nil, fmt.Errorf("FAT cannot hold a file of this name")
 	}
-	sum := aliasSum([]byte(short))
 	parts := (len(units) + longUnits - 1) / longUnits
+	if len(units)%longUnits != 0 {
+		units = append(units, 0) // end of the name; padding follows
+	}
+	for len(units) < parts*longUnits {
+		units = append(units, 0xffff)
+	}
 	raw := make([]byte, 0, parts*entrySize)
 	for part := parts; part > 0; part-- {
-		e := make([]byte, entrySize)
-		e[0], e[11], e[13] = byte(part), attrLong, sum
+		e := longEntry{Order: byte(part), Attributes: attrLong, Checksum: aliasSum(short)}
 		if part == parts {
-			e[0] |= 0x40
+			e.Order |= lastPart
 		}
-		for i, offset := range [longUnits]int{1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30} {
-			unit := uint16(0xffff)
-			if at := (part-1)*longUnits + i; at < len(units) {
-				unit = units[at]
-			} else if at == len(units) {
-				unit = 0
-			}
-			binary.LittleEndian.PutUint16(e[offset:], unit)
-		}
-		raw = append(raw, e...)
+		e.setUnits(units[(part-1)*longUnits:])
+		raw = append(raw, encode(e, entrySize)...)
 	}
 	return raw, nil
 }
 
-// aliasSum is the checksum by which a long name belongs to its short one.
-func aliasSum(short []byte) (sum byte) {
+func (e *longEntry) setUnits(units []uint16) {
+	n := copy(e.Name1[:], units)
+	n += copy(e.Name2[:], units[n:])
+	copy(e.Name3[:], units[n:])
+}
+
+func (e *longEntry) units() []uint16 { return slices.Concat(e.Name1[:], e.Name2[:], e.Name3[:]) }
+
+// aliasSum returns the checksum of a short name in the entries of its long name.
+func aliasSum(short [11]byte) (sum byte) {
 	for _, c := range short {
 		sum = sum>>1 | sum<<7
 		sum += c
@@ -96,11 +116,14 @@ func aliasSum(short []byte) (sum byte) {
 	return sum
 }
 
-// folderSize is the size in bytes of a folder other than the topmost.
-func folderSize(nodes []Node) int64 {
+// dirSize returns the size in bytes of a directory other than the root.
+func (f *writer) dirSize(nodes []Node) int64 {
 	entries := 2
 	for _, node := range nodes {
-		entries += 1 + (len(utf16.Encode([]rune(node.Name)))+longUnits-1)/longUnits
+		entries++
+		if _, isWhole := f.shortName(node.Name); !isWhole {
+			entries += (len(utf16.Encode([]rune(node.Name))) + longUnits - 1) / longUnits
+		}
 	}
 	return int64(entries) * entrySize
 }

@@ -1,6 +1,7 @@
 package fat
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 )
 
 // ErrFull is returned if the files do not fit into the file system.
@@ -16,8 +18,8 @@ var ErrFull = errors.New("FAT file system is too small")
 // Node is a file or directory to write.
 type Node struct {
 	Name    string
-	Folder  bool
-	Nodes   []Node                 // of a folder
+	IsDir   bool
+	Nodes   []Node                 // of a directory
 	Size    int64                  // of a file, in bytes
 	Content func() ([]byte, error) // of a file: Size bytes
 }
@@ -34,10 +36,15 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // Volume describes a new file system: FAT12 or FAT16, or FAT32 from 512 MiB. Sectors after the 2^32nd and bytes beyond
 // 8 TiB are not used, nor is what exceeds 65508 clusters of a given size.
 type Volume struct {
-	Size   int64  // bytes
-	Sector int64  // bytes, at least the device's logical sector
-	Label  string // at most 11 characters of ASCII; capitals are what every system reads; "" for none
-	Serial uint32
+	Size    int64     // bytes
+	Sector  int64     // bytes, at least the device's logical sector
+	Cluster int64     // bytes below 512 MiB, a power of two from Sector to 32 KiB; 0 chooses one by the size
+	Label   string    // at most 11 ASCII characters; all systems support capitals; "" for none
+	Serial  uint32    // volume serial number
+	Date    time.Time // of all files; zero is 1 January 1980, the first day of FAT
+	// Short omits the long name if the short one is complete: up to eight characters and an extension of three, in
+	// upper case, as other tools write such names.
+	Short bool
 }
 
 const (
@@ -63,7 +70,7 @@ func (v Volume) Write(ctx context.Context, w io.WriterAt, nodes []Node, flush fu
 	if flush == nil {
 		flush = func() error { return nil }
 	}
-	f.w = w
+	f.w, f.day, f.short = w, day(v.Date), v.Short
 	if err := f.zero(ctx, 0, max(f.data, min(v.Size, blankHead))); err != nil {
 		return fmt.Errorf("clear the start: %w", err)
 	}
@@ -99,7 +106,9 @@ type writer struct {
 	root     int64
 	data     int64
 	clusters uint32
-	next     uint32 // free cluster; files are written one behind the other
+	next     uint32 // first free cluster; files are written one after the other
+	day      uint16 // date of all files
+	short    bool   // names without a long entry where possible
 	length   int64  // of a FAT
 	table    []byte // the used part of the FAT
 }
@@ -108,17 +117,17 @@ type writer struct {
 func (f *writer) topmost(ctx context.Context, label string, nodes []Node) error {
 	var first []byte
 	if label != "" {
-		first = entry(labelField(label), attrVolume, 0, 0)
+		first = f.entry(labelField(label), attrVolume, 0, 0)
 	}
-	if f.bits == 32 { // it is a folder like others, in cluster 2
-		size := int64(len(first)) + folderSize(nodes)
-		if size > maxFolder {
-			return fmt.Errorf("%w: the topmost folder has %d files", ErrFull, len(nodes))
+	if f.bits == 32 { // it is a directory like others, in cluster 2
+		size := int64(len(first)) + f.dirSize(nodes)
+		if size > maxDir {
+			return fmt.Errorf("%w: the topmost directory has %d files", ErrFull, len(nodes))
 		}
 		if _, err := f.allocate(size); err != nil {
 			return err
 		}
-		root, err := f.folder(ctx, nodes, 0, 0)
+		root, err := f.directory(ctx, nodes, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -126,7 +135,7 @@ func (f *writer) topmost(ctx context.Context, label string, nodes []Node) error 
 		copy(whole[copy(whole, first):], root)
 		return f.put(rootCluster, whole)
 	}
-	root, err := f.folder(ctx, nodes, 0, 0)
+	root, err := f.directory(ctx, nodes, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -144,10 +153,14 @@ func (v Volume) layout() (*writer, error) {
 	if v.Sector < 512 || v.Sector > 4096 || v.Sector&(v.Sector-1) != 0 {
 		return nil, fmt.Errorf("FAT with sectors of %d bytes, want 512 to 4096", v.Sector)
 	}
+	if c := v.Cluster; c != 0 && (c < v.Sector || c > maxCluster || c&(c-1) != 0) {
+		return nil, fmt.Errorf("FAT with clusters of %d bytes, want a power of two from %d to %d",
+			c, v.Sector, maxCluster)
+	}
 	if v.Size >= minFAT32 {
 		return v.layout32(), nil
 	}
-	f := &writer{sector: v.Sector, reserved: v.Sector, next: 2, cluster: max(minCluster, v.Sector)}
+	f := &writer{sector: v.Sector, reserved: v.Sector, next: 2, cluster: cmp.Or(v.Cluster, max(minCluster, v.Sector))}
 	for ; ; f.cluster *= 2 {
 		// Two bytes for every cluster there could be: enough for FAT12 too.
 		length := (min(v.Size/f.cluster, maxFAT16) + 2) * 2
@@ -158,7 +171,7 @@ func (v Volume) layout() (*writer, error) {
 		if clusters < 1 {
 			return nil, fmt.Errorf("%w: it has %d bytes", ErrFull, v.Size)
 		}
-		if clusters > maxFAT16 && f.cluster < maxCluster {
+		if clusters > maxFAT16 && f.cluster < maxCluster && v.Cluster == 0 {
 			continue
 		}
 		f.bits, f.clusters = 16, uint32(min(clusters, maxFAT16))
@@ -221,11 +234,11 @@ func (f *writer) put(first uint32, content []byte) error {
 	return nil
 }
 
-// folder writes all that is in a folder, and returns the folder's own content; above is 0 for the topmost folder.
-func (f *writer) folder(ctx context.Context, nodes []Node, own, above uint32) ([]byte, error) {
+// directory writes the content of a directory and returns the directory's entries; above is 0 for the root directory.
+func (f *writer) directory(ctx context.Context, nodes []Node, own, above uint32) ([]byte, error) {
 	var raw []byte
 	if own != 0 {
-		raw = append(entry(".          ", attrFolder, own, 0), entry("..         ", attrFolder, above, 0)...)
+		raw = append(f.entry(labelField("."), attrDir, own, 0), f.entry(labelField(".."), attrDir, above, 0)...)
 	}
 	seen := map[string]bool{}
 	for i, node := range nodes {
@@ -246,14 +259,18 @@ func (f *writer) folder(ctx context.Context, nodes []Node, own, above uint32) ([
 	return raw, nil
 }
 
-// node writes one file or folder and returns its entries. The number makes its short name one of a kind.
-func (f *writer) node(ctx context.Context, node Node, number int, folder uint32) ([]byte, error) {
-	short := shortAlias(node.Name, number)
-	entries, err := longEntries(node.Name, short)
-	if err != nil {
-		return nil, err
+// node writes a file or directory and returns its entries. The number makes its short name unique.
+func (f *writer) node(ctx context.Context, node Node, number int, directory uint32) ([]byte, error) {
+	short, isWhole := f.shortName(node.Name)
+	var entries []byte
+	if !isWhole {
+		short = shortAlias(node.Name, number)
+		var err error
+		if entries, err = longEntries(node.Name, short); err != nil {
+			return nil, err
+		}
 	}
-	if !node.Folder {
+	if !node.IsDir {
 		if node.Size > math.MaxUint32 {
 			return nil, fmt.Errorf("%w: it has %d bytes, FAT allows %d", ErrFull, node.Size, int64(math.MaxUint32))
 		}
@@ -268,19 +285,19 @@ func (f *writer) node(ctx context.Context, node Node, number int, folder uint32)
 		if int64(len(content)) != node.Size {
 			return nil, fmt.Errorf("got %d bytes, want %d", len(content), node.Size)
 		}
-		return append(entries, entry(short, attrArchive, first, uint32(node.Size))...), f.put(first, content)
+		return append(entries, f.entry(short, attrArchive, first, uint32(node.Size))...), f.put(first, content)
 	}
-	size := folderSize(node.Nodes)
-	if size > maxFolder {
-		return nil, fmt.Errorf("%w: the folder has %d files", ErrFull, len(node.Nodes))
+	size := f.dirSize(node.Nodes)
+	if size > maxDir {
+		return nil, fmt.Errorf("%w: the directory has %d files", ErrFull, len(node.Nodes))
 	}
 	first, err := f.allocate(size)
 	if err != nil {
 		return nil, err
 	}
-	content, err := f.folder(ctx, node.Nodes, first, folder)
+	content, err := f.directory(ctx, node.Nodes, first, directory)
 	if err != nil {
 		return nil, err
 	}
-	return append(entries, entry(short, attrFolder, first, 0)...), f.put(first, content)
+	return append(entries, f.entry(short, attrDir, first, 0)...), f.put(first, content)
 }

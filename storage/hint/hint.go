@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ironroot/internal/oslo"
 	"ironroot/storage/block"
 )
 
@@ -83,7 +84,12 @@ func Parse(raw map[string]any) (Hints, error) {
 func parseHint(name string, value any) (any, error) {
 	switch {
 	case name == "rotational":
-		return parseBool(value)
+		text := fmt.Sprint(value)
+		rotational, ok := oslo.ParseBool(text)
+		if !ok {
+			return nil, fmt.Errorf("is not a boolean: %q", text)
+		}
+		return rotational, nil
 	case name == "size":
 		text, err := scalar(value)
 		if err != nil {
@@ -121,18 +127,7 @@ func scalar(value any) (string, error) {
 	return "", fmt.Errorf("is neither a number nor a string: %v", value)
 }
 
-func parseBool(value any) (bool, error) {
-	text := fmt.Sprint(value)
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "1", "t", "true", "on", "y", "yes":
-		return true, nil
-	case "0", "f", "false", "off", "n", "no":
-		return false, nil
-	}
-	return false, fmt.Errorf("is not a boolean: %q", text)
-}
-
-// Match reports whether the disk fulfils every hint. It fails where a number is compared with a text.
+// Match reports whether the disk matches all hints. It returns an error if a number is compared with a text.
 func (h Hints) Match(d block.Device) (bool, error) {
 	for _, name := range sortedKeys(h) {
 		ok, err := h.matchOne(name, d)

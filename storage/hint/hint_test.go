@@ -117,7 +117,8 @@ func TestBadValues(t *testing.T) {
 		{"serial", nil, "is not a string"},
 		{"rotational", "maybe", "maybe"},
 	} {
-		if got, err := Parse(map[string]any{c.name: c.value}); err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+		got, err := Parse(map[string]any{c.name: c.value})
+		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v: got %v, %v, want an error with %q", c.name, c.value, got, err, c.want)
 		}
 	}
@@ -237,7 +238,8 @@ func TestErrorTexts(t *testing.T) {
 		{
 			map[string]any{"model": "Great Disk/2", "size": "> 900"},
 			disks,
-			"no suitable disk: none of /dev/sda (465 GiB), /dev/sdb (60 GiB) matches the hints {model: s== great disk/2, size: > 900}",
+			"no suitable disk: none of /dev/sda (465 GiB), /dev/sdb (60 GiB) matches the hints {model: s== great " +
+				"disk/2, size: > 900}",
 		},
 		{
 			map[string]any{"vendor": "<or> a b <or> c:d"},

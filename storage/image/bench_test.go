@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
+	"ironroot/storage/image/checksum"
 )
 
 const benchSize = 512 * mib
@@ -36,10 +38,11 @@ func benchDisk(b *testing.B) string {
 }
 
 // benchServer sends the same 512 MiB again and again from memory.
-func benchServer(b *testing.B) (*script, Checksum) {
+func benchServer(b *testing.B) (*imagetest.Server, checksum.Sum) {
 	b.Helper()
-	data := randomBytes(1, benchSize)
-	return serve(b, func(w http.ResponseWriter, r *http.Request) { whole(data)(w, r) }), sha256Of(data)
+	data := imagetest.RandomBytes(1, benchSize)
+	return imagetest.Serve(b, func(w http.ResponseWriter, r *http.Request) { imagetest.WithoutRanges(data)(w, r) }),
+		sha256Of(data)
 }
 
 // BenchmarkWriteRaw writes a raw image with SHA-256; BenchmarkCurlDd is what it is measured against.

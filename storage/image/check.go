@@ -3,6 +3,9 @@ package image
 import (
 	"context"
 	"errors"
+
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 // Check probes an image, and returns why Write will refuse it on a device of size bytes: a *FormatError, or a
@@ -15,12 +18,13 @@ func Check(ctx context.Context, name string, size int64, src Source, o Options) 
 	if err != nil {
 		return err
 	}
-	w.target = &target{path: name, size: size} // never opened: only its size is looked at
-	if w.declaredRaw() {
+	w.prober.size = size
+	if src.isDeclaredRaw() {
 		err = w.checkLength(ctx)
 	} else {
-		defer func() { w.examined.close() }()
-		err = w.examineFirst(ctx)
+		var x *probe
+		x, err = w.prober.probeFirst(ctx, w.fetcher)
+		x.close()
 	}
 	if err == nil {
 		err = context.Cause(ctx)
@@ -30,18 +34,18 @@ func Check(ctx context.Context, name string, size int64, src Source, o Options) 
 
 // checkLength returns an error if a file that is copied as it is does not fit on the device.
 func (w *writer) checkLength(ctx context.Context) error {
-	once := *w.fetch
+	once := *w.fetcher
 	once.Retries = 0
-	b, err := once.open(ctx, w.src.URLs[0], &span{len: 1})
-	var down *DownloadError
+	resp, err := once.Open(ctx, w.src.URLs[0], &fetch.Range{Len: 1})
+	var down *fetch.DownloadError
 	if errors.As(err, &down) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	defer b.Close() //nolint:errcheck // nothing of its content is wanted
-	if b.total > w.target.size {
-		return &TooSmallError{Device: w.device, Size: w.target.size, Need: b.total}
+	defer resp.Close() //nolint:errcheck // its content is not needed
+	if resp.Total > w.prober.size {
+		return &device.TooSmallError{Device: w.device, Size: w.prober.size, Need: resp.Total}
 	}
 	return nil
 }

@@ -8,10 +8,14 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"ironroot/internal/imagetest"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 func TestCheck(t *testing.T) {
-	raw := randomBytes(1, 3*mib)
+	raw := imagetest.RandomBytes(1, 3*mib)
 	qcow := simpleImage(t) // of 8 MiB
 	backed := bytes.Clone(qcow)
 	backed[15] = 16 // the length of a backing file's name at an offset
@@ -23,22 +27,29 @@ func TestCheck(t *testing.T) {
 		need    int64 // of a TooSmallError
 		refused bool  // by a FormatError
 	}{
-		"raw that fits":               {"raw", raw, content, 3 * mib, 0, false},
-		"raw that does not":           {"raw", raw, content, 3*mib - 1, 3 * mib, false},
-		"raw without ranges":          {"raw", raw, whole, 3*mib - 1, 3 * mib, false},
-		"raw, detected":               {"", raw, content, 3 * mib, 0, false},
-		"qcow2 that fits":             {"qcow2", qcow, content, 8 * mib, 0, false},
-		"qcow2 that does not":         {"qcow2", qcow, content, 8*mib - 1, 8 * mib, false},
-		"not the format it says":      {"qcow2", raw, content, 3 * mib, 0, true},
-		"qcow2 with a backing file":   {"qcow2", backed, content, 8 * mib, 0, true},
-		"a server that cannot now":    {"raw", raw, func([]byte) http.HandlerFunc { return status(503) }, 1, 0, false},
-		"qcow2 on a server that died": {"qcow2", qcow, func([]byte) http.HandlerFunc { return status(503) }, 1, 0, false},
+		"raw that fits":             {"raw", raw, imagetest.Content, 3 * mib, 0, false},
+		"raw that does not":         {"raw", raw, imagetest.Content, 3*mib - 1, 3 * mib, false},
+		"raw without ranges":        {"raw", raw, imagetest.WithoutRanges, 3*mib - 1, 3 * mib, false},
+		"raw, detected":             {"", raw, imagetest.Content, 3 * mib, 0, false},
+		"qcow2 that fits":           {"qcow2", qcow, imagetest.Content, 8 * mib, 0, false},
+		"qcow2 that does not":       {"qcow2", qcow, imagetest.Content, 8*mib - 1, 8 * mib, false},
+		"not the format it says":    {"qcow2", raw, imagetest.Content, 3 * mib, 0, true},
+		"qcow2 with a backing file": {"qcow2", backed, imagetest.Content, 8 * mib, 0, true},
+		"a server that cannot now": {
+			"raw", raw, func([]byte) http.HandlerFunc { return imagetest.Status(503) }, 1, 0, false,
+		},
+		"qcow2 on a server that died": {
+			"qcow2", qcow, func([]byte) http.HandlerFunc { return imagetest.Status(503) }, 1, 0, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := serve(t, c.answer(c.data))
-			src := Source{URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.data), Fetch: Fetch{Retries: 3, RetryInterval: time.Hour}}
+			server := imagetest.Serve(t, c.answer(c.data))
+			src := Source{
+				URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.data),
+				Fetch: fetch.Options{Retries: 3, RetryInterval: time.Hour},
+			}
 			err := Check(t.Context(), "/dev/root", c.size, src, Options{})
-			var small *TooSmallError
+			var small *device.TooSmallError
 			var format *FormatError
 			switch {
 			case c.need > 0:
@@ -58,7 +69,7 @@ func TestCheck(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		server := serve(t, content(raw))
+		server := imagetest.Serve(t, imagetest.Content(raw))
 		if err := Check(ctx, "", 1, rawSource(raw, server.URL), Options{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
@@ -66,7 +77,7 @@ func TestCheck(t *testing.T) {
 	// A server that sends the whole file is not left waiting until somebody takes it.
 	t.Run("hangs up", func(t *testing.T) {
 		gone := make(chan struct{})
-		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		server := imagetest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(qcow)+1))
 			w.Write(qcow) //nolint:errcheck // the client may disconnect
 			w.(http.Flusher).Flush()

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
 )
 
 // differentialImages is the number of images that TestDifferential makes, each from another seed.
 const differentialImages = 220
 
-// TestDifferential makes images by qemu-img and qemu-io with options, sizes, content and changes drawn from a seed, and
-// compares what we write with what `qemu-img convert` makes of them, from a server with ranges and from one without, which
+// TestDifferential makes images with qemu-img and qemu-io, with options, sizes, content and changes drawn from a
+// seed. It compares the disks with those of `qemu-img convert`, for a server with ranges and for one without, which
 // serves the file once.
 func TestDifferential(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
@@ -59,7 +60,9 @@ func newRecipe(seed uint64) recipe {
 	bits := 9 + r.IntN(13)
 	v3 := chance(75)
 	packed := chance(40)
-	options := []string{fmt.Sprintf("cluster_size=%d", 1<<bits), "compat=" + map[bool]string{true: "1.1", false: "0.10"}[v3]}
+	options := []string{
+		fmt.Sprintf("cluster_size=%d", 1<<bits), "compat=" + map[bool]string{true: "1.1", false: "0.10"}[v3],
+	}
 	extended := v3 && bits >= 14 && chance(50)
 	if v3 && (packed || chance(10)) {
 		options = append(options, "compression_type="+one("zlib", "zstd"))
@@ -139,9 +142,9 @@ func drawChange(r *rand.Rand, size, cluster int, v3 bool) string {
 // make returns the image and the raw disk that qemu-img makes of it.
 func (c recipe) make(t *testing.T) (image, want []byte) {
 	t.Helper()
-	dir := shm(t)
+	dir := imagetest.MemoryDir(t)
 	guest, qcow, raw := filepath.Join(dir, "guest"), filepath.Join(dir, "image"), filepath.Join(dir, "want")
-	if err := os.WriteFile(guest, guestContent(c.seed, c.size, 1+c.size/8), 0o600); err != nil {
+	if err := os.WriteFile(guest, imagetest.DiskContent(c.seed, c.size, 1+c.size/8), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, c.create...)
@@ -161,5 +164,5 @@ func (c recipe) make(t *testing.T) (image, want []byte) {
 		}
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow, raw)
-	return mustRead(t, qcow), mustRead(t, raw)
+	return imagetest.ReadFile(t, qcow), imagetest.ReadFile(t, raw)
 }

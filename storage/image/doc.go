@@ -12,10 +12,16 @@
 // A checksum is always that of the file on the server. A transfer resumes after a lost connection if the server
 // supports ranges and identifies the version of its file.
 //
-// The promise to the caller is that a failure never leaves a disk that boots. The first MiB of the device and the place
-// of its backup GPT are zeroed before the image is fetched; what the image has there is held back in memory and written
-// last, after the length and the checksum of the source have held and everything else has reached the disk. An image that
-// is refused at the first look, for its format, its tables or its size, costs the disk nothing.
+// A failure never leaves a disk that boots. The first MiB of the device and its end, the place of the backup GPT, are
+// zeroed before the transfer. Their content is kept in memory and written last, after the length and the checksum of
+// the file were verified and everything else has reached the disk. An image that is refused by the first probe, for
+// its format, its tables or its size, does not change the disk. Two signatures are at the end of a file: the footers
+// of a fixed VHD and of some VMware images. The probe reads them if the server supports ranges. Otherwise, and in a
+// compressed file, they are found when they have arrived.
+//
+// The parts are packages of their own: fetch downloads, checksum verifies, pipeline moves data through memory, unpack
+// decompresses, qcow2 reads tables and places clusters, and device writes. This package has the table of formats, and
+// connects the parts.
 //
 // The package is independent of Ironic. Downloads are untrusted: every read of tables, checksum files and headers has
 // a limit, and images that name other files are rejected. Errors do not quote what was downloaded.

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 // sample is an image and the disk that it describes.
@@ -24,18 +26,21 @@ type sample struct {
 // samples returns a small disk as one image for every way through the writer.
 func samples(t *testing.T, disk []byte) []sample {
 	t.Helper()
-	dir := shm(t)
+	dir := imagetest.MemoryDir(t)
 	raw, qcow := filepath.Join(dir, "raw"), filepath.Join(dir, "qcow2")
 	if err := os.WriteFile(raw, disk, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Programs(t, "qemu-img")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow)
-	image, gz := mustRead(t, qcow), pack(t, disk, "gzip -1 -c")
+	image, gz := imagetest.ReadFile(t, qcow), imagetest.Pack(t, disk, "gzip -1 -c")
 	return []sample{
 		{name: "raw", file: disk, disk: disk, source: func(url string) Source { return rawSource(disk, url) }},
 		{name: "qcow2", file: image, disk: disk, source: func(url string) Source { return qcowSource(image, url) }},
-		{name: "qcow2 in one pass", file: image, disk: disk, source: func(url string) Source { return qcowSource(image, url) }, noRanges: true},
+		{
+			name: "qcow2 in one pass", file: image, disk: disk,
+			source: func(url string) Source { return qcowSource(image, url) }, noRanges: true,
+		},
 		{name: "gzip", file: gz, disk: disk, source: func(url string) Source { return packedSource(gz, url) }},
 	}
 }
@@ -46,8 +51,8 @@ type trial struct {
 	sample sample
 	at     int64 // byte of the file
 	disk   string
-	f      *fragile
-	// whole counts the requests that are answered with all of the file: the fault is for those.
+	f      *imagetest.Flaky
+	// whole counts the requests for the whole file: they have the fault.
 	whole int
 }
 
@@ -58,13 +63,13 @@ func (r *trial) isWhole(q *http.Request) bool {
 // serve serves the file. Before a request for the whole file it calls misbehave with the server's Mu held: the
 // request before may not have ended.
 func (r *trial) serve(misbehave func(w http.ResponseWriter, first bool)) string {
-	return serve(r.t, func(w http.ResponseWriter, q *http.Request) {
+	return imagetest.Serve(r.t, func(w http.ResponseWriter, q *http.Request) {
 		if r.isWhole(q) {
-			r.f.mu.Lock()
+			r.f.Mu.Lock()
 			r.whole++
-			r.f.sent = 0
+			r.f.Sent = 0
 			misbehave(w, r.whole == 1)
-			r.f.mu.Unlock()
+			r.f.Mu.Unlock()
 		}
 		r.f.ServeHTTP(w, q)
 	}).URL
@@ -83,13 +88,13 @@ func (r *trial) wantImage(err error, sent int64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if at, same := difference(readAt(r.t, r.disk, 0, len(r.sample.disk)), r.sample.disk); !same {
+	if at, same := imagetest.Difference(imagetest.ReadAt(r.t, r.disk, 0, len(r.sample.disk)), r.sample.disk); !same {
 		r.t.Errorf("the disk differs from the image at byte %d", at)
 	}
-	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
-	if sent >= 0 && r.f.sent != sent && !r.sample.noRanges {
-		r.t.Errorf("got %d bytes served, want %d", r.f.sent, sent)
+	r.f.Mu.Lock()
+	defer r.f.Mu.Unlock()
+	if sent >= 0 && r.f.Sent != sent && !r.sample.noRanges {
+		r.t.Errorf("got %d bytes served, want %d", r.f.Sent, sent)
 	}
 }
 
@@ -98,11 +103,11 @@ func (r *trial) wantFailure(err error, is func(error) bool) {
 	if !is(err) {
 		r.t.Errorf("got error %v (%T)", err, err)
 	}
-	if r.sample.noRanges && isA[*FormatError](err) && readAt(r.t, r.disk, 0, 1)[0] == 0xa5 {
-		mustBeUntouched(r.t, r.disk) // the first look had the fault already
+	if r.sample.noRanges && imagetest.IsA[*FormatError](err) && imagetest.ReadAt(r.t, r.disk, 0, 1)[0] == 0xa5 {
+		imagetest.MustBeUntouched(r.t, r.disk) // the probe had the fault already
 		return
 	}
-	mustNotBoot(r.t, r.disk)
+	imagetest.MustNotBoot(r.t, r.disk)
 }
 
 // tenthFaults are the faults that can happen at any tenth of a download.
@@ -113,7 +118,7 @@ var tenthFaults = []struct {
 	{"the connection is lost and resumes", func(r *trial) {
 		report, err := r.write(r.serve(func(_ http.ResponseWriter, first bool) {
 			if first {
-				r.f.cuts = []int64{r.at}
+				r.f.Cuts = []int64{r.at}
 			}
 		}), 1)
 		r.wantImage(err, int64(len(r.sample.file)))
@@ -123,84 +128,92 @@ var tenthFaults = []struct {
 	}},
 	{"the connection is lost, the server ignores ranges then", func(r *trial) {
 		_, err := r.write(r.serve(func(_ http.ResponseWriter, first bool) {
-			if r.f.cuts = nil; first {
-				r.f.cuts = []int64{r.at}
+			if r.f.Cuts = nil; first {
+				r.f.Cuts = []int64{r.at}
 			}
-			r.f.noRanges = first || r.sample.noRanges
+			r.f.NoRanges = first || r.sample.noRanges
 		}), 1)
 		r.wantImage(err, -1) // the beginning of the whole file is sent again
 	}},
-	{"the connection breaks off every time", func(r *trial) {
-		r.f.header = nil
-		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.cuts = []int64{r.at} }), 1)
-		r.wantFailure(err, isA[*DownloadError])
+	{"the connection is lost every time", func(r *trial) {
+		r.f.Header = nil
+		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.Cuts = []int64{r.at} }), 1)
+		r.wantFailure(err, imagetest.IsA[*fetch.DownloadError])
 	}},
-	{"the file is another one from there on, and back the next time", func(r *trial) {
-		other := &fragile{data: randomBytes(61, len(r.sample.file)), header: http.Header{"Etag": {`"two"`}}}
-		url := serve(r.t, func(w http.ResponseWriter, q *http.Request) {
+	{"the file changes from there on, and is the old one the next time", func(r *trial) {
+		other := &imagetest.Flaky{
+			Data: imagetest.RandomBytes(61, len(r.sample.file)), Header: http.Header{"Etag": {`"two"`}},
+		}
+		url := imagetest.Serve(r.t, func(w http.ResponseWriter, q *http.Request) {
 			if q.Header.Get("If-Range") != "" {
 				other.ServeHTTP(w, q)
 				return
 			}
-			r.f.mu.Lock()
+			r.f.Mu.Lock()
 			if r.isWhole(q) && r.whole == 0 {
-				r.whole, r.f.cuts = 1, []int64{r.at}
+				r.whole, r.f.Cuts = 1, []int64{r.at}
 			}
-			r.f.mu.Unlock()
+			r.f.Mu.Unlock()
 			r.f.ServeHTTP(w, q)
 		}).URL
 		_, err := r.write(url, 1)
 		r.wantImage(err, -1)
-		if len(other.asked) != 1 && !r.sample.noRanges {
-			r.t.Errorf("got %d requests for the rest, want 1", len(other.asked))
+		if len(other.Ranges) != 1 && !r.sample.noRanges {
+			r.t.Errorf("got %d requests for the rest, want 1", len(other.Ranges))
 		}
 	}},
 	{"the file changes permanently", func(r *trial) {
 		_, err := r.write(r.serve(func(http.ResponseWriter, bool) {
-			r.f.cuts = []int64{r.at}
-			r.f.onCut = func(f *fragile) {
-				f.data = append(bytes.Clone(f.data[:r.at]), randomBytes(62, len(f.data)-int(r.at))...)
-				f.header = http.Header{"Etag": {`"two"`}}
+			r.f.Cuts = []int64{r.at}
+			r.f.OnCut = func(f *imagetest.Flaky) {
+				f.Data = append(bytes.Clone(f.Data[:r.at]), imagetest.RandomBytes(62, len(f.Data)-int(r.at))...)
+				f.Header = http.Header{"Etag": {`"two"`}}
 			}
 		}), 1)
 		r.wantFailure(err, func(err error) bool {
-			return isA[*ChecksumError](err) || isA[*DownloadError](err) || isA[*FormatError](err)
+			return imagetest.IsA[*checksum.MismatchError](err) || imagetest.IsA[*fetch.DownloadError](err) ||
+				imagetest.IsA[*FormatError](err)
 		})
 	}},
 	{"one bit is wrong", func(r *trial) {
 		_, err := r.write(r.serve(func(http.ResponseWriter, bool) {
-			r.f.data = bytes.Clone(r.sample.file)
-			r.f.data[r.at] ^= 0x20
+			r.f.Data = bytes.Clone(r.sample.file)
+			r.f.Data[r.at] ^= 0x20
 		}), 1)
-		r.wantFailure(err, func(err error) bool { return isA[*ChecksumError](err) || isA[*FormatError](err) })
+		r.wantFailure(err, func(err error) bool {
+			return imagetest.IsA[*checksum.MismatchError](err) || imagetest.IsA[*FormatError](err)
+		})
 	}},
 	{"the file ends", func(r *trial) {
-		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.data = r.sample.file[:r.at] }), 1)
-		r.wantFailure(err, func(err error) bool { return isA[*ChecksumError](err) || isA[*FormatError](err) })
+		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.Data = r.sample.file[:r.at] }), 1)
+		r.wantFailure(err, func(err error) bool {
+			return imagetest.IsA[*checksum.MismatchError](err) || imagetest.IsA[*FormatError](err)
+		})
 	}},
 	{"it never ends", func(r *trial) {
-		url := serve(r.t, func(w http.ResponseWriter, q *http.Request) {
+		url := imagetest.Serve(r.t, func(w http.ResponseWriter, q *http.Request) {
 			if !r.isWhole(q) {
 				r.f.ServeHTTP(w, q)
 				return
 			}
-			w.Write(r.sample.file[:r.at])       //nolint:errcheck // the client may go
-			endless(r.sample.file[r.at:])(w, q) // once more and once more
+			w.Write(r.sample.file[:r.at])                 //nolint:errcheck // the client may disconnect
+			imagetest.Endless(r.sample.file[r.at:])(w, q) // once more and once more
 		}).URL
 		_, err := r.write(url, 1)
 		r.wantFailure(err, func(err error) bool {
-			return isA[*TooSmallError](err) || isA[*FormatError](err) || isA[*ChecksumError](err)
+			return imagetest.IsA[*device.TooSmallError](err) || imagetest.IsA[*FormatError](err) ||
+				imagetest.IsA[*checksum.MismatchError](err)
 		})
 	}},
 	{"the power is cut", func(r *trial) {
-		// What is on the disk in that moment is what a machine would boot from. Nothing of its first MiB is there.
-		held := func(*fragile) { mustNotBoot(r.t, r.disk) }
+		// After a power cut a machine boots from what is on the disk now. The first MiB must be empty.
+		held := func(*imagetest.Flaky) { imagetest.MustNotBoot(r.t, r.disk) }
 		if r.sample.noRanges {
 			held = nil // the server does not see the progress of the node: see TestFirstMiBLastInOnePass
 		}
-		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.cuts, r.f.onCut = []int64{r.at}, held }), 1)
+		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.Cuts, r.f.OnCut = []int64{r.at}, held }), 1)
 		if r.sample.noRanges {
-			r.wantFailure(err, isA[*DownloadError]) // the second time as well
+			r.wantFailure(err, imagetest.IsA[*fetch.DownloadError]) // the second time as well
 			return
 		}
 		r.wantImage(err, -1)
@@ -210,14 +223,14 @@ var tenthFaults = []struct {
 // TestFaultsAtAnyTenth tries every fault at every tenth of every kind of image: at the end the disk contains the
 // image, or it does not boot.
 func TestFaultsAtAnyTenth(t *testing.T) {
-	for _, s := range samples(t, guestContent(60, 6*mib, 300<<10)) {
+	for _, s := range samples(t, imagetest.DiskContent(60, 6*mib, 300<<10)) {
 		for _, fault := range tenthFaults {
 			for tenth := range 10 {
 				t.Run(fmt.Sprintf("%s, %s, %d", s.name, fault.name, tenth), func(t *testing.T) {
 					t.Parallel()
 					fault.try(&trial{
-						t: t, sample: s, at: int64(len(s.file)) * int64(tenth) / 10, disk: usedDisk(t, 8*mib),
-						f: &fragile{data: s.file, header: http.Header{"Etag": {`"one"`}}, noRanges: s.noRanges},
+						t: t, sample: s, at: int64(len(s.file)) * int64(tenth) / 10, disk: imagetest.UsedDisk(t, 8*mib),
+						f: &imagetest.Flaky{Data: s.file, Header: http.Header{"Etag": {`"one"`}}, NoRanges: s.noRanges},
 					})
 				})
 			}
@@ -229,40 +242,35 @@ func TestFaultsAtAnyTenth(t *testing.T) {
 // system that is full then.
 func TestDiskFailsAtAnyTenth(t *testing.T) {
 	testenv.Root(t)
-	// No zeros, which would need no room.
-	for _, s := range samples(t, bytes.Repeat(append(randomBytes(63, 100<<10), bytes.Repeat([]byte("text"), 25<<8)...), 6*mib/(125<<10))) {
-		handler := content(s.file)
+	// Without zeros, which need no space.
+	piece := append(imagetest.RandomBytes(63, 100<<10), bytes.Repeat([]byte("text"), 25<<8)...)
+	for _, s := range samples(t, bytes.Repeat(piece, 6*mib/(125<<10))) {
+		handler := imagetest.Content(s.file)
 		if s.noRanges {
-			handler = whole(s.file)
+			handler = imagetest.WithoutRanges(s.file)
 		}
-		url := serve(t, handler).URL
+		url := imagetest.Serve(t, handler).URL
 		for tenth := range 10 {
 			t.Run(fmt.Sprintf("%s, %d", s.name, tenth), func(t *testing.T) {
 				disk := fullDisk(t, 16*mib, 2*mib+(len(s.disk)-mib)*tenth/10)
 				src := s.source(url)
 				src.Fetch.Retries = 3
 				_, err := Write(t.Context(), disk, src, Options{})
-				if !isA[*WriteError](err) {
+				if !imagetest.IsA[*device.WriteError](err) {
 					t.Errorf("got error %v (%T), want a WriteError", err, err)
 				}
-				mustNotBoot(t, disk)
+				imagetest.MustNotBoot(t, disk)
 			})
 		}
 	}
 }
 
-// fullDisk returns a loop device of size bytes, of which room can be written to.
-func fullDisk(t *testing.T, size int64, room int) string {
+// fullDisk returns a loop device of size bytes, to which only capacity bytes can be written.
+func fullDisk(t *testing.T, size int64, capacity int) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", room)); err != nil {
-		t.Fatalf("mount tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
-	})
+	testenv.Mount(t, "tmpfs", dir, "tmpfs", fmt.Sprintf("size=%d", capacity))
+	t.Cleanup(func() { testenv.Detach(t, dir) })
 	file := filepath.Join(dir, "disk")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -3,55 +3,18 @@ package image
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"time"
+
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/fetch"
 )
 
-// Checksum is what the source file, as it lies on the server, must hash to.
-type Checksum struct {
-	Algorithm string // one of Algorithms
-	Value     string // hexadecimal digits, in either case
-	File      string // URL of the checksum file that Value was found in, without credentials and query; may be empty
-}
-
-// Source says where an image comes from and what it must be.
+// Source describes where an image comes from and what it must be.
 type Source struct {
-	URLs     []string // http or https, tried in order
-	Format   string   // "raw", "qcow2", ...; "" or "unknown" when nobody said
-	Checksum Checksum // of the file as it is served; an image without one is refused
-	Fetch    Fetch
-}
-
-// Fetch says how to talk to the server of an image or of a checksum file.
-type Fetch struct {
-	// Client carries proxies and TLS in its Transport. Nil stands for a plain client without a proxy. Its CheckRedirect
-	// and Timeout are not used. HTTP/1.1 is faster here than HTTP/2: its bodies are read straight into the buffers that go
-	// to the disk.
-	Client *http.Client
-	// Header goes to the host of the URL, and to no other host that it redirects to.
-	Header http.Header
-	// ConnectTimeout limits the time from the request to the answer's header, and then the time between two reads.
-	// Zero stands for 60 s.
-	ConnectTimeout time.Duration
-	// Retries is how often a connection is tried again after a connection error or a status of 500 and more, and also how
-	// often a whole transfer is repeated that broke off or had a wrong checksum. A transfer that broke off goes on where it
-	// was if the server lets it, as often as it takes; so many connections in a row may bring next to nothing. Zero means one
-	// attempt.
-	Retries int
-	// RetryInterval is the pause before each of them.
-	RetryInterval time.Duration
-	// MaxDuration limits all attempts together; 0 means no limit. Checksum files, manifests and tokens have limits of
-	// their own.
-	MaxDuration time.Duration
-	// MinRate is the lowest rate, in bytes per second, at which a server may send; 0 accepts any rate. It is measured
-	// over two minutes, or over twice ConnectTimeout if that is longer.
-	MinRate int64
-	// Secret, when set, is told of a token that a registry gave, before it is used.
-	Secret func(token string)
-
-	registry   *registrySession // of an Artifact
-	rateWindow time.Duration    // 0 = as MinRate describes
-	smallFile  time.Duration    // 0 = smallFileTimeout, and tokenTimeout for tokens
+	URLs     []string     // http or https, tried in order
+	Format   string       // "raw", "qcow2", ...; "" or "unknown" if not declared
+	Checksum checksum.Sum // of the file on the server; mandatory
+	Fetch    fetch.Options
 }
 
 // Options are the options of a Write.
@@ -69,15 +32,15 @@ type Options struct {
 
 // Report describes what Write has written.
 type Report struct {
-	URL      string // where the image came from, without credentials and query
-	Format   string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
-	Packed   string // "gzip", "zstd", "xz", "bzip2" or "lz4" where Format came packed
-	Bytes    int64  // length of the file on the server
-	Written  int64  // bytes of content written to the device
-	Size     int64  // virtual size of the image: how much of the device it covers
-	Resumed  int    // connections that went on where another had broken off
-	Checksum Checksum
-	Duration time.Duration
+	URL         string // of the image, without credentials and query
+	Format      string // "raw" or "qcow2"; "gpt" and "iso" are copied as raw and reported by their name
+	Compression string // name of the compression format, "" if the file is not compressed
+	Bytes       int64  // length of the file on the server
+	Written     int64  // bytes of content written to the device
+	Size        int64  // virtual size of the image in bytes
+	Resumed     int    // connections that resumed after a lost one
+	Checksum    checksum.Sum
+	Duration    time.Duration
 }
 
 // Write streams an image to a block device, or to a file of fixed size, and returns after everything has reached the

@@ -13,47 +13,52 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/qcow2"
 )
 
 // way is a way in which a qcow2 image can arrive.
 type way struct {
 	name    string
 	handler func(data []byte) http.HandlerFunc
-	spooled int // bytes of a spool in memory
-	room    int // of the disk beyond the end of the image; 0: enough for all of the file
-	// once: the server sends every byte of the file once. Else the image may need to be fetched again.
+	spooled int // bytes that the spool keeps in memory
+	space   int // of the disk beyond the end of the image, in bytes; 0: enough for the whole file
+	// once is set if the server sends every byte once. Otherwise the image may be fetched again.
 	once bool
 }
 
 var ways = []way{
-	{name: "ranges", handler: content, spooled: spoolMemory, room: 3 * mib},
-	{name: "no ranges", handler: whole, spooled: spoolMemory, once: true},
-	{name: "no ranges, spool on the disk", handler: whole, spooled: 1000, once: true},
-	{name: "no ranges, no room for a spool", handler: whole, spooled: 1000, room: mib},
+	{name: "ranges", handler: imagetest.Content, spooled: qcow2.SpoolMemory, space: 3 * mib},
+	{name: "no ranges", handler: imagetest.WithoutRanges, spooled: qcow2.SpoolMemory, once: true},
+	{name: "no ranges, spool on the disk", handler: imagetest.WithoutRanges, spooled: 1000, once: true},
+	{name: "no ranges, no space for a spool", handler: imagetest.WithoutRanges, spooled: 1000, space: mib},
 }
 
 // try writes an image and compares the disk with want.
 func (way way) try(t *testing.T, what string, image, want []byte) {
 	t.Helper()
-	if way.room == 0 {
-		way.room = len(image) + 2*endSize
+	if way.space == 0 {
+		way.space = len(image) + 2*device.EndSize
 	}
-	disk := usedDisk(t, len(want)+way.room)
+	disk := imagetest.UsedDisk(t, len(want)+way.space)
 	var sent atomic.Int64
-	server := serve(t, counting(&sent, way.handler(image)))
+	server := imagetest.Serve(t, counting(&sent, way.handler(image)))
 	report, err := writeSpooled(t, disk, qcowSource(image, server.URL), way.spooled)
 	if err != nil {
 		t.Fatalf("%s, %s: %v", what, way.name, err)
 	}
-	if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
-		t.Errorf("%s, %s: the disk differs from what qemu-img makes of the image at byte %d of %d", what, way.name, at, len(want))
+	if at, same := imagetest.Difference(imagetest.ReadAt(t, disk, 0, len(want)), want); !same {
+		t.Errorf("%s, %s: the disk differs from what qemu-img makes of the image at byte %d of %d",
+			what, way.name, at, len(want))
 	}
 	if report.Size != int64(len(want)) || report.Bytes != int64(len(image)) || report.Format != "qcow2" {
 		t.Errorf("%s, %s: got report %+v, want size %d, bytes %d", what, way.name, report, len(want), len(image))
 	}
-	if n := server.requests.Load(); way.once && (n != 1 || sent.Load() != int64(len(image))) {
-		t.Errorf("%s, %s: got %d requests and %d bytes served, want one of %d", what, way.name, n, sent.Load(), len(image))
+	if n := server.Requests.Load(); way.once && (n != 1 || sent.Load() != int64(len(image))) {
+		t.Errorf("%s, %s: got %d requests and %d bytes served, want one of %d",
+			what, way.name, n, sent.Load(), len(image))
 	}
 	mustNotHold(t, disk, len(want))
 }
@@ -61,7 +66,7 @@ func (way way) try(t *testing.T, what string, image, want []byte) {
 // mustNotHold fails unless all bytes behind an image are zero or unchanged on a used disk.
 func mustNotHold(t *testing.T, disk string, image int) {
 	t.Helper()
-	rest := mustRead(t, disk)[image:]
+	rest := imagetest.ReadFile(t, disk)[image:]
 	if at := slices.IndexFunc(rest, func(b byte) bool { return b != 0 && b != 0xa5 }); at >= 0 {
 		t.Errorf("%s has content %d bytes beyond the end of the image", disk, at)
 	}
@@ -70,11 +75,11 @@ func mustNotHold(t *testing.T, disk string, image int) {
 // writeSpooled is Write with a spool that keeps spooled bytes in memory.
 func writeSpooled(t *testing.T, disk string, src Source, spooled int) (Report, error) {
 	t.Helper()
-	w, err := newWriter(disk, src, Options{Log: testLog(t)})
+	w, err := newWriter(disk, src, Options{Log: imagetest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.spooled = spooled
+	w.output.spoolMemory = spooled
 	return w.write(t.Context())
 }
 
@@ -141,7 +146,7 @@ func TestTablesMoved(t *testing.T) {
 			"L2 last":         tablesMoved(image, false, true, false),
 			"L1 and then L2":  tablesMoved(image, true, true, false),
 			"L2 and then L1":  tablesMoved(image, true, true, true),
-			"L1 last, a tail": append(tablesMoved(image, true, false, false), randomBytes(50, 5*mib)...),
+			"L1 last, a tail": append(tablesMoved(image, true, false, false), imagetest.RandomBytes(50, 5*mib)...),
 		} {
 			for _, way := range ways {
 				way.try(t, options+" "+name, moved, want)
@@ -150,14 +155,16 @@ func TestTablesMoved(t *testing.T) {
 	}
 }
 
-// An image of several L2 tables whose later ones name clusters between those of the earlier ones.
-func TestTablesLate(t *testing.T) {
+// Later L2 tables of an image name clusters between those of earlier ones.
+func TestLaterTablesNameEarlierClusters(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
-	for _, options := range []string{"cluster_size=512", "cluster_size=4k,compression_type=zstd", "cluster_size=4k,compat=0.10"} {
+	for _, options := range []string{
+		"cluster_size=512", "cluster_size=4k,compression_type=zstd", "cluster_size=4k,compat=0.10",
+	} {
 		for _, packed := range []string{"", "-c"} {
-			dir := shm(t)
+			dir := imagetest.MemoryDir(t)
 			raw, name := filepath.Join(dir, "raw"), filepath.Join(dir, "image.qcow2")
-			data := randomBytes(51, 9*mib) // of which several clusters fit into one when they are compressed
+			data := imagetest.RandomBytes(51, 9*mib) // several compressed clusters fit into one
 			for i := range data {
 				data[i] &= 7
 			}
@@ -174,7 +181,7 @@ func TestTablesLate(t *testing.T) {
 				exec.Command("qemu-io", "-f", "qcow2", "-c", "write -P 5 "+at+" 12k", "-c",
 					"write -c -P 6 "+at+" 4k", name).Run()
 			}
-			image := mustRead(t, name)
+			image := imagetest.ReadFile(t, name)
 			want := converted(t, image)
 			for _, way := range ways {
 				way.try(t, options+" "+packed, image, want)
@@ -187,43 +194,52 @@ func TestTablesLate(t *testing.T) {
 func TestClusterOfTwoTables(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	for _, options := range []string{"-o cluster_size=4k", "-c -o cluster_size=4k"} {
-		name := filepath.Join(shm(t), "image.qcow2")
-		testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 "+options), guestDisk(t, 53, 24*mib), name)...)
-		image := mustRead(t, name)
-		table := func(i int) []byte { return image[binary.BigEndian.Uint64(l1(image)[8*i:])&0x00fffffffffffe00:][:4096] }
+		name := filepath.Join(imagetest.MemoryDir(t), "image.qcow2")
+		testenv.Run(t, "qemu-img",
+			append(strings.Fields("convert -f raw -O qcow2 "+options), guestDisk(t, 53, 24*mib), name)...)
+		image := imagetest.ReadFile(t, name)
+		table := func(i int) []byte {
+			return image[binary.BigEndian.Uint64(l1(image)[8*i:])&0x00fffffffffffe00:][:4096]
+		}
 		copy(table(11), table(0))
 		want := converted(t, image)
-		server := serve(t, whole(image))
-		disk := usedDisk(t, len(want)+24*mib)
+		server := imagetest.Serve(t, imagetest.WithoutRanges(image))
+		disk := imagetest.UsedDisk(t, len(want)+24*mib)
 		report, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, same := difference(readAt(t, disk, 0, len(want)), want); !same {
-			t.Errorf("%s: the disk differs from what qemu-img makes of the image at byte %d of %d", options, at, len(want))
+		if at, same := imagetest.Difference(imagetest.ReadAt(t, disk, 0, len(want)), want); !same {
+			t.Errorf("%s: the disk differs from what qemu-img makes of the image at byte %d of %d",
+				options, at, len(want))
 		}
 		mustNotHold(t, disk, len(want))
-		if n := server.requests.Load(); n < 3 || report.Written > int64(len(want)) {
+		if n := server.Requests.Load(); n < 3 || report.Written > int64(len(want)) {
 			t.Errorf("%s: got %d requests and report %+v, want the image fetched again", options, n, report)
 		}
 	}
 }
 
-// Raw and packed images from a server without ranges are looked at and written in one answer, too.
-func TestOneAnswer(t *testing.T) {
-	data := guestContent(52, 6*mib, 300<<10)
-	for name, file := range map[string][]byte{"raw": data, "gzip": pack(t, data, "gzip -1 -c"), "short": data[:5000]} {
+// Raw and compressed images from a server without ranges are probed and written from one response.
+func TestOneResponse(t *testing.T) {
+	data := imagetest.DiskContent(52, 6*mib, 300<<10)
+	for name, file := range map[string][]byte{
+		"raw": data, "gzip": imagetest.Pack(t, data, "gzip -1 -c"), "short": data[:5000],
+	} {
 		var sent atomic.Int64
-		server := serve(t, counting(&sent, whole(file)))
-		disk := usedDisk(t, 8*mib)
+		server := imagetest.Serve(t, counting(&sent, imagetest.WithoutRanges(file)))
+		disk := imagetest.UsedDisk(t, 8*mib)
 		if _, err := Write(t.Context(), disk, packedSource(file, server.URL), Options{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if want := data[:min(len(data), max(len(file), 5000))]; name != "gzip" && !bytes.Equal(readAt(t, disk, 0, len(file)), file) || name == "gzip" && !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+		want := data[:min(len(data), max(len(file), 5000))]
+		if name != "gzip" && !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(file)), file) ||
+			name == "gzip" && !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 			t.Errorf("%s: the disk does not hold the image of %d bytes", name, len(want))
 		}
-		if server.requests.Load() != 1 || sent.Load() != int64(len(file)) {
-			t.Errorf("%s: got %d requests and %d bytes served, want one of %d", name, server.requests.Load(), sent.Load(), len(file))
+		if server.Requests.Load() != 1 || sent.Load() != int64(len(file)) {
+			t.Errorf("%s: got %d requests and %d bytes served, want one of %d",
+				name, server.Requests.Load(), sent.Load(), len(file))
 		}
 	}
 }
@@ -231,20 +247,20 @@ func TestOneAnswer(t *testing.T) {
 // While an image arrives, the disk has neither the beginning of the old system nor that of the new one.
 func TestFirstMiBLastInOnePass(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
-	dir := shm(t)
+	dir := imagetest.MemoryDir(t)
 	raw, qcow := filepath.Join(dir, "raw"), filepath.Join(dir, "image.qcow2")
-	data := randomBytes(54, 56*mib)
+	data := imagetest.RandomBytes(54, 56*mib)
 	if err := os.WriteFile(raw, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow)
-	image := mustRead(t, qcow)
-	disk := usedDisk(t, 64*mib)
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	image := imagetest.ReadFile(t, qcow)
+	disk := imagetest.UsedDisk(t, 64*mib)
+	server := imagetest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
 		for at := 0; at < len(image); at += 8 * mib {
-			if at >= 40*mib { // more than sockets hold: the node has taken what comes after the first look
-				mustNotBoot(t, disk)
+			if at >= 40*mib { // more than sockets buffer: the node has read beyond the beginning that it probes
+				imagetest.MustNotBoot(t, disk)
 			}
 			w.Write(image[at:min(at+8*mib, len(image))]) //nolint:errcheck // the client may disconnect
 		}
@@ -252,7 +268,7 @@ func TestFirstMiBLastInOnePass(t *testing.T) {
 	if _, err := Write(t.Context(), disk, qcowSource(image, server.URL), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if at, same := difference(readAt(t, disk, 0, len(data)), data); !same {
+	if at, same := imagetest.Difference(imagetest.ReadAt(t, disk, 0, len(data)), data); !same {
 		t.Errorf("the disk differs from the image at byte %d", at)
 	}
 }
@@ -263,14 +279,17 @@ func TestImageAsLongAsTheDisk(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	for _, size := range []int{7 * mib, 7*mib + 3*512, mib + 5*512, mib, 3 * 512} {
 		for _, options := range []string{"", "-c"} {
-			raw, name := guestDisk(t, uint64(size), size), filepath.Join(shm(t), "image.qcow2")
+			raw, name := guestDisk(t, uint64(size), size), filepath.Join(imagetest.MemoryDir(t), "image.qcow2")
 			testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 "+options), raw, name)...)
-			image, want := mustRead(t, name), mustRead(t, raw)
-			for server, handler := range map[string]func([]byte) http.HandlerFunc{"ranges": content, "no ranges": whole} {
-				disk := usedDisk(t, size)
-				if _, err := Write(t.Context(), disk, qcowSource(image, serve(t, handler(image)).URL), Options{}); err != nil {
+			image, want := imagetest.ReadFile(t, name), imagetest.ReadFile(t, raw)
+			for server, handler := range map[string]func([]byte) http.HandlerFunc{
+				"ranges": imagetest.Content, "no ranges": imagetest.WithoutRanges,
+			} {
+				disk := imagetest.UsedDisk(t, size)
+				_, err := Write(t.Context(), disk, qcowSource(image, imagetest.Serve(t, handler(image)).URL), Options{})
+				if err != nil {
 					t.Errorf("%d bytes, %q, %s: %v", size, options, server, err)
-				} else if at, same := difference(mustRead(t, disk), want); !same {
+				} else if at, same := imagetest.Difference(imagetest.ReadFile(t, disk), want); !same {
 					t.Errorf("%d bytes, %q, %s: the disk differs from the image at byte %d", size, options, server, at)
 				}
 			}

@@ -1,26 +1,93 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"hash"
+	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
+	"ironroot/storage/image/pipeline"
 )
 
 const (
-	// zeroTogether is how long a stretch of zeros has become when the device is asked for it, and zeroWaiting how many
-	// shorter ones may wait to become longer: each is asked for once while the image arrives.
-	zeroTogether = 64 << 20
-	zeroWaiting  = 4
+	// minZeroGrain is the length in bytes of the shortest range of zeros that the device zeroes by itself. To write a
+	// shorter one takes no longer.
+	minZeroGrain = 512 << 10
+	// zeroBatch is the length in bytes at which a range of zeros is zeroed while the image arrives.
+	zeroBatch = 64 << 20
+	// maxPendingZeros is the number of shorter ranges that wait for zeros next to them. Each is zeroed in one call.
+	maxPendingZeros = 4
 )
 
-// pipeRaw writes a raw image from its second MiB on and returns where it ended.
-func (w *writer) pipeRaw(ctx context.Context, from source, sum hash.Hash) (int64, error) {
-	r := &rawPlacer{ctx: ctx, target: w.target}
-	end, err := (&pipeline{source: from, start: headSize, sum: sum, place: r.place, memory: w.memory}).run(ctx)
+// extent is a range of bytes.
+type extent struct{ off, len int64 }
+
+func (e extent) end() int64 { return e.off + e.len }
+
+// rawContent is an image that is copied as it is.
+type rawContent struct {
+	format string
+	prober *prober // that detected the format; nil if the image is not inspected
+}
+
+// openRaw opens an image of a format that is copied.
+func openRaw(_ context.Context, p *prober, x *probe) (content, error) {
+	return &rawContent{format: x.format, prober: p}, nil
+}
+
+func (c *rawContent) prepare(context.Context, *device.Target) error { return nil }
+
+// write copies the file.
+func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
+	s := t.stream
+	if s.Total > t.target.Size {
+		return Report{}, &device.TooSmallError{Device: t.target.Path, Size: t.target.Size, Need: s.Total}
+	}
+	t.begin()
+	n, err := io.ReadFull(s, t.head)
+	if err != nil && !fetch.AtEnd(err) {
+		return Report{}, fetch.Interrupted(err)
+	}
+	head, end := t.head[:n], int64(n)
+	if c.prober != nil {
+		if err := c.prober.recheck(c.format, head, nil); err != nil {
+			return Report{}, err
+		}
+	}
+	t.sum.Write(head) //nolint:errcheck // a hash never fails
+	t.end.add(head)
+	if n == device.HeadSize {
+		if end, err = t.copyRest(ctx, s, t.sum); err != nil {
+			return Report{}, fetch.Interrupted(err)
+		}
+	}
+	if err := t.complete(ctx, end); err != nil {
+		return Report{}, err
+	}
+	if c.prober != nil {
+		if err := c.prober.recheck(c.format, head, t.end); err != nil {
+			return Report{}, err
+		}
+	}
+	if err := t.finish(head); err != nil {
+		return Report{}, err
+	}
+	return t.report(c.format, end, end), nil
+}
+
+// copyRest copies from, a raw image from its second MiB on, and returns the end of the image. sum may be nil.
+func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
+	r := &rawPlacer{ctx: ctx, target: t.target, end: &t.end}
+	p := &pipeline.Pipeline{Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Memory: t.memory}
+	end, err := p.Run(ctx)
 	if err == nil {
-		err = r.zero(r.waiting)
+		err = r.zero(r.pending)
 	}
 	return end, err
 }
@@ -28,35 +95,40 @@ func (w *writer) pipeRaw(ctx context.Context, from source, sum hash.Hash) (int64
 // rawPlacer writes content, and has the device zero long ranges of zeros by itself.
 type rawPlacer struct {
 	ctx    context.Context
-	target *target
-	probe  sync.Once // whether the device does
+	target *device.Target
+	end    *ending
+	probe  sync.Once
+	// noPunch is set if the device does not zero by itself. probe finds out.
+	noPunch atomic.Bool
 
 	mu      sync.Mutex
-	waiting []extent // zeros to be made, sorted; none touches another
+	pending []extent // ranges of zeros, sorted, with gaps between them
 }
 
-func (r *rawPlacer) place(c *chunk, submit func(func() error) error) error {
-	if c.end() > r.target.size {
-		// Also the end of a download that does not end.
-		return &TooSmallError{Device: r.target.path, Size: r.target.size, Need: c.end()}
+// place is the place function of a pipeline.
+func (r *rawPlacer) place(c *pipeline.Chunk, submit func(func() error) error) error {
+	if c.End() > r.target.Size {
+		// This also ends a download that never ends.
+		return &device.TooSmallError{Device: r.target.Path, Size: r.target.Size, Need: c.End()}
 	}
-	data, off := c.data, c.off
+	r.end.add(c.Data)
+	data, off := c.Data, c.Off
 	return submit(func() error { return r.put(data, off) })
 }
 
 // put writes p at off, which is aligned.
 func (r *rawPlacer) put(p []byte, off int64) error {
 	for len(p) > 0 {
-		n, zeros := stretch(p)
+		n, zeros := split(p)
 		e := extent{off, int64(n)}
 		if zeros {
-			r.probe.Do(func() { r.target.punch(e) })
+			r.probe.Do(func() { r.punch(e) })
 		}
 		var err error
-		if zeros && !r.target.unpunched.Load() {
+		if zeros && !r.noPunch.Load() {
 			err = r.zero(r.join(e))
 		} else {
-			err = r.target.writeAt(p[:n], off)
+			err = r.target.Write(p[:n], off)
 		}
 		if err != nil {
 			return err
@@ -70,36 +142,67 @@ func (r *rawPlacer) put(p []byte, off int64) error {
 func (r *rawPlacer) join(e extent) []extent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(r.waiting, e.off, func(w extent, off int64) int { return cmp.Compare(w.off, off) })
-	if i < len(r.waiting) && r.waiting[i].off == e.end() {
-		e.len += r.waiting[i].len
-		r.waiting = slices.Delete(r.waiting, i, i+1)
+	i, _ := slices.BinarySearchFunc(r.pending, e.off, func(w extent, off int64) int { return cmp.Compare(w.off, off) })
+	if i < len(r.pending) && r.pending[i].off == e.end() {
+		e.len += r.pending[i].len
+		r.pending = slices.Delete(r.pending, i, i+1)
 	}
-	if i > 0 && r.waiting[i-1].end() == e.off {
+	if i > 0 && r.pending[i-1].end() == e.off {
 		i--
-		e = extent{r.waiting[i].off, r.waiting[i].len + e.len}
-		r.waiting = slices.Delete(r.waiting, i, i+1)
+		e = extent{r.pending[i].off, r.pending[i].len + e.len}
+		r.pending = slices.Delete(r.pending, i, i+1)
 	}
-	if e.len >= zeroTogether {
+	if e.len >= zeroBatch {
 		return []extent{e}
 	}
-	if r.waiting = slices.Insert(r.waiting, i, e); len(r.waiting) <= zeroWaiting {
+	if r.pending = slices.Insert(r.pending, i, e); len(r.pending) <= maxPendingZeros {
 		return nil
 	}
-	first := r.waiting[0] // it has grown for the longest time
-	r.waiting = slices.Delete(r.waiting, 0, 1)
+	first := r.pending[0] // the least likely to grow
+	r.pending = slices.Delete(r.pending, 0, 1)
 	return []extent{first}
 }
 
 // zero zeroes ranges of the device.
 func (r *rawPlacer) zero(list []extent) error {
 	for _, e := range list {
-		if r.target.punch(e) {
+		if r.punch(e) {
 			continue
 		}
-		if err := r.target.writeZeros(r.ctx, e); err != nil {
+		if err := r.target.WriteZeros(r.ctx, e.off, e.len); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// punch has the device zero e by itself, and reports whether it did.
+func (r *rawPlacer) punch(e extent) bool {
+	if r.noPunch.Load() {
+		return false
+	}
+	if !r.target.Punch(e.off, e.len) {
+		r.noPunch.Store(true)
+		return false
+	}
+	return true
+}
+
+// split returns the length of the beginning of p that is alike: whole grains of zeros, or anything else.
+func split(p []byte) (n int, zeros bool) {
+	for n < len(p) {
+		grain := p[n:min(n+minZeroGrain, len(p))]
+		same := len(grain) == minZeroGrain && isZero(grain)
+		if n > 0 && same != zeros {
+			break
+		}
+		zeros = same
+		n += len(grain)
+	}
+	return n, zeros
+}
+
+// isZero reports whether p consists of zeros only.
+func isZero(p []byte) bool {
+	return len(p) == 0 || p[0] == 0 && bytes.Equal(p[:len(p)-1], p[1:])
 }

@@ -7,22 +7,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
+	"ironroot/storage/image/pipeline"
 )
 
 // Long ranges of zeros read as zeros on a disk that had other content, whether the device or the writer zeroes them.
 func TestWriteRawZeros(t *testing.T) {
-	data := randomBytes(55, 90*mib)
+	data := imagetest.RandomBytes(55, 90*mib)
 	clear(data[3*mib+4096 : 5*mib])
-	clear(data[6*mib : 6*mib+zeroGrain])
+	clear(data[6*mib : 6*mib+minZeroGrain])
 	clear(data[9*mib+12345 : 85*mib])
 	clear(data[88*mib:])
-	for name, disk := range map[string]string{"file": usedDisk(t, 92*mib), "loop device": testenv.Loop(t, usedDisk(t, 92*mib), 512)} {
-		report, err := Write(t.Context(), disk, rawSource(data, serve(t, content(data)).URL), Options{})
+	for name, disk := range map[string]string{
+		"file": imagetest.UsedDisk(t, 92*mib), "loop device": testenv.Loop(t, imagetest.UsedDisk(t, 92*mib), 512),
+	} {
+		report, err := Write(t.Context(), disk,
+			rawSource(data, imagetest.Serve(t, imagetest.Content(data)).URL), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, same := difference(readAt(t, disk, 0, len(data)), data); !same {
+		if at, same := imagetest.Difference(imagetest.ReadAt(t, disk, 0, len(data)), data); !same {
 			t.Errorf("%s: the disk differs from the image at byte %d", name, at)
 		}
 		if report.Written > 20*mib {
@@ -33,13 +38,13 @@ func TestWriteRawZeros(t *testing.T) {
 
 // Ranges of zeros are joined in any order, and none is lost or zeroed twice.
 func TestZerosTogether(t *testing.T) {
-	const grain = zeroGrain
+	const grain = minZeroGrain
 	for name, stretches := range map[string][]extent{
 		"one":       {{0, 300}},
-		"long":      {{4 * grain, 4 * zeroTogether / grain}},
+		"long":      {{4 * grain, 4 * zeroBatch / grain}},
 		"scattered": {{0, 1}, {2, 3}, {100, 7}, {110, 1}},
 		"alternate": func() (all []extent) {
-			for i := range int64(4 * zeroWaiting) {
+			for i := range int64(4 * maxPendingZeros) {
 				all = append(all, extent{2 * i, 1})
 			}
 			return all
@@ -53,19 +58,19 @@ func TestZerosTogether(t *testing.T) {
 				}
 			}
 			r := rand.New(rand.NewPCG(seed, 1))
-			for i := 0; i < len(pieces); i += writers { // as they bring them: a little out of order
-				some := pieces[i:min(i+writers, len(pieces))]
+			for i := 0; i < len(pieces); i += pipeline.Writers { // as the writers deliver them: slightly out of order
+				some := pieces[i:min(i+pipeline.Writers, len(pieces))]
 				r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 			}
 			p := &rawPlacer{}
 			for _, e := range pieces {
 				made = append(made, p.join(e)...)
-				if len(p.waiting) > zeroWaiting {
-					t.Fatalf("%s: %d stretches wait, want at most %d", name, len(p.waiting), zeroWaiting)
+				if len(p.pending) > maxPendingZeros {
+					t.Fatalf("%s: %d ranges are pending, want at most %d", name, len(p.pending), maxPendingZeros)
 				}
 			}
 			covered := map[int64]int{}
-			for _, e := range append(made, p.waiting...) {
+			for _, e := range append(made, p.pending...) {
 				for off := e.off; off < e.end(); off += grain {
 					covered[off]++
 				}
@@ -77,8 +82,8 @@ func TestZerosTogether(t *testing.T) {
 			if diff := cmp.Diff(want, covered, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s, seed %d: %s", name, seed, diff)
 			}
-			if name == "long" && len(made) > 8 || name == "one" && len(made)+len(p.waiting) > 3 {
-				t.Errorf("%s, seed %d: got %d stretches, want few", name, seed, len(made)+len(p.waiting))
+			if name == "long" && len(made) > 8 || name == "one" && len(made)+len(p.pending) > 3 {
+				t.Errorf("%s, seed %d: got %d ranges, want few", name, seed, len(made)+len(p.pending))
 			}
 		}
 	}

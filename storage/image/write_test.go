@@ -6,11 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 const mib = 1 << 20
@@ -21,30 +24,31 @@ func rawSource(data []byte, urls ...string) Source {
 
 func TestWriteRaw(t *testing.T) {
 	for name, size := range map[string]int{
-		"one byte": 1, "less than the head": 5000, "the head": headSize, "head and a byte": headSize + 1,
+		"one byte": 1, "less than the head": 5000, "the head": device.HeadSize, "head and a byte": device.HeadSize + 1,
 		"odd": 9*mib + 12345, "many chunks": 22*mib + 512, "whole disk": 24 * mib,
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := randomBytes(1, size)
-			disk := usedDisk(t, 24*mib)
-			server := serve(t, content(data))
+			data := imagetest.RandomBytes(1, size)
+			disk := imagetest.UsedDisk(t, 24*mib)
+			server := imagetest.Serve(t, imagetest.Content(data))
 			var progress Progress
 			report, err := Write(t.Context(), disk, rawSource(data, server.URL+"/image.raw"),
 				Options{Progress: &progress})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(readAt(t, disk, 0, size), data) {
+			if !bytes.Equal(imagetest.ReadAt(t, disk, 0, size), data) {
 				t.Error("the disk does not hold the image")
 			}
 			if report.Bytes != int64(size) || report.Size != int64(size) || report.Written != int64(size) ||
 				report.Format != "raw" {
 				t.Errorf("got report %+v, want %d bytes of raw", report, size)
 			}
-			if s := progress.Snapshot(); s.Phase != PhaseDone || s.Read != int64(size) || s.Written != int64(size) || s.Total != int64(size) {
+			s := progress.Snapshot()
+			if s.Phase != PhaseDone || s.Read != int64(size) || s.Written != int64(size) || s.Total != int64(size) {
 				t.Errorf("got progress %+v, want %d bytes done", s, size)
 			}
-			if size+endSize < 24*mib && !isZero(readAt(t, disk, 23*mib, mib)) {
+			if size+device.EndSize < 24*mib && !isZero(imagetest.ReadAt(t, disk, 23*mib, mib)) {
 				t.Error("the place of the backup GPT was not zeroed")
 			}
 		})
@@ -53,13 +57,13 @@ func TestWriteRaw(t *testing.T) {
 
 func TestWriteRawLoopDevices(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
-		data := randomBytes(2, 21*mib+sector*3+1)
+		data := imagetest.RandomBytes(2, 21*mib+sector*3+1)
 		disk := testenv.Loop(t, testenv.SparseFile(t, 32*mib), sector)
-		server := serve(t, content(data))
+		server := imagetest.Serve(t, imagetest.Content(data))
 		if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
-		if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+		if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 			t.Errorf("sectors of %d bytes: the disk does not hold the image", sector)
 		}
 	}
@@ -67,13 +71,13 @@ func TestWriteRawLoopDevices(t *testing.T) {
 
 // A raw image is never interpreted, whatever it begins with.
 func TestRawIsNeverInterpreted(t *testing.T) {
-	data := append([]byte("QFI\xfb\x00\x00\x00\x03\xff\xff\xff\xff"), randomBytes(3, 3*mib)...)
-	disk := usedDisk(t, 8*mib)
-	server := serve(t, content(data))
+	data := append([]byte("QFI\xfb\x00\x00\x00\x03\xff\xff\xff\xff"), imagetest.RandomBytes(3, 3*mib)...)
+	disk := imagetest.UsedDisk(t, 8*mib)
+	server := imagetest.Serve(t, imagetest.Content(data))
 	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+	if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 		t.Error("the disk does not hold the image byte for byte")
 	}
 }
@@ -90,54 +94,57 @@ var faults = []struct {
 }{
 	{
 		name:  "wrong checksum, the same twice",
-		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{content(data[1:])} },
-		is:    isA[*ChecksumError], text: "wrong checksum", requests: 2,
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Content(data[1:])} },
+		is:    imagetest.IsA[*checksum.MismatchError], text: "wrong checksum", requests: 2,
 	},
 	{
 		name:  "truncated every time",
-		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{truncated(data, 3*mib)} },
-		is:    isA[*DownloadError], text: "before the whole file had arrived", requests: 3,
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Truncated(data, 3*mib)} },
+		is:    imagetest.IsA[*fetch.DownloadError], text: "before the whole file had arrived", requests: 3,
 	},
 	{
 		name:  "endless",
-		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{endless(data)} },
-		is:    isA[*TooSmallError], text: "too small", requests: 1,
+		steps: func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Endless(data)} },
+		is:    imagetest.IsA[*device.TooSmallError], text: "too small", requests: 1,
 	},
 	{
 		name:  "404 is fatal at once",
-		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(404)} },
-		is:    func(err error) bool { e := new(DownloadError); return errors.As(err, &e) && e.Fatal && e.Status == 404 },
-		text:  "got HTTP status 404, want 200", requests: 1,
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(404)} },
+		is: func(err error) bool {
+			e := new(fetch.DownloadError)
+			return errors.As(err, &e) && e.Fatal && e.Status == 404
+		},
+		text: "got HTTP status 404, want 200", requests: 1,
 	},
 	{
 		name:  "206 is not 200",
-		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(206)} },
-		is:    isA[*DownloadError], text: "206", requests: 1,
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(206)} },
+		is:    imagetest.IsA[*fetch.DownloadError], text: "206", requests: 1,
 	},
 	{
 		name:  "503 to the end",
-		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(503)} },
+		steps: func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(503)} },
 		is: func(err error) bool {
-			e := new(DownloadError)
+			e := new(fetch.DownloadError)
 			return errors.As(err, &e) && !e.Fatal && e.Status == 503
 		},
 		text: "503", requests: 3,
 	},
 	{
 		name:     "disk too small",
-		steps:    func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{content(data)} },
+		steps:    func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Content(data)} },
 		diskSize: 4 * mib,
 		is: func(err error) bool {
-			e := new(TooSmallError)
+			e := new(device.TooSmallError)
 			return errors.As(err, &e) && e.Size == 4*mib && e.Need == 10*mib+77
 		},
 		text: "too small", requests: 1,
 	},
 	{
 		name:   "stall",
-		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
+		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
 		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 400*time.Millisecond, 1 },
-		is:     isA[*DownloadError], text: "no data arrived in time", requests: 2,
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 2,
 	},
 	{
 		name: "no answer",
@@ -145,45 +152,40 @@ var faults = []struct {
 			return []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 		},
 		source: func(s *Source) { s.Fetch.ConnectTimeout = 400 * time.Millisecond },
-		is:     isA[*DownloadError], text: "no data arrived in time", requests: 3,
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 3,
 	},
 	{
 		name:   "maximum duration",
-		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{stalled(data, 5*mib)} },
+		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
 		source: func(s *Source) { s.Fetch.MaxDuration = 800 * time.Millisecond },
-		is:     isA[*TimeoutError], text: "longer than the maximum of 800ms", requests: 1,
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum of 800ms", requests: 1,
 	},
 	{
 		name:   "maximum duration over all attempts",
-		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{status(500)} },
+		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(500)} },
 		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = 800*time.Millisecond, time.Hour },
-		is:     isA[*TimeoutError], text: "longer than the maximum", requests: 1,
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum", requests: 1,
 	},
 	{
 		name: "redirect to another scheme",
 		steps: func([]byte) []http.HandlerFunc {
 			return []http.HandlerFunc{http.RedirectHandler("file:///etc/shadow", http.StatusFound).ServeHTTP}
 		},
-		is: isA[*DownloadError], text: "the target is not a URL of http or https", requests: 1,
+		is: imagetest.IsA[*fetch.DownloadError], text: "the target is not a URL of http or https", requests: 1,
 	},
 	{
 		name:   "empty image",
-		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{content(nil)} },
+		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Content(nil)} },
 		source: func(s *Source) { s.Checksum = sha256Of(nil) },
-		is:     isA[*FormatError], text: "empty", requests: 1,
+		is:     imagetest.IsA[*FormatError], text: "empty", requests: 1,
 	},
-}
-
-func isA[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 func TestFaults(t *testing.T) {
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
-			data := randomBytes(4, 10*mib+77)
-			server := serve(t, fault.steps(data)...)
+			data := imagetest.RandomBytes(4, 10*mib+77)
+			server := imagetest.Serve(t, fault.steps(data)...)
 			src := rawSource(data, strings.Replace(server.URL, "://", "://user:secret@", 1)+"/image?signature=secret")
 			src.Fetch.Retries = 2
 			if fault.source != nil {
@@ -193,44 +195,44 @@ func TestFaults(t *testing.T) {
 			if fault.diskSize != 0 {
 				size = fault.diskSize
 			}
-			disk := usedDisk(t, size)
-			_, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+			disk := imagetest.UsedDisk(t, size)
+			_, err := Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
 			if !fault.is(err) || !strings.Contains(err.Error(), fault.text) {
 				t.Errorf("got error %v (%T), want one with %q", err, err, fault.text)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
 				t.Errorf("the error shows a secret: %v", err)
 			}
-			if n := server.requests.Load(); fault.requests != 0 && n != fault.requests {
+			if n := server.Requests.Load(); fault.requests != 0 && n != fault.requests {
 				t.Errorf("got %d requests, want %d", n, fault.requests)
 			}
-			mustNotBoot(t, disk)
+			imagetest.MustNotBoot(t, disk)
 		})
 	}
 }
 
 func TestRecovery(t *testing.T) {
-	data := randomBytes(5, 6*mib+3)
+	data := imagetest.RandomBytes(5, 6*mib+3)
 	bad := bytes.Clone(data)
 	bad[5*mib] ^= 1
 	for name, steps := range map[string][]http.HandlerFunc{
-		"503 twice, then 200":    {status(503), status(503), content(data)},
-		"flipped bit, then good": {content(bad), content(data)},
-		"truncated, then good":   {truncated(data, 2*mib), content(data)},
-		"truncated in the head":  {truncated(data, 100), content(data)},
+		"503 twice, then 200":    {imagetest.Status(503), imagetest.Status(503), imagetest.Content(data)},
+		"flipped bit, then good": {imagetest.Content(bad), imagetest.Content(data)},
+		"truncated, then good":   {imagetest.Truncated(data, 2*mib), imagetest.Content(data)},
+		"truncated in the head":  {imagetest.Truncated(data, 100), imagetest.Content(data)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := serve(t, steps...)
+			server := imagetest.Serve(t, steps...)
 			src := rawSource(data, server.URL)
 			src.Fetch.Retries = 2
-			disk := usedDisk(t, 16*mib)
-			if _, err := Write(t.Context(), disk, src, Options{Log: testLog(t)}); err != nil {
+			disk := imagetest.UsedDisk(t, 16*mib)
+			if _, err := Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)}); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+			if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 				t.Error("the disk does not hold the image")
 			}
-			if n := int(server.requests.Load()); n != len(steps) {
+			if n := int(server.Requests.Load()); n != len(steps) {
 				t.Errorf("got %d requests, want %d", n, len(steps))
 			}
 		})
@@ -238,87 +240,88 @@ func TestRecovery(t *testing.T) {
 }
 
 func TestSecondURL(t *testing.T) {
-	data := randomBytes(6, 3*mib)
-	good := serve(t, content(data))
-	closed := serve(t, status(500))
+	data := imagetest.RandomBytes(6, 3*mib)
+	good := imagetest.Serve(t, imagetest.Content(data))
+	closed := imagetest.Serve(t, imagetest.Status(500))
 	closed.Close()
 	for name, first := range map[string]string{
 		"connection refused": closed.URL,
-		"500":                serve(t, status(500)).URL,
-		"wrong bytes":        serve(t, content(data[:mib])).URL,
-		"truncated":          serve(t, truncated(data, 2*mib)).URL,
+		"500":                imagetest.Serve(t, imagetest.Status(500)).URL,
+		"wrong bytes":        imagetest.Serve(t, imagetest.Content(data[:mib])).URL,
+		"truncated":          imagetest.Serve(t, imagetest.Truncated(data, 2*mib)).URL,
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := usedDisk(t, 8*mib)
+			disk := imagetest.UsedDisk(t, 8*mib)
 			src := rawSource(data, first, good.URL+"/second")
 			src.Fetch.Retries = 1
-			report, err := Write(t.Context(), disk, src, Options{Log: testLog(t)})
+			report, err := Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if report.URL != good.URL+"/second" {
 				t.Errorf("got the image from %s, want it from the second URL", report.URL)
 			}
-			if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+			if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 				t.Error("the disk does not hold the image")
 			}
 		})
 	}
 	t.Run("404 ends the list", func(t *testing.T) {
-		missing := serve(t, status(404))
-		before := good.requests.Load()
-		_, err := Write(t.Context(), usedDisk(t, 8*mib), rawSource(data, missing.URL, good.URL), Options{})
-		if !isA[*DownloadError](err) || good.requests.Load() != before {
-			t.Errorf("got error %v and %d requests to the second server, want a fatal error and none", err, good.requests.Load()-before)
+		missing := imagetest.Serve(t, imagetest.Status(404))
+		before := good.Requests.Load()
+		_, err := Write(t.Context(), imagetest.UsedDisk(t, 8*mib), rawSource(data, missing.URL, good.URL), Options{})
+		if !imagetest.IsA[*fetch.DownloadError](err) || good.Requests.Load() != before {
+			t.Errorf("got error %v and %d requests to the second server, want a fatal error and none",
+				err, good.Requests.Load()-before)
 		}
 	})
 }
 
 // Nothing of a wrong image remains at the end of the disk, the place of the backup GPT.
 func TestRecoveryWipesWhatWasWrong(t *testing.T) {
-	data, wrong := randomBytes(5, 6*mib+3), randomBytes(6, 16*mib)
-	server := serve(t, whole(wrong), whole(data))
+	data, wrong := imagetest.RandomBytes(5, 6*mib+3), imagetest.RandomBytes(6, 16*mib)
+	server := imagetest.Serve(t, imagetest.WithoutRanges(wrong), imagetest.WithoutRanges(data))
 	src := rawSource(data, server.URL)
 	src.Fetch.Retries = 1
-	disk := usedDisk(t, 16*mib)
-	if _, err := Write(t.Context(), disk, src, Options{Log: testLog(t)}); err != nil {
+	disk := imagetest.UsedDisk(t, 16*mib)
+	if _, err := Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)}); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+	if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 		t.Error("the disk does not hold the image")
 	}
-	if !isZero(readAt(t, disk, 16*mib-endSize, endSize)) {
+	if !isZero(imagetest.ReadAt(t, disk, 16*mib-device.EndSize, device.EndSize)) {
 		t.Error("the end of the disk still holds what the first transfer brought")
 	}
 }
 
 func TestCancel(t *testing.T) {
-	data := randomBytes(7, 10*mib)
+	data := imagetest.RandomBytes(7, 10*mib)
 	ctx, cancel := context.WithCancel(t.Context())
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Write(data[:6*mib]) //nolint:errcheck // the client may go
+	server := imagetest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Write(data[:6*mib]) //nolint:errcheck // the client may disconnect
 		w.(http.Flusher).Flush()
 		cancel()
 		<-r.Context().Done()
 	})
-	disk := usedDisk(t, 16*mib)
+	disk := imagetest.UsedDisk(t, 16*mib)
 	src := rawSource(data, server.URL)
 	src.Fetch.Retries, src.Fetch.RetryInterval = 5, time.Hour
 	if _, err := Write(ctx, disk, src, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
-	mustNotBoot(t, disk)
+	imagetest.MustNotBoot(t, disk)
 }
 
 // The old system is wiped before the first byte of the image arrives, and the first MiB of the image is written last.
 func TestFirstMiBLast(t *testing.T) {
-	data := randomBytes(8, 12*mib)
-	disk := usedDisk(t, 16*mib)
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		mustNotBoot(t, disk)
-		w.Write(data[:11*mib]) //nolint:errcheck // the client may go
+	data := imagetest.RandomBytes(8, 12*mib)
+	disk := imagetest.UsedDisk(t, 16*mib)
+	server := imagetest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		imagetest.MustNotBoot(t, disk)
+		w.Write(data[:11*mib]) //nolint:errcheck // the client may disconnect
 		w.(http.Flusher).Flush()
-		if !isZero(readAt(t, disk, 0, headSize)) {
+		if !isZero(imagetest.ReadAt(t, disk, 0, device.HeadSize)) {
 			t.Error("the first MiB was written before the image had arrived")
 		}
 		w.Write(data[11*mib:]) //nolint:errcheck // the client may disconnect
@@ -326,39 +329,7 @@ func TestFirstMiBLast(t *testing.T) {
 	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(readAt(t, disk, 0, len(data)), data) {
+	if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
 		t.Error("the disk does not hold the image")
-	}
-}
-
-// TestEndLast writes images as long as the device in pieces: what lies in the end of the device is not there before it is
-// released, and all of it then.
-func TestEndLast(t *testing.T) {
-	for _, size := range []int{8 * mib, 8*mib + 512, 2*mib - 512, 3 * mib / 2, mib, mib / 2} {
-		device, err := openTarget(usedDisk(t, size), new(atomic.Int64))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer device.close() //nolint:errcheck // of a test
-		data := randomBytes(55, size)
-		for range 2 { // the first try is given up
-			if err := device.wipe(); err != nil {
-				t.Fatal(err)
-			}
-			for at := 0; at < size; at += 700_001 {
-				if err := device.writeAt(data[at:min(at+700_001, size)], int64(at)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if at := max(mib, size-mib); at < size && !isZero(readAt(t, device.path, int64(at), size-at)) {
-				t.Errorf("%d bytes: the end was written before it was released", size)
-			}
-		}
-		if err := device.release(); err != nil {
-			t.Fatal(err)
-		}
-		if at, same := difference(readAt(t, device.path, 0, size), data); !same {
-			t.Errorf("%d bytes: the disk differs from the image at byte %d", size, at)
-		}
 	}
 }

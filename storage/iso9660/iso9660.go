@@ -19,9 +19,9 @@ import (
 const (
 	sectorSize     = 2048
 	firstVolume    = 16       // sector of the first volume descriptor
-	maxDescriptors = 32       // volume descriptors looked at
-	maxFolder      = 2 << 20  // bytes of a folder
-	maxListed      = 64 << 20 // bytes of all folders that are listed
+	maxDescriptors = 32       // volume descriptors
+	maxDir         = 2 << 20  // bytes of a directory
+	maxListed      = 64 << 20 // bytes of all listed directories
 )
 
 // ErrNoISO is returned if there is no ISO 9660 file system.
@@ -42,7 +42,7 @@ type FS struct {
 // File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
 type File struct {
 	Name    string
-	Folder  bool
+	IsDir   bool
 	Regular bool  // a file whose content can be read
 	Size    int64 // bytes
 	extent  int64 // block
@@ -65,8 +65,8 @@ func Open(r io.ReaderAt) (*FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ISO 9660 root directory: %w", err)
 	}
-	if !record.file.Folder {
-		return nil, errors.New("ISO 9660 topmost folder: got a file")
+	if !record.file.IsDir {
+		return nil, errors.New("ISO 9660 root directory: got a file")
 	}
 	f.root = record.file
 	return f, f.findRockRidge()
@@ -129,12 +129,12 @@ func (f *FS) extent(file File, length int64) ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-// List returns a folder's files and folders in the order of their names.
-func (f *FS) List(folder File) ([]File, error) {
-	if !folder.Folder {
-		return nil, fmt.Errorf("ISO 9660 file %s is no folder", folder.Name)
+// List returns a directory's files and directories, sorted by name.
+func (f *FS) List(directory File) ([]File, error) {
+	if !directory.IsDir {
+		return nil, fmt.Errorf("ISO 9660 file %s is not a directory", directory.Name)
 	}
-	records, err := f.records(folder)
+	records, err := f.records(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (f *FS) List(folder File) ([]File, error) {
 		}
 		file, err := f.named(r)
 		if err != nil {
-			return nil, fmt.Errorf("ISO 9660 folder %s: %w", folder.Name, err)
+			return nil, fmt.Errorf("ISO 9660 directory %s: %w", directory.Name, err)
 		}
 		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
 			continue // a name that could lead outside the directory
@@ -156,15 +156,16 @@ func (f *FS) List(folder File) ([]File, error) {
 	return list, nil
 }
 
-// records reads the records of a folder.
-func (f *FS) records(folder File) ([]record, error) {
-	if folder.Size > maxFolder {
-		return nil, fmt.Errorf("ISO 9660 folder %s has %d bytes, want at most %d", folder.Name, folder.Size, maxFolder)
+// records reads the records of a directory.
+func (f *FS) records(directory File) ([]record, error) {
+	if directory.Size > maxDir {
+		return nil, fmt.Errorf("ISO 9660 directory %s: got %d bytes, want at most %d",
+			directory.Name, directory.Size, maxDir)
 	}
-	if f.listed += folder.Size; f.listed > maxListed {
-		return nil, fmt.Errorf("the folders of an ISO 9660 file system have more than %d bytes", maxListed)
+	if f.listed += directory.Size; f.listed > maxListed {
+		return nil, fmt.Errorf("the directories of an ISO 9660 file system have more than %d bytes", maxListed)
 	}
-	raw, err := f.extent(folder, folder.Size)
+	raw, err := f.extent(directory, directory.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (f *FS) records(folder File) ([]record, error) {
 		}
 		r, length, err := parseRecord(raw[offset:])
 		if err != nil {
-			return nil, fmt.Errorf("ISO 9660 folder %s: offset %d: %w", folder.Name, offset, err)
+			return nil, fmt.Errorf("ISO 9660 directory %s: offset %d: %w", directory.Name, offset, err)
 		}
 		list = append(list, r)
 		offset += length
@@ -192,8 +193,8 @@ type record struct {
 }
 
 const (
-	flagFolder, flagAssociated, flagMore = 0x02, 0x04, 0x80
-	recordHeader                         = 33
+	flagDir, flagAssociated, flagMore = 0x02, 0x04, 0x80
+	recordHeader                      = 33
 )
 
 // parseRecord reads the record at the start of raw and returns its length.
@@ -209,9 +210,9 @@ func parseRecord(raw []byte) (record, int, error) {
 	le := binary.LittleEndian
 	flags, name := raw[25], string(raw[recordHeader:recordHeader+nameLength])
 	r := record{dots: name == "\x00" || name == "\x01"}
-	r.file = File{Folder: flags&flagFolder != 0, extent: int64(le.Uint32(raw[2:])), Size: int64(le.Uint32(raw[10:]))}
+	r.file = File{IsDir: flags&flagDir != 0, extent: int64(le.Uint32(raw[2:])), Size: int64(le.Uint32(raw[10:]))}
 	interleaved := raw[26] != 0 || raw[27] != 0
-	r.file.Regular = !r.file.Folder && flags&(flagAssociated|flagMore) == 0 && !interleaved
+	r.file.Regular = !r.file.IsDir && flags&(flagAssociated|flagMore) == 0 && !interleaved
 	r.file.extent += int64(raw[1]) // extended attributes come first
 	if !r.dots {
 		r.file.Name = plainName(name)

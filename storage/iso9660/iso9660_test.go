@@ -45,16 +45,16 @@ func source(t testing.TB) string {
 	return dir
 }
 
-// read returns all files below a folder with their content; what is neither file nor folder has the content "?".
-func read(t testing.TB, f *FS, folder File, prefix string, into map[string]string) {
+// read returns all files below a directory with their content, which is "?" for other types of files.
+func read(t testing.TB, f *FS, directory File, prefix string, into map[string]string) {
 	t.Helper()
-	files, err := f.List(folder)
+	files, err := f.List(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
 		switch {
-		case file.Folder:
+		case file.IsDir:
 			read(t, f, file, prefix+file.Name+"/", into)
 		case file.Regular:
 			data, err := f.Read(file, 1<<20)
@@ -86,12 +86,7 @@ func TestGenisoimage(t *testing.T) {
 func TestXorriso(t *testing.T) { check(t, bytes.NewReader(xorriso(t)), "XORRISO-PUBLISHER") }
 
 func xorriso(t testing.TB) []byte {
-	f, err := os.Open("testdata/xorriso.iso.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	zr, err := gzip.NewReader(f)
+	zr, err := gzip.NewReader(bytes.NewReader(testenv.Data(t, "media/xorriso.iso.gz")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +151,9 @@ func TestPlainNames(t *testing.T) {
 
 // Names that would lead outside their directory are not listed; others are.
 func TestTraversal(t *testing.T) {
-	for name, want := range map[string]int{"..": 3, ".": 3, "../x": 3, "/etc/p": 3, "a/../b": 3, "x\x00y": 3, "good": 4} {
+	for name, want := range map[string]int{
+		"..": 3, ".": 3, "../x": 3, "/etc/p": 3, "a/../b": 3, "x\x00y": 3, "good": 4,
+	} {
 		data := xorriso(t)
 		at := bytes.Index(data, []byte("empty.conf"))
 		if at < 0 || string(data[at-5:at-3]) != "NM" {
@@ -170,14 +167,14 @@ func TestTraversal(t *testing.T) {
 			t.Fatal(err)
 		}
 		walk(t, f, f.Root(), 0)
-		if got := len(folder(t, f, "etc", "ironic-python-agent.d")); got != want {
+		if got := len(directory(t, f, "etc", "ironic-python-agent.d")); got != want {
 			t.Errorf("name %q: got %d files, want %d", name, got, want)
 		}
 	}
 }
 
-// folder lists the folder of a path.
-func folder(t *testing.T, f *FS, path ...string) []File {
+// directory lists the directory of a path.
+func directory(t *testing.T, f *FS, path ...string) []File {
 	t.Helper()
 	at := f.Root()
 	for _, name := range append(path, "") {
@@ -197,9 +194,9 @@ func folder(t *testing.T, f *FS, path ...string) []File {
 	return nil
 }
 
-// walk fails on a name that leaves its folder.
-func walk(t *testing.T, f *FS, folder File, depth int) {
-	files, err := f.List(folder)
+// walk fails the test for a name that leads outside its directory.
+func walk(t *testing.T, f *FS, directory File, depth int) {
+	files, err := f.List(directory)
 	if err != nil || depth > 3 {
 		return
 	}
@@ -210,7 +207,7 @@ func walk(t *testing.T, f *FS, folder File, depth int) {
 		if i > 16 {
 			continue // one more of the same costs time and shows nothing
 		}
-		if file.Folder {
+		if file.IsDir {
 			walk(t, f, file, depth+1)
 		} else if file.Regular {
 			if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {

@@ -55,13 +55,13 @@ func (f *FS) named(r record) (File, error) {
 			if len(e.data) < 4 {
 				return File{}, fmt.Errorf("record %q: entry PX of %d bytes", file.Name, len(e.data))
 			}
-			const typeMask, typeFolder, typeFile = 0o170000, 0o040000, 0o100000
+			const typeMask, typeDir, typeFile = 0o170000, 0o040000, 0o100000
 			kind := binary.LittleEndian.Uint32(e.data) & typeMask
-			file.Folder = file.Folder && kind == typeFolder
+			file.IsDir = file.IsDir && kind == typeDir
 			file.Regular = file.Regular && kind == typeFile
 		case "SL", "CL", "RE", "PN", "ZF", "SF":
-			// A symbolic link, a folder that stands elsewhere, a device, a compressed or sparse file.
-			file.Folder, file.Regular = false, false
+			// A symbolic link, a relocated directory, a device, a compressed or sparse file.
+			file.IsDir, file.Regular = false, false
 		}
 		if name.Len() > maxName {
 			return File{}, fmt.Errorf("record %q: name of more than %d bytes", file.Name, maxName)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
@@ -82,9 +83,9 @@ func Read(ctx context.Context, path string) ([]Superblock, error) {
 	return found, nil
 }
 
-// Members returns the verified members of arrays among a disk and its partitions in the kernel.
-func Members(ctx context.Context, sys block.System, disk block.Device) ([]Member, error) {
-	parts, err := sys.Partitions(ctx, disk.Path)
+// Members returns the members with valid superblocks among a disk and its partitions in the kernel.
+func Members(ctx context.Context, sys sysfs.Root, disk block.Device) ([]Member, error) {
+	parts, err := block.Partitions(ctx, sys, disk.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -47,11 +47,7 @@ var goldens = map[string]Superblock{
 
 func golden(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testenv.Data(t, "md/"+name)
 }
 
 // member is the content of a member with a superblock.
@@ -158,17 +154,20 @@ func TestFindInvalid(t *testing.T) {
 		"one device of raid5":  {"raid5-1.1", put(92, 1), "1 devices"},
 		"too many devices":     {"raid1-1.2", put(92, 5000), "5000 devices"},
 		"more used than there": {"raid1-1.2", put(80, 48000), "sectors of data"},
-		"no size":              {"raid1-1.2", func(b []byte) []byte { clear(b[80:88]); clear(b[136:144]); return resum(b) }, "sectors of data"},
-		"beyond the end":       {"raid1-1.2", put(128, 47000), "bytes of data"},
-		"over the superblock":  {"raid1-1.2", put(128, 8), "bytes of data"},
-		"overflow":             {"raid1-1.2", put(132, 1<<31), "sectors of data"},
-		"overflow of used":     {"raid1-1.2", used(1 << 54), "sectors of data"},
-		"1.0 behind itself":    {"raid1-1.0", put(128, 4096), "bytes of data"},
-		"0.90: one bit":        {"raid1-0.90", func(b []byte) []byte { b[2000] ^= 1; return b }, "checksum"},
-		"0.90: version":        {"raid1-0.90", put0(4, 1), "version 1.90"},
-		"0.90: level":          {"raid1-0.90", put0(28, 7), "level 7"},
-		"0.90: size":           {"raid1-0.90", put0(32, 24513+1024), "bytes of data"},
-		"0.90: devices":        {"raid1-0.90", put0(40, 28), "28 devices"},
+		"no size": {
+			"raid1-1.2", func(b []byte) []byte { clear(b[80:88]); clear(b[136:144]); return resum(b) },
+			"sectors of data",
+		},
+		"beyond the end":      {"raid1-1.2", put(128, 47000), "bytes of data"},
+		"over the superblock": {"raid1-1.2", put(128, 8), "bytes of data"},
+		"overflow":            {"raid1-1.2", put(132, 1<<31), "sectors of data"},
+		"overflow of used":    {"raid1-1.2", used(1 << 54), "sectors of data"},
+		"1.0 behind itself":   {"raid1-1.0", put(128, 4096), "bytes of data"},
+		"0.90: one bit":       {"raid1-0.90", func(b []byte) []byte { b[2000] ^= 1; return b }, "checksum"},
+		"0.90: version":       {"raid1-0.90", put0(4, 1), "version 1.90"},
+		"0.90: level":         {"raid1-0.90", put0(28, 7), "level 7"},
+		"0.90: size":          {"raid1-0.90", put0(32, 24513+1024), "bytes of data"},
+		"0.90: devices":       {"raid1-0.90", put0(40, 28), "28 devices"},
 	} {
 		found := find(t, member(tt.change(golden(t, tt.golden)), goldens[tt.golden].Offset))
 		if len(found) != 1 || !errors.Is(found[0].Problem, ErrInvalid) ||

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// ends is how much of both ends of a device is zeroed beforehand: other file systems, arrays and volumes are
-	// recognised by what is there.
-	ends = 1 << 20
-	// zeroStep is how much the kernel is asked to zero in one call, which cannot be interrupted.
+	// margin is the number of bytes at both ends of a device that are zeroed first. They contain the signatures of
+	// file systems, arrays and volumes.
+	margin = 1 << 20
+	// zeroStep is the number of bytes that the kernel zeroes in one call, which cannot be interrupted.
 	zeroStep = 256 << 20
 )
 
@@ -74,8 +74,9 @@ func (d *device) finish(p []byte, off int64) error {
 
 // clear zeroes both ends of the device, so that no old signature remains.
 func (d *device) clear(ctx context.Context) error {
-	head := min(ends, d.size)
-	return errors.Join(d.Zero(ctx, 0, head), d.Zero(ctx, max(head, d.size-ends), min(ends, d.size-head)), d.sync())
+	head := min(margin, d.size)
+	tail := max(head, d.size-margin)
+	return errors.Join(d.Zero(ctx, 0, head), d.Zero(ctx, tail, min(margin, d.size-head)), d.sync())
 }
 
 // Zero makes a range of the device read as zeros, by a command of the device if it has one, otherwise by writing.
@@ -87,7 +88,7 @@ func (d *device) Zero(ctx context.Context, off, length int64) error {
 		n := min(length, zeroStep)
 		err := block.Zero(d.file, off, n)
 		if errors.Is(err, block.ErrNoZero) {
-			n = min(n, ends)
+			n = min(n, margin)
 			err = d.write(make([]byte, n), off)
 		}
 		if err != nil {

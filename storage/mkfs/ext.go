@@ -50,9 +50,9 @@ func makeExt(ctx context.Context, d *device, v volume) error {
 	e.seed = checksum(math.MaxUint32, v.uuid)
 	e.time = uint32(max(0, min(time.Now().Unix(), math.MaxInt32)))
 	rand.Read(e.hashSeed[:]) //nolint:errcheck // never fails
-	e.place()
+	e.markFixed()
 	e.inodes = make([]byte, (firstFree*inodeSize+e.block-1)/e.block*e.block)
-	if err := e.folders(); err != nil {
+	if err := e.directories(); err != nil {
 		return err
 	}
 	if e.journal > 0 {
@@ -88,12 +88,12 @@ func makeExt(ctx context.Context, d *device, v volume) error {
 // write writes p at a block.
 func (e *ext) write(p []byte, block int64) error { return e.d.write(p, block*e.block) }
 
-// place marks as used what lies at places that the geometry says.
-func (e *ext) place() {
+// markFixed marks the blocks as used whose position follows from the geometry.
+func (e *ext) markFixed() {
 	for g := range e.groups {
 		n := e.superBlocks(g)
 		if g%e.flex == 0 {
-			n += e.together(g) * (2 + e.tableBlocks)
+			n += e.members(g) * (2 + e.tableBlocks)
 		}
 		if n > 0 {
 			e.used = append(e.used, span{e.start(g), n})

@@ -117,16 +117,19 @@ func TestExtAsMke2fs(t *testing.T) {
 		return found
 	}
 	for _, kind := range []string{"ext4", "ext3", "ext2"} {
-		for _, size := range []int64{mib, 2 * mib, 5 * mib, 100 * mib, 128*mib + 4096, 600 * mib, 1000 * mib, 9 * gib, 20*gib - 4096} {
+		for _, size := range []int64{
+			mib, 2 * mib, 5 * mib, 100 * mib, 128*mib + 4096, 600 * mib, 1000 * mib, 9 * gib, 20*gib - 4096,
+		} {
 			if kind != "ext4" && size > 2*gib {
 				continue // mke2fs takes its time
 			}
-			path, judge := testenv.SparseFile(t, size), testenv.SparseFile(t, size)
+			path, reference := testenv.SparseFile(t, size), testenv.SparseFile(t, size)
 			if err := Make(t.Context(), path, kind, Options{UUID: someUUID}); err != nil {
 				t.Fatal(err)
 			}
-			testenv.Run(t, "mke2fs", "-q", "-t", kind, "-U", someUUID, "-E", "lazy_itable_init,lazy_journal_init,nodiscard", judge)
-			got, want := facts(t, path), facts(t, judge)
+			testenv.Run(t, "mke2fs", "-q", "-t", kind, "-U", someUUID,
+				"-E", "lazy_itable_init,lazy_journal_init,nodiscard", reference)
+			got, want := facts(t, path), facts(t, reference)
 			if size < 512*mib { // fewer groups lie together there, and what is reserved for root may differ by a block
 				for _, key := range []string{"Flex block group size", "Reserved block count"} {
 					delete(got, key)

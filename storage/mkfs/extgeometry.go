@@ -4,7 +4,7 @@ import "math"
 
 // extGeometry describes the layout of a file system. Offsets and lengths are in blocks unless stated otherwise.
 type extGeometry struct {
-	modern      bool  // ext4, not ext2 or ext3
+	isExt4      bool  // not ext2 or ext3
 	block       int64 // bytes
 	blocks      int64 // number of blocks, from 0
 	first       int64 // block of group 0
@@ -21,8 +21,8 @@ type extGeometry struct {
 // geometry chooses a layout as mke2fs with Debian's mke2fs.conf does.
 func geometry(size, sector int64, kind string) extGeometry {
 	const mib, tib = 1 << 20, 1 << 40
-	g := extGeometry{modern: kind == "ext4", block: 4096, descSize: 32, flex: 1}
-	if g.modern {
+	g := extGeometry{isExt4: kind == "ext4", block: 4096, descSize: 32, flex: 1}
+	if g.isExt4 {
 		g.descSize = 64
 	}
 	if size < 512*mib && sector <= 1024 {
@@ -40,7 +40,7 @@ func geometry(size, sector int64, kind string) extGeometry {
 		ratio = 32768
 	}
 	g.blocks, g.perGroup = size/g.block, 8*g.block
-	if !g.modern {
+	if !g.isExt4 {
 		g.blocks = min(g.blocks, math.MaxUint32)
 	}
 	for {
@@ -52,7 +52,7 @@ func geometry(size, sector int64, kind string) extGeometry {
 		}
 		g.blocks -= last
 	}
-	for g.modern && g.flex < 16 && 1+g.descBlocks+2*g.flex*(2+g.tableBlocks) <= g.perGroup/2 {
+	for g.isExt4 && g.flex < 16 && 1+g.descBlocks+2*g.flex*(2+g.tableBlocks) <= g.perGroup/2 {
 		g.flex *= 2
 	}
 	if kind != "ext2" {
@@ -128,8 +128,8 @@ func (g *extGeometry) superBlocks(group int64) int64 {
 // leader returns the group that contains the bitmaps and inode tables of a group, the first of its flex group.
 func (g *extGeometry) leader(group int64) int64 { return group / g.flex * g.flex }
 
-// together is how many groups have their bitmaps and inode tables in a leader.
-func (g *extGeometry) together(leader int64) int64 { return min(g.flex, g.groups-leader) }
+// members returns the number of groups whose bitmaps and inode tables are in a leader.
+func (g *extGeometry) members(leader int64) int64 { return min(g.flex, g.groups-leader) }
 
 // blockBitmap returns the block of a group's block bitmap.
 func (g *extGeometry) blockBitmap(group int64) int64 {
@@ -139,11 +139,11 @@ func (g *extGeometry) blockBitmap(group int64) int64 {
 
 // inodeBitmap returns the block of a group's inode bitmap.
 func (g *extGeometry) inodeBitmap(group int64) int64 {
-	return g.blockBitmap(group) + g.together(g.leader(group))
+	return g.blockBitmap(group) + g.members(g.leader(group))
 }
 
 // table returns the first block of a group's inode table.
 func (g *extGeometry) table(group int64) int64 {
 	leader := g.leader(group)
-	return g.start(leader) + g.superBlocks(leader) + 2*g.together(leader) + (group-leader)*g.tableBlocks
+	return g.start(leader) + g.superBlocks(leader) + 2*g.members(leader) + (group-leader)*g.tableBlocks
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+
+	"ironroot/internal/ondisk"
 )
 
 // Flags of a group descriptor. A bitmap that is not initialised stands for no used blocks or inodes.
@@ -12,10 +14,10 @@ const (
 	blocksUninit = 2
 )
 
-var errNoRoom = errors.New("the device is too small for what the file system itself needs")
+var errNoSpace = errors.New("device is too small for the metadata of the file system")
 
-// take marks n blocks as used, the first free ones.
-func (e *ext) take(n int64) ([]span, error) {
+// allocate marks the first n free blocks as used and returns them.
+func (e *ext) allocate(n int64) ([]span, error) {
 	var got []span
 	at := e.first
 	for i := 0; n > 0 && at < e.blocks; i++ {
@@ -31,7 +33,7 @@ func (e *ext) take(n int64) ([]span, error) {
 		at = next.end()
 	}
 	if n > 0 {
-		return nil, errNoRoom
+		return nil, errNoSpace
 	}
 	return got, nil
 }
@@ -74,14 +76,14 @@ func (e *ext) makeGroup(ctx context.Context, g int64, own []span) error {
 		inUse += s.n
 	}
 	desc := e.desc[g*e.descSize:][:e.descSize]
-	d := extDescriptor{flags: 0, freeBlocks: e.end(g) - e.start(g) - inUse, freeInodes: e.inodesGroup}
+	d := extUsage{freeBlocks: e.end(g) - e.start(g) - inUse, freeInodes: e.inodesGroup}
 	if g == 0 {
 		d.freeInodes -= firstFree
-		d.folders = 2
+		d.directories = 2
 	}
-	// The kernel computes a bitmap that is not there from the superblock's copy alone; the end of the last group has to be
-	// marked in one that is there.
-	if e.modern && g%e.flex != 0 && g != e.groups-1 && inUse == e.superBlocks(g) {
+	// The kernel computes an uninitialised bitmap from the superblock's copy alone. The last group needs an
+	// initialised one, in which the blocks after the end of the file system are marked.
+	if e.isExt4 && g%e.flex != 0 && g != e.groups-1 && inUse == e.superBlocks(g) {
 		d.flags |= blocksUninit
 	} else {
 		bits := make([]byte, e.block)
@@ -94,7 +96,7 @@ func (e *ext) makeGroup(ctx context.Context, g int64, own []span) error {
 			return err
 		}
 	}
-	if e.modern && g != 0 {
+	if e.isExt4 && g != 0 {
 		d.flags |= inodesUninit
 	} else if err := e.makeInodeBitmap(ctx, g, &d); err != nil {
 		return err
@@ -104,9 +106,8 @@ func (e *ext) makeGroup(ctx context.Context, g int64, own []span) error {
 	return nil
 }
 
-// makeInodeBitmap writes the bitmap of inodes, and zeros as the rest of the inode table where it is not to be left to
-// the kernel.
-func (e *ext) makeInodeBitmap(ctx context.Context, g int64, d *extDescriptor) error {
+// makeInodeBitmap writes the inode bitmap. On ext2 and ext3 it also zeroes the rest of the inode table.
+func (e *ext) makeInodeBitmap(ctx context.Context, g int64, d *extUsage) error {
 	bits, table := make([]byte, e.block), int64(0)
 	if g == 0 {
 		setBits(bits, 0, firstFree)
@@ -114,7 +115,7 @@ func (e *ext) makeInodeBitmap(ctx context.Context, g int64, d *extDescriptor) er
 	}
 	setBits(bits, e.inodesGroup, 8*e.block)
 	d.inodeSum = checksum(e.seed, bits[:e.inodesGroup/8])
-	if !e.modern {
+	if !e.isExt4 {
 		if err := e.d.Zero(ctx, (e.table(g)+table)*e.block, (e.tableBlocks-table)*e.block); err != nil {
 			return err
 		}
@@ -135,36 +136,58 @@ func setBits(bits []byte, from, to int64) {
 	}
 }
 
-// extDescriptor is what differs between group descriptors, apart from places.
-type extDescriptor struct {
+// extUsage holds the fields that differ between group descriptors, except for positions.
+type extUsage struct {
 	flags                  uint16
 	freeBlocks, freeInodes int64
-	folders                uint16
-	unused                 int64 // inodes at the end of the table that were never used
+	directories            uint16
+	unused                 int64 // inodes at the end of the table that have never been used
 	blockSum, inodeSum     uint32
 }
 
-// putDescriptor writes struct ext4_group_desc.
-func (e *ext) putDescriptor(b []byte, g int64, d extDescriptor) {
-	le := binary.LittleEndian
-	for i, at := range []int64{e.blockBitmap(g), e.inodeBitmap(g), e.table(g)} {
-		le.PutUint32(b[4*i:], uint32(at))
-		if e.modern {
-			le.PutUint32(b[32+4*i:], uint32(at>>32))
-		}
+// extDescriptor is a group descriptor (struct ext4_group_desc). Without the feature 64bit it ends before
+// BlockBitmapHigh.
+type extDescriptor struct {
+	BlockBitmap     uint32
+	InodeBitmap     uint32
+	InodeTable      uint32
+	FreeBlocks      uint16
+	FreeInodes      uint16
+	Directories     uint16
+	Flags           uint16
+	ExcludeBitmap   uint32
+	BlockSum        uint16
+	InodeSum        uint16
+	UnusedInodes    uint16
+	Checksum        uint16
+	BlockBitmapHigh uint32
+	InodeBitmapHigh uint32
+	InodeTableHigh  uint32
+	_               [12]byte
+	BlockSumHigh    uint16
+	InodeSumHigh    uint16
+	_               [4]byte
+}
+
+// putDescriptor encodes a group descriptor.
+func (e *ext) putDescriptor(b []byte, g int64, u extUsage) {
+	blocks, inodes, table := e.blockBitmap(g), e.inodeBitmap(g), e.table(g)
+	d := extDescriptor{
+		BlockBitmap: uint32(blocks), InodeBitmap: uint32(inodes), InodeTable: uint32(table),
+		FreeBlocks: uint16(u.freeBlocks), FreeInodes: uint16(u.freeInodes), Directories: u.directories, Flags: u.flags,
 	}
-	le.PutUint16(b[12:], uint16(d.freeBlocks))
-	le.PutUint16(b[14:], uint16(d.freeInodes))
-	le.PutUint16(b[16:], d.folders)
-	le.PutUint16(b[18:], d.flags)
-	if !e.modern {
-		return
+	if e.isExt4 {
+		d.BlockBitmapHigh, d.InodeBitmapHigh = uint32(blocks>>32), uint32(inodes>>32)
+		d.InodeTableHigh = uint32(table >> 32)
+		d.BlockSum, d.BlockSumHigh = uint16(u.blockSum), uint16(u.blockSum>>16)
+		d.InodeSum, d.InodeSumHigh = uint16(u.inodeSum), uint16(u.inodeSum>>16)
+		d.UnusedInodes = uint16(u.unused)
 	}
-	le.PutUint16(b[24:], uint16(d.blockSum))
-	le.PutUint16(b[56:], uint16(d.blockSum>>16))
-	le.PutUint16(b[26:], uint16(d.inodeSum))
-	le.PutUint16(b[58:], uint16(d.inodeSum>>16))
-	le.PutUint16(b[28:], uint16(d.unused))
-	number := le.AppendUint32(nil, uint32(g))
-	le.PutUint16(b[30:], uint16(checksum(checksum(e.seed, number), b)))
+	all := ondisk.Append(nil, binary.LittleEndian, d)
+	if e.isExt4 {
+		number := binary.LittleEndian.AppendUint32(nil, uint32(g))
+		d.Checksum = uint16(checksum(checksum(e.seed, number), all))
+		ondisk.Encode(all, binary.LittleEndian, d)
+	}
+	copy(b, all)
 }

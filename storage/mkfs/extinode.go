@@ -1,10 +1,14 @@
 package mkfs
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"ironroot/internal/ondisk"
+)
 
 const (
-	modeFolder = 0o040000
-	modeFile   = 0o100000
+	modeDir  = 0o040000
+	modeFile = 0o100000
 
 	flagExtents = 0x80000
 	extentMagic = 0xf30a
@@ -20,14 +24,14 @@ type inode struct {
 	root        [60]byte
 }
 
-// folders makes the root folder and lost+found in it.
-func (e *ext) folders() error {
-	root, err := e.take(1)
+// directories makes the root directory, and lost+found in it.
+func (e *ext) directories() error {
+	root, err := e.allocate(1)
 	if err != nil {
 		return err
 	}
-	// e2fsck wants room to link lost files into without allocating.
-	lost, err := e.take(min(16<<10/e.block, direct))
+	// e2fsck needs free entries for lost files, so that it does not have to allocate blocks.
+	lost, err := e.allocate(min(16<<10/e.block, direct))
 	if err != nil {
 		return err
 	}
@@ -36,9 +40,9 @@ func (e *ext) folders() error {
 		content        []span
 		name           string
 	}{{rootInode, rootInode, root, "lost+found"}, {lostInode, rootInode, lost, ""}} {
-		i := inode{mode: modeFolder | 0o755, links: 3, content: f.content}
+		i := inode{mode: modeDir | 0o755, links: 3, content: f.content}
 		if f.number == lostInode {
-			i.mode, i.links = modeFolder|0o700, 2
+			i.mode, i.links = modeDir|0o700, 2
 		}
 		if err := e.putInode(f.number, i); err != nil {
 			return err
@@ -46,7 +50,7 @@ func (e *ext) folders() error {
 		first := true
 		for _, s := range f.content {
 			for block := s.start; block < s.end(); block++ {
-				if err := e.write(e.folderBlock(f.number, f.parent, f.name, first), block); err != nil {
+				if err := e.write(e.dirBlock(f.number, f.parent, f.name, first), block); err != nil {
 					return err
 				}
 				first = false
@@ -56,15 +60,29 @@ func (e *ext) folders() error {
 	return nil
 }
 
-// folderBlock is a block of a folder; the first one has the entries "." and ".." and, if it has a name, lost+found.
-func (e *ext) folderBlock(number, parent uint32, name string, first bool) []byte {
+// extEntry is a directory entry (struct ext4_dir_entry_2). The name follows.
+type extEntry struct {
+	Inode      uint32
+	Length     uint16 // bytes
+	NameLength uint8
+	Kind       uint8
+}
+
+const (
+	kindDir      = 2
+	kindChecksum = 0xde // of the last entry, which has no inode and a checksum as its name
+	entrySize    = 8    // bytes before the name
+)
+
+// dirBlock returns a block of a directory. The first one has the entries "." and "..", and lost+found if name is not
+// "".
+func (e *ext) dirBlock(number, parent uint32, name string, first bool) []byte {
 	b := make([]byte, e.block)
 	le := binary.LittleEndian
 	end := int(e.block)
-	if e.modern { // the end looks like an unused entry and holds the checksum
-		end -= 12
-		le.PutUint16(b[end+4:], 12)
-		b[end+7] = 0xde
+	if e.isExt4 { // the checksum is in an entry at the end that looks unused
+		end -= entrySize + 4
+		ondisk.Encode(b[end:], le, extEntry{Length: entrySize + 4, Kind: kindChecksum})
 	}
 	type entry struct {
 		inode uint32
@@ -79,20 +97,20 @@ func (e *ext) folderBlock(number, parent uint32, name string, first bool) []byte
 	}
 	at := 0
 	for i, x := range entries {
-		length := (8 + len(x.name) + 3) / 4 * 4
+		length := (entrySize + len(x.name) + 3) / 4 * 4
 		if i == len(entries)-1 {
 			length = end - at
 		}
-		le.PutUint32(b[at:], x.inode)
-		le.PutUint16(b[at+4:], uint16(length))
-		if b[at+6] = byte(len(x.name)); x.inode != 0 {
-			b[at+7] = 2 // a folder
+		header := extEntry{Inode: x.inode, Length: uint16(length), NameLength: uint8(len(x.name))}
+		if x.inode != 0 {
+			header.Kind = kindDir
 		}
-		copy(b[at+8:], x.name)
+		ondisk.Encode(b[at:], le, header)
+		copy(b[at+entrySize:], x.name)
 		at += length
 	}
-	if e.modern {
-		le.PutUint32(b[end+8:], checksum(e.inodeSeed(number), b[:end]))
+	if e.isExt4 {
+		le.PutUint32(b[end+entrySize:], checksum(e.inodeSeed(number), b[:end]))
 	}
 	return b
 }
@@ -103,7 +121,44 @@ func (e *ext) inodeSeed(number uint32) uint32 {
 	return checksum(e.seed, le.AppendUint32(le.AppendUint32(nil, number), 0))
 }
 
-// putInode puts an inode (struct ext4_inode) into the table and writes the blocks that hold the numbers of its blocks.
+// extInode is an inode (struct ext4_inode).
+type extInode struct {
+	Mode           uint16
+	User           uint16
+	Size           uint32 // bytes
+	Accessed       uint32
+	Changed        uint32
+	Modified       uint32
+	Deleted        uint32
+	Group          uint16
+	Links          uint16
+	Sectors        uint32 // of 512 bytes
+	Flags          uint32
+	Version        uint32
+	Root           [60]byte // block map or extent tree
+	Generation     uint32
+	Attributes     uint32
+	SizeHigh       uint32
+	_              uint32
+	SectorsHigh    uint16
+	AttributesHigh uint16
+	UserHigh       uint16
+	GroupHigh      uint16
+	Checksum       uint16
+	_              uint16
+	ExtraSize      uint16 // bytes used after the first 128
+	ChecksumHigh   uint16
+	ChangedExtra   uint32
+	ModifiedExtra  uint32
+	AccessedExtra  uint32
+	Created        uint32
+	CreatedExtra   uint32
+	VersionHigh    uint32
+	Project        uint32
+	_              [inodeSize - 160]byte
+}
+
+// putInode adds an inode to the table and writes its index blocks.
 func (e *ext) putInode(number uint32, i inode) error {
 	if err := e.mapContent(number, &i); err != nil {
 		return err
@@ -115,84 +170,104 @@ func (e *ext) putInode(number uint32, i inode) error {
 	for _, s := range i.index {
 		index += s.n
 	}
-	b := e.inodes[(number-1)*inodeSize:][:inodeSize]
-	le := binary.LittleEndian
-	le.PutUint16(b[0:], i.mode)
-	le.PutUint32(b[4:], uint32(blocks*e.block))
-	le.PutUint32(b[108:], uint32(blocks*e.block>>32))
-	for _, at := range []int{8, 12, 16, 144} { // accessed, changed, modified, created
-		le.PutUint32(b[at:], e.time)
+	n := extInode{
+		Mode: i.mode, Links: i.links, Size: uint32(blocks * e.block), SizeHigh: uint32(blocks * e.block >> 32),
+		Accessed: e.time, Changed: e.time, Modified: e.time, Created: e.time,
+		Sectors: uint32((blocks + index) * e.block / 512), Root: i.root, ExtraSize: extExtraSize,
 	}
-	le.PutUint16(b[26:], i.links)
-	le.PutUint32(b[28:], uint32((blocks+index)*e.block/512))
-	copy(b[40:], i.root[:])
-	le.PutUint16(b[128:], 32) // bytes used behind the first 128
 	if number == journalInode {
-		for n := range 15 {
-			e.backup[n] = le.Uint32(i.root[4*n:])
+		for at := range 15 {
+			e.backup[at] = binary.LittleEndian.Uint32(i.root[4*at:])
 		}
-		e.backup[15], e.backup[16] = le.Uint32(b[108:]), le.Uint32(b[4:])
+		e.backup[15], e.backup[16] = n.SizeHigh, n.Size
 	}
-	if e.modern {
-		le.PutUint32(b[32:], flagExtents)
+	b := e.inodes[(number-1)*inodeSize:][:inodeSize]
+	if e.isExt4 {
+		n.Flags = flagExtents
+		ondisk.Encode(b, binary.LittleEndian, n)
 		sum := checksum(e.inodeSeed(number), b)
-		le.PutUint16(b[124:], uint16(sum))
-		le.PutUint16(b[130:], uint16(sum>>16))
+		n.Checksum, n.ChecksumHigh = uint16(sum), uint16(sum>>16)
 	}
+	ondisk.Encode(b, binary.LittleEndian, n)
 	return nil
 }
 
 // mapContent sets the block map or extent tree of an inode.
 func (e *ext) mapContent(number uint32, i *inode) error {
-	if e.modern {
+	if e.isExt4 {
 		return e.mapExtents(number, i)
 	}
 	return e.mapIndirect(i)
 }
 
-// mapExtents makes an extent tree, of one further block where the inode has no room for the extents.
+// extExtentHeader is the header of a node of an extent tree (struct ext4_extent_header).
+type extExtentHeader struct {
+	Magic      uint16
+	Entries    uint16
+	Max        uint16
+	Depth      uint16
+	Generation uint32
+}
+
+// extExtent is an entry of a leaf (struct ext4_extent).
+type extExtent struct {
+	Logical   uint32
+	Length    uint16
+	StartHigh uint16
+	Start     uint32
+}
+
+// extIndex is an entry of an inner node (struct ext4_extent_idx).
+type extIndex struct {
+	Logical  uint32
+	Leaf     uint32
+	LeafHigh uint16
+	_        uint16
+}
+
+const extentSize = 12 // bytes of each of the three structures
+
+// mapExtents makes an extent tree. If the extents do not fit into the inode, it allocates one leaf block.
 func (e *ext) mapExtents(number uint32, i *inode) error {
 	le := binary.LittleEndian
-	var extents []byte
-	logical, count := int64(0), 0
+	var extents []extExtent
+	logical := int64(0)
 	for _, s := range i.content {
 		for s.n > 0 {
 			n := min(s.n, maxExtent)
-			extents = le.AppendUint32(extents, uint32(logical))
-			extents = le.AppendUint16(extents, uint16(n))
-			extents = le.AppendUint16(extents, uint16(s.start>>32))
-			extents = le.AppendUint32(extents, uint32(s.start))
-			logical, count, s = logical+n, count+1, span{s.start + n, s.n - n}
+			extents = append(extents, extExtent{
+				Logical: uint32(logical), Length: uint16(n), Start: uint32(s.start), StartHigh: uint16(s.start >> 32),
+			})
+			logical, s = logical+n, span{s.start + n, s.n - n}
 		}
 	}
-	header := func(b []byte, entries, room, depth int) {
-		le.PutUint16(b, extentMagic)
-		le.PutUint16(b[2:], uint16(entries))
-		le.PutUint16(b[4:], uint16(room))
-		le.PutUint16(b[6:], uint16(depth))
+	header := func(b []byte, entries, most, depth int) {
+		ondisk.Encode(b, le, extExtentHeader{
+			Magic: extentMagic, Entries: uint16(entries), Max: uint16(most), Depth: uint16(depth),
+		})
 	}
-	if count <= 4 {
-		header(i.root[:], count, 4, 0)
-		copy(i.root[12:], extents)
+	const most = len(i.root)/extentSize - 1
+	if len(extents) <= most {
+		header(i.root[:], len(extents), most, 0)
+		ondisk.Encode(i.root[extentSize:], le, extents)
 		return nil
 	}
 	leaf := make([]byte, e.block)
-	room := (len(leaf) - 12) / 12 // what is over holds the checksum
-	if count > room {
-		return errNoRoom
+	mostInLeaf := len(leaf)/extentSize - 1 // the remaining bytes hold the checksum
+	if len(extents) > mostInLeaf {
+		return errNoSpace
 	}
 	var err error
-	if i.index, err = e.take(1); err != nil {
+	if i.index, err = e.allocate(1); err != nil {
 		return err
 	}
 	at := i.index[0].start
-	header(leaf, count, room, 0)
-	copy(leaf[12:], extents)
-	tail := 12 + 12*room
+	header(leaf, len(extents), mostInLeaf, 0)
+	ondisk.Encode(leaf[extentSize:], le, extents)
+	tail := extentSize * (1 + mostInLeaf)
 	le.PutUint32(leaf[tail:], checksum(e.inodeSeed(number), leaf[:tail]))
-	header(i.root[:], 1, 4, 1)
-	le.PutUint32(i.root[16:], uint32(at))
-	le.PutUint16(i.root[20:], uint16(at>>32))
+	header(i.root[:], 1, most, 1)
+	ondisk.Encode(i.root[extentSize:], le, extIndex{Leaf: uint32(at), LeafHigh: uint16(at >> 32)})
 	return e.write(leaf, at)
 }
 
@@ -220,10 +295,10 @@ func (e *ext) mapIndirect(i *inode) error {
 		need++
 	}
 	if leaves-1 > e.block/4 {
-		return errNoRoom
+		return errNoSpace
 	}
 	var err error
-	if i.index, err = e.take(need); err != nil {
+	if i.index, err = e.allocate(need); err != nil {
 		return err
 	}
 	places := list(i.index)

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 
+	"ironroot/internal/ondisk"
 	"ironroot/storage/block"
 )
 
@@ -26,74 +27,155 @@ const (
 	metadataCsum = 0x400
 )
 
-// super is the superblock (struct ext4_super_block) as it stands in a group.
+// extSuper is the superblock (struct ext4_super_block).
+type extSuper struct {
+	Inodes              uint32
+	Blocks              uint32
+	Reserved            uint32 // blocks for the superuser
+	FreeBlocks          uint32
+	FreeInodes          uint32
+	FirstBlock          uint32
+	BlockLog            uint32 // log2 of KiB
+	ClusterLog          uint32
+	BlocksPerGroup      uint32
+	ClustersPerGroup    uint32
+	InodesPerGroup      uint32
+	Mounted             uint32
+	Written             uint32
+	Mounts              uint16
+	MaxMounts           uint16 // before a check
+	Magic               uint16
+	State               uint16
+	Errors              uint16 // the kernel's behaviour after an error
+	MinorRevision       uint16
+	Checked             uint32
+	CheckInterval       uint32
+	Creator             uint32
+	Revision            uint32
+	ReservedUser        uint16
+	ReservedGroup       uint16
+	FirstInode          uint32
+	InodeSize           uint16
+	Group               uint16
+	Compatible          uint32
+	Incompatible        uint32
+	ReadOnly            uint32 // features that allow to mount read-only
+	UUID                [16]byte
+	Label               [16]byte
+	LastMounted         [64]byte
+	Algorithm           uint32
+	PreallocBlocks      uint8
+	PreallocDirectories uint8
+	ReservedDescriptors uint16
+	JournalUUID         [16]byte
+	JournalInode        uint32
+	JournalDevice       uint32
+	LastOrphan          uint32
+	HashSeed            [16]byte
+	HashVersion         uint8
+	JournalBackup       uint8 // kind of JournalBlocks
+	DescriptorSize      uint16
+	MountOptions        uint32
+	FirstMetaGroup      uint32
+	Made                uint32
+	JournalBlocks       [17]uint32
+	BlocksHigh          uint32
+	ReservedHigh        uint32
+	FreeBlocksHigh      uint32
+	MinExtraSize        uint16 // of inodes, bytes
+	WantExtraSize       uint16
+	Flags               uint32
+	StripeUnit          uint16
+	MultiMountInterval  uint16
+	MultiMountBlock     uint64
+	StripeWidth         uint32
+	FlexLog             uint8
+	ChecksumKind        uint8
+	_                   [646]byte
+	Checksum            uint32
+}
+
+const (
+	extMagic       = 0xef53
+	extClean       = 1
+	extContinue    = 1
+	extRevision    = 1      // with features
+	extMountSet    = 0x000c // extended attributes, access control lists
+	extSignedHash  = 1      // hashes of names use signed characters
+	extHalfMD4     = 1
+	extBackup      = 1 // JournalBlocks is a copy of the inode's content
+	extCRC32C      = 1
+	extNoMaxMounts = 0xffff
+	extExtraSize   = 32
+)
+
+// super returns the superblock for a group.
 func (e *ext) super(g int64) []byte {
-	b := make([]byte, 1024)
-	le := binary.LittleEndian
 	var used int64
 	for _, s := range e.used {
 		used += s.n
 	}
-	free, reserved := e.blocks-e.first-used, e.blocks/20
-	for at, value := range map[int]uint32{
-		0:  uint32(e.inodesGroup * e.groups),
-		4:  uint32(e.blocks),
-		8:  uint32(reserved),
-		12: uint32(free),
-		16: uint32(e.inodesGroup*e.groups - firstFree),
-		20: uint32(e.first),
-		24: uint32(e.block / 4096 * 2), // as a power of two, of KiB
-		28: uint32(e.block / 4096 * 2),
-		32: uint32(e.perGroup), 36: uint32(e.perGroup), 40: uint32(e.inodesGroup),
-		48: e.time, 64: e.time, 264: e.time, // written, checked, made
-		76: 1, // revision with features
-		84: firstFree,
-		92: extAttr | dirIndex, 96: fileType, 100: sparseSuper | largeFile,
-		256: 0x000c, // mount options: extended attributes, access control lists
-		352: 1,      // hashes of names take characters as signed
-	} {
-		le.PutUint32(b[at:], value)
+	free, reserved, inodes := e.blocks-e.first-used, e.blocks/20, uint32(e.inodesGroup*e.groups)
+	s := extSuper{
+		Inodes: inodes, FreeInodes: inodes - firstFree,
+		Blocks: uint32(e.blocks), Reserved: uint32(reserved), FreeBlocks: uint32(free), FirstBlock: uint32(e.first),
+		BlockLog: uint32(log2(e.block / 1024)), ClusterLog: uint32(log2(e.block / 1024)),
+		BlocksPerGroup: uint32(e.perGroup), ClustersPerGroup: uint32(e.perGroup),
+		InodesPerGroup: uint32(e.inodesGroup),
+		Written:        e.time, Checked: e.time, Made: e.time,
+		MaxMounts: extNoMaxMounts, Magic: extMagic, State: extClean, Errors: extContinue, Revision: extRevision,
+		FirstInode: firstFree, InodeSize: inodeSize, Group: uint16(g), Compatible: extAttr | dirIndex,
+		Incompatible: fileType, ReadOnly: sparseSuper | largeFile, UUID: [16]byte(e.v.uuid),
+		HashSeed: e.hashSeed, HashVersion: extHalfMD4, MountOptions: extMountSet,
+		MinExtraSize: extExtraSize, WantExtraSize: extExtraSize, Flags: extSignedHash,
 	}
-	for at, value := range map[int]uint16{
-		54: 0xffff, // no check after a number of mounts
-		56: 0xef53,
-		58: 1, // clean
-		60: 1, // errors: go on
-		88: inodeSize, 90: uint16(g), 348: 32, 350: 32,
-	} {
-		le.PutUint16(b[at:], value)
-	}
-	copy(b[104:], e.v.uuid)
-	copy(b[120:136], e.v.label)
-	copy(b[236:], e.hashSeed[:])
-	b[252] = 1 // half MD4
+	copy(s.Label[:], e.v.label)
 	if e.journal > 0 {
-		le.PutUint32(b[92:], le.Uint32(b[92:])|hasJournal)
-		le.PutUint32(b[224:], journalInode)
-		b[253] = 1 // there is a copy of the journal's inode
-		for i, value := range e.backup {
-			le.PutUint32(b[268+4*i:], value)
-		}
+		s.Compatible |= hasJournal
+		s.JournalInode, s.JournalBackup, s.JournalBlocks = journalInode, extBackup, e.backup
 	}
-	if e.modern {
-		le.PutUint32(b[96:], fileType|extentTree|bits64|flexGroups)
-		le.PutUint32(b[100:], sparseSuper|largeFile|hugeFile|dirNlink|extraIsize|metadataCsum)
-		le.PutUint16(b[254:], uint16(e.descSize))
-		le.PutUint32(b[336:], uint32(e.blocks>>32))
-		le.PutUint32(b[340:], uint32(reserved>>32))
-		le.PutUint32(b[344:], uint32(free>>32))
-		b[372] = log2(e.flex)
-		b[373] = 1 // checksums are CRC-32C
-		le.PutUint32(b[1020:], checksum(0xffffffff, b[:1020]))
+	if e.isExt4 {
+		s.Incompatible |= extentTree | bits64 | flexGroups
+		s.ReadOnly |= hugeFile | dirNlink | extraIsize | metadataCsum
+		s.DescriptorSize, s.FlexLog, s.ChecksumKind = uint16(e.descSize), log2(e.flex), extCRC32C
+		s.BlocksHigh, s.ReservedHigh, s.FreeBlocksHigh = uint32(e.blocks>>32), uint32(reserved>>32), uint32(free>>32)
+	}
+	b := ondisk.Append(nil, binary.LittleEndian, s)
+	if e.isExt4 {
+		s.Checksum = checksum(0xffffffff, b[:len(b)-4])
+		ondisk.Encode(b, binary.LittleEndian, s)
 	}
 	return b
 }
 
-// makeJournal makes an empty journal (JBD2). Its blocks are zeroed only where that costs nothing; so that no old
-// transaction in them is ever taken for a new one, it counts from a random number, as e2fsck has it after it emptied a
-// journal.
+// extJournal is the start of a journal's superblock (struct journal_superblock). The rest is zero.
+type extJournal struct {
+	Magic        uint32
+	BlockType    uint32
+	Transaction  uint32
+	BlockSize    uint32
+	Blocks       uint32
+	First        uint32 // first block of the log
+	Sequence     [4]byte
+	Start        uint32
+	Error        uint32
+	Compatible   uint32
+	Incompatible uint32
+	ReadOnly     uint32
+	UUID         [16]byte
+	Users        uint32
+}
+
+const (
+	journalMagic = 0xc03b3998
+	journalSuper = 4 // block type: superblock, version 2
+)
+
+// makeJournal makes an empty journal (JBD2). It zeroes its blocks only if the device can do so without writing. The
+// first transaction has a random number, so that old transactions in the blocks are not taken for new ones. e2fsck
+// does the same after it has cleared a journal.
 func (e *ext) makeJournal() error {
-	content, err := e.take(e.journal)
+	content, err := e.allocate(e.journal)
 	if err != nil {
 		return err
 	}
@@ -102,17 +184,14 @@ func (e *ext) makeJournal() error {
 			break
 		}
 	}
+	j := extJournal{
+		Magic: journalMagic, BlockType: journalSuper, BlockSize: uint32(e.block), Blocks: uint32(e.journal), First: 1,
+		UUID: [16]byte(e.v.uuid), Users: 1,
+	}
+	rand.Read(j.Sequence[:]) //nolint:errcheck // never fails
+	j.Sequence[0] &= 0x7f
 	b := make([]byte, e.block)
-	be := binary.BigEndian
-	be.PutUint32(b[0:], 0xc03b3998)
-	be.PutUint32(b[4:], 4) // superblock, version 2
-	be.PutUint32(b[12:], uint32(e.block))
-	be.PutUint32(b[16:], uint32(e.journal))
-	be.PutUint32(b[20:], 1) // first block of the log
-	rand.Read(b[24:28])     //nolint:errcheck // never fails
-	b[24] &= 0x7f
-	copy(b[48:], e.v.uuid)
-	be.PutUint32(b[64:], 1) // users
+	ondisk.Encode(b, binary.BigEndian, j)
 	if err := e.write(b, content[0].start); err != nil {
 		return err
 	}

@@ -75,14 +75,8 @@ func TestFailingDevice(t *testing.T) {
 		}
 		func() {
 			testenv.Root(t)
-			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48k"); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-					t.Error(err)
-				}
-			})
+			testenv.Mount(t, "tmpfs", dir, "tmpfs", "size=48k")
+			t.Cleanup(func() { testenv.Detach(t, dir) })
 			path := filepath.Join(dir, "disk")
 			sparse(t, path, 8*gib)
 			loop := testenv.Loop(t, path, 512)
@@ -102,7 +96,8 @@ func TestOverRemains(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	mount(t, "ramfs", dir, "ramfs")
-	old := append([]byte("\xc0\x3b\x39\x98\x00\x00\x00\x02\x00\x00\x00\x02\xfe\xed\xba\xbe\x00\x00\x00\x01IN\x81\xa4\x03\x02"),
+	old := append([]byte("\xc0\x3b\x39\x98\x00\x00\x00\x02\x00\x00\x00\x02\xfe\xed\xba\xbe\x00\x00\x00\x01"+
+		"IN\x81\xa4\x03\x02"),
 		bytes.Repeat([]byte("\x0c\x00\x00\x00\x0c\x00\x01\x02.\xff\xff\xff"), 1000)...)
 	for _, k := range kinds() {
 		size := max(k.min, 600*mib)

@@ -46,7 +46,9 @@ type volume struct {
 }
 
 func kinds() []kind {
-	vfat := kind{name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel}
+	vfat := kind{
+		name: "vfat", maxLabel: 11, uuid: 4, min: minVfat, max: math.MaxInt64, make: makeVfat, label: vfatLabel,
+	}
 	msdos := vfat
 	msdos.name = "msdos" // mkfs.msdos and mkfs.vfat are the same program
 	return []kind{

@@ -54,12 +54,12 @@ func TestSwap(t *testing.T) {
 		{40 << 10, ""}, {mib, "swap1"}, {gib + 512, "exactly15bytes."}, {tib, "größe"},
 	} {
 		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
-			path, judge := testenv.SparseFile(t, c.size), testenv.SparseFile(t, c.size)
+			path, reference := testenv.SparseFile(t, c.size), testenv.SparseFile(t, c.size)
 			if err := Make(t.Context(), path, "swap", Options{Label: c.label, UUID: someUUID}); err != nil {
 				t.Fatal(err)
 			}
-			testenv.Run(t, "mkswap", "-q", "-U", someUUID, "-L", c.label, judge)
-			if got, want := at(t, path, 0, swapPage), at(t, judge, 0, swapPage); !bytes.Equal(got, want) {
+			testenv.Run(t, "mkswap", "-q", "-U", someUUID, "-L", c.label, reference)
+			if got, want := at(t, path, 0, swapPage), at(t, reference, 0, swapPage); !bytes.Equal(got, want) {
 				t.Error("the header is not mkswap's")
 			}
 			mustContain(t, testenv.Run(t, "blkid", "-p", path), `TYPE="swap"`, `UUID="`+someUUID+`"`)
@@ -180,9 +180,7 @@ func tmpfs(t *testing.T) string {
 
 func mount(t *testing.T, device, dir, kind string) (unmount func()) {
 	t.Helper()
-	if err := unix.Mount(device, dir, kind, 0, ""); err != nil {
-		t.Fatalf("mount %s: %v", kind, err)
-	}
+	testenv.Mount(t, device, dir, kind, "")
 	unmount = sync.OnceFunc(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
@@ -245,7 +243,7 @@ func TestAnySize(t *testing.T) {
 		runs      int
 		doublings int    // of the smallest size
 		letters   string // of which a label is made
-		judge     func(*testing.T, string)
+		check     func(*testing.T, string)
 	}{
 		{[]string{"ext4", "ext4", "ext3", "ext2"}, 40, 15, "é", e2fsck},
 		{[]string{"vfat"}, 60, 18, "x", func(t *testing.T, path string) { testenv.Run(t, "fsck.vfat", "-n", path) }},
@@ -264,7 +262,7 @@ func TestAnySize(t *testing.T) {
 				if err := Make(t.Context(), path, name, Options{Label: label}); err != nil {
 					t.Fatal(err)
 				}
-				c.judge(t, path)
+				c.check(t, path)
 			})
 		}
 	}

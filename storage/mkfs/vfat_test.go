@@ -85,9 +85,9 @@ func TestVfatLabels(t *testing.T) {
 	}
 	for _, label := range labels {
 		err := Check("vfat", Options{Label: label})
-		out, judge := exec.CommandContext(t.Context(), "/usr/sbin/mkfs.vfat", "-n", label, path).CombinedOutput()
-		if (err == nil) != (judge == nil) {
-			t.Errorf("label %q: got %v, mkfs.vfat: %v %s", label, err, judge, out)
+		out, mkfsErr := exec.CommandContext(t.Context(), "/usr/sbin/mkfs.vfat", "-n", label, path).CombinedOutput()
+		if (err == nil) != (mkfsErr == nil) {
+			t.Errorf("label %q: got %v, mkfs.vfat: %v %s", label, err, mkfsErr, out)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (x *xfs) length(g int64) int64 { return min(x.group, x.blocks-g*x.group) }
 // groupBits returns the number of bits of a block number that select the block in its group.
 func (x *xfs) groupBits() int { return bits.Len64(uint64(x.group - 1)) }
 
-// xfsSeal puts the checksum of b at an offset of it.
-func xfsSeal(b []byte, at int) {
+// putXFSChecksum writes the checksum of b at an offset of b.
+func putXFSChecksum(b []byte, at int) {
 	binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }

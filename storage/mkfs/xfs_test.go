@@ -40,7 +40,8 @@ func TestXFS(t *testing.T) {
 				t.Errorf("got %d bytes written, want %d at most", got, mib)
 			}
 			xfsRepair(t, path)
-			mustContain(t, testenv.Run(t, "blkid", "-p", path), ` LABEL="ephemeral0"`, ` UUID="`+someUUID+`"`, ` TYPE="xfs"`)
+			mustContain(t, testenv.Run(t, "blkid", "-p", path), ` LABEL="ephemeral0"`, ` UUID="`+someUUID+`"`,
+				` TYPE="xfs"`)
 		})
 	}
 }
@@ -110,7 +111,8 @@ func TestXFSMounted(t *testing.T) {
 		t.Run(fmt.Sprintf("%d MiB in sectors of %d", c.size/mib, c.sector), func(t *testing.T) {
 			file := testenv.SparseFile(t, c.size)
 			if c.size == 300*mib {
-				if err := os.WriteFile(file, bytes.Repeat([]byte{0xfe, 0xed, 0xba, 0xbe}, int(c.size/4)), 0o600); err != nil {
+				err := os.WriteFile(file, bytes.Repeat([]byte{0xfe, 0xed, 0xba, 0xbe}, int(c.size/4)), 0o600)
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

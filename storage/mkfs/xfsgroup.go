@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"ironroot/internal/ondisk"
 )
 
 // headers returns the start of a group after the superblock: headers and trees of its free space and its inodes.
@@ -16,9 +18,9 @@ func (x *xfs) headers(g int64) []byte {
 	x.putReserve(sector(3), g)
 
 	be := binary.BigEndian
-	var byPlace, byLength, inodes []byte
+	var byStart, byLength, inodes []byte
 	for _, s := range free {
-		byPlace = be.AppendUint32(be.AppendUint32(byPlace, uint32(s.start)), uint32(s.n))
+		byStart = be.AppendUint32(be.AppendUint32(byStart, uint32(s.start)), uint32(s.n))
 	}
 	slices.SortFunc(free, func(a, b span) int { return cmp.Compare(a.n, b.n) })
 	for _, s := range free {
@@ -34,7 +36,7 @@ func (x *xfs) headers(g int64) []byte {
 		records []byte
 		size    int // bytes of a record
 	}{
-		{"AB3B", byPlace, 8},
+		{"AB3B", byStart, 8},
 		{"AB3C", byLength, 8},
 		{"IAB3", inodes, 16},
 		{"FIB3", inodes, 16}, // chunks with free inodes
@@ -46,18 +48,53 @@ func (x *xfs) headers(g int64) []byte {
 	return b
 }
 
-// putTree writes the root block of a tree (xfs_btree_sblock), which is its only one.
+// xfsTree is the header of a block of a tree (struct xfs_btree_sblock).
+type xfsTree struct {
+	Magic       [4]byte
+	Level       uint16
+	Records     uint16
+	Left, Right uint32
+	Block       uint64 // of 512 bytes
+	LastWrite   uint64
+	UUID        [16]byte
+	Group       uint32
+	Checksum    uint32
+}
+
+const xfsTreeSize = 56 // bytes
+
+// putTree encodes the root block of a tree, which is its only one.
 func (x *xfs) putTree(b []byte, g, block int64, magic string, records []byte, count int) {
-	be := binary.BigEndian
-	copy(b, magic)
-	be.PutUint16(b[6:], uint16(count))
-	be.PutUint32(b[8:], xfsNull)
-	be.PutUint32(b[12:], xfsNull)
-	be.PutUint64(b[16:], uint64((g*x.group+block)*xfsBlock/512))
-	copy(b[32:], x.v.uuid)
-	be.PutUint32(b[48:], uint32(g))
-	copy(b[56:], records)
-	xfsSeal(b, 52)
+	ondisk.Encode(b, binary.BigEndian, xfsTree{
+		Magic: [4]byte([]byte(magic)), Records: uint16(count), Left: xfsNull, Right: xfsNull,
+		Block: uint64((g*x.group + block) * xfsBlock / 512), UUID: [16]byte(x.v.uuid), Group: uint32(g),
+	})
+	copy(b[xfsTreeSize:], records)
+	putXFSChecksum(b, 52)
+}
+
+// xfsSpace is the header of a group's free space (struct xfs_agf).
+type xfsSpace struct {
+	Magic                              [4]byte
+	Version                            uint32
+	Group                              uint32
+	Length                             uint32
+	ByStartRoot, ByLengthRoot          uint32
+	OwnerRoot                          uint32
+	ByStartLevels, ByLengthLevels      uint32
+	OwnerLevels                        uint32
+	ReserveFirst, ReserveLast, Reserve uint32 // entries of xfsReserveList
+	FreeBlocks                         uint32
+	Longest                            uint32
+	TreeBlocks                         uint32
+	UUID                               [16]byte
+	OwnerBlocks                        uint32
+	SharedBlocks                       uint32
+	SharedRoot                         uint32
+	SharedLevels                       uint32
+	_                                  [14]uint64
+	LastWrite                          uint64
+	Checksum                           uint32
 }
 
 // putSpace encodes the header of free space.
@@ -66,53 +103,76 @@ func (x *xfs) putSpace(b []byte, g int64, free []span) {
 	for _, s := range free {
 		sum, longest = sum+s.n, max(longest, s.n)
 	}
-	be := binary.BigEndian
-	copy(b, "XAGF")
-	for at, value := range map[int]int64{
-		4: 1, 8: g, 12: x.length(g),
-		16: x.header, 20: x.header + 1, 28: 1, 32: 1, // the trees of free space and their heights
-		40: 1, 44: xfsReserve, 48: xfsReserve, // first, last and number of the reserve's blocks
-		52: sum, 56: longest,
-		84: 1, 88: x.header + 4, 92: 1, // the tree of shared extents
-	} {
-		be.PutUint32(b[at:], uint32(value))
-	}
-	copy(b[64:], x.v.uuid)
-	xfsSeal(b, 216)
+	ondisk.Encode(b, binary.BigEndian, xfsSpace{
+		Magic: [4]byte([]byte("XAGF")), Version: 1, Group: uint32(g), Length: uint32(x.length(g)),
+		ByStartRoot: uint32(x.header), ByLengthRoot: uint32(x.header + 1), ByStartLevels: 1, ByLengthLevels: 1,
+		ReserveFirst: 1, ReserveLast: xfsReserve, Reserve: xfsReserve,
+		FreeBlocks: uint32(sum), Longest: uint32(longest),
+		UUID: [16]byte(x.v.uuid), SharedBlocks: 1, SharedRoot: uint32(x.header + 4), SharedLevels: 1,
+	})
+	putXFSChecksum(b, 216)
 }
 
-// putInodeHeader writes the header of inodes (xfs_agi).
+// xfsInodeHeader is the header of a group's inodes (struct xfs_agi).
+type xfsInodeHeader struct {
+	Magic                  [4]byte
+	Version                uint32
+	Group                  uint32
+	Length                 uint32
+	Inodes                 uint32
+	Root, Levels           uint32
+	FreeInodes             uint32
+	Newest                 uint32
+	Directory              uint32
+	Unlinked               [64]uint32 // lists of unlinked inodes
+	UUID                   [16]byte
+	Checksum               uint32
+	_                      uint32
+	LastWrite              uint64
+	FreeRoot, FreeLevels   uint32
+	TreeBlocks, FreeBlocks uint32
+}
+
+// putInodeHeader encodes the header of inodes.
 func (x *xfs) putInodeHeader(b []byte, g int64) {
-	be := binary.BigEndian
-	copy(b, "XAGI")
-	count, free, newest := int64(0), int64(0), int64(xfsNull)
+	h := xfsInodeHeader{
+		Magic: [4]byte([]byte("XAGI")), Version: 1, Group: uint32(g), Length: uint32(x.length(g)),
+		Root: uint32(x.header + 2), Levels: 1, Newest: xfsNull, Directory: xfsNull, UUID: [16]byte(x.v.uuid),
+		FreeRoot: uint32(x.header + 3), FreeLevels: 1, TreeBlocks: 1, FreeBlocks: 1,
+	}
 	if g == 0 {
-		count, free, newest = xfsChunk, xfsChunk-xfsUsedInodes, x.rootInode()
+		h.Inodes, h.FreeInodes, h.Newest = xfsChunk, xfsChunk-xfsUsedInodes, uint32(x.rootInode())
 	}
-	for at, value := range map[int]int64{
-		4: 1, 8: g, 12: x.length(g), 16: count, 20: x.header + 2, 24: 1, 28: free, 32: newest, 36: xfsNull,
-		328: x.header + 3, 332: 1, 336: 1, 340: 1, // the tree of free inodes, blocks of both
-	} {
-		be.PutUint32(b[at:], uint32(value))
+	for i := range h.Unlinked {
+		h.Unlinked[i] = xfsNull
 	}
-	for at := 40; at < 296; at += 4 { // lists of inodes without a name
-		be.PutUint32(b[at:], xfsNull)
-	}
-	copy(b[296:], x.v.uuid)
-	xfsSeal(b, 312)
+	ondisk.Encode(b, binary.BigEndian, h)
+	putXFSChecksum(b, 312)
 }
 
-// putReserve writes the list of a group's reserve (xfs_agfl).
+// xfsReserveList is the header of the list of a group's reserved blocks (struct xfs_agfl). Block numbers follow.
+type xfsReserveList struct {
+	Magic     [4]byte
+	Group     uint32
+	UUID      [16]byte
+	LastWrite uint64
+	Checksum  uint32
+}
+
+const xfsReserveListSize = 36 // bytes
+
+// putReserve encodes the list of a group's reserved blocks, whose first entry is not used.
 func (x *xfs) putReserve(b []byte, g int64) {
-	be := binary.BigEndian
-	copy(b, "XAFL")
-	be.PutUint32(b[4:], uint32(g))
-	copy(b[8:], x.v.uuid)
-	for at := 36; at < len(b); at += 4 {
-		be.PutUint32(b[at:], xfsNull)
+	ondisk.Encode(b, binary.BigEndian, xfsReserveList{
+		Magic: [4]byte([]byte("XAFL")), Group: uint32(g), UUID: [16]byte(x.v.uuid),
+	})
+	list := make([]uint32, (len(b)-xfsReserveListSize)/4)
+	for i := range list {
+		list[i] = xfsNull
 	}
 	for i := range xfsReserve {
-		be.PutUint32(b[40+4*i:], uint32(x.reserve(g))+uint32(i))
+		list[1+i] = uint32(x.reserve(g)) + uint32(i)
 	}
-	xfsSeal(b, 32)
+	ondisk.Encode(b[xfsReserveListSize:], binary.BigEndian, list)
+	putXFSChecksum(b, 32)
 }

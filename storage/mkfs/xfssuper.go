@@ -3,117 +3,227 @@ package mkfs
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"ironroot/internal/ondisk"
 )
 
 // rootInode returns the number of the root directory's inode.
 func (x *xfs) rootInode() int64 { return x.chunk * xfsPerBlock }
 
-// super is the superblock (xfs_sb); free is the number of free blocks.
+// xfsSuper is the superblock (struct xfs_dsb).
+type xfsSuper struct {
+	Magic           [4]byte
+	BlockSize       uint32
+	Blocks          uint64
+	RealtimeBlocks  uint64
+	RealtimeExtents uint64
+	UUID            [16]byte
+	LogStart        uint64
+	RootInode       uint64
+	BitmapInode     uint64
+	SummaryInode    uint64
+	RealtimeExtent  uint32 // blocks
+	GroupBlocks     uint32
+	Groups          uint32
+	BitmapBlocks    uint32
+	LogBlocks       uint32
+	Version         uint16
+	SectorSize      uint16
+	InodeSize       uint16
+	InodesPerBlock  uint16
+	Label           [12]byte
+	BlockLog        uint8 // log2 of bytes
+	SectorLog       uint8
+	InodeLog        uint8
+	InodesBlockLog  uint8
+	GroupLog        uint8
+	RealtimeLog     uint8
+	InProgress      uint8
+	InodePercent    uint8 // maximum percentage of the space for inodes
+	Inodes          uint64
+	FreeInodes      uint64
+	FreeBlocks      uint64
+	FreeRealtime    uint64
+	UserQuota       uint64
+	GroupQuota      uint64
+	QuotaFlags      uint16
+	Flags           uint8
+	SharedVersion   uint8
+	InodeAlignment  uint32
+	StripeUnit      uint32
+	StripeWidth     uint32
+	DirectoryLog    uint8
+	LogSectorLog    uint8
+	LogSectorSize   uint16
+	LogUnit         uint32
+	Features2       uint32
+	BadFeatures2    uint32 // must equal Features2
+	Compatible      uint32
+	ReadOnly        uint32 // features that allow to mount read-only
+	Incompatible    uint32 // features that are required to mount
+	LogIncompatible uint32
+	Checksum        uint32
+	SparseAlignment uint32 // of inode chunks
+	ProjectQuota    uint64
+	LastWrite       uint64
+	MetadataUUID    [16]byte
+}
+
+const (
+	xfsVersion       = 0xb4a5 // version 5 and the features of version 4 that it implies
+	xfsVersionSector = 0x0800 // sectors are larger than 512 bytes
+	xfsFeatures2     = 0x018a // lazy counters, attributes, project ids of 32 bits, checksums
+	xfsReadOnly      = 0x000d // free inode tree, shared extents, counted inode trees
+	xfsIncompatible  = 0x000b // file types in directories, sparse chunks, bigtime
+)
+
+// super returns the superblock; free is the number of free blocks.
 func (x *xfs) super(free int64) []byte {
-	b := make([]byte, x.sector)
-	be := binary.BigEndian
 	root := uint64(x.rootInode())
-	percent := byte(25) // of the space may be inodes
+	s := xfsSuper{
+		Magic: [4]byte([]byte("XFSB")), BlockSize: xfsBlock, Blocks: uint64(x.blocks), UUID: [16]byte(x.v.uuid),
+		LogStart:  uint64(x.logGroup())<<x.groupBits() | uint64(x.header+xfsTrees),
+		RootInode: root, BitmapInode: root + 1, SummaryInode: root + 2, RealtimeExtent: 1,
+		GroupBlocks: uint32(x.group), Groups: uint32(x.groups), LogBlocks: uint32(x.log),
+		Version: xfsVersion, SectorSize: uint16(x.sector), InodeSize: xfsInode, InodesPerBlock: xfsPerBlock,
+		BlockLog: log2(xfsBlock), SectorLog: log2(x.sector),
+		InodeLog: log2(xfsInode), InodesBlockLog: log2(xfsPerBlock),
+		GroupLog: byte(x.groupBits()), InodePercent: 25,
+		Inodes: xfsChunk, FreeInodes: xfsChunk - xfsUsedInodes, FreeBlocks: uint64(free),
+		InodeAlignment: xfsChunkSpace, LogUnit: 1, Features2: xfsFeatures2, BadFeatures2: xfsFeatures2,
+		ReadOnly: xfsReadOnly, Incompatible: xfsIncompatible, SparseAlignment: 4,
+	}
+	copy(s.Label[:], x.v.label)
 	switch {
 	case x.blocks >= 50<<40/xfsBlock:
-		percent = 1
+		s.InodePercent = 1
 	case x.blocks >= 1<<40/xfsBlock:
-		percent = 5
+		s.InodePercent = 5
 	}
-	copy(b, "XFSB")
-	for at, value := range map[int]uint64{
-		8:  uint64(x.blocks),
-		48: uint64(x.logGroup())<<x.groupBits() | uint64(x.header+xfsTrees),
-		56: root, 64: root + 1, 72: root + 2,
-		128: xfsChunk, 136: xfsChunk - xfsUsedInodes, 144: uint64(free),
-	} {
-		be.PutUint64(b[at:], value)
-	}
-	for at, value := range map[int]uint32{
-		4: xfsBlock, 80: 1, 84: uint32(x.group), 88: uint32(x.groups), 96: uint32(x.log),
-		180: xfsChunkSpace, // alignment of inodes
-		196: 1,             // unit of the log
-		200: 0x18a, 204: 0x18a,
-		212: 0xd, // features one may read without: free inode tree, shared extents, counted inode trees
-		216: 0xb, // features that are needed: file types in folders, sparse chunks, bigtime
-		228: 4,   // alignment of sparse chunks
-	} {
-		be.PutUint32(b[at:], value)
-	}
-	copy(b[32:], x.v.uuid)
-	be.PutUint16(b[100:], 0xb4a5)
-	be.PutUint16(b[102:], uint16(x.sector))
-	be.PutUint16(b[104:], xfsInode)
-	be.PutUint16(b[106:], xfsPerBlock)
-	copy(b[108:120], x.v.label)
-	copy(b[120:], []byte{12, log2(x.sector), 9, 3, byte(x.groupBits()), 0, 0, percent})
 	if x.sector > 512 {
-		be.PutUint16(b[100:], 0xbca5)
-		b[193] = log2(x.sector)
-		be.PutUint16(b[194:], uint16(x.sector))
-		be.PutUint32(b[196:], uint32(x.sector))
+		s.Version |= xfsVersionSector
+		s.LogSectorLog, s.LogSectorSize, s.LogUnit = log2(x.sector), uint16(x.sector), uint32(x.sector)
 	}
-	xfsSeal(b, 224)
+	b := make([]byte, x.sector)
+	ondisk.Encode(b, binary.BigEndian, s)
+	putXFSChecksum(b, 224)
 	return b
 }
 
 // log2 returns the exponent of a power of two.
 func log2(n int64) byte { return byte(bits.TrailingZeros64(uint64(n))) }
 
-// inodes is the chunk with the topmost folder, which is empty.
+// xfsInodeCore is the part of an inode before its data (struct xfs_dinode).
+type xfsInodeCore struct {
+	Magic          [2]byte
+	Mode           uint16
+	Version        uint8
+	Format         uint8
+	OldLinks       uint16
+	User, Group    uint32
+	Links          uint32
+	Project        [2]uint16
+	_              [6]byte
+	FlushCount     uint16
+	Accessed       uint64
+	Modified       uint64
+	Changed        uint64
+	Size           uint64 // bytes
+	Blocks         uint64
+	ExtentSize     uint32
+	Extents        uint32
+	AttrExtents    uint16
+	AttrOffset     uint8
+	AttrFormat     uint8
+	_              [6]byte // for DMAPI
+	Flags          uint16
+	Generation     uint32
+	NextUnlinked   uint32
+	Checksum       uint32
+	Changes        uint64
+	LastWrite      uint64
+	Flags2         uint64
+	CopyExtentSize uint32
+	_              [12]byte
+	Created        uint64
+	Number         uint64
+	UUID           [16]byte
+}
+
+// xfsShortDir is the header of a directory in its inode (struct xfs_dir2_sf_hdr).
+type xfsShortDir struct {
+	Count, LongCount uint8
+	Parent           uint32
+}
+
+const (
+	xfsInodeVersion  = 3
+	xfsLocal         = 1 // format of data: in the inode
+	xfsExtents       = 2
+	xfsNewBitmap     = 4 // flag of a real-time bitmap in the newer format
+	xfsBigTime       = 8 // flag: times are nanoseconds since 1901
+	xfsInodeCoreSize = 176
+)
+
+// inodes returns the chunk with the inode of the root directory, which is empty.
 func (x *xfs) inodes() []byte {
 	b := make([]byte, xfsChunk*xfsInode)
-	be := binary.BigEndian
 	for i := range xfsChunk {
 		n := b[i*xfsInode:][:xfsInode]
-		copy(n, "IN")
-		n[4] = 3                      // version
-		be.PutUint32(n[96:], xfsNull) // next without a name
-		be.PutUint64(n[152:], uint64(x.rootInode())+uint64(i))
-		copy(n[160:], x.v.uuid)
-		if i < xfsUsedInodes {
-			mode, format, links := uint16(modeFile), byte(2), uint32(1) // extents, of which there are none
-			if i == 0 {
-				mode, format, links = modeFolder|0o755, 1, 2 // in the inode itself
-				be.PutUint64(n[56:], 6)                      // bytes of it
-				be.PutUint32(n[178:], uint32(x.rootInode()))
-			}
-			if i == 1 {
-				n[91] = 4 // the bitmap is of the newer kind
-			}
-			be.PutUint16(n[2:], mode)
-			n[5], n[83] = format, 2
-			be.PutUint32(n[16:], links)
-			for _, at := range []int{32, 40, 48, 144} { // accessed, modified, changed, created
-				be.PutUint64(n[at:], x.now)
-			}
-			be.PutUint64(n[104:], 2) // changes
-			be.PutUint64(n[120:], 8) // bigtime
+		core := xfsInodeCore{
+			Magic: [2]byte([]byte("IN")), Version: xfsInodeVersion, NextUnlinked: xfsNull,
+			Number: uint64(x.rootInode()) + uint64(i), UUID: [16]byte(x.v.uuid),
 		}
-		xfsSeal(n, 100)
+		if i < xfsUsedInodes {
+			core.Mode, core.Format, core.Links = modeFile, xfsExtents, 1
+			core.AttrFormat, core.Changes, core.Flags2 = xfsExtents, 2, xfsBigTime
+			core.Accessed, core.Modified, core.Changed, core.Created = x.now, x.now, x.now, x.now
+		}
+		switch i {
+		case 0:
+			core.Mode, core.Format, core.Links = modeDir|0o755, xfsLocal, 2
+			directory := xfsShortDir{Parent: uint32(x.rootInode())}
+			core.Size = uint64(binary.Size(directory))
+			ondisk.Encode(n[xfsInodeCoreSize:], binary.BigEndian, directory)
+		case 1:
+			core.Flags = xfsNewBitmap
+		}
+		ondisk.Encode(n, binary.BigEndian, core)
+		putXFSChecksum(n, 100)
 	}
 	return b
 }
 
-// logRecord is the only record of a log that is empty: it says that the file system was unmounted.
+// xfsLogRecord is the header of a record in the log (struct xlog_rec_header).
+type xfsLogRecord struct {
+	Magic         uint32
+	Cycle         uint32
+	Version       uint32
+	Length        uint32 // bytes
+	LSN           uint64 // cycle and block of this record
+	TailLSN       uint64 // cycle and block of the log's tail
+	Checksum      uint32
+	PreviousBlock uint32
+	Operations    uint32
+	CycleData     [64]uint32 // words that the cycle numbers at the start of sectors replace
+	Format        uint32
+	UUID          [16]byte
+	BufferSize    uint32 // bytes
+}
+
+// logRecord returns the only record of an empty log: a mark that the file system was unmounted.
 func (x *xfs) logRecord() []byte {
 	const sector = 512
 	b := make([]byte, max(2*sector, x.sector))
-	be := binary.BigEndian
-	copy(b, "\xfe\xed\xba\xbe")
-	for at, value := range map[int]uint32{
-		4: 1, 8: 2, 12: uint32(len(b) - sector), // cycle, version, length
-		16: 1, 24: 1, // this place and the log's end: cycle 1, block 0
-		36: xfsNull, 40: 1, // no record before; one operation
-		44:  0xb0c0d0d0, // what the cycle number below took the place of
-		300: 1,          // of a little-endian machine
-		320: 32 << 10,   // bytes of a buffer
-	} {
-		be.PutUint32(b[at:], value)
-	}
-	copy(b[304:], x.v.uuid)
+	const cycle = 1
+	ondisk.Encode(b, binary.BigEndian, xfsLogRecord{
+		Magic: 0xfeedbabe, Cycle: cycle, Version: 2, Length: uint32(len(b) - sector),
+		LSN: cycle << 32, TailLSN: cycle << 32, PreviousBlock: xfsNull, Operations: 1,
+		CycleData: [64]uint32{0xb0c0d0d0}, Format: 1, // of a little-endian machine
+		UUID: [16]byte(x.v.uuid), BufferSize: 32 << 10,
+	})
 	for at := sector; at < len(b); at += sector {
-		be.PutUint32(b[at:], 1) // cycle
+		binary.BigEndian.PutUint32(b[at:], cycle)
 	}
 	copy(b[sector+4:], "\x00\x00\x00\x08\xaa\x20\x00\x00nU")
 	return b

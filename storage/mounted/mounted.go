@@ -43,39 +43,12 @@ func Open(ctx context.Context, device string, writable bool) (*FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount %s, %s: %w", device, found.Type, err)
 	}
-	return &FS{device: device, root: root}, nil
+	return New(device, root), nil
 }
 
-// Folder takes a folder of this machine for the root of a file system.
-func Folder(name string) (*FS, error) {
-	root, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	return &FS{device: name, root: root}, nil
-}
-
-func mount(device, kind string, writable bool) (root int, err error) {
-	context, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(context) //nolint:errcheck // the mount has its own reference
-	attributes := unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
-	if err := unix.FsconfigSetString(context, "source", device); err != nil {
-		return -1, err
-	}
-	if !writable {
-		if err := unix.FsconfigSetFlag(context, "ro"); err != nil {
-			return -1, err
-		}
-		attributes |= unix.MOUNT_ATTR_RDONLY
-	}
-	if err := unix.FsconfigCreate(context); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, attributes)
-}
+// New returns the file system whose root is the directory of a file descriptor. Close closes the descriptor. device
+// appears in errors.
+func New(device string, root int) *FS { return &FS{device: device, root: root} }
 
 // Close writes all data and removes the mount. The kernel keeps the mount until open files are closed.
 func (f *FS) Close() error {
@@ -92,7 +65,7 @@ func (f *FS) sync() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(unix.Syncfs(int(root.Fd())), root.Close())
+	return errors.Join(syncFS(root), root.Close())
 }
 
 // Open opens a file or directory for reading. On a named pipe it does not block.
@@ -100,15 +73,8 @@ func (f *FS) Open(name string) (*os.File, error) { return f.OpenFile(name, os.O_
 
 // OpenFile is like os.OpenFile, but inside the file system.
 func (f *FS) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error) {
-	how := unix.OpenHow{
-		Flags: uint64(flag) | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Mode: uint64(perm.Perm()),
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	if flag&os.O_CREATE == 0 {
-		how.Mode = 0
-	}
 	for {
-		fd, err := unix.Openat2(f.root, strings.TrimPrefix(name, "/"), &how)
+		fd, err := openBelow(f.root, strings.TrimPrefix(name, "/"), flag, perm)
 		switch {
 		case err == nil:
 			return os.NewFile(uintptr(fd), path.Join(f.device, name)), nil
@@ -120,18 +86,59 @@ func (f *FS) OpenFile(name string, flag int, perm os.FileMode) (*os.File, error)
 
 // Mkdir creates a directory, whose parent must exist. If the directory already exists, it does nothing.
 func (f *FS) Mkdir(name string, perm os.FileMode) error {
-	parent, err := f.Open(path.Dir(strings.TrimPrefix(name, "/")))
+	_, err := f.mkdir(name, perm)
+	return err
+}
+
+// MkdirAll creates a directory and its parents, if they do not exist. It reports whether it has created the directory
+// itself.
+func (f *FS) MkdirAll(name string, perm os.FileMode) (created bool, err error) {
+	dir := ""
+	for part := range strings.SplitSeq(strings.TrimPrefix(path.Clean("/"+name), "/"), "/") {
+		if dir = path.Join(dir, part); dir == "" {
+			return false, nil // the root
+		}
+		if created, err = f.mkdir(dir, perm); err != nil {
+			return false, err
+		}
+	}
+	return created, nil
+}
+
+func (f *FS) mkdir(name string, perm os.FileMode) (created bool, err error) {
+	parent, base, err := f.parent(name)
+	if err != nil {
+		return false, err
+	}
+	defer parent.Close() //nolint:errcheck // nothing is written through it
+	err = unix.Mkdirat(int(parent.Fd()), base, uint32(perm.Perm()))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return false, &os.PathError{Op: "mkdir", Path: path.Join(f.device, name), Err: err}
+	}
+	return err == nil, nil
+}
+
+// Remove removes a file or a symbolic link, but no directory.
+func (f *FS) Remove(name string) error {
+	parent, base, err := f.parent(name)
 	if err != nil {
 		return err
 	}
 	defer parent.Close() //nolint:errcheck // nothing is written through it
-	if err := unix.Mkdirat(int(parent.Fd()), path.Base(name), uint32(perm.Perm())); err != nil && !errors.Is(err, unix.EEXIST) {
-		return &os.PathError{Op: "mkdir", Path: path.Join(f.device, name), Err: err}
+	if err := unix.Unlinkat(int(parent.Fd()), base, 0); err != nil {
+		return &os.PathError{Op: "remove", Path: path.Join(f.device, name), Err: err}
 	}
 	return nil
 }
 
-// Regular opens a file for reading; the error wraps os.ErrNotExist where there is nothing, or something else than a file.
+// parent opens the directory of a name, and returns the last element of the name.
+func (f *FS) parent(name string) (dir *os.File, base string, err error) {
+	dir, err = f.Open(path.Dir(strings.TrimPrefix(name, "/")))
+	return dir, path.Base(name), err
+}
+
+// Regular opens a regular file for reading. If the file does not exist or is not regular, the error wraps
+// os.ErrNotExist.
 func (f *FS) Regular(name string) (*os.File, error) {
 	file, err := f.Open(name)
 	if err != nil {

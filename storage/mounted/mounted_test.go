@@ -26,7 +26,9 @@ func device(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(tree, "etc/passwd"), []byte("the disk's"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"absolute": "/etc/passwd", "up": "../../../etc/passwd", "magic": "/proc/self/exe"} {
+	for name, target := range map[string]string{
+		"absolute": "/etc/passwd", "up": "../../../etc/passwd", "magic": "/proc/self/exe",
+	} {
 		if err := os.Symlink(target, filepath.Join(tree, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +86,8 @@ func TestOpen(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if err := fs.Mkdir(fmt.Sprintf("writable-%t", writable), 0o755); errors.Is(err, unix.EROFS) == writable || (err == nil) != writable {
+			err := fs.Mkdir(fmt.Sprintf("writable-%t", writable), 0o755)
+			if errors.Is(err, unix.EROFS) == writable || (err == nil) != writable {
 				t.Errorf("writable %t: mkdir: got %v", writable, err)
 			}
 		}
@@ -100,4 +103,58 @@ func TestOpen(t *testing.T) {
 		!strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want %v that names the device", err, ErrNoFilesystem)
 	}
+}
+
+func TestMkdirAllAndRemove(t *testing.T) {
+	path := device(t)
+	fs, err := Open(t.Context(), path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		created bool
+		fails   error
+	}{
+		{"a/b/c", true, nil},
+		{"/a/b/c", false, nil},
+		{"a/b", false, nil},
+		{"a/b/../d/", true, nil},
+		{"/", false, nil},
+		{"", false, nil},
+		{"../etc", false, nil},
+		{"etc/passwd/a", false, unix.ENOTDIR},
+	} {
+		created, err := fs.MkdirAll(c.name, 0o711)
+		if created != c.created || !errors.Is(err, c.fails) {
+			t.Errorf("%s: got %v and error %v, want %v and %v", c.name, created, err, c.created, c.fails)
+		}
+	}
+	d, err := fs.Open("a/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := d.Stat(); err != nil || info.Mode() != os.ModeDir|0o711 {
+		t.Errorf("got mode %v and error %v, want a directory of mode 0711", info.Mode(), err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, fails := range map[string]error{
+		"absolute": nil, "/a/../up": nil, "a": unix.EISDIR, "none": os.ErrNotExist, "none/none": os.ErrNotExist,
+	} {
+		if err := fs.Remove(name); !errors.Is(err, fails) {
+			t.Errorf("%s: got error %v, want %v", name, err, fails)
+		}
+	}
+	// The links were removed, and not what they name.
+	if f, err := fs.Open("etc/passwd"); err != nil {
+		t.Error(err)
+	} else if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "e2fsck", "-fn", path)
 }

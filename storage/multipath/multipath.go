@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
 	"ironroot/storage/partition"
@@ -33,14 +34,14 @@ const nodeTimeout = 10 * time.Second
 
 // Joiner joins paths. The zero value with Log works on the running machine.
 type Joiner struct {
-	System block.System
+	System sysfs.Root
 	Log    *slog.Logger
 
 	mu     sync.Mutex
 	warned map[string]bool
-	// Tests replace these; nil is the kernel's device mapper, and what package partition makes of the table on a map.
+	// Tests replace these. Nil means the kernel's device mapper, and partition.Sync.
 	open func() (mapper, error)
-	sync func(ctx context.Context, sys block.System, device string) error
+	sync func(ctx context.Context, sys sysfs.Root, device string) error
 }
 
 // mapper creates and changes maps. [devmapper.Control] implements it.
@@ -68,8 +69,8 @@ func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) 
 	if len(units(disks)) == 0 {
 		return false
 	}
-	// Another caller may have joined them since they were listed.
-	disks, err := j.System.Disks(ctx)
+	// Another caller may have joined them in the meantime.
+	disks, err := block.Disks(ctx, j.System)
 	if err != nil && !errors.Is(err, block.ErrUnreadable) {
 		j.warn("paths to one disk are not joined", nil, err)
 		return false
@@ -123,9 +124,11 @@ func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err e
 		handlers = []string{"alua", ""}
 	}
 	for _, handler := range handlers {
-		targets := []devmapper.Target{{Kind: "multipath", Size: u.paths[0].Size, Parameters: parameters(numbers, handler)}}
-		if u.made != nil {
-			path, err = u.made.Path, m.Reload(j.System.MapUUID(u.made.Name), targets)
+		targets := []devmapper.Target{{
+			Kind: "multipath", Size: u.paths[0].Size, Parameters: parameters(numbers, handler),
+		}}
+		if u.existing != nil {
+			path, err = u.existing.Path, m.Reload(block.MapUUID(j.System, u.existing.Name), targets)
 		} else {
 			path, err = m.Create(devmapper.Map{Name: u.wwid, UUID: "mpath-" + u.wwid, Targets: targets})
 		}
@@ -139,8 +142,8 @@ func (j *Joiner) join(ctx context.Context, m mapper, u unit) (path string, err e
 // numbers returns the device numbers of the unit's paths, first those that its map already has.
 func (j *Joiner) numbers(u unit) ([]string, error) {
 	var devices []string
-	if u.made != nil {
-		components, err := j.System.Components(u.made.Name)
+	if u.existing != nil {
+		components, err := block.Components(j.System, u.existing.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +187,7 @@ func parameters(numbers []string, handler string) string {
 func (j *Joiner) awaitNode(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, fmt.Errorf("no device node %s", path))
 	defer cancel()
-	return j.System.Await(ctx, func() (bool, error) {
+	return block.Await(ctx, func() (bool, error) {
 		_, err := os.Stat(j.System.Dev(strings.TrimPrefix(path, "/dev/")))
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -201,7 +204,7 @@ func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 			j.Log.Warn("partitions of a path not dropped", "device", d.Path, "err", err)
 		}
 	}
-	if u.made != nil {
+	if u.existing != nil {
 		return
 	}
 	sync := j.sync

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
 )
@@ -43,9 +44,9 @@ func newMachine(t *testing.T) *machine {
 			t.Fatal(err)
 		}
 	}
-	m.joiner = &Joiner{System: block.System{Root: m.root}, Log: slog.New(slog.NewTextHandler(&m.log, nil))}
+	m.joiner = &Joiner{System: sysfs.Root{Path: m.root}, Log: slog.New(slog.NewTextHandler(&m.log, nil))}
 	m.joiner.open = func() (mapper, error) { return m, nil }
-	m.joiner.sync = func(_ context.Context, _ block.System, device string) error {
+	m.joiner.sync = func(_ context.Context, _ sysfs.Root, device string) error {
 		m.synced = append(m.synced, device)
 		return nil
 	}
@@ -119,7 +120,7 @@ func (m *machine) addMap(uuid string, sectors int, paths ...string) {
 
 func (m *machine) disks() []block.Device {
 	m.t.Helper()
-	disks, err := m.joiner.System.Disks(m.t.Context())
+	disks, err := block.Disks(m.t.Context(), m.joiner.System)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -186,8 +187,10 @@ func TestJoin(t *testing.T) {
 	}{
 		"two paths": {
 			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil); m.disk("sdb", 4096, naa, nil) },
-			want:    []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
-			names:   "dm-0",
+			want: []string{
+				"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
+			names: "dm-0",
 		},
 		"one path": {
 			prepare: func(m *machine) { m.disk("sda", 4096, naa, nil) }, names: "sda",
@@ -246,7 +249,9 @@ func TestJoin(t *testing.T) {
 				m.disk("sda", 4096, designator(1, "IET     00010001"), serial)
 				m.disk("sdb", 4096, designator(1, "IET     00010001"), serial)
 			},
-			names: "sda sdb", warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, no unique designator"`,
+			names: "sda sdb",
+			warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, ` +
+				`no unique designator"`,
 		},
 		"locally assigned NAA": {
 			prepare: func(m *machine) {
@@ -255,7 +260,9 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, local, nil)
 				m.disk("sdc", 8192, local, nil)
 			},
-			names: "sda sdb sdc", warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, no unique designator"`,
+			names: "sda sdb sdc",
+			warning: `paths="[/dev/sda /dev/sdb]" err="same vendor, model, serial number and size, ` +
+				`no unique designator"`,
 		},
 		"one without the page": {
 			prepare: func(m *machine) {
@@ -298,7 +305,9 @@ func TestJoin(t *testing.T) {
 				m.disk("sda", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
 				m.disk("sdb", 4096, naa, map[string]string{"vpd_pg80": "\x00\x80\x00\x02S1"})
 			},
-			want:  []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			want: []string{
+				"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
 			names: "dm-0",
 		},
 		"SATA": {
@@ -315,7 +324,9 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 4096, naa, nil)
 				m.refuse = func(string) error { return fmt.Errorf("load table: %w", unix.EBUSY) }
 			},
-			want:  []string{"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1"},
+			want: []string{
+				"create " + id + " mpath-" + id + " 2097152: " + head + "2 1" + group + "8:0 1" + group + "8:16 1",
+			},
 			names: "sda sdb", warning: "device or resource busy",
 		},
 		"active and passive paths": {
@@ -439,8 +450,16 @@ func TestSuspects(t *testing.T) {
 		disks []block.Device
 		want  []string
 	}{
-		{"two without a name", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "1:0:0:0", "S", "")}, []string{"a", "b"}},
-		{"one without a name", []block.Device{scsi("a", "0:0:0:0", "S", "3"), scsi("b", "1:0:0:0", "S", "")}, []string{"a", "b"}},
+		{
+			"two without a name",
+			[]block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "1:0:0:0", "S", "")},
+			[]string{"a", "b"},
+		},
+		{
+			"one without a name",
+			[]block.Device{scsi("a", "0:0:0:0", "S", "3"), scsi("b", "1:0:0:0", "S", "")},
+			[]string{"a", "b"},
+		},
 		{"two names", []block.Device{scsi("a", "0:0:0:0", "S", "3"), scsi("b", "1:0:0:0", "S", "4")}, nil},
 		{"units of one target", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "0:0:0:1", "S", "")}, nil},
 		{"other serial numbers", []block.Device{scsi("a", "0:0:0:0", "S", ""), scsi("b", "1:0:0:0", "T", "")}, nil},

@@ -12,9 +12,9 @@ import (
 
 // unit is a logical unit and the disks that lead to it.
 type unit struct {
-	wwid  string
-	made  *block.Device // the map that there is, nil where there is none
-	paths []block.Device
+	wwid     string
+	existing *block.Device // the map of the unit, nil if there is none
+	paths    []block.Device
 }
 
 // units returns the logical units whose map must be created or changed: those with more than one disk, and those with
@@ -32,14 +32,14 @@ func units(disks []block.Device) []unit {
 			byWWID[d.WWID] = u
 		}
 		if d.Type == "mpath" {
-			u.made = &disks[i]
+			u.existing = &disks[i]
 		} else {
 			u.paths = append(u.paths, d)
 		}
 	}
 	var found []unit
 	for _, wwid := range slices.Sorted(maps.Keys(byWWID)) {
-		if u := byWWID[wwid]; len(u.paths) > 1 || u.made != nil && len(u.paths) > 0 {
+		if u := byWWID[wwid]; len(u.paths) > 1 || u.existing != nil && len(u.paths) > 0 {
 			found = append(found, *u)
 		}
 	}
@@ -96,11 +96,11 @@ func suspects(disks []block.Device) []suspect {
 			targets[cmp.Or(target(d), d.Name)] = true
 		}
 		if unnamed && len(group) > 1 && len(targets) > 1 {
-			why := errUnnamed
+			reason := errUnnamed
 			if group[0].Transport == "nvme" {
-				why = errSeparate
+				reason = errSeparate
 			}
-			found = append(found, suspect{unit{paths: group}.names(), why})
+			found = append(found, suspect{unit{paths: group}.names(), reason})
 		}
 	}
 	slices.SortFunc(found, func(a, b suspect) int { return slices.Compare(a.paths, b.paths) })
@@ -131,8 +131,8 @@ func target(d block.Device) string {
 // must be equal. Some firmware assigns one identifier to all its disks.
 func (u unit) alike() bool {
 	first := u.paths[0]
-	if u.made != nil {
-		first = *u.made
+	if u.existing != nil {
+		first = *u.existing
 	}
 	return !slices.ContainsFunc(u.paths, func(d block.Device) bool {
 		return d.Size != first.Size || d.LogicalSector != first.LogicalSector ||

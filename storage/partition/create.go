@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -8,19 +9,20 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/diskfs/go-diskfs/partition/gpt"
+	"github.com/diskfs/go-diskfs/partition/mbr"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/ondisk"
 )
 
-const (
-	gptEntries   = 128 // of a new table
-	gptEntrySize = 128
-	gptRevision  = 0x00010000 // of UEFI 2.10: 1.0
-)
+// gptArray is the size of the entry array of a new GPT in bytes: 128 entries of 128 bytes.
+const gptArray = 128 * gpt.PartitionEntrySize
 
-// remains is how much of both ends of each new partition is overwritten with zeros, in bytes: what lay on the disk
-// before must not be taken for the content of the partition. In it lie the superblocks of all common file systems, md
-// arrays, volume groups and both headers of LUKS 2.
-const remains = 8 << 20
+// margin is the number of bytes that are zeroed at both ends of each new partition, so that old data on the disk is
+// not recognised as its content. It covers the superblocks of all common file systems, md arrays and volume groups,
+// and both headers of LUKS 2.
+const margin = 8 << 20
 
 // Create replaces the partition table of a device by a new one with the layout's partitions. It generates UUIDs and a
 // disk id where the layout has none. It zeroes the first and last 8 MiB of each partition, and the first and last MiB
@@ -44,11 +46,14 @@ func (l Layout) Fits(size, sector int64) error {
 	end := size / sector * sector
 	switch l.Scheme {
 	case GPT:
-		end = (size/sector - 1 - entrySectors(sector)) * sector
+		end = size/sector*sector - sector - gptArray
 	case MBR:
 		if limit := maxLBA * sector; l.end() > limit {
 			return fmt.Errorf("the partitions end at byte %d, an MBR reaches to %d with sectors of %d bytes",
 				l.end(), limit, sector)
+		}
+		if err := l.checkCount(); err != nil {
+			return err
 		}
 	default:
 		return fmt.Errorf("partition scheme %q is neither %s nor %s", l.Scheme, GPT, MBR)
@@ -57,33 +62,32 @@ func (l Layout) Fits(size, sector int64) error {
 		return fmt.Errorf("the partitions end at byte %d, a disk of %d bytes has space up to byte %d",
 			l.end(), size, end)
 	}
-	if alignment%sector != 0 || alignment < (2+entrySectors(sector))*sector {
+	if alignment%sector != 0 || sector > gptArray {
 		return fmt.Errorf("sectors of %d bytes leave no space for a table before the first partition", sector)
 	}
 	return nil
 }
 
-// entrySectors is how many sectors the entries of a new GPT take.
-func entrySectors(sector int64) int64 { return (gptEntries*gptEntrySize + sector - 1) / sector }
-
 func (d *disk) create(ctx context.Context, l Layout) (*Table, error) {
 	if err := l.Fits(d.size, d.sector); err != nil {
 		return nil, err
 	}
-	mbr, g, err := d.encodeTable(l)
+	sector, table, err := d.encodeTable(l)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.clear(ctx, l); err != nil {
 		return nil, err
 	}
-	if g != nil {
-		if err := d.writeGPT(g); err != nil {
-			return nil, err
+	if table != nil {
+		// The backup is on the medium before the primary is written.
+		m := &medium{File: d.file}
+		if err := table.Write(m, d.size); err != nil {
+			return nil, cmp.Or(m.err, err)
 		}
 	}
-	// Last, for it is what makes the rest a table.
-	if err := d.write(mbr, 0); err != nil {
+	// The first sector is written last, because it makes the table valid.
+	if err := d.write(sector, 0); err != nil {
 		return nil, err
 	}
 	if err := d.file.Sync(); err != nil {
@@ -92,56 +96,53 @@ func (d *disk) create(ctx context.Context, l Layout) (*Table, error) {
 	return d.read(ctx)
 }
 
-// encodeTable makes the first sector and, for a GPT, the table.
-func (d *disk) encodeTable(l Layout) (sector []byte, g *gpt, err error) {
+// encodeTable returns the first sector and, for a GPT, the table.
+func (d *disk) encodeTable(l Layout) (sector []byte, table *gpt.Table, err error) {
+	var first mbr.Table
 	sector = make([]byte, d.sector)
-	sector[510], sector[511] = 0x55, 0xaa
 	if l.Scheme == GPT {
-		size := min(d.size/d.sector-1, maxLBA-1)
-		putMBREntry(sector, 0, mbrEntry{kind: typeProtector, first: 1, size: size})
-		copy(sector[mbrTable+1:], []byte{0, 2, 0}) // UEFI 2.10, table 5.4
-		g, err = d.encodeGPT(l)
-		return sector, g, err
+		protective := mbrPartition(mbrEntry{kind: typeProtective, first: 1, size: min(d.size/d.sector-1, maxLBA-1)})
+		protective.StartHead, protective.StartSector, protective.StartCylinder = 0, 2, 0 // UEFI 2.10, table 5.4
+		first.Partitions = []*mbr.Partition{protective}
+		encodeMBR(&first, sector)
+		table, err = d.newGPT(l)
+		return sector, table, err
 	}
-	// Without a disk id the partitions of a table have no PARTUUID.
-	for binary.LittleEndian.Uint32(sector[440:]) == 0 {
-		_, _ = rand.Read(sector[440:444]) // never fails
-	}
-	for i, p := range l.Partitions {
-		kind, err := mbrType(p.Type)
+	// Without a disk id the partitions of a table have no PARTUUID. go-diskfs does not write a disk id.
+	sector = overlay(sector, ondisk.MBR{DiskID: newDiskID()})
+	for _, p := range l.Partitions {
+		e, err := newMBREntry(p.Partition, p.Start/d.sector, p.Size/d.sector)
 		if err != nil {
 			return nil, nil, err
 		}
-		e := mbrEntry{kind: kind, first: p.Start / d.sector, size: p.Size / d.sector}
-		if p.Boot {
-			e.boot = 0x80
-		}
-		putMBREntry(sector, i, e)
+		first.Partitions = append(first.Partitions, mbrPartition(e))
 	}
+	encodeMBR(&first, sector)
 	return sector, nil, nil
 }
 
-// encodeGPT makes the primary copy.
-func (d *disk) encodeGPT(l Layout) (*gpt, error) {
-	sector := make([]byte, d.sector)
-	copy(sector, gptSignature)
-	le := binary.LittleEndian
-	le.PutUint32(sector[8:], gptRevision)
-	le.PutUint32(sector[12:], gptHeaderSize)
-	le.PutUint32(sector[80:], gptEntries)
-	le.PutUint32(sector[84:], gptEntrySize)
-	randomGUID(sector[56:72])
-	g := &gpt{array: make([]byte, gptEntries*gptEntrySize), header: header{
-		sector: sector, size: gptHeaderSize, count: gptEntries, entrySize: gptEntrySize,
-		own: 1, other: d.lastLBA(), entries: 2, first: 2 + entrySectors(d.sector),
-	}}
-	g.last = d.lastUsable(g)
-	for _, p := range l.Partitions {
-		if err := encodeEntry(g.entry(p.Number-1), p.Partition, p.Start/d.sector, (p.Start+p.Size)/d.sector-1); err != nil {
-			return nil, fmt.Errorf("partition %d: %w", p.Number, err)
+// newDiskID returns a random number other than 0, which means that there is none.
+func newDiskID() uint32 {
+	for {
+		var id [4]byte
+		_, _ = rand.Read(id[:]) // never fails
+		if n := binary.LittleEndian.Uint32(id[:]); n != 0 {
+			return n
 		}
 	}
-	return g, nil
+}
+
+// newGPT returns the table of a layout. A table that go-diskfs cannot encode is an error.
+func (d *disk) newGPT(l Layout) (*gpt.Table, error) {
+	table := &gpt.Table{LogicalSectorSize: int(d.sector), PhysicalSectorSize: int(d.sector)}
+	for _, p := range l.Partitions {
+		entry, err := gptPartition(p.Partition, p.Start/d.sector, (p.Start+p.Size)/d.sector-1)
+		if err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p.Number, err)
+		}
+		table.Partitions = append(table.Partitions, entry)
+	}
+	return table, table.Write(newMemory(nil), d.size)
 }
 
 // clear zeroes the old table and the ends of the new partitions. It zeroes the table first: until the new one is
@@ -150,8 +151,8 @@ func (d *disk) clear(ctx context.Context, l Layout) error {
 	ranges := [][2]int64{{0, alignment}, {d.size - min(d.size, alignment), d.size}}
 	for _, p := range l.Partitions {
 		end := p.Start + p.Size
-		front := min(p.Start+remains, end)
-		ranges = append(ranges, [2]int64{p.Start, front}, [2]int64{max(front, end-remains), end})
+		front := min(p.Start+margin, end)
+		ranges = append(ranges, [2]int64{p.Start, front}, [2]int64{max(front, end-margin), end})
 	}
 	zeros := make([]byte, alignment)
 	for _, r := range ranges {

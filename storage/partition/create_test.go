@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
@@ -47,7 +48,8 @@ func small(scheme string, uefi, power bool) Needs {
 	}
 }
 
-// What parted makes of the same needs, read by the same reader and by parted, is the same table, but for what is drawn.
+// The table is the same as parted's for the same needs, except for random values, according to this package and
+// parted.
 func TestCreateAsParted(t *testing.T) {
 	for name, needs := range map[string]Needs{
 		"uefi": small(GPT, true, false), "bios gpt": small(GPT, false, false), "bios msdos": small(MBR, false, false),
@@ -57,7 +59,8 @@ func TestCreateAsParted(t *testing.T) {
 		for _, sector := range []int{512, 4096} {
 			t.Run(fmt.Sprint(name, " ", sector), func(t *testing.T) {
 				layout := plan(t, needs)
-				theirs, ours := testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector), testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector)
+				theirs := testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector)
+				ours := testenv.Loop(t, testenv.SparseFile(t, 128*mib), sector)
 				parted(t, theirs, layout)
 				table, err := Create(t.Context(), ours, layout)
 				if err != nil {
@@ -91,12 +94,13 @@ func TestCreateAsParted(t *testing.T) {
 				} else {
 					testenv.Run(t, "sfdisk", "-V", ours)
 				}
-				if err := Sync(t.Context(), block.System{}, ours); err != nil {
+				if err := Sync(t.Context(), sysfs.Root{}, ours); err != nil {
 					t.Fatal(err)
 				}
 				last := layout.Partitions[len(layout.Partitions)-1]
-				path := block.System{}.PartitionPath(ours, last.Number)
-				if out := strings.TrimSpace(testenv.Run(t, "blockdev", "--getsize64", path)); out != strconv.FormatInt(last.Size, 10) {
+				path := block.PartitionPath(sysfs.Root{}, ours, last.Number)
+				out := strings.TrimSpace(testenv.Run(t, "blockdev", "--getsize64", path))
+				if out != strconv.FormatInt(last.Size, 10) {
 					t.Errorf("the kernel gives %s %s bytes, want %d", path, out, last.Size)
 				}
 				if _, err := layout.Adopt(read(t, ours)); err != nil {
@@ -125,16 +129,16 @@ func TestCreateClears(t *testing.T) {
 			t.Run(name+" "+scheme, func(t *testing.T) {
 				image := testenv.SparseFile(t, 128*mib)
 				layout := plan(t, small(scheme, false, false))
-				poke(t, image, 0, bytes.Repeat([]byte("secret  "), 128*mib/8))
+				writeAt(t, image, 0, bytes.Repeat([]byte("secret  "), 128*mib/8))
 				prepare(image)
 				for _, p := range layout.Partitions {
-					poke(t, image, p.Start, swap)
+					writeAt(t, image, p.Start, swap)
 				}
 				device := testenv.Loop(t, image, 512)
 				if _, err := Create(t.Context(), device, layout); err != nil {
 					t.Fatal(err)
 				}
-				if err := Sync(t.Context(), block.System{}, device); err != nil {
+				if err := Sync(t.Context(), sysfs.Root{}, device); err != nil {
 					t.Fatal(err)
 				}
 				if scheme == GPT {
@@ -144,7 +148,7 @@ func TestCreateClears(t *testing.T) {
 				kind := map[string]string{GPT: "gpt", MBR: "dos"}[scheme]
 				devices := []string{device}
 				for _, p := range layout.Partitions {
-					devices = append(devices, (block.System{}).PartitionPath(device, p.Number))
+					devices = append(devices, block.PartitionPath(sysfs.Root{}, device, p.Number))
 				}
 				arguments := append([]string{"-n", "-p", "--noheadings", "-O", "DEVICE,TYPE"}, devices...)
 				own := filepath.Base(device) + ","
@@ -184,7 +188,8 @@ func TestCreateRefuses(t *testing.T) {
 	layout := plan(t, small(GPT, true, false))
 	t.Run("too small", func(t *testing.T) {
 		device := testenv.Loop(t, mbrImage(t, 90*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n"), 512)
-		if _, err := Create(t.Context(), device, layout); err == nil || !strings.Contains(err.Error(), "space up to byte") {
+		_, err := Create(t.Context(), device, layout)
+		if err == nil || !strings.Contains(err.Error(), "space up to byte") {
 			t.Errorf("got %v", err)
 		}
 		if table := read(t, device); table.DiskID != 0x12345678 {
@@ -194,14 +199,12 @@ func TestCreateRefuses(t *testing.T) {
 	t.Run("in use", func(t *testing.T) {
 		testenv.Programs(t, "mkfs.ext4")
 		device := testenv.Loop(t, gptImage(t, 128*mib), 512)
-		if err := Sync(t.Context(), block.System{}, device); err != nil {
+		if err := Sync(t.Context(), sysfs.Root{}, device); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Run(t, "mkfs.ext4", "-q", block.System{}.PartitionPath(device, 1))
+		testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(sysfs.Root{}, device, 1))
 		dir := t.TempDir()
-		if err := unix.Mount((block.System{}).PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Mount(t, block.PartitionPath(sysfs.Root{}, device, 1), dir, "ext4", "")
 		defer unix.Unmount(dir, 0) //nolint:errcheck // a test's mount
 		if _, err := Create(t.Context(), device, layout); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("got %v, want EBUSY", err)

@@ -2,17 +2,18 @@ package partition
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
@@ -55,197 +56,7 @@ func asked(t *testing.T, do func(context.Context) error) int {
 	return n
 }
 
-// scarce is a disk image on a file system that has no more space once take was called.
-type scarce struct {
-	t     *testing.T
-	image string
-}
-
-// newScarce copies an image to such a file system.
-func newScarce(t *testing.T, image string) *scarce {
-	t.Helper()
-	testenv.Root(t)
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	s := &scarce{t, filepath.Join(dir, "image")}
-	copyFile(t, image, s.image)
-	info, err := os.Stat(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(s.image, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, info.Size()), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// loop attaches the image. The device stays open, so that the pages that take locks stay in the page cache.
-func (s *scarce) loop() (device string, cached *os.File) {
-	s.t.Helper()
-	device = testenv.Loop(s.t, s.image, 512)
-	cached, err := os.Open(device)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = cached.Close() }) // only read
-	return device, cached
-}
-
-// take deallocates a range of the image, which must be allocated again before it can be written.
-func (s *scarce) take(offset, length int64, cached *os.File) {
-	s.t.Helper()
-	if cached != nil {
-		end, err := cached.Seek(0, io.SeekEnd)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		pages, err := unix.Mmap(int(cached.Fd()), offset, int(min(length, end-offset)), unix.PROT_READ, unix.MAP_SHARED)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.t.Cleanup(func() { _ = unix.Munmap(pages) })
-		if err := unix.Mlock(pages); err != nil { // which reads them
-			s.t.Fatal(err)
-		}
-	}
-	f, err := os.OpenFile(s.image, os.O_RDWR, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length)
-	if err := errors.Join(err, f.Close()); err != nil {
-		s.t.Fatal(err)
-	}
-	filler, err := os.Create(filepath.Join(filepath.Dir(s.image), "filler"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for err == nil {
-		_, err = filler.Write(make([]byte, 4096))
-	}
-	if err := filler.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// Nothing is reported as written before the device has said so.
-func TestSyncErrors(t *testing.T) {
-	grown := gptImage(t, 16*mib)
-	grow(t, grown, 20*mib)
-	for name, c := range map[string]struct {
-		image string
-		do    func(device string) error
-	}{
-		"RepairBackup": {grown, func(device string) error {
-			moved, err := RepairBackup(t.Context(), device)
-			if moved {
-				t.Error("RepairBackup: got a moved backup")
-			}
-			return err
-		}},
-		"Add to a GPT": {gptImage(t, 16*mib), func(device string) error {
-			_, err := Add(t.Context(), block.System{}, device, Partition{Size: mib})
-			return err
-		}},
-		"Add to an MBR": {mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n"), func(device string) error {
-			_, err := Add(t.Context(), block.System{}, device, Partition{Size: mib})
-			return err
-		}},
-		"Create": {testenv.SparseFile(t, 16*mib), func(device string) error {
-			_, err := Create(t.Context(), device, plan(t, Needs{Scheme: GPT, BIOSBoot: mib, Root: 2 * mib}))
-			return err
-		}},
-		"protective MBR": {grown, func(device string) error {
-			d, err := open(t.Context(), device, os.O_RDWR)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.file.Close() //nolint:errcheck // Sync is what counts
-			return d.growProtector()
-		}},
-	} {
-		s := newScarce(t, c.image)
-		device, cached := s.loop()
-		s.take(0, 20*mib, cached)
-		if err := c.do(device); !errors.Is(err, unix.EIO) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
-		}
-	}
-}
-
-// Each of the writes of Create can be the first that fails.
-func TestCreateWriteErrors(t *testing.T) {
-	for name, c := range map[string]struct {
-		scheme       string
-		loop         bool
-		offset, size int64 // that cannot be written after the disk was cleared
-		want         error
-	}{
-		"GPT, medium":        {GPT, true, 0, mib, unix.EIO},
-		"GPT, backup header": {GPT, false, 8 * mib, 4096, unix.ENOSPC},
-		"MBR":                {MBR, false, 0, mib, unix.ENOSPC},
-		"MBR, medium":        {MBR, true, 0, mib, unix.EIO},
-		"partition, medium":  {MBR, true, 2 * mib, mib, unix.EIO},
-	} {
-		layout := plan(t, Needs{Scheme: c.scheme, BIOSBoot: mib, Root: 2 * mib})
-		create := func(device string) func(context.Context) error {
-			return func(ctx context.Context) error { _, err := Create(ctx, device, layout); return err }
-		}
-		s := newScarce(t, testenv.SparseFile(t, 8*mib+512)) // the last sector has a page of its own
-		device, n := s.image, asked(t, create(testenv.SparseFile(t, 8*mib+512)))
-		if c.loop {
-			device, _ = s.loop()
-		}
-		err := create(device)(atLast(t, n, func() { s.take(c.offset, c.size, nil) }))
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
-	}
-}
-
-// A device that can only be read fails every change.
-func TestReadOnlyFile(t *testing.T) {
-	grown := gptImage(t, 16*mib)
-	grow(t, grown, 20*mib)
-	mbr := mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n")
-	layout := plan(t, Needs{Scheme: MBR, Root: 2 * mib})
-	for name, c := range map[string]struct {
-		image string
-		do    func(d *disk) error
-	}{
-		"clear":          {mbr, func(d *disk) error { return d.clear(t.Context(), layout) }},
-		"create":         {mbr, func(d *disk) error { _, err := d.create(t.Context(), layout); return err }},
-		"add to an MBR":  {mbr, func(d *disk) error { _, err := d.add(t.Context(), Partition{Size: mib}); return err }},
-		"protective MBR": {grown, func(d *disk) error { return d.growProtector() }},
-		"write a GPT": {grown, func(d *disk) error {
-			g, err := d.primary()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d.writeGPT(g)
-		}},
-	} {
-		d, err := open(t.Context(), c.image, os.O_RDONLY)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.do(d); !errors.Is(err, unix.EBADF) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.EBADF)
-		}
-		if err := d.file.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// shrunk opens an image and shortens it, so that what is behind cannot be read.
+// shrunk opens an image and then truncates it, so that its end cannot be read.
 func shrunk(t *testing.T, image string, size int64) *disk {
 	t.Helper()
 	d, err := open(t.Context(), image, os.O_RDWR)
@@ -269,7 +80,7 @@ func TestReadErrors(t *testing.T) {
 	_, logical := shrunk(t, extended, mib).read(t.Context())
 	for name, err := range map[string]error{
 		"header": header, "entries": entries, "table": table, "MBR": mbr, "logical partitions": logical,
-		"protective MBR": shrunk(t, gptImage(t, 16*mib), 0).growProtector(),
+		"protective MBR": shrunk(t, gptImage(t, 16*mib), 0).growProtective(),
 	} {
 		if !errors.Is(err, io.EOF) || errors.Is(err, ErrNoTable) {
 			t.Errorf("%s: got %v, want %v", name, err, io.EOF)
@@ -285,7 +96,7 @@ func TestReadErrors(t *testing.T) {
 	}
 	_, missing := Read(t.Context(), "/dev/missing")
 	_, repair := RepairBackup(t.Context(), "/dev/missing")
-	_, add := Add(t.Context(), block.System{}, "/dev/missing", Partition{Size: mib})
+	_, add := Add(t.Context(), sysfs.Root{}, "/dev/missing", Partition{Size: mib})
 	for name, err := range map[string]error{
 		"Read": missing, "RepairBackup": repair, "Add": add,
 		"sync":   syncTable(t.Context(), "/dev/missing", nil),
@@ -304,13 +115,13 @@ func TestReadErrors(t *testing.T) {
 
 // The error of an invalid table names the problem.
 func TestUnsoundTables(t *testing.T) {
-	for want, change := range map[string]func(g *gpt){
-		"GPT header at sector 1 says it lies at 5":   func(g *gpt) { g.own = 5 },
-		"GPT entries at sector 1 lie outside":        func(g *gpt) { g.entries = 1 },
-		"GPT entries at sector 99999999 lie outside": func(g *gpt) { g.entries = 99999999 },
-		"GPT entries have CRC":                       func(g *gpt) { g.array[0]++ },
-		"GPT has usable sectors 34 to 33":            func(g *gpt) { g.first, g.last = 34, 33 },
-		"GPT has 128 entries of 64 bytes":            func(g *gpt) { binary.LittleEndian.PutUint32(g.sector[84:], 64) },
+	for want, change := range map[string]func(g *gptCopy){
+		"GPT header at sector 1 says it lies at 5":   func(g *gptCopy) { g.MyLBA = 5 },
+		"GPT entries at sector 1 lie outside":        func(g *gptCopy) { g.PartitionEntryLBA = 1 },
+		"GPT entries at sector 99999999 lie outside": func(g *gptCopy) { g.PartitionEntryLBA = 99999999 },
+		"GPT entries have CRC":                       func(g *gptCopy) { g.array[0]++ },
+		"GPT has usable sectors 34 to 33":            func(g *gptCopy) { g.FirstUsableLBA, g.LastUsableLBA = 34, 33 },
+		"GPT has 128 entries of 64 bytes":            func(g *gptCopy) { g.SizeOfPartitionEntry = 64 },
 	} {
 		image := gptImage(t, 16*mib)
 		rewritePrimary(t, image, change)
@@ -327,7 +138,7 @@ func TestUnsoundTables(t *testing.T) {
 		}
 	}
 	image := gptImage(t, 16*mib)
-	poke(t, image, 16*mib-512+60, []byte{0xff})
+	writeAt(t, image, 16*mib-512+60, []byte{0xff})
 	if table := read(t, image); !table.Damaged {
 		t.Error("a broken backup is not reported")
 	}
@@ -338,7 +149,7 @@ func TestUnsoundTables(t *testing.T) {
 		"partition 1 starts at sector 4096, beyond the end"); !errors.Is(err, ErrNoTable) {
 		t.Errorf("beyond the end: got %v, want %v", err, ErrNoTable)
 	}
-	poke(t, image, mbrTable, []byte{1})
+	writeAt(t, image, mbrTable, []byte{1})
 	_, err = Read(t.Context(), image)
 	if wantError(t, "status", err, "entry 1 of the MBR has the status 0x01"); !errors.Is(err, ErrNoTable) {
 		t.Errorf("status: got %v, want %v", err, ErrNoTable)
@@ -349,9 +160,19 @@ func TestUnsoundTables(t *testing.T) {
 func TestCreateImpossible(t *testing.T) {
 	image := mbrImage(t, 128*mib, "label: dos\nlabel-id: 0x12345678\nstart=2048, size=2048\n")
 	for want, l := range map[string]Layout{
-		`partition 1: "none" is no GUID`:        {GPT, []Planned{{Partition: Partition{Number: 1, Type: "none", Start: mib, Size: mib}}}},
-		`"0x00" is no MBR partition type`:       {MBR, []Planned{{Partition: Partition{Number: 1, Type: "0x00", Start: mib, Size: mib}}}},
+		`partition 1: "none" is no GUID`: {
+			GPT, []Planned{{Partition: Partition{Number: 1, Type: "none", Start: mib, Size: mib}}},
+		},
+		`"0x00" is no MBR partition type`: {
+			MBR, []Planned{{Partition: Partition{Number: 1, Type: "0x00", Start: mib, Size: mib}}},
+		},
 		`partition scheme "bsd" is neither gpt`: {Scheme: "bsd"},
+		"an MBR has 4 primary partitions, 5 are needed": {MBR, slices.Repeat([]Planned{
+			{Partition: Partition{Type: TypeMBRLinux, Start: mib, Size: mib}},
+		}, 5)},
+		"partition 0 has invalid index 129": {GPT, []Planned{
+			{Partition: Partition{Number: 129, Type: TypeLinux, Start: mib, Size: mib}},
+		}},
 	} {
 		_, err := Create(t.Context(), image, l)
 		wantError(t, "Create", err, want)
@@ -400,14 +221,16 @@ func TestCreateConstants(t *testing.T) {
 func TestAddFields(t *testing.T) {
 	image := gptImage(t, 32*mib)
 	const id = "01234567-89ab-cdef-0123-456789abcdef"
-	added, err := Add(t.Context(), block.System{}, image, Partition{Start: 20*mib + 512, Size: mib + 1, UUID: id, Boot: true})
+	added, err := Add(t.Context(), sysfs.Root{}, image,
+		Partition{Start: 20*mib + 512, Size: mib + 1, UUID: id, Boot: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if added.Start != 20*mib || added.Start+added.Size != 21*mib+2*512 || added.UUID != id || !added.Boot {
 		t.Errorf("got %+v, want it bootable with UUID %s from byte %d to %d", added, id, 20*mib, 21*mib+2*512)
 	}
-	if added, err := Add(t.Context(), block.System{}, image, Partition{Start: 24*mib - 1, Size: mib + 1}); err != nil || added.Start != 23*mib {
+	if added, err := Add(t.Context(), sysfs.Root{}, image, Partition{Start: 24*mib - 1, Size: mib + 1}); err != nil ||
+		added.Start != 23*mib {
 		t.Errorf("got %+v and %v, want it to start at byte %d", added, err, 23*mib)
 	}
 	for want, p := range map[string]Partition{
@@ -415,15 +238,17 @@ func TestAddFields(t *testing.T) {
 		`"none" is no GUID`:  {Size: mib, Type: "none"},
 		`"short" is no GUID`: {Size: mib, UUID: "short"},
 		"36 fit":             {Size: mib, Name: strings.Repeat("n", 37)},
+		"an unused entry":    {Size: mib, Type: "00000000-0000-0000-0000-000000000000"},
 	} {
-		_, err := Add(t.Context(), block.System{}, image, p)
+		_, err := Add(t.Context(), sysfs.Root{}, image, p)
 		wantError(t, "GPT", err, want)
 	}
 	image = mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n")
-	if added, err := Add(t.Context(), block.System{}, image, Partition{Size: mib, Boot: true}); err != nil || !added.Boot {
+	if added, err := Add(t.Context(), sysfs.Root{}, image,
+		Partition{Size: mib, Boot: true}); err != nil || !added.Boot {
 		t.Errorf("MBR: got %+v and %v, want it active", added, err)
 	}
-	_, err = Add(t.Context(), block.System{}, image, Partition{Size: mib, Type: "0x100"})
+	_, err = Add(t.Context(), sysfs.Root{}, image, Partition{Size: mib, Type: "0x100"})
 	wantError(t, "MBR", err, `"0x100" is no MBR partition type`)
 	if !(Partition{Type: "0x0f"}).Extended() || (Partition{Type: "0x83"}).Extended() {
 		t.Error("want 0x0f alone to be an extended partition")
@@ -437,10 +262,10 @@ func TestAddAgainstKernel(t *testing.T) {
 	if err := block.AddPartition(device, 2, 8*mib, mib); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Add(t.Context(), block.System{}, device, Partition{Size: mib}); err != nil {
+	if _, err := Add(t.Context(), sysfs.Root{}, device, Partition{Size: mib}); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	if err := Forget(t.Context(), block.System{}, device); err != nil {
+	if err := Forget(t.Context(), sysfs.Root{}, device); err != nil {
 		t.Fatal(err)
 	}
 	if err := block.AddPartition(device, 3, 8*mib, mib); err != nil {
@@ -450,7 +275,8 @@ func TestAddAgainstKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Add(t.Context(), block.System{}, device, Partition{Start: 16 * mib, Size: mib}); !errors.Is(err, unix.EBUSY) {
+	if _, err := Add(t.Context(), sysfs.Root{}, device,
+		Partition{Start: 16 * mib, Size: mib}); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("in use: got %v, want %v", err, unix.EBUSY)
 	}
 	if err := held.Close(); err != nil {
@@ -480,7 +306,10 @@ func (v *brokenView) remove(_ context.Context, n int) error {
 
 func TestSyncRefused(t *testing.T) {
 	broken := errors.New("broken kernel")
-	table := &Table{Scheme: MBR, SectorSize: 512, DiskSize: 32 * mib, Partitions: []Partition{{Number: 1, Type: "0x05", Start: mib, Size: 8 * mib}}}
+	table := &Table{
+		Scheme: MBR, SectorSize: 512, DiskSize: 32 * mib,
+		Partitions: []Partition{{Number: 1, Type: "0x05", Start: mib, Size: 8 * mib}},
+	}
 	for name, v := range map[string]*brokenView{"list": {list: broken}, "add": {addError: broken}} {
 		if err := apply(t.Context(), "disk", table, v); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v, want %v", name, err, broken)
@@ -489,22 +318,23 @@ func TestSyncRefused(t *testing.T) {
 	// The kernel's size of an extended partition covers only its start.
 	for size, changed := range map[extent]int{{mib, 1024}: 0, {mib, 512}: 0, {2 * mib, 1024}: 1} {
 		v := &brokenView{known: map[int]extent{1: size}}
-		if err := apply(t.Context(), "disk", table, v); err != nil || len(v.added) != changed || len(v.removed) != changed {
+		err := apply(t.Context(), "disk", table, v)
+		if err != nil || len(v.added) != changed || len(v.removed) != changed {
 			t.Errorf("%+v: got %d added, %d removed and %v, want %d", size, len(v.added), len(v.removed), err, changed)
 		} else if changed > 0 && v.added[0] != (extent{mib, 1024}) {
 			t.Errorf("%+v: got %+v added, want two sectors", size, v.added)
 		}
 	}
-	if err := Sync(t.Context(), block.System{}, testenv.SparseFile(t, mib)); !errors.Is(err, unix.ENOTTY) {
+	if err := Sync(t.Context(), sysfs.Root{}, testenv.SparseFile(t, mib)); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("regular file: got %v, want %v", err, unix.ENOTTY)
 	}
 	device := testenv.Loop(t, mbrImage(t, 32*mib, "label: dos\nstart=2048, size=2048\n"), 512)
 	name := filepath.Base(device)
-	root := block.System{Root: t.TempDir()}
+	root := sysfs.Root{Path: t.TempDir()}
 	if err := Sync(t.Context(), root, device); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not listed: got %v, want %v", err, fs.ErrNotExist)
 	}
-	f := &fakeMapper{t: t, root: root.Root}
+	f := &fakeMapper{t: t, root: root.Path}
 	f.write(root.Sys("class/block", name, "size"), "65536")
 	f.write(root.Sys("class/block", name, name+"p1/partition"), "1")
 	f.write(root.Sys("class/block", name+"p1/size"), "2048")
@@ -542,7 +372,9 @@ func TestMapperErrors(t *testing.T) {
 	broken := errors.New("broken mapper")
 	d.mapper = brokenMapper{broken}
 	_, list := d.partitions(t.Context())
-	for name, err := range map[string]error{"list": list, "add": d.add(2, extent{2 * mib, mib}), "remove": d.remove(t.Context(), 1)} {
+	for name, err := range map[string]error{
+		"list": list, "add": d.add(2, extent{2 * mib, mib}), "remove": d.remove(t.Context(), 1),
+	} {
 		if !errors.Is(err, broken) {
 			t.Errorf("%s: got %v, want %v", name, err, broken)
 		}

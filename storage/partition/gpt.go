@@ -6,37 +6,51 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strings"
-	"unicode/utf16"
+
+	"github.com/diskfs/go-diskfs/partition/gpt"
 )
 
 const (
 	gptSignature  = "EFI PART"
+	gptRevision   = 0x00010000 // 1.0, of UEFI 2.10
 	gptHeaderSize = 92
-	maxEntries    = 4 << 20 // bytes of a partition entry array that are read; the usual one has 16 KiB
+	maxEntries    = 4 << 20 // maximum size in bytes of an entry array that is read; the usual one has 16 KiB
+	minSector     = 512
+
+	legacyBootable = 1 << 2 // attribute of an entry (UEFI 2.10, table 5.8)
 )
 
-// header is the GPT header of UEFI 2.10, table 5.5. What stands behind its 92 bytes is kept.
-type header struct {
-	sector     []byte // the whole sector as it was read
-	size       uint32
-	own        int64 // LBA of this header
-	other      int64 // LBA of the other one
-	first      int64 // first usable LBA
-	last       int64 // last usable LBA
-	entries    int64 // LBA of the partition entry array
-	count      uint32
-	entrySize  uint32
-	entriesCRC uint32
+// gptHeader is the header of UEFI 2.10, table 5.5. LBAs are signed, so that sums cannot wrap around.
+type gptHeader struct {
+	Signature                [8]byte
+	Revision                 uint32
+	HeaderSize               uint32
+	HeaderCRC32              uint32
+	Reserved                 uint32
+	MyLBA                    int64
+	AlternateLBA             int64
+	FirstUsableLBA           int64
+	LastUsableLBA            int64
+	DiskGUID                 [16]byte
+	PartitionEntryLBA        int64
+	NumberOfPartitionEntries uint32
+	SizeOfPartitionEntry     uint32
+	PartitionEntryArrayCRC32 uint32
 }
 
-// gpt is one copy of the table.
-type gpt struct {
-	header
-	array []byte
+// gptCopy is one of the two copies of the table. Bytes of the sector after the header's fields, and entries that are
+// not changed, are preserved.
+type gptCopy struct {
+	gptHeader
+	sector []byte // as it was read
+	array  []byte
+
+	guid       string // lower-case
+	partitions []Partition
 }
 
-// readGPT reads and checks the copy whose header lies at an LBA.
-func (d *disk) readGPT(lba int64) (*gpt, error) {
+// readGPT reads and checks the copy whose header is at an LBA.
+func (d *disk) readGPT(lba int64) (*gptCopy, error) {
 	sector := make([]byte, d.sector)
 	if lba < 1 || lba >= d.size/d.sector {
 		return nil, fmt.Errorf("GPT header at sector %d lies outside the disk", lba)
@@ -48,78 +62,69 @@ func (d *disk) readGPT(lba int64) (*gpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.own != lba {
-		return nil, fmt.Errorf("GPT header at sector %d says it lies at %d", lba, h.own)
+	if h.MyLBA != lba {
+		return nil, fmt.Errorf("GPT header at sector %d says it lies at %d", lba, h.MyLBA)
 	}
-	length := int64(h.count) * int64(h.entrySize)
-	if h.entries < 2 || h.entries > d.size/d.sector || h.entries*d.sector+length > d.size {
-		return nil, fmt.Errorf("GPT entries at sector %d lie outside the disk", h.entries)
+	length := int64(h.NumberOfPartitionEntries) * int64(h.SizeOfPartitionEntry)
+	first, sectors := h.PartitionEntryLBA, d.size/d.sector
+	if first < 2 || first > sectors || first*d.sector+length > d.size {
+		return nil, fmt.Errorf("GPT entries at sector %d lie outside the disk", first)
 	}
-	g := &gpt{header: h, array: make([]byte, length)}
-	if _, err := d.file.ReadAt(g.array, h.entries*d.sector); err != nil {
+	g := &gptCopy{gptHeader: h, sector: sector, array: make([]byte, length)}
+	if _, err := d.file.ReadAt(g.array, h.PartitionEntryLBA*d.sector); err != nil {
 		return nil, err
 	}
-	if crc := crc32.ChecksumIEEE(g.array); crc != h.entriesCRC {
-		return nil, fmt.Errorf("GPT entries have CRC %08x, the header says %08x", crc, h.entriesCRC)
+	if crc := crc32.ChecksumIEEE(g.array); crc != h.PartitionEntryArrayCRC32 {
+		return nil, fmt.Errorf("GPT entries have CRC %08x, the header says %08x", crc, h.PartitionEntryArrayCRC32)
 	}
-	return g, nil
+	return g, g.decode(d.sector)
 }
 
-func parseHeader(sector []byte) (header, error) {
-	if len(sector) < gptHeaderSize || string(sector[:8]) != gptSignature {
-		return header{}, errors.New("no GPT header")
+func parseHeader(sector []byte) (h gptHeader, err error) {
+	if _, err := binary.Decode(sector, binary.LittleEndian, &h); err != nil || string(h.Signature[:]) != gptSignature {
+		return h, errors.New("no GPT header")
 	}
-	le := binary.LittleEndian
-	h := header{
-		sector: sector, size: le.Uint32(sector[12:]), own: int64(le.Uint64(sector[24:])),
-		other: int64(le.Uint64(sector[32:])), first: int64(le.Uint64(sector[40:])), last: int64(le.Uint64(sector[48:])),
-		entries: int64(le.Uint64(sector[72:])), count: le.Uint32(sector[80:]), entrySize: le.Uint32(sector[84:]),
-		entriesCRC: le.Uint32(sector[88:]),
+	if h.HeaderSize < gptHeaderSize || int64(h.HeaderSize) > int64(len(sector)) {
+		return h, fmt.Errorf("GPT header has size %d", h.HeaderSize)
 	}
-	if h.size < gptHeaderSize || int64(h.size) > int64(len(sector)) {
-		return header{}, fmt.Errorf("GPT header has size %d", h.size)
+	if crc := h.crc(sector); crc != h.HeaderCRC32 {
+		return h, fmt.Errorf("GPT header has CRC %08x, it says %08x", crc, h.HeaderCRC32)
 	}
-	if got, want := headerCRC(sector[:h.size]), le.Uint32(sector[16:]); got != want {
-		return header{}, fmt.Errorf("GPT header has CRC %08x, it says %08x", got, want)
+	count, size := h.NumberOfPartitionEntries, h.SizeOfPartitionEntry
+	if size < gpt.PartitionEntrySize || size%8 != 0 || count == 0 || uint64(count)*uint64(size) > maxEntries {
+		return h, fmt.Errorf("GPT has %d entries of %d bytes", count, size)
 	}
-	if h.entrySize < 128 || h.entrySize%8 != 0 || h.count == 0 || uint64(h.count)*uint64(h.entrySize) > maxEntries {
-		return header{}, fmt.Errorf("GPT has %d entries of %d bytes", h.count, h.entrySize)
-	}
-	if h.first < 2 || h.last < h.first {
-		return header{}, fmt.Errorf("GPT has usable sectors %d to %d", h.first, h.last)
+	if h.FirstUsableLBA < 2 || h.LastUsableLBA < h.FirstUsableLBA {
+		return h, fmt.Errorf("GPT has usable sectors %d to %d", h.FirstUsableLBA, h.LastUsableLBA)
 	}
 	return h, nil
 }
 
-func headerCRC(raw []byte) uint32 {
-	clean := append([]byte(nil), raw...)
-	clear(clean[16:20])
-	return crc32.ChecksumIEEE(clean)
+// crc returns the checksum of a header in its sector.
+func (h gptHeader) crc(sector []byte) uint32 {
+	h.HeaderCRC32 = 0
+	return crc32.ChecksumIEEE(overlay(sector, h)[:h.HeaderSize])
 }
 
-// encode writes the fields back into a copy of the sector and brings the checksums up to date.
-func (g *gpt) encode() []byte {
-	sector := append([]byte(nil), g.sector...)
-	le := binary.LittleEndian
-	for offset, value := range map[int]int64{24: g.own, 32: g.other, 40: g.first, 48: g.last, 72: g.entries} {
-		le.PutUint64(sector[offset:], uint64(value))
-	}
-	le.PutUint32(sector[88:], crc32.ChecksumIEEE(g.array))
-	le.PutUint32(sector[16:], headerCRC(sector[:g.size]))
-	return sector
+// encode returns the header's sector with both checksums updated.
+func (g *gptCopy) encode() []byte {
+	h := g.gptHeader
+	h.PartitionEntryArrayCRC32 = crc32.ChecksumIEEE(g.array)
+	h.HeaderCRC32 = h.crc(g.sector)
+	return overlay(g.sector, h)
 }
 
 func (d *disk) lastLBA() int64 { return d.size/d.sector - 1 }
 
-func (d *disk) primary() (*gpt, error) { return d.readGPT(1) }
+func (d *disk) primary() (*gptCopy, error) { return d.readGPT(1) }
 
 // gptTable reads the primary, or the backup in the last sector if the primary is broken.
 func (d *disk) gptTable() (*Table, error) {
 	table := &Table{Scheme: GPT, SectorSize: d.sector, DiskSize: d.size}
 	g, err := d.primary()
 	if err == nil {
-		table.BackupMisplaced = g.other != d.lastLBA()
-		if _, err := d.readGPT(g.other); err != nil {
+		table.BackupMisplaced = g.AlternateLBA != d.lastLBA()
+		if _, err := d.readGPT(g.AlternateLBA); err != nil {
 			table.Damaged = true
 		}
 	} else {
@@ -133,72 +138,77 @@ func (d *disk) gptTable() (*Table, error) {
 		}
 		g, table.Damaged = backup, true
 	}
-	table.GUID = strings.ToLower(guidText(g.sector[56:72]))
-	for n := range int(g.count) {
-		if p, used := g.partition(n, d.sector); used {
-			table.Partitions = append(table.Partitions, p)
-		}
-	}
+	table.GUID, table.Partitions = g.guid, g.partitions
 	return table, nil
 }
 
-func (g *gpt) entry(n int) []byte { return g.array[n*int(g.entrySize):][:g.entrySize] }
-
-// partition decodes entry n, counted from 0 (table 5.6).
-func (g *gpt) partition(n int, sector int64) (Partition, bool) {
-	e := g.entry(n)
-	if zero(e[:16]) {
-		return Partition{}, false
-	}
-	le := binary.LittleEndian
-	first, last := int64(le.Uint64(e[32:])), int64(le.Uint64(e[40:]))
-	if first < 1 || last < first || last > 1<<62/sector {
-		return Partition{}, false
-	}
-	attributes := le.Uint64(e[48:])
-	return Partition{
-		Number: n + 1, Type: guidText(e[:16]), UUID: strings.ToLower(guidText(e[16:32])), Name: entryName(e[56:128]),
-		Attributes: attributes, Boot: attributes&4 != 0, Start: first * sector, Size: (last - first + 1) * sector,
-	}, true
+func (g *gptCopy) entry(n int) []byte {
+	return g.array[n*int(g.SizeOfPartitionEntry):][:g.SizeOfPartitionEntry]
 }
+
+// isFree reports whether entry n, counted from 0, is unused: its type is zero.
+func (g *gptCopy) isFree(n int) bool { return zero(g.entry(n)[:16]) }
+
+// decode decodes the disk's GUID and the valid partitions. For go-diskfs it makes a copy of the table with the minimum
+// header and entry size, the only ones that go-diskfs supports.
+func (g *gptCopy) decode(sector int64) error {
+	plain := gptCopy{gptHeader: g.gptHeader, sector: make([]byte, minSector)}
+	plain.Revision, plain.HeaderSize, plain.Reserved = gptRevision, gptHeaderSize, 0
+	plain.PartitionEntryLBA, plain.SizeOfPartitionEntry = 2, gpt.PartitionEntrySize
+	for n := range int(g.NumberOfPartitionEntries) {
+		plain.array = append(plain.array, g.entry(n)[:gpt.PartitionEntrySize]...)
+	}
+	data := append(append(make([]byte, minSector), plain.encode()...), plain.array...)
+	table, err := gpt.Read(newMemory(data), minSector, minSector)
+	if err != nil {
+		return err
+	}
+	g.guid = strings.ToLower(table.GUID)
+	for _, p := range table.Partitions {
+		if first, last := int64(p.Start), int64(p.End); first >= 1 && last >= first && last <= 1<<62/sector {
+			g.partitions = append(g.partitions, fromGPT(p, sector))
+		}
+	}
+	return nil
+}
+
+// arraySectors returns the number of sectors of the entry array.
+func (d *disk) arraySectors(g *gptCopy) int64 { return (int64(len(g.array)) + d.sector - 1) / d.sector }
 
 // lastUsable returns the last LBA before a backup at the end of the disk.
-func (d *disk) lastUsable(g *gpt) int64 {
-	return d.lastLBA() - (int64(len(g.array))+d.sector-1)/d.sector - 1
-}
+func (d *disk) lastUsable(g *gptCopy) int64 { return d.lastLBA() - d.arraySectors(g) - 1 }
 
-// relocate moves the backup to the end of the disk. The new backup is on the medium before the primary points to it,
-// so that a table is whole at every moment.
-func (d *disk) relocate(g *gpt) error {
+// relocate moves the backup to the end of the disk. It writes the new backup to the medium before the primary that
+// points to it, so that the disk has a valid table at any time.
+func (d *disk) relocate(g *gptCopy) error {
 	last, usable := d.lastLBA(), d.lastUsable(g)
-	if behind := g.entries + (int64(len(g.array))+d.sector-1)/d.sector; usable < g.first || behind > usable+1 {
+	if behind := g.PartitionEntryLBA + d.arraySectors(g); usable < g.FirstUsableLBA || behind > usable+1 {
 		return fmt.Errorf("usable sectors from %d on and entries up to sector %d leave no space in %d bytes",
-			g.first, behind-1, d.size)
+			g.FirstUsableLBA, behind-1, d.size)
 	}
-	for n := range int(g.count) {
-		p, used := g.partition(n, d.sector)
-		if used && p.Start+p.Size > (usable+1)*d.sector {
+	for _, p := range g.partitions {
+		if p.Start+p.Size > (usable+1)*d.sector {
 			return fmt.Errorf("partition %d ends at byte %d, which leaves no space in %d bytes",
 				p.Number, p.Start+p.Size, d.size)
 		}
 	}
-	g.other, g.last = last, usable
+	g.AlternateLBA, g.LastUsableLBA = last, usable
 	if err := d.writeGPT(g); err != nil {
 		return err
 	}
-	return d.growProtector()
+	return d.growProtective()
 }
 
-// writeGPT writes the backup, then the primary, from the primary's fields.
-func (d *disk) writeGPT(g *gpt) error {
+// writeGPT writes the backup and then the primary, with the primary's fields.
+func (d *disk) writeGPT(g *gptCopy) error {
 	backup := *g
-	backup.own, backup.other = g.other, g.own
-	backup.entries = g.other - (int64(len(g.array))+d.sector-1)/d.sector
-	for _, copy := range []*gpt{&backup, g} {
-		if err := d.write(copy.array, copy.entries*d.sector); err != nil {
+	backup.MyLBA, backup.AlternateLBA = g.AlternateLBA, g.MyLBA
+	backup.PartitionEntryLBA = g.AlternateLBA - d.arraySectors(g)
+	for _, copy := range []*gptCopy{&backup, g} {
+		if err := d.write(copy.array, copy.PartitionEntryLBA*d.sector); err != nil {
 			return err
 		}
-		if err := d.write(copy.encode(), copy.own*d.sector); err != nil {
+		if err := d.write(copy.encode(), copy.MyLBA*d.sector); err != nil {
 			return err
 		}
 		if err := d.file.Sync(); err != nil {
@@ -218,26 +228,24 @@ func (d *disk) addGPT(p Partition) (Partition, error) {
 	if err != nil {
 		return Partition{}, fmt.Errorf("the primary GPT is broken: %w", err)
 	}
-	// A backup at the end whose entries would reach into the usable area is put right as one that lies elsewhere.
-	if g.other != d.lastLBA() || g.last > d.lastUsable(g) {
+	// A backup at the end whose entries would overlap the usable area is moved like a misplaced one.
+	if g.AlternateLBA != d.lastLBA() || g.LastUsableLBA > d.lastUsable(g) {
 		if err := d.relocate(g); err != nil {
 			return Partition{}, err
 		}
 	}
-	// The entries may lie in the usable area, where they do not belong.
-	taken := []Partition{{Start: g.entries * d.sector, Size: int64(len(g.array))}}
-	slot := p.Number - 1
-	for n := range int(g.count) {
-		if old, used := g.partition(n, d.sector); used {
-			taken = append(taken, old)
-		} else if slot < 0 && zero(g.entry(n)[:16]) {
+	// The entry array may be in the usable area, contrary to the specification.
+	used := append(g.partitions, Partition{Start: g.PartitionEntryLBA * d.sector, Size: int64(len(g.array))})
+	slot, count := p.Number-1, int(g.NumberOfPartitionEntries)
+	for n := 0; n < count && slot < 0; n++ {
+		if g.isFree(n) {
 			slot = n
 		}
 	}
-	if slot < 0 || slot >= int(g.count) || !zero(g.entry(slot)[:16]) {
-		return Partition{}, fmt.Errorf("no free entry for partition %d among %d", p.Number, g.count)
+	if slot < 0 || slot >= count || !g.isFree(slot) {
+		return Partition{}, fmt.Errorf("no free entry for partition %d among %d", p.Number, count)
 	}
-	end := (g.last + 1) * d.sector
+	end := (g.LastUsableLBA + 1) * d.sector
 	if p.Start != 0 {
 		end = p.Start + (p.Size+d.sector-1)/d.sector*d.sector
 	}
@@ -245,61 +253,19 @@ func (d *disk) addGPT(p Partition) (Partition, error) {
 	if p.Start != 0 {
 		start = p.Start / alignment * alignment
 	}
-	if start < g.first*d.sector || end > (g.last+1)*d.sector || !free(taken, start, end) {
+	if start < g.FirstUsableLBA*d.sector || end > (g.LastUsableLBA+1)*d.sector || !free(used, start, end) {
 		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the usable area",
 			end-start, start)
 	}
-	if err := encodeEntry(g.entry(slot), p, start/d.sector, end/d.sector-1); err != nil {
+	p.Number = slot + 1
+	added, err := encodeEntry(g.entry(slot), p, start/d.sector, end/d.sector-1)
+	if err != nil {
 		return Partition{}, err
 	}
 	if err := d.writeGPT(g); err != nil {
 		return Partition{}, err
 	}
-	added, _ := g.partition(slot, d.sector)
-	return added, nil
-}
-
-func encodeEntry(e []byte, p Partition, first, last int64) error {
-	if p.Type == "" {
-		p.Type = TypeLinux
-	}
-	clear(e)
-	if err := putGUID(e[:16], p.Type); err != nil {
-		return err
-	}
-	if p.UUID == "" {
-		randomGUID(e[16:32])
-	} else if err := putGUID(e[16:32], p.UUID); err != nil {
-		return err
-	}
-	le := binary.LittleEndian
-	le.PutUint64(e[32:], uint64(first))
-	le.PutUint64(e[40:], uint64(last))
-	attributes := p.Attributes
-	if p.Boot {
-		attributes |= 4
-	}
-	le.PutUint64(e[48:], attributes)
-	units := utf16.Encode([]rune(p.Name))
-	if len(units) > 36 {
-		return fmt.Errorf("name %q has %d UTF-16 units, 36 fit", p.Name, len(units))
-	}
-	for i, unit := range units {
-		le.PutUint16(e[56+2*i:], unit)
-	}
-	return nil
-}
-
-func entryName(raw []byte) string {
-	var units []uint16
-	for i := 0; i+1 < len(raw); i += 2 {
-		unit := binary.LittleEndian.Uint16(raw[i:])
-		if unit == 0 {
-			break
-		}
-		units = append(units, unit)
-	}
-	return string(utf16.Decode(units))
+	return fromGPT(added, d.sector), nil
 }
 
 func zero(b []byte) bool {

@@ -6,23 +6,24 @@ import (
 	"maps"
 	"slices"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
-// Known returns number, start and size of the partitions that the kernel knows of a disk. Those of a multipath map are
-// maps: one that is not a plain range of the disk is omitted.
-func Known(ctx context.Context, sys block.System, device string) ([]Partition, error) {
+// Known returns number, start and size of a disk's partitions that the kernel knows. The partitions of a multipath map
+// are maps; those that are not a plain range of the disk are omitted.
+func Known(ctx context.Context, sys sysfs.Root, device string) ([]Partition, error) {
 	return known(ctx, sys, device, openMapper)
 }
 
 func known(
-	ctx context.Context, sys block.System, device string, open func() (mapperFile, error),
+	ctx context.Context, sys sysfs.Root, device string, open func() (mapperFile, error),
 ) (found []Partition, err error) {
-	parts, err := sys.Partitions(ctx, device)
+	parts, err := block.Partitions(ctx, sys, device)
 	if err != nil {
 		return nil, err
 	}
-	if len(parts) > 0 && sys.MapUUID(device) != "" {
+	if len(parts) > 0 && block.MapUUID(sys, device) != "" {
 		err := withMaps(ctx, sys, device, open, func(ctx context.Context, _ string, k kernelView) error {
 			extents, err := k.partitions(ctx)
 			for _, n := range slices.Sorted(maps.Keys(extents)) {
@@ -40,11 +41,11 @@ func known(
 	return found, nil
 }
 
-// Hidden returns the partitions in the table of a disk, as ReadAll reads it, of which the kernel knows none with the
-// same start and size. This happens if the primary GPT is damaged: Linux reads the backup only with the parameter
-// "gpt". The kernel also ignores more than 255 partitions, and those of a GPT that end behind the disk. A partition
-// that starts behind the end of the disk is not hidden, nor is an extended one.
-func Hidden(ctx context.Context, sys block.System, device string) ([]Partition, error) {
+// Hidden returns the partitions in the table of a disk, as [ReadAll] reads it, that the kernel does not know with the
+// same start and size. Partitions are hidden if the primary GPT is damaged: Linux reads the backup only with the
+// parameter "gpt". The kernel also ignores partitions after the 255th, and those of a GPT that end beyond the end of
+// the disk. A partition that starts beyond the end of the disk is not hidden, nor is an extended one.
+func Hidden(ctx context.Context, sys sysfs.Root, device string) ([]Partition, error) {
 	table, err := ReadAll(ctx, device)
 	if errors.Is(err, ErrNoTable) {
 		return nil, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
@@ -38,7 +39,7 @@ func TestReadAll(t *testing.T) {
 	first, second := mbrEntry{kind: 0x83, first: 2048, size: 2048}, mbrEntry{kind: 0xfb, first: 4096, size: 2048}
 	beyond, last := mbrEntry{kind: 0x83, first: 65536, size: 8}, mbrEntry{kind: 0x83, first: 65535, size: 8}
 	odd := mbrEntry{boot: 0x01, kind: 0x83, first: 8192, size: 2048}
-	protector := mbrEntry{kind: typeProtector, first: 1, size: 65535}
+	protective := mbrEntry{kind: typeProtective, first: 1, size: 65535}
 	withText := func(at int) []byte {
 		sector := tableSector(first, second)
 		copy(sector[at:], "FAT16   ")
@@ -60,8 +61,8 @@ func TestReadAll(t *testing.T) {
 		{"status", tableSector(first, odd), []int{1, 2}, nil},
 		{"type 0", tableSector(first, mbrEntry{first: 8192, size: 8}), []int{1, 2}, []int{1}},
 		{"size 0", tableSector(first, mbrEntry{kind: 0x83, first: 8192}), []int{1}, []int{1}},
-		{"protective entry only", tableSector(protector), nil, nil},
-		{"protective entry", tableSector(protector, second), []int{2}, nil},
+		{"protective entry only", tableSector(protective), nil, nil},
+		{"protective entry", tableSector(protective, second), []int{2}, nil},
 		{"empty", tableSector(), nil, nil},
 		{"no signature", unsigned, nil, nil},
 		{"FAT", bootSector(tableSector(odd), 512, 0xf8, ""), nil, nil},
@@ -74,7 +75,7 @@ func TestReadAll(t *testing.T) {
 		{"medium 0xf7", bootSector(tableSector(odd), 512, 0xf7, "EXFAT"), []int{1}, nil},
 	} {
 		image := testenv.SparseFile(t, 32*mib)
-		poke(t, image, 0, tt.sector)
+		writeAt(t, image, 0, tt.sector)
 		for name, read := range map[string]struct {
 			table func(context.Context, string) (*Table, error)
 			want  []int
@@ -94,14 +95,14 @@ func TestReadAll(t *testing.T) {
 func TestReadAllWhole(t *testing.T) {
 	image := chainImage(t, links(3, 1)...)
 	want := read(t, image)
-	poke(t, image, mbrTable+3*16, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0, 0, 0, 0x7f, 1, 0, 0, 0})
+	writeAt(t, image, mbrTable+3*16, []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0, 0, 0, 0x7f, 1, 0, 0, 0})
 	got, err := ReadAll(t.Context(), image)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 	image = gptImage(t, 16*mib)
-	poke(t, image, 440, []byte{1, 2, 3, 4})
-	poke(t, image, 512, make([]byte, 512)) // the primary
+	writeAt(t, image, 440, []byte{1, 2, 3, 4})
+	writeAt(t, image, 512, make([]byte, 512)) // the primary
 	want = read(t, image)
 	got, err = ReadAll(t.Context(), image)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || !got.Damaged || got.DiskID != 0x04030201 {
@@ -126,9 +127,9 @@ func TestReadAllErrors(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"ReadAll":    second(ReadAll(t.Context(), "/dev/missing")),
-		"Known":      second(Known(t.Context(), block.System{}, "/dev/missing")),
-		"Hidden":     second(Hidden(t.Context(), block.System{}, "/dev/missing")),
-		"not listed": second(Hidden(t.Context(), block.System{Root: t.TempDir()}, image)),
+		"Known":      second(Known(t.Context(), sysfs.Root{}, "/dev/missing")),
+		"Hidden":     second(Hidden(t.Context(), sysfs.Root{}, "/dev/missing")),
+		"not listed": second(Hidden(t.Context(), sysfs.Root{Path: t.TempDir()}, image)),
 	} {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: got %v, want %v", name, err, fs.ErrNotExist)
@@ -142,7 +143,7 @@ func second[T any](_ T, err error) error { return err }
 func TestKnownOfMap(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}, busy: map[string]int{}}
 	d := f.disk()
-	sys, closed, broken := block.System{Root: f.root}, 0, errors.New("broken")
+	sys, closed, broken := sysfs.Root{Path: f.root}, 0, errors.New("broken")
 	open := func() (mapperFile, error) { return closingMapper{f, &closed}, nil }
 	if got, err := known(t.Context(), sys, "/dev/dm-0",
 		func() (mapperFile, error) { return nil, broken }); err != nil || got != nil {
@@ -153,10 +154,14 @@ func TestKnownOfMap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.Create(devmapper.Map{UUID: "part4-" + mapID, Targets: []devmapper.Target{{Kind: "crypt", Size: mib}}}); err != nil {
+	if _, err := f.Create(devmapper.Map{
+		UUID: "part4-" + mapID, Targets: []devmapper.Target{{Kind: "crypt", Size: mib}},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Partition{{Number: 1, Size: mib}, {Number: 2, Start: 4 * mib, Size: 2 * mib}, {Number: 3, Start: 8 * mib, Size: mib}}
+	want := []Partition{
+		{Number: 1, Size: mib}, {Number: 2, Start: 4 * mib, Size: 2 * mib}, {Number: 3, Start: 8 * mib, Size: mib},
+	}
 	got, err := known(t.Context(), sys, "/dev/dm-0", open)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || closed != 1 {
 		t.Errorf("%v, closed %d times, -want +got:\n%s", err, closed, diff)
@@ -181,26 +186,26 @@ func TestHidden(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 32*mib), 512)
 	check := func(what string, want ...int) {
 		t.Helper()
-		if hidden, err := Hidden(t.Context(), block.System{}, path); err != nil || !slices.Equal(numbers(hidden), want) {
+		if hidden, err := Hidden(t.Context(), sysfs.Root{}, path); err != nil || !slices.Equal(numbers(hidden), want) {
 			t.Errorf("%s: got %+v and %v hidden, want %v", what, hidden, err, want)
 		}
 	}
 	testenv.GPT(t, path, "size=4MiB", "size=8MiB")
-	if err := Sync(t.Context(), block.System{}, path); err != nil {
+	if err := Sync(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
 	check("GPT")
-	poke(t, path, 512, make([]byte, 512))
+	writeAt(t, path, 512, make([]byte, 512))
 	check("damaged primary")
-	if err := Forget(t.Context(), block.System{}, path); err != nil {
+	if err := Forget(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
 	check("damaged primary that the kernel has read", 1, 2)
 	odd := tableSector(mbrEntry{first: 2048, size: 2048}, mbrEntry{kind: 0x83, first: 65536, size: 8},
 		mbrEntry{kind: 0x05, first: 8192, size: 8192}, mbrEntry{kind: 0x83, first: 32768, size: 65536})
 	copy(odd[54:], "FAT16   ")
-	poke(t, path, 0, odd)
-	poke(t, path, 8192*512, tableSector(mbrEntry{kind: 0x83, first: 2048, size: 2048}))
+	writeAt(t, path, 0, odd)
+	writeAt(t, path, 8192*512, tableSector(mbrEntry{kind: 0x83, first: 2048, size: 2048}))
 	check("MBR that the kernel has not read", 1, 4, 5)
 	for n, e := range map[int]extent{1: {mib, mib}, 3: {4 * mib, 1024}, 4: {16 * mib, 16 * mib}, 5: {5 * mib, mib}} {
 		if err := block.AddPartition(path, n, e.start, e.size); err != nil {
@@ -208,7 +213,7 @@ func TestHidden(t *testing.T) {
 		}
 	}
 	check("MBR")
-	poke(t, path, 0, make([]byte, 512))
+	writeAt(t, path, 0, make([]byte, 512))
 	check("no table")
 }
 

@@ -1,6 +1,8 @@
 package partition
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Role is the purpose of a partition of a Layout.
 type Role string
@@ -95,13 +97,21 @@ func Plan(n Needs) (Layout, error) {
 		}
 		l.add(p.role, p.size, p.boot)
 	}
-	if l.Scheme == MBR && len(l.Partitions) > 4 {
-		return Layout{}, fmt.Errorf("an MBR has 4 primary partitions, %d are needed", len(l.Partitions))
+	if err := l.checkCount(); err != nil {
+		return Layout{}, err
 	}
 	return l, nil
 }
 
-// maxPlanned bounds a partition's size so that no sum of sizes overflows.
+// checkCount returns an error if an MBR has too few entries for the layout. go-diskfs would drop the others.
+func (l Layout) checkCount() error {
+	if l.Scheme == MBR && len(l.Partitions) > 4 {
+		return fmt.Errorf("an MBR has 4 primary partitions, %d are needed", len(l.Partitions))
+	}
+	return nil
+}
+
+// maxPlanned is the largest size of a partition in bytes, so that sums of sizes cannot overflow.
 const maxPlanned = 1 << 58
 
 func (l *Layout) add(role Role, size int64, boot bool) {
@@ -146,13 +156,13 @@ func (l Layout) Adopt(t *Table) (Layout, error) {
 	if t.Damaged {
 		return Layout{}, fmt.Errorf("one copy of the disk's %s is broken", t.Scheme)
 	}
-	there := map[int]Partition{}
+	existing := map[int]Partition{}
 	for _, p := range t.Partitions {
-		there[p.Number] = p
+		existing[p.Number] = p
 	}
 	adopted := Layout{Scheme: l.Scheme}
 	for _, want := range l.Partitions {
-		got, ok := there[want.Number]
+		got, ok := existing[want.Number]
 		if !ok {
 			return Layout{}, fmt.Errorf("partition %d (%s) is missing", want.Number, want.Role)
 		}

@@ -82,7 +82,8 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(c.want, show(l)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if last := l.Partitions[len(l.Partitions)-1]; last.Role != RoleRoot || l.Find(RoleRoot).Number != last.Number {
+			last := l.Partitions[len(l.Partitions)-1]
+			if last.Role != RoleRoot || l.Find(RoleRoot).Number != last.Number {
 				t.Errorf("the last partition is %s, want root", last.Role)
 			}
 		})
@@ -94,12 +95,16 @@ func TestPlanRefuses(t *testing.T) {
 		needs Needs
 		err   string
 	}{
-		"five partitions on msdos": {full(func(n *Needs) { n.Scheme, n.POWER = MBR, true }), "4 primary partitions, 5 are needed"},
-		"no root":                  {full(func(n *Needs) { n.Root = 0 }), "root partition cannot have 0 bytes"},
-		"negative swap":            {full(func(n *Needs) { n.Swap = -1 }), "swap partition cannot have -1 bytes"},
-		"no ESP":                   {full(func(n *Needs) { n.UEFI, n.ESP = true, 0 }), "EFI system partition cannot have 0 bytes"},
-		"overflow":                 {full(func(n *Needs) { n.Swap = 1<<63 - 1 }), "swap partition cannot have"},
-		"other scheme":             {full(func(n *Needs) { n.Scheme = "loop" }), `"loop"`},
+		"five partitions on msdos": {
+			full(func(n *Needs) { n.Scheme, n.POWER = MBR, true }), "4 primary partitions, 5 are needed",
+		},
+		"no root":       {full(func(n *Needs) { n.Root = 0 }), "size of the root partition: 0 bytes"},
+		"negative swap": {full(func(n *Needs) { n.Swap = -1 }), "size of the swap partition: -1 bytes"},
+		"no ESP": {
+			full(func(n *Needs) { n.UEFI, n.ESP = true, 0 }), "size of the EFI system partition: 0 bytes",
+		},
+		"overflow":     {full(func(n *Needs) { n.Swap = 1<<63 - 1 }), "size of the swap partition"},
+		"other scheme": {full(func(n *Needs) { n.Scheme = "loop" }), `"loop"`},
 	} {
 		if _, err := Plan(c.needs); err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, c.err)
@@ -167,17 +172,28 @@ func TestAdopt(t *testing.T) {
 			}
 		}, ""},
 		"one partition more":   {func(t *Table) { t.Partitions = append(t.Partitions, Partition{Number: 6}) }, ""},
-		"smaller root":         {func(t *Table) { t.Partitions[4].Size -= mib }, "partition 5 (root) has"},
-		"smaller config drive": {func(t *Table) { t.Partitions[3].Size /= 2 }, "partition 4 (config drive) has"},
-		"moved root":           {func(t *Table) { t.Partitions[4].Start += mib }, "partition 5 (root) starts"},
-		"larger ephemeral":     {func(t *Table) { t.Partitions[1].Size += mib; t.Partitions[2].Start += mib }, "partition 2 (ephemeral) has"},
-		"moved ephemeral":      {func(t *Table) { t.Partitions[1].Start += mib }, "partition 2 (ephemeral) starts"},
-		"without config drive": {func(t *Table) { t.Partitions = t.Partitions[:4]; t.Partitions[3].Type = TypeESP }, "partition 4 (config drive) has the type"},
-		"without a root":       {func(t *Table) { t.Partitions = t.Partitions[:4] }, "partition 5 (root) is missing"},
-		"msdos":                {func(t *Table) { t.Scheme = MBR }, "scheme mbr"},
-		"a broken copy":        {func(t *Table) { t.Damaged = true }, "broken"},
-		"another partition 1":  {func(t *Table) { t.Partitions[0].Type = TypeBIOSBoot }, "partition 1 (EFI system) has the type"},
-		"in another order":     {func(t *Table) { t.Partitions[1].Number, t.Partitions[2].Number = 3, 2 }, "partition 2 (ephemeral) has the type"},
+		"smaller root":         {func(t *Table) { t.Partitions[4].Size -= mib }, "size of partition 5 (root)"},
+		"smaller config drive": {func(t *Table) { t.Partitions[3].Size /= 2 }, "size of partition 4 (config drive)"},
+		"moved root":           {func(t *Table) { t.Partitions[4].Start += mib }, "start of partition 5 (root)"},
+		"larger ephemeral": {
+			func(t *Table) { t.Partitions[1].Size += mib; t.Partitions[2].Start += mib },
+			"size of partition 2 (ephemeral)",
+		},
+		"moved ephemeral": {func(t *Table) { t.Partitions[1].Start += mib }, "start of partition 2 (ephemeral)"},
+		"without config drive": {
+			func(t *Table) { t.Partitions = t.Partitions[:4]; t.Partitions[3].Type = TypeESP },
+			"type of partition 4 (config drive)",
+		},
+		"without a root": {func(t *Table) { t.Partitions = t.Partitions[:4] }, "partition 5 (root) is missing"},
+		"msdos":          {func(t *Table) { t.Scheme = MBR }, "scheme of the partition table: got mbr"},
+		"a broken copy":  {func(t *Table) { t.Damaged = true }, "broken"},
+		"another partition 1": {
+			func(t *Table) { t.Partitions[0].Type = TypeBIOSBoot }, "type of partition 1 (EFI system)",
+		},
+		"in another order": {
+			func(t *Table) { t.Partitions[1].Number, t.Partitions[2].Number = 3, 2 },
+			"type of partition 2 (ephemeral)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := tableOf(layout)

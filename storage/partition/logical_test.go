@@ -19,17 +19,25 @@ func tableSector(entries ...mbrEntry) []byte {
 	return sector
 }
 
-// chainImage returns a disk of 32 MiB with an extended partition from sector 64 to its end. Table n of the chain lies
-// in sector 64+4n.
+// putMBREntry writes an entry into a table's sector.
+func putMBREntry(sector []byte, slot int, e mbrEntry) {
+	raw := sector[mbrTable+16*slot:][:16]
+	raw[0], raw[4] = e.boot, e.kind
+	binary.LittleEndian.PutUint32(raw[8:], uint32(e.first))
+	binary.LittleEndian.PutUint32(raw[12:], uint32(e.size))
+}
+
+// chainImage returns a disk of 32 MiB with an extended partition from sector 64 to its end. Table n of the chain is in
+// sector 64+4n.
 func chainImage(t *testing.T, tables ...[]byte) string {
 	t.Helper()
 	image := testenv.SparseFile(t, 32*mib)
-	poke(t, image, 0, tableSector(mbrEntry{kind: 0x05, first: 64, size: 32*mib/512 - 64}))
+	writeAt(t, image, 0, tableSector(mbrEntry{kind: 0x05, first: 64, size: 32*mib/512 - 64}))
 	var chain []byte
 	for _, table := range tables {
 		chain = append(append(chain, table...), make([]byte, 3*512)...)
 	}
-	poke(t, image, 64*512, chain)
+	writeAt(t, image, 64*512, chain)
 	return image
 }
 
@@ -71,8 +79,14 @@ func TestLogicalPartitions(t *testing.T) {
 		{"link last", [][]byte{tableSector(data, mbrEntry{}, data, link(1)), tableSector(data)}, 3, 2},
 		{"two links", [][]byte{tableSector(data, link(2), link(1)), tableSector(data), tableSector(data, data)}, 3, 2},
 		{"backwards", [][]byte{tableSector(data, link(2)), tableSector(data), tableSector(data, link(1))}, 3, 3},
-		{"garbage", [][]byte{tableSector(data, link(1), mbrEntry{kind: 1, first: 1, size: 1 << 30}), tableSector(data)}, 2, 2},
-		{"garbage in a link", [][]byte{tableSector(data, link(1)), tableSector(data, mbrEntry{}, mbrEntry{kind: 1, first: 1, size: 4})}, 2, 2},
+		{"garbage", [][]byte{
+			tableSector(data, link(1), mbrEntry{kind: 1, first: 1, size: 1 << 30}), tableSector(data),
+		}, 2, 2},
+		{
+			"garbage in a link",
+			[][]byte{tableSector(data, link(1)), tableSector(data, mbrEntry{}, mbrEntry{kind: 1, first: 1, size: 4})},
+			2, 2,
+		},
 		{"type 0", [][]byte{tableSector(mbrEntry{first: 1, size: 1}, link(1)), tableSector(data)}, 2, 2},
 		{"status", [][]byte{badStatus, tableSector(data)}, 2, 2},
 		{"FAT", [][]byte{asFAT, tableSector(data)}, 2, 2},

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
 )
@@ -24,7 +25,7 @@ type mapper interface {
 // mappedDisk is a multipath map. Each of its partitions is a map of a range of it, named NAME-part1 with the UUID
 // part1-UUID, as by kpartx.
 type mappedDisk struct {
-	sys                    block.System
+	sys                    sysfs.Root
 	device                 string
 	name, uuid, majorMinor string
 	mapper                 mapper
@@ -40,7 +41,7 @@ func openMapper() (mapperFile, error) { return devmapper.Open() }
 
 // withMaps calls do with the partitions of a multipath map. open opens the device mapper.
 func withMaps(
-	ctx context.Context, sys block.System, device string, open func() (mapperFile, error),
+	ctx context.Context, sys sysfs.Root, device string, open func() (mapperFile, error),
 	do func(context.Context, string, kernelView) error,
 ) error {
 	control, err := open()
@@ -55,8 +56,8 @@ func withMaps(
 	return do(ctx, device, d)
 }
 
-func newMappedDisk(sys block.System, device string, m mapper) (*mappedDisk, error) {
-	d := &mappedDisk{sys: sys, device: device, uuid: sys.MapUUID(device), mapper: m}
+func newMappedDisk(sys sysfs.Root, device string, m mapper) (*mappedDisk, error) {
+	d := &mappedDisk{sys: sys, device: device, uuid: block.MapUUID(sys, device), mapper: m}
 	for file, value := range map[string]*string{"dm/name": &d.name, "dev": &d.majorMinor} {
 		text, err := sys.Files.Read(sys.Sys("class/block", strings.TrimPrefix(device, "/dev/"), file))
 		if err != nil {
@@ -70,7 +71,7 @@ func newMappedDisk(sys block.System, device string, m mapper) (*mappedDisk, erro
 func (d *mappedDisk) partUUID(n int) string { return fmt.Sprintf("part%d-%s", n, d.uuid) }
 
 func (d *mappedDisk) partitions(ctx context.Context) (map[int]extent, error) {
-	parts, err := d.sys.Partitions(ctx, d.device)
+	parts, err := block.Partitions(ctx, d.sys, d.device)
 	if err != nil {
 		return nil, err
 	}
@@ -111,5 +112,8 @@ func (d *mappedDisk) remove(ctx context.Context, n int) error {
 	if errors.Is(err, unix.ENXIO) {
 		return nil // already removed
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("remove partition %d: %w", n, err)
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/devmapper"
 )
 
@@ -73,10 +73,12 @@ func (f *fakeMapper) Targets(uuid string) ([]devmapper.Target, error) {
 func (f *fakeMapper) disk() *mappedDisk {
 	f.t.Helper()
 	dir := filepath.Join(f.root, "sys/class/block/dm-0")
-	for file, content := range map[string]string{"dm/uuid": mapID, "dm/name": "3600c0ff000d1a2b3", "dev": "253:0", "size": "131072", "holders/x": ""} {
+	for file, content := range map[string]string{
+		"dm/uuid": mapID, "dm/name": "3600c0ff000d1a2b3", "dev": "253:0", "size": "131072", "holders/x": "",
+	} {
 		f.write(filepath.Join(dir, file), content)
 	}
-	d, err := newMappedDisk(block.System{Root: f.root}, "/dev/dm-0", f)
+	d, err := newMappedDisk(sysfs.Root{Path: f.root}, "/dev/dm-0", f)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -96,7 +98,10 @@ func TestPartitionsOfMap(t *testing.T) {
 		parts []Partition
 		want  []string
 	}{
-		{[]Partition{first, third}, []string{"+" + name + "1 8388608 253:0 2048", "+" + name + "3 4194304 253:0 18432"}},
+		{
+			[]Partition{first, third},
+			[]string{"+" + name + "1 8388608 253:0 2048", "+" + name + "3 4194304 253:0 18432"},
+		},
 		{[]Partition{first, third}, nil},
 		{[]Partition{third}, []string{"-part1-" + mapID}},
 		{[]Partition{moved, beyond}, []string{"-part3-" + mapID, "+" + name + "3 4194304 253:0 20480"}},
@@ -124,13 +129,16 @@ func TestPartitionsOfMapForeign(t *testing.T) {
 		{Kind: "linear", Size: mib, Parameters: "8:0 2048"},
 		{Kind: "linear", Size: mib, Parameters: "253:0"},
 	} {
-		if _, err := f.Create(devmapper.Map{Name: "x", UUID: "part1-" + mapID, Targets: []devmapper.Target{target}}); err != nil {
+		if _, err := f.Create(devmapper.Map{
+			Name: "x", UUID: "part1-" + mapID, Targets: []devmapper.Target{target},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := apply(t.Context(), "/dev/dm-0", table, d); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.maps["part1-"+mapID].Targets[0].Parameters; got != "253:0 2048" || f.maps["part1-"+mapID].Targets[0].Kind != "linear" {
+		got := f.maps["part1-"+mapID].Targets[0].Parameters
+		if got != "253:0 2048" || f.maps["part1-"+mapID].Targets[0].Kind != "linear" {
 			t.Errorf("%+v: got %q in its place", target, got)
 		}
 	}
@@ -156,7 +164,7 @@ func (c closingMapper) Close() error {
 func TestWithMaps(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
 	f.disk()
-	sys := block.System{Root: f.root}
+	sys := sysfs.Root{Path: f.root}
 	broken := errors.New("broken")
 	for _, tt := range []struct {
 		name, device string

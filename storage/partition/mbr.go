@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,11 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/diskfs/go-diskfs/partition/mbr"
+
+	"ironroot/internal/ondisk"
 )
 
 const (
-	mbrTable = 446 // offset of the four entries
-	maxLBA   = 1 << 32
+	mbrSize = 512
+	maxLBA  = 1 << 32
 
 	// maxNumber is the highest number of a partition in Linux. Logical partitions start at 5.
 	maxNumber  = 255
@@ -22,20 +27,46 @@ const (
 	maxEmptyLinks = 100 // Linux stops after that many tables in a row without a logical partition
 )
 
-// mbrEntry is one entry of the table; LBAs in sectors, relative as it stands there.
+// volumeBoot is the start of the boot sector of FAT, exFAT or NTFS, which a device without partitions has in the place
+// of an MBR.
+type volumeBoot struct {
+	Jump       [3]byte
+	OEMName    [8]byte
+	SectorSize uint16 // bytes
+	_          [8]byte
+	Media      uint8
+	_          [32]byte
+	Type16     [8]byte // of FAT12 and FAT16
+	_          [20]byte
+	Type32     [8]byte // of FAT32
+}
+
+// overlay returns a copy of the sector that starts with a structure.
+func overlay(sector []byte, structure any) []byte {
+	sector = bytes.Clone(sector)
+	ondisk.Encode(sector, binary.LittleEndian, structure)
+	return sector
+}
+
+// decode reads a structure from the start of a sector.
+func decode[T any](sector []byte) T { return ondisk.Decode[T](sector, binary.LittleEndian) }
+
+// mbrEntry is an entry of the table. LBAs are in sectors and relative as in the table.
 type mbrEntry struct {
 	boot, kind  byte
 	first, size int64
 }
 
-type mbr struct {
+// mbrSector is sector 0, or a sector that names logical partitions.
+type mbrSector struct {
 	sector  []byte // 512 bytes
 	diskID  uint32
+	table   *mbr.Table
 	entries [4]mbrEntry
 }
 
-// readMBR reads sector 0. The error wraps ErrNoTable where it holds no sound table.
-func (d *disk) readMBR() (*mbr, error) {
+// readMBR reads sector 0. The error wraps ErrNoTable if it has no valid table.
+func (d *disk) readMBR() (*mbrSector, error) {
 	sector, err := d.readSector(0)
 	if err != nil {
 		return nil, err
@@ -44,70 +75,79 @@ func (d *disk) readMBR() (*mbr, error) {
 }
 
 func (d *disk) readSector(offset int64) ([]byte, error) {
-	sector := make([]byte, 512)
+	sector := make([]byte, mbrSize)
 	_, err := d.file.ReadAt(sector, offset)
 	return sector, err
 }
 
-var errNoSignature = fmt.Errorf("%w: no MBR signature", ErrNoTable)
-
-func hasMBRSignature(sector []byte) bool { return sector[510] == 0x55 && sector[511] == 0xaa }
-
-func parseMBR(sector []byte) (*mbr, error) {
-	if !hasMBRSignature(sector) {
-		return nil, errNoSignature
+func parseMBR(sector []byte) (*mbrSector, error) {
+	m, err := decodeMBR(sector)
+	if err != nil {
+		return nil, err
 	}
 	// A FAT file system without partitions ends its boot sector with the same signature.
-	if strings.HasPrefix(string(sector[54:62]), "FAT") || strings.HasPrefix(string(sector[82:90]), "FAT") {
+	b := decode[volumeBoot](sector)
+	if strings.HasPrefix(string(b.Type16[:]), "FAT") || strings.HasPrefix(string(b.Type32[:]), "FAT") {
 		return nil, fmt.Errorf("%w: a FAT file system fills the device", ErrNoTable)
 	}
-	m := newMBR(sector)
 	for i, e := range m.entries {
-		if !e.soundStatus() {
+		if !e.validStatus() {
 			return nil, fmt.Errorf("%w: entry %d of the MBR has the status 0x%02x", ErrNoTable, i+1, e.boot)
 		}
 	}
 	return m, nil
 }
 
-func newMBR(sector []byte) *mbr {
-	return &mbr{sector: sector, diskID: binary.LittleEndian.Uint32(sector[440:]), entries: mbrEntries(sector)}
-}
-
-func mbrEntries(sector []byte) (entries [4]mbrEntry) {
-	for i := range entries {
-		e := sector[mbrTable+16*i:]
-		entries[i] = mbrEntry{
-			boot: e[0], kind: e[4],
-			first: int64(binary.LittleEndian.Uint32(e[8:])), size: int64(binary.LittleEndian.Uint32(e[12:])),
+// decodeMBR decodes any sector with the signature of an MBR. go-diskfs rejects a table with an invalid status, so it
+// gets a copy with status 0.
+func decodeMBR(sector []byte) (*mbrSector, error) {
+	raw := decode[ondisk.MBR](sector)
+	m := &mbrSector{sector: sector, diskID: raw.DiskID}
+	for i := range m.entries {
+		e := &m.entries[i]
+		if e.boot = raw.Entries[i].Status; !e.validStatus() {
+			raw.Entries[i].Status = 0
 		}
 	}
-	return entries
+	var err error
+	if m.table, err = mbr.Read(newMemory(overlay(sector, raw)), mbrSize, mbrSize); err != nil {
+		return nil, fmt.Errorf("%w: no MBR signature", ErrNoTable)
+	}
+	for i, p := range m.table.Partitions {
+		e := &m.entries[i]
+		e.kind, e.first, e.size = byte(p.Type), int64(p.Start), int64(p.Size)
+	}
+	return m, nil
 }
 
-func (m *mbr) protective() bool {
+// encodeMBR writes the entries into a sector and preserves the rest of the sector.
+func encodeMBR(table *mbr.Table, sector []byte) {
+	_ = table.Write(newMemory(sector), mbrSize) // writing to memory cannot fail
+}
+
+func (m *mbrSector) protective() bool {
 	for _, e := range m.entries {
-		if e.kind == typeProtector {
+		if e.kind == typeProtective {
 			return true
 		}
 	}
 	return false
 }
 
-// isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that fills the
-// device: its code lies where a table has the entries.
-func (m *mbr) isFileSystem() bool {
-	if !slices.ContainsFunc(m.entries[:], func(e mbrEntry) bool { return !e.soundStatus() }) {
+// isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that spans the
+// device. Such a sector has code at the offset of a table's entries.
+func (m *mbrSector) isFileSystem() bool {
+	if !slices.ContainsFunc(m.entries[:], func(e mbrEntry) bool { return !e.validStatus() }) {
 		return false
 	}
-	sectorSize, media := binary.LittleEndian.Uint16(m.sector[11:]), m.sector[21]
-	hasParameters := bits.OnesCount16(sectorSize) == 1 && sectorSize >= 512 && (media == 0xf0 || media >= 0xf8)
-	return hasParameters || string(m.sector[3:11]) == "EXFAT   "
+	b := decode[volumeBoot](m.sector)
+	hasParameters := bits.OnesCount16(b.SectorSize) == 1 && b.SectorSize >= 512 && (b.Media == 0xf0 || b.Media >= 0xf8)
+	return hasParameters || string(b.OEMName[:]) == "EXFAT   "
 }
 
 func (e mbrEntry) used() bool        { return e.kind != 0 && e.size > 0 }
 func (e mbrEntry) extended() bool    { return e.kind == 0x05 || e.kind == 0x0f || e.kind == 0x85 }
-func (e mbrEntry) soundStatus() bool { return e.boot&0x7f == 0 }
+func (e mbrEntry) validStatus() bool { return e.boot&0x7f == 0 }
 
 // allEntries reads the table for ReadAll.
 func (d *disk) allEntries(ctx context.Context) (*Table, error) {
@@ -115,10 +155,10 @@ func (d *disk) allEntries(ctx context.Context) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !hasMBRSignature(sector) {
-		return nil, errNoSignature
+	m, err := decodeMBR(sector)
+	if err != nil {
+		return nil, err
 	}
-	m := newMBR(sector)
 	if m.protective() {
 		if table, err := d.gptTable(); err == nil {
 			table.DiskID = m.diskID
@@ -129,11 +169,11 @@ func (d *disk) allEntries(ctx context.Context) (*Table, error) {
 		return nil, fmt.Errorf("%w: a file system fills the device", ErrNoTable)
 	}
 	return d.tableOf(ctx, m, func(e mbrEntry) bool {
-		return e.kind != typeProtector && e.size > 0 && e.first*d.sector < d.size
+		return e.kind != typeProtective && e.size > 0 && e.first*d.sector < d.size
 	})
 }
 
-func (d *disk) mbrTable(ctx context.Context, m *mbr) (*Table, error) {
+func (d *disk) mbrTable(ctx context.Context, m *mbrSector) (*Table, error) {
 	for i, e := range m.entries {
 		if e.used() && e.first*d.sector >= d.size {
 			return nil, fmt.Errorf("%w: partition %d starts at sector %d, beyond the end of the disk",
@@ -143,12 +183,12 @@ func (d *disk) mbrTable(ctx context.Context, m *mbr) (*Table, error) {
 	return d.tableOf(ctx, m, mbrEntry.used)
 }
 
-// tableOf returns the table of those entries that count, with the logical partitions.
-func (d *disk) tableOf(ctx context.Context, m *mbr, counts func(mbrEntry) bool) (*Table, error) {
+// tableOf returns the table of the entries for which isUsed returns true, with the logical partitions.
+func (d *disk) tableOf(ctx context.Context, m *mbrSector, isUsed func(mbrEntry) bool) (*Table, error) {
 	table := &Table{Scheme: MBR, DiskID: m.diskID, SectorSize: d.sector, DiskSize: d.size}
 	for i, e := range m.entries {
-		if counts(e) {
-			table.Partitions = append(table.Partitions, d.mbrPartition(m.diskID, i+1, e, 0))
+		if isUsed(e) {
+			table.Partitions = append(table.Partitions, d.partition(m.diskID, i+1, e, 0))
 		}
 	}
 	if len(table.Partitions) == 0 {
@@ -156,7 +196,7 @@ func (d *disk) tableOf(ctx context.Context, m *mbr, counts func(mbrEntry) bool) 
 	}
 	c := chain{disk: d, table: table, seen: map[int64]bool{}}
 	for _, e := range m.entries {
-		if counts(e) && e.extended() {
+		if isUsed(e) && e.extended() {
 			if err := c.follow(ctx, e); err != nil {
 				return nil, err
 			}
@@ -191,13 +231,14 @@ func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 		if err != nil {
 			return err
 		}
-		if !hasMBRSignature(sector) {
-			return nil
+		m, err := decodeMBR(sector)
+		if err != nil {
+			return nil //nolint:nilerr // no table: the chain ends
 		}
 		c.seen[offset] = true
 		c.table.LogicalTables = append(c.table.LogicalTables, offset)
 		var link *mbrEntry
-		for i, e := range mbrEntries(sector) {
+		for i, e := range m.entries {
 			switch {
 			case e.size == 0:
 			case e.extended():
@@ -207,7 +248,7 @@ func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 			case i >= 2 && (e.first+e.size > size || first+e.first+e.size > extended.first+extended.size):
 				// The last two entries are often garbage: they count only inside the extended partition.
 			case c.count < maxLogical:
-				c.table.Partitions = append(c.table.Partitions, c.disk.mbrPartition(c.table.DiskID, 5+c.count, e, first))
+				c.table.Partitions = append(c.table.Partitions, c.disk.partition(c.table.DiskID, 5+c.count, e, first))
 				c.count++
 				empty = -1
 			}
@@ -220,20 +261,21 @@ func (c *chain) follow(ctx context.Context, extended mbrEntry) error {
 	return nil
 }
 
-func (d *disk) mbrPartition(diskID uint32, n int, e mbrEntry, base int64) Partition {
+func (d *disk) partition(diskID uint32, n int, e mbrEntry, base int64) Partition {
 	return Partition{
 		Number: n, Type: fmt.Sprintf("0x%02x", e.kind), UUID: fmt.Sprintf("%08x-%02x", diskID, n),
 		Boot: e.boot == 0x80, Start: (base + e.first) * d.sector, Size: e.size * d.sector,
 	}
 }
 
-// growProtector lets the protective entry span the whole disk, as far as 32 bits reach. A hybrid MBR is left alone.
-func (d *disk) growProtector() error {
+// growProtective extends the protective entry to the whole disk, up to 32 bits of sectors. It does not change a hybrid
+// MBR.
+func (d *disk) growProtective() error {
 	m, err := d.readMBR()
 	if err != nil {
 		return err
 	}
-	only := m.entries[0].kind == typeProtector && m.entries[0].first == 1
+	only := m.entries[0].kind == typeProtective && m.entries[0].first == 1
 	for _, e := range m.entries[1:] {
 		only = only && e.kind == 0
 	}
@@ -241,8 +283,10 @@ func (d *disk) growProtector() error {
 	if !only || m.entries[0].size == size {
 		return nil
 	}
-	binary.LittleEndian.PutUint32(m.sector[mbrTable+12:], uint32(size))
-	copy(m.sector[mbrTable+5:], []byte{0xff, 0xff, 0xff}) // the end in cylinders, heads and sectors: too large to say
+	p := m.table.Partitions[0]
+	p.Size = uint32(size)
+	p.EndHead, p.EndSector, p.EndCylinder = 0xff, 0xff, 0xff // beyond the range of CHS
+	encodeMBR(m.table, m.sector)
 	if err := d.write(m.sector, 0); err != nil {
 		return err
 	}
@@ -266,30 +310,24 @@ func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {
 	if p.Type == "" {
 		p.Type = TypeMBRLinux
 	}
-	kind, err := mbrType(p.Type)
+	start, end := d.placeMBR(p)
+	e, err := newMBREntry(p, start/d.sector, (end-start)/d.sector)
 	if err != nil {
 		return Partition{}, err
 	}
-	start, end := d.placeMBR(p)
 	if start < alignment || end > min(d.size, maxLBA*d.sector) || !free(table.Partitions, start, end) {
-		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the disk", end-start, start)
+		return Partition{}, fmt.Errorf("no space for %d bytes at byte %d: taken or outside the disk",
+			end-start, start)
 	}
-	e := mbrEntry{kind: kind, first: start / d.sector, size: (end - start) / d.sector}
-	if p.Boot {
-		e.boot = 0x80
-	}
-	putMBREntry(m.sector, slot, e)
+	m.entries[slot], m.table.Partitions[slot] = e, mbrPartition(e)
+	encodeMBR(m.table, m.sector)
 	if err := d.write(m.sector, 0); err != nil {
 		return Partition{}, err
 	}
 	if err := d.file.Sync(); err != nil {
 		return Partition{}, err
 	}
-	again, err := parseMBR(m.sector)
-	if err != nil {
-		return Partition{}, err
-	}
-	return d.mbrPartition(m.diskID, slot+1, again.entries[slot], 0), nil
+	return d.partition(m.diskID, slot+1, e, 0), nil
 }
 
 // placeMBR returns the range of bytes of a new partition: the requested range, or the end of the disk. An MBR cannot
@@ -313,13 +351,23 @@ func mbrType(text string) (byte, error) {
 	return byte(kind), nil
 }
 
-// putMBREntry writes an entry into a table's sector.
-func putMBREntry(sector []byte, slot int, e mbrEntry) {
-	raw := sector[mbrTable+16*slot:][:16]
-	raw[0] = e.boot
-	copy(raw[1:4], []byte{0xfe, 0xff, 0xff}) // no use of cylinders, heads and sectors
-	raw[4] = e.kind
-	copy(raw[5:8], []byte{0xfe, 0xff, 0xff})
-	binary.LittleEndian.PutUint32(raw[8:], uint32(e.first))
-	binary.LittleEndian.PutUint32(raw[12:], uint32(e.size))
+// newMBREntry returns the entry of a partition of size sectors that starts at sector first.
+func newMBREntry(p Partition, first, size int64) (mbrEntry, error) {
+	kind, err := mbrType(p.Type)
+	if err != nil {
+		return mbrEntry{}, err
+	}
+	e := mbrEntry{kind: kind, first: first, size: size}
+	if p.Boot {
+		e.boot = 0x80
+	}
+	return e, nil
+}
+
+// mbrPartition converts an entry for go-diskfs. CHS addresses are set to the values for LBA-only entries.
+func mbrPartition(e mbrEntry) *mbr.Partition {
+	return &mbr.Partition{
+		Bootable: e.boot == 0x80, Type: mbr.Type(e.kind), Start: uint32(e.first), Size: uint32(e.size),
+		StartHead: 0xfe, StartSector: 0xff, StartCylinder: 0xff, EndHead: 0xfe, EndSector: 0xff, EndCylinder: 0xff,
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
@@ -29,15 +30,15 @@ const (
 
 // Partition types.
 const (
-	TypeESP       = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" // GPT: EFI system partition
-	TypeLinux     = "0FC63DAF-8483-4772-8E79-3D69D8477DE4" // GPT: Linux file system
-	TypeBIOSBoot  = "21686148-6449-6E6F-744E-656564454649" // GPT: where GRUB for BIOS lies
-	TypePReP      = "9E1A2D38-C612-4316-AA26-8B49521E5A8B" // GPT: where the loader of a POWER machine lies
-	TypeSwap      = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" // GPT: Linux swap
-	TypeMBRESP    = "0xef"
-	TypeMBRFAT32  = "0x0c"
-	TypeMBRLinux  = "0x83"
-	typeProtector = 0xee
+	TypeESP        = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" // GPT: EFI system partition
+	TypeLinux      = "0FC63DAF-8483-4772-8E79-3D69D8477DE4" // GPT: Linux file system
+	TypeBIOSBoot   = "21686148-6449-6E6F-744E-656564454649" // GPT: BIOS boot partition, for GRUB
+	TypePReP       = "9E1A2D38-C612-4316-AA26-8B49521E5A8B" // GPT: PReP boot partition, for POWER machines
+	TypeSwap       = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" // GPT: Linux swap
+	TypeMBRESP     = "0xef"
+	TypeMBRFAT32   = "0x0c"
+	TypeMBRLinux   = "0x83"
+	typeProtective = 0xee
 )
 
 // Partition is an entry of a table.
@@ -132,11 +133,11 @@ func RepairBackup(ctx context.Context, device string) (moved bool, err error) {
 	return true, nil
 }
 
-// Add writes one more partition into the table and makes the kernel see it. Start 0 means the last Size usable bytes;
-// on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free one. An empty Type
-// is a Linux file system, an empty UUID on a GPT becomes a random one. A misplaced backup GPT is moved first. The
-// entry is returned as it was written.
-func Add(ctx context.Context, sys block.System, device string, p Partition) (added Partition, err error) {
+// Add adds a partition to the table and to the kernel's list, and returns the entry as written. Start 0 means the last
+// Size usable bytes, on an MBR below 2^32 sectors. The start is rounded down to a MiB. Number 0 means the first free
+// one. An empty Type means a Linux file system, an empty UUID on a GPT a random one. A misplaced backup GPT is moved
+// first.
+func Add(ctx context.Context, sys sysfs.Root, device string, p Partition) (added Partition, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {
 		return Partition{}, err
@@ -148,7 +149,7 @@ func Add(ctx context.Context, sys block.System, device string, p Partition) (add
 	if !d.isDevice {
 		return added, nil
 	}
-	if sys.MapUUID(device) != "" {
+	if block.MapUUID(sys, device) != "" {
 		return added, Sync(ctx, sys, device)
 	}
 	// Adding a single partition does not affect the others, which may be in use.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 const mib = 1 << 20
@@ -52,7 +52,7 @@ func read(t *testing.T, device string) *Table {
 	return table
 }
 
-func poke(t *testing.T, device string, offset int64, data []byte) {
+func writeAt(t *testing.T, device string, offset int64, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestReadGPT(t *testing.T) {
 	if diff := cmp.Diff(wantPartitions, table.Partitions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	poke(t, image, 512+60, []byte{0xff}) // the primary header
+	writeAt(t, image, 512+60, []byte{0xff}) // the primary header
 	damaged := read(t, image)
 	if !damaged.Damaged {
 		t.Error("a broken primary is not reported")
@@ -94,7 +94,7 @@ func TestReadGPT(t *testing.T) {
 	if diff := cmp.Diff(wantPartitions, damaged.Partitions); diff != "" {
 		t.Errorf("from the backup: -want +got:\n%s", diff)
 	}
-	poke(t, image, 32*mib-512, make([]byte, 512))
+	writeAt(t, image, 32*mib-512, make([]byte, 512))
 	if _, err := Read(context.Background(), image); !errors.Is(err, ErrNoTable) {
 		t.Errorf("got %v with both copies broken, want ErrNoTable", err)
 	}
@@ -159,7 +159,7 @@ func TestRepairBackupLeavesAlone(t *testing.T) {
 	})
 	t.Run("broken primary", func(t *testing.T) {
 		image := gptImage(t, 32*mib)
-		poke(t, image, 512+60, []byte{0xff})
+		writeAt(t, image, 512+60, []byte{0xff})
 		if moved, err := RepairBackup(context.Background(), image); moved || err != nil {
 			t.Errorf("got %v, %v", moved, err)
 		}
@@ -181,19 +181,21 @@ func TestRepairBackup4K(t *testing.T) {
 	copyFile(t, file, big)
 	grow(t, big, 200*mib)
 	device := testenv.Loop(t, big, 4096)
-	if table := read(t, device); table.SectorSize != 4096 || !table.BackupMisplaced || table.Partitions[0].Size != 8*mib {
+	table := read(t, device)
+	if table.SectorSize != 4096 || !table.BackupMisplaced || table.Partitions[0].Size != 8*mib {
 		t.Fatalf("got %+v", table)
 	}
 	if moved, err := RepairBackup(context.Background(), device); !moved || err != nil {
 		t.Fatalf("got %v, %v", moved, err)
 	}
 	verify(t, device)
-	added, err := Add(context.Background(), block.System{}, device, Partition{Size: 64 * mib})
+	added, err := Add(context.Background(), sysfs.Root{}, device, Partition{Size: 64 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}
 	verify(t, device)
-	if data, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(device), filepath.Base(device)+"p2", "size")); err != nil {
+	disk := filepath.Base(device)
+	if data, err := os.ReadFile(filepath.Join("/sys/class/block", disk, disk+"p2", "size")); err != nil {
 		t.Errorf("the kernel does not know partition %d: %v", added.Number, err)
 	} else if len(data) == 0 {
 		t.Error("empty size")
@@ -212,7 +214,7 @@ func TestWrongSectorSize(t *testing.T) {
 func TestAddGPT(t *testing.T) {
 	image := gptImage(t, 32*mib)
 	grow(t, image, 200*mib)
-	added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Name: "config"})
+	added, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 64 * mib, Name: "config"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +230,7 @@ func TestAddGPT(t *testing.T) {
 	if end := added.Start + added.Size; end != 200*mib-33*512 {
 		t.Errorf("ends at byte %d, want the last usable sector", end)
 	}
-	if _, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib}); err == nil {
+	if _, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 64 * mib}); err == nil {
 		t.Error("a second one found room where the first lies")
 	}
 }
@@ -256,8 +258,8 @@ func TestAddGPTWithWrongUsableArea(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			image := gptImage(t, 32*mib)
-			rewritePrimary(t, image, func(g *gpt) { g.last = last })
-			added, err := Add(context.Background(), block.System{}, image, Partition{Size: 2 * mib})
+			rewritePrimary(t, image, func(g *gptCopy) { g.LastUsableLBA = last })
+			added, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 2 * mib})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,8 +271,8 @@ func TestAddGPTWithWrongUsableArea(t *testing.T) {
 	}
 }
 
-// rewritePrimary changes the primary header and brings its checksum up to date.
-func rewritePrimary(t *testing.T, image string, change func(*gpt)) {
+// rewritePrimary changes the primary header and updates its checksum.
+func rewritePrimary(t *testing.T, image string, change func(*gptCopy)) {
 	t.Helper()
 	d, err := open(context.Background(), image, os.O_RDWR)
 	if err != nil {
@@ -308,7 +310,7 @@ func TestAddMBR(t *testing.T) {
 	three := "label: dos\nstart=2048, size=2048\nstart=4096, size=2048\nstart=6144, size=2048\n"
 	t.Run("last 64 MiB", func(t *testing.T) {
 		image := mbrImage(t, 200*mib, three)
-		added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
+		added, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,13 +321,13 @@ func TestAddMBR(t *testing.T) {
 		if !strings.Contains(out, "start=      278528, size=      131072, type=c") {
 			t.Errorf("sfdisk sees\n%s", out)
 		}
-		if _, err := Add(context.Background(), block.System{}, image, Partition{Size: mib}); err == nil {
+		if _, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: mib}); err == nil {
 			t.Error("a fifth primary partition was accepted")
 		}
 	})
 	t.Run("above 2 TiB", func(t *testing.T) {
 		image := mbrImage(t, 3<<40, three)
-		added, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
+		added, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 64 * mib, Type: TypeMBRFAT32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +338,7 @@ func TestAddMBR(t *testing.T) {
 	})
 	t.Run("room taken", func(t *testing.T) {
 		image := mbrImage(t, 200*mib, "label: dos\nstart=2048, size=400000\n")
-		if _, err := Add(context.Background(), block.System{}, image, Partition{Size: 64 * mib}); err == nil {
+		if _, err := Add(context.Background(), sysfs.Root{}, image, Partition{Size: 64 * mib}); err == nil {
 			t.Error("a partition was laid over another")
 		}
 	})
@@ -346,17 +348,17 @@ func TestNoTable(t *testing.T) {
 	testenv.Programs(t, "mkfs.vfat", "mkfs.ext4")
 	cases := map[string]func(image string){
 		"zeros": func(string) {},
-		"junk":  func(image string) { poke(t, image, 0, []byte(strings.Repeat("junk", mib))) },
+		"junk":  func(image string) { writeAt(t, image, 0, []byte(strings.Repeat("junk", mib))) },
 		"fat":   func(image string) { testenv.Run(t, "mkfs.vfat", image) },
 		"ext4":  func(image string) { testenv.Run(t, "mkfs.ext4", "-q", image) },
 		"empty mbr": func(image string) {
-			poke(t, image, 510, []byte{0x55, 0xaa})
+			writeAt(t, image, 510, []byte{0x55, 0xaa})
 		},
 		"protective mbr alone": func(image string) {
 			sector := make([]byte, 512)
-			sector[mbrTable+4] = typeProtector
+			sector[mbrTable+4] = typeProtective
 			binary.LittleEndian.PutUint16(sector[510:], 0xaa55)
-			poke(t, image, 0, sector)
+			writeAt(t, image, 0, sector)
 		},
 	}
 	for name, prepare := range cases {
@@ -385,10 +387,14 @@ func FuzzParseHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		g := &gpt{header: h, array: make([]byte, int(h.count)*int(h.entrySize))}
-		copy(g.array, data)
-		for n := range int(h.count) {
-			if p, used := g.partition(n, 4096); used && (p.Start <= 0 || p.Size <= 0) {
+		array := make([]byte, int(h.NumberOfPartitionEntries)*int(h.SizeOfPartitionEntry))
+		copy(array, data)
+		g := &gptCopy{gptHeader: h, sector: data, array: array}
+		if err := g.decode(4096); err != nil {
+			t.Errorf("decode: %v", err)
+		}
+		for _, p := range g.partitions {
+			if p.Start <= 0 || p.Size <= 0 {
 				t.Errorf("partition %+v", p)
 			}
 		}

@@ -10,19 +10,19 @@ import (
 	"slices"
 	"strconv"
 
-	blockdev "github.com/siderolabs/go-blockdevice/v2/block"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
 
-// Sync makes the kernel's view of a disk's partitions that of the table on the disk. The kernel reads the table itself
-// where it can (BLKRRPART), and what it finds then counts: it knows more kinds of tables. While a partition is in use
-// it refuses to, and there are kernels that cannot read a GPT or an MBR: then the partitions that differ are removed
-// and added one by one (BLKPG). A partition that is in use and differs is an error. Of a multipath map the kernel
-// makes no partitions at all: they are maps of their own, that this package makes.
-func Sync(ctx context.Context, sys block.System, device string) error {
-	if sys.MapUUID(device) != "" {
+// Sync updates the kernel's partitions of a disk from the table on the disk. If possible, the kernel reads the table
+// itself (BLKRRPART), and its result counts, because it knows more kinds of tables. This fails while a partition is in
+// use, and with kernels that cannot read a GPT or an MBR. Then Sync removes and adds the partitions that differ
+// (BLKPG). A partition that is in use and differs is an error. The kernel creates no partitions of a multipath map:
+// Sync creates a map for each.
+func Sync(ctx context.Context, sys sysfs.Root, device string) error {
+	if block.MapUUID(sys, device) != "" {
 		return withMaps(ctx, sys, device, openMapper, syncTable)
 	}
 	rescanErr := block.Rescan(ctx, device)
@@ -43,19 +43,19 @@ func Sync(ctx context.Context, sys block.System, device string) error {
 	return syncTable(ctx, device, d)
 }
 
-// Forget makes the kernel drop all partitions it knows of a disk. The table on the disk stays. A partition that is in
-// use is an error.
-func Forget(ctx context.Context, sys block.System, device string) error {
-	if sys.MapUUID(device) != "" {
+// Forget makes the kernel drop all its partitions of a disk. The table on the disk is not changed. A partition that is
+// in use is an error.
+func Forget(ctx context.Context, sys sysfs.Root, device string) error {
+	if block.MapUUID(sys, device) != "" {
 		return withMaps(ctx, sys, device, openMapper, forgetAll)
 	}
 	return forgetAll(ctx, device, &plainDisk{sys: sys, device: device})
 }
 
-// Release makes a disk free to be opened exclusively, which the partitions of a multipath map prevent, unlike those of
-// others: they are dropped, until the next Sync. Other disks are left alone.
-func Release(ctx context.Context, sys block.System, device string) error {
-	if sys.MapUUID(device) == "" {
+// Release makes it possible to open a disk exclusively. The partitions of a multipath map prevent that, so they are
+// dropped until the next Sync. Other disks are not changed.
+func Release(ctx context.Context, sys sysfs.Root, device string) error {
+	if block.MapUUID(sys, device) == "" {
 		return nil
 	}
 	return Forget(ctx, sys, device)
@@ -88,12 +88,12 @@ type kernelView interface {
 
 // plainDisk is a disk whose partitions the kernel creates (BLKPG).
 type plainDisk struct {
-	sys    block.System
+	sys    sysfs.Root
 	device string
 }
 
 func (d *plainDisk) partitions(ctx context.Context) (map[int]extent, error) {
-	parts, err := d.sys.Partitions(ctx, d.device)
+	parts, err := block.Partitions(ctx, d.sys, d.device)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +113,7 @@ func (d *plainDisk) add(n int, e extent) error {
 }
 
 func (d *plainDisk) remove(_ context.Context, n int) error {
-	disk, err := blockdev.NewFromPath(d.device)
-	if err != nil {
-		return err
-	}
-	defer disk.Close() //nolint:errcheck // nothing is written through it
-	return disk.KernelPartitionDelete(n)
+	return block.RemovePartition(d.device, n)
 }
 
 func attribute(dir, name string) (int64, error) {
@@ -157,7 +152,7 @@ func apply(ctx context.Context, device string, table *Table, k kernelView) error
 			continue
 		}
 		if err := k.remove(ctx, n); err != nil {
-			return fmt.Errorf("partitions of %s: remove partition %d: %w", device, n, err)
+			return fmt.Errorf("partitions of %s: %w", device, err)
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(wanted)) {

@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
 
 func TestSync(t *testing.T) {
 	device := testenv.Loop(t, gptImage(t, 32*mib), 512)
-	ctx, sys := context.Background(), block.System{}
+	ctx, sys := context.Background(), sysfs.Root{}
 	check := func(want map[int]extent) {
 		t.Helper()
 		if err := Sync(ctx, sys, device); err != nil {
@@ -30,14 +31,14 @@ func TestSync(t *testing.T) {
 		}
 	}
 	check(map[int]extent{1: {mib, 8 * mib}, 3: {9 * mib, 4 * mib}})
-	path, err := sys.WaitPartition(ctx, device, 3)
-	if err != nil || path != (block.System{}).PartitionPath(device, 3) {
+	path, err := block.WaitPartition(ctx, sys, device, 3)
+	if err != nil || path != block.PartitionPath(sysfs.Root{}, device, 3) {
 		t.Errorf("got %q, %v", path, err)
 	}
 	testenv.Run(t, "sgdisk", "-d", "1", "-n", "2:26624:+2M", device)
 	check(map[int]extent{2: {13 * mib, 2 * mib}, 3: {9 * mib, 4 * mib}})
 	known := func() int {
-		parts, err := sys.Partitions(ctx, device)
+		parts, err := block.Partitions(ctx, sys, device)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,15 +59,13 @@ func TestSync(t *testing.T) {
 func TestSyncInUse(t *testing.T) {
 	testenv.Programs(t, "mkfs.ext4")
 	device := testenv.Loop(t, gptImage(t, 32*mib), 512)
-	ctx, sys := context.Background(), block.System{}
+	ctx, sys := context.Background(), sysfs.Root{}
 	if err := Sync(ctx, sys, device); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Run(t, "mkfs.ext4", "-q", block.System{}.PartitionPath(device, 1))
+	testenv.Run(t, "mkfs.ext4", "-q", block.PartitionPath(sysfs.Root{}, device, 1))
 	dir := t.TempDir()
-	if err := unix.Mount((block.System{}).PartitionPath(device, 1), dir, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Mount(t, block.PartitionPath(sysfs.Root{}, device, 1), dir, "ext4", "")
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)
@@ -93,7 +92,7 @@ func TestSyncWithoutPartitions(t *testing.T) {
 	if err := block.Rescan(context.Background(), path); !errors.Is(err, unix.EINVAL) {
 		t.Fatalf("rescan: got %v, this device was to refuse it with %v", err, unix.EINVAL)
 	}
-	if err := Sync(context.Background(), block.System{}, path); err != nil {
+	if err := Sync(context.Background(), sysfs.Root{}, path); err != nil {
 		t.Errorf("got %v, want no error where there is nothing to do", err)
 	}
 }

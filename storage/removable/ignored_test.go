@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 // Ignored disks are small USB disks that are neither removable nor write-protected, with the labels of their file
@@ -29,7 +29,7 @@ func TestIgnoredDisks(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	ignored, err := IgnoredDisks(t.Context(), block.System{Root: root})
+	ignored, err := IgnoredDisks(t.Context(), sysfs.Root{Path: root})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/tree"
 )
 
 // isPanic checks that err is a contained panic and names everything in want.
@@ -34,12 +36,12 @@ func TestVolumesContainsPanics(t *testing.T) {
 		plug(t, root, name, bus, "5", testenv.SparseFile(t, 1<<20), 1<<20)
 	}
 	var file *os.File
-	opened, problems, err := volumes(t.Context(), block.System{Root: root}, block.System{Root: root}.VirtualMedia, func(v *Volume) error {
+	opened, problems, err := volumes(t.Context(), sysfs.Root{Path: root}, block.IsVirtualMedia, func(v *Volume) error {
 		if v.Device.Name == "sr1" {
 			file = v.file
 			panic("in the file system")
 		}
-		v.root.list = func() ([]node, error) { return nil, nil }
+		v.root.List = func() ([]tree.Node, error) { return nil, nil }
 		return nil
 	})
 	if err != nil {
@@ -54,7 +56,7 @@ func TestVolumesContainsPanics(t *testing.T) {
 	if len(problems) != 1 || problems[0].Device != "/dev/sr1" {
 		t.Fatalf("got problems %v, want one of /dev/sr1", problems)
 	}
-	isPanic(t, problems[0])
+	isPanic(t, problems[0].Err)
 	if err := file.Close(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("close of the medium with the panic: got %v, want %v", err, os.ErrClosed)
 	}
@@ -63,10 +65,10 @@ func TestVolumesContainsPanics(t *testing.T) {
 // A panic while a file or a directory is read is an error that names it and its device.
 func TestReadContainsPanics(t *testing.T) {
 	oops := func() { panic("in the file system") }
-	v := &Volume{Device: block.Device{Path: "/dev/sr0"}, root: node{list: func() ([]node, error) {
-		return []node{
-			{name: "file", size: 1, read: func(int64) ([]byte, error) { oops(); return nil, nil }},
-			{name: "folder", list: func() ([]node, error) { oops(); return nil, nil }},
+	v := &Volume{Device: block.Device{Path: "/dev/sr0"}, root: tree.Node{List: func() ([]tree.Node, error) {
+		return []tree.Node{
+			{Name: "file", Size: 1, Read: func(int64) ([]byte, error) { oops(); return nil, nil }},
+			{Name: "directory", List: func() ([]tree.Node, error) { oops(); return nil, nil }},
 		}, nil
 	}}}
 	_, err := v.ReadFile("file", 1)
@@ -82,16 +84,17 @@ func TestVolumesContainsPanicOfDevice(t *testing.T) {
 	root := t.TempDir()
 	plug(t, root, "sdb", usb, "0", floppyImage(t, "ir-vfd-dev"), 1<<20)
 	plug(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", isoImage(t, "config-2"), 1<<20)
-	sys := block.System{Root: root}
-	opened, problems, err := volumes(t.Context(), sys, func(name string) (bool, error) {
+	sys := sysfs.Root{Path: root}
+	opened, problems, err := volumes(t.Context(), sys, func(_ sysfs.Root, name string) (bool, error) {
 		if name == "sdb" {
 			panic("in sysfs")
 		}
-		return sys.VirtualMedia(name)
+		return block.IsVirtualMedia(sys, name)
 	}, (*Volume).probe)
-	if err != nil || len(opened) != 1 || opened[0].Device.Name != "sr0" || len(problems) != 1 {
+	if err != nil || len(opened) != 1 || opened[0].Device.Name != "sr0" || len(problems) != 1 ||
+		problems[0].Device != "/dev/sdb" {
 		t.Fatalf("got volumes %v, problems %v and %v, want sr0 and the panic of sdb", opened, problems, err)
 	}
 	defer opened[0].Close()
-	isPanic(t, problems[0], "/dev/sdb", "in sysfs")
+	isPanic(t, problems[0].Err, "in sysfs")
 }

@@ -14,12 +14,10 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
-	"ironroot/storage/fat"
-	"ironroot/storage/iso9660"
+	"ironroot/storage/tree"
 )
 
 // Volume is a medium with a readable file system. It must be closed, and is not safe for concurrent use.
@@ -27,8 +25,8 @@ type Volume struct {
 	Device    block.Device
 	Label     string // of the file system, "" if it has none
 	Publisher string // publisher identifier of an ISO 9660 volume
-	root      node
-	foldCase  bool // FAT does not tell upper from lower case
+	root      tree.Node
+	foldCase  bool // FAT ignores case
 	file      *os.File
 }
 
@@ -38,20 +36,17 @@ type Problem struct {
 	Err    error
 }
 
-func (p *Problem) Error() string { return "medium " + p.Device + ": " + p.Err.Error() }
-
-func (p *Problem) Unwrap() error { return p.Err }
-
-// Volumes opens all trusted media that contain a file system, in the order of their devices' names. Media that cannot
-// be read, or whose file system causes a panic, are returned as problems.
-func Volumes(ctx context.Context, sys block.System) ([]*Volume, []*Problem, error) {
-	return volumes(ctx, sys, sys.VirtualMedia, (*Volume).probe)
+// Volumes opens all trusted media that contain a file system, sorted by device name. Media that cannot be read, or
+// whose file system causes a panic, are returned as problems.
+func Volumes(ctx context.Context, sys sysfs.Root) ([]*Volume, []*Problem, error) {
+	return volumes(ctx, sys, block.IsVirtualMedia, (*Volume).probe)
 }
 
 func volumes(
-	ctx context.Context, sys block.System, isTrusted func(name string) (bool, error), probe func(*Volume) error,
+	ctx context.Context, sys sysfs.Root,
+	isTrusted func(sys sysfs.Root, name string) (bool, error), probe func(*Volume) error,
 ) ([]*Volume, []*Problem, error) {
-	devices, err := sys.All(ctx)
+	devices, err := block.All(ctx, sys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,8 +55,8 @@ func volumes(
 	for _, device := range devices {
 		var volume *Volume
 		err := goroutine.Catch(func() (err error) {
-			if trusted, err := isTrusted(device.Name); err != nil || !trusted {
-				return nil //nolint:nilerr // unplugged meanwhile
+			if trusted, err := isTrusted(sys, device.Name); err != nil || !trusted {
+				return nil //nolint:nilerr // unplugged in the meantime
 			}
 			volume, err = open(sys, device, probe)
 			return err
@@ -82,9 +77,9 @@ type IgnoredDisk struct {
 	Label  string // of its file system, "" if there is none or it cannot be read
 }
 
-// IgnoredDisks returns the disks that only lack these flags. Nothing but their labels is read.
-func IgnoredDisks(ctx context.Context, sys block.System) ([]IgnoredDisk, error) {
-	devices, err := sys.All(ctx)
+// IgnoredDisks returns the disks that lack only these flags. It reads nothing but their labels.
+func IgnoredDisks(ctx context.Context, sys sysfs.Root) ([]IgnoredDisk, error) {
+	devices, err := block.All(ctx, sys)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +105,10 @@ func IgnoredDisks(ctx context.Context, sys block.System) ([]IgnoredDisk, error) 
 // Close closes the volume's device.
 func (v *Volume) Close() error { return v.file.Close() }
 
-// open returns nil where there is no medium or nothing that can be read on it.
-func open(sys block.System, device block.Device, probe func(*Volume) error) (opened *Volume, err error) {
+// open returns nil if there is no medium or no supported file system.
+func open(sys sysfs.Root, device block.Device, probe func(*Volume) error) (opened *Volume, err error) {
 	file, err := os.Open(sys.Dev(strings.TrimPrefix(device.Path, "/dev/")))
-	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errNoMedium) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -125,7 +120,7 @@ func open(sys block.System, device block.Device, probe func(*Volume) error) (ope
 		}
 	}()
 	v := &Volume{Device: device, file: file}
-	if err := probe(v); err != nil || v.root.list == nil {
+	if err := probe(v); err != nil || v.root.List == nil {
 		return nil, err
 	}
 	return v, nil
@@ -133,24 +128,15 @@ func open(sys block.System, device block.Device, probe func(*Volume) error) (ope
 
 // probe recognises the file system.
 func (v *Volume) probe() error {
-	iso, err := iso9660.Open(v.file)
-	if err == nil {
-		v.Label, v.Publisher, v.root = iso.Label(), iso.Publisher(), isoNode(iso, iso.Root())
-		return nil
-	}
-	if !errors.Is(err, iso9660.ErrNoISO) {
-		return err
-	}
-	tree, err := fat.Open(v.file)
-	if errors.Is(err, fat.ErrNoFAT) {
+	t, err := tree.Open(v.file)
+	if errors.Is(err, tree.ErrUnknown) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	v.Label, err = tree.Label()
-	v.root, v.foldCase = fatNode(tree, tree.Root()), true
-	return err
+	v.Label, v.Publisher, v.root, v.foldCase = t.Label, t.Publisher, t.Root, t.Kind == tree.FAT
+	return nil
 }
 
 // contain calls f, which reads the file system. A panic is returned as an error that names the path and the device.
@@ -177,13 +163,13 @@ func (v *Volume) readFile(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.read == nil {
-		return nil, fmt.Errorf("%s on %s is no regular file", path, v.Device.Path)
+	if n.Read == nil {
+		return nil, fmt.Errorf("%s on %s is not a regular file", path, v.Device.Path)
 	}
-	if n.size > limit {
-		return nil, fmt.Errorf("%s on %s has %d bytes, want at most %d", path, v.Device.Path, n.size, limit)
+	if n.Size > limit {
+		return nil, fmt.Errorf("%s on %s has %d bytes, want at most %d", path, v.Device.Path, n.Size, limit)
 	}
-	data, err := n.read(limit)
+	data, err := n.Read(limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
 	}
@@ -201,45 +187,45 @@ func (v *Volume) files(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.list == nil {
-		return nil, fmt.Errorf("%s on %s is no folder", path, v.Device.Path)
+	if n.List == nil {
+		return nil, fmt.Errorf("%s on %s is not a directory", path, v.Device.Path)
 	}
-	nodes, err := n.list()
+	nodes, err := n.List()
 	if err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
 	}
 	var names []string
 	for _, file := range nodes {
-		if file.read != nil {
-			names = append(names, file.name)
+		if file.Read != nil {
+			names = append(names, file.Name)
 		}
 	}
 	return names, nil
 }
 
-// find walks down a path.
-func (v *Volume) find(path string) (node, error) {
+// find returns the file or directory with a path.
+func (v *Volume) find(path string) (tree.Node, error) {
 	if !fs.ValidPath(path) {
-		return node{}, fmt.Errorf("path %q on %s: %w", path, v.Device.Path, fs.ErrInvalid)
+		return tree.Node{}, fmt.Errorf("path %q on %s: %w", path, v.Device.Path, fs.ErrInvalid)
 	}
 	at := v.root
 	for _, name := range strings.Split(path, "/") {
-		if at.list == nil {
-			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
+		if at.List == nil {
+			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
 		}
-		nodes, err := at.list()
+		nodes, err := at.List()
 		if err != nil {
-			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
+			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
 		}
 		found := false
 		for _, n := range nodes {
-			if n.name == name || v.foldCase && strings.EqualFold(n.name, name) {
+			if n.Name == name || v.foldCase && strings.EqualFold(n.Name, name) {
 				at, found = n, true
 				break
 			}
 		}
 		if !found {
-			return node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
+			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
 		}
 	}
 	return at, nil

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 const usb = "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"
@@ -90,7 +90,7 @@ func TestVolumes(t *testing.T) {
 	link(t, part, filepath.Join(root, "sys/class/block/sdb1"))
 	link(t, isoImage(t, "config-2"), filepath.Join(root, "dev/sdb1"))
 
-	volumes, problems, err := Volumes(context.Background(), block.System{Root: root})
+	volumes, problems, err := Volumes(context.Background(), sysfs.Root{Path: root})
 	if err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
 	}
@@ -136,7 +136,7 @@ func TestBroken(t *testing.T) {
 	}
 	plug(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", broken, 1<<20)
 	plug(t, root, "sr1", "pci0000:00/ata2/host2/target2:0:0/2:0:0:0", "5", isoImage(t, "config-2"), 1<<20)
-	volumes, problems, err := Volumes(context.Background(), block.System{Root: root})
+	volumes, problems, err := Volumes(context.Background(), sysfs.Root{Path: root})
 	if err != nil || len(volumes) != 1 || len(problems) != 1 || problems[0].Device != "/dev/sr0" {
 		t.Fatalf("got %d volumes, problems %v, %v, want 1 volume and a problem of /dev/sr0",
 			len(volumes), problems, err)

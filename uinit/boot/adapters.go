@@ -30,7 +30,9 @@ func followAdapters(
 		}
 		list := make([]status.Adapter, 0, len(found))
 		for _, a := range found {
-			shown := status.Adapter{Address: a.Address, ID: a.ID, Missing: a.Missing, Present: a.Present, InfiniBand: a.InfiniBand}
+			shown := status.Adapter{
+				Address: a.Address, ID: a.ID, Missing: a.Missing, Present: a.Present, InfiniBand: a.InfiniBand,
+			}
 			list = append(list, shown)
 			if !logged[a.Address] {
 				logged[a.Address] = true

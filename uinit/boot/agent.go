@@ -11,8 +11,8 @@ import (
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/netboot"
-	"ironroot/storage/block"
 )
 
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.
@@ -30,23 +30,23 @@ func AgentWith(change func(*agent.Options)) Func {
 			m.Show(ctx, board)
 		}
 		defer func() { board.Problem("boot", err) }()
-		merged, useless := params, error(nil)
-		if params == nil { // read once: the media may be gone when the agent is run again
+		merged, mediaErr := params, error(nil)
+		if params == nil { // read once: the media can be removed before the agent is run again
 			media = vmedia.New(vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
-			merged, useless = media.Load(ctx)
+			merged, mediaErr = media.Load(ctx)
 			if err := vmedia.Unmount("/mnt/config"); err != nil {
 				m.Log.Warn("config drive not unmounted", "err", err)
 			}
 			if merged == nil {
-				return useless
+				return mediaErr
 			}
 		}
 		settings, err := config.Load(config.Sources{Params: merged, Files: configFiles("/")})
 		if err != nil {
 			return err
 		}
-		if useless != nil && settings.APIURL == "" {
-			return useless // nothing else names Ironic: the media are read again
+		if mediaErr != nil && settings.APIURL == "" {
+			return mediaErr // without a URL of Ironic: the media are read again
 		}
 		params = merged
 		if network == nil {
@@ -56,6 +56,7 @@ func AgentWith(change func(*agent.Options)) Func {
 			}
 			network = started
 			keep(ctx, func() { board.Follow(ctx, started) })
+			keep(ctx, func() { status.Reporter{Board: board, Log: m.Log}.Run(ctx) })
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
 			goroutine.Go(func() error {
 				return followAdapters(ctx, m.Settled, m.Adapters, started.Changed, board, m.Log)
@@ -78,7 +79,7 @@ func agentOptions(
 		Neighbours:  network,
 		Journal:     m.Journal,
 		Power:       power.Machine{Log: m.Log, Flush: m.Flush},
-		System:      block.System{},
+		System:      sysfs.Root{},
 		Destructive: true,
 		Forever:     true,
 		Board:       board,

@@ -13,9 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/clock"
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
+	"ironroot/internal/pause"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/uinit/kmod"
 )
@@ -54,7 +56,10 @@ type Machine struct {
 // idles.
 type Func func(ctx context.Context, m *Machine) error
 
-// Options of Run. The zero value is right for the ramdisk.
+// uptimePrecision is what the uptime in log lines is rounded to.
+const uptimePrecision = 10 * time.Millisecond
+
+// Options are the options of Run. The zero value is for the ramdisk.
 type Options struct {
 	RestartDelay time.Duration // pause after an error of the work; 0 = 30 seconds
 }
@@ -72,12 +77,10 @@ func Run(f Func, o Options) {
 		modprobe(os.Args[1:])
 	}
 	if filepath.Base(os.Args[0]) == witnessName {
-		witness(os.Stdin, os.Args[1:], witnessPatience)
+		witness(os.Stdin, os.Args[1:], witnessTimeout)
 		os.Exit(0)
 	}
-	if os.Args[0] == chroot.Name { // before process 1: it is that in namespaces of its own
-		chroot.Child(os.Args[1:])
-	}
+	chroot.Child() // before the check for process 1, which the child is in its own PID namespace
 	if os.Getpid() != 1 {
 		_, _ = os.Stderr.WriteString("init: not process 1: it must be the init of a ramdisk\n")
 		os.Exit(1)
@@ -161,7 +164,7 @@ func (b *boot) start(ctx context.Context, f Func) {
 	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
 	b.spawn(func() { b.watchRandom() })
 	keep(ctx, func() { b.watchFirmware(ctx, settled) })
-	b.spawn(func() { b.late(ctx, settled) })
+	b.spawn(func() { b.finishBoot(ctx, settled) })
 	b.spawnGuarded(func() { b.work(ctx, m, f) })
 }
 
@@ -188,13 +191,13 @@ func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
 	return loader, plug.Settled()
 }
 
-// late does what waits for devices and what nobody waits for.
-func (b *boot) late(ctx context.Context, settled <-chan struct{}) {
+// finishBoot runs the steps that nothing depends on, some of them after the devices have settled.
+func (b *boot) finishBoot(ctx context.Context, settled <-chan struct{}) {
 	mountLate(b.log)
 	select {
 	case <-settled:
-		b.log.Info("modules are loaded", "uptime", uptime())
-		b.console.Retry() // a console may have come with its driver
+		b.log.Info("modules are loaded", "uptime", clock.Uptime().Round(uptimePrecision))
+		b.console.Retry() // a driver can have added a console
 	case <-ctx.Done():
 		return
 	}
@@ -204,7 +207,7 @@ func (b *boot) late(ctx context.Context, settled <-chan struct{}) {
 // work runs f forever.
 func (b *boot) work(ctx context.Context, m *Machine, f Func) {
 	for ctx.Err() == nil {
-		b.log.Info("starting", "uptime", uptime())
+		b.log.Info("starting", "uptime", clock.Uptime().Round(uptimePrecision))
 		err := f(ctx, m)
 		if ctx.Err() != nil {
 			return
@@ -213,19 +216,7 @@ func (b *boot) work(ctx context.Context, m *Machine, f Func) {
 			b.log.Info("work finished, machine idle")
 			return
 		}
-		b.log.Error("ended, starting again", "after", b.options.RestartDelay, "err", err)
-		select {
-		case <-time.After(b.options.RestartDelay):
-		case <-ctx.Done():
-		}
+		b.log.Error("work failed, restarting", "pause", b.options.RestartDelay, "err", err)
+		_ = pause.For(ctx, b.options.RestartDelay) // the loop ends with ctx
 	}
-}
-
-// uptime returns the time since the kernel started.
-func uptime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0
-	}
-	return time.Duration(t.Nano()).Round(10 * time.Millisecond)
 }

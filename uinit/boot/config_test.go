@@ -27,7 +27,9 @@ func TestConfigFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := config.Load(config.Sources{Params: config.Params{"ipa-api-url": "http://kernel"}, Files: configFiles(root)})
+	c, err := config.Load(config.Sources{
+		Params: config.Params{"ipa-api-url": "http://kernel"}, Files: configFiles(root),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent"
+	"ironroot/agent/clock"
 	"ironroot/internal/goroutine"
 )
 
@@ -156,7 +157,7 @@ func (b *boot) welcome() {
 	_ = unix.Uname(&uts) // cannot fail with a valid pointer
 	_ = unix.Sysinfo(&info)
 	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", memory(&info)>>20,
-		slog.Any("consoles", b.console.Paths()), "uptime", uptime())
+		slog.Any("consoles", b.console.Paths()), "uptime", clock.Uptime().Round(uptimePrecision))
 }
 
 func memory(info *unix.Sysinfo_t) int64 { return int64(info.Totalram) * int64(info.Unit) }

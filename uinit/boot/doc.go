@@ -9,13 +9,13 @@
 // state of the agent instead, redrawn at each change. They show lines again for text that must be read, such as the
 // stack of a panic.
 //
-// What goes wrong is said on all consoles. A panic in a goroutine that this package started writes its stack there,
-// syncs, and restarts the machine after a while. Panics elsewhere are the Go runtime's: it writes the stack to standard
-// error, from where a process of its own, the witness, brings it to all consoles, and exits; the kernel then restarts the
-// machine, after the same while, without sync. No console that stands still is waited for.
-// No success is reported of anything that such an end could undo: whoever writes to a disk flushes it first.
+// All consoles show errors. After a panic in a goroutine of this package, the stack is written to all consoles, file
+// systems are synced, and the machine restarts after a delay. A panic elsewhere ends the process: the Go runtime
+// writes the stack to standard error, from which a second process, the witness, copies it to all consoles. The kernel
+// then restarts the machine after the same delay, without sync. A console that does not accept data is not waited
+// for. Because of that missing sync, a write to a disk is flushed before its success is reported.
 //
-// Kernel parameters that count here: console=, panic=, quiet and loglevel= as the kernel has them; modprobe.blacklist=
-// and MODULE.PARAMETER= as modprobe has them; ironroot.shell=1, a shell on the first console, or ironroot.shell=ttyS1 on
-// that one. The kernel starts this program as /sbin/modprobe, too: see package kmod.
+// These kernel parameters have an effect: console=, panic=, quiet and loglevel= as in the kernel; modprobe.blacklist=
+// and MODULE.PARAMETER= as in modprobe; ironroot.shell=1 for a shell on the first console, and ironroot.shell=ttyS1
+// for one on that console. The kernel also starts this program as /sbin/modprobe: see package kmod.
 package boot

@@ -24,7 +24,8 @@ func TestCleanEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if text := string(out); !strings.Contains(text, `SHOWN "" <nil> <nil> [`) || !strings.Contains(text, "HOME=/root") || strings.Contains(text, "hush") {
+	if text := string(out); !strings.Contains(text, `SHOWN "" <nil> <nil> [`) ||
+		!strings.Contains(text, "HOME=/root") || strings.Contains(text, "planted") {
 		t.Errorf("got %s, want an empty /proc/self/environ and HOME=/root", text)
 	}
 }

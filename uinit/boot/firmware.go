@@ -130,6 +130,7 @@ func (b *boot) reportFirmware(missing *missingFirmware) {
 	}
 	b.log.Warn("firmware missing", "files", strings.Join(files, ", "))
 	if board := b.board.Load(); board != nil {
-		board.Problem("firmware", fmt.Errorf("firmware is missing: %s", strings.Join(slices.Sorted(maps.Keys(missing.known)), ", ")))
+		known := slices.Sorted(maps.Keys(missing.known))
+		board.Problem("firmware", fmt.Errorf("firmware missing: %s", strings.Join(known, ", ")))
 	}
 }

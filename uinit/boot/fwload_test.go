@@ -13,7 +13,7 @@ import (
 // image, compressed as it is there; without it, one message names file and driver.
 func TestFirmware(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64")
-	const loaded, missing = "Loaded FW: e100/d102e_ucode.bin", `firmware is missing.*e100/d102e_ucode\.bin \(e100\)`
+	const loaded, missing = "Loaded FW: e100/d102e_ucode.bin", `firmware missing.*e100/d102e_ucode\.bin \(e100\)`
 	for _, without := range []bool{false, true} {
 		report, err := initramfs.Build(t.Context(), initramfs.Options{
 			Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/firmware", Dir: testenv.Top(t),

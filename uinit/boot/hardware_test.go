@@ -52,6 +52,7 @@ func TestAdapterWithoutModule(t *testing.T) {
 		c.Memory = 512 << 20
 		c.Extra = []string{"-netdev", "user,id=old", "-device", "tulip,netdev=old"}
 	})
-	const reason = `network adapter 0000:00:[0-9a-f]{2}\.0 \(PCI ID 1011:0019\) needs modules? (de4x5, )?tulip(, [a-z0-9_]+)*, which this image lacks`
+	const reason = `network adapter 0000:00:[0-9a-f]{2}\.0 \(PCI ID 1011:0019\) needs modules? (de4x5, )?tulip(, ` +
+		`[a-z0-9_]+)*, which this image lacks`
 	expect(t, m, "network adapter without a link.*"+reason, "what to do: "+reason)
 }

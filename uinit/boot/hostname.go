@@ -6,13 +6,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/netboot"
+	"ironroot/netboot/snapshot"
 )
 
 // network is the part of netboot.Network that provides host names.
 type network interface {
 	Changed() <-chan struct{}
-	Links() []netboot.Link
+	Links() []snapshot.Link
 }
 
 // followHostname sets the host name that a DHCP server assigns, and each later one, until ctx ends. If several links
@@ -38,7 +38,7 @@ func followHostname(ctx context.Context, n network, set func(name string) error,
 }
 
 // leasedName returns the host name of the first link that has one.
-func leasedName(links []netboot.Link) string {
+func leasedName(links []snapshot.Link) string {
 	for _, l := range links {
 		if l.Lease != nil && l.Lease.Hostname != "" {
 			return l.Lease.Hostname

@@ -7,15 +7,16 @@ import (
 	"sync"
 	"testing"
 
-	"ironroot/netboot"
-
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/netboot/dhcp4"
+	"ironroot/netboot/snapshot"
 )
 
 // leases is a network whose links a test sets.
 type leases struct {
 	mu      sync.Mutex
-	links   []netboot.Link
+	links   []snapshot.Link
 	changed chan struct{}
 }
 
@@ -25,7 +26,7 @@ func (l *leases) Changed() <-chan struct{} {
 	return l.changed
 }
 
-func (l *leases) Links() []netboot.Link {
+func (l *leases) Links() []snapshot.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.links
@@ -36,9 +37,9 @@ func (l *leases) set(names ...string) {
 	defer l.mu.Unlock()
 	l.links = nil
 	for _, name := range names {
-		link := netboot.Link{}
+		link := snapshot.Link{}
 		if name != "" {
-			link.Lease = &netboot.Lease{Hostname: name}
+			link.Lease = &dhcp4.Lease{Hostname: name}
 		}
 		l.links = append(l.links, link)
 	}

@@ -34,7 +34,8 @@ func TestForeignLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, target := filepath.Join(kernel.Modules, "usr/lib/modules", kernel.Release), filepath.Join(t.TempDir(), kernel.Release)
+	source := filepath.Join(kernel.Modules, "usr/lib/modules", kernel.Release)
+	target := filepath.Join(t.TempDir(), kernel.Release)
 	for _, part := range []string{
 		"drivers/net", "drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
 	} {

@@ -63,17 +63,19 @@ func TestInspectionHearsLLDP(t *testing.T) {
 	speakLLDP(t, sw, guest)
 
 	m := start(t, report, "ipa-inspection-callback-url=http://10.0.2.2:"+port+"/v1/continue_inspection "+
-		"ipa-inspection-collectors=default,lldp ipa-collect-lldp=1 ipa-lldp-timeout=5 ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		"ipa-inspection-collectors=default,lldp ipa-collect-lldp=1 ipa-lldp-timeout=5 ipa-disk-wait-attempts=1 "+
+		"ipa-disk-wait-delay=1",
 		func(c *qemu.Config) {
 			c.Memory = 768 << 20
 			c.NICs = []qemu.NIC{
 				{MAC: "52:54:00:00:00:01", Netdev: fmt.Sprintf(
-					"dgram,local.type=inet,local.host=127.0.0.1,local.port=%d,remote.type=inet,remote.host=127.0.0.1,remote.port=%d",
+					"dgram,local.type=inet,local.host=127.0.0.1,local.port=%d,remote.type=inet,remote.host="+
+						"127.0.0.1,remote.port=%d",
 					guest.Port, sw.LocalAddr().(*net.UDPAddr).Port)},
 				{MAC: "52:54:00:00:00:02"},
 			}
 		})
-	expect(t, m, `lldp neighbour.*interface=\S+ .*system=leaf1\.example\.org.*port=02:00:00:00:00:01`)
+	expect(t, m, `LLDP neighbour found.*interface=\S+ .*system=leaf1\.example\.org.*port=02:00:00:00:00:01`)
 	var data map[string]json.RawMessage
 	select {
 	case data = <-posted:

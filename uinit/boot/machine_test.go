@@ -124,8 +124,10 @@ func happens(t *testing.T, m *qemu.Machine, event string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	e, err := m.WaitEvent(ctx, event, 1)
-	if err != nil || !bytes.Contains(e.Data, []byte(`"guest": true`)) && !bytes.Contains(e.Data, []byte(`"guest":true`)) {
-		t.Fatalf("got event %s %s and %v, want %s by the guest; the console ends with\n%s", e.Name, e.Data, err, event, m.Console().Tail(30))
+	if err != nil ||
+		!bytes.Contains(e.Data, []byte(`"guest": true`)) && !bytes.Contains(e.Data, []byte(`"guest":true`)) {
+		t.Fatalf("got event %s %s and %v, want %s by the guest; the console ends with\n%s",
+			e.Name, e.Data, err, event, m.Console().Tail(30))
 	}
 }
 
@@ -187,7 +189,8 @@ func TestTruncatedArchive(t *testing.T) {
 	}
 	report.Initramfs = cut
 	m := start(t, report, "panic=1", nil)
-	expect(t, m, "THE RAMDISK IS INCOMPLETE", `it needs at least \d+ MiB`, "ramdisk incomplete: the machine restarts in 1s")
+	expect(t, m, "THE RAMDISK IS INCOMPLETE", `it needs at least \d+ MiB`,
+		"ramdisk incomplete: the machine restarts in 1s")
 	restarts(t, m)
 }
 

@@ -23,17 +23,27 @@ func root() []libinit.Creator {
 		libinit.Dir{Name: "/dev", Mode: 0o755},
 		libinit.Mount{Source: "devtmpfs", Target: "/dev", FSType: "devtmpfs", Flags: unix.MS_NOSUID, Opts: "mode=0755"},
 		libinit.Dir{Name: "/dev/pts", Mode: 0o755},
-		libinit.Mount{Source: "devpts", Target: "/dev/pts", FSType: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC, Opts: "ptmxmode=0666,mode=0620,gid=5"},
+		libinit.Mount{
+			Source: "devpts", Target: "/dev/pts", FSType: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
+			Opts: "ptmxmode=0666,mode=0620,gid=5",
+		},
 		libinit.Symlink{Target: "pts/ptmx", NewPath: "/dev/ptmx"},
 		libinit.Symlink{Target: "/proc/self/fd", NewPath: "/dev/fd"},
 		libinit.Dir{Name: "/dev/shm", Mode: 0o1777},
-		libinit.Mount{Source: "tmpfs", Target: "/dev/shm", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777"},
+		libinit.Mount{
+			Source: "tmpfs", Target: "/dev/shm", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV,
+			Opts: "mode=1777",
+		},
 		libinit.Dir{Name: "/run", Mode: 0o755},
-		libinit.Mount{Source: "tmpfs", Target: "/run", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=0755"},
+		libinit.Mount{
+			Source: "tmpfs", Target: "/run", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=0755",
+		},
 		libinit.Dir{Name: "/tmp", Mode: 0o1777},
-		libinit.Mount{Source: "tmpfs", Target: "/tmp", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777"},
-		// Not in the archive: the kernel asks for modules before this program is process 1, and each request would start it
-		// and wait for it. Without /proc none of them can be served.
+		libinit.Mount{
+			Source: "tmpfs", Target: "/tmp", FSType: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Opts: "mode=1777",
+		},
+		// The archive does not contain this link: the kernel requests modules before this program is process 1, and
+		// each request would start it and wait for it. No request can be served without /proc.
 		libinit.Symlink{Target: "/init", NewPath: "/sbin/modprobe"},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/netboot"
 	"ironroot/netboot/networkdata"
+	"ironroot/netboot/vlan"
 )
 
 // archived are the paths of network data in an archive that is appended to the initramfs: the path where images of
@@ -28,7 +29,7 @@ const maxNetworkData = 4 << 20
 
 // networkConfig returns the network configuration in the agent's options.
 func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
-	vlans, err := netboot.ParseVLANs(settings.EnableVLANInterfaces)
+	vlans, err := vlan.Parse(settings.EnableVLANInterfaces)
 	if err != nil {
 		log.Warn("part of enable_vlan_interfaces ignored", "err", err)
 	}

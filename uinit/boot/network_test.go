@@ -13,7 +13,8 @@ import (
 
 // Network data of an appended archive is found at both of its paths. Invalid data is logged and ignored.
 func TestArchivedData(t *testing.T) {
-	const good = `{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}, {"id": "b", "type": "phy"}]}`
+	const good = `{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}, {"id": "b", ` +
+		`"type": "phy"}]}`
 	for name, c := range map[string]struct {
 		file, content string
 		links         int // -1 = no data

@@ -9,8 +9,8 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/vmedia"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
-	"ironroot/storage/block"
 )
 
 // attachMedium adds a device to a fixture tree: of a SCSI type ("0" disk, "5" optical), with an image as its content.
@@ -70,7 +70,7 @@ func TestAgentReadsMediaAgain(t *testing.T) {
 	m := &Machine{Params: config.Params{"boot_method": "vmedia", "ipa-api-url": "http://kernel"}}
 	m.Log = slog.New(slog.DiscardHandler)
 	media := vmedia.New(vmedia.Options{
-		System: block.System{Root: root}, Params: m.Params, Log: m.Log, Root: filepath.Join(root, "ramdisk"),
+		System: sysfs.Root{Path: root}, Params: m.Params, Log: m.Log, Root: filepath.Join(root, "ramdisk"),
 	})
 	if _, err := media.Load(t.Context()); !errors.Is(err, vmedia.ErrMedia) {
 		t.Fatalf("damaged floppy: got error %v, want %v", err, vmedia.ErrMedia)

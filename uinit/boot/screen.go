@@ -105,8 +105,9 @@ func (c *Console) draw(ctx context.Context, s *sink, board *status.Board) {
 		}
 		width, height := terminalSize(s.path)
 		out.Reset()
-		if err := painter.Paint(screen.Draw(board.State(), c.tail.lines(), width, height)); err == nil && !s.show(out.Bytes()) {
-			return // the terminal shows lines again
+		err := painter.Paint(screen.Draw(board.State(), c.tail.lines(), width, height))
+		if err == nil && !s.show(out.Bytes()) {
+			return // the terminal shows lines now
 		}
 		select {
 		case <-changed:

@@ -119,7 +119,10 @@ func TestKernelMessage(t *testing.T) {
 }
 
 func TestIsVirtualTerminal(t *testing.T) {
-	for name, want := range map[string]bool{"tty0": true, "tty12": true, "ttyS0": false, "ttyAMA0": false, "hvc0": false, "tty": false, "console": false, "ttyUSB0": false} {
+	for name, want := range map[string]bool{
+		"tty0": true, "tty12": true, "ttyS0": false, "ttyAMA0": false, "hvc0": false, "tty": false, "console": false,
+		"ttyUSB0": false,
+	} {
 		if got := isVirtualTerminal(name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}

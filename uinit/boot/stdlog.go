@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// unquoted passes on the lines of the log package. It shortens those in which net/http quotes what a server sent after
-// its answer, because fetched content must not appear in a log.
+// unquoted forwards the lines of package log. It shortens those in which net/http quotes data that a server sent
+// after its response, because fetched content must not appear in a log.
 type unquoted struct{ w io.Writer }
 
 // unsolicited is the beginning of such a line (net/http, Transport).

@@ -20,8 +20,8 @@ import (
 // witnessName is the name of this program in the process that shows a panic of the Go runtime.
 const witnessName = "witness"
 
-// witnessPatience is how long a terminal may take to send one piece of it, before it is left out.
-const witnessPatience = 5 * time.Second
+// witnessTimeout limits the time in which a terminal must accept one message. After that it gets no more.
+const witnessTimeout = 5 * time.Second
 
 // startWitness starts a process that shows the stack of a panic on all terminals when a panic that no guard caught
 // ends this process. At that moment only the Go runtime runs here. It calls write(2) and exits, and the kernel
@@ -55,7 +55,8 @@ func (b *boot) startWitness() error {
 	}
 	b.spawn(func() {
 		state, err := process.Wait()
-		b.log.Warn("a panic would no longer be shown in full", "err", errors.Join(err, fmt.Errorf("%s ended: %v", witnessName, state)))
+		err = errors.Join(err, fmt.Errorf("%s ended: %v", witnessName, state))
+		b.log.Warn("witness ended: panics are shown on one console only", "err", err)
 	})
 	if err := unix.Dup3(int(out.Fd()), int(os.Stderr.Fd()), 0); err != nil {
 		return fmt.Errorf("redirect standard error: %w", err)

@@ -38,7 +38,7 @@ const ipoib = "ib_ipoib"
 // IsOther reports whether the index OthersFile lists a module that is not in the ramdisk.
 func IsOther(m *Module) bool {
 	for _, directory := range []string{"drivers/net/", "drivers/infiniband/"} {
-		if strings.HasPrefix(m.Folder+"/", directory) {
+		if strings.HasPrefix(m.Dir+"/", directory) {
 			return slices.ContainsFunc(m.Aliases, isPCI)
 		}
 	}
@@ -47,7 +47,7 @@ func IsOther(m *Module) bool {
 
 // Other returns the entry of a module for the index OthersFile.
 func Other(m *Module) *Module {
-	other := &Module{Name: m.Name, Size: m.Size, Folder: m.Folder}
+	other := &Module{Name: m.Name, Size: m.Size, Dir: m.Dir}
 	for _, alias := range m.Aliases {
 		if isPCI(alias) {
 			other.Aliases = append(other.Aliases, alias)

@@ -50,9 +50,11 @@ func writeOthers(t *testing.T, dir string, modules ...*Module) {
 }
 
 func TestAdapters(t *testing.T) {
-	chosen := []*Module{{Name: "bnx2x", Aliases: []string{"pci:14e4*"}}, {Name: "mlx5_core", Aliases: []string{"pci:15b3*"}}}
-	tulip := &Module{Name: "tulip", Folder: "drivers/net/ethernet/dec/tulip", Aliases: []string{"pci:1011*"}}
-	qib := &Module{Name: "ib_qib", Folder: "drivers/infiniband/hw/qib", Aliases: []string{"pci:1077*"}}
+	chosen := []*Module{
+		{Name: "bnx2x", Aliases: []string{"pci:14e4*"}}, {Name: "mlx5_core", Aliases: []string{"pci:15b3*"}},
+	}
+	tulip := &Module{Name: "tulip", Dir: "drivers/net/ethernet/dec/tulip", Aliases: []string{"pci:1011*"}}
+	qib := &Module{Name: "ib_qib", Dir: "drivers/infiniband/hw/qib", Aliases: []string{"pci:1077*"}}
 	sys := t.TempDir()
 	pciDevice(t, sys, "0000:00:01.0", "0x020000", "14e4:164e", "bnx2x") // in use
 	pciDevice(t, sys, "0000:00:02.0", "0x010000", "1011:0001", "")      // no network adapter
@@ -108,18 +110,20 @@ func TestAdaptersBrokenIndex(t *testing.T) {
 
 func TestOther(t *testing.T) {
 	for want, m := range map[bool]*Module{
-		true:  {Name: "tulip", Folder: "drivers/net/ethernet/dec/tulip", Aliases: []string{"pci:v1011*", "platform:x"}},
-		false: {Name: "usbnet", Folder: "drivers/net/usb", Aliases: []string{"usb:v1*"}},
+		true:  {Name: "tulip", Dir: "drivers/net/ethernet/dec/tulip", Aliases: []string{"pci:v1011*", "platform:x"}},
+		false: {Name: "usbnet", Dir: "drivers/net/usb", Aliases: []string{"usb:v1*"}},
 	} {
 		if got := IsOther(m); got != want {
 			t.Errorf("%s: got %v, want %v", m.Name, got, want)
 		}
 	}
-	if IsOther(&Module{Name: "ahci", Folder: "drivers/ata", Aliases: []string{"pci:v1*"}}) {
+	if IsOther(&Module{Name: "ahci", Dir: "drivers/ata", Aliases: []string{"pci:v1*"}}) {
 		t.Error("ahci belongs in the index of network adapters' drivers, want it left out")
 	}
-	got := Other(&Module{Name: "a", Folder: "drivers/net", Aliases: []string{"pci:b", "of:c", "pci:d"}, Depends: []string{"e"}})
-	if diff := cmp.Diff(&Module{Name: "a", Folder: "drivers/net", Aliases: []string{"pci:b", "pci:d"}}, got); diff != "" {
+	got := Other(&Module{
+		Name: "a", Dir: "drivers/net", Aliases: []string{"pci:b", "of:c", "pci:d"}, Depends: []string{"e"},
+	})
+	if diff := cmp.Diff(&Module{Name: "a", Dir: "drivers/net", Aliases: []string{"pci:b", "pci:d"}}, got); diff != "" {
 		t.Error(diff)
 	}
 }

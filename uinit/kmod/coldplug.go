@@ -1,7 +1,6 @@
 package kmod
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,14 +13,23 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/uevent"
 )
 
-// Coldplug loads what the machine's devices ask for: those that are there when it starts, and those that appear later,
-// because a module brought a bus up or because somebody plugged them in.
+// eventQueue is the number of bytes of uevents that the kernel can queue.
+const eventQueue = 8 << 20
+
+// networkLead is how long other modules wait for those of network interfaces. A driver that needs longer is waiting for
+// its device, for example while that loads firmware, and leaves the processors to others.
+const networkLead = 500 * time.Millisecond
+
+// Coldplug loads the modules of the machine's devices: those that are present when it starts, and those that appear
+// later because a module registered a bus or because they were plugged in.
 type Coldplug struct {
 	loader *Loader
 	sys    string
@@ -32,8 +40,9 @@ type Coldplug struct {
 
 	mu      sync.Mutex
 	asked   map[string]bool // modaliases seen
-	pending int             // loads under way
-	walked  bool            // the devices that were there have been looked at
+	network []*Module       // modules of network interfaces that were requested; only appended to
+	pending int             // loads in progress
+	walked  bool            // the devices that were present have been examined
 	seen    uint64          // number of the last uevent read
 }
 
@@ -49,32 +58,32 @@ func (c *Coldplug) Settled() <-chan struct{} { return c.settled }
 
 // Run loads modules until ctx ends.
 func (c *Coldplug) Run(ctx context.Context) error {
-	defer c.once.Do(func() { close(c.settled) }) // nobody may wait for what has ended
-	events, err := listen(ctx)
+	defer c.once.Do(func() { close(c.settled) }) // waiters must not wait for an ended Run
+	events, err := uevent.Listen(eventQueue)
 	if err != nil {
 		return fmt.Errorf("kernel events: %w", err)
 	}
+	defer events.Close() //nolint:errcheck // only read
 	c.seen = c.lastEvent()
-	// Network cards sit on one of few buses, which are quickly listed; the whole tree takes a while.
-	c.ask(ctx, c.modaliases(filepath.Join(c.sys, "bus", "pci", "devices"), filepath.Join(c.sys, "bus", "vmbus", "devices")))
+	// Network adapters are on one of a few buses, which are listed quickly. The whole tree takes longer.
+	c.ask(ctx, c.modaliases("pci", "virtio", "vmbus"))
 	c.walk(ctx)
 	for {
-		message, err := events.next()
+		e, err := events.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, unix.ENOBUFS):
-			c.log.Warn("kernel events were lost, looking at all devices again")
+		case errors.Is(err, uevent.ErrLost):
+			c.log.Warn("kernel events lost, listing all devices again")
 			c.walk(ctx)
 		case err != nil:
 			return fmt.Errorf("kernel events: %w", err)
 		default:
-			e := parseEvent(message)
-			if e.action == "add" && e.modalias != "" {
-				c.ask(ctx, []string{e.modalias})
+			if alias := modalias(e); alias != "" {
+				c.ask(ctx, []string{alias})
 			}
 			c.mu.Lock()
-			c.seen = max(c.seen, e.number)
+			c.seen = max(c.seen, e.Number)
 			c.mu.Unlock()
 		}
 		c.check()
@@ -106,16 +115,17 @@ func (c *Coldplug) walk(ctx context.Context) {
 	c.check()
 }
 
-// modaliases returns the modaliases of the devices in folders of links, which need not exist.
-func (c *Coldplug) modaliases(folders ...string) []string {
+// modaliases returns the modaliases of the devices on buses. Missing buses are ignored.
+func (c *Coldplug) modaliases(buses ...string) []string {
 	var aliases []string
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
+	for _, bus := range buses {
+		dir := filepath.Join(c.sys, "bus", bus, "devices")
+		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // the machine lacks this bus
 		}
 		for _, e := range entries {
-			if text, err := os.ReadFile(filepath.Join(folder, e.Name(), "modalias")); err == nil {
+			if text, err := os.ReadFile(filepath.Join(dir, e.Name(), "modalias")); err == nil {
 				aliases = append(aliases, strings.TrimSpace(string(text)))
 			}
 		}
@@ -140,6 +150,8 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	}
 	c.mu.Lock()
 	c.pending += len(first) + len(rest)
+	c.network = append(c.network, first...)
+	network := c.network
 	c.mu.Unlock()
 	for _, m := range first {
 		c.load(ctx, m)
@@ -148,8 +160,9 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 		return
 	}
 	goroutine.Go(func() error {
-		for _, m := range first {
-			<-c.loader.Begun(m)
+		select {
+		case <-c.loaded(ctx, network):
+		case <-time.After(networkLead):
 		}
 		for _, m := range rest {
 			c.load(ctx, m)
@@ -158,7 +171,19 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	}, nil)
 }
 
-// modules returns the modules of new aliases, each once, in a stable order.
+// loaded returns a channel that is closed when modules have been loaded or cannot be loaded.
+func (c *Coldplug) loaded(ctx context.Context, modules []*Module) <-chan struct{} {
+	loaded := make(chan struct{})
+	goroutine.Go(func() error {
+		for _, m := range modules {
+			_ = c.loader.LoadModule(ctx, m) // load reports the error
+		}
+		return nil
+	}, func(error) { close(loaded) })
+	return loaded
+}
+
+// modules returns the modules of new aliases without duplicates, in a stable order.
 func (c *Coldplug) modules(aliases []string) []*Module {
 	var found []*Module
 	c.mu.Lock()
@@ -210,70 +235,13 @@ func (c *Coldplug) lastEvent() uint64 {
 	return number
 }
 
-// event is what matters of a uevent.
-type event struct {
-	action, modalias string
-	number           uint64
-}
-
-// parseEvent reads a uevent: a header, then KEY=VALUE strings, each ended by a zero byte.
-func parseEvent(message []byte) event {
-	var e event
-	for _, field := range bytes.Split(message, []byte{0}) {
-		key, value, found := strings.Cut(string(field), "=")
-		if !found {
-			continue
-		}
-		switch key {
-		case "ACTION":
-			e.action = value
-		case "MODALIAS":
-			e.modalias = value
-		case "SUBSYSTEM":
-			// No device asks for IP over InfiniBand; it is of use where there is a port.
-			if value == "infiniband" && e.modalias == "" {
-				e.modalias = "ib_ipoib"
-			}
-		case "SEQNUM":
-			e.number, _ = strconv.ParseUint(value, 10, 64) // 0 where it is broken: the next event has one
-		}
+// modalias returns the modalias of a device that was added, "" if it has none.
+func modalias(e uevent.Event) string {
+	switch {
+	case e.Action != "add":
+		return ""
+	case e.Modalias == "" && e.Subsystem == "infiniband":
+		return "ib_ipoib" // no device requests IP over InfiniBand; a port needs it
 	}
-	return e
-}
-
-// stream is a socket on which the kernel sends uevents.
-type stream struct {
-	file   *os.File
-	buffer []byte
-}
-
-const (
-	ueventGroup  = 1       // the kernel's own multicast group
-	ueventBuffer = 8 << 20 // bytes the kernel may queue for us
-	ueventSize   = 16 << 10
-)
-
-// listen opens the socket and closes it when ctx ends.
-func listen(ctx context.Context) (*stream, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
-	if err != nil {
-		return nil, err
-	}
-	// Fails without CAP_NET_ADMIN, as in tests; the default buffer then holds fewer events.
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, ueventBuffer)
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: ueventGroup}); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	s := &stream{file: os.NewFile(uintptr(fd), "uevents"), buffer: make([]byte, ueventSize)}
-	goroutine.AfterContext(ctx, func() { _ = s.file.Close() })
-	return s, nil
-}
-
-// next returns the next message. It is valid until the next call.
-func (s *stream) next() ([]byte, error) {
-	n, err := s.file.Read(s.buffer)
-	if err != nil {
-		return nil, err
-	}
-	return s.buffer[:n], nil
+	return e.Modalias
 }

@@ -1,8 +1,8 @@
 // Package kmod finds and loads the kernel modules of the ramdisk.
 //
-// The ramdisk holds each module as a file of its own, compressed with xz if the kernel can unpack that, and otherwise
-// with Zstandard. An index has their names, sizes, dependencies and aliases, as `modinfo` shows them. The index is
-// text, one field a line:
+// In the ramdisk, each module is a separate file, compressed with xz if the kernel can unpack that, and otherwise
+// with Zstandard. An index contains the names, sizes, dependencies and aliases of the modules, as `modinfo` shows
+// them. The index is text with one field per line:
 //
 //	ironroot modules 1
 //	m NAME SIZE DIR      a module: name with "_" for "-", unpacked size in bytes, directory in the kernel's tree
@@ -35,7 +35,7 @@ const maxModuleSize = 64 << 20
 type Module struct {
 	Name     string
 	Size     int64  // bytes, unpacked
-	Folder   string // below the kernel's tree, "drivers/net/ethernet/intel/e1000e"
+	Dir      string // in the kernel's tree, "drivers/net/ethernet/intel/e1000e"
 	Depends  []string
 	Pre      []string
 	Post     []string
@@ -46,8 +46,8 @@ type Module struct {
 
 // Network reports whether a network interface can need the module, which is then loaded first.
 func (m *Module) Network() bool {
-	for _, folder := range []string{"drivers/net", "drivers/virtio", "drivers/hv"} {
-		if m.Folder == folder || strings.HasPrefix(m.Folder, folder+"/") {
+	for _, dir := range []string{"drivers/net", "drivers/virtio", "drivers/hv"} {
+		if m.Dir == dir || strings.HasPrefix(m.Dir, dir+"/") {
 			return true
 		}
 	}
@@ -83,9 +83,6 @@ func NewIndex(modules []*Module) *Index {
 	return x
 }
 
-// Len returns the number of modules.
-func (x *Index) Len() int { return len(x.modules) }
-
 // Module returns the module of that name, or nil.
 func (x *Index) Module(name string) *Module { return x.modules[Normalize(name)] }
 
@@ -116,7 +113,7 @@ func Write(w io.Writer, modules []*Module) error {
 	b := bufio.NewWriter(w)
 	_, _ = fmt.Fprintln(b, indexMagic)
 	for _, m := range modules {
-		_, _ = fmt.Fprintln(b, "m", m.Name, m.Size, m.Folder)
+		_, _ = fmt.Fprintln(b, "m", m.Name, m.Size, m.Dir)
 		for _, line := range []struct {
 			key   string
 			names []string
@@ -160,7 +157,7 @@ func Parse(text string) (*Index, error) {
 
 func parseModule(value string) (*Module, error) {
 	name, rest, _ := strings.Cut(value, " ")
-	number, folder, _ := strings.Cut(rest, " ")
+	number, dir, _ := strings.Cut(rest, " ")
 	size, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return nil, err
@@ -171,7 +168,7 @@ func parseModule(value string) (*Module, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, errors.New("module without a valid name")
 	}
-	return &Module{Name: name, Size: size, Folder: folder}, nil
+	return &Module{Name: name, Size: size, Dir: dir}, nil
 }
 
 func (m *Module) add(key, value string) bool {

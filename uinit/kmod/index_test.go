@@ -7,14 +7,22 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/uevent"
 )
 
 var sample = []*Module{
-	{Name: "e1000e", Size: 300000, Folder: "drivers/net/ethernet/intel/e1000e", Depends: []string{"ptp"}, Aliases: []string{"pci:v00008086d000010D3sv*sd*bc*sc*i*"}},
-	{Name: "ptp", Size: 30000, Folder: "drivers/ptp"},
-	{Name: "ahci", Size: 40000, Folder: "drivers/ata", Aliases: []string{"pci:v*d*sv*sd*bc01sc06i01*"}},
-	{Name: "vfat", Size: 20000, Folder: "fs/fat", Depends: []string{"fat"}, Pre: []string{"nls_cp437"}, Post: []string{"extra"}, Aliases: []string{"fs-vfat"}},
-	{Name: "raid1", Size: 9, Folder: "drivers/md", Aliases: []string{"md-level-1", "md-raid1"}},
+	{
+		Name: "e1000e", Size: 300000, Dir: "drivers/net/ethernet/intel/e1000e", Depends: []string{"ptp"},
+		Aliases: []string{"pci:v00008086d000010D3sv*sd*bc*sc*i*"},
+	},
+	{Name: "ptp", Size: 30000, Dir: "drivers/ptp"},
+	{Name: "ahci", Size: 40000, Dir: "drivers/ata", Aliases: []string{"pci:v*d*sv*sd*bc01sc06i01*"}},
+	{
+		Name: "vfat", Size: 20000, Dir: "fs/fat", Depends: []string{"fat"}, Pre: []string{"nls_cp437"},
+		Post: []string{"extra"}, Aliases: []string{"fs-vfat"},
+	},
+	{Name: "raid1", Size: 9, Dir: "drivers/md", Aliases: []string{"md-level-1", "md-raid1"}},
 }
 
 func TestIndexRoundTrip(t *testing.T) {
@@ -82,12 +90,12 @@ func TestGlob(t *testing.T) {
 }
 
 func TestNetworkComesFirst(t *testing.T) {
-	for folder, want := range map[string]bool{
+	for dir, want := range map[string]bool{
 		"drivers/net/ethernet/intel/e1000e": true, "drivers/virtio": true, "drivers/net": true,
 		"drivers/netx": false, "drivers/scsi": false, "fs/fat": false,
 	} {
-		if got := (&Module{Folder: folder}).Network(); got != want {
-			t.Errorf("%s: got %v, want %v", folder, got, want)
+		if got := (&Module{Dir: dir}).Network(); got != want {
+			t.Errorf("%s: got %v, want %v", dir, got, want)
 		}
 	}
 }
@@ -105,15 +113,24 @@ func TestParseModinfo(t *testing.T) {
 	}
 }
 
-func TestParseEvent(t *testing.T) {
-	for message, want := range map[string]event{
-		"add@/devices/pci0/virtio0\x00ACTION=add\x00DEVPATH=/devices/pci0/virtio0\x00SUBSYSTEM=virtio\x00MODALIAS=virtio:d00000001v00001AF4\x00SEQNUM=912\x00": {"add", "virtio:d00000001v00001AF4", 912},
-		// What makes a network interface of an InfiniBand port is asked for by no device.
-		"add@/devices/pci0/infiniband/mlx5_0\x00ACTION=add\x00DEVPATH=/devices/pci0/infiniband/mlx5_0\x00SUBSYSTEM=infiniband\x00SEQNUM=913\x00": {"add", "ib_ipoib", 913},
-		"add@/class/x\x00ACTION=add\x00SUBSYSTEM=infiniband_verbs\x00SEQNUM=914\x00":                                                             {"add", "", 914},
+// Added devices request modules by their modalias. What makes a network interface of an InfiniBand port is requested
+// by no device.
+func TestModalias(t *testing.T) {
+	for _, tt := range []struct {
+		event uevent.Event
+		want  string
+	}{
+		{
+			uevent.Event{Action: "add", Subsystem: "virtio", Modalias: "virtio:d00000001v00001AF4"},
+			"virtio:d00000001v00001AF4",
+		},
+		{uevent.Event{Action: "add", Subsystem: "infiniband"}, "ib_ipoib"},
+		{uevent.Event{Action: "add", Subsystem: "infiniband_verbs"}, ""},
+		{uevent.Event{Action: "change", Subsystem: "virtio", Modalias: "virtio:d00000001v00001AF4"}, ""},
+		{uevent.Event{Action: "remove", Subsystem: "infiniband"}, ""},
 	} {
-		if got := parseEvent([]byte(message)); got != want {
-			t.Errorf("got %v, want %v", got, want)
+		if got := modalias(tt.event); got != tt.want {
+			t.Errorf("%+v: got %q, want %q", tt.event, got, tt.want)
 		}
 	}
 }

@@ -28,8 +28,8 @@ const (
 // IndexFile is the name of the index in the directory of the modules.
 const IndexFile = "index.zst"
 
-// Folder returns where the modules of a kernel release lie.
-func Folder(release string) string { return "/lib/modules/" + release }
+// Dir returns the directory of the modules of a kernel release.
+func Dir(release string) string { return "/lib/modules/" + release }
 
 // Options are the options of a Loader.
 type Options struct {
@@ -54,15 +54,11 @@ type Loader struct {
 
 // load is a module's only load.
 type load struct {
-	once  sync.Once
-	begun chan struct{} // closed when the kernel has the module, or will never get it
-	start sync.Once
-	err   error
+	done chan struct{} // closed when err is set
+	err  error
 }
 
-func (o *load) begin() { o.start.Do(func() { close(o.begun) }) }
-
-// companions are modules that nothing asks for, yet that make another one useful.
+// companions are modules that nothing requests, but that another module needs to be useful.
 var companions = map[string][]string{
 	"ipmi_si":   {"ipmi_devintf"},
 	"ipmi_ssif": {"ipmi_devintf"},
@@ -78,7 +74,7 @@ var defaults = map[string]string{
 // Open reads the index in a directory of modules. Without an index, the loader has no modules.
 func Open(o Options) (*Loader, error) {
 	if o.Insert == nil {
-		o.Insert = unix.InitModule
+		o.Insert = insert
 	}
 	if o.InsertFile == nil {
 		o.InsertFile = insertFile
@@ -123,10 +119,7 @@ func None(log *slog.Logger) *Loader {
 	return &Loader{o: Options{Log: log}, index: NewIndex(nil), loads: map[string]*load{}}
 }
 
-// Index returns the loader's index.
-func (l *Loader) Index() *Index { return l.index }
-
-// Load loads the modules that go by a name or an alias. An unknown name is an error.
+// Load loads the modules that match a name or an alias. An unknown name is an error.
 func (l *Loader) Load(ctx context.Context, alias string) error {
 	found := l.index.Match(alias)
 	if len(found) == 0 {
@@ -142,7 +135,6 @@ func (l *Loader) Load(ctx context.Context, alias string) error {
 // LoadModule loads a module after its dependencies, and then its companions. Later calls wait for the first call and
 // return its result.
 func (l *Loader) LoadModule(ctx context.Context, m *Module) error {
-	defer l.load(m.Name).begin()
 	if err := l.insert(ctx, m, nil); err != nil {
 		return err
 	}
@@ -156,10 +148,7 @@ func (l *Loader) LoadModule(ctx context.Context, m *Module) error {
 	return nil
 }
 
-// Begun is closed when a module that is being loaded was handed to the kernel, or when that failed before.
-func (l *Loader) Begun(m *Module) <-chan struct{} { return l.load(m.Name).begun }
-
-// insert loads a module after its dependencies. path holds the modules that wait for it: a circle ends there.
+// insert loads a module after its dependencies. path contains the modules that wait for it, to detect cycles.
 func (l *Loader) insert(ctx context.Context, m *Module, path []string) error {
 	if slices.Contains(path, m.Name) {
 		return nil
@@ -184,25 +173,28 @@ func (l *Loader) insert(ctx context.Context, m *Module, path []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	one := l.load(m.Name)
-	one.once.Do(func() {
-		one.err = goroutine.Catch(func() error { return l.insertOne(m, one.begin) })
-	})
+	one, first := l.load(m.Name)
+	if first {
+		one.err = goroutine.Catch(func() error { return l.insertOne(m) })
+		close(one.done)
+	}
+	<-one.done
 	return one.err
 }
 
-func (l *Loader) load(name string) *load {
+// load returns the load of a module, and whether this is the first call for it.
+func (l *Loader) load(name string) (one *load, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.loads[name]
+	one = l.loads[name]
 	if one == nil {
-		one = &load{begun: make(chan struct{})}
+		one, first = &load{done: make(chan struct{})}, true
 		l.loads[name] = one
 	}
-	return one
+	return one, first
 }
 
-func (l *Loader) insertOne(m *Module, begin func()) error {
+func (l *Loader) insertOne(m *Module) error {
 	if l.o.Params.Blocked(m.Name) {
 		return fmt.Errorf("module %s: blocked by a kernel parameter", m.Name)
 	}
@@ -212,7 +204,6 @@ func (l *Loader) insertOne(m *Module, begin func()) error {
 		return fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	unpacked := time.Now()
-	begin()
 	err = insert(l.o.Params.Of(m.Name))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("module %s: %w", m.Name, err)
@@ -239,17 +230,7 @@ func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	return func(params string) error { return l.o.Insert(image, params) }, nil
 }
 
-// insertFile lets the kernel read and unpack a module.
-func insertFile(path, params string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	return unix.FinitModule(int(f.Fd()), params, unix.MODULE_INIT_COMPRESSED_FILE)
-}
-
-// Params are the kernel parameters that concern modules, as modprobe reads them: MODULE.NAME=VALUE, and
+// Params are the kernel parameters of modules, as modprobe reads them: MODULE.NAME=VALUE and
 // modprobe.blacklist=MODULE,MODULE.
 type Params struct {
 	options map[string][]string

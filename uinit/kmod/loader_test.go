@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,7 +70,9 @@ func tree(t *testing.T, k *kernel, cmdline string, modules ...*Module) *Loader {
 	}
 	write(IndexFile, text.Bytes())
 	k.params = map[string]string{}
-	l, err := Open(Options{Dir: dir, Params: ParseParams(cmdline), Log: slog.New(slog.DiscardHandler), Insert: k.insert})
+	l, err := Open(Options{
+		Dir: dir, Params: ParseParams(cmdline), Log: slog.New(slog.DiscardHandler), Insert: k.insert,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +82,12 @@ func tree(t *testing.T, k *kernel, cmdline string, modules ...*Module) *Loader {
 func TestLoadOrder(t *testing.T) {
 	k := &kernel{}
 	l := tree(t, k, "",
-		&Module{Name: "vfat", Depends: []string{"fat"}, Pre: []string{"nls", "absent"}, Post: []string{"after"}, Aliases: []string{"fs-vfat"}},
-		&Module{Name: "fat", Depends: []string{"builtin_one"}}, &Module{Name: "nls"}, &Module{Name: "after"}, &Module{Name: "other"},
+		&Module{
+			Name: "vfat", Depends: []string{"fat"}, Pre: []string{"nls", "absent"}, Post: []string{"after"},
+			Aliases: []string{"fs-vfat"},
+		},
+		&Module{Name: "fat", Depends: []string{"builtin_one"}}, &Module{Name: "nls"}, &Module{Name: "after"},
+		&Module{Name: "other"},
 	)
 	if err := l.Load(context.Background(), "fs-vfat"); err != nil {
 		t.Fatal(err)
@@ -104,7 +111,9 @@ func TestLoadFailures(t *testing.T) {
 		&Module{Name: "bad"}, &Module{Name: "needs_bad", Depends: []string{"bad"}},
 		&Module{Name: "left", Pre: []string{"right"}}, &Module{Name: "right", Depends: []string{"left"}},
 	)
-	for name, wrong := range map[string]bool{"needs_broken": true, "needs_there": false, "bad": true, "needs_bad": true, "left": false} {
+	for name, wrong := range map[string]bool{
+		"needs_broken": true, "needs_there": false, "bad": true, "needs_bad": true, "left": false,
+	} {
 		if err := l.Load(context.Background(), name); (err != nil) != wrong {
 			t.Errorf("%s: got %v, want an error: %v", name, err, wrong)
 		}
@@ -155,6 +164,9 @@ func TestConcurrentLoadsInsertOnce(t *testing.T) {
 func machine(t *testing.T, aliases ...string) string {
 	t.Helper()
 	sys := t.TempDir()
+	if err := os.Mkdir(filepath.Join(sys, "devices"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for i, alias := range aliases {
 		dir := filepath.Join(sys, "devices", "pci0", strings.Repeat("d", i+1))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -169,19 +181,19 @@ func machine(t *testing.T, aliases ...string) string {
 
 func TestColdplugLoadsNetworkFirst(t *testing.T) {
 	k := &kernel{}
-	begun := make(chan struct{})
+	other := make(chan struct{})
 	k.hook = func(name string) { // the driver of the network card takes its time: nobody waits for its end
 		if name == "nic" {
-			<-begun
+			<-other
 		}
 		if name == "disk" {
-			close(begun)
+			close(other)
 		}
 	}
 	l := tree(t, k, "",
-		&Module{Name: "disk", Folder: "drivers/scsi", Aliases: []string{"pci:disk*"}},
-		&Module{Name: "nic", Folder: "drivers/net/ethernet", Aliases: []string{"pci:nic*"}},
-		&Module{Name: "none", Folder: "drivers/net", Aliases: []string{"pci:none*"}},
+		&Module{Name: "disk", Dir: "drivers/scsi", Aliases: []string{"pci:disk*"}},
+		&Module{Name: "nic", Dir: "drivers/net/ethernet", Aliases: []string{"pci:nic*"}},
+		&Module{Name: "none", Dir: "drivers/net", Aliases: []string{"pci:none*"}},
 	)
 	c := NewColdplug(l, machine(t, "pci:disk1", "pci:nic1", "pci:nic2", "acpi:x"), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -202,9 +214,72 @@ func TestColdplugLoadsNetworkFirst(t *testing.T) {
 	}
 }
 
+// Virtio and Hyper-V show network adapters on buses of their own. They are found without listing all devices.
+func TestColdplugListsBusesOfNetworkAdapters(t *testing.T) {
+	for _, bus := range []string{"pci", "virtio", "vmbus"} {
+		k := &kernel{}
+		l := tree(t, k, "", &Module{Name: "nic", Dir: "drivers/net", Aliases: []string{bus + ":nic"}})
+		sys := machine(t)
+		dir := filepath.Join(sys, "bus", bus, "devices", "0")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "modalias"), []byte(bus+":nic\n"), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		c := NewColdplug(l, sys, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		<-c.Settled()
+		if !slices.Equal(k.loaded, []string{"nic"}) {
+			t.Errorf("%s: got %v, want nic", bus, k.loaded)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want %v", bus, err, context.Canceled)
+		}
+	}
+}
+
+// A storage adapter's driver waits for that of a network adapter that was found before, for at most networkLead.
+func TestColdplugLoadsEarlierNetworkFirst(t *testing.T) {
+	for _, took := range []time.Duration{networkLead / 5, 2 * networkLead} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			var mu sync.Mutex
+			at := map[string]time.Duration{}
+			k := &kernel{hook: func(name string) {
+				mu.Lock()
+				at[name] = time.Since(start)
+				mu.Unlock()
+				if name == "library" {
+					time.Sleep(took)
+				}
+			}}
+			l := tree(t, k, "",
+				&Module{Name: "disk", Dir: "drivers/scsi", Aliases: []string{"pci:disk"}},
+				&Module{Name: "library", Dir: "net/core"},
+				&Module{Name: "nic", Dir: "drivers/net", Depends: []string{"library"}, Aliases: []string{"virtio:nic"}},
+			)
+			c := NewColdplug(l, t.TempDir(), slog.New(slog.DiscardHandler))
+			c.ask(t.Context(), []string{"virtio:nic"})
+			c.ask(t.Context(), []string{"pci:disk"})
+			time.Sleep(10 * networkLead)
+			synctest.Wait()
+			want := map[string]time.Duration{"library": 0, "nic": took, "disk": min(took, networkLead)}
+			if diff := cmp.Diff(want, at); diff != "" {
+				t.Errorf("network adapter's driver took %v: %s", took, diff)
+			}
+		})
+	}
+}
+
 // The bonding module makes no bond by itself, unless the command line wants one.
 func TestDefaultParams(t *testing.T) {
-	for cmdline, want := range map[string]string{"quiet": "max_bonds=0", "bonding.max_bonds=2": "max_bonds=0 max_bonds=2"} {
+	for cmdline, want := range map[string]string{
+		"quiet": "max_bonds=0", "bonding.max_bonds=2": "max_bonds=0 max_bonds=2",
+	} {
 		if got := ParseParams(cmdline).Of("bonding"); got != want {
 			t.Errorf("%q: got %q, want %q", cmdline, got, want)
 		}

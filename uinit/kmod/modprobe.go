@@ -38,5 +38,7 @@ func OpenMachine(log *slog.Logger) (*Loader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("modules: %w", err)
 	}
-	return Open(Options{Dir: Folder(unix.ByteSliceToString(uts.Release[:])), Params: ParseParams(string(cmdline)), Log: log})
+	return Open(Options{
+		Dir: Dir(unix.ByteSliceToString(uts.Release[:])), Params: ParseParams(string(cmdline)), Log: log,
+	})
 }

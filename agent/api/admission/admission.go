@@ -30,21 +30,21 @@ import (
 
 // Limits are the limits of a listener. All are numbers of connections except TrustedPeers.
 type Limits struct {
-	Strangers       int // of all peers that are not trusted
-	StrangerPerPeer int
-	Trusted         int // of all trusted peers, in addition to Strangers
-	TrustedPerPeer  int
-	TrustedPeers    int // addresses that are remembered
+	Untrusted        int // of all peers that are not trusted
+	UntrustedPerPeer int
+	Trusted          int // of all trusted peers, in addition to Untrusted
+	TrustedPerPeer   int
+	TrustedPeers     int // number of trusted addresses
 }
 
-// overlap is the number of closed connections whose owners may still hold their memory.
-const overlap = 128
+// maxUnclosed is the number of evicted connections whose owners have not closed them yet and still use memory.
+const maxUnclosed = 128
 
 // Listener is a net.Listener with limits. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	dropped func(netip.Addr)
-	peers   int // trusted addresses that are remembered
+	dropped         func(netip.Addr)
+	maxTrustedPeers int
 
 	once   sync.Once
 	closed chan struct{}
@@ -53,12 +53,12 @@ type Listener struct {
 	turn    turn          // of untrusted connections
 	maxTurn time.Duration // limits the duration of a turn
 
-	mu        sync.Mutex
-	strangers pool
-	trusted   pool
-	tally     tally
-	networks  tally        // of IPv6
-	known     []netip.Addr // trusted peers, the latest last
+	mu           sync.Mutex
+	untrusted    pool
+	trusted      pool
+	tally        tally
+	networks     tally        // of IPv6 addresses
+	trustedPeers []netip.Addr // the latest last
 }
 
 // New returns a listener that admits connections of l within the limits. dropped, if not nil, is called with the peer
@@ -68,13 +68,13 @@ func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener
 		dropped = func(netip.Addr) {}
 	}
 	return &Listener{
-		Listener: l, dropped: dropped, peers: limits.TrustedPeers,
+		Listener: l, dropped: dropped, maxTrustedPeers: limits.TrustedPeers,
 		closed:    make(chan struct{}),
 		maxTurn:   maxTurn,
-		slots:     make(chan struct{}, limits.Strangers+limits.Trusted+overlap),
+		slots:     make(chan struct{}, limits.Untrusted+limits.Trusted+maxUnclosed),
 		tally:     tally{peers: map[netip.Addr]*peer{}},
 		networks:  tally{peers: map[netip.Addr]*peer{}},
-		strangers: newPool(limits.Strangers, limits.StrangerPerPeer),
+		untrusted: newPool(limits.Untrusted, limits.UntrustedPerPeer),
 		trusted:   newPool(limits.Trusted, limits.TrustedPerPeer),
 	}
 }
@@ -112,8 +112,8 @@ func (l *Listener) admit(raw net.Conn) *conn {
 	addr := peerOf(raw)
 	l.mu.Lock()
 	c := &conn{Conn: raw, listener: l, gone: make(chan struct{})}
-	p := &l.strangers
-	if slices.Contains(l.known, addr) {
+	p := &l.untrusted
+	if slices.Contains(l.trustedPeers, addr) {
 		p, c.peer = &l.trusted, &peer{addr: addr}
 	} else {
 		c.peer = l.tally.add(addr, time.Now())
@@ -142,7 +142,7 @@ func (l *Listener) authenticate(c *conn) {
 	if c.pool != nil {
 		c.authenticated = true
 		l.remember(c.peer.addr)
-		for _, other := range slices.Clone(l.strangers.conns) {
+		for _, other := range slices.Clone(l.untrusted.conns) {
 			if other.peer.addr != c.peer.addr {
 				continue
 			}
@@ -151,7 +151,7 @@ func (l *Listener) authenticate(c *conn) {
 				victims = append(victims, victim)
 			}
 			if ok {
-				l.strangers.remove(other)
+				l.untrusted.remove(other)
 				l.trusted.add(other)
 			}
 		}
@@ -164,13 +164,13 @@ func (l *Listener) authenticate(c *conn) {
 
 // remember adds a peer to the trusted peers, or renews it. The least recent one is removed if there are too many.
 func (l *Listener) remember(addr netip.Addr) {
-	if len(l.known) > 0 && l.known[len(l.known)-1] == addr {
+	if len(l.trustedPeers) > 0 && l.trustedPeers[len(l.trustedPeers)-1] == addr {
 		return
 	}
-	l.known = slices.DeleteFunc(l.known, func(other netip.Addr) bool { return other == addr })
-	l.known = append(l.known, addr)
-	if len(l.known) > l.peers {
-		l.known = slices.Delete(l.known, 0, len(l.known)-l.peers)
+	l.trustedPeers = slices.DeleteFunc(l.trustedPeers, func(other netip.Addr) bool { return other == addr })
+	l.trustedPeers = append(l.trustedPeers, addr)
+	if len(l.trustedPeers) > l.maxTrustedPeers {
+		l.trustedPeers = slices.Delete(l.trustedPeers, 0, len(l.trustedPeers)-l.maxTrustedPeers)
 	}
 }
 

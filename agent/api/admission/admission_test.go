@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds the wait for an event.
-const patience = time.Minute
+// eventTimeout limits the wait for an event.
+const eventTimeout = time.Minute
 
 // fixture is a Listener on the loopback interface. Each address of 127.0.0.0/8 is a peer.
 type fixture struct {
@@ -46,7 +46,7 @@ func start(t *testing.T, limits Limits) *fixture {
 // dial connects from an address and returns both ends. The server's is nil if the connection was not admitted.
 func (f *fixture) dial(from string) (client, server net.Conn) {
 	f.t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: eventTimeout}
 	client, err := d.DialContext(f.t.Context(), "tcp4", f.l.Addr().String())
 	if err != nil {
 		f.t.Fatal(err)
@@ -78,7 +78,7 @@ func (f *fixture) want(name string, servers []net.Conn, want ...bool) {
 func authenticate(server net.Conn) { Authenticate(WithConn(context.Background(), server)) }
 
 func limits() Limits {
-	return Limits{Strangers: 4, StrangerPerPeer: 2, Trusted: 3, TrustedPerPeer: 2, TrustedPeers: 2}
+	return Limits{Untrusted: 4, UntrustedPerPeer: 2, Trusted: 3, TrustedPerPeer: 2, TrustedPeers: 2}
 }
 
 func TestPeerLimit(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPeerLimit(t *testing.T) {
 	}
 	_, other := f.dial("127.0.0.3")
 	f.want("third connection of a peer", append(servers, other), false, true, true, true)
-	if err := first.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := first.SetReadDeadline(time.Now().Add(eventTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
@@ -144,7 +144,7 @@ func TestNewPeerUnderFlood(t *testing.T) {
 // the addresses are compared.
 func TestNetworks(t *testing.T) {
 	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
-	l := &Listener{tally: addresses, networks: networks, strangers: p, dropped: func(netip.Addr) {}}
+	l := &Listener{tally: addresses, networks: networks, untrusted: p, dropped: func(netip.Addr) {}}
 	connect := func(from string) *conn {
 		client, server := net.Pipe()
 		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
@@ -185,7 +185,14 @@ func TestTally(t *testing.T) {
 		addr  netip.Addr
 		after time.Duration
 		want  int
-	}{{a, 0, 1}, {a, tallyWindow / 2, 2}, {b, tallyWindow, 1}, {a, tallyWindow, 3}, {b, 2 * tallyWindow, 2}, {a, 3 * tallyWindow, 1}} {
+	}{
+		{a, 0, 1},
+		{a, tallyWindow / 2, 2},
+		{b, tallyWindow, 1},
+		{a, tallyWindow, 3},
+		{b, 2 * tallyWindow, 2},
+		{a, 3 * tallyWindow, 1},
+	} {
 		if got := counted.add(step.addr, now.Add(step.after)).attempts(); got != step.want {
 			t.Errorf("step %d: got %d attempts, want %d", i+1, got, step.want)
 		}
@@ -250,7 +257,7 @@ func TestPeerThatBecomesTrusted(t *testing.T) {
 		t.Error("the peer that presented a token last is not trusted")
 	}
 	f.want("trusted peers", append(servers, late), false, true, true, true)
-	if got, want := len(f.l.known), limits().TrustedPeers; got != want {
+	if got, want := len(f.l.trustedPeers), limits().TrustedPeers; got != want {
 		t.Errorf("remembered peers: got %d, want %d", got, want)
 	}
 	if _, server := f.dial("127.0.0.2"); f.l.trusts(server.(*conn)) {
@@ -260,7 +267,7 @@ func TestPeerThatBecomesTrusted(t *testing.T) {
 
 // Accept waits until the owners of dropped connections have closed them.
 func TestAcceptWaitsForOwners(t *testing.T) {
-	f := start(t, Limits{Strangers: 1, StrangerPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1})
+	f := start(t, Limits{Untrusted: 1, UntrustedPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1})
 	accepted := make(chan net.Conn)
 	ended := make(chan error, 1)
 	go func() {
@@ -273,7 +280,7 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: eventTimeout}
 	dial := func() {
 		c, err := d.DialContext(t.Context(), "tcp4", f.l.Addr().String())
 		if err != nil {
@@ -281,7 +288,7 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	owned := make([]net.Conn, 0, 2+overlap)
+	owned := make([]net.Conn, 0, 2+maxUnclosed)
 	for range cap(owned) {
 		dial()
 		owned = append(owned, <-accepted)
@@ -312,10 +319,10 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 	if got := len(f.l.slots); got != 0 {
 		t.Errorf("slots in use after all connections were closed: got %d, want 0", got)
 	}
-	if got := len(f.l.strangers.conns) + len(f.l.trusted.conns); got != 0 {
+	if got := len(f.l.untrusted.conns) + len(f.l.trusted.conns); got != 0 {
 		t.Errorf("connections in the pools: got %d, want 0", got)
 	}
-	if got := len(f.l.strangers.count) + len(f.l.trusted.count); got != 0 {
+	if got := len(f.l.untrusted.count) + len(f.l.trusted.count); got != 0 {
 		t.Errorf("peers whose connections are counted: got %d, want 0", got)
 	}
 	if err := f.l.Close(); !errors.Is(err, net.ErrClosed) {
@@ -328,7 +335,7 @@ func TestAcceptWaitsForOwners(t *testing.T) {
 
 // A connection that is not admitted is reset, and Accept returns the next admitted one.
 func TestAcceptRefuses(t *testing.T) {
-	few := Limits{Strangers: 1, StrangerPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1}
+	few := Limits{Untrusted: 1, UntrustedPerPeer: 1, Trusted: 1, TrustedPerPeer: 1, TrustedPeers: 1}
 	for _, c := range []struct {
 		name  string
 		start func() (*Listener, func() int)
@@ -360,7 +367,7 @@ func TestAcceptRefuses(t *testing.T) {
 				}
 			}()
 			connect := func(from string) (net.Conn, error) {
-				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: eventTimeout}
 				client, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
 				if err == nil {
 					t.Cleanup(func() { _ = client.Close() })
@@ -379,8 +386,8 @@ func TestAcceptRefuses(t *testing.T) {
 			dial("127.0.0.2")
 			second := <-accepted // in place of the first
 			refused, err := connect("127.0.0.3")
-			if err == nil { // it may be reset while it is being connected
-				if err := refused.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			if err == nil { // the reset can arrive while it connects
+				if err := refused.SetReadDeadline(time.Now().Add(eventTimeout)); err != nil {
 					t.Fatal(err)
 				}
 				_, err = refused.Read(make([]byte, 1))
@@ -480,10 +487,10 @@ func TestWrapped(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	usual := Limits{Strangers: 256, StrangerPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
+	usual := Limits{Untrusted: 256, UntrustedPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
 	for descriptors, want := range map[int]Limits{
 		4096: usual,
-		320:  {Strangers: 21, StrangerPerPeer: 21, Trusted: 11, TrustedPerPeer: 11, TrustedPeers: 32},
+		320:  {Untrusted: 21, UntrustedPerPeer: 21, Trusted: 11, TrustedPerPeer: 11, TrustedPeers: 32},
 	} {
 		got := usual.Fit(descriptors)
 		if got != want {
@@ -521,7 +528,7 @@ func (f *fixture) send(r reader) {
 // waiting waits until n connections wait for their turn.
 func (f *fixture) waiting(n int) {
 	f.t.Helper()
-	for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {
 		f.l.turn.mu.Lock()
 		got := len(f.l.turn.waiting)
 		f.l.turn.mu.Unlock()
@@ -537,7 +544,7 @@ func (f *fixture) waiting(n int) {
 // A turn ends when the connection is read again or closed. A closed connection no longer waits.
 func TestTurnEnds(t *testing.T) {
 	f := start(t, limits())
-	f.l.maxTurn = 2 * patience
+	f.l.maxTurn = 2 * eventTimeout
 	first, second, third := f.connect("127.0.0.2"), f.connect("127.0.0.3"), f.connect("127.0.0.4")
 	outcome := func(r reader, want error) {
 		t.Helper()
@@ -546,8 +553,8 @@ func TestTurnEnds(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Fatalf("got error %v, want %v", err, want)
 			}
-		case <-time.After(patience):
-			t.Fatalf("no turn after %v", patience)
+		case <-time.After(eventTimeout):
+			t.Fatalf("no turn after %v", eventTimeout)
 		}
 	}
 	f.send(first)
@@ -574,11 +581,10 @@ func TestTurnEnds(t *testing.T) {
 	outcome(fourth, nil)
 }
 
-// Strangers have their turn one after the other, the latest first; a trusted peer does not wait for it, and one that
-// is gone does not get it.
-func TestStrangersTakeTurns(t *testing.T) {
+// Untrusted connections take turns, the latest first. Trusted connections do not wait, and closed ones get no turn.
+func TestUntrustedTakeTurns(t *testing.T) {
 	f := start(t, limits())
-	f.l.maxTurn = patience
+	f.l.maxTurn = eventTimeout
 	conductor := f.connect("127.0.0.9")
 	authenticate(conductor.server)
 	first, second, third := f.connect("127.0.0.2"), f.connect("127.0.0.3"), f.connect("127.0.0.4")
@@ -639,15 +645,15 @@ func TestTurnIsLimited(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(patience):
-			t.Fatalf("stranger %d: no turn after %v, want one after %v", i+1, patience, maxTurn)
+		case <-time.After(eventTimeout):
+			t.Fatalf("connection %d: no turn after %v, want one after %v", i+1, eventTimeout, maxTurn)
 		}
 	}
 }
 
 // After any sequence of reads, writes and closes the turn is free, and no state of a connection remains.
 func TestChurn(t *testing.T) {
-	f := start(t, Limits{Strangers: 8, StrangerPerPeer: 4, Trusted: 4, TrustedPerPeer: 4, TrustedPeers: 2})
+	f := start(t, Limits{Untrusted: 8, UntrustedPerPeer: 4, Trusted: 4, TrustedPerPeer: 4, TrustedPeers: 2})
 	var owners, clients sync.WaitGroup
 	owners.Go(func() {
 		for {
@@ -678,7 +684,7 @@ func TestChurn(t *testing.T) {
 	})
 	for i := range 16 {
 		clients.Go(func() {
-			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%5))}, Timeout: patience}
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%5))}, Timeout: eventTimeout}
 			for n := range 50 {
 				c, err := d.DialContext(t.Context(), "tcp4", f.l.Addr().String())
 				if err != nil {
@@ -694,8 +700,9 @@ func TestChurn(t *testing.T) {
 		t.Error(err)
 	}
 	owners.Wait()
-	if f.l.turn.taken || len(f.l.turn.waiting) > 0 || len(f.l.slots) > 0 || len(f.l.strangers.conns)+len(f.l.trusted.conns) > 0 {
-		t.Errorf("got turn taken %v, %d waiting, %d slots, %d strangers, %d trusted, want none", f.l.turn.taken, len(f.l.turn.waiting),
-			len(f.l.slots), len(f.l.strangers.conns), len(f.l.trusted.conns))
+	if f.l.turn.taken || len(f.l.turn.waiting) > 0 ||
+		len(f.l.slots) > 0 || len(f.l.untrusted.conns)+len(f.l.trusted.conns) > 0 {
+		t.Errorf("got turn taken %v, %d waiting, %d slots, %d untrusted, %d trusted, want none", f.l.turn.taken,
+			len(f.l.turn.waiting), len(f.l.slots), len(f.l.untrusted.conns), len(f.l.trusted.conns))
 	}
 }

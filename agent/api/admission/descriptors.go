@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare is the number of file descriptors that stay for disks, downloads and sysfs.
-const spare = 512
+// reservedDescriptors is the number of file descriptors reserved for disks, downloads and sysfs.
+const reservedDescriptors = 512
 
 // Fit returns limits that leave enough of the process's file descriptors for other uses.
 func (l Limits) Fit(descriptors int) Limits {
-	available := max(descriptors-spare, descriptors/2)
-	if total := l.Strangers + l.Trusted + overlap; total > available {
-		l.Strangers = max(1, (available-overlap)*l.Strangers/(l.Strangers+l.Trusted))
-		l.Trusted = max(1, available-overlap-l.Strangers)
+	available := max(descriptors-reservedDescriptors, descriptors/2)
+	if total := l.Untrusted + l.Trusted + maxUnclosed; total > available {
+		l.Untrusted = max(1, (available-maxUnclosed)*l.Untrusted/(l.Untrusted+l.Trusted))
+		l.Trusted = max(1, available-maxUnclosed-l.Untrusted)
 	}
-	l.StrangerPerPeer = min(l.StrangerPerPeer, l.Strangers)
+	l.UntrustedPerPeer = min(l.UntrustedPerPeer, l.Untrusted)
 	l.TrustedPerPeer = min(l.TrustedPerPeer, l.Trusted)
 	return l
 }

@@ -62,10 +62,7 @@ func (r *eraseRun) listAgain(ctx context.Context) error {
 // isKnown reports whether a disk was there when the step began. A multipath map is the same disk as its paths, which
 // can be joined during the step.
 func (r *eraseRun) isKnown(d block.Device) bool {
-	paths := []string{d.Path}
-	if d.Type == "mpath" {
-		components, _ := r.m.o.System.Components(d.Path) // a map whose paths are not known counts as a new disk
-		paths = append(paths, components...)
-	}
-	return slices.ContainsFunc(paths, func(path string) bool { return r.known[path] })
+	// A map whose paths are not known counts as a new disk.
+	return r.known[d.Path] ||
+		slices.ContainsFunc(d.Components, func(path block.Device) bool { return r.known[path.Path] })
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -47,7 +48,7 @@ func TestEraseUnsettled(t *testing.T) {
 				failed != errUnsettled.Error() {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, errUnsettled)
 			}
-			if !strings.Contains(log.String(), `"disks are missing"`) {
+			if !strings.Contains(log.String(), `"disks may be missing"`) {
 				t.Errorf("%s: got log %s, want the missing disks", step, &log)
 			}
 		}
@@ -66,8 +67,8 @@ func TestEraseProtectedNameUnsettled(t *testing.T) {
 	}
 }
 
-// appearing is a manager whose list of disks is the second one from the second time on. appear is called before that.
-func appearing(t *testing.T, first, second func() ([]block.Device, error), appear func(block.System)) *Manager {
+// appearing returns a manager that lists first once and then second. It calls appear before it lists second.
+func appearing(t *testing.T, first, second func() ([]block.Device, error), appear func(sysfs.Root)) *Manager {
 	t.Helper()
 	m := newManager(t)
 	calls := 0
@@ -93,43 +94,48 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 	sda := block.Device{Name: "sda", Path: "/dev/sda", Serial: "200", Serials: []string{"200"}}
 	sdb := block.Device{Name: "sdb", Path: "/dev/sdb", Serial: "50", Serials: []string{"50"}}
 	text := block.Device{Name: "sdc", Path: "/dev/sdc", Serial: "S3X9", Serials: []string{"S3X9"}}
-	joined := block.Device{Name: "dm-0", Path: "/dev/dm-0", Type: "mpath", Serial: "50", Serials: []string{"50"}}
+	joined := func(paths ...string) block.Device {
+		d := block.Device{Name: "dm-0", Path: "/dev/dm-0", Type: "mpath", Serial: "50", Serials: []string{"50"}}
+		for _, path := range paths {
+			d.Components = append(d.Components, block.Device{Path: path})
+		}
+		return d
+	}
 	array := block.Device{Name: "dm-0", Path: "/dev/dm-0", Type: "raid1", Serial: "50", Serials: []string{"50"}}
-	paths := func(names ...string) func(block.System) {
-		return func(sys block.System) {
-			for _, name := range names {
-				if err := os.MkdirAll(sys.Sys("class/block/dm-0/slaves", name), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
+	none := func(sysfs.Root) {}
+	slaves := func(sys sysfs.Root) { // sda is a component of the array
+		if err := os.MkdirAll(sys.Sys("class/block/dm-0/slaves/sda"), 0o755); err != nil {
+			t.Fatal(err)
 		}
 	}
-	none := func(block.System) {}
 	const again = "disks that appeared during the step: "
 	for _, tt := range []struct {
 		name          string
 		first, second func() ([]block.Device, error)
-		appear        func(block.System)
+		appear        func(sysfs.Root)
 		want          []string // lines of the error, in order; nil for none
 	}{
 		{"no disks", read(), read(), none, nil},
 		{"the same, on the skip list", read(sda), read(sda), none, nil},
 		{"another on the skip list", read(), read(sda), none, nil},
 		{"another", read(sda), read(sda, sdb), none, []string{"/dev/sdb: the disk appeared"}},
-		{"paths joined", read(sda), read(joined), paths("sda", "sdz"), nil},
-		{"paths joined, none known", read(sda), read(joined), paths("sdz"), []string{"/dev/dm-0: the disk appeared"}},
-		{"paths not known", read(sda), read(joined), none, []string{"/dev/dm-0: the disk appeared"}},
-		{"an array of a known disk", read(sda), read(array), paths("sda"), []string{"/dev/dm-0: the disk appeared"}},
-		{"list fails", read(), failing(broken), none, []string{again + "list disks to erase: broken"}},
+		{"paths joined", read(sda), read(joined("/dev/sda", "/dev/sdz")), none, nil},
+		{
+			"paths joined, none known", read(sda), read(joined("/dev/sdz")), none,
+			[]string{"/dev/dm-0: the disk appeared"},
+		},
+		{"paths not known", read(sda), read(joined()), none, []string{"/dev/dm-0: the disk appeared"}},
+		{"an array of a known disk", read(sda), read(array), slaves, []string{"/dev/dm-0: the disk appeared"}},
+		{"list fails", read(), failing(broken), none, []string{again + "list disks: broken"}},
 		{"unreadable", read(), failing(unread), none, []string{unread.Error()}},
 		{"unreadable twice", failing(unread), failing(unread), none, []string{unread.Error()}},
 		{"skip list fails later", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
 		{
-			"without a capacity", read(), read(), func(sys block.System) { listed(t, sys, "0", "vda", "nvme0n1") },
+			"without a capacity", read(), read(), func(sys sysfs.Root) { listed(t, sys, "0", "vda", "nvme0n1") },
 			[]string{"/dev/nvme0n1: " + block.ErrUnusableNamespace.Error(), "/dev/vda: " + block.ErrNoCapacity.Error()},
 		},
 		{
-			"the kernel's list fails", read(), read(), func(sys block.System) {
+			"the kernel's list fails", read(), read(), func(sys sysfs.Root) {
 				err := errors.Join(os.MkdirAll(sys.Sys(), 0o755), os.WriteFile(sys.Sys("block"), nil, 0o600))
 				if err != nil {
 					t.Fatal(err)
@@ -191,9 +197,16 @@ func TestEraseNamesUnusableDisksOnce(t *testing.T) {
 // A disk that loses its capacity while it is erased is a known disk.
 func TestEraseKnownDiskWithoutCapacity(t *testing.T) {
 	vda := func() ([]block.Device, error) { return []block.Device{{Name: "vda", Path: "/dev/vda"}}, nil }
-	run := startErase(t, appearing(t, vda, vda, func(sys block.System) { listed(t, sys, "0", "vda") }))
+	run := startErase(t, appearing(t, vda, vda, func(sys sysfs.Root) { listed(t, sys, "0", "vda") }))
 	run.failAppeared(t.Context())
 	if result, err := run.finish(); err != nil {
 		t.Errorf("got %v and %v, want no error", result, err)
 	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

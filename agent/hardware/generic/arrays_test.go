@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -50,7 +51,9 @@ func memberDisk(t *testing.T, array testenv.RAID) block.Device {
 	write(t, path, 0, bytes.Repeat([]byte("tenant! "), diskSize/8))
 	array.Size = diskSize
 	write(t, path, 4096, array.Superblock(4096))
-	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
+	return block.Device{
+		Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path},
+	}
 }
 
 // partsDisk makes a disk with a partition of 8 MiB for each array, full of bytes of a tenant. A nil array is none.
@@ -59,18 +62,20 @@ func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
 	size := int64(len(arrays)+1) * 8 * mib
 	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
 	testenv.GPT(t, path, slices.Repeat([]string{"size=8MiB"}, len(arrays))...)
-	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
 	for i, array := range arrays {
-		part := block.System{}.PartitionPath(path, i+1)
+		part := block.PartitionPath(sysfs.Root{}, path, i+1)
 		write(t, part, 0, bytes.Repeat([]byte("tenant! "), 8*mib/8))
 		if array != nil {
 			array.Size = 8 * mib
 			write(t, part, at, array.Superblock(at))
 		}
 	}
-	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, Serial: path, Serials: []string{path}}
+	return block.Device{
+		Name: filepath.Base(path), Path: path, Type: "disk", Size: size, Serial: path, Serials: []string{path},
+	}
 }
 
 // Members of arrays that the node object does not name are erased like any disk, on partitions too.
@@ -123,8 +128,10 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 			plain := loopDisk(t, partition.TypeLinux)
 			m := onThisMachine(t, whole, plain, parts)
 			_, err := erasing(m)[name](t.Context(), hardware.Call{Node: n})
-			part := m.o.System.PartitionPath(parts.Path, 2)
-			for _, want := range []string{whole.Path, part, `raid1 array "host:root"`, "logical disk 1 of raid_config"} {
+			part := block.PartitionPath(m.o.System, parts.Path, 2)
+			for _, want := range []string{
+				whole.Path, part, `raid1 array "host:root"`, "logical disk 1 of raid_config",
+			} {
 				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s with %s: got %v, want a BlockDeviceEraseError with %q", name, list, err, want)
 				}
@@ -156,7 +163,8 @@ func TestESPMember(t *testing.T) {
 // The array that skip_block_devices names is kept, and so is the table of its disk. The other partitions are erased.
 func TestEraseKeepsProtectedArrays(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]},
-		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": 1}]}`)
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1",
+		"size_gb": 1}]}`)
 	at := int64(8*mib - 8192) // version 1.0
 	const arrayData = 4 * mib // of both members
 	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
@@ -174,15 +182,18 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 		if name == "erase_devices" {
 			method = erase.Overwrite
 		}
-		part := func(number int) string { return m.o.System.PartitionPath(parts.Path, number) }
+		part := func(number int) string { return block.PartitionPath(m.o.System, parts.Path, number) }
 		sameResult(t, result, map[string]diskReport{
-			whole.Path: {Untouched: map[string]string{whole.Path: `member of raid1 array "root", protected by skip_block_devices`}},
+			whole.Path: {Untouched: map[string]string{
+				whole.Path: `member of raid1 array "root", protected by skip_block_devices`,
+			}},
 			parts.Path: {
 				Erased: map[string]erase.Method{part(3): method, part(4): method},
 				Untouched: map[string]string{
-					part(1):    `member of raid1 array "host:root", protected by skip_block_devices`,
-					part(2):    `member of raid1 array "esp", the EFI system partition of a protected array`,
-					parts.Path: "partition table of a disk with a protected array, and the space outside of its partitions",
+					part(1): `member of raid1 array "host:root", protected by skip_block_devices`,
+					part(2): `member of raid1 array "esp", the EFI system partition of a protected array`,
+					parts.Path: "partition table of a disk with a protected array, and the space outside of " +
+						"its partitions",
 				},
 			},
 		})
@@ -213,7 +224,9 @@ func TestEraseAmbiguousName(t *testing.T) {
 		"metadata":      func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
 		"express":       func(m *Manager) hardware.StepFunc { return m.eraseExpress },
 	} {
-		real, foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, other), loopDisk(t, partition.TypeLinux)
+		real := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		foreign := memberDisk(t, other)
+		plain := loopDisk(t, partition.TypeLinux)
 		before := [][]byte{content(t, real), content(t, foreign)}
 		for _, named := range []bool{false, true} { // the disk of the real array is on the list, too
 			list := skip
@@ -223,7 +236,8 @@ func TestEraseAmbiguousName(t *testing.T) {
 			_, err := step(onThisMachine(t, plain, real, foreign))(t.Context(),
 				hardware.Call{Node: nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)})
 			for _, want := range []string{
-				"erased: " + plain.Path, `"root"`, "different UUIDs", real.Path, uuid, "not erased: ", foreign.Path, otherUUID,
+				"erased: " + plain.Path, `"root"`, "different UUIDs", real.Path, uuid, "not erased: ",
+				foreign.Path, otherUUID,
 			} {
 				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, want)
@@ -249,7 +263,10 @@ func TestEraseAmbiguousESP(t *testing.T) {
 	before := content(t, disk)
 	m := onThisMachine(t, disk)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
-	for _, want := range []string{`"esp"`, "different UUIDs", m.o.System.PartitionPath(disk.Path, 2), m.o.System.PartitionPath(disk.Path, 3)} {
+	for _, want := range []string{
+		`"esp"`, "different UUIDs", block.PartitionPath(m.o.System, disk.Path, 2),
+		block.PartitionPath(m.o.System, disk.Path, 3),
+	} {
 		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want a BlockDeviceEraseError with %q", err, want)
 		}
@@ -282,12 +299,14 @@ func TestEraseForeignESP(t *testing.T) {
 func TestAmbiguous(t *testing.T) {
 	r := &eraseRun{explained: map[string]string{}}
 	broken := errors.New("broken")
-	first, second := md.Member{Device: block.Device{Path: "/dev/sda"}}, md.Member{Device: block.Device{Path: "/dev/sdb"}}
+	first := md.Member{Device: block.Device{Path: "/dev/sda"}}
+	second := md.Member{Device: block.Device{Path: "/dev/sdb"}}
 	if err := r.ambiguous(first, broken); err != broken { //nolint:errorlint // as it is
 		t.Errorf("first: got %v, want %v", err, broken)
 	}
 	err := r.ambiguous(second, broken)
-	if text := errorText(err); !strings.HasPrefix(text, "/dev/sdb ") || !strings.HasSuffix(text, "see the error of /dev/sda") {
+	text := errorText(err)
+	if !strings.HasPrefix(text, "/dev/sdb ") || !strings.HasSuffix(text, "see the error of /dev/sda") {
 		t.Errorf("second: got %v, want an error of /dev/sdb that refers to /dev/sda", err)
 	}
 }
@@ -295,7 +314,8 @@ func TestAmbiguous(t *testing.T) {
 // A spare of a protected array is an error: it holds no data of the array, but can hold those of a tenant. An entry
 // for the disk itself protects it.
 func TestEraseSpareOfProtectedArray(t *testing.T) {
-	array, spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
+	array := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
 	before := content(t, spare)
 	for _, named := range []bool{false, true} {
 		list := `{"volume_name": "root"}`
@@ -332,13 +352,18 @@ func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 	for name, entry := range map[string]string{
 		"level": `"raid_level": "0", "size_gb": "MAX"`, "size": `"raid_level": "1", "size_gb": 100`,
 	} {
-		n := nodeWith(t, skip+`, "raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", `+entry+`}]}`)
-		if _, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
+		n := nodeWith(t,
+			skip+`, "raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", `+entry+`}]}`)
+		_, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: n})
+		if typeOf(err) != "BlockDeviceEraseError" {
 			t.Errorf("other %s: got %v, want a BlockDeviceEraseError", name, err)
 		}
 	}
-	for _, fields := range []string{`"raid_config": []`, `"raid_config": {"logical_disks": {}}`, `"raid_config": {"logical_disks": ["root"]}`} {
-		if _, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)}); typeOf(err) != "BlockDeviceEraseError" {
+	for _, fields := range []string{
+		`"raid_config": []`, `"raid_config": {"logical_disks": {}}`, `"raid_config": {"logical_disks": ["root"]}`,
+	} {
+		_, err := onThisMachine(t, disk).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if typeOf(err) != "BlockDeviceEraseError" {
 			t.Errorf("%s: got %v, want a BlockDeviceEraseError", fields, err)
 		}
 	}
@@ -372,13 +397,14 @@ func TestEraseProtectedWithoutTable(t *testing.T) {
 func TestEraseHiddenPartitions(t *testing.T) {
 	hidden := partsDisk(t, 0, nil, &testenv.RAID{Name: "root", Level: 1})
 	write(t, hidden.Path, 512, make([]byte, 512)) // the primary GPT
-	if err := partition.Forget(t.Context(), block.System{}, hidden.Path); err != nil {
+	if err := partition.Forget(t.Context(), sysfs.Root{}, hidden.Path); err != nil {
 		t.Fatal(err)
 	}
 	before := content(t, hidden)
 	for name, list := range map[string]string{
 		"protected": `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`,
-		"created":   `"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", "raid_level": "1"}]}`,
+		"created": `"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "root", ` +
+			`"raid_level": "1"}]}`,
 	} {
 		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
 			plain := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
@@ -396,14 +422,16 @@ func TestEraseHiddenPartitions(t *testing.T) {
 			}
 		}
 	}
-	named := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}, {"serial": "`+hidden.Serial+`"}]}`)
+	named := nodeWith(t,
+		`"properties": {"skip_block_devices": [{"volume_name": "root"}, {"serial": "`+hidden.Serial+`"}]}`)
 	if _, err := onThisMachine(t, hidden).eraseDevices(t.Context(), hardware.Call{Node: named}); err != nil {
 		t.Errorf("named by its serial number: got %v, want no error", err)
 	}
 	if !bytes.Equal(content(t, hidden), before) {
 		t.Error("the disk was erased although the node names it")
 	}
-	if _, err := onThisMachine(t, hidden).eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
+	if _, err := onThisMachine(t, hidden).eraseDevices(t.Context(),
+		hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
 		t.Errorf("without arrays: got %v, want no error", err)
 	}
 	if len(bytes.Trim(content(t, hidden), "\x00")) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -20,22 +21,20 @@ const (
 // examineControllers reads from each NVMe controller the namespaces that no disk of the step shows: the unattached
 // ones, and attached ones without a block device. It is called after the disks were erased.
 func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
-	controllers, err := r.m.o.System.NVMeControllers(ctx)
+	controllers, err := block.NVMeControllers(ctx, r.m.o.System)
 	if err != nil {
 		r.m.o.Log.Error("NVMe controllers not examined", "err", err)
 		r.failures.add(err)
 	}
 	for _, c := range controllers {
-		if !slices.ContainsFunc(c.Namespaces, r.examined) {
-			r.examineController(ctx, c, policy)
-		}
+		r.examineController(ctx, c, policy)
 	}
 }
 
-// examined reports whether the step erased a disk, or tried to.
-func (r *eraseRun) examined(path string) bool {
-	report, ok := r.reports[path]
-	return ok && report.Untouched[path] == ""
+// examined reports whether the step erased the disk of a namespace, or tried to.
+func (r *eraseRun) examined(namespace block.NVMeNamespace) bool {
+	report, ok := r.reports[namespace.Path]
+	return ok && report.Untouched[namespace.Path] == ""
 }
 
 // examineController examines a controller. If it has namespaces and none of them was erased, the operator protects
@@ -43,22 +42,44 @@ func (r *eraseRun) examined(path string) bool {
 // ones itself.
 func (r *eraseRun) examineController(ctx context.Context, c block.NVMeController, policy unattachedPolicy) {
 	d := block.Device{Name: c.Name, Path: c.Path}
+	var shown []uint32
+	for _, namespace := range c.Namespaces {
+		shown = append(shown, namespace.ID)
+	}
 	found, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
-		return r.m.controller(ctx, d.Path)
+		return r.m.controller(ctx, d.Path, shown)
 	})
-	protected := len(c.Namespaces) > 0
+	erased := slices.ContainsFunc(c.Namespaces, r.examined)
 	switch {
-	case protected && err != nil:
-		r.record(d, untouched(d, fmt.Sprintf("unattached namespaces, if any, are not known: %v", err)))
+	case len(c.Namespaces) > 0 && !erased:
+		r.noteProtected(d, found, err)
 	case err != nil:
 		r.fail(d, err)
-	case !protected && found.Attached != "":
-		r.fail(d, fmt.Errorf("the kernel has no block device for %s of this NVMe controller", found.Attached))
-	case !protected && policy == unattachedFail && found.Remains != nil:
+	case found.NoDevice != "":
+		r.fail(d, fmt.Errorf("the kernel has no block device for %s of this NVMe controller", found.NoDevice))
+	case erased:
+	case policy == unattachedFail && found.Remains != nil:
 		r.fail(d, found.Remains)
 	case found.NotErased != "":
 		r.record(d, untouched(d, found.NotErased))
-	case !protected:
+	default:
 		r.m.o.Log.Info("NVMe controller has no namespaces", "device", d.Path)
+	}
+}
+
+// noteProtected records the namespaces of a controller that no disk shows, if its disks are protected.
+func (r *eraseRun) noteProtected(d block.Device, found erase.Controller, err error) {
+	var notes []string
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("namespaces without a block device, if any, are not known: %v", err))
+	}
+	if found.NoDevice != "" {
+		notes = append(notes, "not erased: "+found.NoDevice+", for which the kernel has no block device")
+	}
+	if found.NotErased != "" {
+		notes = append(notes, found.NotErased)
+	}
+	if len(notes) > 0 {
+		r.record(d, untouched(d, strings.Join(notes, "; ")))
 	}
 }

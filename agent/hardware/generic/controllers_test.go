@@ -12,16 +12,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
 
-// addController makes a machine have a controller on PCI Express with namespaces.
-func addController(t *testing.T, sys block.System, name string, namespaces ...string) {
+// addController adds a controller on PCI Express with namespaces to a machine.
+func addController(t *testing.T, sys sysfs.Root, name string, namespaces ...string) {
 	t.Helper()
 	dir := sys.Sys("class/nvme", name)
 	for _, directory := range append([]string{"."}, namespaces...) {
@@ -31,6 +33,18 @@ func addController(t *testing.T, sys block.System, name string, namespaces ...st
 	}
 	if err := os.WriteFile(filepath.Join(dir, "transport"), []byte("pcie\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// addNamespaces adds block devices for namespaces. The id of nvmeXnY is Y.
+func addNamespaces(t *testing.T, sys sysfs.Root, names ...string) {
+	t.Helper()
+	listed(t, sys, "2048", names...)
+	for _, name := range names {
+		id := name[strings.LastIndex(name, "n")+1:]
+		if err := os.WriteFile(sys.Sys("block", name, "nsid"), []byte(id+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -59,14 +73,18 @@ func TestEraseExaminesControllers(t *testing.T) {
 				"erase_devices_express": "data remain out of reach: namespace 2, not attached to the NVMe controller",
 			},
 		},
-		"shared": {found: erase.Controller{NotErased: "the NVMe subsystem is shared"}, note: "the NVMe subsystem is shared"},
+		"shared": {
+			found: erase.Controller{NotErased: "the NVMe subsystem is shared"}, note: "the NVMe subsystem is shared",
+		},
 		"unused": {
-			found: erase.Controller{Attached: "namespaces 1, 2"},
+			found: erase.Controller{NoDevice: "namespaces 1, 2"},
 			want:  map[string]string{"": "the kernel has no block device for namespaces 1, 2 of this NVMe controller"},
 		},
 		"unused and unattached": {
-			found: erase.Controller{Attached: "namespace 1", NotErased: unattached.NotErased, Remains: unattached.Remains},
-			want:  map[string]string{"": "the kernel has no block device for namespace 1 of this NVMe controller"},
+			found: erase.Controller{
+				NoDevice: "namespace 1", NotErased: unattached.NotErased, Remains: unattached.Remains,
+			},
+			want: map[string]string{"": "the kernel has no block device for namespace 1 of this NVMe controller"},
 		},
 		"unreadable":    {err: broken, want: map[string]string{"": "broken"}, is: broken},
 		"no namespaces": {log: true},
@@ -75,7 +93,7 @@ func TestEraseExaminesControllers(t *testing.T) {
 		addController(t, m.o.System, "nvme0")
 		addController(t, m.o.System, "nvme1", "nvme1n1") // one that the kernel has no block device for
 		asked := map[string]int{}
-		m.controller = func(_ context.Context, path string) (erase.Controller, error) {
+		m.controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
 			asked[path]++
 			return c.found, c.err
 		}
@@ -129,18 +147,30 @@ func TestEraseSkippedControllers(t *testing.T) {
 		note  string
 	}{
 		"unattached": {
-			found: erase.Controller{Attached: "namespace 1", NotErased: unattached.NotErased, Remains: unattached.Remains},
+			found: erase.Controller{NotErased: unattached.NotErased, Remains: unattached.Remains},
 			note:  unattached.NotErased,
 		},
-		"no others":  {found: erase.Controller{Attached: "namespace 1"}},
-		"unreadable": {err: errors.New("broken"), note: "unattached namespaces, if any, are not known: broken"},
+		"without a block device": {
+			found: erase.Controller{NoDevice: "namespace 2"},
+			note:  "not erased: namespace 2, for which the kernel has no block device",
+		},
+		"both": {
+			found: erase.Controller{
+				NoDevice: "namespace 3", NotErased: unattached.NotErased, Remains: unattached.Remains,
+			},
+			note: "not erased: namespace 3, for which the kernel has no block device; " + unattached.NotErased,
+		},
+		"no others": {},
+		"unreadable": {
+			err: errors.New("broken"), note: "namespaces without a block device, if any, are not known: broken",
+		},
 	} {
 		disk := block.Device{Name: "nvme0n1", Path: "/dev/nvme0n1", Type: "disk", Size: mib}
 		m := newManager(t, disk)
-		listed(t, m.o.System, "2048", "nvme0n1")
+		addNamespaces(t, m.o.System, "nvme0n1")
 		addController(t, m.o.System, "nvme0", "nvme0n1")
 		controller := m.o.System.Dev("nvme0")
-		m.controller = func(_ context.Context, path string) (erase.Controller, error) {
+		m.controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
 			if path != controller {
 				t.Errorf("%s: %s was asked", name, path)
 			}
@@ -148,7 +178,9 @@ func TestEraseSkippedControllers(t *testing.T) {
 		}
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		want := map[string]diskReport{disk.Path: {Untouched: map[string]string{disk.Path: "named by skip_block_devices"}}}
+		want := map[string]diskReport{
+			disk.Path: {Untouched: map[string]string{disk.Path: "named by skip_block_devices"}},
+		}
 		if c.note != "" {
 			want[controller] = diskReport{Untouched: map[string]string{controller: c.note}}
 		}
@@ -167,10 +199,59 @@ func TestEraseSkippedControllers(t *testing.T) {
 	}
 }
 
-// A controller is asked apart only if no namespace of it was asked when it was erased.
-func TestEraseAsksControllersOnce(t *testing.T) {
-	m := newManager(t)
-	run := startErase(t, m)
+// A controller is examined even if one of its namespaces was erased: others can lack a block device, or be protected.
+// The unattached ones are part of the report of the namespace that was erased.
+func TestEraseAsksAllControllers(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		found erase.Controller
+		err   error
+		want  string // in the error; "" for none
+	}{
+		"all shown":  {},
+		"unattached": {found: unattached},
+		"hidden": {
+			found: erase.Controller{NoDevice: "namespace 3"}, want: "the kernel has no block device for namespace 3",
+		},
+		"hidden and unattached": {
+			found: erase.Controller{
+				NoDevice: "namespace 3", NotErased: unattached.NotErased, Remains: unattached.Remains,
+			},
+			want: "the kernel has no block device for namespace 3",
+		},
+		"unreadable": {err: broken, want: "broken"},
+	} {
+		for _, policy := range []unattachedPolicy{unattachedNoted, unattachedFail} {
+			m := newManager(t)
+			run := startErase(t, m)
+			erased, protected := block.Device{Path: "/dev/nvme7n2"}, block.Device{Path: "/dev/nvme7n1"}
+			run.record(erased, diskReport{Erased: map[string]erase.Method{erased.Path: erase.NVMeUser}})
+			run.record(protected, untouched(protected, "named by skip_block_devices"))
+			addController(t, m.o.System, "nvme7", "nvme7n1", "nvme7n2")
+			addNamespaces(t, m.o.System, "nvme7n1", "nvme7n2")
+			var asked [][]uint32
+			m.controller = func(_ context.Context, _ string, shown []uint32) (erase.Controller, error) {
+				asked = append(asked, shown)
+				return c.found, c.err
+			}
+			run.examineControllers(t.Context(), policy)
+			result, err := run.finish()
+			if text := errorText(err); text == "" != (c.want == "") || !strings.Contains(text, c.want) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+			if c.want == "" && len(result.(map[string]any)) != 2 {
+				t.Errorf("%s: got result %v, want that of the two disks", name, result)
+			}
+			if diff := cmp.Diff([][]uint32{{1, 2}}, asked); diff != "" {
+				t.Errorf("%s: asked with the shown namespaces (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// A namespace counts as examined if it was erased, or was not erased because of an error.
+func TestEraseExamined(t *testing.T) {
+	run := startErase(t, newManager(t))
 	erased, protected := block.Device{Path: "/dev/nvme7n2"}, block.Device{Path: "/dev/nvme7n1"}
 	run.record(erased, diskReport{Erased: map[string]erase.Method{erased.Path: erase.NVMeUser}})
 	run.record(protected, untouched(protected, "named by skip_block_devices"))
@@ -178,19 +259,9 @@ func TestEraseAsksControllersOnce(t *testing.T) {
 	for device, want := range map[string]bool{
 		erased.Path: true, protected.Path: false, "/dev/failed": true, "/dev/unlisted": false,
 	} {
-		if got := run.examined(device); got != want {
+		if got := run.examined(block.NVMeNamespace{Path: device}); got != want {
 			t.Errorf("%s: got examined %v, want %v", device, got, want)
 		}
-	}
-	listed(t, m.o.System, "2048", "nvme7n1", "nvme7n2")
-	addController(t, m.o.System, "nvme7", "nvme7n1", "nvme7n2")
-	m.controller = func(_ context.Context, path string) (erase.Controller, error) {
-		t.Errorf("%s was asked", path)
-		return erase.Controller{}, nil
-	}
-	run.examineControllers(t.Context(), unattachedFail)
-	if _, err := run.finish(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -200,7 +271,7 @@ func TestEraseControllersCancelled(t *testing.T) {
 	addController(t, m.o.System, "nvme0")
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
-	m.controller = func(ctx context.Context, _ string) (erase.Controller, error) {
+	m.controller = func(ctx context.Context, _ string, _ []uint32) (erase.Controller, error) {
 		asked++
 		cancel()
 		return erase.Controller{}, ctx.Err()

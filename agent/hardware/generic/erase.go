@@ -113,9 +113,9 @@ func (r *eraseRun) expressDisk(ctx context.Context, d block.Device) (diskReport,
 // eraseFully erases all data of a device by its best method.
 func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
-	tracker := r.m.o.Board.Track(r.m.o.Log, "erasing disk", d.Path)
+	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer tracker.End()
-	return erase.Full(ctx, r.m.o.System, d, r.flags.options(tracker.Set))
+	return r.m.eraseFull(ctx, r.m.o.System, d, r.flags.options(tracker.Set))
 }
 
 // wipe erases the metadata of a device.

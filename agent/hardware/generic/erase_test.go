@@ -20,6 +20,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -36,16 +37,18 @@ func loopDisk(t *testing.T, partitionType string) block.Device {
 	testenv.GPT(t, file, "start=2048, size=8MiB, type="+partitionType)
 	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
 	path := testenv.Loop(t, file, 512)
-	if err := partition.Sync(t.Context(), block.System{}, path); err != nil {
+	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
-	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path}}
+	return block.Device{
+		Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path},
+	}
 }
 
 func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 	t.Helper()
 	m := newManager(t, disks...)
-	m.o.System = block.System{}
+	m.o.System = sysfs.Root{}
 	m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = true })
 	return m
 }
@@ -151,7 +154,9 @@ func TestEraseDevices(t *testing.T) {
 	}
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 0}`)
 	m := onThisMachine(t, disks...)
-	m.o.Log = slog.New(&meeting{Handler: slog.DiscardHandler, t: t, expected: len(disks), complete: make(chan struct{})})
+	m.o.Log = slog.New(&meeting{
+		Handler: slog.DiscardHandler, t: t, expected: len(disks), complete: make(chan struct{}),
+	})
 	result, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
 	if err != nil {
 		t.Fatal(err)
@@ -331,6 +336,8 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 		"vda":     "/dev/vda: the kernel reports no capacity",
 	} {
 		m := newManager(t)
+		var log strings.Builder
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		listed(t, m.o.System, "0", name)
 		for step, run := range erasing(m) {
 			if _, err := run(t.Context(), hardware.Call{}); typeOf(err) != "BlockDeviceEraseError" ||
@@ -338,8 +345,16 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", step, err, want)
 			}
 			skip := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/`+name+`"}]}`)
-			if _, err := run(t.Context(), hardware.Call{Node: skip}); err != nil {
+			log.Reset()
+			result, err := run(t.Context(), hardware.Call{Node: skip})
+			if err != nil {
 				t.Errorf("%s: %s on the skip list: got %v, want no error", step, name, err)
+			}
+			sameResult(t, result, map[string]diskReport{
+				"/dev/" + name: {Untouched: map[string]string{"/dev/" + name: "named by skip_block_devices"}},
+			})
+			if got := strings.Count(log.String(), `msg="device left untouched" device=/dev/`+name); got != 1 {
+				t.Errorf("%s: got %d messages that %s is left untouched, want 1:\n%s", step, got, name, &log)
 			}
 		}
 	}
@@ -361,14 +376,15 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 		m.o.Disks = func(ctx context.Context) ([]block.Device, error) {
 			var err error
 			if inList {
-				_, err = m.o.System.Disks(ctx)
+				_, err = block.Disks(ctx, m.o.System)
 			}
 			return []block.Device{disk}, err
 		}
 		testenv.GPT(t, disk.Path)
 		log.Reset()
 		_, err := m.eraseMetadata(t.Context(), hardware.Call{})
-		if got := strings.Count(log.String(), `"disk not erased"`); got != 1 || !strings.Contains(log.String(), "nvme0n1") {
+		got := strings.Count(log.String(), `"disk not erased"`)
+		if got != 1 || !strings.Contains(log.String(), "nvme0n1") {
 			t.Errorf("got %d errors in log %s, want one of nvme0n1", got, &log)
 		}
 		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
@@ -397,8 +413,10 @@ func TestEraseUnusableDiskWithoutNumber(t *testing.T) {
 		}
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
 		_, err := m.startErase(t.Context(), hardware.Call{Node: n})
-		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "skip_block_devices") || !strings.Contains(err.Error(), "S3X9") {
-			t.Errorf("%s: got %v, want a BlockDeviceEraseError that names the entry of skip_block_devices and the serial number", name, err)
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), "skip_block_devices") ||
+			!strings.Contains(err.Error(), "S3X9") {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError that names the entry of skip_block_devices and the "+
+				"serial number", name, err)
 		}
 	}
 }
@@ -471,7 +489,8 @@ func TestErasePstoreByBIOS(t *testing.T) {
 		if result != c.want || (err != nil) != c.fails {
 			t.Errorf("%s: got %v and %v, want %v and an error: %v", name, result, err, c.want, c.fails)
 		}
-		const warning = `level=WARN msg="UEFI variables not searched for crash logs" reason="the machine was booted by BIOS"`
+		const warning = `level=WARN msg="UEFI variables not searched for crash logs" reason="the machine was ` +
+			`booted by BIOS"`
 		if got := strings.Contains(log.String(), warning); got != (c.want != nil) {
 			t.Errorf("%s: got log %q, want a warning: %v", name, &log, c.want != nil)
 		}
@@ -495,9 +514,15 @@ func TestEraseErrorText(t *testing.T) {
 	}{
 		{"none", nil, "erased: none; not erased: /dev/broken: "},
 		{"one", disks(1, erase.Overwrite), "erased: /dev/disk0000 (overwrite); not erased: /dev/broken: "},
-		{"two", disks(2, erase.NVMeUser), "erased: /dev/disk0000 (nvme-format-user), /dev/disk0001 (nvme-format-user); not erased: /dev/broken: "},
+		{
+			"two", disks(2, erase.NVMeUser),
+			"erased: /dev/disk0000 (nvme-format-user), /dev/disk0001 (nvme-format-user); not erased: /dev/broken: ",
+		},
 		{"many", disks(1000, erase.Overwrite), " /dev/disk0036 (overwrite), and 963 more; not erased: /dev/broken: "},
-		{"a long method", disks(3, erase.Method(strings.Repeat("long", 500))), "erased: and 3 more; not erased: /dev/broken: "},
+		{
+			"a long method", disks(3, erase.Method(strings.Repeat("long", 500))),
+			"erased: and 3 more; not erased: /dev/broken: ",
+		},
 	} {
 		m := newManager(t)
 		run, err := m.startErase(t.Context(), hardware.Call{})
@@ -534,5 +559,42 @@ func TestEraseErrorTextOfPart(t *testing.T) {
 	const want = "erased: /dev/sda2 (overwrite); not erased: /dev/sda: erase /dev/sda3: no answer"
 	if _, err := run.finish(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
+	}
+}
+
+// A disk whose serial number or WWN cannot be read is not erased if the skip list has such an entry: the entry may
+// name this disk. A disk without one is erased.
+func TestEraseUnidentifiedDisk(t *testing.T) {
+	unread := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+	unread.Serial, unread.Serials, unread.Unread = "", nil, sysfs.ErrHangs
+	before := content(t, unread)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "S1"}]}`)
+	for step := range erasing(newManager(t)) {
+		without := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+		without.Serial, without.Serials = "", nil
+		var log strings.Builder
+		m := onThisMachine(t, unread, without)
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		_, err := erasing(m)[step](t.Context(), hardware.Call{Node: n})
+		erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")
+		want := unread.Path + ": disk cannot be described: entry 1 of skip_block_devices may name it: " +
+			sysfs.ErrHangs.Error()
+		if typeOf(err) != "BlockDeviceEraseError" || failed != want || !strings.Contains(erased, without.Path) {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q, and %s erased", step, err, want, without.Path)
+		}
+		if !bytes.Equal(content(t, unread), before) {
+			t.Errorf("%s wrote to the disk", step)
+		}
+		if !strings.Contains(log.String(), `msg="no disk matches an entry`) {
+			t.Errorf("%s: got log %s, want a warning of the entry", step, &log)
+		}
+	}
+	matched := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "S1"}, {"name": "`+unread.Path+`"}]}`)
+	if _, err := onThisMachine(t, unread).eraseDevices(t.Context(), hardware.Call{Node: matched}); err != nil {
+		t.Errorf("named by its path: got %v, want no error", err)
+	}
+	if _, err := onThisMachine(t, unread).eraseMetadata(t.Context(),
+		hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
+		t.Errorf("without a skip list: got %v, want no error", err)
 	}
 }

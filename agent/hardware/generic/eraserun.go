@@ -82,11 +82,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
-	for _, d := range all {
-		if !slices.ContainsFunc(disks, func(other block.Device) bool { return other.Path == d.Path }) {
-			r.record(d, untouched(d, "named by skip_block_devices"))
-		}
-	}
+	r.recordSkipped(all, disks)
 	if err := r.failUnusable(ctx); err != nil {
 		return nil, err
 	}
@@ -97,10 +93,25 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 		r.readMembers(ctx, all)
 	}
 	r.warnUnmatched()
-	return r, r.guard(ctx, disks)
+	if err := r.guard(ctx, disks); err != nil {
+		return nil, err
+	}
+	r.failUnidentified()
+	return r, nil
 }
 
-// warnUnmatched logs the entries of skip_block_devices that protect nothing, because they can have a mistake.
+// failUnidentified adds an error for each disk that skip_block_devices may name by something that could not be read.
+func (r *eraseRun) failUnidentified() {
+	r.disks = slices.DeleteFunc(slices.Clone(r.disks), func(d block.Device) bool {
+		err := r.skips.CheckRead(d)
+		if err != nil {
+			r.fail(d, err)
+		}
+		return err != nil
+	})
+}
+
+// warnUnmatched logs the entries of skip_block_devices that protect nothing: they may be mistakes.
 func (r *eraseRun) warnUnmatched() {
 	for _, entry := range r.skips.Unmatched() {
 		r.m.o.Log.Warn("no disk matches an entry of skip_block_devices", "entry", entry)
@@ -189,27 +200,38 @@ func (r *eraseRun) failUnread(err error) error {
 // list: a tenant can format NVMe namespaces and SCSI disks that way. Disks that skip_block_devices names are recorded
 // as skipped.
 func (r *eraseRun) failUnusable(ctx context.Context) error {
-	unusable, err := r.m.o.System.UnusableDisks(ctx)
+	unusable, err := block.UnusableDisks(ctx, r.m.o.System)
 	if err := r.failUnread(err); err != nil {
 		return err
 	}
-	reasons, disks := map[string]error{}, make([]block.Device, len(unusable))
-	for i, d := range unusable {
-		reasons[d.Path], disks[i] = d.Reason, d.Device
+	var added []block.Device
+	reasons := map[string]error{}
+	for _, d := range unusable {
+		if !r.known[d.Path] {
+			added, reasons[d.Path], r.known[d.Path] = append(added, d.Device), d.Reason, true
+		}
 	}
-	if disks, err = r.skips.Without(disks); err != nil {
+	disks, err := r.skips.Without(added)
+	if err != nil {
 		return fault.BlockDeviceErase("%w", err)
 	}
+	r.recordSkipped(added, disks)
 	for _, d := range disks {
-		if !r.known[d.Path] {
-			r.fail(d, reasons[d.Path])
-		}
-		r.known[d.Path] = true
+		r.fail(d, reasons[d.Path])
 	}
 	return nil
 }
 
-// guard keeps the disks that can be read and hold no shared file system.
+// recordSkipped records the disks of a list that are not among those that skip_block_devices keeps.
+func (r *eraseRun) recordSkipped(all, kept []block.Device) {
+	for _, d := range all {
+		if !slices.ContainsFunc(kept, func(other block.Device) bool { return other.Path == d.Path }) {
+			r.record(d, untouched(d, "named by skip_block_devices"))
+		}
+	}
+}
+
+// guard selects the disks that can be read and hold no shared file system. If the guard is off, it selects all.
 func (r *eraseRun) guard(ctx context.Context, disks []block.Device) error {
 	if !r.flags.guard {
 		r.disks = disks
@@ -369,13 +391,15 @@ func (r *eraseRun) keptMembers(ctx context.Context, d block.Device) (map[string]
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
 			problems = append(problems, fmt.Errorf(
-				"%s is a member of %s, which Ironic created (%s): erasing the content of such an array is not supported",
+				"%s is a member of %s, which Ironic created (%s): "+
+					"erasing the content of such an array is not supported",
 				member.Device.Path, member.Superblock, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if err := hardware.CheckOneArray(r.esps); err != nil {
-				problems = append(problems, r.ambiguous(member, fmt.Errorf("%q is not the name of one array: %w", espName, err)))
+				err = fmt.Errorf("%q is not the name of one array: %w", espName, err)
+				problems = append(problems, r.ambiguous(member, err))
 			}
 		}
 	}
@@ -412,7 +436,7 @@ func (r *eraseRun) neighbours(ctx context.Context, d block.Device, kept map[stri
 	if kept[d.Path] != "" {
 		return nil, nil
 	}
-	parts, err := r.m.o.System.Partitions(ctx, d.Path)
+	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
 	if err != nil {
 		return nil, err
 	}

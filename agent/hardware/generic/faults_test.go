@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,13 +21,14 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
 
-// listed makes a machine list disks with that many sectors.
-func listed(t *testing.T, sys block.System, sectors string, names ...string) {
+// listed adds disks with a size in sectors to the list of a machine.
+func listed(t *testing.T, sys sysfs.Root, sectors string, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		for _, dir := range []string{"block", "class/block"} {
@@ -128,7 +130,8 @@ func TestEraseErrors(t *testing.T) {
 	if !errors.Is(err, broken) || len(report.Erased) > 0 {
 		t.Errorf("failing disk: got %v erased and %v, want none and %v", report.Erased, err, broken)
 	}
-	missing, unlisted := block.Device{Name: "missing", Path: "/dev/missing"}, block.Device{Name: "unlisted", Path: "/dev/unlisted"}
+	missing := block.Device{Name: "missing", Path: "/dev/missing"}
+	unlisted := block.Device{Name: "unlisted", Path: "/dev/unlisted"}
 	for _, gone := range []block.Device{missing, unlisted} {
 		if kept, err := run.keptMembers(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("members on %s: got %v and %v, want %v", gone.Name, kept, err, fs.ErrNotExist)
@@ -168,7 +171,7 @@ func TestExpressBusy(t *testing.T) {
 	}
 	defer holder.Close()
 	m := newManager(t)
-	m.o.System = block.System{}
+	m.o.System = sysfs.Root{}
 	d := block.Device{Name: filepath.Base(path), Path: path, Transport: "nvme"}
 	if method, err := startErase(t, m).format(t.Context(), d); !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %q and %v, want %v", method, err, erase.ErrBusy)
@@ -179,10 +182,12 @@ func TestExpressBusy(t *testing.T) {
 func TestEraseProgressEnds(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	m := newManager(t)
-	m.o.System, m.o.Board = block.System{}, status.NewBoard("1", nil)
+	board := status.NewBoard("1", nil)
+	m.o.System = sysfs.Root{}
+	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
 	method, err := startErase(t, m).eraseFully(t.Context(), d)
-	if work := m.o.Board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
+	if work := board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
 		t.Errorf("got %q, %v and work %v, want %q and none", method, err, work, erase.Overwrite)
 	}
 }
@@ -219,7 +224,9 @@ func TestEraseOneByOne(t *testing.T) {
 }
 
 func TestNumbersAndBooleans(t *testing.T) {
-	for value, want := range map[any]int{json.Number("3"): 3, " 4 ": 4, 5.0: 5, "many": 1, json.Number("1.5"): 1, true: 1, nil: 1} {
+	for value, want := range map[any]int{
+		json.Number("3"): 3, " 4 ": 4, 5.0: 5, "many": 1, json.Number("1.5"): 1, true: 1, nil: 1,
+	} {
 		if got := number(value, 1); got != want {
 			t.Errorf("number %v: got %d, want %d", value, got, want)
 		}
@@ -232,7 +239,9 @@ func TestNumbersAndBooleans(t *testing.T) {
 }
 
 func TestStepDescriptions(t *testing.T) {
-	for kind, abortable := range map[hardware.Kind]bool{hardware.Clean: true, hardware.Deploy: false, hardware.Service: false} {
+	for kind, abortable := range map[hardware.Kind]bool{
+		hardware.Clean: true, hardware.Deploy: false, hardware.Service: false,
+	} {
 		for _, step := range newManager(t).Steps(kind, nil, nil) {
 			if got := step.Abortable != nil && *step.Abortable; got != abortable {
 				t.Errorf("%s %s: got abortable %v, want %v", kind, step.Name, got, abortable)
@@ -256,18 +265,24 @@ func TestWriteImageErrors(t *testing.T) {
 		}
 	}
 	m := newManager(t)
-	m.o.Imager = imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System})
+	m.o.Imager = imaging.New(imaging.Options{
+		Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System,
+	})
 	image := json.RawMessage(`{"id": "image", "urls": ["http://127.0.0.1/image"], "image_type": "whole-disk-image",
 		"os_hash_algo": "sha256", "os_hash_value": "` + strings.Repeat("0", 64) + `"}`)
 	for name, c := range map[string]struct {
 		args map[string]json.RawMessage
 		want string
 	}{
-		"image_info":  {map[string]json.RawMessage{"image_info": json.RawMessage(`5`)}, "InvalidCommandParamsError"},
-		"configdrive": {map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage(`5`)}, "InvalidCommandParamsError"},
-		"no disk":     {map[string]json.RawMessage{"image_info": image}, "DeviceNotFound"},
+		"image_info": {map[string]json.RawMessage{"image_info": json.RawMessage(`5`)}, "InvalidCommandParamsError"},
+		"configdrive": {
+			map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage(`5`)},
+			"InvalidCommandParamsError",
+		},
+		"no disk": {map[string]json.RawMessage{"image_info": image}, "DeviceNotFound"},
 	} {
-		if result, err := m.writeImage(t.Context(), hardware.Call{Args: c.args}); typeOf(err) != c.want || result != nil {
+		result, err := m.writeImage(t.Context(), hardware.Call{Args: c.args})
+		if typeOf(err) != c.want || result != nil {
 			t.Errorf("%s: got %v and %v, want %s", name, result, err, c.want)
 		}
 	}
@@ -275,7 +290,7 @@ func TestWriteImageErrors(t *testing.T) {
 
 // Without a list of its own, the manager uses the machine's.
 func TestDisksOfTheSystem(t *testing.T) {
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	m := New(Options{Config: config.NewLive(&config.Config{}), System: sys})
 	if disks, err := m.Disks(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no disks in sysfs: got %v and %v, want %v", paths(disks), err, fs.ErrNotExist)
@@ -294,11 +309,11 @@ func TestInitialize(t *testing.T) {
 	if err := m.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !m.sinceDriven(time.Time{}).IsZero() {
+	if !m.settledSince(time.Time{}).IsZero() {
 		t.Error("got a time before the drivers are there")
 	}
 	close(settled)
-	for m.sinceDriven(time.Time{}).IsZero() { // the limit is that of the test binary
+	for m.settledSince(time.Time{}).IsZero() { // the limit is that of the test binary
 		time.Sleep(time.Millisecond)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -311,19 +326,42 @@ func TestInitialize(t *testing.T) {
 
 // The manager waits for drivers however short the wait for disks is, and only once if they are not loaded in time.
 func TestWaitDisksWithoutDrivers(t *testing.T) {
-	m := newManager(t)
-	m.o.Settled = make(chan struct{})
-	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Millisecond })
-	if err := m.WaitDisks(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	m.o.Config.Update(func(c *config.Config) { c.DiskWaitDelay = 24 * time.Hour })
-	if err := m.WaitDisks(t.Context(), nil); err != nil {
-		t.Error(err)
+	for _, tt := range []struct {
+		disks time.Duration // the longest wait for disks
+		want  time.Duration
+	}{{0, driverTimeout}, {time.Millisecond, driverTimeout}, {time.Hour, time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newManager(t)
+			m.o.Settled = make(chan struct{})
+			m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, tt.disks })
+			for _, want := range []time.Duration{tt.want, 0} {
+				started := time.Now()
+				if err := m.WaitDisks(t.Context(), nil); err != nil || time.Since(started) != want {
+					t.Errorf("disks %v: got %v after %v, want no error after %v",
+						tt.disks, err, time.Since(started), want)
+				}
+			}
+		})
 	}
 }
 
-// A wait for disks ends with its command.
+// A step does not miss disks whose drivers are still being loaded, although disks are not waited for.
+func TestWaitDisksUntilDriversAreLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t)
+		settled := make(chan struct{})
+		m.o.Settled = settled
+		m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts = 0 })
+		const loaded = 20 * time.Second
+		time.AfterFunc(loaded, func() { close(settled) })
+		started := time.Now()
+		if err := m.WaitDisks(t.Context(), nil); err != nil || time.Since(started) != loaded {
+			t.Errorf("got %v after %v, want no error after %v", err, time.Since(started), loaded)
+		}
+	})
+}
+
+// A wait for disks ends when its command is cancelled.
 func TestWaitDisksCancelled(t *testing.T) {
 	m := newManager(t)
 	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Hour })

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"ironroot/agent/node"
+	"ironroot/internal/oslo"
 	"ironroot/storage/erase"
 )
 
@@ -74,11 +75,8 @@ func truth(value any, missing bool) bool {
 	case bool:
 		return v
 	case string:
-		switch strings.ToLower(strings.TrimSpace(v)) {
-		case "true", "1", "yes", "on", "y", "t":
-			return true
-		case "false", "0", "no", "off", "n", "f":
-			return false
+		if b, ok := oslo.ParseBool(v); ok {
+			return b
 		}
 	case json.Number:
 		return v.String() != "0"

@@ -18,8 +18,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
-	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
@@ -28,32 +28,44 @@ import (
 // Options are the options of a Manager.
 type Options struct {
 	Config *config.Live
-	System block.System
-	// Disks lists the disks as all managers together see them; nil means the system's own list.
+	System sysfs.Root
+	// Disks lists the disks that all managers together report; nil means [block.Disks].
 	Disks  func(ctx context.Context) ([]block.Device, error)
 	Imager *imaging.Imager
 	Log    *slog.Logger
-	// Board shows people how far the erasing is; may be nil.
-	Board *status.Board
-	// Join makes one disk of several paths to it, and reports whether the list of disks is another one now; nil leaves
-	// them as they are.
+	// Track shows the progress of work on a device; nil shows nothing.
+	Track func(what, device string) Tracker
+	// Join joins several paths to one disk into a multipath map, and reports whether the list of disks has changed;
+	// nil joins none.
 	Join func(ctx context.Context, disks []block.Device) (changed bool)
 	// Settled is closed when the drivers of all devices present at boot are loaded; nil means that they are.
 	Settled <-chan struct{}
 }
 
+// Tracker shows the progress of one operation.
+type Tracker interface {
+	Set(done, total int64) // bytes; a total of 0 is unknown
+	End()
+}
+
+type noTracker struct{}
+
+func (noTracker) Set(int64, int64) {}
+func (noTracker) End()             {}
+
 // Manager is the generic hardware manager.
 type Manager struct {
 	o Options
 
-	limits     func(block.Device) erase.Limits // of what the kernel does with one disk
-	controller func(ctx context.Context, path string) (erase.Controller, error)
+	limits     func(block.Device) erase.Limits // time limits of operations on one disk
+	eraseFull  func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	sync       func() // unix.Sync
 	flush      func(ctx context.Context, path string) error
 
-	mu     sync.Mutex
-	gaveUp map[string]bool // node uuids ("" without a node) whose disks were waited for in vain
-	driven time.Time       // when the drivers were there
+	mu        sync.Mutex
+	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
+	settledAt time.Time       // when the drivers were loaded; zero if unknown
 }
 
 // New returns the manager.
@@ -61,15 +73,22 @@ func New(o Options) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Track == nil {
+		o.Track = func(string, string) Tracker { return noTracker{} }
+	}
 	if o.Disks == nil {
-		o.Disks = o.System.Disks
+		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
-		o: o, limits: limits, controller: erase.ReadController, sync: unix.Sync, flush: block.Flush,
+		o: o, limits: limits, eraseFull: erase.Full, controller: erase.ReadController,
+		sync: syncAll, flush: block.Flush,
 		gaveUp: map[string]bool{},
 	}
 }
+
+// syncAll flushes all file systems. Unlike unix.Sync, its type is the same on every platform.
+func syncAll() { unix.Sync() }
 
 // Class implements [hardware.Manager].
 func (m *Manager) Class() string { return "GenericHardwareManager" }
@@ -77,21 +96,14 @@ func (m *Manager) Class() string { return "GenericHardwareManager" }
 // Name implements [hardware.Manager].
 func (m *Manager) Name() string { return "generic_hardware_manager" }
 
-// Version implements [hardware.Manager]. It must change with the list of steps: TestVersionNamesSteps fails if a step
-// is added or removed, or if its priority, its interface, whether it can be aborted, or the names of its arguments and
-// which of them are required change. No test notices that a step does something else: the version must be raised by
-// hand then. It differs from ironic-python-agent's, whose manager of this name offers other steps: a conductor that
-// listed steps there lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.1" }
-
 // Support implements [hardware.Manager].
 func (m *Manager) Support(context.Context) hardware.Level { return hardware.Generic }
 
 // Disks implements [hardware.DiskLister]. It joins multiple paths to a disk first, so that no disk is listed twice.
 func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) {
-	disks, err := m.o.System.Disks(ctx)
+	disks, err := block.Disks(ctx, m.o.System)
 	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join(ctx, disks) {
-		return m.o.System.Disks(ctx)
+		return block.Disks(ctx, m.o.System)
 	}
 	return disks, err
 }
@@ -107,7 +119,7 @@ func (m *Manager) Initialize(ctx context.Context) error {
 	goroutine.Go(func() error {
 		if m.settled(ctx) {
 			m.mu.Lock()
-			m.driven = time.Now()
+			m.settledAt = time.Now()
 			m.mu.Unlock()
 		}
 		return nil
@@ -115,32 +127,44 @@ func (m *Manager) Initialize(ctx context.Context) error {
 	return nil
 }
 
-// WaitDisks implements [hardware.DiskWaiter]: it waits until the node's root disk can be chosen, at most
-// disk_wait_attempts times disk_wait_delay. A machine may well have no such disk; then it is waited for once a node,
-// and without root device hints the time since the machine's drivers were loaded counts: any disk that was there at
-// boot has shown itself by then. Before that it waits for the drivers, because the root disk need not be the last one
-// to appear.
+// driverTimeout limits the wait for drivers, if disk_wait_attempts and disk_wait_delay do not permit more. It is their
+// product by default, and shorter than the time that Ironic waits for the answer to a command.
+const driverTimeout = 30 * time.Second
+
+// WaitDisks implements [hardware.DiskWaiter]. It waits until the drivers are loaded, because the root disk need not be
+// the last one to appear, and then until the node's root disk can be chosen, at most disk_wait_attempts times
+// disk_wait_delay. A timeout is not an error, because a machine may have no such disk, and WaitDisks does not wait for
+// the same node again.
+//
+// Without root device hints the time since the drivers were loaded counts, because any disk present at boot has
+// appeared by then.
 func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
-	c := m.o.Config.Get()
-	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
-	if limit <= 0 || m.inVain(n, false) {
+	if m.hasGivenUp(n) {
 		return nil
 	}
-	started := time.Now()
-	waiting, cancel := context.WithTimeout(ctx, limit)
+	c := m.o.Config.Get()
+	limit := time.Duration(c.DiskWaitAttempts) * c.DiskWaitDelay
+	longest := max(limit, driverTimeout)
+	waiting, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	if !m.settled(waiting) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m.inVain(n, true)
-		m.o.Log.Warn("drivers are still being loaded, going on with the disks there are", "waited", limit)
+		m.giveUp(n)
+		m.o.Log.Warn("drivers are still being loaded, root disk is chosen from the present disks", "waited", longest)
 		return nil
 	}
-	if n == nil || len(n.RootDeviceHints()) == 0 {
-		waiting, cancel = context.WithDeadline(waiting, m.sinceDriven(started).Add(limit))
-		defer cancel()
+	if limit <= 0 {
+		return nil
 	}
+	started := time.Now()
+	since := started
+	if n == nil || len(n.RootDeviceHints()) == 0 {
+		since = m.settledSince(started)
+	}
+	waiting, cancel = context.WithDeadline(waiting, since.Add(limit))
+	defer cancel()
 	missing := func(disks []block.Device) error {
 		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err
@@ -154,8 +178,8 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 			return nil
 		}
 		m.o.Log.Info("waiting for the root disk", "limit", limit, "err", lack)
-		_, err = m.o.System.WaitDisks(waiting, func(disks []block.Device) bool {
-			// Where paths were joined the kernel tells of it, and there is a list anew.
+		_, err = block.WaitDisks(waiting, m.o.System, func(disks []block.Device) bool {
+			// If Join created a map, the kernel reports it and the disks are listed again.
 			joined := m.o.Join != nil && m.o.Join(waiting, disks)
 			return !joined && missing(disks) == nil
 		})
@@ -166,22 +190,22 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case waiting.Err() != nil:
-		m.inVain(n, true)
-		m.o.Log.Warn("no root disk appeared in time", "took", took, "limit", limit)
+		m.giveUp(n)
+		m.o.Log.Warn("no root disk appeared in time", "duration", took, "limit", limit)
 	default:
 		m.o.Log.Warn("cannot wait for disks", "err", err)
 	}
 	return nil
 }
 
-// sinceDriven returns when the drivers were there, or otherwise where that is not known.
-func (m *Manager) sinceDriven(otherwise time.Time) time.Time {
+// settledSince returns when the drivers were loaded, or fallback if that is unknown.
+func (m *Manager) settledSince(fallback time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.driven.IsZero() {
-		return otherwise
+	if m.settledAt.IsZero() {
+		return fallback
 	}
-	return m.driven
+	return m.settledAt
 }
 
 // settled waits for the drivers of the devices present at boot. It returns false if ctx ended first.
@@ -197,18 +221,26 @@ func (m *Manager) settled(ctx context.Context) bool {
 	}
 }
 
-// inVain reports whether the node's disks were waited for in vain, and with set says so.
-func (m *Manager) inVain(n *node.Node, set bool) bool {
-	uuid := ""
-	if n != nil {
-		uuid = n.UUID()
-	}
+// hasGivenUp reports whether an earlier wait for the node's root disk timed out.
+func (m *Manager) hasGivenUp(n *node.Node) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if set {
-		m.gaveUp[uuid] = true
+	return m.gaveUp[uuidOf(n)]
+}
+
+// giveUp records that the wait for the node's root disk timed out.
+func (m *Manager) giveUp(n *node.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gaveUp[uuidOf(n)] = true
+}
+
+// uuidOf returns the UUID of a node, "" if it is nil.
+func uuidOf(n *node.Node) string {
+	if n == nil {
+		return ""
 	}
-	return m.gaveUp[uuid]
+	return n.UUID()
 }
 
 // Sync implements [hardware.Syncer]. It writes out all dirty pages, drops the caches and flushes every disk. It

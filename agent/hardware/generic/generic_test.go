@@ -21,6 +21,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -30,7 +31,7 @@ func newManager(t *testing.T, disks ...block.Device) *Manager {
 	t.Helper()
 	return New(Options{
 		Config: config.NewLive(&config.Config{MD5Enabled: true}),
-		System: block.System{Root: t.TempDir()},
+		System: sysfs.Root{Path: t.TempDir()},
 		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
 	})
 }
@@ -46,10 +47,13 @@ func typeOf(err error) string {
 // Every listed step can be run, and every destructive one rejects unknown arguments.
 func TestStepsRun(t *testing.T) {
 	m := newManager(t)
-	m.o.Imager = imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System})
+	m.o.Imager = imaging.New(imaging.Options{
+		Config: m.o.Config, Node: &node.Cache{}, Disks: m.o.Disks, System: m.o.System,
+	})
 	for _, kind := range []hardware.Kind{hardware.Clean, hardware.Deploy, hardware.Service} {
 		for _, step := range m.Steps(kind, nil, nil) {
-			_, err := step.Run(t.Context(), hardware.Call{Args: map[string]json.RawMessage{"colour": json.RawMessage(`"blue"`)}})
+			_, err := step.Run(t.Context(),
+				hardware.Call{Args: map[string]json.RawMessage{"colour": json.RawMessage(`"blue"`)}})
 			if got, want := typeOf(err), "InvalidCommandParamsError"; got != want {
 				t.Errorf("%s %s: got %v, want %s", kind, step.Name, err, want)
 			}
@@ -97,15 +101,18 @@ func TestEraseFlags(t *testing.T) {
 		},
 		{
 			"the newer name wins",
-			`{"uuid": "u", "driver_internal_info": {"agent_continue_if_ata_erase_failed": true, "agent_continue_if_secure_erase_failed": false}}`,
+			`{"uuid": "u", "driver_internal_info": {"agent_continue_if_ata_erase_failed": true, ` +
+				`"agent_continue_if_secure_erase_failed": false}}`,
 			standard,
 		},
 		{
 			"guard off as documented", `{"uuid": "u", "driver_info": {"wipe_special_filesystems": true}}`,
 			changed(func(f *eraseFlags) { f.guard = false }),
 		},
-		{"guard stays on", `{"uuid": "u", "driver_info": {"wipe_special_filesystems": false}, "driver_internal_info": {"wipe_special_filesystems": true}}`, standard},
-		{"nonsense", `{"uuid": "u", "driver_internal_info": {"disk_erasure_concurrency": -2, "agent_erase_devices_iterations": "many", "agent_erase_devices_zeroize": []}}`, standard},
+		{"guard stays on", `{"uuid": "u", "driver_info": {"wipe_special_filesystems": false}, ` +
+			`"driver_internal_info": {"wipe_special_filesystems": true}}`, standard},
+		{"nonsense", `{"uuid": "u", "driver_internal_info": {"disk_erasure_concurrency": -2, ` +
+			`"agent_erase_devices_iterations": "many", "agent_erase_devices_zeroize": []}}`, standard},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, err := node.FromJSON([]byte(tt.node))
@@ -189,12 +196,14 @@ func TestHiddenDiskIsNowhere(t *testing.T) {
 	if got := paths(run.disks); !slices.Equal(got, []string{"/dev/sdb"}) {
 		t.Errorf("to erase: got %v, want /dev/sdb alone", got)
 	}
-	root, err := imaging.New(imaging.Options{Config: m.o.Config, Node: &node.Cache{}, Disks: disks}).RootDisk(t.Context(), false)
+	root, err := imaging.New(imaging.Options{
+		Config: m.o.Config, Node: &node.Cache{}, Disks: disks,
+	}).RootDisk(t.Context(), false)
 	if err != nil || root.Path != "/dev/sdb" {
 		t.Errorf("root disk: got %s and %v, want /dev/sdb", root.Path, err)
 	}
-	sys := block.System{Root: t.TempDir()}
-	if err := os.MkdirAll(filepath.Join(sys.Root, "sys/class/net"), 0o755); err != nil {
+	sys := sysfs.Root{Path: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(sys.Path, "sys/class/net"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	inv, err := inventory.New(inventory.Options{System: sys, Disks: disks}).Collect(t.Context())
@@ -227,7 +236,8 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 	if got := paths(run.disks); !slices.Equal(got, []string{"/dev/sdb"}) {
 		t.Errorf("got %v, want /dev/sdb alone", got)
 	}
-	if n, err = node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)); err != nil {
+	if n, err = node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": ` +
+		`[{"colour": "blue"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.startErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
@@ -318,7 +328,7 @@ func TestWaitDisksCountsFromTheDrivers(t *testing.T) {
 	if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m.driven = time.Now().Add(-time.Hour)
+	m.settledAt = time.Now().Add(-time.Hour)
 	for _, tt := range []struct {
 		node  string
 		waits bool
@@ -353,6 +363,9 @@ func TestSync(t *testing.T) {
 	}
 	caches := m.o.System.Proc("sys/vm/drop_caches")
 	if err := os.MkdirAll(filepath.Dir(caches), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(caches, nil, 0o600); err != nil { // readable without root, unlike the file that Sync makes
 		t.Fatal(err)
 	}
 	if err := m.Sync(t.Context()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
@@ -16,7 +17,7 @@ import (
 // The result of an NVMe disk names the namespaces that were not erased, or reports that they are not known.
 func TestEraseNamesNamespaces(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512) // it fails every NVMe command
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	for _, name := range []string{"nvme0n1", filepath.Base(path)} {
 		for file, text := range map[string]string{"size": strconv.Itoa(diskSize / 512), "ro": "0"} {
 			for _, dir := range []string{"block", "class/block"} {
@@ -45,7 +46,8 @@ func TestEraseNamesNamespaces(t *testing.T) {
 			continue
 		}
 		method := string(result.(map[string]any)[path].(diskReport).Erased[path])
-		if want := "metadata; other namespaces of the NVMe subsystem are not known: "; !strings.HasPrefix(method, want) {
+		want := "metadata; other namespaces of the NVMe subsystem are not known: "
+		if !strings.HasPrefix(method, want) {
 			t.Errorf("%s: got method %q, want %q at its start", name, method, want)
 		}
 	}

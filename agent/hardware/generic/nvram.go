@@ -26,10 +26,8 @@ func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, 
 // parsePatterns returns the step's patterns. Null means the patterns for entries of disks and of the usual loaders of
 // Linux; an empty list matches nothing.
 func parsePatterns(call hardware.Call) ([]*regexp.Regexp, error) {
-	for name := range call.Args {
-		if name != matchPatterns {
-			return nil, fault.InvalidCommandParams("the step has no argument '%s'", name)
-		}
+	if err := onlyArguments(call, matchPatterns); err != nil {
+		return nil, err
 	}
 	var list []*string // pointers, to distinguish null from ""
 	if raw, given := call.Args[matchPatterns]; given {

@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -38,7 +39,9 @@ func (l brokenLog) Handle(_ context.Context, r slog.Record) error {
 
 // A panic while a disk is erased is an error of that disk: the others are erased, and the step fails and names it.
 func TestEraseContainsPanics(t *testing.T) {
-	disks := []block.Device{loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)}
+	disks := []block.Device{
+		loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux),
+	}
 	broken := disks[1]
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 2}`)
 	for name, step := range map[string]func(*Manager) hardware.StepFunc{
@@ -80,15 +83,17 @@ func TestErasePartContainsPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := block.System{}.PartitionPath(d.Path, 2), block.System{}.PartitionPath(d.Path, 3)
-	report, err := run.eraseUnprotected(t.Context(), d, func(_ context.Context, target block.Device) (erase.Method, error) {
-		if target.Path == second {
-			panic("in a partition")
-		}
-		return erase.Overwrite, nil
-	})
+	first, second := block.PartitionPath(sysfs.Root{}, d.Path, 2), block.PartitionPath(sysfs.Root{}, d.Path, 3)
+	report, err := run.eraseUnprotected(t.Context(), d,
+		func(_ context.Context, target block.Device) (erase.Method, error) {
+			if target.Path == second {
+				panic("in a partition")
+			}
+			return erase.Overwrite, nil
+		})
 	var caught *goroutine.PanicError
-	if want := map[string]erase.Method{first: erase.Overwrite}; !errors.As(err, &caught) || !maps.Equal(report.Erased, want) {
+	want := map[string]erase.Method{first: erase.Overwrite}
+	if !errors.As(err, &caught) || !maps.Equal(report.Erased, want) {
 		t.Errorf("got report %+v and %v, want the panic and %v erased", report, err, want)
 	}
 	run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { panic("before the erasure") })

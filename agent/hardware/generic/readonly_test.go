@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -17,7 +18,7 @@ import (
 // readOnlyNVMe is a write-protected disk of a machine in a directory.
 func readOnlyNVMe(t *testing.T) (*Manager, *bytes.Buffer) {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
+	sys := sysfs.Root{Path: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(path, make([]byte, 8<<20), 0o400); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package generic
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -13,10 +15,18 @@ import (
 // deployInterface is the Ironic interface that all steps of this manager belong to.
 const deployInterface = "deploy"
 
+// Version implements [hardware.Manager]. Ironic lists the steps of a node again only if the version of a manager has
+// changed. The rule: raise the last number in the change that adds or removes a step, changes its priority, its
+// interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
+// step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
+// name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
+func (m *Manager) Version() string { return "1.2-ironroot.1" }
+
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
 	yes := true
-	clean := func(name string, priority int, run hardware.StepFunc) hardware.Step {
+	// Clean steps can be aborted. Other steps have no abortable field.
+	abortable := func(name string, priority int, run hardware.StepFunc) hardware.Step {
 		return hardware.Step{Name: name, Priority: priority, Interface: deployInterface, Abortable: &yes, Run: run}
 	}
 	step := func(name string, run hardware.StepFunc) hardware.Step {
@@ -31,10 +41,10 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	case hardware.Clean:
 		nvram.Abortable = &yes
 		return []hardware.Step{
-			clean("erase_devices", 10, m.eraseDevices),
-			clean("erase_devices_metadata", 99, m.eraseMetadata),
-			clean("erase_devices_express", 0, m.eraseExpress),
-			clean("erase_pstore", 0, m.erasePstore),
+			abortable("erase_devices", 10, m.eraseDevices),
+			abortable("erase_devices_metadata", 99, m.eraseMetadata),
+			abortable("erase_devices_express", 0, m.eraseExpress),
+			abortable("erase_pstore", 0, m.erasePstore),
 			nvram,
 		}
 	case hardware.Deploy:
@@ -85,10 +95,16 @@ func textArgument(call hardware.Call, name string) (string, error) {
 	return *text, nil
 }
 
-// noArguments refuses arguments of a step that has none: a misspelt one must not silently change what is erased.
-func noArguments(call hardware.Call) error {
-	for name := range call.Args {
-		return fault.InvalidCommandParams("the step has no argument '%s'", name)
+// noArguments rejects all arguments of a step.
+func noArguments(call hardware.Call) error { return onlyArguments(call) }
+
+// onlyArguments rejects all arguments of a step but those named: a misspelt one must not silently change what is erased
+// or written.
+func onlyArguments(call hardware.Call, names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(call.Args)) {
+		if !slices.Contains(names, name) {
+			return fault.InvalidCommandParams("the step has no argument '%s'", name)
+		}
 	}
 	return nil
 }

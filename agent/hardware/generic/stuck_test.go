@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,14 +30,8 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 	const freeze, thawRequest = 0xc0045877, 0xc0045878 // FIFREEZE, FITHAW
 	image, dir := testenv.SparseFile(t, 64*mib), t.TempDir()
 	testenv.Run(t, "mkfs.ext4", "-q", image)
-	if err := unix.Mount(testenv.Loop(t, image, 512), dir, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Mount(t, testenv.Loop(t, image, 512), dir, "ext4", "")
+	t.Cleanup(func() { testenv.Detach(t, dir) })
 	file := filepath.Join(dir, "disk")
 	if err := os.WriteFile(file, bytes.Repeat([]byte("tenant! "), diskSize/8), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,7 +67,8 @@ func stuckDisk(t *testing.T) (d block.Device, thaw func()) {
 func thawAtExit(t *testing.T, dir string) {
 	t.Helper()
 	testenv.Programs(t, "fsfreeze")
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap : TERM; echo ready; read -r end; fsfreeze --unfreeze "$0"`, dir)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c",
+		`trap : TERM; echo ready; read -r end; fsfreeze --unfreeze "$0"`, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -81,13 +77,24 @@ func thawAtExit(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The kernel sends Pdeathsig when the thread that started the process ends. Other threads may be blocked by
+		// the write.
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		<-ended
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the end of the context
+	t.Cleanup(func() {
+		_ = cmd.Wait() // killed by the end of the context
+		close(ended)
+	})
 }
 
 // free waits until nothing holds a disk exclusively. The limit is that of the test binary.
@@ -200,7 +207,8 @@ func TestEraseStuckCancelled(t *testing.T) {
 	}
 	cancel()
 	err := <-ended
-	if want := "erased: none; not erased: " + stuck.Path + ": still busy in the kernel: context canceled"; !strings.Contains(errorText(err), want) {
+	want := "erased: none; not erased: " + stuck.Path + ": still busy in the kernel: context canceled"
+	if !strings.Contains(errorText(err), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
 }
@@ -244,9 +252,26 @@ func TestBoundedAgain(t *testing.T) {
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
+// TestSyncStuck with the kernel: sync(2) does not return while a disk hangs.
+func TestSyncStuckDisk(t *testing.T) {
+	stuck, thaw := stuckDisk(t)
+	disk, err := os.OpenFile(stuck.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err.Error()
+	t.Cleanup(func() {
+		thaw() // close waits for the kernel
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := disk.Write(make([]byte, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = newManager(t, stuck).Sync(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "sync: ") {
+		t.Errorf("got %v, want sync(2) to be stuck", err)
+	}
 }

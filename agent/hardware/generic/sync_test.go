@@ -187,14 +187,8 @@ func TestSyncCachesStuck(t *testing.T) {
 func TestSyncWriteBackFails(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
-	if err := unix.Mount("small", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Mount(t, "small", dir, "tmpfs", "size=64k")
+	t.Cleanup(func() { testenv.Detach(t, dir) })
 	backing := filepath.Join(dir, "disk")
 	if err := errors.Join(os.WriteFile(backing, nil, 0o600), os.Truncate(backing, mib)); err != nil {
 		t.Fatal(err)
@@ -216,29 +210,5 @@ func TestSyncWriteBackFails(t *testing.T) {
 	if (!errors.Is(err, unix.EIO) && !errors.Is(err, unix.ENOSPC)) ||
 		!strings.Contains(err.Error(), "flush "+path+": ") {
 		t.Errorf("got %v, want an error of the flush", err)
-	}
-}
-
-// The same with the kernel: sync(2) does not return while a disk hangs.
-func TestSyncStuckDisk(t *testing.T) {
-	stuck, thaw := stuckDisk(t)
-	disk, err := os.OpenFile(stuck.Path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		thaw() // close waits for the kernel
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := disk.Write(make([]byte, 4096)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	err = newManager(t, stuck).Sync(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "sync: ") {
-		t.Errorf("got %v, want sync(2) to be stuck", err)
 	}
 }

@@ -27,7 +27,8 @@ import (
 func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 	broken := block.Device{Name: "broken", Path: "/dev/broken", Type: "disk", Size: diskSize, Serials: []string{"B1"}}
 	for _, list := range []string{`{"volume_name": "root"}`, `{"volume_name": "root"}, {"serial": "B1"}`} {
-		foreign, plain := memberDisk(t, testenv.RAID{Name: "root", Level: 1}), memberDisk(t, testenv.RAID{Name: "other", Level: 1})
+		foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		plain := memberDisk(t, testenv.RAID{Name: "other", Level: 1})
 		before := content(t, foreign)
 		n := nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)
 		_, err := onThisMachine(t, foreign, plain, broken).eraseMetadata(t.Context(), hardware.Call{Node: n})

@@ -4,40 +4,42 @@
 package machinetest
 
 import (
-	"embed"
 	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"ironroot/storage/block"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
 )
 
-//go:embed testdata/*.tree
-var trees embed.FS
-
-// Names lists the machines.
-func Names() []string {
-	return []string{"dell-r640", "hpe-dl360-gen10", "supermicro-1029p", "gigabyte-r152", "kvm-q35", "qemu-q35"}
-}
-
-// System unpacks the machine below a folder of the test's own.
-func System(t testing.TB, name string) block.System {
+// Names returns the names of the recorded machines.
+func Names(t testing.TB) []string {
 	t.Helper()
-	data, err := trees.ReadFile("testdata/" + name + ".tree")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob(filepath.Join(testenv.Top(t), "testdata/machines/*.tree"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("list machines: got %d files and %v", len(files), err)
 	}
-	return Unpack(t, string(data))
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(file), ".tree")
+	}
+	return files
 }
 
-// Unpack makes a folder of a description. A line is "path: content", "path= 0a0b" in hexadecimal, "path -> target", "path/" or
-// "smbios ..."; \n and
-// \t stand for themselves, # begins a comment line, and a line that ends in a backslash goes on in the next one.
-func Unpack(t testing.TB, description string) block.System {
+// System unpacks the machine below a temporary directory of the test.
+func System(t testing.TB, name string) sysfs.Root {
 	t.Helper()
-	sys := block.System{Root: t.TempDir()}
+	return Unpack(t, string(testenv.Data(t, "machines/"+name+".tree")))
+}
+
+// Unpack creates a directory tree from a description with one entry per line: "path: content", "path= 0a0b" (content in
+// hexadecimal), "path -> target" (a symbolic link), "path/" (a directory) or "smbios ..." (a structure of the SMBIOS
+// table). In content, \n is a line feed and \t a tab. A line that starts with # is a comment. A line that ends in a
+// backslash continues on the next line.
+func Unpack(t testing.TB, description string) sysfs.Root {
+	t.Helper()
+	sys := sysfs.Root{Path: t.TempDir()}
 	var tables []string
 	for line := range strings.Lines(strings.ReplaceAll(description, "\\\n", "")) {
 		line = strings.TrimSuffix(line, "\n")
@@ -73,15 +75,15 @@ func Unpack(t testing.TB, description string) block.System {
 	return sys
 }
 
-// Write makes or replaces a file of the machine.
-func Write(t testing.TB, sys block.System, path, content string) {
+// Write creates or replaces a file of the machine.
+func Write(t testing.TB, sys sysfs.Root, path, content string) {
 	t.Helper()
 	put(t, sys, path, func(path string) error { return os.WriteFile(path, []byte(content), 0o644) })
 }
 
-func put(t testing.TB, sys block.System, path string, make func(path string) error) {
+func put(t testing.TB, sys sysfs.Root, path string, make func(path string) error) {
 	t.Helper()
-	path = filepath.Join(sys.Root, path)
+	path = filepath.Join(sys.Path, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}

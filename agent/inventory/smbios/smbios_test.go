@@ -80,8 +80,16 @@ func TestParse(t *testing.T) {
 		count   int
 		bad     bool
 	}{
-		{"entry point of 2.8", []byte("_SM_\x00\x1f\x02\x08"), []byte{1, 4, 0, 0, 'a', 0, 0, 127, 4, 0, 0}, "2.8", 1, false},
-		{"entry point of 2.0", []byte("_DMI_\x00\x40\x00\x00\x00\x0f\x00\x01\x00\x20"), []byte{1, 4, 0, 0, 0, 0}, "2.0", 1, false},
+		{
+			"entry point of 2.8", []byte("_SM_\x00\x1f\x02\x08"),
+			[]byte{1, 4, 0, 0, 'a', 0, 0, 127, 4, 0, 0},
+			"2.8", 1, false,
+		},
+		{
+			"entry point of 2.0", []byte("_DMI_\x00\x40\x00\x00\x00\x0f\x00\x01\x00\x20"),
+			[]byte{1, 4, 0, 0, 0, 0},
+			"2.0", 1, false,
+		},
 		{"no end", entry, []byte{1, 4, 0, 0, 0, 0}, "3.5", 1, false},
 		{"cut in the header", entry, []byte{1, 4, 0, 0, 0, 0, 1, 4}, "3.5", 1, true},
 		{"cut in the fields", entry, []byte{1, 40, 0, 0, 0, 0}, "3.5", 0, true},
@@ -170,8 +178,10 @@ func TestLacksUEFI(t *testing.T) {
 		"no BIOS information": {Table{Structures: []Structure{bios(TypeSystem, 20, 0)}}, false},
 		"SMBIOS 2.3":          {Table{Structures: []Structure{bios(TypeBIOS, 19, 0)}}, false},
 		"UEFI":                {Table{Structures: []Structure{bios(TypeBIOS, 20, 0x08)}}, false},
-		"BIOS":                {Table{Structures: []Structure{bios(TypeSystem, 20, 8), bios(TypeBIOS, 20, 0xf7)}}, true},
-		"first one counts":    {Table{Structures: []Structure{bios(TypeBIOS, 20, 8), bios(TypeBIOS, 20, 0)}}, false},
+		"BIOS": {
+			Table{Structures: []Structure{bios(TypeSystem, 20, 8), bios(TypeBIOS, 20, 0xf7)}}, true,
+		},
+		"first one counts": {Table{Structures: []Structure{bios(TypeBIOS, 20, 8), bios(TypeBIOS, 20, 0)}}, false},
 	} {
 		if got := c.table.LacksUEFI(); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)

@@ -17,6 +17,8 @@ import (
 
 	"ironroot/netboot"
 	"ironroot/storage/image"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/fetch"
 	"ironroot/uinit/boot"
 )
 
@@ -101,8 +103,8 @@ func curlDD(ctx context.Context, url, flags string) error {
 func write(ctx context.Context, m *boot.Machine) error {
 	_, err := image.Write(ctx, target, image.Source{
 		URLs: []string{m.Params["bench-url"]}, Format: "raw",
-		Checksum: image.Checksum{Algorithm: m.Params["bench-algorithm"], Value: m.Params["bench-checksum"]},
-		Fetch:    image.Fetch{Client: &http.Client{}, ConnectTimeout: time.Minute},
+		Checksum: checksum.Sum{Algorithm: m.Params["bench-algorithm"], Value: m.Params["bench-checksum"]},
+		Fetch:    fetch.Options{Client: &http.Client{}, ConnectTimeout: time.Minute},
 	}, image.Options{})
 	return err
 }

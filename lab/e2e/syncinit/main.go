@@ -17,6 +17,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/power"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/uinit/boot"
 )
@@ -62,14 +63,19 @@ func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 		return nil, err
 	}
 	live := config.NewLive(settings)
-	manager := generic.New(generic.Options{Config: live, Log: m.Log, Disks: func(ctx context.Context) ([]block.Device, error) {
-		disks, err := block.System{}.Disks(ctx)
-		return append(disks, block.Device{Name: "null", Path: "/dev/null"}), err
-	}})
+	manager := generic.New(generic.Options{
+		Config: live, Log: m.Log, Disks: func(ctx context.Context) ([]block.Device, error) {
+			disks, err := block.Disks(ctx, sysfs.Root{})
+			return append(disks, block.Device{Name: "null", Path: "/dev/null"}), err
+		},
+	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{manager}, m.Log)
 	if err != nil {
 		return nil, err
 	}
-	extensions := extension.All(extension.Deps{Config: live, Managers: managers, Power: power.Refused{}, Journal: m.Journal, Log: m.Log})
-	return command.NewRegistry(extensions, command.Options{AllowDestructive: true, Log: m.Log}).Execute(ctx, "standby.sync", nil)
+	extensions := extension.All(extension.Deps{
+		Config: live, Managers: managers, Power: power.Refused{}, Journal: m.Journal, Log: m.Log,
+	})
+	return command.NewRegistry(extensions,
+		command.Options{AllowDestructive: true, Log: m.Log}).Execute(ctx, "standby.sync", nil)
 }

@@ -25,7 +25,8 @@ var questions = []struct{ name, command string }{
 	{"lspci.txt", "lspci -D -n -vmm"},
 	{"lsusb.txt", "lsusb"},
 	{"ip.json", "ip -json -details address"},
-	{"ethtool.txt", `for i in /sys/class/net/*; do i=${i##*/}; echo "== $i"; ethtool "$i" 2>/dev/null; ethtool -i "$i" 2>/dev/null; ethtool -P "$i" 2>/dev/null; done`},
+	{"ethtool.txt", `for i in /sys/class/net/*; do i=${i##*/}; echo "== $i"; ethtool "$i" 2>/dev/null; ` +
+		`ethtool -i "$i" 2>/dev/null; ethtool -P "$i" 2>/dev/null; done`},
 	{"by-path.txt", `find /dev/disk/by-path -type l -printf '%p %l\n'`},
 	{"udev.txt", "udevadm info --export-db"},
 	{"dmidecode.txt", "dmidecode"},
@@ -33,7 +34,8 @@ var questions = []struct{ name, command string }{
 	{"meminfo.txt", "cat /proc/meminfo; for n in /sys/devices/system/node/node*; do echo $n; cat $n/meminfo; done"},
 	{"hostname.txt", "uname -n"},
 	{"machine.txt", "uname -m"},
-	{"ipmi.txt", `for c in 1 2 3 4 5 6 7 8 9 10 11; do echo "== $c"; ipmitool lan print $c 2>&1; ipmitool lan6 print $c 2>&1; done`},
+	{"ipmi.txt", `for c in 1 2 3 4 5 6 7 8 9 10 11; do echo "== $c"; ipmitool lan print $c 2>&1; ` +
+		`ipmitool lan6 print $c 2>&1; done`},
 	{"more.txt", "test -x /root/more && /root/more"},
 }
 

@@ -21,6 +21,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inspection"
 	"ironroot/agent/inventory"
+	"ironroot/internal/sysfs"
 	"ironroot/netboot"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
@@ -90,7 +91,7 @@ func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	}
 	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	devices, err := block.System{}.WaitDisks(wait, func(list []block.Device) bool { return len(list) >= want })
+	devices, err := block.WaitDisks(wait, sysfs.Root{}, func(list []block.Device) bool { return len(list) >= want })
 	if err != nil {
 		return nil, fmt.Errorf("got %d disks, want %d: %w", len(devices), want, err)
 	}
@@ -135,7 +136,9 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	if err != nil {
 		return err
 	}
-	source := inventory.New(inventory.Options{Disks: managers.Disks, Params: func() config.Params { return m.Params }, Log: m.Log})
+	source := inventory.New(inventory.Options{
+		Disks: managers.Disks, Params: func() config.Params { return m.Params }, Log: m.Log,
+	})
 	var data any
 	start := time.Now()
 	_, err = inspection.Run(ctx, inspection.Options{

@@ -1,7 +1,7 @@
-// Package osimagetest makes partition images for tests out of the system of package osimage: its root file system alone,
-// as an ext4 image without a boot loader, changed as the test wants.
+// Package osimagetest creates partition images for tests: the root file system of package osimage as an ext4 image
+// without a boot loader, with the changes that a test requires.
 //
-// Limits: amd64; needs root, a loop device, and what package osimage needs.
+// Limits: amd64; requires root, a loop device, and the programs of package osimage.
 package osimagetest
 
 import (
@@ -44,9 +44,7 @@ func Root(t testing.TB, change func(root, esp string)) string {
 	testenv.Run(t, "resize2fs", image)
 	files, mount := t.TempDir(), t.TempDir()
 	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
-	if err := unix.Mount(testenv.Loop(t, image, 512), mount, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Mount(t, testenv.Loop(t, image, 512), mount, "ext4", "")
 	defer func() {
 		if err := unix.Unmount(mount, 0); err != nil {
 			t.Fatal(err)
@@ -64,8 +62,8 @@ func AddLoaders(t testing.TB, root, esp string) {
 	testenv.Run(t, "cp", "-r", esp+"/EFI", root+"/boot/efi/")
 }
 
-// AddGRUB unpacks Debian's GRUB into root, not installed, and configures it for the serial console. The platform is the
-// package with GRUB for one kind of firmware.
+// AddGRUB unpacks Debian's GRUB into root, without installing it, and configures it for the serial console. platform
+// is the GRUB package for the firmware.
 func AddGRUB(t testing.TB, root, platform string) {
 	t.Helper()
 	for _, name := range []string{
@@ -77,7 +75,9 @@ func AddGRUB(t testing.TB, root, platform string) {
 		testenv.Run(t, "tar", "-x", "--keep-directory-symlink", "--exclude=./usr/share/locale",
 			"--exclude=./usr/share/doc", "-f", tar, "-C", root)
 	}
-	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\nGRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 " + qemu.KernelHints + "\"\n"
+	text := "GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_TERMINAL=console\n" +
+		"GRUB_CMDLINE_LINUX=\"quiet console=ttyS0,115200n8 " +
+		qemu.KernelHints + "\"\n"
 	if err := os.WriteFile(filepath.Join(root, "etc/default/grub"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

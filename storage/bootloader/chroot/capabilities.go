@@ -2,6 +2,7 @@ package chroot
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,10 +16,15 @@ var allowed = []int{
 
 // capabilities leaves the program the allowed capabilities and, if privileged, CAP_SYS_ADMIN.
 func capabilities(privileged bool) error {
-	keep := map[int]bool{unix.CAP_SYS_ADMIN: privileged}
-	for _, c := range allowed {
-		keep[c] = true
-	}
+	return LimitCapabilities(func(c int) bool {
+		return slices.Contains(allowed, c) || c == unix.CAP_SYS_ADMIN && privileged
+	})
+}
+
+// LimitCapabilities removes all capabilities for which keep returns false from the bounding set of the calling thread,
+// which limits the capabilities that root gains with the next exec. It also clears the inheritable set, which would add
+// to them.
+func LimitCapabilities(keep func(c int) bool) error {
 	var sets [2]unix.CapUserData
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	if err := unix.Capget(&header, &sets[0]); err != nil {
@@ -29,7 +35,7 @@ func capabilities(privileged bool) error {
 		return fmt.Errorf("drop inheritable capabilities: %w", err)
 	}
 	for c := range 64 {
-		if keep[c] {
+		if keep(c) {
 			continue
 		}
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)

@@ -18,9 +18,7 @@ import (
 
 // TestMain runs the child process that enters the root.
 func TestMain(m *testing.M) {
-	if os.Args[0] == Name {
-		Child(os.Args[1:])
-	}
+	Child()
 	os.Exit(m.Run())
 }
 
@@ -79,7 +77,8 @@ func TestRun(t *testing.T) {
 	}
 	defer f.Close()
 	got, err := io.ReadAll(f)
-	const want = "pid 1, 1 processes, 1 interfaces, argument argument, variable value, outside false, null true, sys true, 1 names by UUID"
+	const want = "pid 1, 1 processes, 1 interfaces, argument argument, variable value, outside false, null true, " +
+		"sys true, 1 names by UUID"
 	if err != nil || string(got) != want {
 		t.Errorf("the program reports\n%s (%v), want\n%s", got, err, want)
 	}

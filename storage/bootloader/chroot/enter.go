@@ -76,7 +76,7 @@ func (e entry) enter() error {
 	if err := e.mountOthers(); err != nil {
 		return err
 	}
-	if err := denyCalls(); err != nil {
+	if err := DenyCalls(); err != nil {
 		return err
 	}
 	return capabilities(e.privileged())
@@ -164,15 +164,22 @@ func (e entry) mask() error {
 	if e.UUID != "" {
 		line = "root=UUID=" + e.UUID + " ro\n"
 	}
+	return Mask(line)
+}
+
+// Mask replaces the ramdisk's command line in this mount namespace, and hides its other sources: the kernel log, kernel
+// memory, and the files in which firmware and boot configuration pass a command line. Files that the kernel does not
+// have are skipped. It needs a writable /run.
+func Mask(line string) error {
 	const file = "/run/cmdline"
 	if err := os.WriteFile(file, []byte(line), 0o444); err != nil {
 		return err
 	}
-	if err := cover(file, "/proc/cmdline"); err != nil {
+	if err := Cover(file, "/proc/cmdline"); err != nil {
 		return err
 	}
 	for _, name := range []string{"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt"} {
-		if err := cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -188,12 +195,13 @@ func (e entry) mask() error {
 	return os.Remove(file)
 }
 
-// cover mounts a file read-only over another.
-func cover(file, name string) error {
+// Cover mounts a file read-only over another.
+func Cover(file, name string) error {
 	if err := unix.Mount(file, name, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mask %s: %w", name, err)
 	}
-	if err := unix.Mount("", name, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+	const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount("", name, "", flags, ""); err != nil {
 		return fmt.Errorf("mask %s: %w", name, err)
 	}
 	return nil

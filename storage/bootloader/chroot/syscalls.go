@@ -29,21 +29,32 @@ const lastKnown = 471
 // newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon
 // and swapoff.
 var callTables = []callTable{
-	{arch: unix.AUDIT_ARCH_X86_64, denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168}, newCalls)},
-	{arch: unix.AUDIT_ARCH_I386, denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115}, newCalls)},
-	{arch: unix.AUDIT_ARCH_AARCH64, denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225}, newCalls)},
+	{
+		arch:   unix.AUDIT_ARCH_X86_64,
+		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168}, newCalls),
+	},
+	{
+		arch:   unix.AUDIT_ARCH_I386,
+		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115}, newCalls),
+	},
+	{
+		arch:   unix.AUDIT_ARCH_AARCH64,
+		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225}, newCalls),
+	},
 	{
 		arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115}, newCalls),
 		private: 0x0f0000,
 	},
 }
 
-// denyCalls denies the system calls of callTables to the calling thread and all its children, forever. They fail with
-// EPERM, and calls after lastKnown with ENOSYS. A call of another architecture ends the process. See seccomp(2).
-func denyCalls() error {
+// DenyCalls denies the system calls of callTables to the calling thread and all its children. They fail with EPERM,
+// and calls after lastKnown with ENOSYS. A call of another architecture ends the process. See seccomp(2).
+func DenyCalls() error {
 	filter := callFilter(callTables)
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
+	_, _, errno := unix.Syscall(
+		unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
 		return fmt.Errorf("deny system calls: %w", errno)
 	}
 	return nil

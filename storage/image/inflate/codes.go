@@ -129,7 +129,8 @@ func (d *Inflater) dynamicCodes() error {
 	if left, longest := build(d.lit[:], litBits, d.lengths[:numLit], litMeaning); left < 0 || left > 0 && longest != 1 {
 		return corrupt("code of literals and lengths")
 	}
-	if left, longest := build(d.dist[:], distBits, d.lengths[numLit:numLit+numDist], distMeaning); left < 0 || left > 0 && longest > 1 {
+	left, longest := build(d.dist[:], distBits, d.lengths[numLit:numLit+numDist], distMeaning)
+	if left < 0 || left > 0 && longest > 1 {
 		return corrupt("code of distances")
 	}
 	return nil

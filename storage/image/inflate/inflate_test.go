@@ -297,7 +297,10 @@ func FuzzFill(f *testing.F) {
 				t.Errorf("with itself: got %d bytes, error %v, alone %d, %v", counts[i], errs[i], n, err)
 			}
 		}
-		for name, reader := range map[string]io.Reader{"compress/flate": flate.NewReader(bytes.NewReader(stream)), "klauspost": klauspost.NewReader(bytes.NewReader(stream))} {
+		for name, reader := range map[string]io.Reader{
+			"compress/flate": flate.NewReader(bytes.NewReader(stream)),
+			"klauspost":      klauspost.NewReader(bytes.NewReader(stream)),
+		} {
 			theirs, theirErr := io.ReadAll(io.LimitReader(reader, int64(room)+1))
 			if have := min(n, len(theirs)); !bytes.Equal(out[:have], theirs[:have]) {
 				t.Errorf("%s unpacks something else", name)

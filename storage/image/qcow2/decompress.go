@@ -13,24 +13,25 @@ import (
 // maxWindow is the largest accepted zstd window in bytes. The windows of QEMU are not larger than a cluster.
 const maxWindow = 8 << 20
 
-// Decompressor unpacks clusters. It is not safe for concurrent use.
-type Decompressor struct {
-	zlib  *inflate.Pair // nil where clusters are packed by zstd
+// decompressor decompresses clusters. It is not safe for concurrent use.
+type decompressor struct {
+	zlib  *inflate.Pair // nil if the clusters are compressed by zstd
 	zstd  *zstd.Decoder
 	input bytes.Reader
 }
 
-// NewDecompressor returns a Decompressor for the clusters of an image with header h. Close it after use.
-func NewDecompressor(h *Header) (*Decompressor, error) {
+// newDecompressor returns a decompressor for the clusters of an image with header h. Close it after use.
+func newDecompressor(h *Header) (*decompressor, error) {
 	if h.Compression == Zlib {
-		return &Decompressor{zlib: new(inflate.Pair)}, nil
+		return &decompressor{zlib: new(inflate.Pair)}, nil
 	}
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-	return &Decompressor{zstd: d}, err
+	d, err := zstd.NewReader(nil,
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	return &decompressor{zstd: d}, err
 }
 
-// Cluster unpacks packed, which may have padding behind its data, to fill cluster.
-func (d *Decompressor) Cluster(cluster, packed []byte) error {
+// cluster decompresses packed, which can have padding behind its data, until cluster is full.
+func (d *decompressor) cluster(cluster, packed []byte) error {
 	if d.zlib != nil {
 		n, err := d.zlib.Fill(cluster, packed)
 		return unfilled(n, cluster, err)
@@ -43,10 +44,10 @@ func (d *Decompressor) Cluster(cluster, packed []byte) error {
 	return unfilled(n, cluster, err)
 }
 
-// Two is Cluster for two clusters, and faster than twice one.
-func (d *Decompressor) Two(clusters, packed [2][]byte) (errs [2]error) {
+// two is cluster for two clusters, and faster than two calls.
+func (d *decompressor) two(clusters, packed [2][]byte) (errs [2]error) {
 	if d.zlib == nil {
-		return [2]error{d.Cluster(clusters[0], packed[0]), d.Cluster(clusters[1], packed[1])}
+		return [2]error{d.cluster(clusters[0], packed[0]), d.cluster(clusters[1], packed[1])}
 	}
 	n, errs := d.zlib.FillTwo(clusters, packed)
 	return [2]error{unfilled(n[0], clusters[0], errs[0]), unfilled(n[1], clusters[1], errs[1])}
@@ -60,8 +61,8 @@ func unfilled(n int, cluster []byte, err error) error {
 	return nil
 }
 
-// Close frees what the Decompressor holds.
-func (d *Decompressor) Close() {
+// close frees the memory of the decompressor.
+func (d *decompressor) close() {
 	if d.zstd != nil {
 		d.zstd.Close()
 	}

@@ -157,7 +157,7 @@ func (h *Header) parseGeometry(b []byte) error {
 	}
 	h.Size = int64(size)
 	have := int64(binary.BigEndian.Uint32(b[36:]))
-	need := (h.Size + h.TableSpan() - 1) / h.TableSpan()
+	need := (h.Size + h.tableSpan() - 1) / h.tableSpan()
 	if have < need {
 		return broken("the L1 table is too small: got %d entries, want %d", have, need)
 	}
@@ -173,8 +173,8 @@ func (h *Header) parseGeometry(b []byte) error {
 	return nil
 }
 
-// TableSpan returns how many bytes of the guest's disk one L2 table describes. The table itself fills one cluster.
-func (h *Header) TableSpan() int64 { return h.ClusterSize / h.entrySize() * h.ClusterSize }
+// tableSpan returns the number of bytes of the guest's disk that one L2 table describes. A table fills one cluster.
+func (h *Header) tableSpan() int64 { return h.ClusterSize / h.entrySize() * h.ClusterSize }
 
 // entrySize returns the length of an L2 entry in bytes.
 func (h *Header) entrySize() int64 {

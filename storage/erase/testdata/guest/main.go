@@ -12,20 +12,21 @@ import (
 	"os"
 	"time"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
 	"ironroot/uinit/boot"
 )
 
-const disks = 6
+const disks = 7
 
 func main() {
 	boot.Main(func(ctx context.Context, m *boot.Machine) error {
 		<-m.Settled
 		wait, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		list, err := block.System{}.WaitDisks(wait, func(d []block.Device) bool { return len(d) >= disks })
+		list, err := block.WaitDisks(wait, sysfs.Root{}, func(d []block.Device) bool { return len(d) >= disks })
 		if err != nil {
 			return err
 		}
@@ -36,16 +37,23 @@ func main() {
 			}
 			fmt.Printf("\nDISK %s\n", data)
 		}
-		controllers, err := block.System{}.NVMeControllers(ctx)
+		controllers, err := block.NVMeControllers(ctx, sysfs.Root{})
 		fmt.Printf("\nCONTROLLERS %d %v\n", len(controllers), err)
 		for _, c := range controllers {
-			found, err := erase.ReadController(ctx, c.Path)
-			fmt.Printf("\nCONTROLLER %v %q %q %v %v\n", c.Namespaces, found.Attached, found.NotErased, found.Remains, err)
+			var shown []uint32
+			for _, namespace := range c.Namespaces {
+				shown = append(shown, namespace.ID)
+			}
+			found, err := erase.ReadController(ctx, c.Path, nil)
+			fmt.Printf("\nCONTROLLER %v %q %q %v %v\n",
+				c.Namespaces, found.NoDevice, found.NotErased, found.Remains, err)
+			found, err = erase.ReadController(ctx, c.Path, shown)
+			fmt.Printf("\nNAMESPACES %v %q %v %v\n", c.Namespaces, found.NoDevice, c.Address != "", err)
 		}
 		for _, d := range list {
-			method, err := erase.Full(ctx, block.System{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
+			method, err := erase.Full(ctx, sysfs.Root{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
-			err = erase.Metadata(ctx, block.System{}, d.Path, erase.Wait{})
+			err = erase.Metadata(ctx, sysfs.Root{}, d.Path, erase.Wait{})
 			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(ctx, d), err)
 			if err := showTables(ctx, d); err != nil {
 				return err
@@ -95,11 +103,11 @@ func showTables(ctx context.Context, d block.Device) error {
 		if err := block.Rescan(ctx, d.Path); err != nil {
 			return err
 		}
-		known, err := partition.Known(ctx, block.System{}, d.Path)
+		known, err := partition.Known(ctx, sysfs.Root{}, d.Path)
 		if err != nil {
 			return err
 		}
-		hidden, err := partition.Hidden(ctx, block.System{}, d.Path)
+		hidden, err := partition.Hidden(ctx, sysfs.Root{}, d.Path)
 		fmt.Printf("\nTABLE %s %s shown %v, hidden %v %v\n", d.Path, change.name, numbers(known), numbers(hidden), err)
 	}
 	return nil

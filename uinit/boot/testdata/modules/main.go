@@ -10,23 +10,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/uevent"
 	"ironroot/uinit/boot"
 )
 
 func main() {
-	boot.Main(func(_ context.Context, m *boot.Machine) error {
+	boot.Main(func(ctx context.Context, m *boot.Machine) error {
 		<-m.Settled
-		text, err := os.ReadFile("/proc/modules")
+		events, err := uevent.Listen(0)
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(text)) {
-			name, rest, _ := strings.Cut(line, " ")
-			taint := "none" // the last column, in parentheses, of modules that taint the kernel
-			if _, flags, found := strings.Cut(rest, "("); found {
-				taint = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(flags), ")"))
-			}
-			m.Log.Info("loaded", "module", name, "taint", taint)
+		defer events.Close() //nolint:errcheck // only read
+		logged := map[string]bool{}
+		if err := logModules(m, logged); err != nil {
+			return err
 		}
 		if value, err := os.ReadFile("/sys/module/libata/parameters/ignore_hpa"); err == nil {
 			m.Log.Info("parameter", "module", "libata", "ignore_hpa", strings.TrimSpace(string(value)))
@@ -41,6 +39,38 @@ func main() {
 			return fmt.Errorf("no vfat among %q", systems)
 		}
 		m.Log.Info("the kernel got its file system")
-		return nil
+		for { // drivers find devices later too, for example behind USB
+			e, err := events.Next(ctx)
+			if err != nil {
+				return err
+			}
+			if e.Subsystem != "module" {
+				continue
+			}
+			if err := logModules(m, logged); err != nil {
+				return err
+			}
+		}
 	})
+}
+
+// logModules logs the loaded modules that are not in logged, and adds them to it.
+func logModules(m *boot.Machine, logged map[string]bool) error {
+	text, err := os.ReadFile("/proc/modules")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, " ")
+		if logged[name] {
+			continue
+		}
+		logged[name] = true
+		taint := "none" // the last column, in parentheses, of modules that taint the kernel
+		if _, flags, found := strings.Cut(rest, "("); found {
+			taint = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(flags), ")"))
+		}
+		m.Log.Info("loaded", "module", name, "taint", taint)
+	}
+	return nil
 }

@@ -36,8 +36,10 @@ func run(args []string) int {
 	_, null := os.Stat("/dev/null")
 	_, sys := os.Stat("/sys/block")
 	names, _ := filepath.Glob("/dev/disk/by-uuid/*")
-	report := fmt.Sprintf("pid %d, %d processes, %d interfaces, argument %s, variable %s, outside %t, null %t, sys %t, %d names by UUID",
-		os.Getpid(), len(processes), strings.Count(string(interfaces), "\n")-2, args[0], os.Getenv("VARIABLE"), outside == nil, null == nil, sys == nil, len(names))
+	report := fmt.Sprintf("pid %d, %d processes, %d interfaces, argument %s, variable %s, "+
+		"outside %t, null %t, sys %t, %d names by UUID",
+		os.Getpid(), len(processes), strings.Count(string(interfaces), "\n")-2, args[0], os.Getenv("VARIABLE"),
+		outside == nil, null == nil, sys == nil, len(names))
 	if err := os.WriteFile("/etc/"+filepath.Base(os.Args[0]), []byte(report), 0o644); err != nil {
 		fmt.Println(err)
 		return 1
@@ -48,7 +50,9 @@ func run(args []string) int {
 // spy tries to access data of the ramdisk and prints the results. It exits with an error, so that its output is
 // returned.
 func spy() int {
-	for _, name := range []string{"/proc/cmdline", "/proc/1/cmdline", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/proc/bootconfig"} {
+	for _, name := range []string{
+		"/proc/cmdline", "/proc/1/cmdline", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/proc/bootconfig",
+	} {
 		fmt.Printf("read %s: %s\n", name, read(name))
 	}
 	environ, err := os.ReadFile("/proc/1/environ")

@@ -1,0 +1,171 @@
+// Package sysfs reads files of sysfs and procfs below a root that tests can replace. The driver behind a file can
+// hang, or fail if its hardware is suspended or broken. Reads are limited in time, and each failing file is logged
+// once.
+package sysfs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
+)
+
+const (
+	// Limit is the default time limit of a read.
+	Limit = 2 * time.Second
+	// maxSize limits the bytes that are read of one file.
+	maxSize = 4 << 20
+)
+
+// ErrHangs is the error of a file that was not read within its time limit, now or in an earlier call.
+var ErrHangs = errors.New("does not answer")
+
+// Reader reads files. The zero value is ready to use. A nil Reader reads files too, but remembers and logs nothing. A
+// Reader is safe for concurrent use.
+type Reader struct {
+	// Log gets one warning for each file that hangs or fails; nil discards them. A file that does not exist, or whose
+	// error means that the device lacks the property, is not a failure.
+	Log *slog.Logger
+	// Limit is the time limit of a read; 0 means the constant Limit.
+	Limit time.Duration
+
+	mu     sync.Mutex
+	hung   map[string]bool // files that hung; they are not read again, because every attempt would block a thread
+	slow   map[string]bool // directories of these files; other files in them have the same driver and a tenth of Limit
+	warned map[string]bool // files that were logged
+}
+
+type content struct {
+	data []byte
+	err  error
+}
+
+// Read returns the content of a file, at most 4 MiB of it. The error is an *fs.PathError, which wraps ErrHangs if the
+// read did not end within the time limit.
+func (r *Reader) Read(path string) ([]byte, error) {
+	if r == nil {
+		return read(path, Limit)
+	}
+	r.mu.Lock()
+	hung, slow := r.hung[path], r.slow[filepath.Dir(path)]
+	r.mu.Unlock()
+	if hung {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: ErrHangs}
+	}
+	limit := cmp.Or(r.Limit, Limit)
+	if slow {
+		limit /= 10
+	}
+	data, err := read(path, limit)
+	if err != nil {
+		r.failed(path, err)
+	}
+	return data, err
+}
+
+// read reads a file within limit.
+func read(path string, limit time.Duration) ([]byte, error) {
+	answer := make(chan content, 1)
+	var data []byte
+	goroutine.Go(func() (err error) {
+		data, err = readAll(path)
+		return err
+	}, func(err error) { answer <- content{data, err} })
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case c := <-answer:
+		return c.data, c.err
+	case <-timer.C:
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w within %v", ErrHangs, limit)}
+	}
+}
+
+// absent are the errors that drivers return for a property that does not exist, or not at present: an interface is
+// down, a device was removed, or the hardware does not implement a command.
+var absent = []error{
+	fs.ErrNotExist, unix.ENODEV, unix.ENXIO, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODATA, unix.ENOTDIR, unix.EISDIR,
+}
+
+// IsAbsent reports whether the error of a read means that the device does not have the property.
+func IsAbsent(err error) bool {
+	return slices.ContainsFunc(absent, func(e error) bool { return errors.Is(err, e) })
+}
+
+// failed remembers a file that hangs, and logs the failure once.
+func (r *Reader) failed(path string, err error) {
+	if IsAbsent(err) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hung == nil {
+		r.hung, r.slow, r.warned = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	}
+	if errors.Is(err, ErrHangs) {
+		r.hung[path], r.slow[filepath.Dir(path)] = true, true
+	}
+	if r.Log != nil && !r.warned[path] {
+		r.Log.Warn("file not readable", "err", err)
+	}
+	r.warned[path] = true
+}
+
+// readAll does not use package os, which waits after EAGAIN until the file is readable. In sysfs, EAGAIN means that
+// the driver has no value.
+func readAll(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd) //nolint:errcheck // only read
+	return readFD(fd, path)
+}
+
+func readFD(fd int, path string) ([]byte, error) {
+	var data []byte
+	buffer := make([]byte, os.Getpagesize())
+	for len(data) < maxSize {
+		n, err := unix.Read(fd, buffer)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			break
+		}
+		data = append(data, buffer[:n]...)
+	}
+	return data, nil
+}
+
+// Each calls f for every item, up to 64 of them concurrently because a file may block, and returns the results in the
+// order of the items. If f panics, Each panics with a *goroutine.PanicError.
+func Each[T, R any](items []T, f func(T) R) []R {
+	const limit = 64
+	results := make([]R, len(items))
+	group := goroutine.NewGroup()
+	group.SetLimit(limit)
+	for i, item := range items {
+		group.Go(func() error {
+			results[i] = f(item)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		panic(err)
+	}
+	return results
+}

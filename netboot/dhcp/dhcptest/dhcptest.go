@@ -1,0 +1,126 @@
+// Package dhcptest has what the tests of the DHCPv4 and DHCPv6 clients share: a server in memory, a recorder of
+// events, and a timing without long delays.
+package dhcptest
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"ironroot/netboot/dhcp"
+)
+
+// Quick is a timing for tests in network namespaces: shorter delays, and leases of seconds.
+var Quick = dhcp.Timing{
+	First: 200 * time.Millisecond, Longest: time.Second, Requests: 3,
+	MinRenewal: 300 * time.Millisecond, MinLease: time.Second, Declined: 300 * time.Millisecond,
+}
+
+// Record is a list of lines. Its methods may be called concurrently.
+type Record struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Addf adds a line.
+func (r *Record) Addf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+// Take returns the lines since the last Take.
+func (r *Record) Take() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines, r.lines = r.lines, nil
+	return lines
+}
+
+// Handler records the events that the handlers of both clients receive, except for Use and Sent.
+type Handler struct{ Record }
+
+var _ dhcp.Observer = (*Handler)(nil)
+
+// Sent is not recorded: the server records the messages.
+func (h *Handler) Sent(time.Time) {}
+
+// Rejected records the cause.
+func (h *Handler) Rejected(cause error) { h.Addf("rejected: %v", cause) }
+
+// Failed records the message and the error.
+func (h *Handler) Failed(message string, err error) { h.Addf("%s: %v", message, err) }
+
+// Drop records that it was called.
+func (h *Handler) Drop() { h.Addf("drop") }
+
+// Message is a pointer to a message of the DHCP library.
+type Message interface {
+	comparable
+	ToBytes() []byte
+}
+
+// Server is the other end of a client's sockets.
+type Server[M Message] struct {
+	Received Record // the messages, as the sockets describe them
+
+	parse  func(raw []byte) (M, error)
+	mu     sync.Mutex
+	answer func(m M) M
+}
+
+// NewServer returns a server that parses messages and answers them; an answer of nil is none.
+func NewServer[M Message](parse func(raw []byte) (M, error), answer func(m M) M) *Server[M] {
+	return &Server[M]{parse: parse, answer: answer}
+}
+
+// SetAnswer replaces the function that answers.
+func (s *Server[M]) SetAnswer(answer func(m M) M) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// Open returns a socket of the client. describe returns the line that a message adds to Received.
+func (s *Server[M]) Open(describe func(m M, to net.Addr) string) net.PacketConn {
+	return &conn[M]{server: s, describe: describe, answers: make(chan []byte, 1), closed: make(chan struct{})}
+}
+
+type conn[M Message] struct {
+	net.PacketConn
+	server   *Server[M]
+	describe func(m M, to net.Addr) string
+	answers  chan []byte
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (c *conn[M]) WriteTo(p []byte, to net.Addr) (int, error) {
+	m, err := c.server.parse(p)
+	if err != nil {
+		return 0, err
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.Received.Addf("%s", c.describe(m, to))
+	var none M
+	if answer := c.server.answer(m); answer != none {
+		c.answers <- answer.ToBytes()
+	}
+	return len(p), nil
+}
+
+func (c *conn[M]) ReadFrom(p []byte) (int, net.Addr, error) {
+	select {
+	case answer := <-c.answers:
+		return copy(p, answer), &net.UDPAddr{}, nil
+	case <-c.closed:
+		return 0, nil, net.ErrClosed
+	}
+}
+
+func (c *conn[M]) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}

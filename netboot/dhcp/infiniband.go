@@ -1,0 +1,16 @@
+package dhcp
+
+import "net"
+
+// An address of IP over InfiniBand (RFC 4391, section 9.1.1) is a queue pair number, which changes with each boot, and
+// the identifier of the port, which ends with its GUID.
+const (
+	InfiniBandLen = 20 // bytes
+	guidLen       = 8
+)
+
+// IsInfiniBand reports whether a MAC address is one of InfiniBand.
+func IsInfiniBand(mac net.HardwareAddr) bool { return len(mac) == InfiniBandLen }
+
+// PortGUID returns the part of an InfiniBand address that does not change.
+func PortGUID(mac net.HardwareAddr) net.HardwareAddr { return mac[InfiniBandLen-guidLen:] }

@@ -1,0 +1,325 @@
+// Package dhcp4 is a DHCPv4 client. It follows RFC 2131 (states, retransmission, renewal, rebinding), RFC 2132
+// (options), RFC 3397 (domain search), RFC 3442 (classless static routes), RFC 4390 (InfiniBand) and RFC 5227 (address
+// conflicts). Of RFC 4361 it follows only the format of the client identifier of InfiniBand ports: on Ethernet the
+// identifier is hardware type and MAC address, as firmware and iPXE send it, so that a machine keeps the address that
+// its boot loader had.
+//
+// A server's answers are validated: impossible values are dropped, see [Lease.Implausible] for the others.
+//
+// An address is probed for conflicts while it is in use already. A lease is not released, because the next boot of the
+// machine asks for the same address.
+package dhcp4
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
+	"ironroot/netboot/arp"
+	"ironroot/netboot/dhcp"
+)
+
+// Handler receives the events of a client. The client calls its methods one at a time, and waits until they return.
+type Handler interface {
+	dhcp.Observer
+	// Use applies a lease in place of the one before. renewed reports whether the server changed or extended a lease
+	// that was still valid. If Use fails, the client drops the lease and asks for another one.
+	Use(lease *Lease, renewed bool) error
+	// Drop removes what Use applied.
+	Drop()
+}
+
+// Config describes a client.
+type Config struct {
+	// Interface returns the present index, name and MAC address of the client's interface.
+	Interface func() *net.Interface
+	// Carrier receives a value each time when the interface gets its carrier back: the client then asks at once.
+	Carrier <-chan struct{}
+	Timing  dhcp.Timing
+	Log     *slog.Logger
+	Handler Handler
+}
+
+// Client keeps the IPv4 address of one interface.
+type Client struct {
+	Config
+	sockets  sockets
+	detect   func(ctx context.Context, on *net.Interface, address netip.Addr, interval time.Duration) error
+	declines int // in a row
+}
+
+// New returns a client. It does nothing until Run.
+func New(c Config) *Client { return &Client{Config: c, sockets: kernelSockets{}, detect: arp.Detect} }
+
+var (
+	errNoAnswer = errors.New("no answer from a DHCP server")
+	errCarrier  = errors.New("carrier came back")
+)
+
+// Run asks for a lease and keeps it until ctx ends. The last lease is not dropped then. Run may be called again.
+func (c *Client) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		lease := c.acquire(ctx)
+		if lease == nil {
+			return
+		}
+		err := c.Handler.Use(lease, false)
+		if err == nil {
+			err = c.hold(ctx, lease)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.Handler.Failed("lease lost", err)
+		c.Handler.Drop()
+		delay := c.Timing.First
+		var conflict *arp.ConflictError
+		if errors.As(err, &conflict) {
+			delay = c.Timing.Declined
+		}
+		_ = pause.For(ctx, delay) // the loop ends with ctx
+	}
+}
+
+// acquire asks for an address until it has one; nil means that ctx ended. It follows the states INIT, SELECTING and
+// REQUESTING of RFC 2131, section 4.4.1.
+func (c *Client) acquire(ctx context.Context) *Lease {
+	started := time.Now()
+	delay := c.Timing.First
+	for ctx.Err() == nil {
+		lease, err := c.discover(ctx, started)
+		switch {
+		case err == nil:
+			c.Log.Info("lease obtained", "interface", c.Interface().Name, "address", lease.Address.String(),
+				"server", lease.Server.String(), "lifetime", lease.Duration,
+				"duration", time.Since(started).Round(time.Millisecond))
+			return lease
+		case errors.Is(err, errCarrier):
+			started, delay = time.Now(), c.Timing.First
+			continue
+		case ctx.Err() != nil:
+			return nil
+		}
+		c.Handler.Failed("no lease", err)
+		if pause.For(ctx, delay) != nil {
+			return nil
+		}
+		delay = min(2*delay, c.Timing.Longest)
+	}
+	return nil
+}
+
+// discover does one exchange of four messages. Offers that cannot be used are rejected, so that the client uses a
+// working server although a broken one answers first.
+func (c *Client) discover(ctx context.Context, started time.Time) (*Lease, error) {
+	message, err := newMessage(c.Interface().HardwareAddr, dhcpv4.MessageTypeDiscover)
+	if err != nil {
+		return nil, err
+	}
+	const maxLogged = 8
+	logged := map[string]bool{} // servers
+	offer, err := c.exchange(ctx, exchange{
+		message: message, started: started, open: c.sockets.broadcast,
+		accept: func(m *dhcpv4.DHCPv4) bool {
+			if m.MessageType() != dhcpv4.MessageTypeOffer {
+				return false
+			}
+			_, _, err := parseLease(m, time.Now(), c.Timing.MinLease)
+			if err != nil {
+				c.Handler.Rejected(err)
+			}
+			if server := m.ServerIdentifier().String(); err != nil && len(logged) < maxLogged && !logged[server] {
+				logged[server] = true
+				c.Log.Warn("offer rejected", "interface", c.Interface().Name, "server", server, "err", err)
+			}
+			return err == nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.request(ctx, request{
+		started: started,
+		tries:   c.Timing.Requests,
+		server:  offer.ServerIdentifier(),
+		options: []dhcpv4.Modifier{
+			dhcpv4.WithTransactionID(offer.TransactionID),
+			dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())),
+		},
+		open: c.sockets.broadcast,
+	})
+}
+
+// hold keeps a lease: it renews at T1 with the server that granted it, rebinds at T2 with any server, and asks again
+// when the carrier came back, because the cable may lead to another network (RFC 2131, sections 4.4.5 and 4.4.2). It
+// returns why the lease is lost.
+func (c *Client) hold(ctx context.Context, lease *Lease) error {
+	c.drainCarrier()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conflict := c.watchConflict(ctx, lease.Address.Addr())
+	var retry time.Duration // until the next try within a phase
+	var confirm bool        // the carrier came back
+	for ctx.Err() == nil {
+		if !confirm {
+			var err error
+			if confirm, err = c.wait(ctx, lease, retry, conflict); err != nil {
+				c.decline(lease)
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(lease.Obtained) >= lease.Duration {
+			return dhcp.ErrExpired
+		}
+		next, err := c.extend(ctx, lease, confirm)
+		var refused *refusedError
+		switch {
+		case err == nil:
+			if err := c.Handler.Use(next, !confirm); err != nil {
+				return err
+			}
+			c.Log.Info("lease renewed", "interface", c.Interface().Name, "address", next.Address.String(),
+				"server", next.Server.String(), "lifetime", next.Duration)
+			if next.Address != lease.Address {
+				conflict = c.watchConflict(ctx, next.Address.Addr())
+			}
+			lease, retry, confirm, c.declines = next, 0, false, 0
+		case errors.As(err, &refused):
+			return err
+		case errors.Is(err, errCarrier):
+			retry, confirm = 0, true
+		default:
+			// A server that does not confirm may be down: the lease is valid until it expires (RFC 2131, section 3.2).
+			retry = 0
+			if !confirm && ctx.Err() == nil {
+				retry = c.untilRetry(lease)
+				c.Handler.Failed("lease not renewed", err)
+			}
+			confirm = false
+		}
+	}
+	return ctx.Err()
+}
+
+// wait waits until the lease has to be renewed, it expires, or ctx ends. It returns earlier if the carrier comes back
+// (confirm), or with the error of a conflict.
+func (c *Client) wait(
+	ctx context.Context, lease *Lease, retry time.Duration, conflict <-chan error,
+) (confirm bool, err error) {
+	age := time.Since(lease.Obtained)
+	wait := max(lease.Renew-age, retry)
+	if lease.Duration != dhcp.Forever {
+		wait = min(wait, lease.Duration-age)
+	}
+	timer := time.NewTimer(max(wait, 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.Carrier:
+		return true, nil
+	case err := <-conflict:
+		return false, err
+	}
+	return false, nil
+}
+
+func (c *Client) drainCarrier() {
+	select {
+	case <-c.Carrier:
+	default:
+	}
+}
+
+// untilRetry returns half of the time that is left of the phase, but at least MinRenewal.
+func (c *Client) untilRetry(lease *Lease) time.Duration {
+	age := time.Since(lease.Obtained)
+	end := lease.Duration
+	if age < lease.Rebind {
+		end = lease.Rebind
+	}
+	if end == dhcp.Forever {
+		return c.Timing.MinRenewal
+	}
+	return min(max((end-age)/2, c.Timing.MinRenewal), max(end-age, 0))
+}
+
+// extend asks once to extend a lease.
+func (c *Client) extend(ctx context.Context, lease *Lease, confirm bool) (*Lease, error) {
+	address := lease.Address.Addr()
+	r := request{started: time.Now(), tries: 1, before: lease}
+	switch age := time.Since(lease.Obtained); {
+	case confirm: // INIT-REBOOT
+		r.tries = c.Timing.Requests
+		r.open = c.sockets.broadcast
+		r.options = []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(address.AsSlice()))}
+		return c.request(ctx, r)
+	case age < lease.Rebind: // RENEWING; otherwise REBINDING
+		r.server = lease.Server.AsSlice()
+		r.destination = lease.Server
+	}
+	r.open = func(on *net.Interface) (net.PacketConn, error) { return c.sockets.unicast(on, address) }
+	r.options = []dhcpv4.Modifier{dhcpv4.WithClientIP(address.AsSlice())}
+	return c.request(ctx, r)
+}
+
+// maxDeclines limits how often in a row an address that another machine has is declined. The next one is used despite
+// the conflict: a machine that is reachable half of the time is better than one that is never reachable.
+const maxDeclines = 2
+
+const ethernetLen = 6 // of a MAC address
+
+// watchConflict probes an address in the background. The channel receives the error if another machine has the
+// address.
+func (c *Client) watchConflict(ctx context.Context, address netip.Addr) <-chan error {
+	found := make(chan error, 1)
+	on := c.Interface()
+	if c.declines >= maxDeclines {
+		c.Log.Warn("address used despite a conflict", "interface", on.Name, "address", address)
+		return found
+	}
+	if len(on.HardwareAddr) != ethernetLen {
+		return found
+	}
+	goroutine.Go(func() error { return c.detect(ctx, on, address, c.Timing.First) }, func(err error) {
+		var conflict *arp.ConflictError
+		switch {
+		case ctx.Err() != nil:
+		case errors.As(err, &conflict):
+			found <- err
+		default:
+			c.Log.Debug("no address conflict detected", "interface", on.Name, "address", address, "err", err)
+		}
+	})
+	return found
+}
+
+// decline tells the server that its address is in use (RFC 2131, section 4.4.4). The server does not answer.
+func (c *Client) decline(lease *Lease) {
+	c.declines++
+	on := c.Interface()
+	message, err := newMessage(on.HardwareAddr, dhcpv4.MessageTypeDecline,
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(lease.Address.Addr().AsSlice())),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(lease.Server.AsSlice())))
+	if err == nil {
+		var conn net.PacketConn
+		if conn, err = c.sockets.broadcast(on); err == nil {
+			_, err = conn.WriteTo(message.ToBytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ServerPort})
+			err = errors.Join(err, conn.Close())
+		}
+	}
+	if err != nil {
+		c.Log.Debug("address not declined", "interface", on.Name, "err", err)
+	}
+}

@@ -1,0 +1,263 @@
+package dhcp4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"ironroot/internal/testenv/nettest"
+	"ironroot/netboot/arp"
+	"ironroot/netboot/dhcp"
+	"ironroot/netboot/dhcp/dhcptest"
+)
+
+// recorder is a handler that records its calls.
+type recorder struct{ dhcptest.Handler }
+
+func (r *recorder) Use(lease *Lease, renewed bool) error {
+	r.Addf("use %v, renewed: %v", lease.Address, renewed)
+	return nil
+}
+
+// server opens the client's sockets.
+type server struct {
+	*dhcptest.Server[*dhcpv4.DHCPv4]
+}
+
+func newServer(answer func(m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4) server {
+	return server{dhcptest.NewServer(dhcpv4.FromBytes, answer)}
+}
+
+func (s server) broadcast(*net.Interface) (net.PacketConn, error) { return s.open("broadcast") }
+
+func (s server) unicast(_ *net.Interface, source netip.Addr) (net.PacketConn, error) {
+	return s.open("from " + source.String())
+}
+
+func (s server) open(via string) (net.PacketConn, error) {
+	return s.Open(func(m *dhcpv4.DHCPv4, to net.Addr) string {
+		return fmt.Sprintf("%v %s to %v", m.MessageType(), via, to)
+	}), nil
+}
+
+// grant answers as a server that grants an address for an hour.
+func grant(address string) func(*dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+	return func(m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+		kind := dhcpv4.MessageTypeAck
+		switch m.MessageType() {
+		case dhcpv4.MessageTypeDiscover:
+			kind = dhcpv4.MessageTypeOffer
+		case dhcpv4.MessageTypeRequest:
+		default:
+			return nil
+		}
+		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithLeaseTime(3600),
+			dhcpv4.WithYourIP(addr(address).AsSlice()), dhcpv4.WithNetmask(net.CIDRMask(24, 32)),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, 1))))
+		if err != nil {
+			panic(err)
+		}
+		return answer
+	}
+}
+
+// newTest returns a client whose sockets lead to the server. No address has a conflict.
+func newTest(s server) (c *Client, handler *recorder, carrier chan struct{}) {
+	handler, carrier = &recorder{}, make(chan struct{}, 1)
+	nic := &net.Interface{Index: 2, Name: "eth0", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	c = New(Config{
+		Interface: func() *net.Interface { return nic }, Carrier: carrier, Timing: dhcp.DefaultTiming,
+		Log: slog.New(slog.DiscardHandler), Handler: handler,
+	})
+	c.sockets = s
+	c.detect = func(context.Context, *net.Interface, netip.Addr, time.Duration) error { return nil }
+	return c, handler, carrier
+}
+
+// A lease is obtained, renewed at T1 from the leased address, rebound at T2, and lost when it expires.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(grant("192.0.2.10"))
+		c, handler, _ := newTest(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(31 * time.Minute)
+		check := func(what string, wantSent, wantCalls []string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(wantSent, s.Received.Take()); diff != "" {
+				t.Errorf("%s: messages (-want +got):\n%s", what, diff)
+			}
+			if diff := cmp.Diff(wantCalls, handler.Take()); diff != "" {
+				t.Errorf("%s: events (-want +got):\n%s", what, diff)
+			}
+		}
+		check("renewal", []string{
+			"DISCOVER broadcast to 255.255.255.255:67", "REQUEST broadcast to 255.255.255.255:67",
+			"REQUEST from 192.0.2.10 to 192.0.2.1:67",
+		}, []string{"use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: true"})
+		s.SetAnswer(func(*dhcpv4.DHCPv4) *dhcpv4.DHCPv4 { return nil })
+		time.Sleep(28 * time.Minute)
+		check("before T1", nil, nil)
+		time.Sleep(30 * time.Minute)
+		sent, calls := s.Received.Take(), handler.Take()
+		renewal, rebinding := "REQUEST from 192.0.2.10 to 192.0.2.1:67", "REQUEST from 192.0.2.10 to 255.255.255.255:67"
+		if !slices.Contains(sent, renewal) || !slices.Contains(sent, rebinding) {
+			t.Errorf("silent server: got messages %q, want renewals and rebindings", sent)
+		}
+		if slices.Contains(calls, "drop") {
+			t.Errorf("silent server: got events %q before the lease expired", calls)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		calls = handler.Take()
+		lost := slices.Index(calls, "lease lost: lease expired")
+		if lost < 0 || lost+1 >= len(calls) || calls[lost+1] != "drop" {
+			t.Errorf("expiry: got events %q, want the lease lost and dropped", calls)
+		}
+	})
+}
+
+// When the carrier comes back, the server is asked at once; its refusal ends the lease.
+func TestCarrierComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(grant("192.0.2.10"))
+		c, handler, carrier := newTest(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(time.Minute)
+		carrier <- struct{}{}
+		synctest.Wait()
+		s.SetAnswer(func(m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+			if m.MessageType() != dhcpv4.MessageTypeRequest || m.ServerIdentifier() != nil {
+				return grant("192.0.2.11")(m)
+			}
+			nak, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(dhcpv4.MessageTypeNak),
+				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, 1))))
+			if err != nil {
+				panic(err)
+			}
+			return nak
+		})
+		carrier <- struct{}{}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		refused := "DHCP server 192.0.2.1 refused the address"
+		want := []string{
+			"use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: false",
+			"rejected: " + refused, "lease lost: " + refused, "drop", "use 192.0.2.11/24, renewed: false",
+		}
+		if diff := cmp.Diff(want, handler.Take()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An address with a conflict is declined twice; then it is used.
+func TestConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(grant("192.0.2.10"))
+		c, handler, _ := newTest(s)
+		c.detect = func(_ context.Context, _ *net.Interface, address netip.Addr, _ time.Duration) error {
+			return &arp.ConflictError{Address: address, Owner: net.HardwareAddr{2, 0, 0, 0, 0, 9}}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(25 * time.Minute)
+		synctest.Wait()
+		declines := 0
+		for _, message := range s.Received.Take() {
+			if message == "DECLINE broadcast to 255.255.255.255:67" {
+				declines++
+			}
+		}
+		lost := "lease lost: address 192.0.2.10 is in use by MAC address 02:00:00:00:00:09"
+		use := "use 192.0.2.10/24, renewed: false"
+		want := []string{use, lost, "drop", use, lost, "drop", use}
+		if diff := cmp.Diff(want, handler.Take()); diff != "" || declines != 2 {
+			t.Errorf("got %d declines, want 2; events (-want +got):\n%s", declines, diff)
+		}
+	})
+}
+
+// A lease that the handler cannot use is dropped, and the client asks again.
+func TestUseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(grant("192.0.2.10"))
+		c, handler, _ := newTest(s)
+		c.Handler = &failingOnce{recorder: handler}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []string{"lease lost: no such link", "drop", "use 192.0.2.10/24, renewed: false"}
+		if diff := cmp.Diff(want, handler.Take()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+type failingOnce struct {
+	*recorder
+	failed bool
+}
+
+func (h *failingOnce) Use(lease *Lease, renewed bool) error {
+	if !h.failed {
+		h.failed = true
+		return errors.New("no such link")
+	}
+	return h.recorder.Use(lease, renewed)
+}
+
+// A DHCP message that causes a panic is dropped; the next one is the answer.
+func TestDHCPContainsPanics(t *testing.T) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	c := New(Config{Interface: func() *net.Interface { return &net.Interface{HardwareAddr: mac} }})
+	request, err := newMessage(mac, dhcpv4.MessageTypeDiscover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := dhcpv4.NewReplyFromRequest(request, dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := dhcpv4.NewReplyFromRequest(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign.TransactionID[0]++
+	send := nettest.Packet
+	conn := &nettest.Conn{Reads: []func([]byte) (int, error){
+		func([]byte) (int, error) { panic("in the socket") },
+		send([]byte("no DHCP message")), send(request.ToBytes()), send(foreign.ToBytes()),
+		send(answer.ToBytes()), send(answer.ToBytes()),
+	}}
+	seen := 0
+	got := c.receive(conn, exchange{message: request, accept: func(*dhcpv4.DHCPv4) bool {
+		if seen++; seen == 1 {
+			panic("in the parser")
+		}
+		return true
+	}})
+	if got == nil || got.MessageType() != dhcpv4.MessageTypeOffer || seen != 2 {
+		t.Errorf("got answer %v after %d answers, want the second offer", got, seen)
+	}
+	if got := c.receive(conn, exchange{message: request}); got != nil {
+		t.Errorf("got answer %v of a closed socket, want none", got)
+	}
+}

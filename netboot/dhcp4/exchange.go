@@ -1,0 +1,172 @@
+package dhcp4
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"ironroot/internal/goroutine"
+	"ironroot/netboot/dhcp"
+)
+
+// refusedError reports a DHCPNAK.
+type refusedError struct{ server, message string }
+
+func (e *refusedError) Error() string {
+	if e.message == "" {
+		return "DHCP server " + e.server + " refused the address"
+	}
+	return fmt.Sprintf("DHCP server %s refused the address: %q", e.server, e.message)
+}
+
+// request describes how one DHCPREQUEST differs from another.
+type request struct {
+	started     time.Time
+	tries       int
+	server      net.IP     // the only server whose answer is accepted; nil = any
+	destination netip.Addr // invalid = broadcast
+	before      *Lease     // the lease to extend, nil for a new one
+	options     []dhcpv4.Modifier
+	open        func(on *net.Interface) (net.PacketConn, error)
+}
+
+// request sends a DHCPREQUEST and reads the answer.
+func (c *Client) request(ctx context.Context, r request) (*Lease, error) {
+	message, err := newMessage(c.Interface().HardwareAddr, dhcpv4.MessageTypeRequest, r.options...)
+	if err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	answer, err := c.exchange(ctx, exchange{
+		message: message, started: r.started, tries: r.tries, destination: r.destination, open: r.open,
+		accept: func(m *dhcpv4.DHCPv4) bool {
+			if r.server != nil && !m.ServerIdentifier().Equal(r.server) {
+				return false
+			}
+			return m.MessageType() == dhcpv4.MessageTypeAck || m.MessageType() == dhcpv4.MessageTypeNak
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if answer.MessageType() == dhcpv4.MessageTypeNak {
+		err := &refusedError{server: answer.ServerIdentifier().String(), message: answer.Message()}
+		c.Handler.Rejected(err)
+		return nil, err
+	}
+	if r.before != nil {
+		complete(answer, r.before.ack)
+	}
+	lease, warnings, err := parseLease(answer, asked, c.Timing.MinLease)
+	if err != nil {
+		c.Handler.Rejected(err)
+		return nil, fmt.Errorf("lease rejected: %w", err)
+	}
+	for _, warning := range warnings {
+		c.Log.Warn("value of the lease ignored", "interface", c.Interface().Name, "server", lease.Server.String(),
+			"err", warning)
+	}
+	return lease, nil
+}
+
+// exchange describes a message that is sent until it is answered.
+type exchange struct {
+	message     *dhcpv4.DHCPv4
+	started     time.Time  // of the search that the message belongs to
+	tries       int        // 0 = forever
+	destination netip.Addr // invalid = broadcast
+	open        func(on *net.Interface) (net.PacketConn, error)
+	accept      func(*dhcpv4.DHCPv4) bool
+}
+
+// exchange sends the message until it is answered. The time between two transmissions doubles each time. If the
+// carrier comes back meanwhile, the error is errCarrier, because earlier messages are lost.
+func (c *Client) exchange(ctx context.Context, e exchange) (*dhcpv4.DHCPv4, error) {
+	timeout := c.Timing.First
+	var err error
+	for try := 0; e.tries == 0 || try < e.tries; try++ {
+		e.message.NumSeconds = uint16(min(time.Since(e.started)/time.Second, 0xffff))
+		c.Handler.Sent(e.started)
+		var answer *dhcpv4.DHCPv4
+		answer, err = c.attempt(ctx, e, dhcp.Jitter(timeout))
+		if err == nil || errors.Is(err, errCarrier) || ctx.Err() != nil {
+			return answer, err
+		}
+		if try == 2 && e.tries == 0 {
+			c.Handler.Failed("no lease yet", err)
+		}
+		timeout = min(2*timeout, c.Timing.Longest)
+	}
+	return nil, err
+}
+
+// attempt sends once and waits for the answer until the timeout, or until the carrier comes back.
+func (c *Client) attempt(ctx context.Context, e exchange, timeout time.Duration) (*dhcpv4.DHCPv4, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
+	defer cancel()
+	conn, err := e.open(c.Interface())
+	if err != nil {
+		<-ctx.Done() // the interface may come back
+		return nil, fmt.Errorf("open DHCP socket: %w", err)
+	}
+	defer conn.Close() //nolint:errcheck // the socket is no longer used
+	attempt, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	goroutine.Go(func() error {
+		select {
+		case <-c.Carrier:
+			end(errCarrier)
+		case <-attempt.Done():
+		}
+		return nil
+	}, nil)
+	defer goroutine.AfterContext(attempt, func() { _ = conn.Close() })()
+	destination := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ServerPort}
+	if e.destination.IsValid() {
+		destination.IP = e.destination.AsSlice()
+	}
+	if _, err := conn.WriteTo(e.message.ToBytes(), destination); err != nil {
+		if cause := context.Cause(attempt); cause != nil {
+			return nil, cause
+		}
+		<-ctx.Done() // the next attempt is not earlier than without an answer
+		return nil, fmt.Errorf("send DHCP message: %w", err)
+	}
+	if answer := c.receive(conn, e); answer != nil {
+		return answer, nil
+	}
+	<-attempt.Done() // a socket that failed, as when the interface goes down, receives no answer
+	return nil, context.Cause(attempt)
+}
+
+// receive returns the first accepted answer to a message, or nil once the socket is closed or fails. The client of the
+// library is not used because it parses messages in a goroutine that does not contain panics.
+func (c *Client) receive(conn net.PacketConn, e exchange) *dhcpv4.DHCPv4 {
+	mac := answerAddress(c.Interface().HardwareAddr)
+	buffer := make([]byte, maxMessageSize)
+	for {
+		var answer *dhcpv4.DHCPv4
+		err := goroutine.Catch(func() error {
+			size, _, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return err
+			}
+			m, err := dhcpv4.FromBytes(buffer[:size])
+			if err == nil && m.OpCode == dhcpv4.OpcodeBootReply && bytes.Equal(m.ClientHWAddr, mac) &&
+				m.TransactionID == e.message.TransactionID && e.accept(m) {
+				answer = m
+			}
+			return nil //nolint:nilerr // other packets are dropped
+		})
+		var caught *goroutine.PanicError // a message that causes a panic is dropped: another server may answer
+		if answer != nil || err != nil && !errors.As(err, &caught) {
+			return answer
+		}
+	}
+}

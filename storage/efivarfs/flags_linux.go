@@ -1,0 +1,15 @@
+package efivarfs
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// flagsOf returns the flags of a file (ioctl_iflags(2)).
+func flagsOf(f *os.File) (int, error) { return unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS) }
+
+// setFlags sets the flags of a file.
+func setFlags(f *os.File, flags int) error {
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
+}

@@ -1,0 +1,186 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+
+	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
+	"ironroot/storage/image/pipeline"
+	"ironroot/storage/image/unpack"
+)
+
+// maxTrailing is the number of bytes that may follow the end of a compressed image.
+const maxTrailing = 1 << 20
+
+// compressedContent is an image of a format that is copied, compressed as a whole.
+type compressedContent struct {
+	format  unpack.Format
+	options Options
+}
+
+// openCompressed returns the function that opens images of a compression format. It inspects the content as far as the
+// beginning of the file contains it.
+func openCompressed(f unpack.Format) func(context.Context, *prober, *probe) (content, error) {
+	return func(_ context.Context, p *prober, x *probe) (content, error) {
+		c := &compressedContent{f, p.options}
+		return c, c.inspectHead(x.head)
+	}
+}
+
+func (c *compressedContent) prepare(context.Context, *device.Target) error { return nil }
+
+// inspectHead inspects the content at the beginning of a file.
+func (c *compressedContent) inspectHead(head []byte) error {
+	if err := c.options.permit(findFormat(formatRaw)); err != nil {
+		return err
+	}
+	content := make([]byte, device.HeadSize)
+	n := 0
+	r, err := c.format.NewReader(&headReader{rest: head})
+	if err == nil {
+		defer r.Close()
+		n, err = io.ReadFull(r, content)
+	}
+	var damaged *unpack.Error
+	if n == 0 && errors.As(err, &damaged) && !errors.Is(damaged.Err, errHeadEnd) {
+		return &FormatError{Format: c.format.Name, Reason: err.Error()}
+	}
+	if n == 0 {
+		return nil // the first block is not complete
+	}
+	_, err = c.inspect(content[:n], nil)
+	return err
+}
+
+// inspect returns the format of an image whose content begins with head and ends with end, unless that is nil. It must
+// be one that is copied, and raw must be permitted, whether or not formats are inspected otherwise.
+func (c *compressedContent) inspect(head, end []byte) (string, error) {
+	if err := c.options.permit(findFormat(formatRaw)); err != nil {
+		return "", err
+	}
+	format, err := c.options.inspect("", head, end)
+	if err != nil {
+		return "", err
+	}
+	if !findFormat(format).copied {
+		return "", &FormatError{Format: c.format.Name, Reason: fmt.Sprintf(
+			"there is an image of format %s inside the %s image: "+
+				"only raw images are written from packed files; serve it unpacked",
+			format, c.format.Name)}
+	}
+	return format, nil
+}
+
+// write decompresses the file and copies its content.
+func (c *compressedContent) write(ctx context.Context, t *transfer) (Report, error) {
+	t.begin()
+	runtime.GC() // frees the decompressor of the probe or the last attempt before there is another
+	limit := maxFile(t.target.Size)
+	r := pipeline.NewReadAhead(t.stream, limit, t.sum)
+	defer r.Close()
+	head, end, format, err := c.copy(ctx, t, r)
+	if err := c.settle(r, t, err); errors.Is(err, pipeline.ErrTooLong) {
+		return Report{}, &FormatError{Format: c.format.Name, Reason: fmt.Sprintf(
+			"packed image: the file is too long, for this disk %d bytes are accepted at most", limit)}
+	} else if err != nil {
+		return Report{}, fetch.Interrupted(err)
+	}
+	if err := t.complete(ctx, t.stream.Pos); err != nil {
+		return Report{}, err
+	}
+	if end == 0 {
+		return Report{}, &FormatError{Format: c.format.Name, Reason: fmt.Sprintf("image %s is empty", t.stream.URL)}
+	}
+	if _, err := c.inspect(head, t.end); err != nil {
+		return Report{}, err
+	}
+	if err := t.finish(head); err != nil {
+		return Report{}, err
+	}
+	report := t.report(format, end, t.stream.Pos)
+	report.Compression = c.format.Name
+	return report, nil
+}
+
+// copy decompresses a file. It returns the first MiB of the content, and writes the rest to the device.
+func (c *compressedContent) copy(ctx context.Context, t *transfer, from *pipeline.ReadAhead) (
+	head []byte, end int64, format string, err error,
+) {
+	r, err := c.format.NewReader(from)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	defer r.Close()
+	n, err := io.ReadFull(r, t.head)
+	if err != nil && !fetch.AtEnd(err) {
+		return nil, 0, "", err
+	}
+	head, end = t.head[:n], int64(n)
+	t.end.add(head)
+	if format, err = c.inspect(head, nil); err != nil || n < device.HeadSize {
+		return head, end, format, err
+	}
+	end, err = t.copyRest(ctx, &decompressed{r, t.stream}, nil)
+	return head, end, format, err
+}
+
+// settle reads a file to its end after its content was copied with err, and decides which error counts: first that of
+// the source, then a wrong checksum, and last that of the content, because only a file with the right checksum can be
+// damaged itself.
+func (c *compressedContent) settle(from *pipeline.ReadAhead, t *transfer, err error) error {
+	var damaged *unpack.Error
+	if err != nil && !errors.As(err, &damaged) {
+		return err
+	}
+	limit := int64(maxTrailing)
+	if damaged != nil {
+		limit = math.MaxInt64
+	}
+	if rest := from.Drain(limit); errors.Is(rest, pipeline.ErrTrailing) {
+		return &FormatError{Reason: fmt.Sprintf("image %s: %v", t.stream.URL, rest)}
+	} else if rest != nil {
+		return rest
+	}
+	if damaged == nil {
+		return nil
+	}
+	if err := t.verify(); err != nil {
+		return err
+	}
+	return &FormatError{Format: damaged.Format, Reason: damaged.Error()}
+}
+
+// decompressed is the content of a compressed file, as the source of a pipeline.
+type decompressed struct {
+	*unpack.Reader
+	source pipeline.Source
+}
+
+// Abort ends the source if the device failed. At the end of the pipeline, or if the content is damaged, the rest of
+// the source is needed for its checksum.
+func (d *decompressed) Abort(why error) {
+	var damaged *unpack.Error
+	if !errors.As(why, &damaged) && !errors.Is(why, context.Canceled) {
+		d.source.Abort(why)
+	}
+}
+
+// errHeadEnd is the end of the beginning of a file, which is not the end of the file.
+var errHeadEnd = errors.New("the beginning of the file is not enough")
+
+// headReader reads the beginning of a file.
+type headReader struct{ rest []byte }
+
+func (h *headReader) Read(p []byte) (int, error) {
+	if len(h.rest) == 0 {
+		return 0, errHeadEnd
+	}
+	n := copy(p, h.rest)
+	h.rest = h.rest[n:]
+	return n, nil
+}
