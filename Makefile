@@ -61,6 +61,7 @@ lock: prepare-build ## pin the newest versions of Debian's packages in the lock 
 .PHONY: lint
 lint: prepare-build
 	$(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(LINT) run
 	$(GO) run $(MISSPELL) -error README.md CONTRIBUTING.md Makefile docs scripts
 	$(GO) run ./internal/lint agent storage netboot uinit

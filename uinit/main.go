@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command uinit is /init of the ramdisk: PID 1, and the agent in the same process.
 package main
 

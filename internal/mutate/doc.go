@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command mutate measures which changes tests detect: it changes one statement of a package at a time and runs the
 // package's own tests. A changed program is a mutant. It is killed if a test fails, and survives if all pass.
 //

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96).
 // It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines that it
 // manages.

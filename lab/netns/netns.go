@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package netns creates Linux network namespaces (network_namespaces(7)) that belong to this process, with taps and
 // bridges, and runs programs in them. A namespace has no name and no mount: the kernel deletes it when it is closed
 // and no process uses it. Creating a namespace requires root.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package events receives the kernel's events of links, addresses and routers (rtnetlink(7)).
 package events
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package radv receives the router advertisements of IPv6 (RFC 4861) from the kernel, which has checked that they come
 // from the link itself. The kernel uses the addresses and routes in them. What remains is whether there is DHCPv6, and
 // the name servers (RFC 8106).

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package vlan creates the interfaces of virtual LANs (IEEE 802.1Q), and decides which ones a link gets by request.
 package vlan
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package boot implements PID 1 of the ramdisk: it prepares the machine after the kernel has started, and runs the
 // agent.
 //

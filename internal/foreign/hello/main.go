@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command hello is the init of a foreign ramdisk. It prints a message with the kernel command line on the console and
 // switches the machine off.
 package main

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command guest is the /init of a machine in which the image writer is compared with curl and dd. The kernel
 // parameters bench-url, bench-algorithm, bench-checksum and bench-rounds define the image and the number of times to
 // write it to /dev/vda; /dev/vdb contains a Debian with curl. It prints a line "BENCH NAME SECONDS" for each run.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command bondinit is the /init of the machine at the other end of a node's two cables: the switch's side of an LACP
 // bond (IEEE 802.3ad) with VLAN 100 and Ironic on it. It prints how the node is reached: "HEARTBEAT URL", "LACP PORTS
 // PARTNER", "REACHED ADDRESS" for each address in the kernel parameter node and, after one cable was cut, "STILL

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command premount is the first program of a machine (rdinit=/premount). It leaves file systems mounted where images
 // of ironic-python-agent's kind mount the config drive, two on top of each other, and then becomes /init.
 package main

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command syncinit is the /init of a machine that loses its power. It writes a file to the FAT file system on
 // /dev/vda, runs the agent's standby.sync unless the kernel parameter nosync=1 is set, and prints a line.
 package main

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command guest is the /init of a machine that is described twice: first by the agent's inspection with every
 // collector that reads the machine, then by Debian's tools in a chroot. It writes all results as a tar archive to the
 // disk with the serial number RESULTS; Debian is on the disk with the serial number DEBIAN. The kernel parameter

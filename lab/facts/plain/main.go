@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command plain is the /init of a machine that is described twice: by the agent's inventory, and by Debian's lscpu,
 // which is in its ramdisk below /debian. It omits the disks and adds the kernel's list of modules. It prints a line
 // "FACT NAME BASE64" for each result.

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package inventory
+
+import (
+	"errors"
+	"fmt"
+)
+
+func openIPMI() (BMC, error) { return nil, fmt.Errorf("open IPMI device: %w", errors.ErrUnsupported) }
