@@ -10,6 +10,7 @@ IMAGE    = $(BUILD)/ipa-ironroot-amd64
 BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
+DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits.
 MACHINES = ./uinit/... ./iso/... ./lab/...
 UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
@@ -65,6 +66,7 @@ lint: prepare-build
 	$(GO) run $(LINT) run
 	$(GO) run $(MISSPELL) -error README.md CONTRIBUTING.md Makefile docs scripts
 	$(GO) run ./internal/lint agent storage netboot uinit
+	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
 bench: prepare-test build ## figures: first heartbeat, image writing, each against its yardstick in one run

@@ -4,6 +4,8 @@
 //
 // It rejects go statements, errgroup, and the types and functions of the standard library that start goroutines.
 // Package ironroot/internal/goroutine has a replacement for each.
+//
+// It also reports words that the glossary rejects, in the Go files, documents and scripts below the current directory.
 package main
 
 import (
@@ -45,6 +47,12 @@ func main() {
 		}
 		found = append(found, list...)
 	}
+	words, err := checkWords(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lint:", err)
+		os.Exit(1)
+	}
+	found = append(found, words...)
 	for _, line := range found {
 		fmt.Fprintln(os.Stderr, line)
 	}
