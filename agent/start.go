@@ -13,7 +13,6 @@ import (
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
 	"ironroot/agent/token"
-	"ironroot/internal/goroutine"
 )
 
 const (
@@ -85,21 +84,43 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// settleAndConnect waits for the drivers that a lookup needs. Meanwhile it finds out which Ironic responds and its API
-// version. What is not known then, the lookup finds out itself.
-func (a *agent) settleAndConnect(ctx context.Context) {
-	if a.o.Settled == nil {
-		return
+// findNode looks the node up, and returns the number of MAC addresses sent too. While drivers are still being loaded it
+// first asks once with the cards known so far, so that a slow driver of a storage adapter delays nothing. It asks again
+// with all cards, because the one that Ironic knows can be among those that were missing. It never cancels a request in
+// progress: Ironic sends a token only once.
+func (a *agent) findNode(ctx context.Context) (*ironic.Answer, int, error) {
+	deadline := time.Now().Add(lookupSettleTimeout)
+	if !a.settled() {
+		macs, err := a.macs(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(macs) > 0 {
+			answer, err := a.ironic.TryLookup(ctx, macs, a.inspectedUUID)
+			if err == nil {
+				return answer, len(macs), nil
+			}
+			a.log.Info("node not found yet, waiting for the drivers of all network cards", "tried_macs", len(macs),
+				"err", err)
+		}
+		a.settle(ctx, time.Until(deadline))
 	}
-	connecting, stop := context.WithCancel(ctx)
-	connected := make(chan struct{})
-	goroutine.Go(func() error {
-		a.ironic.APIVersion(connecting)
-		return nil
-	}, func(error) { close(connected) }) // the lookup connects again
-	a.settle(ctx, lookupSettleTimeout)
-	stop()
-	<-connected
+	macs, err := a.macs(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
+	return answer, len(macs), err
+}
+
+// settled reports whether the drivers of all devices present at boot are loaded.
+func (a *agent) settled() bool {
+	select {
+	case <-a.o.Settled:
+		return true
+	default:
+		return a.o.Settled == nil
+	}
 }
 
 // lookup looks the node up in Ironic and applies the response.
@@ -111,12 +132,7 @@ func (a *agent) lookup(ctx context.Context) error {
 		}
 		return nil
 	}
-	a.settleAndConnect(ctx)
-	macs, err := a.macs(ctx)
-	if err != nil {
-		return err
-	}
-	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
+	answer, macs, err := a.findNode(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +141,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	a.warnOptions()
 	a.answer = answer
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
-	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
+	a.log.Info("node found", "tried_macs", macs, "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
 		a.log.Error("Ironic has handed this node's token to another agent; restart the node to reset the token",
 			"node", answer.Node.UUID())

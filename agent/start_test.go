@@ -151,44 +151,35 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// hanging dials a host that does not answer.
-func hanging(ctx context.Context, _, _ string) (net.Conn, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(30 * time.Minute):
-		return nil, errors.New("connection timed out")
-	}
-}
-
 // refused dials a host that refuses connections.
 func refused(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("connection refused")
 }
 
-// The lookup waits for the drivers for at most lookupSettleTimeout, and tries to connect to Ironic meanwhile.
+// After a first lookup has failed, the second one waits for drivers for at most lookupSettleTimeout.
 func TestLookupWaitsForDrivers(t *testing.T) {
-	for loaded, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, time.Hour: lookupSettleTimeout} {
+	for loaded, want := range map[time.Duration]time.Duration{
+		5 * time.Second: 5 * time.Second, time.Hour: lookupSettleTimeout,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			settled := make(chan struct{})
-			a := startedAgent(t, Options{Settled: settled, Dial: hanging}, "--api-url=http://192.0.2.1")
+			machine := bareMachine(t)
+			addCard(t, machine, "eth0", "52:54:00:12:34:56")
+			dialled := 0
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				dialled++
+				return nil, errors.New("connection refused")
+			}
+			a := startedAgent(t, Options{Settled: settled, System: machine, Dial: dial}, "--api-url=http://192.0.2.1")
 			time.AfterFunc(loaded, func() { close(settled) })
 			started := time.Now()
-			if a.settleAndConnect(t.Context()); time.Since(started) != want {
-				t.Errorf("drivers after %v: got a wait of %v, want %v", loaded, time.Since(started), want)
+			if err := a.lookup(t.Context()); err == nil || time.Since(started) != want || dialled != 2 {
+				t.Errorf("drivers after %v: got %v after %v and %d connections, want a failure after %v and 2",
+					loaded, err, time.Since(started), dialled, want)
 			}
-			time.Sleep(time.Hour) // all timers and connections end
+			time.Sleep(time.Hour) // all timers end
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		settled := make(chan struct{})
-		a := startedAgent(t, Options{Settled: settled, Dial: refused}, "--api-url=http://192.0.2.1")
-		time.AfterFunc(5*time.Second, func() { close(settled) })
-		started := time.Now()
-		if err := a.lookup(t.Context()); err == nil || time.Since(started) != 5*time.Second {
-			t.Errorf("got %v after %v, want a failure when the drivers were loaded", err, time.Since(started))
-		}
-	})
 }
 
 // The inspection waits for drivers.

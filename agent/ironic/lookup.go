@@ -73,6 +73,15 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 	}
 }
 
+// TryLookup is Lookup with one attempt. It leaves the report of a failure to the caller.
+func (c *Client) TryLookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
+	found, err := c.lookupOnce(ctx, macs, nodeUUID)
+	if err == nil {
+		c.found(found)
+	}
+	return found, err
+}
+
 // found reports a successful lookup.
 func (c *Client) found(a *Answer) {
 	c.lookedUp(nil)
