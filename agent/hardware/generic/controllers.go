@@ -27,6 +27,11 @@ func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPoli
 		r.failures.add(err)
 	}
 	for _, c := range controllers {
+		if r.isUnused(c.Address) {
+			d := block.Device{Name: c.Name, Path: c.Path}
+			r.record(d, untouched(d, namedBySkipControllers))
+			continue
+		}
 		r.examineController(ctx, c, policy)
 	}
 }

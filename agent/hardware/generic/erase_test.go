@@ -49,6 +49,7 @@ func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 	t.Helper()
 	m := newManager(t, disks...)
 	m.o.System = sysfs.Root{}
+	m.unbound = func(context.Context) ([]block.UnboundController, error) { return nil, nil }
 	m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = true })
 	return m
 }

@@ -311,6 +311,7 @@ func (r *eraseRun) record(d block.Device, report diskReport) {
 
 // end checks for storage that the step could not erase, and returns the step's result.
 func (r *eraseRun) end(ctx context.Context, policy unattachedPolicy) (any, error) {
+	r.examineUnbound(ctx) // first: if a driver is loaded in the meantime, its disks are listed below
 	r.failAppeared(ctx)
 	r.examineControllers(ctx, policy)
 	return r.finish()

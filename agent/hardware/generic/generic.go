@@ -60,6 +60,7 @@ type Manager struct {
 	limits     func(block.Device) erase.Limits // time limits of operations on one disk
 	eraseFull  func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
 	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
+	unbound    func(ctx context.Context) ([]block.UnboundController, error)
 	sync       func() // unix.Sync
 	flush      func(ctx context.Context, path string) error
 
@@ -83,6 +84,9 @@ func New(o Options) *Manager {
 	return &Manager{
 		o: o, limits: limits, eraseFull: erase.Full, controller: erase.ReadController,
 		sync: syncAll, flush: block.Flush,
+		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
+			return block.UnboundControllers(ctx, o.System)
+		},
 		gaveUp: map[string]bool{},
 	}
 }
