@@ -30,7 +30,8 @@ var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 // A process that waits in the kernel for a device cannot be interrupted. If the functions of this package report no
 // progress for l.Silence, Bounded cancels the context of the call. If the call does not return within l.Grace after
 // its context has ended, Bounded returns an error that wraps [ErrStuck], without a result. The call then continues
-// until the kernel returns, and starts no new operation, because its context has ended. Until then it holds a device that it writes to exclusively, so that nothing else can
+// until the kernel returns, and starts no new operation, because its context has ended; only the password of an ATA
+// erase that failed is removed. Until then it holds a device that it writes to exclusively, so that nothing else can
 // write to it.
 func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T, error)) (T, error) {
 	type result struct {

@@ -1,15 +1,16 @@
 // Package erase erases block devices: only the metadata (partition tables and signatures), or all data by the best
 // method that the device supports. It returns the method that was used.
 //
-// Methods are NVMe Format (NVM Express base specification 2.0, 5.14) and overwriting with direct I/O. ATA secure erase
-// is not implemented and counts as not supported by the device. NVMe sanitize is not used. A discard does not count as
-// an erase: no kernel guarantees what a discarded block reads as.
+// Methods are NVMe Format (NVM Express base specification 2.0, 5.14), the erase and sanitize commands of ATA drives
+// (package ata), and overwriting with direct I/O. NVMe sanitize is not used. A discard does not count as an erase: no
+// kernel guarantees what a discarded block reads as.
 package erase
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
@@ -25,6 +26,10 @@ const (
 	NVMeUser    Method = "nvme-format-user"   // the drive erased its data
 	ATAEnhanced Method = "ata-secure-erase-enhanced"
 	ATAErase    Method = "ata-secure-erase"
+
+	ATASanitizeBlock     Method = "ata-sanitize-block"
+	ATASanitizeCrypto    Method = "ata-sanitize-crypto"
+	ATASanitizeOverwrite Method = "ata-sanitize-overwrite"
 
 	Overwrite    Method = "overwrite" // every byte of the size that the kernel reports was written
 	MetadataOnly Method = "metadata"
@@ -44,7 +49,7 @@ type Options struct {
 	Iterations        int                     // number of random passes of an overwrite
 	Zeroize           bool                    // end an overwrite with a pass of zeros
 	NVMe              bool                    // use NVMe Format if the device supports it
-	ATA               bool                    // use ATA secure erase if the device supports it
+	ATA               bool                    // use ATA secure erase or sanitize if the device supports one
 	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
 	Wait              Wait                    // time limit for the device's holders
 	Progress          func(done, total int64) // bytes written over all passes; may be nil
@@ -52,28 +57,37 @@ type Options struct {
 
 // Full erases all data of a disk or partition and returns the method. The method is followed by what was not erased
 // and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure
-// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure.
+// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure. The method is then followed by the
+// reason why an ATA drive was overwritten.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
-// cannot be listed, whether or not the device itself was erased.
+// cannot be listed, whether or not the device itself was erased. They wrap ErrLocked for an ATA drive that is or may be
+// left with a password, and ErrNotErased for one that reported success and still holds data.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
-	method, err := full(ctx, sys, device, o, openNVMe)
+	method, err := full(ctx, sys, device, o, openers{openNVMe, openATA})
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
 	}
 	return method, nil
 }
 
+// openers open devices for commands of their own.
+type openers struct {
+	nvme func(path string) (adminDevice, error)
+	ata  ataOpener
+}
+
 func full(
-	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open func(string) (adminDevice, error),
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers,
 ) (Method, error) {
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	if secureErr != nil {
-		if !errors.Is(secureErr, ErrUnsupported) && !o.ContinueOnFailure {
+		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked)
+		if !errors.Is(secureErr, ErrUnsupported) && !continues {
 			return "", errors.Join(secureErr, scope.remains("not erased"))
 		}
 		if err := overwriteReleased(ctx, sys, device, o); err != nil {
@@ -82,7 +96,7 @@ func full(
 			}
 			return "", errors.Join(secureErr, err, scope.remains("not erased"))
 		}
-		method = Overwrite
+		method = overwritten(device, secureErr)
 	}
 	if err := forget(ctx, sys, device, o.Wait); err != nil {
 		return "", err
@@ -111,7 +125,7 @@ func express(
 	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
 	}
-	method, scope, err := secure(ctx, sys, device, Options{NVMe: true}, open)
+	method, scope, err := secure(ctx, sys, device, Options{NVMe: true}, openers{nvme: open})
 	if err == nil {
 		if err := forget(ctx, sys, device, wait); err != nil {
 			return "", err
@@ -160,10 +174,23 @@ func forget(ctx context.Context, sys sysfs.Root, device block.Device, wait Wait)
 // secure erases a device by a command of its own. The error wraps ErrUnsupported if the device has none. The returned
 // scope is that of an NVMe namespace and is valid even with an error.
 func secure(
-	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open func(string) (adminDevice, error),
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers,
 ) (Method, nvmeScope, error) {
-	if block.IsNVMeNamespace(device.Name) { // a Format sent through a partition erases the whole namespace
-		return eraseNVMe(ctx, device.Path, o.NVMe, open)
+	switch {
+	case block.IsNVMeNamespace(device.Name): // a Format sent through a partition erases the whole namespace
+		return eraseNVMe(ctx, device.Path, o.NVMe, open.nvme)
+	case o.ATA && isATA(device):
+		method, err := eraseATA(ctx, sys, device, o, open.ata)
+		return method, nvmeScope{}, err
 	}
 	return "", nvmeScope{}, ErrUnsupported
+}
+
+// overwritten returns the method of a device that was overwritten because of an error: for an ATA drive that has an
+// erase of its own, with the reason why that was not used.
+func overwritten(device block.Device, reason error) Method {
+	if reason == ErrUnsupported || !isATA(device) { //nolint:errorlint // the bare error has no reason to report
+		return Overwrite
+	}
+	return Overwrite + Method("; secure erase failed: "+strings.ReplaceAll(reason.Error(), "\n", "; "))
 }

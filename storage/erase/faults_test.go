@@ -173,7 +173,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	}
 	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
 	open := func(string) (adminDevice, error) { return &fakeNVMe{oacs: 2}, nil }
-	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, open)
+	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -389,9 +389,9 @@ func TestNVMeErrors(t *testing.T) {
 		},
 	} {
 		method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
-			func(string) (adminDevice, error) {
+			openers{nvme: func(string) (adminDevice, error) {
 				return &c.drive, c.open
-			})
+			}})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) ||
 			len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q, %v and formats %x, want %v with %q",

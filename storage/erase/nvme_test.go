@@ -285,7 +285,7 @@ func TestNVMe(t *testing.T) {
 				}
 				return &drive, nil
 			}
-			method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, c.o, open)
+			method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
@@ -339,7 +339,7 @@ func TestNVMeCancelled(t *testing.T) {
 			if kind == "express" {
 				method, err = express(ctx, nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {}, open)
 			} else {
-				method, err = full(ctx, nvmeTree(t, "nvme0n1"), disk, o, open)
+				method, err = full(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
 			}
 			if !errors.Is(err, context.Canceled) || method != "" {
 				t.Errorf("%s, %s: got %q and %v, want %v", name, kind, method, err, context.Canceled)
@@ -544,7 +544,7 @@ func TestNVMePartition(t *testing.T) {
 	method, err := full(t.Context(), nvmeTree(t, "nvme0n1p1"),
 		block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
 		Options{NVMe: true, Zeroize: true},
-		func(string) (adminDevice, error) { return &drive, nil })
+		openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})
 	if err != nil || method != Overwrite || len(drive.formats) > 0 {
 		t.Errorf("got %q, %v and formats %x, want %q and no format", method, err, drive.formats, Overwrite)
 	}

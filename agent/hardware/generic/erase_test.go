@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -167,6 +169,132 @@ func TestEraseDevices(t *testing.T) {
 		if !bytes.Equal(content(t, d), make([]byte, diskSize)) {
 			t.Errorf("%s still holds data", d.Path)
 		}
+	}
+}
+
+// The result has the method of each drive, with the reason of an overwrite. A drive that keeps its password fails the
+// step, and the others are erased.
+func TestEraseATA(t *testing.T) {
+	const reason = "overwrite; secure erase failed: ATA security is frozen"
+	locked := fmt.Errorf("erase: %w of 32 zero bytes: hdparm --security-disable NULL", erase.ErrLocked)
+	var disks []block.Device
+	for range 3 {
+		disks = append(disks, loopDisk(t, partition.TypeLinux))
+	}
+	n := nodeWith(t, `"driver_internal_info": {"agent_continue_if_ata_erase_failed": true}`)
+	run := func(disks ...block.Device) (any, error) {
+		m := onThisMachine(t, disks...)
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+			if !o.ATA || !o.ContinueOnFailure {
+				t.Errorf("got options %+v, want ATA and ContinueOnFailure", o)
+			}
+			switch d.Path {
+			case disks[0].Path:
+				return erase.ATAEnhanced, nil
+			case disks[1].Path:
+				return reason, nil
+			}
+			return "", locked
+		}
+		return m.eraseDevices(t.Context(), hardware.Call{Node: n})
+	}
+	result, err := run(disks[:2]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameResult(t, result, map[string]diskReport{
+		disks[0].Path: {Erased: map[string]erase.Method{disks[0].Path: "ata-secure-erase-enhanced"}},
+		disks[1].Path: {Erased: map[string]erase.Method{disks[1].Path: reason}},
+	})
+	result, err = run(disks...)
+	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, erase.ErrLocked) || result != nil ||
+		!strings.Contains(err.Error(), disks[0].Path+" (ata-secure-erase-enhanced)") ||
+		!strings.Contains(err.Error(), disks[1].Path+" ("+reason+")") ||
+		!strings.Contains(err.Error(), disks[2].Path+": "+locked.Error()) {
+		t.Errorf("got %v, %v, want a BlockDeviceEraseError with two erased disks, and how to unlock the third",
+			result, err)
+	}
+}
+
+// Each step makes locked disks readable before it reads one, unless ATA secure erase is switched off. A disk that stays
+// locked fails the step, and the others are erased.
+func TestEraseRecovers(t *testing.T) {
+	for name, step := range map[string]func(*Manager, context.Context, hardware.Call) (any, error){
+		"erase_devices": (*Manager).eraseDevices, "erase_devices_metadata": (*Manager).eraseMetadata,
+		"erase_devices_express": (*Manager).eraseExpress,
+	} {
+		disk, locked, skipped := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), block.Device{
+			Name: "sdz", Path: "/dev/sdz", Type: "disk", Serial: "z", Serials: []string{"z"},
+		}
+		before, other := content(t, locked), content(t, disk)
+		for _, on := range []bool{true, false} {
+			n := nodeWith(t, fmt.Sprintf(`"properties": {"skip_block_devices": [{"name": "/dev/sdz"}]},
+				"driver_internal_info": {
+					"agent_enable_ata_secure_erase": %t, "agent_erase_devices_iterations": 0
+				}`, on))
+			m := onThisMachine(t, disk, locked, skipped)
+			var mu sync.Mutex
+			var recovered []string
+			both := make(chan struct{})
+			m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+				mu.Lock()
+				recovered = append(recovered, d.Path)
+				if len(recovered) == 2 {
+					close(both)
+				}
+				mu.Unlock()
+				<-both // the disks are recovered concurrently
+				if d.Path == locked.Path {
+					return erase.ErrLocked
+				}
+				return nil
+			}
+			_, err := step(m, t.Context(), hardware.Call{Node: n})
+			want := []string{disk.Path, locked.Path}
+			slices.Sort(want)
+			slices.Sort(recovered)
+			if !on {
+				want = nil
+			}
+			if diff := cmp.Diff(want, recovered); diff != "" {
+				t.Errorf("%s, ATA secure erase %v: -want +got:\n%s", name, on, diff)
+			}
+			if errors.Is(err, erase.ErrLocked) != on || (err != nil) != on {
+				t.Errorf("%s, ATA secure erase %v: got %v", name, on, err)
+			}
+			if same := bytes.Equal(content(t, locked), before); same != on {
+				t.Errorf("%s, ATA secure erase %v: locked disk left alone %v", name, on, same)
+			}
+			if bytes.Equal(content(t, disk)[:512], other[:512]) {
+				t.Errorf("%s, ATA secure erase %v: the other disk was not erased", name, on)
+			}
+		}
+	}
+}
+
+// The status shows a disk that is being recovered only while it sanitizes itself.
+func TestEraseRecoverProgress(t *testing.T) {
+	busy, idle := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, busy, idle)
+	board := status.NewBoard("1", nil)
+	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+	m.recoverDisk = func(_ context.Context, d block.Device, progress func(done, total int64)) error {
+		if d.Path != busy.Path {
+			return nil
+		}
+		progress(0, 100)
+		work := board.State().Work
+		if len(work) != 1 || work[0].Device != busy.Path || work[0].What != "waiting for disk to sanitize itself" {
+			t.Errorf("got work %+v, want that of %s", work, busy.Path)
+		}
+		progress(50, 100)
+		return nil
+	}
+	if _, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
+		t.Error(err)
+	}
+	if work := board.State().Work; len(work) > 0 {
+		t.Errorf("got work %+v afterwards, want none", work)
 	}
 }
 

@@ -89,6 +89,7 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	for _, d := range all {
 		r.known[d.Path] = true
 	}
+	disks = r.recoverDisks(ctx, disks)
 	if r.arrays.HasProtected() {
 		r.readMembers(ctx, all)
 	}
@@ -98,6 +99,51 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	}
 	r.failUnidentified()
 	return r, nil
+}
+
+// recoverDisks makes disks usable that an interrupted secure erase has left with a password or sanitizing, unless ATA
+// secure erase is switched off. It recovers them concurrently, so that several disks that hang or sanitize delay the
+// step only once. It returns the disks without those that failed.
+func (r *eraseRun) recoverDisks(ctx context.Context, disks []block.Device) []block.Device {
+	if !r.flags.ata {
+		return disks
+	}
+	errs := make([]error, len(disks))
+	group := goroutine.NewGroup()
+	for i, d := range disks {
+		group.Go(func() error {
+			_, errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+				return nil, r.recoverDisk(ctx, d)
+			})
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors
+	var usable []block.Device
+	for i, d := range disks {
+		if err := errs[i]; err != nil {
+			r.fail(d, err)
+			continue
+		}
+		usable = append(usable, d)
+	}
+	return usable
+}
+
+// recoverDisk makes a disk usable. It shows the progress of a sanitize that it waits for, which can take hours.
+func (r *eraseRun) recoverDisk(ctx context.Context, d block.Device) error {
+	var tracker Tracker
+	defer func() {
+		if tracker != nil {
+			tracker.End()
+		}
+	}()
+	return r.m.recoverDisk(ctx, d, func(done, total int64) {
+		if tracker == nil {
+			tracker = r.m.o.Track("waiting for disk to sanitize itself", d.Path)
+		}
+		tracker.Set(done, total)
+	})
 }
 
 // failUnidentified adds an error for each disk that skip_block_devices may name by something that could not be read.

@@ -57,12 +57,13 @@ func (noTracker) End()             {}
 type Manager struct {
 	o Options
 
-	limits     func(block.Device) erase.Limits // time limits of operations on one disk
-	eraseFull  func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
-	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
-	unbound    func(ctx context.Context) ([]block.UnboundController, error)
-	sync       func() // unix.Sync
-	flush      func(ctx context.Context, path string) error
+	limits      func(block.Device) erase.Limits // time limits of operations on one disk
+	recoverDisk func(ctx context.Context, d block.Device, progress func(done, total int64)) error
+	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
+	unbound     func(ctx context.Context) ([]block.UnboundController, error)
+	sync        func() // unix.Sync
+	flush       func(ctx context.Context, path string) error
 
 	mu        sync.Mutex
 	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
@@ -82,7 +83,7 @@ func New(o Options) *Manager {
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
-		o: o, limits: limits, eraseFull: erase.Full, controller: erase.ReadController,
+		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, controller: erase.ReadController,
 		sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)

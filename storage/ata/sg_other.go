@@ -1,0 +1,11 @@
+//go:build !linux
+
+package ata
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+func control(*os.File, *sgHeader) error { return fmt.Errorf("SG_IO: %w", errors.ErrUnsupported) }
