@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/clock"
 	"ironroot/agent/config"
+	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/agent/power"
@@ -44,6 +45,8 @@ type Options struct {
 	System     sysfs.Root
 	// BMC, when set, connects to the machine's BMC in place of the kernel's driver.
 	BMC func() (inventory.BMC, error)
+	// Managers create the custom hardware managers. Of equal levels, the built-in manager is asked first.
+	Managers []hardware.New
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after a failure instead of returning it. PID 1 needs this: nothing restarts its

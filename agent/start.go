@@ -17,9 +17,11 @@ import (
 
 const (
 	// These limit waits for drivers. An inspection must see all devices. A lookup must see the network card that Ironic
-	// knows, which is not necessarily among the first ones.
+	// knows, which is not necessarily among the first ones. Custom managers return their support level only once, and
+	// it can depend on any device.
 	inspectionSettleTimeout = 60 * time.Second
 	lookupSettleTimeout     = 10 * time.Second
+	managersSettleTimeout   = 60 * time.Second
 )
 
 // errLocked means that another agent holds the node's token: the API must not be served.

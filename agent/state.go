@@ -48,6 +48,7 @@ type agent struct {
 
 	ironic    *ironic.Client // nil in standalone mode
 	managers  *hardware.Managers
+	loaded    atomic.Pointer[hardware.Managers] // managers, for goroutines that custom managers have started
 	inventory *inventory.Source
 	imager    *imaging.Imager
 	commands  *command.Registry
@@ -191,11 +192,16 @@ func (a *agent) loadHardware(ctx context.Context) error {
 			Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 		}),
 	}
+	if custom := a.customManagers(ctx); len(custom) > 0 {
+		a.settle(ctx, managersSettleTimeout)
+		list = append(list, custom...)
+	}
 	managers, err := hardware.Load(ctx, list, a.log)
 	if err != nil {
 		return err
 	}
 	a.managers = managers
+	a.loaded.Store(managers)
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log, Redact: a.o.Journal.Clean,
 		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) },
@@ -206,6 +212,32 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Timer: metrics.New(a.config, a.log).Timer,
 	})
 	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
+}
+
+// customManagers returns the managers that the operator added to the image.
+func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
+	var list []hardware.Manager
+	add := func(manager hardware.Manager) {
+		list = append(list, hardware.Custom{Manager: manager, EraseManagers: a.config.Get().EraseManagers})
+	}
+	for _, create := range a.o.Managers {
+		manager, err := create.Create(ctx, hardware.Machine{System: a.o.System, Disks: a.customDisks, Log: a.log})
+		if err != nil {
+			a.log.Error("custom hardware manager ignored", "err", err)
+			continue
+		}
+		add(manager)
+	}
+	return list
+}
+
+// customDisks returns the disks that the managers list, as soon as all managers are loaded.
+func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
+	managers := a.loaded.Load()
+	if managers == nil {
+		return nil, errors.New("list disks: hardware managers not loaded")
+	}
+	return managers.Disks(ctx)
 }
 
 func (a *agent) deps() extension.Deps {

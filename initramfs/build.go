@@ -97,7 +97,7 @@ func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 // programs returns directories, /init, the shell and extra files.
 func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	b.say("building the agent")
-	agent, err := b.goBuild(ctx, b.Init)
+	agent, err := b.init(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (o *Options) setDefaults() error {
 	set(&o.Arch, "amd64")
 	set(&o.Out, "build")
 	set(&o.Name, "ipa-ironroot-"+o.Arch)
-	set(&o.Init, "ironroot/uinit")
+	set(&o.Init, productInit)
 	set(&o.Dir, ".")
 	set(&o.Package, "linux-image-"+o.Arch)
 	if o.ModuleGroups == nil {

@@ -19,6 +19,7 @@ type Options struct {
 	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
 	Shell        bool           // add u-root's shell and commands, for debugging
 	Init         string         // Go package of /init; "" = "ironroot/uinit"
+	Managers     []string       // directories of Go packages with hardware managers that /init contains
 	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
 	NoFirmware   bool           // omit all firmware
 	Files        []string       // extra files, HOST:GUEST

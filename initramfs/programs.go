@@ -29,8 +29,9 @@ var inlined = []string{
 	"github.com/klauspost/...", "github.com/ulikunitz/...", "ironroot/storage/image/...",
 }
 
-// goBuild builds a static program of the module in b.Dir and returns it.
-func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
+// goBuild builds a static program and returns it. The package is in the module in b.Dir or, if work is the path of a
+// go.work file, in that workspace.
+func (b *builder) goBuild(ctx context.Context, pkg, work string, flags ...string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ironroot-build-")
 	if err != nil {
 		return nil, err
@@ -42,7 +43,8 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 	for _, pattern := range inlined {
 		args = append(args, "-gcflags="+pattern+"=") // the last pattern that matches applies
 	}
-	if _, err := b.goTool(ctx, append(args, "-o", out, pkg)...); err != nil {
+	args = append(args, flags...)
+	if _, err := b.goToolIn(ctx, work, append(args, "-o", out, pkg)...); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)
@@ -50,6 +52,11 @@ func (b *builder) goBuild(ctx context.Context, pkg string) ([]byte, error) {
 
 // goTool runs the go command for the module in b.Dir.
 func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
+	return b.goToolIn(ctx, "off", args...)
+}
+
+// goToolIn runs the go command with a workspace, "off" for none.
+func (b *builder) goToolIn(ctx context.Context, work string, args ...string) ([]byte, error) {
 	env, err := b.goEnvironment()
 	if err != nil {
 		return nil, err
@@ -57,7 +64,7 @@ func (b *builder) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = b.Dir, &stderr
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), env...), "GOWORK="+work)
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s %s: %w\n%s", args[0], args[len(args)-1], err, bytes.TrimSpace(stderr.Bytes()))

@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+)
+
+// siteManager is a manager of the operator.
+type siteManager struct{ hardware.Machine }
+
+func (siteManager) Class() string                          { return "SiteHardwareManager" }
+func (siteManager) Name() string                           { return "site" }
+func (siteManager) Version() string                        { return "7" }
+func (siteManager) Support(context.Context) hardware.Level { return hardware.ServiceProvider }
+
+func (m siteManager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
+	if kind != hardware.Clean {
+		return nil
+	}
+	return []hardware.Step{
+		{Name: "count_disks", Interface: "deploy", Run: func(ctx context.Context, _ hardware.Call) (any, error) {
+			disks, err := m.Disks(ctx)
+			return map[string]bool{"listed": err == nil, "few": len(disks) < 1000}, err
+		}},
+		{Name: "erase_pstore", Interface: "deploy"},
+		{Name: "explode", Interface: "deploy", Run: explode},
+	}
+}
+
+func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
+
+// The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. The agent
+// works without a manager that cannot be created, and a step that panics fails.
+func TestCustomManagers(t *testing.T) {
+	nothing := func(hardware.Machine) hardware.Manager { return nil }
+	panicking := func(hardware.Machine) hardware.Manager { panic("no manager") }
+	site := func(m hardware.Machine) hardware.Manager {
+		if disks, err := m.Disks(t.Context()); err == nil {
+			t.Errorf("got disks %v before all managers are loaded, want an error", disks)
+		}
+		return siteManager{m}
+	}
+	for option, want := range map[string][]string{
+		"":                               {"count_disks", "explode"},
+		"--erase-managers=other,unknown": {"count_disks", "explode"},
+		"--erase-managers=other,site":    {"count_disks", "erase_pstore", "explode"},
+	} {
+		t.Run(option, func(t *testing.T) {
+			ironic := newIronic(t)
+			args := []string{"--api-url=" + ironic.URL, "--disk-wait-attempts=0"}
+			if option != "" {
+				args = append(args, option)
+			}
+			r := startAgent(t, func(o *Options) {
+				o.Destructive, o.Managers = true, []hardware.New{nothing, panicking, site}
+			}, args...)
+			r.beat(ironic)
+			var listed struct {
+				Steps map[string][]struct {
+					Step string `json:"step"`
+				} `json:"clean_steps"`
+				Versions map[string]string `json:"hardware_manager_version"`
+			}
+			got := r.run("clean.get_clean_steps", `{"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+			if err := json.Unmarshal(got.Result, &listed); err != nil {
+				t.Fatalf("%v: %s", err, got.Result)
+			}
+			var names []string
+			for _, step := range listed.Steps["SiteHardwareManager"] {
+				names = append(names, step.Step)
+			}
+			if diff := cmp.Diff(want, names); diff != "" {
+				t.Errorf("steps differ (-want +got):\n%s", diff)
+			}
+			if got := slices.Sorted(maps.Keys(listed.Versions)); !slices.Contains(got, "site") || len(got) != 2 {
+				t.Errorf("got managers %q, want the built-in one and site", got)
+			}
+			step := func(name string) record {
+				return r.run("clean.execute_clean_step", `{"step":{"step":"`+name+`","interface":"deploy"},`+
+					`"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+			}
+			got = step("explode")
+			const failure = "hardware manager site: internal error: panic: boom"
+			if got.Status != "FAILED" || !strings.Contains(fmt.Sprint(got.Error["details"]), failure) {
+				t.Errorf("step that panics: got %s %v, want FAILED with %q", got.Status, got.Error, failure)
+			}
+			if got := step("count_disks"); got.Status != "SUCCEEDED" {
+				t.Errorf("step: got %s %v, want SUCCEEDED", got.Status, got.Error)
+			}
+		})
+	}
+}
+
+// lateManager supports machines whose drivers are loaded.
+type lateManager struct {
+	siteManager
+	settled chan struct{}
+}
+
+func (m lateManager) Support(context.Context) hardware.Level {
+	select {
+	case <-m.settled:
+		return hardware.Mainline
+	default:
+		return hardware.None
+	}
+}
+
+// Custom managers return their support level after the drivers are loaded. The start waits for them a minute at most.
+func TestCustomManagersAfterDrivers(t *testing.T) {
+	for loaded, want := range map[time.Duration]time.Duration{
+		30 * time.Second: 30 * time.Second, time.Hour: time.Minute,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			settled := make(chan struct{})
+			time.AfterFunc(loaded, func() { close(settled) })
+			started := time.Now()
+			a := startedAgent(t, Options{Settled: settled, Managers: []hardware.New{
+				func(m hardware.Machine) hardware.Manager { return lateManager{siteManager{m}, settled} },
+			}})
+			waited := time.Since(started)
+			if _, found := a.managers.Versions()["site"]; waited != want || found != (loaded == want) {
+				t.Errorf("drivers after %v: got manager %v after %v, want after %v", loaded, found, waited, want)
+			}
+			time.Sleep(time.Hour) // all timers end
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		startedAgent(t, Options{Settled: make(chan struct{})})
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("without custom managers: the start waited %v for drivers", waited)
+		}
+	})
+}
