@@ -23,6 +23,7 @@ Examples:
 type cli struct {
 	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
+	Manager managerCmd `cmd:"" help:"Check hardware managers that are executables."`
 	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`

@@ -47,6 +47,9 @@ type Options struct {
 	BMC func() (inventory.BMC, error)
 	// Managers create the custom hardware managers. Of equal levels, the built-in manager is asked first.
 	Managers []hardware.New
+	// ManagersDir is the directory with hardware managers that are executables; "" is none. A program that sets it must
+	// call external.Child first.
+	ManagersDir string
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after a failure instead of returning it. PID 1 needs this: nothing restarts its

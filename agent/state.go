@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/extension"
 	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/external"
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
@@ -227,6 +228,14 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 			continue
 		}
 		add(manager)
+	}
+	if a.o.ManagersDir != "" {
+		track := func(manager string) external.Tracker {
+			return a.o.Board.Track(slog.New(slog.DiscardHandler), "hardware manager", manager)
+		}
+		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, track) {
+			add(manager)
+		}
 	}
 	return list
 }

@@ -127,7 +127,7 @@ func skeleton() []cpio.Record {
 	for _, name := range []string{
 		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent", "etc/ironic-python-agent.d", "etc/ironroot", "lib",
 		"mnt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot",
-		"var", "var/log",
+		"usr/lib/ironroot/managers", "var", "var/log",
 	} {
 		records = append(records, cpio.Directory(name, 0o755))
 	}

@@ -292,11 +292,14 @@ func (f *Frame) progress(p *status.Progress) {
 	}
 	f.field("", text, plain, 1)
 	percent, known := p.Percent()
+	if p.Parts && !known {
+		return
+	}
 	behind := fmt.Sprintf("%d MiB", p.Done>>20)
 	if known {
 		behind = fmt.Sprintf("%3d %%", percent)
 	}
-	if p.Rate > 0 {
+	if p.Rate > 0 && !p.Parts {
 		behind += "  " + p.RateText()
 	}
 	if left, ok := p.Left(); ok {

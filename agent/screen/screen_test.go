@@ -198,6 +198,21 @@ func unmeasured() status.State {
 	return s
 }
 
+// managers is the work of custom hardware managers, of which one reports no percentage.
+func managers() status.State {
+	s := ready()
+	s.Command = status.Command{
+		Name: "clean.execute_clean_step", Step: "update_firmware", Started: at("15:16:00"),
+	}
+	s.Work = []status.Progress{
+		{
+			What: "hardware manager", Device: "acme", Phase: "writing", Done: 25e7, Total: 1e9, Rate: 1e7, Parts: true,
+		},
+		{What: "hardware manager", Device: "site", Phase: "waiting for the adapter", Parts: true},
+	}
+	return s
+}
+
 func locked() status.State {
 	s := ready()
 	s.Phase = status.Lockdown
@@ -228,6 +243,7 @@ func pictures() map[string]picture {
 		"locked":     {locked(), 30, 80, 25},
 		"done":       {done(), 30, 80, 25},
 		"unmeasured": {unmeasured(), 30, 80, 25},
+		"managers":   {managers(), 30, 80, 25},
 	}
 }
 

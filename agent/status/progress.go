@@ -16,6 +16,7 @@ type Progress struct {
 	Done    int64  // bytes
 	Total   int64  // bytes, 0 = unknown
 	Rate    int64  // recent bytes per second, 0 = unknown
+	Parts   bool   // Done, Total and Rate count parts of the work, not bytes
 }
 
 // Percent returns 0 to 100, and false while the total is unknown.
@@ -37,7 +38,7 @@ func (p *Progress) Left() (time.Duration, bool) {
 
 // RateText returns the rate in MiB/s, "-" if unknown.
 func (p *Progress) RateText() string {
-	if p.Rate <= 0 {
+	if p.Rate <= 0 || p.Parts {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f MiB/s", float64(p.Rate)/(1<<20))
@@ -52,8 +53,10 @@ func (p *Progress) attrs() []any {
 	if percent, known := p.Percent(); known {
 		attrs = append(attrs, "percent", percent)
 	}
-	attrs = append(attrs, "MiB", p.Done>>20)
-	if p.Rate > 0 {
+	if !p.Parts {
+		attrs = append(attrs, "MiB", p.Done>>20)
+	}
+	if p.Rate > 0 && !p.Parts {
 		attrs = append(attrs, "rate", p.RateText())
 	}
 	if left, known := p.Left(); known {
@@ -123,6 +126,25 @@ func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 		t.logged, t.percent = now, percent
 		t.log.Info(t.p.What, t.p.attrs()...)
 	}
+}
+
+// partsPerPercent is the number of parts that SetPercent counts: enough for the rate of work that takes a week.
+const partsPerPercent = 1e7
+
+// SetPercent is Set for work whose size is not known in bytes. The message describes what it does, and can be foreign
+// text. The percentage is limited to 0 to 100; nil is unknown.
+func (t *Tracker) SetPercent(message string, percent *float64) {
+	if t.board != nil {
+		message = t.board.line(message)
+	}
+	var done, total int64
+	if percent != nil {
+		done, total = int64(min(max(*percent, 0), 100)*partsPerPercent), 100*partsPerPercent
+	}
+	t.mu.Lock()
+	t.p.Parts = true
+	t.mu.Unlock()
+	t.SetPhase(message, 0, done, total)
 }
 
 // End ends the work, whether it succeeded or not.

@@ -3,6 +3,7 @@ package status
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -129,5 +130,53 @@ func TestProgressAttributes(t *testing.T) {
 		if got := (&Progress{}).RateText(); got != "-" {
 			t.Errorf("unknown rate: got %q, want -", got)
 		}
+	})
+}
+
+// The progress of work whose size is unknown has a percentage and a remaining time, but no bytes.
+func TestPercent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log attributes
+		b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") })
+		tracker := b.Track(slog.New(&log), "hardware manager", "acme")
+		for _, tt := range []struct {
+			message string
+			percent float64
+			want    map[string]string
+			shown   string
+		}{
+			{"erase\nhunter2", 25, map[string]string{"percent": "25", "left": "1m0s"}, "erase ***"},
+			{"write", 1e300, map[string]string{"percent": "100", "left": "0s"}, "write"},
+		} {
+			time.Sleep(20 * time.Second)
+			log.lines, log.latest = 0, nil
+			tracker.SetPercent(tt.message, &tt.percent)
+			work := b.State().Work[0]
+			percent, known := work.Percent()
+			if work.Phase != tt.shown || !known || fmt.Sprint(percent) != tt.want["percent"] || work.RateText() != "-" {
+				t.Errorf("got %+v, %d %%, rate %s, want %s, %s %%, rate -", work, percent, work.RateText(), tt.shown,
+					tt.want["percent"])
+			}
+			tt.want["device"], tt.want["phase"] = "acme", tt.shown
+			if diff := cmp.Diff(tt.want, log.latest); diff != "" {
+				t.Errorf("log differs (-want +got):\n%s", diff)
+			}
+		}
+		negative := -5.0
+		for range 2 {
+			time.Sleep(2 * time.Second)
+			tracker.SetPercent("read", &negative)
+		}
+		work := b.State().Work[0]
+		if percent, known := work.Percent(); percent != 0 || !known || work.Phase != "read" {
+			t.Errorf("less than nothing: got %+v, want 0 %%", work)
+		}
+		time.Sleep(2 * time.Second)
+		tracker.SetPercent("wait", nil)
+		work = b.State().Work[0]
+		if _, known := work.Percent(); known || work.Phase != "wait" {
+			t.Errorf("without a percentage: got %+v, want none", work)
+		}
+		(*Board)(nil).Track(slog.New(&log), "hardware manager", "acme").SetPercent("write", nil)
 	})
 }

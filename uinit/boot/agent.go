@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent"
 	"ironroot/agent/config"
+	"ironroot/agent/hardware/external"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
@@ -82,6 +83,7 @@ func agentOptions(
 		Journal:     m.Journal,
 		Power:       power.Machine{Log: m.Log, Flush: m.Flush},
 		System:      sysfs.Root{},
+		ManagersDir: external.Dir,
 		Destructive: true,
 		Forever:     true,
 		Board:       board,

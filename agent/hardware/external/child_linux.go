@@ -1,0 +1,176 @@
+package external
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/storage/bootloader/chroot"
+)
+
+// childName is the first argument of the process that becomes the executable, instead of the program's name.
+const childName = "external-manager"
+
+// exitNotRun is the exit code of a child that could not run the executable.
+const exitNotRun = 120
+
+// namespaces are those of an executable: of mounts, processes, IPC and host name.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// startConfined starts an executable of the ramdisk in namespaces of its own.
+func startConfined(path string) (*process, error) {
+	return startProcess("/proc/self/exe", []string{childName, path}, namespaces)
+}
+
+// attributes makes a process start in new namespaces.
+func attributes(cloneFlags uintptr) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Cloneflags: cloneFlags}
+}
+
+// Child becomes the executable, if this process was started for one. Otherwise it returns. Every program that loads
+// external managers must call it first.
+func Child() {
+	if os.Args[0] != childName {
+		return
+	}
+	runtime.LockOSThread() // capabilities belong to threads
+	err := errors.New("want the path of an executable")
+	if len(os.Args) == 2 {
+		err = confine()
+		if err == nil {
+			// Files that the agent has opened without O_CLOEXEC.
+			err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+		}
+		if err == nil {
+			err = unix.Exec(os.Args[1], os.Args[1:], os.Environ())
+		}
+	}
+	_, _ = os.Stderr.WriteString(childName + ": " + err.Error() + "\n")
+	os.Exit(exitNotRun)
+}
+
+// removedCapabilities are the capabilities(7) with which a program could leave its namespaces: load a module, replace
+// the kernel, read its log or memory, create a device node for either, or open a covered file by its handle
+// (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
+var removedCapabilities = []int{
+	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_PTRACE, unix.CAP_BPF,
+	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
+	unix.CAP_DAC_READ_SEARCH,
+}
+
+// dataOnly are the flags of a mount whose files are neither executed nor opened as devices.
+const dataOnly = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// confine hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
+// namespaces of its own.
+func confine() error {
+	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, chroot.DenyCalls} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return chroot.LimitCapabilities(func(c int) bool { return !slices.Contains(removedCapabilities, c) })
+}
+
+// mountOwn mounts the process's own /proc and empty directories in place of those with files of the agent.
+func mountOwn() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts private: %w", err)
+	}
+	// The processes of the ramdisk must not be below a mount that could be removed.
+	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount /proc: %w", err)
+	}
+	for _, m := range []struct {
+		kind, at string
+		flags    uintptr
+		required bool
+	}{
+		{"proc", "/proc", dataOnly | unix.MS_RDONLY, true}, // /proc/sys names programs that the kernel starts
+		{"tmpfs", "/run", dataOnly, true},
+		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, true},
+		// Files with the agent's configuration, which can contain its token.
+		{"tmpfs", "/etc/ironic-python-agent", dataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironic-python-agent.d", dataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironroot", dataOnly | unix.MS_RDONLY, false},
+	} {
+		err := unix.Mount(m.kind, m.at, m.kind, m.flags, "")
+		if err != nil && (m.required || !errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	return nil
+}
+
+// coverKernel covers the kernel's command line, which can contain the agent's token, its log and its memory.
+func coverKernel() error {
+	if err := chroot.Mask("\n"); err != nil {
+		return err
+	}
+	for _, device := range []string{"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port"} {
+		if err := chroot.Cover("/dev/null", device); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// protectFiles makes the mounts read-only that affect processes outside of the namespaces.
+func protectFiles() error {
+	// Files there name programs that the kernel starts; mounts below show its memory.
+	if err := readOnly("/sys/kernel", true); err != nil {
+		return err
+	}
+	// The kernel starts programs of the root, too, and the agent opens devices by their names in /dev. A device can be
+	// written to in a read-only /dev.
+	for _, dir := range []string{"/", "/dev"} {
+		if err := readOnly(dir, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOnly makes a mount read-only in this namespace. With bind, dir becomes a mount without those below it.
+func readOnly(dir string, bind bool) error {
+	if bind {
+		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", dir, err)
+	}
+	return nil
+}
+
+// checkOrigin reports an error if a file is not an executable of the ramdisk: a regular file of root's on the root file
+// system that nobody else can write to.
+func checkOrigin(path string) error {
+	const wanted = unix.STATX_BASIC_STATS | unix.STATX_MNT_ID
+	var root, file unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, "/", 0, wanted, &root); err != nil {
+		return fmt.Errorf("stat /: %w", err)
+	}
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, wanted, &file); err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	switch {
+	case file.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("not a regular file")
+	case file.Mode&0o100 == 0:
+		return errors.New("not executable")
+	case file.Uid != 0 || file.Mode&0o022 != 0:
+		return fmt.Errorf("owner %d, mode %o: others than root can write to it", file.Uid, file.Mode&0o7777)
+	case file.Mask&unix.STATX_MNT_ID == 0 || file.Mnt_id != root.Mnt_id:
+		return errors.New("not on the root file system")
+	}
+	return nil
+}

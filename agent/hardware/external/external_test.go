@@ -1,0 +1,395 @@
+package external
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+)
+
+// TestMain becomes the executable in processes that startConfined has started.
+func TestMain(m *testing.M) {
+	Child()
+	os.Exit(m.Run())
+}
+
+// site is a description with a step that can be aborted, one that cannot, and their version.
+const site = `{"protocol":1,"name":"site","class":"SiteManager","version":"1.0","steps":[` +
+	`{"kind":"clean","step":"flash","priority":20,"interface":"deploy","reboot_requested":true,"abortable":true,` +
+	`"argsinfo":{"image":{"description":"URL","required":true}},"timeout":5},` +
+	`{"kind":"deploy","step":"burn","priority":0,"interface":"management","abortable":false,"timeout":0.2}]}`
+
+// script returns an executable. Each part is a shell command: the answers to describe and run.
+func script(t *testing.T, describe, run string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manager")
+	text := "#!/bin/sh\nread -r line\ncase $line in\n*'\"describe\"'*) " + describe + ";;\n" +
+		`*'"evaluate"'*) echo '{"type":"result","result":{"level":3}}';;` + "\n*) " + run + ";;\nesac\n"
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // an executable
+		t.Fatal(err)
+	}
+	return path
+}
+
+func answer(result string) string { return `echo '{"type":"result","result":` + result + `}'` }
+
+var quick = limits{
+	describeTimeout: 5 * time.Second, cancelTimeout: 200 * time.Millisecond, exitTimeout: 200 * time.Millisecond,
+	maxMessageBytes: 64 << 10, maxOutputBytes: 256 << 10, progressInterval: 0,
+}
+
+// manager describes an executable without confinement.
+func manager(t *testing.T, describe, run string) (*Manager, *bytes.Buffer, error) {
+	t.Helper()
+	var log bytes.Buffer
+	path := script(t, describe, run)
+	m := newManager(path, slog.New(slog.NewTextHandler(&log, nil)), func() (*process, error) {
+		return startPlain(path)
+	})
+	m.limits = quick
+	return m, &log, m.describe(t.Context())
+}
+
+// progress records the progress of a step, and calls first at its first message, and atLatest at the one given.
+type progress struct {
+	latest   string
+	atLatest func()
+
+	manager string
+	shown   []string
+	ended   int
+	first   func()
+}
+
+func (p *progress) SetPercent(message string, percent *float64) {
+	if p.first != nil && len(p.shown) == 0 {
+		p.first()
+	}
+	if p.atLatest != nil && message == p.latest {
+		p.atLatest()
+	}
+	if percent != nil {
+		message += fmt.Sprintf(" %v %%", *percent)
+	}
+	if len(p.shown) < 10 {
+		p.shown = append(p.shown, message)
+	}
+}
+
+func (p *progress) End() { p.ended++ }
+
+// runOf runs a step of the script through the managers.
+func runOf(t *testing.T, ctx context.Context, kind hardware.Kind, step, run string) (any, string, error) {
+	t.Helper()
+	return runTracked(t, ctx, kind, step, run, &progress{})
+}
+
+// runTracked is runOf with a tracker.
+func runTracked(
+	t *testing.T, ctx context.Context, kind hardware.Kind, step, run string, p *progress,
+) (any, string, error) {
+	t.Helper()
+	m, log, err := manager(t, answer(site), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.track = func(manager string) Tracker {
+		p.manager = manager
+		return p
+	}
+	managers, err := hardware.Load(t.Context(), []hardware.Manager{hardware.Custom{Manager: m}},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.FromJSON(json.RawMessage(`{"uuid":"u-1","driver_info":{"ipmi_password":"calvin"},` +
+		`"driver_internal_info":{"agent_secret_token":"hunter2","agent_version":"1"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := managers.Execute(ctx, kind, step, hardware.Call{
+		Node: n, Args: map[string]json.RawMessage{"image": json.RawMessage(`"http://x"`)},
+	})
+	text, _ := got.(json.RawMessage)
+	return string(text), log.String(), err
+}
+
+func TestSteps(t *testing.T) {
+	m, _, err := manager(t, answer(site), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Class() != "SiteManager" || m.Name() != "site" || m.Version() != "1.0" {
+		t.Errorf("got %s, %s, %s", m.Class(), m.Name(), m.Version())
+	}
+	if got := m.Support(t.Context()); got != hardware.ServiceProvider {
+		t.Errorf("got level %d, want 3", got)
+	}
+	got, err := json.Marshal(m.Steps(hardware.Clean, nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `[{"step":"flash","priority":20,"interface":"deploy","reboot_requested":true,"abortable":true,` +
+		`"argsinfo":{"image":{"description":"URL","required":true}}}]`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("steps differ (-want +got):\n%s", diff)
+	}
+	if got := m.Steps(hardware.Service, nil, nil); got != nil {
+		t.Errorf("got service steps %v, want none", got)
+	}
+}
+
+// The executable gets the step, its arguments and the node without secrets. Its progress is logged.
+func TestRun(t *testing.T) {
+	p := &progress{}
+	got, log, err := runTracked(t, t.Context(), hardware.Clean, "flash", `echo "$line" >&2
+		echo '{"type":"progress","message":"writing","percent":50}'
+		echo '{"type":"progress","message":"reading"}'
+		echo '{"type":"result","result":{"flashed":true}}'`, p)
+	if want := `{"flashed":true}`; err != nil || got != want {
+		t.Fatalf("got %v and %v, want %s", got, err, want)
+	}
+	want := []string{"writing 50 %", "reading"}
+	if p.manager != "site" || !slices.Equal(p.shown, want) || p.ended != 1 {
+		t.Errorf("got progress %q of %s, which ended %d times, want %q", p.shown, p.manager, p.ended, want)
+	}
+	for _, want := range []string{
+		`msg="progress of hardware manager"`, "step=flash message=writing percent=50",
+		`\"method\":\"run\",\"protocol\":1,\"kind\":\"clean\",\"step\":\"flash\",\"args\":{\"image\":\"http://x\"}`,
+		`\"node\":{\"driver_internal_info\":{\"agent_version\":\"1\"},\"uuid\":\"u-1\"}`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("log lacks %s:\n%s", want, log)
+		}
+	}
+}
+
+// An executable that violates the protocol fails the step with an error that names the reason.
+func TestRunFails(t *testing.T) {
+	long := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", 2*quick.maxMessageBytes)
+	for _, tt := range []struct {
+		name, run, want string
+		protocol        bool
+	}{
+		{"error", `echo '{"type":"error","message":"no adapter"}'`, "hardware manager site: no adapter", false},
+		{"exit status", answer(`1`) + "; echo broken >&2; exit 3", "executable failed: exit status 3: broken", false},
+		{"crash", "kill -SEGV $$", "executable failed: signal: segmentation fault", false},
+		{"nothing", "exit 0", "protocol error: ended without a result", true},
+		{"garbage", "echo hello; sleep 60", `in line "hello"`, true},
+		{"unknown message", `echo '{"type":"hello"}'; sleep 60`, `unexpected message "{\"type\":\"hello\"}"`, true},
+		{"no message", `echo '{"type":"error"}'`, "unexpected message", true},
+		{"two results", answer(`1`) + ";" + answer(`2`), "unexpected message", true},
+		{"late progress", answer(`1`) + `; echo '{"type":"progress","message":"x"}'`, "unexpected message", true},
+		{"line not terminated", `printf '{"type":"result","result":1}'`, "last line not terminated", true},
+		{"long message", long + "; sleep 60", "message longer than 65536 bytes", true},
+		{"flood", `while :; do echo '{"type":"progress","message":"x"}'; done`, "more than 262144 bytes", true},
+		{"does not end", answer(`1`) + "; exec sleep 60", "still running 200ms after its result", true},
+		{"hangs", "exec sleep 60", "not done within 5s", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			started := time.Now()
+			got, _, err := runOf(t, t.Context(), hardware.Clean, "flash", tt.run)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, errProtocol) != tt.protocol {
+				t.Errorf("got %v and %v, want an error with %q, protocol error %v", got, err, tt.want, tt.protocol)
+			}
+			if took := time.Since(started); took > 50*time.Second {
+				t.Errorf("took %v, want the executable killed", took)
+			}
+		})
+	}
+}
+
+func TestIncompatible(t *testing.T) {
+	_, _, err := runOf(t, t.Context(), hardware.Clean, "flash",
+		`echo '{"type":"error","message":"not mine","incompatible":true}'`)
+	if err == nil || !strings.Contains(err.Error(), "No HardwareManager found to handle method") {
+		t.Errorf("got %v, want the next manager asked", err)
+	}
+}
+
+// A cancelled step gets the message cancel, and can end by itself.
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	_, log, err := runTracked(t, ctx, hardware.Clean, "flash",
+		`echo '{"type":"progress"}'; read -r line; echo "got $line" >&2; exit 1`,
+		&progress{first: func() { cancel(given) }})
+	if !errors.Is(err, given) || !strings.Contains(log, `got {\"method\":\"cancel\",\"protocol\":1}`) {
+		t.Errorf("got %v, want %v and the message cancel:\n%s", err, given, log)
+	}
+}
+
+// A step is not started after its context has ended, not even one that is not abortable.
+func TestCancelledBefore(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for step, kind := range map[string]hardware.Kind{"flash": hardware.Clean, "burn": hardware.Deploy} {
+		if _, _, err := runOf(t, ctx, kind, step, "touch "+started+";"+answer(`1`)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want %v", step, err, context.Canceled)
+		}
+		if _, err := os.Stat(started); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: got %v, want no step started", step, err)
+		}
+	}
+}
+
+// A request other than a step is not cancelled but killed at its limit.
+func TestDescribeIsKilled(t *testing.T) {
+	m, _, err := manager(t, answer(site), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := script(t, "read -r line; echo cancelled >&2; exit 1", "")
+	m.start = func() (*process, error) { return startPlain(path) }
+	m.describeTimeout, m.cancelTimeout = 100*time.Millisecond, time.Hour
+	if err := m.describe(t.Context()); err == nil || err.Error() != "describe: not done within 100ms" {
+		t.Errorf("got %v, want an executable that is killed", err)
+	}
+}
+
+// An executable that the kernel does not end is abandoned.
+func TestAbandoned(t *testing.T) {
+	m, _, err := manager(t, answer(site), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := script(t, `echo '{"type":"progress","message":"x"}'; exec sleep 60`, "")
+	ended := make(chan struct{})
+	m.start = func() (*process, error) {
+		p, err := startPlain(path)
+		if err != nil {
+			return nil, err
+		}
+		kill, wait := p.kill, p.wait
+		p.kill = func() error { return nil }
+		p.wait = func() error { defer close(ended); return wait() }
+		t.Cleanup(func() {
+			if err := kill(); err != nil {
+				t.Error(err)
+			}
+			<-ended
+		})
+		return p, nil
+	}
+	m.describeTimeout = 100 * time.Millisecond
+	const want = "describe: not done within 100ms; killed, but still running after 200ms"
+	if err := m.describe(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// The first and the latest message are shown, those between them only at the interval.
+func TestProgressInterval(t *testing.T) {
+	path := script(t, answer(site), `
+		for i in 1 2 3; do echo '{"type":"progress","message":"'$i'"}'; done
+		read -r line; echo '{"type":"error","message":"cancelled"}'`)
+	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startPlain(path) })
+	if err := m.describe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.progressInterval = 500 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &progress{latest: "3", atLatest: cancel}
+	m.track = func(string) Tracker { return p }
+	_, err := m.runStep(ctx, m.description.Steps[0], hardware.Call{})
+	if want := []string{"1", "3"}; !errors.Is(err, context.Canceled) || !slices.Equal(p.shown, want) {
+		t.Errorf("got %v and progress %q, want %v and %q", err, p.shown, context.Canceled, want)
+	}
+}
+
+// Long texts of an executable are clipped in errors and in the log.
+func TestLongTexts(t *testing.T) {
+	const text = `"$(head -c 20000 /dev/zero | tr '\0' x)"`
+	_, log, err := runOf(t, t.Context(), hardware.Clean, "flash",
+		`echo '{"type":"progress","message":"'`+text+`'"}'; echo '{"type":"error","message":"'`+text+`'"}'`)
+	if err == nil || len(err.Error()) > 5000 || len(log) > 2000 {
+		t.Errorf("got an error of %d and a log of %d bytes", len(fmt.Sprint(err)), len(log))
+	}
+}
+
+// A step that is not abortable is not killed: neither when it is cancelled, nor at its time limit, nor for garbage, a
+// flood, or because it continues after its result.
+func TestNotAbortable(t *testing.T) {
+	done := filepath.Join(t.TempDir(), "done")
+	const flood = `i=0; while [ $i -lt 20000 ]; do echo '{"type":"progress","message":"x"}'; i=$((i+1)); done`
+	for _, tt := range []struct{ name, run, want string }{
+		{"cancelled", `echo '{"type":"progress"}'; sleep 1; touch ` + done + ";" + answer(`1`), ""},
+		{"garbage", "echo garbage; sleep 1; touch " + done + ";" + answer(`1`), `in line "garbage"`},
+		{"flood", flood + "; touch " + done + ";" + answer(`1`), "more than 262144 bytes"},
+		{"goes on", answer(`1`) + "; sleep 1; touch " + done, "still running 200ms after its result"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			got, _, err := runTracked(t, ctx, hardware.Deploy, "burn", tt.run, &progress{first: cancel})
+			if tt.want == "" && (err != nil || got != "1") ||
+				tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v and %v, want error %q", got, err, tt.want)
+			}
+			if err := os.Remove(done); err != nil {
+				t.Errorf("the step did not end by itself: %v", err)
+			}
+		})
+	}
+}
+
+func TestInvalidDescriptions(t *testing.T) {
+	replaced := func(old, text string) string {
+		if !strings.Contains(site, old) {
+			t.Fatalf("no %q", old)
+		}
+		return answer(strings.Replace(site, old, text, 1))
+	}
+	for describe, want := range map[string]string{
+		replaced(`"protocol":1`, `"protocol":2`):                     "protocol 2: want one of [1]",
+		replaced(`"name":"site"`, `"name":""`):                       `name "": want`,
+		replaced(`"SiteManager"`, `"a b"`):                           `class "a b": want`,
+		replaced(`"1.0"`, `1`):                                       "cannot unmarshal number",
+		replaced(`"1.0"`, `""`):                                      `version "": want`,
+		replaced(`"clean"`, `"dirty"`):                               `step 1, "flash": kind "dirty": want clean`,
+		replaced(`"flash"`, `"Flash"`):                               `step 1, "Flash": name: want`,
+		replaced(`20`, `-1`):                                         "priority -1: want 0 or more",
+		replaced(`"deploy","reboot`, `"","reboot`):                   "interface missing",
+		replaced(`,"abortable":false`, ``):                           `step 2, "burn": abortable missing`,
+		replaced(`"timeout":5`, `"timeout":1e9`):                     "timeout 1e+09: want 0 to 604800 seconds",
+		replaced(`"deploy","step":"burn"`, `"clean","step":"flash"`): `step 2, "flash": described twice`,
+		"echo garbage":                                               "protocol error",
+		"exec sleep 60":                                              "not done within 5s",
+		"exit 1":                                                     "exit status 1",
+	} {
+		if _, _, err := manager(t, describe, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", describe, err, want)
+		}
+	}
+	for _, level := range []string{`{}`, `{"level":-1}`, `{"level":101}`, `{"level":"3"}`, `3`} {
+		if got, err := parseEvaluation(json.RawMessage(level)); err == nil {
+			t.Errorf("%s: got level %d and no error", level, got)
+		}
+	}
+}
+
+// An executable that cannot be run is a failure like any other.
+func TestNotExecutable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "absent")
+	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startPlain(path) })
+	if err := m.describe(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
+	}
+	if got := m.Support(t.Context()); got != hardware.None {
+		t.Errorf("got level %d, want 0", got)
+	}
+}

@@ -1,0 +1,225 @@
+package external
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/internal/goroutine"
+)
+
+// Dir is the directory of the ramdisk with the executables.
+const Dir = "/usr/lib/ironroot/managers"
+
+// Manager is a hardware manager that is an executable.
+type Manager struct {
+	path string
+	description
+	limits
+	log   *slog.Logger
+	start func() (*process, error)
+	track Track
+}
+
+// Tracker receives the progress of a step.
+type Tracker interface {
+	// SetPercent sets what the step does and its progress, 0 to 100; nil is unknown.
+	SetPercent(message string, percent *float64)
+	End()
+}
+
+// Track starts a Tracker for a step of a manager.
+type Track func(manager string) Tracker
+
+// Load describes the executables in a directory, which must be on the root file system, and logs their SHA-256. Those
+// that cannot be used are logged and omitted. A directory that does not exist has none. If track is not nil, it is
+// called for each step that runs.
+func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []*Manager {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		log.Error("external hardware managers not read", "err", err)
+		return nil
+	}
+	loaded := make([]*Manager, len(entries))
+	group := goroutine.NewGroup()
+	for i, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		group.Go(func() error {
+			m, err := load(ctx, path, log)
+			if err != nil {
+				log.Error("external hardware manager ignored", "path", path, "err", err)
+				return nil
+			}
+			m.track = track
+			loaded[i] = m
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		log.Error("external hardware manager ignored", "err", err) // a panic
+	}
+	var list []*Manager
+	for _, m := range loaded {
+		if m != nil {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// load describes an executable.
+func load(ctx context.Context, path string, log *slog.Logger) (*Manager, error) {
+	sum, err := checkFile(path)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("external hardware manager found", "path", path, "sha256", sum)
+	m := newManager(path, log, func() (*process, error) { return startConfined(path) })
+	return m, m.describe(ctx)
+}
+
+// checkFile returns the SHA-256 of an executable. It fails if the executable is not a part of the ramdisk.
+func checkFile(path string) (string, error) {
+	if err := checkOrigin(path); err != nil { // first: opening a named pipe could take forever
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func newManager(path string, log *slog.Logger, start func() (*process, error)) *Manager {
+	return &Manager{path: path, limits: defaultLimits, log: log.With("path", path), start: start}
+}
+
+// ask runs the executable for a request of limited duration.
+func (m *Manager) ask(ctx context.Context, r request) (json.RawMessage, error) {
+	c := &conversation{limits: m.limits, log: m.log, request: r, timeout: m.describeTimeout, abortable: true}
+	return c.run(ctx, m.start)
+}
+
+// describe asks for the description.
+func (m *Manager) describe(ctx context.Context) error {
+	result, err := m.ask(ctx, request{Method: methodDescribe, Protocols: protocols})
+	if err != nil {
+		return fmt.Errorf("describe: %w", err)
+	}
+	if m.description, err = parseDescription(result); err != nil {
+		return fmt.Errorf("describe: %w", protocolError("%w", err))
+	}
+	return nil
+}
+
+// evaluate asks for the support level.
+func (m *Manager) evaluate(ctx context.Context) (hardware.Level, error) {
+	result, err := m.ask(ctx, request{Method: methodEvaluate, Protocol: m.Protocol})
+	if err != nil {
+		return hardware.None, fmt.Errorf("evaluate: %w", err)
+	}
+	level, err := parseEvaluation(result)
+	if err != nil {
+		return hardware.None, fmt.Errorf("evaluate: %w", protocolError("%w", err))
+	}
+	return level, nil
+}
+
+// Class implements [hardware.Manager].
+func (m *Manager) Class() string { return m.description.Class }
+
+// Name implements [hardware.Manager].
+func (m *Manager) Name() string { return m.description.Name }
+
+// Version implements [hardware.Manager].
+func (m *Manager) Version() string { return m.description.Version }
+
+// Support implements [hardware.Manager]. An executable that fails does not support the machine.
+func (m *Manager) Support(ctx context.Context) hardware.Level {
+	level, err := m.evaluate(ctx)
+	if err != nil {
+		m.log.Error("external hardware manager ignored", "err", err)
+	}
+	return level
+}
+
+// Steps implements [hardware.Stepper].
+func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
+	var steps []hardware.Step
+	for _, s := range m.description.Steps {
+		if s.Kind != kind {
+			continue
+		}
+		steps = append(steps, hardware.Step{
+			Name: s.Step, Priority: s.Priority, Interface: s.Interface, RebootRequested: s.RebootRequested,
+			Abortable: s.Abortable, ArgsInfo: s.ArgsInfo,
+			Run: func(ctx context.Context, call hardware.Call) (any, error) {
+				result, err := m.runStep(ctx, s, call)
+				if err != nil {
+					return nil, err
+				}
+				return result, nil
+			},
+		})
+	}
+	return steps
+}
+
+// runStep runs a step.
+func (m *Manager) runStep(ctx context.Context, s step, call hardware.Call) (json.RawMessage, error) {
+	object, err := withoutSecrets(call.Node)
+	if err != nil {
+		return nil, err
+	}
+	c := &conversation{
+		limits: m.limits, log: m.log.With("step", s.Step), timeout: s.timeout(), abortable: *s.Abortable,
+		request: request{
+			Method: methodRun, Protocol: m.Protocol, Kind: s.Kind, Step: s.Step, Args: call.Args, Node: object,
+			Ports: call.Ports,
+		},
+	}
+	if m.track != nil {
+		c.tracker = m.track(m.Name())
+		defer c.tracker.End()
+	}
+	result, err := c.run(ctx, m.start)
+	if err != nil {
+		return nil, fmt.Errorf("hardware manager %s: %w", m.Name(), err)
+	}
+	return result, nil
+}
+
+// withoutSecrets returns the node without what a manager does not need to know: the token, and the credentials of the
+// BMC.
+func withoutSecrets(n *node.Node) (json.RawMessage, error) {
+	if n == nil {
+		return nil, nil
+	}
+	raw := n.Raw()
+	delete(raw, "driver_info")
+	if info, ok := raw["driver_internal_info"].(map[string]any); ok {
+		info = maps.Clone(info)
+		delete(info, "agent_secret_token")
+		raw["driver_internal_info"] = info
+	}
+	return json.Marshal(raw)
+}

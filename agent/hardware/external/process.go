@@ -1,0 +1,70 @@
+package external
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// process is a started executable.
+type process struct {
+	in, out, errors *os.File // this side of its standard streams
+	kill            func() error
+	wait            func() error // returns an error unless the process ends with exit status 0
+}
+
+// expire makes all reads and writes of its standard streams fail after a while.
+func (p *process) expire(after time.Duration) {
+	end := time.Now().Add(after)
+	p.in.SetWriteDeadline(end)    //nolint:errcheck // a pipe has deadlines
+	p.out.SetReadDeadline(end)    //nolint:errcheck // a pipe has deadlines
+	p.errors.SetReadDeadline(end) //nolint:errcheck // a pipe has deadlines
+}
+
+// environment is the environment of an executable.
+var environment = []string{
+	"PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin:/bbin", "LC_ALL=C", "HOME=/tmp",
+}
+
+// startPlain starts an executable without confinement, for checks outside of the ramdisk.
+func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0) }
+
+// startProcess starts a program with pipes as its standard streams, and with namespaces of its own.
+func startProcess(program string, argv []string, cloneFlags uintptr) (p *process, err error) {
+	var pipes []*os.File
+	defer func() {
+		if err != nil {
+			for _, f := range pipes {
+				err = errors.Join(err, f.Close())
+			}
+		}
+	}()
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		pipes = append(pipes, r, w)
+	}
+	theirs := []*os.File{pipes[0], pipes[3], pipes[5]}
+	child, err := os.StartProcess(program, argv, &os.ProcAttr{
+		Dir: "/", Env: environment, Files: theirs, Sys: attributes(cloneFlags),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p = &process{
+		in: pipes[1], out: pipes[2], errors: pipes[4], kill: child.Kill,
+		wait: func() error {
+			state, err := child.Wait()
+			if err == nil && !state.Success() {
+				err = errors.New(state.String())
+			}
+			return err
+		},
+	}
+	for _, f := range theirs {
+		_ = f.Close() // the process has its own
+	}
+	return p, nil
+}

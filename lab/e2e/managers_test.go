@@ -1,0 +1,183 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware/external"
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// TestManagers builds an image with the examples of docs/managers.md: a Go package from a directory outside of the
+// repository, and an executable. Their steps are listed and run: the package's requests reach the machine's BMC, which
+// in QEMU has no users, and the executable writes a disk that stands for a flash device. A third manager violates the
+// protocol: each of its steps fails with an error that says how, and the agent keeps running.
+func TestManagers(t *testing.T) {
+	testenv.Programs(t, "go", "apt-get")
+	dir := t.TempDir()
+	testenv.Run(t, "cp", "-r", filepath.Join(testenv.Top(t), "docs/examples/bmcuser"), dir)
+	firmware := filepath.Join(dir, "firmware")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-C", testenv.Top(t), "-o", firmware,
+		"./docs/examples/firmware")
+	program, err := os.ReadFile(firmware)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe, settings := filepath.Join(dir, "probe"), filepath.Join(dir, "settings.conf")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", probe, "./managerprobe")
+	if err := os.WriteFile(settings, []byte("[DEFAULT]\ndebug = true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Dir: testenv.Top(t), Managers: []string{filepath.Join(dir, "bmcuser")},
+		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true,
+		Files: []string{
+			firmware + ":" + external.Dir + "/firmware", probe + ":" + external.Dir + "/probe",
+			settings + ":/etc/ironic-python-agent.d/settings.conf",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flash := file(t, "flash", diskSize, nil)
+	r := start(t, setup{
+		append: "ipa-disk-wait-attempts=0",
+		machine: qemu.Config{
+			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib, Disks: []qemu.Disk{{File: flash}},
+			Extra: []string{"-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc"},
+		},
+	})
+	r.waitAgent(t)
+	r.checkManagers(t)
+	r.createBMCUser(t)
+	r.updateFirmware(t, flash)
+	r.violateProtocol(t)
+	r.probeConfinement(t)
+	const line = `external hardware manager found.*path=/usr/lib/ironroot/managers/firmware sha256=%x`
+	pattern := regexp.MustCompile(fmt.Sprintf(line, sha256.Sum256(program)))
+	if !pattern.MatchString(r.machine.Console().String()) {
+		t.Errorf("no line %s on the console", pattern)
+	}
+}
+
+// checkManagers checks that the steps of the examples and of the built-in manager are listed.
+func (r *rig) checkManagers(t *testing.T) {
+	t.Helper()
+	var listed struct {
+		Steps map[string][]struct {
+			Step   string `json:"step"`
+			Reboot bool   `json:"reboot_requested"`
+		} `json:"clean_steps"`
+		Versions map[string]string `json:"hardware_manager_version"`
+	}
+	text := r.succeed(t, "clean.get_clean_steps", map[string]any{
+		"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{},
+	})
+	if err := json.Unmarshal([]byte(text), &listed); err != nil {
+		t.Fatal(err)
+	}
+	steps := listed.Steps["BMCUserHardwareManager"]
+	if len(steps) != 1 || steps[0].Step != "create_bmc_user" || listed.Versions["bmc_user"] != "1" {
+		t.Errorf("got steps %v and versions %v, want create_bmc_user of version 1", steps, listed.Versions)
+	}
+	steps = listed.Steps["example_firmware"]
+	if len(steps) != 1 || steps[0].Step != "update_firmware" || !steps[0].Reboot ||
+		listed.Versions["example_firmware"] != "1.0" {
+		t.Errorf("got steps %v and versions %v, want update_firmware of version 1.0", steps, listed.Versions)
+	}
+	if len(listed.Steps["GenericHardwareManager"]) == 0 || len(listed.Steps) != 4 {
+		t.Errorf("got steps of %d managers, want those of the built-in manager too", len(listed.Steps))
+	}
+}
+
+// cleanStep runs a clean step with arguments.
+func (r *rig) cleanStep(t *testing.T, name string, args map[string]any) *conductor.Record {
+	t.Helper()
+	return r.command(t, "clean.execute_clean_step", map[string]any{
+		"step": map[string]any{"step": name, "interface": "deploy", "args": args},
+		"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{},
+	})
+}
+
+func (r *rig) createBMCUser(t *testing.T) {
+	t.Helper()
+	record := r.cleanStep(t, "create_bmc_user", map[string]any{"id": 4, "name": "ironic", "password": "correct horse"})
+	const want = "create BMC user 4: get name: command completed with non-OK code: "
+	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+		t.Errorf("got %s (%v), want %s with %q", record.Status, record.Error, conductor.Failed, want)
+	}
+}
+
+// updateFirmware runs the step of the executable, first with a wrong checksum.
+func (r *rig) updateFirmware(t *testing.T, flash string) {
+	t.Helper()
+	image := bytes.Repeat([]byte("firmware"), 100000)
+	r.images.Bytes("firmware", image)
+	args := map[string]any{"url": r.images.URLFrom(host, "firmware"), "sha256": "00", "device": "/dev/vda"}
+	record := r.cleanStep(t, "update_firmware", args)
+	const want = "hardware manager example_firmware: image: got SHA-256 "
+	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+		t.Errorf("wrong checksum: got %s (%v), want %s with %q", record.Status, record.Error, conductor.Failed, want)
+	}
+	args["sha256"] = fmt.Sprintf("%x", sha256.Sum256(image))
+	if record := r.cleanStep(t, "update_firmware", args); record.Status != conductor.Succeeded {
+		t.Errorf("got %s (%v), want %s", record.Status, record.Error, conductor.Succeeded)
+	}
+	written, err := os.ReadFile(flash)
+	if err != nil || !bytes.HasPrefix(written, image) {
+		t.Errorf("the device does not begin with the image: %v", err)
+	}
+}
+
+// violateProtocol runs the steps of the manager that violates the protocol.
+func (r *rig) violateProtocol(t *testing.T) {
+	t.Helper()
+	for step, want := range map[string]string{
+		"crash":   "hardware manager probe: executable failed: exit status 2: panic: crash",
+		"garbage": `hardware manager probe: protocol error: invalid character 'g' looking for beginning of value`,
+		"flood":   "hardware manager probe: protocol error: more than 67108864 bytes of messages",
+		"hang":    "hardware manager probe: not done within 1s",
+	} {
+		record := r.cleanStep(t, step, nil)
+		if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+			t.Errorf("%s: got %s (%v), want %s with %q", step, record.Status, record.Error, conductor.Failed, want)
+		}
+	}
+}
+
+// probeConfinement checks what an executable sees of the ramdisk and can change there.
+func (r *rig) probeConfinement(t *testing.T) {
+	t.Helper()
+	record := r.cleanStep(t, "probe", nil)
+	var got struct {
+		Result map[string]string `json:"clean_result"`
+	}
+	if err := json.Unmarshal(record.Result, &got); err != nil || record.Status != conductor.Succeeded {
+		t.Fatalf("probe: got %s (%v), %v", record.Status, record.Error, err)
+	}
+	want := map[string]string{
+		"processes": "[/proc/1] <nil>", "command line": `"\n" <nil>`, "kernel log": `"" <nil>`,
+		"configuration": "[] <nil>", "syslog": "failed", "write /init": "failed", "write /sbin/modprobe": "failed",
+		"write /proc/sys/kernel/core_pattern": "failed", "write /proc/sysrq-trigger": "failed",
+		"write /sys/kernel/uevent_helper": "failed", "replace /sbin/modprobe": "failed",
+		"create a file in /dev": "failed", "mount": "failed", "unmount": "failed", "make node": "failed",
+		"write /tmp": "succeeded",
+	}
+	if diff := cmp.Diff(want, got.Result); diff != "" {
+		t.Errorf("the executable sees or changes the ramdisk (-want +got):\n%s", diff)
+	}
+}
