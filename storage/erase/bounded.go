@@ -91,6 +91,9 @@ func (p *pulse) expect(within time.Duration) { p.until.Store(int64(time.Since(p.
 
 func (p *pulse) left() time.Duration { return time.Duration(p.until.Load()) - time.Since(p.started) }
 
+// Progressed reports progress of a function of the caller's to [Bounded], if the context is one of its calls.
+func Progressed(ctx context.Context) { progressed(ctx) }
+
 // progressed reports progress to [Bounded], if the context is one of its calls.
 func progressed(ctx context.Context) {
 	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {

@@ -28,10 +28,11 @@ func untouched(d block.Device, reason string) diskReport {
 	return diskReport{Untouched: map[string]string{d.Path: reason}}
 }
 
-// eraseRun is one run of a step that erases disks. It collects reports and errors, so that a disk that
+// eraseRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
 // fails does not keep the others from being erased.
 type eraseRun struct {
 	m      *Manager
+	phrase string // of the log for a disk that failed
 	flags  eraseFlags
 	arrays hardware.Arrays
 	skips  *hardware.SkipList
@@ -57,9 +58,14 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*eraseRun
 	if err := noArguments(call); err != nil {
 		return nil, err
 	}
+	return m.startDisks(ctx, call, "disk not erased")
+}
+
+// startDisks is startErase for any step that overwrites disks. The phrase is logged for each disk that fails.
+func (m *Manager) startDisks(ctx context.Context, call hardware.Call, phrase string) (*eraseRun, error) {
 	c := m.o.Config.Get()
 	r := &eraseRun{
-		m: m, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
+		m: m, phrase: phrase, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
 		stuck: map[string]error{}, explained: map[string]string{},
 	}
@@ -236,7 +242,7 @@ func (r *eraseRun) failUnread(err error) error {
 	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
 		return nil // the kernel's list and that of the disks to erase contain the same disks
 	}
-	r.m.o.Log.Error("disk not erased", "err", err)
+	r.m.o.Log.Error(r.phrase, "err", err)
 	r.failures.add(err)
 	r.unread = append(r.unread, err)
 	return nil
@@ -342,7 +348,7 @@ func (r *eraseRun) do(
 }
 
 func (r *eraseRun) fail(d block.Device, err error) {
-	r.m.o.Log.Error("disk not erased", "device", d.Path, "err", err)
+	r.m.o.Log.Error(r.phrase, "device", d.Path, "err", err)
 	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
 }
 

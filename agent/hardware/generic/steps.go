@@ -20,12 +20,12 @@ const deployInterface = "deploy"
 // interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
 // step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
 // name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.1" }
+func (m *Manager) Version() string { return "1.2-ironroot.2" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
 	yes := true
-	// Clean steps can be aborted. Other steps have no abortable field.
+	// Clean steps and burn-in steps of any kind can be aborted. Other steps have no abortable field.
 	abortable := func(name string, priority int, run hardware.StepFunc) hardware.Step {
 		return hardware.Step{Name: name, Priority: priority, Interface: deployInterface, Abortable: &yes, Run: run}
 	}
@@ -46,6 +46,9 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			abortable("erase_devices_express", 0, m.eraseExpress),
 			abortable("erase_pstore", 0, m.erasePstore),
 			nvram,
+			abortable("burnin_cpu", 0, m.burninCPU),
+			abortable("burnin_memory", 0, m.burninMemory),
+			abortable("burnin_disk", 0, m.burninDisk),
 		}
 	case hardware.Deploy:
 		return []hardware.Step{
@@ -56,6 +59,8 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	case hardware.Service:
 		return []hardware.Step{
 			step("write_image", m.writeImage),
+			abortable("burnin_cpu", 0, m.burninCPU),
+			abortable("burnin_memory", 0, m.burninMemory),
 		}
 	}
 	return nil

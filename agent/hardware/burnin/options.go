@@ -1,0 +1,220 @@
+package burnin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ironroot/internal/oslo"
+)
+
+const day = 24 * time.Hour
+
+// maxWorkers limits the number of workers of a test.
+const maxWorkers = 8192
+
+// CPUOptions are the options of [CPU].
+type CPUOptions struct {
+	Workers int           // 0 means one for each processor that is online
+	Timeout time.Duration // duration of the test
+	Output  string        // path of the file for the report; "" means none
+}
+
+// CPUOptionsOf returns the options in a node's driver_info.
+func CPUOptionsOf(driverInfo map[string]any) (CPUOptions, error) {
+	s := settings{values: driverInfo}
+	o := CPUOptions{
+		Workers: s.workers("agent_burnin_cpu_cpu"),
+		Timeout: s.timeout("agent_burnin_cpu_timeout", day),
+		Output:  s.path("agent_burnin_cpu_outputfile"),
+	}
+	return o, s.err()
+}
+
+// MemoryOptions are the options of [Memory].
+type MemoryOptions struct {
+	Workers int           // 0 means one for each processor that is online
+	Timeout time.Duration // duration of the test
+	Percent float64       // of the memory that is available; 0 means Bytes
+	Bytes   int64         // of all workers together
+	Output  string        // path of the file for the report; "" means none
+}
+
+// MemoryOptionsOf returns the options in a node's driver_info.
+func MemoryOptionsOf(driverInfo map[string]any) (MemoryOptions, error) {
+	s := settings{values: driverInfo}
+	o := MemoryOptions{
+		Workers: s.workers("agent_burnin_vm_vm"),
+		Timeout: s.timeout("agent_burnin_vm_timeout", day),
+		Output:  s.path("agent_burnin_vm_outputfile"),
+	}
+	o.Percent, o.Bytes = s.share("agent_burnin_vm_vm-bytes", 98)
+	return o, s.err()
+}
+
+// DiskOptions are the options of [Disk].
+type DiskOptions struct {
+	Loops   int           // how often the whole disk is written and verified
+	Runtime time.Duration // if not 0, the disk is tested for so long, and Loops is ignored
+	Output  string        // path of the file for the report; "" means none
+}
+
+// DiskOptionsOf returns the options in a node's driver_info.
+func DiskOptionsOf(driverInfo map[string]any) (DiskOptions, error) {
+	s := settings{values: driverInfo}
+	const smart = "agent_burnin_fio_disk_smart_test"
+	o := DiskOptions{
+		Loops:   s.integer("agent_burnin_fio_disk_loops", 4, 0, math.MaxInt32),
+		Runtime: s.duration("agent_burnin_fio_disk_runtime", 0),
+		Output:  s.path("agent_burnin_fio_disk_outputfile"),
+	}
+	if o.Loops == 0 && o.Runtime == 0 {
+		s.fail("agent_burnin_fio_disk_loops", "want at least 1 if there is no agent_burnin_fio_disk_runtime")
+	}
+	if s.boolean(smart) {
+		s.fail(smart, "SMART self-tests are not supported")
+	}
+	return o, s.err()
+}
+
+// settings reads values of driver_info. Operators set most of them on a command line, as strings.
+type settings struct {
+	values map[string]any
+	errs   []error
+}
+
+// err returns the errors of all values, each with the name of its setting.
+func (s *settings) err() error { return errors.Join(s.errs...) }
+
+func (s *settings) fail(name, format string, args ...any) {
+	s.errs = append(s.errs, fmt.Errorf("driver_info %s: %s", name, fmt.Sprintf(format, args...)))
+}
+
+// text returns a value as text. It returns false if the value is missing or null.
+func (s *settings) text(name string) (string, bool) {
+	switch v := s.values[name].(type) {
+	case nil:
+		return "", false
+	case string:
+		return strings.TrimSpace(v), true
+	case json.Number:
+		return v.String(), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	case bool:
+		return strconv.FormatBool(v), true
+	default:
+		s.fail(name, "got %v, want a number or a string", v)
+		return "", false
+	}
+}
+
+func (s *settings) integer(name string, missing, low, high int) int {
+	text, ok := s.text(name)
+	if !ok {
+		return missing
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		s.fail(name, "got %q, want a whole number from %d to %d", text, low, high)
+		return missing
+	}
+	return n
+}
+
+// workers returns a number of workers. For stress-ng a negative number, too, means all processors that are online.
+func (s *settings) workers(name string) int {
+	return max(0, s.integer(name, 0, -maxWorkers, maxWorkers))
+}
+
+// units are the units of durations that stress-ng and fio know, except those below a second.
+var units = map[string]time.Duration{
+	"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "y": 365 * day,
+}
+
+// maxDuration limits durations.
+const maxDuration = 10 * 365 * day
+
+func (s *settings) duration(name string, missing time.Duration) time.Duration {
+	text, ok := s.text(name)
+	if !ok {
+		return missing
+	}
+	lower := strings.ToLower(text)
+	digits := strings.TrimRight(lower, "smhdy")
+	unit, known := units[lower[len(digits):]]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || n < 0 || n > int64(maxDuration/unit) {
+		s.fail(name, "got %q, want seconds or a whole number with one of the suffixes s, m, h, d, y", text)
+		return missing
+	}
+	return time.Duration(n) * unit
+}
+
+// timeout returns the duration of a test. stress-ng runs forever if it is 0: such a step would never succeed.
+func (s *settings) timeout(name string, missing time.Duration) time.Duration {
+	d := s.duration(name, missing)
+	if d == 0 {
+		s.fail(name, "got 0, want a time after which the test ends")
+	}
+	return d
+}
+
+// share returns a part of something, "98%", or a size in bytes, which can have one of the suffixes b, k, m, g and t.
+func (s *settings) share(name string, missing float64) (percent float64, bytes int64) {
+	text, ok := s.text(name)
+	if !ok {
+		return missing, 0
+	}
+	if number, found := strings.CutSuffix(text, "%"); found {
+		percent, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err == nil && percent > 0 && percent <= 100 {
+			return percent, 0
+		}
+		s.fail(name, "got %q, want a percentage above 0 and up to 100", text)
+		return missing, 0
+	}
+	lower := strings.ToLower(text)
+	digits := strings.TrimRight(lower, "bkmgt")
+	exponent := slices.Index([]string{"b", "k", "m", "g", "t"}, lower[len(digits):])
+	if len(digits) == len(lower) {
+		exponent = 0
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || exponent < 0 || n <= 0 || n > math.MaxInt64>>(10*exponent) {
+		s.fail(name, "got %q, want a percentage, or bytes with one of the suffixes b, k, m, g, t", text)
+		return missing, 0
+	}
+	return 0, n << (10 * exponent)
+}
+
+// boolean returns a truth value; false if it is missing.
+func (s *settings) boolean(name string) bool {
+	text, ok := s.text(name)
+	if !ok {
+		return false
+	}
+	value, ok := oslo.ParseBool(text)
+	if !ok {
+		s.fail(name, "got %q, want true or false", text)
+	}
+	return value
+}
+
+// path returns the path of a file to write, "" if it is missing.
+func (s *settings) path(name string) string {
+	text, ok := s.text(name)
+	if !ok || text == "" {
+		return ""
+	}
+	if !filepath.IsAbs(text) {
+		s.fail(name, "got %q, want an absolute path", text)
+	}
+	return filepath.Clean(text)
+}

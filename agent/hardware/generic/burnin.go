@@ -1,0 +1,190 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// burninCPU tests the processors. Its settings are agent_burnin_cpu_* in driver_info.
+func (m *Manager) burninCPU(ctx context.Context, call hardware.Call) (any, error) {
+	return burn(ctx, m, call, "burnin_cpu", burnin.CPUOptionsOf, burnin.CPU)
+}
+
+// burninMemory tests the memory. Its settings are agent_burnin_vm_* in driver_info.
+func (m *Manager) burninMemory(ctx context.Context, call hardware.Call) (any, error) {
+	return burn(ctx, m, call, "burnin_memory", burnin.MemoryOptionsOf, burnin.Memory)
+}
+
+// burn runs a test with the options in driver_info of the node.
+func burn[Options, Report any](
+	ctx context.Context, m *Manager, call hardware.Call, step string,
+	parse func(map[string]any) (Options, error),
+	test func(context.Context, burnin.Machine, Options) (Report, error),
+) (any, error) {
+	options, err := burninOptions(call, parse)
+	if err != nil {
+		return nil, err
+	}
+	report, err := test(ctx, burnin.Machine{System: m.o.System, Log: m.o.Log}, options)
+	if err != nil {
+		return nil, fault.CommandExecution(fmt.Errorf("%s: %w", step, err))
+	}
+	return report, nil
+}
+
+// burninOptions reads the options of a burn-in step, which has no arguments.
+func burninOptions[Options any](
+	call hardware.Call, parse func(map[string]any) (Options, error),
+) (options Options, err error) {
+	if err := noArguments(call); err != nil {
+		return options, err
+	}
+	info := map[string]any{}
+	if call.Node != nil {
+		info = call.Node.DriverInfo()
+	}
+	if options, err = parse(info); err != nil {
+		return options, fault.CommandExecution(err)
+	}
+	return options, nil
+}
+
+// burninDisk overwrites and tests all disks in parallel, except those that erase_devices protects and those with
+// members of protected arrays. Its settings are agent_burnin_fio_disk_* in driver_info. As with erase_devices, a
+// storage controller without a driver is an error.
+func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, error) {
+	options, err := burninOptions(call, burnin.DiskOptionsOf)
+	if err != nil {
+		return nil, err
+	}
+	run, err := m.startDisks(ctx, call, "disk not tested")
+	if err != nil {
+		return nil, notTested(err)
+	}
+	results, err := burnin.NewDiskResults(options)
+	if err != nil {
+		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+	}
+	b := &diskBurnin{eraseRun: run, options: options, results: results, tested: map[string]burnin.DiskReport{}}
+	group := goroutine.NewGroup()
+	for _, d := range run.disks {
+		group.Go(func() error {
+			run.do(ctx, d, b.testDisk)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors: run collects them
+	run.examineUnbound(ctx)
+	return b.finish(ctx)
+}
+
+// notTested returns the error of a list of disks as that of a step that does not erase. That of a shared file system
+// keeps its type.
+func notTested(err error) error {
+	if errors.Is(err, erase.ErrProtected) {
+		return err
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		err = f.Err
+	}
+	return fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+}
+
+// diskBurnin is one run of burnin_disk.
+type diskBurnin struct {
+	*eraseRun
+	options burnin.DiskOptions
+	results *burnin.DiskResults
+
+	mu     sync.Mutex
+	tested map[string]burnin.DiskReport // by device path
+}
+
+// testDisk tests one disk, unless it must be left as it is. The report contains only what was left untouched.
+func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (left diskReport, err error) {
+	var report burnin.DiskReport
+	defer func() {
+		if err != nil {
+			b.results.Add(d.Path, report, err)
+		}
+	}()
+	if reason, err := b.skipReason(ctx, d, b.flags.skipReadOnly); err != nil || reason != "" {
+		return untouched(d, reason), err
+	}
+	kept, err := b.keptMembers(ctx, d)
+	if err != nil {
+		return diskReport{}, err
+	}
+	if len(kept) > 0 {
+		reasons := slices.Sorted(maps.Values(kept))
+		return untouched(d, strings.Join(reasons, ", ")), nil
+	}
+	log := b.m.o.Log
+	log.Info("testing disk", "device", d.Path, "bytes", d.Size)
+	tracker := b.m.o.Track("testing disk", d.Path)
+	defer tracker.End()
+	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
+		report, err = burnin.Disk(ctx, f, size, b.options, func(done, total int64) {
+			erase.Progressed(ctx)
+			tracker.Set(done, total)
+		})
+		return err
+	})
+	if err == nil {
+		err = ctx.Err() // the step may have stopped waiting for this disk
+	}
+	if err != nil {
+		return diskReport{}, err
+	}
+	b.results.Add(d.Path, report, nil)
+	log.Info("disk tested", "device", d.Path, "written", report.Written, "verified", report.Verified,
+		"duration", time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tested[d.Path] = report
+	return diskReport{}, nil
+}
+
+// finish returns the reports by disk: what was tested, or why the disk was left untouched. It returns an error if a
+// disk has failed, or if none was tested.
+func (b *diskBurnin) finish(ctx context.Context) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	result := map[string]any{}
+	for path, report := range b.reports {
+		result[path] = report
+	}
+	var passed []string
+	for _, path := range slices.Sorted(maps.Keys(b.tested)) {
+		result[path] = b.tested[path]
+		passed = append(passed, path)
+	}
+	err := b.failures.err()
+	if cause := context.Cause(ctx); cause != nil {
+		err = errors.Join(cause, err)
+	}
+	if err == nil && len(passed) == 0 {
+		err = errors.New("no disk was tested")
+	} else if err != nil && len(passed) > 0 {
+		err = fmt.Errorf("%w; tested without errors: %s", err, strings.Join(passed, ", "))
+	}
+	if err := errors.Join(err, b.results.Finish()); err != nil {
+		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+	}
+	return result, nil
+}

@@ -1,0 +1,226 @@
+package generic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/partition"
+)
+
+// burninNode returns a node with settings in driver_info.
+func burninNode(t *testing.T, info string) hardware.Call {
+	t.Helper()
+	return hardware.Call{Node: nodeWith(t, `"driver_info": {`+info+`}`)}
+}
+
+// The steps use the settings of the node, and fail with the type of error that Ironic knows.
+func TestBurninSettings(t *testing.T) {
+	testenv.Linux(t, "affinity")
+	m := newManager(t)
+	result, err := m.burninCPU(t.Context(), burninNode(t, `"agent_burnin_cpu_cpu": 1, "agent_burnin_cpu_timeout": 1`))
+	report, ok := result.(*burnin.CPUReport)
+	if err != nil || !ok || report.Workers != 1 || report.Seconds < 1 {
+		t.Errorf("got %+v and %v, want a second on one processor", result, err)
+	}
+	if text, err := json.Marshal(result); err != nil || !strings.Contains(string(text), `"computations":`) {
+		t.Errorf("got result %s and %v", text, err)
+	}
+	for name, test := range map[string]struct {
+		step hardware.StepFunc
+		info string
+		want string
+	}{
+		"cpu":         {m.burninCPU, `"agent_burnin_cpu_timeout": "x"`, `agent_burnin_cpu_timeout: got "x"`},
+		"memory":      {m.burninMemory, `"agent_burnin_vm_vm-bytes": "much"`, "driver_info agent_burnin_vm_vm-bytes: "},
+		"disk":        {m.burninDisk, `"agent_burnin_fio_disk_loops": -1`, "driver_info agent_burnin_fio_disk_loops: "},
+		"no meminfo":  {m.burninMemory, "", "burnin_memory: "},
+		"no disks":    {m.burninDisk, "", "burnin_disk: no disk was tested"},
+		"output file": {m.burninDisk, `"agent_burnin_fio_disk_outputfile": "/dev/null"`, "burnin_disk: create output"},
+	} {
+		result, err := test.step(t.Context(), burninNode(t, test.info))
+		if result != nil || typeOf(err) != "CommandExecutionError" || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v and %v, want a CommandExecutionError with %q", name, result, err, test.want)
+		}
+	}
+}
+
+// All disks are written, except those that the node protects. The result lists each.
+func TestBurninDisk(t *testing.T) {
+	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	before := content(t, protected)
+	m := onThisMachine(t, disk, protected)
+	out := filepath.Join(t.TempDir(), "fio.json")
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}]},
+		"driver_info": {"agent_burnin_fio_disk_loops": 2, "agent_burnin_fio_disk_outputfile": "`+out+`"}`)
+	result, err := m.burninDisk(t.Context(), hardware.Call{Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]struct {
+		Size, Written, Verified int64
+		Untouched               map[string]string
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if r := got[disk.Path]; r.Size != diskSize || r.Written != 2*diskSize || r.Verified != 2*diskSize {
+		t.Errorf("got %s, want two passes of %d bytes on %s", text, diskSize, disk.Path)
+	}
+	if reason := got[protected.Path].Untouched[protected.Path]; reason != "named by skip_block_devices" {
+		t.Errorf("got %s, want %s untouched", text, protected.Path)
+	}
+	if !bytes.Equal(content(t, protected), before) {
+		t.Error("the disk on the skip list was written to")
+	}
+	data := content(t, disk)
+	for at := 0; at < diskSize; at += 4096 {
+		if bytes.Equal(data[at:at+64], make([]byte, 64)) {
+			t.Fatalf("the block at byte %d was not written", at)
+		}
+	}
+	if parts, err := block.Partitions(t.Context(), m.o.System, disk.Path); err != nil || len(parts) != 0 {
+		t.Errorf("got partitions %v and %v, want none", parts, err)
+	}
+	if text, err := os.ReadFile(out); err != nil || !strings.Contains(string(text), `"jobname": "`+disk.Path+`"`) {
+		t.Errorf("got output file %s and %v", text, err)
+	}
+}
+
+// A disk in use is not written to, and fails the step, while others are tested.
+func TestBurninDiskInUse(t *testing.T) {
+	disk, used := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	holder, err := os.Open(used.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close() //nolint:errcheck // only read
+	before := content(t, used)
+	m := onThisMachine(t, disk, used)
+	var log bytes.Buffer
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	out := filepath.Join(t.TempDir(), "fio.json")
+	result, err := m.burninDisk(t.Context(), burninNode(t, `"agent_burnin_fio_disk_loops": 1,
+		"agent_burnin_fio_disk_outputfile": "`+out+`"`))
+	if result != nil || typeOf(err) != "CommandExecutionError" ||
+		!strings.Contains(err.Error(), used.Path+": device is in use: held by process ") ||
+		!strings.HasSuffix(err.Error(), "tested without errors: "+disk.Path) {
+		t.Errorf("got %v and %v, want an error of %s and success of %s", result, err, used.Path, disk.Path)
+	}
+	if !bytes.Equal(content(t, used), before) {
+		t.Error("a disk in use was written to")
+	}
+	if text := log.String(); !strings.Contains(text, `msg="disk not tested"`) || strings.Contains(text, "erase") {
+		t.Errorf("got log\n%s", text)
+	}
+	for _, d := range []block.Device{disk, used} {
+		if text, err := os.ReadFile(out); err != nil || !strings.Contains(string(text), `"jobname": "`+d.Path+`"`) {
+			t.Errorf("got output file %s and %v, want one with %s", text, err, d.Path)
+		}
+	}
+}
+
+// A storage controller without a driver fails the step, because its disks are not tested. The others are.
+func TestBurninDiskUnbound(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, disk)
+	m.unbound = func(context.Context) ([]block.UnboundController, error) {
+		return []block.UnboundController{{Address: "0000:03:00.0", ID: "1000:005d", Class: "0x010400"}}, nil
+	}
+	result, err := m.burninDisk(t.Context(), burninNode(t, `"agent_burnin_fio_disk_loops": 1`))
+	if result != nil || typeOf(err) != "CommandExecutionError" ||
+		!strings.Contains(err.Error(), "0000:03:00.0: storage controller 1000:005d of class 0x010400 has no driver") ||
+		!strings.HasSuffix(err.Error(), "tested without errors: "+disk.Path) {
+		t.Errorf("got %v and %v, want an error of the controller and success of %s", result, err, disk.Path)
+	}
+}
+
+// A shared file system on any disk keeps all disks from being written to.
+func TestBurninDiskShared(t *testing.T) {
+	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
+	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
+	before := content(t, disk)
+	_, err := onThisMachine(t, disk, shared).burninDisk(t.Context(), burninNode(t, ""))
+	if typeOf(err) != "ProtectedDeviceError" {
+		t.Errorf("got %v, want a ProtectedDeviceError", err)
+	}
+	if !bytes.Equal(content(t, disk), before) {
+		t.Error("a disk was written to before all were checked")
+	}
+	bad := nodeWith(t, `"properties": {"skip_block_devices": [{"size": "x"}]}`)
+	if _, err := onThisMachine(t, disk).burninDisk(t.Context(), hardware.Call{Node: bad}); typeOf(err) !=
+		"CommandExecutionError" || !strings.Contains(err.Error(), "burnin_disk: entry 1 of skip_block_devices") {
+		t.Errorf("got %v, want a CommandExecutionError about the skip list", err)
+	}
+}
+
+// A test of nothing is no success: a read-only disk fails the step, or is left if the node allows it. The output file
+// has the disk that failed.
+func TestBurninDiskReadOnly(t *testing.T) {
+	m, _ := readOnlyNVMe(t)
+	out := filepath.Join(t.TempDir(), "fio.json")
+	for internal, want := range map[string]string{
+		`{}`:                                   "device is read-only",
+		`{"agent_erase_skip_read_only": true}`: "no disk was tested",
+	} {
+		call := hardware.Call{Node: nodeWith(t, `"driver_internal_info": `+internal+`,
+			"driver_info": {"agent_burnin_fio_disk_outputfile": "`+out+`"}`)}
+		if result, err := m.burninDisk(t.Context(), call); result != nil || typeOf(err) != "CommandExecutionError" ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v and %v, want %q", internal, result, err, want)
+		}
+		text, err := os.ReadFile(out)
+		if got := strings.Contains(string(text), want); err != nil || got != (want == erase.ErrReadOnly.Error()) {
+			t.Errorf("%s: got output file %s and %v", internal, text, err)
+		}
+	}
+}
+
+// A disk with a member of a protected array is not tested.
+func TestBurninDiskMember(t *testing.T) {
+	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	before := content(t, member)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "data"}]}`)
+	result, err := onThisMachine(t, member).burninDisk(t.Context(), hardware.Call{Node: n})
+	if result != nil || err == nil || !strings.Contains(err.Error(), "no disk was tested") {
+		t.Errorf("got %v and %v, want an error: the only disk is protected", result, err)
+	}
+	if !bytes.Equal(content(t, member), before) {
+		t.Error("a member of a protected array was written to")
+	}
+}
+
+func TestBurninDiskCancelled(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, disk)
+	aborted := errors.New("aborted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m.o.Track = func(string, string) Tracker { return cancelling{cancel: func() { cancel(aborted) }} }
+	result, err := m.burninDisk(ctx, burninNode(t, `"agent_burnin_fio_disk_runtime": "1h"`))
+	if result != nil || !errors.Is(err, aborted) || strings.Contains(err.Error(), "tested without errors") {
+		t.Errorf("got %v and %v, want %v", result, err, aborted)
+	}
+}
+
+// cancelling is a tracker that cancels the work at its first progress.
+type cancelling struct {
+	noTracker
+	cancel func()
+}
+
+func (c cancelling) Set(int64, int64) { c.cancel() }
