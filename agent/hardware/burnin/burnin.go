@@ -1,4 +1,4 @@
-// Package burnin tests the processors, the memory and the disks of a machine under load, and verifies
+// Package burnin tests the processors, the memory, the disks and the network of a machine under load, and verifies
 // every result.
 //
 // It takes the settings of ironic-python-agent's burn-in steps, which run stress-ng and fio, from driver_info of the

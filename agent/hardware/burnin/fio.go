@@ -46,6 +46,21 @@ func errorNumber(err error) int {
 	return eilseq
 }
 
+// networkJob returns the content of an output file, with the keys of fio's.
+func networkJob(role string, bytes int64, took time.Duration, err error) []byte {
+	j := job{Name: role}
+	if role == "writer" {
+		j.Write = directionOf(bytes, took)
+	} else {
+		j.Read = directionOf(bytes, took)
+	}
+	if err != nil {
+		j.Text, j.Error, j.TotalError = err.Error(), errorNumber(err), 1
+	}
+	text, _ := json.MarshalIndent(map[string]any{"jobs": []job{j}}, "", "  ") // values that JSON can represent
+	return append(text, '\n')
+}
+
 // DiskResults collects the results of the disks of a test, and writes them to the output file.
 type DiskResults struct {
 	out  *output

@@ -83,6 +83,54 @@ func DiskOptionsOf(driverInfo map[string]any) (DiskOptions, error) {
 	return o, s.err()
 }
 
+// ErrPairing is the error of settings from which the node's partner is not known.
+var ErrPairing = errors.New("no partner for the network test")
+
+// NetworkOptions are the options of [Network].
+type NetworkOptions struct {
+	Writer  bool          // whether the node sends first
+	Partner string        // name or address of the other node
+	Runtime time.Duration // of each direction
+	Output  string        // path of the files for the reports, to which the role is added; "" means none
+}
+
+// NetworkOptionsOf returns the options in a node's driver_info. If they do not name the partner, the error wraps
+// ErrPairing.
+func NetworkOptionsOf(driverInfo map[string]any) (NetworkOptions, error) {
+	s := settings{values: driverInfo}
+	o := NetworkOptions{
+		Runtime: s.timeout("agent_burnin_fio_network_runtime", 6*time.Hour),
+		Output:  s.path("agent_burnin_fio_network_outputfile"),
+	}
+	if err := s.err(); err != nil {
+		return o, err
+	}
+	const backend, static = "agent_burnin_fio_network_pairing_backend_url", "agent_burnin_fio_network_config"
+	pairing := func(format string, args ...any) (NetworkOptions, error) {
+		return o, fmt.Errorf("%w: %s", ErrPairing, fmt.Sprintf(format, args...))
+	}
+	config, isObject := driverInfo[static].(map[string]any)
+	switch {
+	case driverInfo[static] != nil && !isObject:
+		return pairing("driver_info %s: got %v, want an object with role and partner", static, driverInfo[static])
+	case len(config) == 0 && driverInfo[backend] != nil:
+		text, _ := driverInfo[backend].(string)
+		name, _, _ := strings.Cut(text, ":") // the rest may contain a password
+		return pairing("driver_info %s: dynamic pairing by %q is not supported, set %s", backend, name, static)
+	case len(config) == 0:
+		return pairing("driver_info has no %s", static)
+	}
+	role, _ := config["role"].(string)
+	if role != "writer" && role != "reader" {
+		return pairing("driver_info %s: got role %v, want writer or reader", static, config["role"])
+	}
+	o.Writer = role == "writer"
+	if o.Partner, _ = config["partner"].(string); o.Partner == "" {
+		return pairing("driver_info %s: got partner %v, want a name or an address", static, config["partner"])
+	}
+	return o, nil
+}
+
 // settings reads values of driver_info. Operators set most of them on a command line, as strings.
 type settings struct {
 	values map[string]any

@@ -29,6 +29,20 @@ func (m *Manager) burninMemory(ctx context.Context, call hardware.Call) (any, er
 	return burn(ctx, m, call, "burnin_memory", burnin.MemoryOptionsOf, burnin.Memory)
 }
 
+// burninNetwork sends data to a partner and receives data from it. Its settings are agent_burnin_fio_network_* in
+// driver_info.
+func (m *Manager) burninNetwork(ctx context.Context, call hardware.Call) (any, error) {
+	return burn(ctx, m, call, "burnin_network", burnin.NetworkOptionsOf, burnin.Network)
+}
+
+// burninGPU fails: the drivers and libraries of graphics processors are not part of the ramdisk.
+func (m *Manager) burninGPU(_ context.Context, call hardware.Call) (any, error) {
+	if err := noArguments(call); err != nil {
+		return nil, err
+	}
+	return nil, fault.CommandExecution(errors.New("burnin_gpu: not supported: the ramdisk has no driver for GPUs"))
+}
+
 // burn runs a test with the options in driver_info of the node.
 func burn[Options, Report any](
 	ctx context.Context, m *Manager, call hardware.Call, step string,
@@ -57,7 +71,9 @@ func burninOptions[Options any](
 	if call.Node != nil {
 		info = call.Node.DriverInfo()
 	}
-	if options, err = parse(info); err != nil {
+	if options, err = parse(info); errors.Is(err, burnin.ErrPairing) {
+		return options, fault.Cleaning("%w", err)
+	} else if err != nil {
 		return options, fault.CommandExecution(err)
 	}
 	return options, nil

@@ -46,6 +46,8 @@ func TestBurninSettings(t *testing.T) {
 		"memory":      {m.burninMemory, `"agent_burnin_vm_vm-bytes": "much"`, "driver_info agent_burnin_vm_vm-bytes: "},
 		"disk":        {m.burninDisk, `"agent_burnin_fio_disk_loops": -1`, "driver_info agent_burnin_fio_disk_loops: "},
 		"no meminfo":  {m.burninMemory, "", "burnin_memory: "},
+		"gpu":         {m.burninGPU, "", "burnin_gpu: not supported: the ramdisk has no driver for GPUs"},
+		"network":     {m.burninNetwork, `"agent_burnin_fio_network_runtime": 0`, "network_runtime: got 0"},
 		"no disks":    {m.burninDisk, "", "burnin_disk: no disk was tested"},
 		"output file": {m.burninDisk, `"agent_burnin_fio_disk_outputfile": "/dev/null"`, "burnin_disk: create output"},
 	} {
@@ -53,6 +55,20 @@ func TestBurninSettings(t *testing.T) {
 		if result != nil || typeOf(err) != "CommandExecutionError" || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v and %v, want a CommandExecutionError with %q", name, result, err, test.want)
 		}
+	}
+}
+
+// Without a partner the error has the type that ironic-python-agent gives it.
+func TestBurninNetworkPartner(t *testing.T) {
+	m := newManager(t)
+	if _, err := m.burninNetwork(t.Context(), burninNode(t, "")); typeOf(err) != "CleaningError" ||
+		!strings.Contains(err.Error(), "agent_burnin_fio_network_config") {
+		t.Errorf("got %v, want a CleaningError", err)
+	}
+	info := `"agent_burnin_fio_network_config": {"role": "reader", "partner": "no name"}`
+	if _, err := m.burninNetwork(t.Context(), burninNode(t, info)); typeOf(err) != "CommandExecutionError" ||
+		!strings.Contains(err.Error(), "burnin_network: look up partner: ") {
+		t.Errorf("got %v, want a CommandExecutionError about the partner", err)
 	}
 }
 

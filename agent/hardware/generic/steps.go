@@ -20,7 +20,7 @@ const deployInterface = "deploy"
 // interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
 // step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
 // name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.2" }
+func (m *Manager) Version() string { return "1.2-ironroot.3" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
@@ -47,7 +47,9 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			abortable("erase_pstore", 0, m.erasePstore),
 			nvram,
 			abortable("burnin_cpu", 0, m.burninCPU),
+			abortable("burnin_gpu", 0, m.burninGPU),
 			abortable("burnin_memory", 0, m.burninMemory),
+			abortable("burnin_network", 0, m.burninNetwork),
 			abortable("burnin_disk", 0, m.burninDisk),
 		}
 	case hardware.Deploy:
@@ -60,7 +62,9 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 		return []hardware.Step{
 			step("write_image", m.writeImage),
 			abortable("burnin_cpu", 0, m.burninCPU),
+			abortable("burnin_gpu", 0, m.burninGPU),
 			abortable("burnin_memory", 0, m.burninMemory),
+			abortable("burnin_network", 0, m.burninNetwork),
 		}
 	}
 	return nil

@@ -1,0 +1,286 @@
+package burnin
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/goroutine"
+)
+
+func TestNetworkOptions(t *testing.T) {
+	const static = `"agent_burnin_fio_network_config": {"role": "writer", "partner": "node-2"}`
+	for info, want := range map[string]NetworkOptions{
+		static: {Writer: true, Partner: "node-2", Runtime: 21600 * time.Second},
+		static + `, "agent_burnin_fio_network_runtime": 60, "agent_burnin_fio_network_outputfile": "/o"`: {
+			Writer: true, Partner: "node-2", Runtime: time.Minute, Output: "/o",
+		},
+		`"agent_burnin_fio_network_config": {"role": "reader", "partner": "::1"}`: {
+			Partner: "::1", Runtime: 21600 * time.Second,
+		},
+	} {
+		got, err := networkOptions(t, info)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", info, err, diff)
+		}
+	}
+	for info, want := range map[string]string{
+		``:                                      "driver_info has no agent_burnin_fio_network_config",
+		`"agent_burnin_fio_network_config": {}`: "driver_info has no agent_burnin_fio_network_config",
+		`"agent_burnin_fio_network_config": "writer"`: "driver_info agent_burnin_fio_network_config: got writer, " +
+			"want an object",
+		`"agent_burnin_fio_network_config": {"role": "both", "partner": "x"}`: "got role both, want writer or reader",
+		`"agent_burnin_fio_network_config": {"role": "writer"}`:               "got partner <nil>",
+		`"agent_burnin_fio_network_pairing_backend_url": "etcd3://x"`:         `pairing by "etcd3" is not supported`,
+	} {
+		if _, err := networkOptions(t, info); !errors.Is(err, ErrPairing) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", info, err, want)
+		}
+	}
+	_, err := networkOptions(t, `"agent_burnin_fio_network_runtime": "x"`)
+	if err == nil || errors.Is(err, ErrPairing) {
+		t.Errorf("runtime: got error %v, want one of the setting", err)
+	}
+}
+
+func networkOptions(t *testing.T, info string) (NetworkOptions, error) {
+	t.Helper()
+	var values map[string]any
+	if err := json.Unmarshal([]byte("{"+info+"}"), &values); err != nil {
+		t.Fatal(err)
+	}
+	return NetworkOptionsOf(values)
+}
+
+// newNetworkTest returns one node of a pair on the loopback interface.
+func newNetworkTest(t *testing.T, port int, writer bool) *networkTest {
+	t.Helper()
+	m, _ := machine(t, nil)
+	return &networkTest{
+		Machine: m, o: NetworkOptions{Writer: writer, Partner: "127.0.0.1", Runtime: 50 * time.Millisecond},
+		port: port, retry: 5 * time.Millisecond, wait: time.Hour, silence: 10 * time.Second, drain: time.Minute,
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // of a test
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Both directions are tested, and each node knows how much was verified.
+func TestNetwork(t *testing.T) {
+	port := freePort(t)
+	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
+	first.o.Output = filepath.Join(t.TempDir(), "net")
+	var reports [2]*NetworkReport
+	var errs [2]error
+	goroutine.Do(
+		func() { reports[0], errs[0] = first.run(t.Context()) },
+		func() { reports[1], errs[1] = second.run(t.Context()) },
+	)
+	if errs[0] != nil || errs[1] != nil {
+		t.Fatalf("got errors %v", errs)
+	}
+	const least = connections * messageBytes
+	if a, b := reports[0], reports[1]; a.Sent < least || b.Sent < least ||
+		a.Sent != b.Received || b.Sent != a.Received || a.Partner != "127.0.0.1" ||
+		a.Connections != connections || a.Seconds < 0.1 {
+		t.Errorf("got reports %+v and %+v, want the same number of bytes sent and received", a, b)
+	}
+	for role, direction := range map[string]string{"writer": `"write"`, "reader": `"read"`} {
+		text, err := os.ReadFile(first.o.Output + "." + role)
+		if err != nil || !strings.Contains(string(text), `"jobname": "`+role+`"`) ||
+			!strings.Contains(string(text), direction) {
+			t.Errorf("%s: got output file %s and %v", role, text, err)
+		}
+	}
+}
+
+// Data that differ are errors of both nodes.
+func TestNetworkDamaged(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(message []byte)
+		want   string
+	}{
+		"data":     {func(b []byte) { b[len(b)-1] ^= 1 }, "message 0 has a wrong checksum"},
+		"order":    {func(b []byte) { binary.LittleEndian.PutUint64(b, 7) }, "got the header of message 7"},
+		"length":   {func(b []byte) { b[13] ^= 1 }, "bytes, want that of message 0"},
+		"too soon": {func(b []byte) { clear(b[8:16]) }, "partner has sent no data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port := freePort(t)
+			first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
+			first.damage = test.damage
+			var errs [2]error
+			goroutine.Do(
+				func() { _, errs[0] = first.run(t.Context()) },
+				func() { _, errs[1] = second.run(t.Context()) },
+			)
+			if errs[0] == nil || !strings.HasPrefix(errs[0].Error(), "writer: ") {
+				t.Errorf("sender: got error %v, want one", errs[0])
+			}
+			if errs[1] == nil || !strings.Contains(errs[1].Error(), test.want) {
+				t.Errorf("receiver: got error %v, want %q", errs[1], test.want)
+			}
+		})
+	}
+}
+
+// Only the partner can connect.
+func TestNetworkStranger(t *testing.T) {
+	port := freePort(t)
+	node := newNetworkTest(t, port, true)
+	node.o.Partner = "127.0.0.2"
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := errors.New("ended")
+	var rejected atomic.Bool
+	goroutine.Do(
+		func() {
+			if _, err := node.run(ctx); !errors.Is(err, ended) {
+				t.Errorf("got error %v, want %v", err, ended)
+			}
+		},
+		func() {
+			defer cancel(ended)
+			for t.Context().Err() == nil {
+				c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+				if err != nil {
+					continue // the node does not listen yet
+				}
+				n, err := c.Read(make([]byte, 1))
+				rejected.Store(n == 0 && err != nil)
+				c.Close() //nolint:errcheck // of a test
+				return
+			}
+		},
+	)
+	if !rejected.Load() {
+		t.Error("a connection of another host was accepted")
+	}
+}
+
+// A partner that does not appear, does not complete its connections or does not stop is an error. Nothing listens
+// after it.
+func TestNetworkLimits(t *testing.T) {
+	closed := func(port int) {
+		t.Helper()
+		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			c.Close() //nolint:errcheck // of a test
+			t.Error("the port is still open")
+		}
+	}
+	fails := func(node *networkTest, want string) {
+		t.Helper()
+		if _, err := node.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+		closed(node.port)
+	}
+	node := newNetworkTest(t, freePort(t), true)
+	node.wait = 10 * time.Millisecond
+	fails(node, "writer: partner has opened 0 of 16 connections: no other within 10ms")
+
+	node = newNetworkTest(t, freePort(t), false)
+	node.wait = 10 * time.Millisecond
+	fails(node, "reader: partner has not accepted connections within 10ms: dial tcp ")
+
+	node = newNetworkTest(t, freePort(t), false)
+	node.o.Partner = "no name" // is not asked of a server
+	fails(node, "look up partner: lookup no name: no such host")
+
+	node = newNetworkTest(t, freePort(t), true)
+	node.silence = 50 * time.Millisecond
+	ended := make(chan struct{})
+	goroutine.Do(
+		func() {
+			defer close(ended)
+			fails(node, "writer: partner has opened 1 of 16 connections: no other within 50ms")
+		},
+		func() {
+			for {
+				c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(node.port)))
+				if err == nil {
+					<-ended
+					c.Close() //nolint:errcheck // of a test
+					return
+				}
+			}
+		},
+	)
+	port := freePort(t)
+	gone := newNetworkTest(t, port, false)
+	gone.drain, gone.o.Runtime = 20*time.Millisecond, time.Hour
+	goroutine.Do(
+		func() { fails(gone, "writer: partner has opened 0 of 16 connections: no other within 20ms") },
+		func() {
+			partner := newNetworkTest(t, port, true)
+			partner.partner = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+			if _, _, err := partner.send(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+	)
+	port = freePort(t)
+	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
+	first.o.Runtime = time.Hour
+	second.drain = time.Millisecond
+	goroutine.Do(
+		func() { fails(first, "writer: ") },
+		func() { fails(second, "reader: partner still sends 1ms after the end of this node's runtime of 50ms") },
+	)
+}
+
+// Each wait ends with the context. Nothing listens after it.
+func TestNetworkCancelled(t *testing.T) {
+	ended := errors.New("ended")
+	for _, writer := range []bool{true, false} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		node := newNetworkTest(t, freePort(t), writer)
+		goroutine.AfterTime(20*time.Millisecond, func() { cancel(ended) })
+		if _, err := node.run(ctx); !errors.Is(err, ended) {
+			t.Errorf("writer %v: got error %v, want %v", writer, err, ended)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(node.port)))
+		if err != nil {
+			t.Errorf("writer %v: the port is still open: %v", writer, err)
+			continue
+		}
+		l.Close() //nolint:errcheck // of a test
+	}
+	port := freePort(t)
+	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
+	first.o.Runtime = time.Hour
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var started atomic.Bool
+	first.damage = func([]byte) {
+		if started.CompareAndSwap(false, true) {
+			cancel(ended)
+		}
+	}
+	var errs [2]error
+	goroutine.Do(
+		func() { _, errs[0] = first.run(ctx) },
+		func() { _, errs[1] = second.run(ctx) },
+	)
+	if !errors.Is(errs[0], ended) || !errors.Is(errs[1], ended) {
+		t.Errorf("got errors %v, want %v", errs, ended)
+	}
+}
