@@ -97,7 +97,7 @@ type Config struct {
 	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"version of Ironic's API to use; not set, it is requested from Ironic"`
 	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, separated by commas: INTERFACE.ID, INTERFACE for all VLANs that its switch announces by LLDP, or all; INTERFACE is a name or a MAC address"`
 	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"continue if the boot loader cannot be installed"`
-	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy step inject_files" unused:"not implemented yet"`
+	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy and service step inject_files"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices that contain a shared file system"`
 	SkipStorageControllers      []string      `file:"skip_storage_controllers" kernel:"ipa-skip-storage-controllers" help:"PCI addresses of storage controllers that erase steps do not examine, separated by commas; any other controller without a driver is an error"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`

@@ -469,7 +469,7 @@ func TestReferenceAndUsage(t *testing.T) {
 		"--listen-port PORT\n", "--standalone\n", "--destructive\n", "--config-dir DIR\n", "(default 600 s)",
 		"\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n",
 		"--inject-files-priority INTEGER\n" +
-			"        priority of the deploy step inject_files (default 0); no effect: not implemented yet\n",
+			"        priority of the deploy and service step inject_files (default 0)\n",
 		"--disable-bootc-deploy\n        refuse to deploy bootable containers; no effect: not implemented yet\n",
 	} {
 		if !strings.Contains(usage.String(), want) {

@@ -1,6 +1,6 @@
 // Package generic implements the built-in hardware manager. It supports every machine that Linux runs on and uses only
 // the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, remove
-// boot entries, test hardware and write images. It has no steps for RAID, file injection and containers.
+// boot entries, test hardware, write images and inject files. It has no steps for RAID and containers.
 package generic
 
 import (

@@ -20,7 +20,7 @@ const deployInterface = "deploy"
 // interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
 // step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
 // name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.3" }
+func (m *Manager) Version() string { return "1.2-ironroot.4" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
@@ -37,6 +37,8 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 		"List of regular expressions in RE2 syntax. Boot entries of the UEFI firmware whose device path matches " +
 		"any of them, ignoring case, are removed. The default matches entries for disk partitions and for the " +
 		"loaders shim and grub."}}
+	inject := step("inject_files", m.injectFiles)
+	inject.Priority, inject.ArgsInfo = m.o.Config.Get().InjectFilesPriority, injectArguments()
 	switch kind {
 	case hardware.Clean:
 		nvram.Abortable = &yes
@@ -57,10 +59,12 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			step("erase_devices_metadata", m.eraseMetadata),
 			nvram,
 			step("write_image", m.writeImage),
+			inject,
 		}
 	case hardware.Service:
 		return []hardware.Step{
 			step("write_image", m.writeImage),
+			inject,
 			abortable("burnin_cpu", 0, m.burninCPU),
 			abortable("burnin_gpu", 0, m.burninGPU),
 			abortable("burnin_memory", 0, m.burninMemory),

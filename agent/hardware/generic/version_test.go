@@ -62,6 +62,28 @@ service 0 deploy.burnin_gpu abortable
 service 0 deploy.burnin_memory abortable
 service 0 deploy.burnin_network abortable
 `,
+	"1.2-ironroot.4": `
+clean 10 deploy.erase_devices abortable
+clean 99 deploy.erase_devices_metadata abortable
+clean 0 deploy.erase_devices_express abortable
+clean 0 deploy.erase_pstore abortable
+clean 0 deploy.clean_uefi_nvram abortable match_patterns
+clean 0 deploy.burnin_cpu abortable
+clean 0 deploy.burnin_gpu abortable
+clean 0 deploy.burnin_memory abortable
+clean 0 deploy.burnin_network abortable
+clean 0 deploy.burnin_disk abortable
+deploy 0 deploy.erase_devices_metadata
+deploy 0 deploy.clean_uefi_nvram match_patterns
+deploy 0 deploy.write_image
+deploy 0 deploy.inject_files files verify_ca
+service 0 deploy.write_image
+service 0 deploy.inject_files files verify_ca
+service 0 deploy.burnin_cpu abortable
+service 0 deploy.burnin_gpu abortable
+service 0 deploy.burnin_memory abortable
+service 0 deploy.burnin_network abortable
+`,
 }
 
 // The list of steps of a version never changes: Ironic lists the steps of a node again only if the version of a

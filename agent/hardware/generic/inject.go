@@ -1,0 +1,267 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/storage/block"
+	"ironroot/storage/mounted"
+	"ironroot/storage/partition"
+)
+
+// injectArguments are the arguments of inject_files.
+func injectArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{
+		injectedFiles: {Description: "" +
+			"List of files to write, after those in the inject_files property of the node. Each is an object with " +
+			"path, and optionally partition (number on the root disk, or device), content (base64, or a URL in " +
+			"which {node[...]} and {ports[0][...]} are replaced), deleted (true removes the file), mode, dirmode " +
+			"(of the directory, if it is created), owner and group (numbers). Without partition, the file is on the " +
+			"first partition that has the first directory of the path."},
+		verifyCA: {Description: "" +
+			"Whether the certificates of HTTPS servers are verified as the agent's options say. The default is true."},
+	}
+}
+
+// injectFiles writes files of the operator's to file systems of the node, or removes files. The whole call is validated
+// first. Names are resolved as inside a chroot to the file system, because its content belongs to the tenant.
+func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, error) {
+	files, verify, err := parseInjection(call)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		m.o.Log.Info("no files to inject")
+		return nil, nil
+	}
+	for _, f := range files {
+		if err := m.inject(ctx, call, f, verify); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// inject writes or removes one file.
+func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile, verify bool) error {
+	device, err := m.injectionDevice(ctx, call, f)
+	if err != nil {
+		return err
+	}
+	fs, err := mounted.Open(ctx, device, true)
+	if err != nil {
+		return fault.CommandExecution(fmt.Errorf("inject %s: %w", f.path, err))
+	}
+	if f.deleted {
+		err = removeInjected(fs, f.path)
+	} else {
+		err = m.writeInjected(ctx, fs, f, verify)
+	}
+	if err = errors.Join(err, fs.Close()); err != nil {
+		return fault.CommandExecution(fmt.Errorf("inject %s: %w", f.path, err))
+	}
+	phrase := "file injected"
+	if f.deleted {
+		phrase = "file removed"
+	}
+	m.o.Log.Info(phrase, "path", f.path, "device", device)
+	return nil
+}
+
+// removeInjected removes a file, which need not exist.
+func removeInjected(fs *mounted.FS, name string) error {
+	if err := fs.Remove(name); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writeInjected writes a file. If its content cannot be fetched, the file system does not change.
+func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedFile, verify bool) (err error) {
+	content := io.NopCloser(f.content())
+	if f.url != "" {
+		if content, err = m.o.Imager.Open(ctx, f.url, verify); err != nil {
+			return err
+		}
+	}
+	defer content.Close() //nolint:errcheck // it was read to its end, or has failed before
+	dir := path.Dir(f.path)
+	created, err := fs.MkdirAll(dir, 0o755)
+	if err != nil {
+		return err
+	}
+	if created && f.dirMode != 0 {
+		if err := changeDirMode(fs, dir, f.dirMode); err != nil {
+			return err
+		}
+	}
+	file, err := fs.OpenFile(f.path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if info, err := file.Stat(); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("write %s: got %s, want a regular file", file.Name(), info.Mode())
+	}
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		return fmt.Errorf("write %s: %w", file.Name(), err)
+	}
+	if err := f.setAttributes(file); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// setAttributes sets the owner, the group and the mode that are given.
+func (f injectedFile) setAttributes(file *os.File) error {
+	// First the owner: its change clears bits of the mode.
+	if f.owner >= 0 || f.group >= 0 {
+		if err := unix.Fchown(int(file.Fd()), f.owner, f.group); err != nil {
+			return &os.PathError{Op: "chown", Path: file.Name(), Err: err}
+		}
+	}
+	if f.mode == 0 {
+		return nil
+	}
+	return changeMode(file, f.mode)
+}
+
+// changeDirMode changes the mode of a directory.
+func changeDirMode(fs *mounted.FS, dir string, mode uint32) error {
+	d, err := fs.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close() //nolint:errcheck // nothing is written through it
+	return changeMode(d, mode)
+}
+
+// changeMode changes the mode of an open file. Unlike [os.File.Chmod], it takes the bits of chmod(2).
+func changeMode(file *os.File, mode uint32) error {
+	if err := unix.Fchmod(int(file.Fd()), mode); err != nil {
+		return &os.PathError{Op: "chmod", Path: file.Name(), Err: err}
+	}
+	return nil
+}
+
+// injectionDevice returns the device with the file system that f belongs to.
+func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f injectedFile) (string, error) {
+	if strings.HasPrefix(f.partition, "/") {
+		return f.partition, m.checkInjectionDevice(ctx, call, f.partition)
+	}
+	disk, err := m.o.Imager.RootDisk(ctx, false)
+	if err != nil {
+		return "", err
+	}
+	if f.partition == "" {
+		return m.findInjectionDevice(ctx, disk.Path, f)
+	}
+	n, err := strconv.Atoi(f.partition)
+	if err != nil {
+		return "", fault.InvalidCommandParams("partition of %s: %w", f.path, err)
+	}
+	return block.PartitionPath(m.o.System, disk.Path, n), nil
+}
+
+// checkInjectionDevice returns an error unless device is a disk or partition that the node does not protect.
+func (m *Manager) checkInjectionDevice(ctx context.Context, call hardware.Call, device string) error {
+	disks, err := m.o.Disks(ctx)
+	if err != nil && !errors.Is(err, block.ErrUnreadable) {
+		return fault.DeviceNotFound("list disks: %w", err)
+	}
+	i := slices.IndexFunc(disks, func(d block.Device) bool {
+		parts, err := block.Partitions(ctx, m.o.System, d.Path)
+		return d.Path == device ||
+			err == nil && slices.ContainsFunc(parts, func(p block.Device) bool { return p.Path == device })
+	})
+	if i < 0 {
+		return fault.DeviceNotFound("device %s is neither a disk of this machine nor a partition of one", device)
+	}
+	skips, err := hardware.NewSkipList(call.Node)
+	if err != nil {
+		return fault.DeviceNotFound("%w", err)
+	}
+	kept, err := skips.Without(disks[i : i+1])
+	if err == nil {
+		kept, err = hardware.WithoutProtectedArrays(ctx, m.o.System, call.Node, kept)
+	}
+	if err != nil {
+		return fault.DeviceNotFound("device %s: %w", device, err)
+	}
+	if len(kept) == 0 {
+		return fault.DeviceNotFound("device %s is protected by skip_block_devices", device)
+	}
+	if err := skips.CheckRead(disks[i]); err != nil {
+		return fault.DeviceNotFound("device %s: %w", device, err)
+	}
+	return nil
+}
+
+// Types of partitions with a physical volume of LVM, which is no file system.
+const (
+	typeLVM    = "E6D6D379-F507-44C2-A23C-238F2A3DF928" // GPT: Linux LVM
+	typeMBRLVM = "0x8e"
+)
+
+// findInjectionDevice returns the first partition of a disk that has the first directory of the file's path.
+func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f injectedFile) (string, error) {
+	first, _, _ := strings.Cut(strings.TrimPrefix(f.path, "/"), "/")
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		return "", fault.DeviceNotFound("partition for %s: %w", f.path, err)
+	}
+	var scanned []string
+	for _, p := range table.Partitions {
+		if p.Type == typeLVM || p.Type == typeMBRLVM || p.Extended() {
+			continue
+		}
+		device := block.PartitionPath(m.o.System, disk, p.Number)
+		found, err := hasDirectory(ctx, device, first)
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if found {
+			return device, nil
+		}
+		if err != nil {
+			m.o.Log.Warn("partition not searched", "device", device, "path", f.path, "err", err)
+			device += " (unreadable)"
+		}
+		scanned = append(scanned, device)
+	}
+	return "", fault.DeviceNotFound("none of the partitions of %s has the directory /%s: searched %s",
+		disk, first, strings.Join(scanned, ", "))
+}
+
+// hasDirectory reports whether the file system of a device has a directory.
+func hasDirectory(ctx context.Context, device, name string) (found bool, err error) {
+	fs, err := mounted.Open(ctx, device, false)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, fs.Close()) }()
+	dir, err := fs.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, dir.Close()
+}

@@ -1,0 +1,229 @@
+package generic
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/storage/image/fetch"
+)
+
+const (
+	injectedFiles  = "files"        // argument of inject_files
+	verifyCA       = "verify_ca"    // argument of inject_files
+	injectProperty = "inject_files" // property of the node
+)
+
+// injectedFile is a file that is written or removed.
+type injectedFile struct {
+	path      string // with a leading slash
+	partition string // a number on the root disk, a device, or "" for the partition that has the directory
+	deleted   bool
+	data      []byte // the content, unless url is set
+	url       string
+	mode      uint32 // 0 leaves it as it is
+	dirMode   uint32 // of the directory, if it is created; 0 is 0755
+	owner     int    // -1 leaves it as it is
+	group     int    // -1 leaves it as it is
+}
+
+// content returns a reader of the file's content, unless that is at a URL.
+func (f injectedFile) content() io.Reader { return bytes.NewReader(f.data) }
+
+// parseInjection returns the files of a call, first those of the node's property. Its error names all that is wrong
+// with them.
+func parseInjection(call hardware.Call) (files []injectedFile, verify bool, err error) {
+	if err := onlyArguments(call, injectedFiles, verifyCA); err != nil {
+		return nil, false, err
+	}
+	verify = true
+	if raw, given := call.Args[verifyCA]; given {
+		if err := json.Unmarshal(raw, &verify); err != nil {
+			return nil, false, fault.InvalidCommandParams("'%s' must be true or false", verifyCA)
+		}
+	}
+	values := map[string]any{"node": map[string]any{}, "ports": anyList(call.Ports)}
+	var property json.RawMessage
+	if call.Node != nil {
+		values["node"] = call.Node.Raw()
+		if property, err = json.Marshal(call.Node.Properties()[injectProperty]); err != nil {
+			return nil, false, fault.InvalidCommandParams("property '%s': %w", injectProperty, err)
+		}
+	}
+	ofNode, wrong, err := parseInjectedFiles("property '"+injectProperty+"'", property, values)
+	if err != nil {
+		return nil, false, err
+	}
+	ofStep, wrongOfStep, err := parseInjectedFiles("'"+injectedFiles+"'", call.Args[injectedFiles], values)
+	if err != nil {
+		return nil, false, err
+	}
+	if wrong = append(wrong, wrongOfStep...); len(wrong) > 0 {
+		return nil, false, fault.InvalidCommandParams("Validation of files failed: %s", strings.Join(wrong, "; "))
+	}
+	return append(ofNode, ofStep...), verify, nil
+}
+
+// parseInjectedFiles returns the files of a list, which errors call by name, and all that is wrong with them. values
+// are those that a URL can name.
+func parseInjectedFiles(name string, list json.RawMessage, values map[string]any) (
+	files []injectedFile, wrong []string, err error,
+) {
+	var entries []map[string]json.RawMessage
+	if len(list) > 0 {
+		if err := json.Unmarshal(list, &entries); err != nil {
+			return nil, nil, fault.InvalidCommandParams("%s must be a list of objects", name)
+		}
+	}
+	for i, entry := range entries {
+		f, texts := parseInjectedFile(entry, values)
+		for _, text := range texts {
+			wrong = append(wrong, fmt.Sprintf("entry %d of %s: %s", i+1, name, text))
+		}
+		files = append(files, f)
+	}
+	return files, wrong, nil
+}
+
+func anyList(ports []map[string]any) []any {
+	list := make([]any, len(ports))
+	for i, p := range ports {
+		list[i] = p
+	}
+	return list
+}
+
+// parseInjectedFile returns a file, and all that is wrong with it. values are those that a URL can name.
+func parseInjectedFile(entry map[string]json.RawMessage, values map[string]any) (f injectedFile, wrong []string) {
+	p := entryParser{entry: entry}
+	var name, content string
+	p.decode("path", &name, "a text")
+	p.decode("deleted", &f.deleted, "true or false")
+	f.partition = p.partition()
+	f.mode, f.dirMode = uint32(p.number("mode", 0, 0, 0o7777)), uint32(p.number("dirmode", 0, 0, 0o7777))
+	f.owner, f.group = int(p.number("owner", -1, -1, maxID)), int(p.number("group", -1, -1, maxID))
+	hasContent := p.decode("content", &content, "a text")
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		if !p.known[key] {
+			p.fail("unexpected field '%s'", key)
+		}
+	}
+	f.path = path.Clean("/" + name)
+	switch {
+	case name == "":
+		p.fail("expected a path")
+	case strings.HasSuffix(name, "/"), f.path == "/":
+		p.fail("path %q is a directory", name)
+	case path.Dir(f.path) == "/" && f.partition == "":
+		p.fail("path %q is in the root directory, which requires a partition", name)
+	}
+	switch {
+	case f.deleted && content != "":
+		p.fail("content cannot be used with deleted")
+	case !f.deleted && !hasContent:
+		p.fail("expected content or deleted")
+	case f.deleted:
+	case strings.Contains(content, "://"):
+		f.url = p.url(content, values)
+	default:
+		f.data = p.base64(content)
+	}
+	return f, p.wrong
+}
+
+const maxID = 1<<32 - 2 // the largest number of a user or group
+
+// entryParser reads the fields of an object and collects what is wrong with them.
+type entryParser struct {
+	entry map[string]json.RawMessage
+	known map[string]bool
+	wrong []string
+}
+
+func (p *entryParser) fail(format string, args ...any) {
+	p.wrong = append(p.wrong, fmt.Sprintf(format, args...))
+}
+
+// field returns a field, and reports whether it is there.
+func (p *entryParser) field(name string) (raw json.RawMessage, given bool) {
+	if p.known == nil {
+		p.known = map[string]bool{}
+	}
+	p.known[name] = true
+	raw, given = p.entry[name]
+	return raw, given
+}
+
+// decode decodes a field, and reports whether it is there and not null.
+func (p *entryParser) decode(name string, to any, want string) bool {
+	raw, given := p.field(name)
+	if !given || string(raw) == "null" {
+		return false
+	}
+	if json.Unmarshal(raw, to) != nil {
+		p.fail("%s must be %s", name, want)
+	}
+	return true
+}
+
+// number returns a whole number, or fallback if the field is not there.
+func (p *entryParser) number(name string, fallback, low, high int64) int64 {
+	raw, given := p.field(name)
+	if !given {
+		return fallback
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < low || n > high {
+		p.fail("%s must be a number from %d to %d", name, low, high)
+		return fallback
+	}
+	return n
+}
+
+// partition returns the number or the device of a partition as text, "" if the field is not there.
+func (p *entryParser) partition() string {
+	const name = "partition"
+	raw, _ := p.field(name)
+	var text string
+	if len(raw) > 0 && raw[0] != '"' && string(raw) != "null" {
+		text = string(raw)
+	} else if !p.decode(name, &text, "a number or a device") || text == "" {
+		return ""
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil && n > 0 || strings.HasPrefix(text, "/dev/") && path.Clean(text) == text {
+		return text
+	}
+	p.fail("partition must be a number from 1 on, or a device below /dev")
+	return ""
+}
+
+// url returns the URL of a file's content with the values of its fields.
+func (p *entryParser) url(text string, values map[string]any) string {
+	address, err := expandFields(text, values)
+	if err == nil {
+		err = fetch.CheckURL(address)
+	}
+	if err != nil {
+		p.fail("content: %v", err)
+	}
+	return address
+}
+
+// base64 returns the content of a file. Line breaks and spaces are ignored.
+func (p *entryParser) base64(text string) []byte {
+	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		p.fail("content is neither a URL nor base64")
+	}
+	return data
+}
