@@ -112,6 +112,7 @@ func (p *process) records() []map[string]any {
 	return list.Commands
 }
 
+// Parity: A11
 func TestAgentRecords(t *testing.T) {
 	p := startProcess(t, "--standalone", "--listen_port", "9999")
 	p.await("API listening")

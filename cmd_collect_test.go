@@ -57,6 +57,8 @@ func collector(
 }
 
 // The program posts once and ends.
+//
+// Parity: H10, H12
 func TestCollectProgram(t *testing.T) {
 	cmd, log, posts := collector(t, false)
 	if err := cmd.Wait(); err != nil || len(posts) != 1 {
@@ -79,6 +81,8 @@ func TestCollectProgramFails(t *testing.T) {
 }
 
 // A daemon posts repeatedly until it is stopped. After a rejected post the interval is longer.
+//
+// Parity: H10
 func TestCollectProgramDaemon(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "collect.conf")
 	if err := os.WriteFile(file,

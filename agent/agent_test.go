@@ -13,6 +13,8 @@ import (
 )
 
 // Ironic finds the node, receives a heartbeat, and calls the agent back over TLS with the token.
+//
+// Parity: B8
 func TestConversation(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
@@ -40,6 +42,8 @@ func TestConversation(t *testing.T) {
 }
 
 // The agent sends a heartbeat as soon as an asynchronous command ends.
+//
+// Parity: B7
 func TestCommandForcesHeartbeat(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
@@ -51,6 +55,7 @@ func TestCommandForcesHeartbeat(t *testing.T) {
 	r.beat(ironic)
 }
 
+// Parity: B21
 func TestStandalone(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--standalone", "--api-url="+ironic.URL, "--agent_token="+testToken)
@@ -90,6 +95,8 @@ func (p fakePower) stop(ctx context.Context, what string) error {
 // The response to run_image and power_off is sent before the machine stops, and the command is listed as running until
 // then. LLDP agents in network cards are restored before; sync restores those whose setting is persistent. A failing
 // card does not prevent either.
+//
+// Parity: F6
 func TestStopsMachine(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "reboot", "power_off": "power off"} {
 		ironic := newIronic(t)
@@ -172,6 +179,8 @@ func TestLockdown(t *testing.T) {
 }
 
 // The callback URL contains the advertise_* options, with IPv6 addresses in brackets.
+//
+// Parity: B12 (options)
 func TestAdvertiseOptions(t *testing.T) {
 	for _, tt := range []struct {
 		want string

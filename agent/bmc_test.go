@@ -32,6 +32,8 @@ func (managed) Close() error { return nil }
 
 // If the lookup response contains agent_skip_bmc_detect, the inventory has null for the BMC's addresses and no key for
 // its MAC address, although there is a BMC.
+//
+// Parity: G10
 func TestSkipBMCDetect(t *testing.T) {
 	for skip, want := range map[bool]map[string]any{
 		false: {"bmc_address": "192.0.2.9", "bmc_v6address": "::/0", "bmc_mac": "3c:ec:ef:00:00:01"},

@@ -85,6 +85,8 @@ func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 }
 
 // A server that the operator configured sets both clocks, at the start and before the stop, even if they are plausible.
+//
+// Parity: R4
 func TestNamedServerSetsBothClocks(t *testing.T) {
 	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
 	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
@@ -168,6 +170,8 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 
 // A verified Ironic sets the hardware clock, after the lookup and before the stop, and a system clock that an
 // unverified source has set. A plausible system clock is kept.
+//
+// Parity: R4
 func TestIronicSetsTheHardwareClock(t *testing.T) {
 	const ahead = 2 * time.Hour
 	for name, tt := range map[string]struct {

@@ -53,6 +53,7 @@ func collecting(t *testing.T, url string, more func(*config.Config)) Options {
 	return Options{Config: c, System: machinetest.System(t, "dell-r640")}
 }
 
+// Parity: H5, H6, H10, H12
 func TestCollectOnce(t *testing.T) {
 	url, posts := inspector(t, http.StatusAccepted)
 	collectors := func(c *config.Config) { c.InspectionCollectors = "logs,default,dmi-decode" }
@@ -99,6 +100,7 @@ func TestCollectFails(t *testing.T) {
 }
 
 // A daemon posts repeatedly, also after a rejected post, and ends with its context.
+// Parity: H10
 func TestCollectDaemon(t *testing.T) {
 	url, posts := inspector(t, http.StatusAccepted, http.StatusNotFound, http.StatusAccepted)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,6 +17,7 @@ import (
 	"ironroot/internal/testenv"
 )
 
+// Parity: A12
 func TestVersionMismatch(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
@@ -47,6 +48,8 @@ func unpack(t *testing.T, r record) map[string]string {
 
 // The log archive has a member for each program whose output ironic-python-agent collects, the properties of every
 // disk, and the configured files. The member errors names what the machine does not have.
+//
+// Parity: E11
 func TestCollectSystemLogs(t *testing.T) {
 	ironic := newIronic(t)
 	extra := filepath.Join(t.TempDir(), "agent.log")
@@ -95,6 +98,7 @@ func TestCollectSystemLogs(t *testing.T) {
 	}
 }
 
+// Parity: E9
 func TestPoll(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)
@@ -141,6 +145,7 @@ func TestPoll(t *testing.T) {
 	}
 }
 
+// Parity: E13
 func TestFlow(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, nil, "--api-url="+ironic.URL)

@@ -72,6 +72,8 @@ func addCard(t *testing.T, machine sysfs.Root, name, mac string) {
 
 // prepare_image looks a fast-track node up again if it had no hints, because hints can have been set since. The test's
 // machine has no disk, so the error contains the hints that were used.
+//
+// Parity: B17
 func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 	hints := func(serial string) map[string]any {
 		return map[string]any{"root_device": map[string]any{"serial": serial}}
@@ -106,6 +108,8 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 }
 
 // After 600 s of lookups the agent pauses for 30 s and starts over, forever.
+//
+// Parity: B3
 func TestStartsOverAfterLookupTimeout(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,6 +152,8 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 
 // With Forever the agent starts over after a failed lookup, including the discovery by multicast DNS, and replaces a
 // server that ended with one on the same port.
+//
+// Parity: B16 (start-over)
 func TestForeverStartsOver(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.answer(404)
@@ -193,6 +199,7 @@ func TestEndsWithoutForever(t *testing.T) {
 	r.done <- nil
 }
 
+// Parity: H4
 func TestLookupOfTheNodeThatTheInspectionFound(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.System = bareMachine(t) }, "--api-url="+ironic.URL,
@@ -239,6 +246,8 @@ func TestWaitsForAnAddress(t *testing.T) {
 
 // The agent starts over with a reloaded configuration: other URLs, a token, and parameters that its inventory reports.
 // If none was loaded it keeps the current one.
+//
+// Parity: D1
 func TestReload(t *testing.T) {
 	first, second := newIronic(t), newIronic(t)
 	first.answer(http.StatusNotFound)

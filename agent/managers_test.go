@@ -43,6 +43,8 @@ func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
 
 // The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. The agent
 // works without a manager that cannot be created, and a step that panics fails.
+//
+// Parity: F5
 func TestCustomManagers(t *testing.T) {
 	nothing := func(hardware.Machine) hardware.Manager { return nil }
 	panicking := func(hardware.Machine) hardware.Manager { panic("no manager") }

@@ -8,6 +8,8 @@ import (
 )
 
 // Durations of API requests are sent to the statsd server of the lookup response.
+//
+// Parity: C7
 func TestMetricsOfLookup(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"ironroot/agent/config"
 )
 
+// Parity: A16
 func TestTokenIsNotLogged(t *testing.T) {
 	ironic := newIronic(t)
 	ironic.config["tls_min_version"] = testToken // rejected with an error that quotes it

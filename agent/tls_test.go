@@ -7,6 +7,8 @@ import (
 )
 
 // The API accepts only the cipher suites of the option, or those of the lookup response.
+//
+// Parity: A15 (cipher enforcement)
 func TestCipherSuites(t *testing.T) {
 	const aes128, aes256 = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
 	for _, tt := range []struct {

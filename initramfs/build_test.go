@@ -47,6 +47,7 @@ func build(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
+// Parity: R11 (size)
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
 	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })
@@ -71,6 +72,8 @@ func TestServerImage(t *testing.T) {
 
 // checkFirmware checks that the archive contains the compressed firmware of common adapters, and that the reviewed
 // list contains all missing files.
+//
+// Parity: R13 (firmware)
 func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	t.Helper()
 	files := map[string]cpio.Record{}

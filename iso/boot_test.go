@@ -16,6 +16,8 @@ const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two" 
 
 // A kernel and an initramfs that are not ours boot from the image as CD and as USB stick, by BIOS, by UEFI, and by
 // UEFI with Secure Boot.
+//
+// Parity: R10
 func TestBootsEverywhere(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	testenv.Files(t, "install Debian's package ovmf", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd",

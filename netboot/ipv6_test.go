@@ -49,6 +49,8 @@ func (l *lab) resolves(lines ...string) bool {
 }
 
 // Two links on networks without IPv4: one has addresses from DHCPv6, one from its router and only names from DHCPv6.
+//
+// Parity: R1 (IPv6)
 func TestIPv6Only(t *testing.T) {
 	l, inside := inNamespace(t, "dnsmasq")
 	if !inside {

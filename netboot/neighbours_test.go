@@ -139,6 +139,8 @@ func (f *fakeFirmware) RestorePersistent() error { f.note("restore persistent");
 
 // LLDP agents in the firmware of cards are stopped only if the options request it, before the link is raised, and
 // started again when the network ends. A failure to stop one is a warning, and the link is used.
+//
+// Parity: F6
 func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {

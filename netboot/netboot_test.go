@@ -52,6 +52,8 @@ func pool(link, address string) server.DHCPConfig {
 }
 
 // Two links and an independent DHCP server: both get addresses, default routes coexist and name servers are joined.
+//
+// Parity: R1 (IPv4)
 func TestTwoLinks(t *testing.T) {
 	l, inside := inNamespace(t, "dnsmasq")
 	if !inside {

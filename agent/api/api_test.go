@@ -169,6 +169,7 @@ const (
 	docStatus = `{"started_at":1700000000.123456,"version":"1.2.3"}`
 )
 
+// Parity: A1
 func TestDocuments(t *testing.T) {
 	f := start(t)
 	f.want("GET", "/", "", 200, docRoot)
@@ -180,6 +181,7 @@ func TestDocuments(t *testing.T) {
 	f.want("GET", "/commands/?agent_token="+secret, "", 200, `{"commands":[]}`)
 }
 
+// Parity: A2
 func TestRouting(t *testing.T) {
 	f := start(t)
 	for path, target := range map[string]string{
@@ -227,6 +229,7 @@ func TestRouting(t *testing.T) {
 	}
 }
 
+// Parity: A3
 func TestToken(t *testing.T) {
 	f := start(t)
 	invalid := fails("Client", "401 Unauthorized: Token invalid.")
@@ -264,6 +267,7 @@ func TestToken(t *testing.T) {
 	each("?agent_token="+secret, 200)
 }
 
+// Parity: A4
 func TestBody(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -293,6 +297,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
+// Parity: A5
 func TestUnknown(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -316,6 +321,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// Parity: A6, A7
 func TestBusyAndWait(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -358,6 +364,7 @@ func TestBusyAndWait(t *testing.T) {
 	}
 }
 
+// Parity: A8
 func TestRecord(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -399,6 +406,7 @@ func failed(name, kind string, code float64, message, details string) map[string
 	}
 }
 
+// Parity: A9, A10
 func TestFailures(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
@@ -471,6 +479,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// Parity: A16
 func TestRequestLog(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)

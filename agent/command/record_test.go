@@ -8,6 +8,8 @@ import (
 )
 
 // Every record stays, in order, with results of any size. Only the latest results are kept unchanged.
+//
+// Parity: A11 (with bounded results)
 func TestResultsAreBounded(t *testing.T) {
 	var size int
 	r := NewRegistry(set(

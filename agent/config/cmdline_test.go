@@ -14,6 +14,7 @@ const ironicAppend = "selinux=0 troubleshoot=0 text ipa-api-url=http://10.0.0.1:
 	"BOOTIF=52:54:00:1a:15:d6 initrd=ramdisk nofb vga=normal console=ttyS0 ipa-insecure=1 " +
 	"ipa-global-request-id=req-94d3b0a6-b5bb-4bb0-9ec9-8bdd1b6a3b1e systemd.journald.forward_to_console=yes"
 
+// Parity: C5
 func TestParseCmdline(t *testing.T) {
 	tests := []struct {
 		name, line string

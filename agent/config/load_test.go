@@ -33,6 +33,7 @@ func writeFile(t *testing.T, dir, name, text string) string {
 	return path
 }
 
+// Parity: C2
 func TestFileBeatsKernelParameter(t *testing.T) {
 	dir := t.TempDir()
 	s := Sources{
@@ -48,6 +49,7 @@ func TestFileBeatsKernelParameter(t *testing.T) {
 	}
 }
 
+// Parity: C3
 func TestPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "10.conf", "[DEFAULT]\nlisten_host=file10\nadvertise_host=file10\nnetwork_interface=file10\n"+
@@ -84,6 +86,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// Parity: C3
 func TestFlagSpellings(t *testing.T) {
 	dir := t.TempDir()
 	extra := writeFile(t, dir, "extra.conf", "log_dir=/extra\n")
@@ -123,6 +126,7 @@ func TestFlagErrors(t *testing.T) {
 	}
 }
 
+// Parity: C4
 func TestKernelDebugOverridesFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
@@ -144,6 +148,7 @@ func TestKernelDebugOverridesFiles(t *testing.T) {
 	}
 }
 
+// Parity: C5
 func TestBooleanSpellings(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -172,6 +177,7 @@ func TestBooleanSpellings(t *testing.T) {
 	}
 }
 
+// Parity: C5
 func TestInvalidValues(t *testing.T) {
 	for _, tt := range []struct {
 		cmdline string
@@ -240,6 +246,7 @@ func TestErrorsNameEverySource(t *testing.T) {
 	}
 }
 
+// Parity: C5
 func TestUnknownKernelParametersAreTolerated(t *testing.T) {
 	c := load(t, Sources{
 		Params: ParseCmdline(ironicAppend + " ipa-driver-name=x ipa-agent-token-required=1 lldp-timeout=x"),
@@ -252,6 +259,7 @@ func TestUnknownKernelParametersAreTolerated(t *testing.T) {
 	}
 }
 
+// Parity: C6
 func TestIPLookupTimeoutSetsTheSleep(t *testing.T) {
 	if c := load(t, Sources{Params: ParseCmdline("ipa-ip-lookup-timeout=17")}); c.IPLookupSleep != 17*time.Second {
 		t.Errorf("ip_lookup_sleep: got %v, want 17s", c.IPLookupSleep)

@@ -141,6 +141,8 @@ func describe(o option) string {
 
 // All options of ironic-python-agent are declared as it has them, in its order. Options of this agent alone stand
 // between them.
+//
+// Parity: C1
 func TestOptionsOfIronicPythonAgent(t *testing.T) {
 	want := strings.Split(strings.TrimSpace(ipaOptions), "\n")
 	names := map[string]bool{}
@@ -202,6 +204,8 @@ func tagsInComment(t *testing.T) []string {
 }
 
 // Each option has its declared default, in the unit of its field.
+//
+// Parity: C1
 func TestDefaults(t *testing.T) {
 	c := load(t, Sources{})
 	for _, o := range options() {

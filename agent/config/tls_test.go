@@ -39,6 +39,8 @@ func cipherLists() []string {
 }
 
 // Among the supported suites, OpenSSL selects the same ones in the same order.
+//
+// Parity: A15 (cipher lists)
 func TestCipherListsAsOpenSSL(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	for _, list := range cipherLists() {

@@ -11,6 +11,8 @@ import (
 )
 
 // A root disk without an EFI system partition, in a machine booted by UEFI.
+//
+// Parity: M8
 func TestIgnoreBootloaderFailure(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -56,6 +58,8 @@ func TestIgnoreBootloaderFailure(t *testing.T) {
 }
 
 // The boot loader of a BIOS machine is a program of the image. Running it is rejected unless it is allowed.
+//
+// Parity: M5
 func TestLegacyBootloaderDisabled(t *testing.T) {
 	const want = "Install of legacy BIOS bootloaders disabled by enable_bios_bootloader_install; " +
 		"use an image that boots by UEFI, or a whole-disk image"

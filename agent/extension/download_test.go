@@ -114,6 +114,8 @@ func listen(t *testing.T, h http.Handler) string {
 }
 
 // Images of formats that are not permitted are rejected, unless Ironic disabled the inspection of images.
+//
+// Parity: K7 (permitted formats)
 func TestPermittedFormats(t *testing.T) {
 	r := newImageRig(t)
 	url := listen(t, r.content())
@@ -131,6 +133,7 @@ func TestPermittedFormats(t *testing.T) {
 	}
 }
 
+// Parity: K10 (time)
 func TestDownloadTimeLimits(t *testing.T) {
 	r := newImageRig(t)
 	silent := listen(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -194,6 +197,7 @@ func relay(content http.Handler, server string) *asked {
 	})}
 }
 
+// Parity: K11
 func TestProxies(t *testing.T) {
 	r := newImageRig(t)
 	images := &asked{Handler: r.content()}
@@ -264,6 +268,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// Parity: K12
 func TestImageAuthorization(t *testing.T) {
 	r := newImageRig(t)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("user:pass word"))

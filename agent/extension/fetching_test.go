@@ -129,6 +129,8 @@ func TestDownloadTLS(t *testing.T) {
 }
 
 // Retries, pauses and the list of URLs follow the options.
+//
+// Parity: K9
 func TestDownloadRetries(t *testing.T) {
 	r := newImageRig(t)
 	r.deps.Config.Update(func(c *config.Config) {

@@ -13,6 +13,7 @@ import (
 	"ironroot/agent/power"
 )
 
+// Parity: K1, K2 (MD5 disabled)
 func TestPrepareImageValidatesInTheRequest(t *testing.T) {
 	const sum = "c5c3321ac2d78ee1f3f7bdca0d28feb0ade2c02ed3cfc0238f87dd982bb56553"
 	for _, tt := range []struct {
@@ -75,6 +76,8 @@ func TestPrepareImageWithoutADisk(t *testing.T) {
 
 // Commands of standby without parameters return what the protocol specifies. Removed and unsupported commands are
 // unknown.
+//
+// Parity: E16
 func TestStandbyWithoutParameters(t *testing.T) {
 	r := newRig(t)
 	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" ||

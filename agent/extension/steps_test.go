@@ -146,6 +146,8 @@ var testNode = map[string]any{"uuid": "b77a8c26-f785-4c57-91f5-b6ad41a2e08d", "p
 var genericVersion = (&generic.Manager{}).Version()
 
 // In the golden files GENERIC-VERSION stands for the version of the generic manager.
+//
+// Parity: E7
 func TestGetSteps(t *testing.T) {
 	r := newRig(t)
 	for _, kind := range []string{"clean", "deploy", "service"} {
@@ -193,6 +195,7 @@ func (m *recorder) Steps(hardware.Kind, *node.Node, []map[string]any) []hardware
 	}}
 }
 
+// Parity: E8
 func TestExecuteStep(t *testing.T) {
 	for _, kind := range []string{"clean", "deploy", "service"} {
 		m := &recorder{result: map[string]any{"done": true}}
@@ -260,6 +263,7 @@ func TestExecuteStepWrapsUnexpectedErrors(t *testing.T) {
 	}
 }
 
+// Parity: F4, A12
 func TestExecuteStepComparesVersions(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -74,6 +74,7 @@ var rows = []struct {
 	{WrongParams("x"), "TypeError", 500, "Wrong parameters", "x"},
 }
 
+// Parity: A9
 func TestTypes(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.kind, func(t *testing.T) {

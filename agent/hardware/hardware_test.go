@@ -73,6 +73,7 @@ func typeOf(err error) string {
 	return ""
 }
 
+// Parity: F1
 func TestLoadEvaluatesAllThenInitialisesBestFirst(t *testing.T) {
 	var log []string
 	m := load(t,
@@ -106,6 +107,7 @@ func TestLoadWithoutManagers(t *testing.T) {
 	}
 }
 
+// Parity: F1
 func TestDispatch(t *testing.T) {
 	incompatible := func() ([]block.Device, error) { return nil, fmt.Errorf("not mine: %w", ErrIncompatible) }
 	empty := func() ([]block.Device, error) { return nil, nil }
@@ -149,6 +151,7 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
+// Parity: F1
 func TestDispatchAll(t *testing.T) {
 	var log []string
 	call := func(s Syncer) (int, error) { return 7, s.Sync(t.Context()) }

@@ -7,6 +7,8 @@ import (
 )
 
 // The boot mode of the instance and the table of its disk follow from the node and the ramdisk.
+//
+// Parity: L4
 func TestBootMode(t *testing.T) {
 	const gpt, msdos = partition.GPT, partition.MBR
 	for _, tt := range []struct {

@@ -59,6 +59,8 @@ func TestFetchLimits(t *testing.T) {
 }
 
 // A config drive may take longer than the time limit of a read, but its server must not be silent or too slow.
+//
+// Parity: L5
 func TestConfigDriveLimits(t *testing.T) {
 	const size = 40 << 10
 	sending := func(pieces int, pause time.Duration) http.HandlerFunc {

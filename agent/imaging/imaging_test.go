@@ -102,6 +102,7 @@ func TestImageFault(t *testing.T) {
 	}
 }
 
+// Parity: J2
 func TestRootDisk(t *testing.T) {
 	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib), disk("sdc", 4*gib), disk("sdd", 4*gib-1)}
 	for _, tt := range []struct {

@@ -210,6 +210,8 @@ func TestPreparePartitionImage(t *testing.T) {
 // A repeated partition image is neither fetched nor written, except for the config drive; ESP, swap and the ephemeral
 // file system keep their content. Streamed images, other layouts, and images on disks that have changed are written
 // again.
+//
+// Parity: E2
 func TestPartitionImageAgain(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img", "wipefs", "blkid")
@@ -358,6 +360,8 @@ func TestPartitionImageRefusals(t *testing.T) {
 
 // An image of a format that cannot be written is refused before the disk is changed, as image of a disk or of a
 // partition, even if the format is permitted.
+//
+// Parity: K7
 func TestPrepareRefusesFormats(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "qemu-img")

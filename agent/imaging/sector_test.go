@@ -11,6 +11,8 @@ import (
 // A deployment to a disk with sectors of 4096 bytes, and one with config_drive_rebuild: the image is on the disk, its
 // GPT fits the disk, and the config drive, a FAT with sectors of 512 bytes, was copied to a file system with the
 // disk's sector size.
+//
+// Parity: L7 (option)
 func TestPrepareCopiesTheConfigDrive(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "fsck.vfat", "blkid")

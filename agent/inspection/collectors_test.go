@@ -303,6 +303,8 @@ func TestExtraHardwareAddress(t *testing.T) {
 }
 
 // A request for benchmarks is an error in the posted data, which also contains all facts.
+//
+// Parity: H8
 func TestExtraHardwareBenchmarks(t *testing.T) {
 	m := newMachine(t, &config.Config{
 		InspectionCollectors: "extra-hardware", Params: config.Params{"ipa-inspection-benchmarks": "cpu,mem"},

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Parity: H10
 func TestRepeat(t *testing.T) {
 	const interval = 300 * time.Second
 	for _, tt := range []struct {

@@ -69,6 +69,7 @@ func (l *links) interfaces(context.Context) ([]inventory.Interface, error) {
 	return list, nil
 }
 
+// Parity: H1
 func TestWaitDHCP(t *testing.T) {
 	const boot, other = "52:54:00:1a:15:d6", "52:54:00:1a:15:d7"
 	for _, tt := range []struct {

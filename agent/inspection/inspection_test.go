@@ -142,6 +142,8 @@ func TestDefaultCollector(t *testing.T) {
 }
 
 // The collector default waits for addresses before it collects the inventory.
+//
+// Parity: H1
 func TestDefaultCollectorWaitsForAddresses(t *testing.T) {
 	m := newMachine(t, &config.Config{
 		InspectionCollectors: "default", InspectionDHCPWaitTimeout: time.Millisecond,
@@ -261,6 +263,7 @@ func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame
 	return nil, nil
 }
 
+// Parity: H3
 func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
 	m.RootDisk = func(context.Context) (block.Device, error) {
@@ -412,6 +415,7 @@ func TestInterfacesNotListed(t *testing.T) {
 	}
 }
 
+// Parity: H1
 func TestEnabled(t *testing.T) {
 	const url, callback, collectors = "http://ironic:6385", "http://ironic:6385/v1/continue_inspection", "default"
 	for _, tt := range []struct {

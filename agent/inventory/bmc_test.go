@@ -263,6 +263,8 @@ func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
 
 // If a BMC stops answering before the time limit, the inventory has its answers, the rest is unknown, and the log
 // names it.
+//
+// Parity: G10
 func TestPartialBMC(t *testing.T) {
 	answers := fakeBMC{
 		"3 3 0": {192, 0, 2, 9}, "3 5 0": {0x3c, 0xec, 0xef, 0, 0, 1}, "3 51 0": {2},
@@ -315,6 +317,8 @@ func (r recorded) LAN(channel, parameter, set byte) ([]byte, error) {
 func (recorded) Close() error { return nil }
 
 // The answers of a BMC whose channel 1 is a shared port without an address and whose channel 8 is its own.
+//
+// Parity: G10
 func TestRecordedBMC(t *testing.T) {
 	got := ask(t, recorded{
 		"1 3 0":  {0, 0x11, 0, 0, 0, 0},

@@ -9,6 +9,7 @@ import (
 	"ironroot/agent/inventory/machinetest"
 )
 
+// Parity: F7
 func TestInfiniBand(t *testing.T) {
 	sys := machinetest.System(t, "hpe-dl360-gen10")
 	text := func(s string) *string { return &s }

@@ -366,6 +366,7 @@ func TestCPUOfOldKernels(t *testing.T) {
 }
 
 // Without frequency scaling, the frequency is that of /proc/cpuinfo, as text.
+// Parity: G5
 func TestFrequencyFallback(t *testing.T) {
 	for _, test := range []struct{ name, cpuinfo, max, want string }{
 		{"scaled", "cpu MHz\t\t: 2445.404\n", "3900001", "3900.0010"},

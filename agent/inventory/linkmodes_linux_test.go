@@ -49,6 +49,7 @@ func linkModes(t testing.TB, name string, modes ...mode) []byte {
 	return data
 }
 
+// Parity: G4
 func TestParseLinkModes(t *testing.T) {
 	autoneg := mode{6, "Autoneg", true}
 	for _, test := range []struct {

@@ -105,6 +105,7 @@ func TestAdvertiseAsksAllURLsAtOnce(t *testing.T) {
 	})
 }
 
+// Parity: C6
 func TestAdvertiseRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-attempts=4",

@@ -76,6 +76,7 @@ func TestAdoptTokenKeepsGivenTokenOfThisNode(t *testing.T) {
 	}
 }
 
+// Parity: B15, K7 (permitted formats)
 func TestApplyEveryKey(t *testing.T) {
 	for _, tt := range []struct {
 		object string
@@ -146,6 +147,7 @@ func TestApplyEveryKey(t *testing.T) {
 	}
 }
 
+// Parity: B15
 func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 	c, _, _, _ := apply(t, `{"enable_bios_bootloader_install":false}`, &token.Token{},
 		"--enable-bios-bootloader-install")
@@ -154,6 +156,7 @@ func TestApplyLeavesTheOperatorsPermission(t *testing.T) {
 	}
 }
 
+// Parity: B15
 func TestApplySkipBMCDetect(t *testing.T) {
 	for object, want := range map[string]bool{
 		`{"agent_skip_bmc_detect":true}`: true, `{"agent_skip_bmc_detect":false}`: false, `{}`: false,
@@ -165,6 +168,7 @@ func TestApplySkipBMCDetect(t *testing.T) {
 	}
 }
 
+// Parity: B15
 func TestApplyToleratesNonsense(t *testing.T) {
 	for object, logged := range map[string]string{
 		`{"agent_containers":{"no_such_key":1,"runner":"podman2","run_options":"--a",` +
@@ -194,6 +198,7 @@ func TestApplyToleratesNonsense(t *testing.T) {
 	}
 }
 
+// Parity: B9
 func TestApplyToken(t *testing.T) {
 	for _, tt := range []struct {
 		name, before, answer string

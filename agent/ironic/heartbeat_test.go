@@ -32,6 +32,7 @@ func run(t *testing.T, h *Heartbeater, d time.Duration) {
 	}
 }
 
+// Parity: B5
 func TestHeartbeatBodyByVersion(t *testing.T) {
 	const pem = "-----BEGIN CERTIFICATE-----"
 	for _, tt := range []struct {
@@ -93,6 +94,7 @@ func TestMinimumHeartbeatInterval(t *testing.T) {
 	}
 }
 
+// Parity: B6
 func TestHeartbeatIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -108,6 +110,7 @@ func TestHeartbeatIntervals(t *testing.T) {
 	})
 }
 
+// Parity: B6
 func TestHeartbeatRetries(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -162,6 +165,7 @@ func within(t *testing.T, got []time.Duration, low, high time.Duration) {
 	}
 }
 
+// Parity: B7
 func TestForcedHeartbeats(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -205,6 +209,8 @@ func TestForcedHeartbeats(t *testing.T) {
 
 // A forced heartbeat that fails stays forced: the next ones come as soon as the gap allows, without the random pause
 // of other failures, until one succeeds.
+//
+// Parity: B7
 func TestFailedForcedHeartbeatStaysForced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -255,6 +261,7 @@ func TestForceWhileAHeartbeatIsUnderWay(t *testing.T) {
 	})
 }
 
+// Parity: B13
 func TestRequestIDHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -284,6 +291,7 @@ func TestRequestIDHeader(t *testing.T) {
 	})
 }
 
+// Parity: B13
 func TestFaultTexts(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Parity: H2, H12
 func TestPostInspection(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -52,6 +53,7 @@ func TestPostInspection(t *testing.T) {
 	}
 }
 
+// Parity: H3
 func TestPostInspectionRetries(t *testing.T) {
 	all := []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 	for _, tt := range []struct {

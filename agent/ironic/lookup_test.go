@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Parity: B2
 func TestLookupRequest(t *testing.T) {
 	for _, tt := range []struct{ server, uuid, version string }{
 		{"1.115", "", "1.62"},
@@ -57,6 +58,7 @@ func waits(calls []call) []time.Duration {
 	return list
 }
 
+// Parity: B3
 func TestLookupRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -95,6 +97,7 @@ func TestLookupRetries(t *testing.T) {
 	})
 }
 
+// Parity: B3
 func TestLookupConflictPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -118,6 +121,7 @@ func TestLookupConflictPauses(t *testing.T) {
 	})
 }
 
+// Parity: B4
 func TestLookupAnswers(t *testing.T) {
 	legacy := `{"heartbeat_timeout":120,"node":{"uuid":"` + nodeUUID + `"}}`
 	for _, tt := range []struct {

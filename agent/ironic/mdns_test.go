@@ -176,6 +176,8 @@ func TestDiscover(t *testing.T) {
 }
 
 // Every restart queries again, because Ironic can have moved. The new response replaces the old one completely.
+//
+// Parity: B16
 func TestDiscoverAgain(t *testing.T) {
 	const introspection = "baremetal-introspection._openstack._tcp.local."
 	for name, tt := range map[string]struct {

@@ -54,6 +54,7 @@ func selfSigned(t *testing.T, name string, addresses ...net.IP) (pair tls.Certif
 	return pair, certFile, keyFile
 }
 
+// Parity: B14
 func TestTLSOptions(t *testing.T) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	server, serverCert, _ := selfSigned(t, "ironic", loopback)

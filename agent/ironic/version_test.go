@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Parity: B1
 func TestAPIVersionDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -77,6 +78,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// Parity: B10
 func TestSeveralURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)

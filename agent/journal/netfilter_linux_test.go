@@ -16,6 +16,8 @@ import (
 )
 
 // Rules that nft created in a private network namespace are listed with their tables and chains.
+//
+// Parity: E11
 func TestPacketFilter(t *testing.T) {
 	testenv.Programs(t, "nft")
 	nettest.EnterNamespace(t)

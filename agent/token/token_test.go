@@ -13,6 +13,7 @@ const (
 	minted = "gdt9B6gPWZk2jYcAkz4tZK2B9xqXDXAhUuYwWfs5Nq0"
 )
 
+// Parity: B9
 func TestAdopt(t *testing.T) {
 	for _, tt := range []struct {
 		name, before, answer string

@@ -255,6 +255,8 @@ func TestFloppy(t *testing.T) {
 
 // Media that could not be used are read again until all of them were read. What was read before counts although its
 // medium is gone.
+//
+// Parity: D1, D3
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}

@@ -22,6 +22,8 @@ import (
 
 // TestAlone boots a machine without disks and without an address of Ironic. One card is on QEMU's own network (IPv4),
 // one on a cable without any server (IPv6 link-local addresses).
+//
+// Parity: B19, A13
 func TestAlone(t *testing.T) {
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)

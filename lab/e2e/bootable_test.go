@@ -72,6 +72,8 @@ func onRoot(t *testing.T, disk, name string) string {
 
 // TestPartitionBootsUEFI deploys a root file system with its loaders below /boot/efi, as partition images keep them.
 // GRUB's menu is on the root only.
+//
+// Parity: M7
 func TestPartitionBootsUEFI(t *testing.T) {
 	before := ""
 	image := osimagetest.Root(t, func(root, esp string) {
@@ -119,6 +121,8 @@ func TestPartitionBootsUEFI(t *testing.T) {
 }
 
 // TestPartitionBootsBIOS deploys a root file system with Debian's GRUB, which may install itself.
+//
+// Parity: M6
 func TestPartitionBootsBIOS(t *testing.T) {
 	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	disk := file(t, "disk", 5<<30, nil)
@@ -143,6 +147,8 @@ func TestPartitionBootsBIOS(t *testing.T) {
 // TestPartitionInstallsOnESP deploys a root file system with GRUB for UEFI, but without loaders for the ESP. The
 // loader that GRUB installs gets a boot entry, and the ESP a line in fstab. GRUB's programs see the FAT file systems
 // of fstab, but not the command line of the ramdisk.
+//
+// Parity: M6
 func TestPartitionInstallsOnESP(t *testing.T) {
 	image := osimagetest.Root(t, func(root, _ string) {
 		osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin")

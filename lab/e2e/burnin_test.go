@@ -19,6 +19,8 @@ import (
 
 // TestBurnin tests processors, memory and disks of a machine with 512 MiB of memory. One disk cannot be read in its
 // middle, others must not be written to. The agent sends heartbeats all the time.
+//
+// Parity: P9 (results in a machine)
 func TestBurnin(t *testing.T) {
 	good, failing := file(t, "good", diskSize, marker{}), file(t, "failing", diskSize, marker{})
 	skipped, readOnly := file(t, "skipped", diskSize, marker{}), file(t, "readonly", diskSize, marker{})

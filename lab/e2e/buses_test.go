@@ -41,6 +41,8 @@ func (marker) Read(p []byte) (int, error) {
 // TestBuses boots a machine with disks on all buses and a pre-generated token. Ironic is unreachable for longer than
 // the lookup's time limit, so the agent starts over. Virtual media are attached, but the kernel's command line does
 // not enable them.
+//
+// Parity: D3, B3 (Ironic down)
 func TestBuses(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
@@ -91,6 +93,8 @@ func TestBuses(t *testing.T) {
 
 // keptToken checks that the agent keeps a pre-generated token: the conductor masks it in lookup replies and rejects
 // heartbeats with another one.
+//
+// Parity: B9
 func (r *rig) keptToken(t *testing.T, token string) {
 	if r.node.Token() != token {
 		t.Fatal("the node has another token")
@@ -186,6 +190,8 @@ func (r *rig) eraseDevices(t *testing.T, disks []string, names map[string]string
 }
 
 // keptFloppy checks that no erase step changed the conductor's floppy, and that the other disks were erased.
+//
+// Parity: D6
 func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 	if got := sumAll(t, path); got != content {
 		t.Error("the virtual floppy was written to")
@@ -199,6 +205,8 @@ func (r *rig) keptFloppy(t *testing.T, path, content, device string) {
 }
 
 // lockdown closes the API and shuts down the network. The machine continues to run.
+//
+// Parity: E12, R9
 func (r *rig) lockdown(t *testing.T, dump capture) {
 	if got := r.succeed(t, "system.lockdown", nil); got != "null" {
 		t.Errorf("got result %s, want null", got)

@@ -17,6 +17,8 @@ import (
 
 // checksums deploys with each algorithm, named or detected by the checksum's length. After a wrong checksum the disk
 // does not boot.
+//
+// Parity: K2
 func (r *rig) checksums(t *testing.T, disk string) {
 	for n, tt := range []struct {
 		algorithm string

@@ -31,6 +31,8 @@ const near = 2 * time.Minute
 // Ironic's Date sets both clocks. Then a time server, reached by IPv6, sends a plausible time, and the machine
 // restarts: its system clock is kept, and the hardware clock is set to Ironic's last Date, after run_image and after
 // power_off.
+//
+// Parity: E3, R4
 func TestWrongClock(t *testing.T) {
 	const mac = "52:54:00:e2:e0:41"
 	s := newSite(t)
@@ -102,6 +104,8 @@ func TestWrongClock(t *testing.T) {
 // TestNamedTimeServer boots a machine with a wrong hardware clock and ipa-ntp-server. This server sets both clocks at
 // the start, and the hardware clock again before the power-off. The times of DHCP's servers, and of Ironic, which is
 // not verified, are ignored.
+//
+// Parity: E3, R4
 func TestNamedTimeServer(t *testing.T) {
 	const mac = "52:54:00:e2:e0:42"
 	s := newSite(t)

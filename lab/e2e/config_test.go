@@ -74,6 +74,8 @@ func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
 // program that leaves mounts behind. The floppy with the usual label contains Ironic's address. The command line, and
 // a medium that only its model identifies as a floppy, contain wrong addresses. The machine has one small disk. A
 // disk that can hold a system is plugged in while the agent waits for one.
+//
+// Parity: D1, D4, J3
 func TestJoinedConfiguration(t *testing.T) {
 	wrong := newDecoy(t)
 	premount := filepath.Join(t.TempDir(), "premount")

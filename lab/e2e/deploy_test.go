@@ -33,6 +33,8 @@ func (r *rig) rawInfo(name, checksum string) map[string]any {
 
 // TestDeploy deploys on one machine with little memory and three disks: the large one is the default root disk, the
 // others are selected by hints.
+//
+// Parity: R14, A16
 func TestDeploy(t *testing.T) {
 	large := file(t, "large", 5<<30, nil)
 	small := file(t, "small", 64*mib, old{})
@@ -63,6 +65,8 @@ func TestDeploy(t *testing.T) {
 }
 
 // mbr deploys an image with an MBR and checks that the disk starts with exactly the image.
+//
+// Parity: E1, E5 (whole disk)
 func (r *rig) mbr(t *testing.T, image, disk string) {
 	if got := r.succeed(t, "standby.get_partition_uuids", nil); got != "{}" {
 		t.Errorf("partition uuids before a deployment: got %s, want {}", got)
@@ -84,6 +88,8 @@ func (r *rig) mbr(t *testing.T, image, disk string) {
 }
 
 // noBootloader requests a boot loader after a whole-disk image, which contains its own. The disks must not change.
+//
+// Parity: M5
 func (r *rig) noBootloader(t *testing.T) {
 	before := r.diskStats(t)
 	for _, root := range []any{nil, "0x00000000"} {
@@ -145,6 +151,8 @@ func (r *rig) sync(t *testing.T) {
 }
 
 // big deploys an image larger than the memory with a config drive, as the conductor does.
+//
+// Parity: E1, K4, K13
 func (r *rig) big(t *testing.T, disk string) {
 	image := gptImage(t, "gpt", bigImage)
 	r.images.File("gpt.raw", image)
@@ -187,6 +195,8 @@ func (r *rig) held(t *testing.T) (release func()) {
 }
 
 // runImage restarts the machine. It boots the ramdisk again, which is loaded directly, as after a failed deployment.
+//
+// Parity: E3, A11
 func (r *rig) runImage(t *testing.T) {
 	token := r.node.Token()
 	release := r.held(t)
@@ -218,6 +228,7 @@ func (r *rig) runImage(t *testing.T) {
 	}
 }
 
+// Parity: E3
 func (r *rig) powerOff(t *testing.T) {
 	if _, err := r.node.Command(t.Context(), "standby.power_off", nil, false); err != nil {
 		t.Fatal(err)

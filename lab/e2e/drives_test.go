@@ -87,6 +87,8 @@ func lastPartition(t *testing.T, disk string, partitions int) partition.Partitio
 // nativeSectors deploys an image whose GPT uses sectors of 4096 bytes. It is written unchanged, and its backup GPT
 // moves to the end of the disk. The config drive, which has smaller sectors, is converted to a FAT file system that
 // can be mounted from such a disk.
+//
+// Parity: K15, L7
 func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
 	image := file(t, "native.raw", 24*mib, noise())
 	patch(t, image, 0, make([]byte, mib))
@@ -122,6 +124,8 @@ func (r *rig) nativeSectors(t *testing.T, disk, drive string) {
 
 // driveLimits checks the errors for a drive that is too large, which leaves the disk unchanged, and for an MBR without
 // a free primary partition. An MBR with three partitions can hold a drive.
+//
+// Parity: L7
 func (r *rig) driveLimits(t *testing.T, disk string, sums map[string]string, drive string) {
 	for _, tt := range []struct {
 		name, image, drive, want string
@@ -156,6 +160,8 @@ func (r *rig) driveLimits(t *testing.T, disk string, sums map[string]string, dri
 }
 
 // largeDisk checks that a config drive is placed at the end of a GPT, and below the limit of an MBR.
+//
+// Parity: L7
 func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive string) {
 	for _, tt := range []struct {
 		name, image string
@@ -186,6 +192,8 @@ func (r *rig) largeDisk(t *testing.T, disk string, sums map[string]string, drive
 }
 
 // driveSources checks config drives sent as text and by URL, encoded and raw. Their files are on the disk.
+//
+// Parity: L5
 func (r *rig) driveSources(t *testing.T, disk string, sums map[string]string) {
 	testenv.Programs(t, "isoinfo")
 	for n, source := range []string{"text", "URL of the text", "URL of the drive"} {
@@ -218,6 +226,8 @@ func (r *rig) driveSources(t *testing.T, disk string, sums map[string]string) {
 
 // drivePartitions checks that a partition of the image with the drive's label receives the drive, and that the other
 // partitions do not change. Two partitions with the label are an error.
+//
+// Parity: L6
 func (r *rig) drivePartitions(t *testing.T, disk, drive string) {
 	content := unpacked(t, drive)
 	image := file(t, "labelled.raw", 24*mib, noise())

@@ -139,6 +139,8 @@ func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string)
 
 // eraseSkips checks that the result and the log contain the skipped disks with the reasons, and that each step erases
 // the other disks as it should. files contains the disks' files by serial number.
+//
+// Parity: P5, P6
 func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 	skip := map[string]any{
 		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true, "agent_erase_devices_iterations": 0},
@@ -208,6 +210,8 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 }
 
 // erasePstore checks that the step removes the log of the crashed kernel from the firmware.
+//
+// Parity: P8 (erase_pstore)
 func (r *rig) erasePstore(t *testing.T, f flash) {
 	logs := func() (names []string) {
 		f.walk(t, func(name string, state byte, guid, _ []byte) {

@@ -51,6 +51,8 @@ func espImage(t *testing.T, scheme, kind string, loaders ...string) string {
 // systemPartitions installs boot entries for the disk with the serial number. The EFI system partition is found by
 // its type, otherwise by the UUID in the command. Every loader on it gets an entry, the last one first. A second run
 // adds no entries.
+//
+// Parity: M1, M3
 func (r *rig) systemPartitions(t *testing.T, serial string, f flash) {
 	const byGPT, byMBR = "HD(1,GPT," + espGUID + ",0x800,0x8000)", "HD(1,MBR," + espDisk + ",0x800,0x8000)"
 	one, two := []string{"BOOT/BOOTX64.EFI"}, []string{"BOOT/BOOTX64.EFI", "other/grubaa64.efi"}

@@ -52,6 +52,8 @@ func TestLeases(t *testing.T) {
 }
 
 // twoFamilies checks that all cards have addresses of their networks.
+//
+// Parity: R1
 func (s *site) twoFamilies(t *testing.T) {
 	want := map[string]string{"eth0": "192.0.2.", "eth1": "198.51.100.", "eth2": "2001:db8:a::", "eth3": "2001:db8:b:"}
 	ctx := soon(t)
@@ -89,6 +91,8 @@ func (s *site) twoFamilies(t *testing.T) {
 
 // anotherAddress checks that heartbeats continue after the address has changed, with the old callback URL, because
 // Ironic would reject another one. The agent is reachable at both addresses.
+//
+// Parity: B18
 func (s *site) anotherAddress(t *testing.T) {
 	s.follow(t, `lease renewed.*interface=eth0.*192\.0\.2\.11`)
 	s.answers(t) // first, because the first address expires half a lease later
@@ -103,6 +107,8 @@ func (s *site) anotherAddress(t *testing.T) {
 
 // TestIPv6Ironic boots a machine on a network without IPv4. Its address comes from router advertisements and is part
 // of the callback URL.
+//
+// Parity: B12 (IPv6)
 func TestIPv6Ironic(t *testing.T) {
 	const mac = "52:54:00:e2:e0:25"
 	s := newSite(t)

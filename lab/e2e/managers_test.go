@@ -26,6 +26,8 @@ import (
 // repository, and an executable. Their steps are listed and run: the package's requests reach the machine's BMC, which
 // in QEMU has no users, and the executable writes a disk that stands for a flash device. A third manager violates the
 // protocol: each of its steps fails with an error that says how, and the agent keeps running.
+//
+// Parity: F5
 func TestManagers(t *testing.T) {
 	testenv.Programs(t, "go", "apt-get")
 	dir := t.TempDir()

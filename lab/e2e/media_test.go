@@ -127,6 +127,8 @@ func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d
 // TestVirtualMedia boots with media of every kind. Two belong to the BMC: a CD with the certificate authority of
 // Ironic's API, and a floppy without the usual label that contains the API's URL. All other media, and the kernel's
 // command line, contain the decoy's address.
+//
+// Parity: D1, D2, D3
 func TestVirtualMedia(t *testing.T) {
 	wrong := newDecoy(t)
 	stray := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())

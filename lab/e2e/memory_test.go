@@ -14,6 +14,8 @@ import (
 )
 
 // TestLittleMemory inspects, cleans and deploys a machine with 256 MiB of memory. The image is six times as large.
+//
+// Parity: R11 (memory)
 func TestLittleMemory(t *testing.T) {
 	const imageSize, limit = 1536 * mib, 15 * time.Minute
 	image := gptImage(t, "gpt", imageSize)

@@ -61,6 +61,8 @@ func TestMultipath(t *testing.T) {
 
 // oneDisk checks that the inventory lists the map instead of its paths, with the paths' attributes. It returns the
 // place of the path in use.
+//
+// Parity: F11
 func (r *rig) oneDisk(t *testing.T) (place string) {
 	type found struct {
 		Name, Serial, WWN, Model string

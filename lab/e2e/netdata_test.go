@@ -47,6 +47,8 @@ func staticNetwork(mac, ipv4, ipv6, more string) string {
 
 // TestStaticNetwork boots a machine on a cable without any DHCP server or router. Two config drives are attached; one
 // belongs to another boot. The node's own has a link that contradicts another one.
+//
+// Parity: R2, D5 (publisher ids)
 func TestStaticNetwork(t *testing.T) {
 	const mac = "52:54:00:e2:e0:21"
 	s := newSite(t)
@@ -80,6 +82,8 @@ func TestStaticNetwork(t *testing.T) {
 
 // TestNetworkDataUnused boots two machines on a network with DHCP: one whose config drive is not valid JSON, and one
 // that booted from the network (BOOTIF) with an unrelated config drive.
+//
+// Parity: D5 (BOOTIF)
 func TestNetworkDataUnused(t *testing.T) {
 	for name, c := range map[string]struct{ parameters, data, says string }{
 		"useless": {"ir_pub_id=" + publisher, "links: []", "network data not usable, using DHCP"},
@@ -108,6 +112,8 @@ func TestNetworkDataUnused(t *testing.T) {
 
 // TestBond connects two machines by two cables, which form an LACP bond with a VLAN. Ironic is on that VLAN, and the
 // machine's only source of network settings is its config drive.
+//
+// Parity: D5 (bond, VLAN, static addresses)
 func TestBond(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{

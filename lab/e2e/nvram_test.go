@@ -183,6 +183,8 @@ func formerFlash(t *testing.T, dir string) flash {
 
 // cleanNVRAM checks that the entries that match the default patterns are removed, including those of earlier tenants,
 // but not the firmware's own entries and those that boot from the network.
+//
+// Parity: M9
 func (r *rig) cleanNVRAM(t *testing.T, f flash) {
 	before, _ := f.entries(t)
 	step := func(args map[string]any) *conductor.Record {

@@ -84,6 +84,8 @@ func TestPartitionImages(t *testing.T) {
 }
 
 // uefiLayout deploys with all possible partitions, as the conductor does.
+//
+// Parity: L1, L3, K5, E5 (partition image)
 func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 	const instance = "c0ffee00-6f1c-4f0e-8a42-7f0a2d6f9c11"
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": instance}, nil)
@@ -131,6 +133,8 @@ func (r *rig) uefiLayout(t *testing.T, image, disk, rootUUID string) {
 
 // preserve puts a file on the ephemeral partition, rebuilds the node with another image, and checks that the file is
 // kept.
+//
+// Parity: L3
 func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
 	const name, content = "precious", "not to be lost"
 	ephemeral := func(do func(dir string)) {
@@ -180,6 +184,8 @@ func (r *rig) preserve(t *testing.T, image, disk, rootUUID string) {
 
 // injectFiles writes files to the ESP and to the root of a deployed disk, one of them from a URL with a field of the
 // node, and removes one.
+//
+// Parity: P8
 func (r *rig) injectFiles(t *testing.T, disk string) {
 	const text = "injected\n"
 	r.images.Bytes("motd-"+r.node.UUID(), []byte("for this node\n"))
@@ -229,6 +235,8 @@ func (r *rig) injectFiles(t *testing.T, disk string) {
 }
 
 // biosLayout deploys a qcow2 image to the disk with the serial number. want is parted's output for the partitions.
+//
+// Parity: L2
 func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, want string) {
 	r.properties = map[string]any{"capabilities": capabilities}
 	r.setHints(t, map[string]any{"serial": serial})
@@ -266,6 +274,8 @@ func (r *rig) biosLayout(t *testing.T, image, qcow, disk, serial, capabilities, 
 }
 
 // rootTooSmall requests a root partition smaller than the image. The disk must not change.
+//
+// Parity: L4
 func (r *rig) rootTooSmall(t *testing.T, image, disk string) {
 	before := sumAll(t, disk)
 	info := r.rawInfo("root.raw", sumAll(t, image))

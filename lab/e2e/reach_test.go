@@ -33,6 +33,8 @@ func (s *site) checkCallback(t *testing.T, network string) {
 
 // TestTwoNetworks boots a machine with two cards and a router on each network. The default route leads to the first
 // router, which silently drops packets to Ironic's first URL; the second URL is on the second network.
+//
+// Parity: B11
 func TestTwoNetworks(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:31", "52:54:00:e2:e0:32"}
 	s := newSite(t)
@@ -90,6 +92,8 @@ func (s *site) avahi(link, family, service string, port int, text ...string) {
 // inspection callback on another one by IPv6. Of the announced options only the allowed one is applied: a time
 // server, which corrects an implausible system clock but not the hardware clock. The callback URL has the
 // address of the interface that the operator names.
+//
+// Parity: B16, B11 (network_interface)
 func TestMulticastDNS(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:33", "52:54:00:e2:e0:34"}
 	s := newSite(t)

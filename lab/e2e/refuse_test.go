@@ -14,6 +14,8 @@ import (
 )
 
 // qcow2 deploys images with all variants of qcow2 onto a used disk.
+//
+// Parity: K6
 func (r *rig) qcow2(t *testing.T, image, disk string) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	r.setHints(t, map[string]any{"serial": "small"})
@@ -52,6 +54,8 @@ func (r *rig) qcow2(t *testing.T, image, disk string) {
 
 // badInput checks that every failure has the error type of the protocol, names the cause and leaves a disk that does
 // not boot, and that the agent continues to serve.
+//
+// Parity: K10 (no space), K14
 func (r *rig) badInput(t *testing.T, image, small, failing string) {
 	r.images.File("large.raw", file(t, "large", 65*mib, nil))
 	junk := file(t, "junk.raw", 2*mib, old{})

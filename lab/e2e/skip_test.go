@@ -57,6 +57,8 @@ func blocksOf(t *testing.T, path string) int64 {
 // protected checks that no step erases the disk of the skip list: neither the earlier erasing of metadata and of
 // devices nor erase_devices_express. It is not selected as the root disk either, even if it is the only one that is
 // large enough, or the first that matches the hints.
+//
+// Parity: J4
 func (r *rig) protected(t *testing.T, kept protectedDisk, device, other string) {
 	kept.check(t)
 	if err := r.node.Clean(soon(t), "deploy.erase_devices_express"); err != nil {

@@ -20,6 +20,8 @@ import (
 // TestSync cuts the power right after standby.sync. A file that was only in memory before is on the disk, a disk that
 // refuses to flush only causes a warning, and the result is null. Without the command the file is lost, which shows
 // that the test can fail.
+//
+// Parity: E4
 func TestSync(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mkfs.vfat", "mcopy")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{

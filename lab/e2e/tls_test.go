@@ -43,6 +43,8 @@ func (r *rig) speaks(t *testing.T, want map[string]bool) {
 
 // generatedCertificate checks the certificate that the agent generated, which its heartbeats contain, with openssl.
 // The lookup's reply allows only TLS 1.3.
+//
+// Parity: A14, A15 (lookup with 1.3)
 func (r *rig) generatedCertificate(t *testing.T) {
 	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": false, "tls1_3": true})
 	out, err := r.handshake(t, "-showcerts")
@@ -94,6 +96,8 @@ func issue(t *testing.T) (certificate, key string) {
 
 // staticCertificate checks that the API uses the operator's certificate, which Ironic already has, so that heartbeats
 // contain none. If the lookup's reply has no TLS version, TLS 1.2 is accepted.
+//
+// Parity: A15 (static certificate, lookup without a version)
 func (r *rig) staticCertificate(t *testing.T, certificate string) {
 	r.speaks(t, map[string]bool{"tls1_1": false, "tls1_2": true, "tls1_3": true})
 	file := writeFile(t, filepath.Join(t.TempDir(), "static.crt"), certificate)

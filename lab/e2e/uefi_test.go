@@ -18,6 +18,8 @@ import (
 
 // TestBootEntry deploys a real operating system as qcow2 on a machine with UEFI. Its EFI system partition has no
 // loader at the default path, so only the boot entry that the agent creates can start it.
+//
+// Parity: E6, M2, M4
 func TestBootEntry(t *testing.T) {
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)
@@ -89,6 +91,8 @@ func systemWithoutFallback(t *testing.T) (raw, qcow2 string) {
 
 // writeTwice deploys as the conductor does, and then requests the same image again, which is neither downloaded nor
 // written a second time.
+//
+// Parity: E2
 func (r *rig) writeTwice(t *testing.T, image, drive string) {
 	source := conductor.Image{URL: r.images.URLFrom(host, "system.qcow2"), Format: "qcow2", Checksum: sumAll(t, image)}
 	empty := r.written(t)

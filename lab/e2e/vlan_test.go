@@ -16,6 +16,8 @@ import (
 
 // TestVLANs boots a machine whose three cables carry only tagged frames: one VLAN is configured by interface and id,
 // one by MAC address and id, and two are learnt from the switch. Ironic is on one of these two.
+//
+// Parity: R3
 func TestVLANs(t *testing.T) {
 	macs := []string{"52:54:00:e2:e0:11", "52:54:00:e2:e0:12", "52:54:00:e2:e0:13"}
 	s := newSite(t)

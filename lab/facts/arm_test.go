@@ -23,6 +23,8 @@ import (
 // The inventory of an aarch64 machine with two sockets, Debian's kernel and a ramdisk for arm64, which any host can
 // build, matches lscpu, and the modules for the machine's devices are loaded. TestServer checks the values of x86_64,
 // TestServerHardware of uinit/boot its modules.
+//
+// Parity: G5, R13 (aarch64)
 func TestServerARM(t *testing.T) {
 	f := examineARM(t,
 		"-smp", "4,sockets=2,cores=2,threads=1", "-device", "ich9-ahci", "-device", "megasas", "-device", "mptsas1068")

@@ -65,6 +65,8 @@ func checkDisks(t *testing.T, f found, leftOut []string) {
 }
 
 // The data of a memory card on a PCI controller match Debian's tools. udev creates no by-path name for this disk.
+//
+// Parity: G8
 func TestCard(t *testing.T) {
 	f := examine(t, qemu.Config{
 		Disks: []qemu.Disk{{Bus: qemu.Virtio, File: filepath.Join(t.TempDir(), "disk"), Size: 5 << 30}},

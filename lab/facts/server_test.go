@@ -89,6 +89,8 @@ func server(t *testing.T) qemu.Config {
 // The inspection data of a server match Debian's tools, key by key.
 //
 // TestServerARM checks the processors of aarch64.
+//
+// Parity: G1, G2, G3, G4, G5, G6, G7, G8, G9, F12, H7, H8
 func TestServer(t *testing.T) {
 	f := examine(t, server(t), 10, "facts-network=1 facts-change=52:54:00:fa:c7:02 BOOTIF=01-52-54-00-FA-c7-01 "+
 		"facts-collectors="+strings.Join(compared(), ","))

@@ -10,6 +10,8 @@ import (
 
 // The inventory of a machine that boots by UEFI matches Debian's tools. Its BMC has addresses. The other machine of
 // these tests boots by BIOS.
+//
+// Parity: G9, F12
 func TestUEFI(t *testing.T) {
 	f := examine(t, qemu.Config{
 		Firmware: qemu.UEFI, Extra: startBMC(t), SMBIOS: []string{"type=1,manufacturer=Maker,product=Model 9"},

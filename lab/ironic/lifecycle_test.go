@@ -28,6 +28,8 @@ import (
 // the ramdisk booted from virtual media, rebuild with a partition image, tear-down. The second half runs without
 // DHCP: the ramdisk has the address that Ironic writes to the medium. The machine has 384 MiB of memory. The qcow2
 // image has a disk of 4 GiB, and more content than the machine has memory.
+//
+// Parity: S1, S2, S3, S4, H11, R12 (ISO, iPXE)
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")

@@ -13,6 +13,8 @@ import (
 
 // TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS with PXELINUX, and OVMF
 // with GRUB. Both load by TFTP the configuration that Ironic writes from its templates, the kernel and the ramdisk.
+//
+// Parity: R12 (PXE)
 func TestRealIronicPXE(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)

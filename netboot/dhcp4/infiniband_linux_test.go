@@ -29,6 +29,8 @@ func infiniBandPort(t *testing.T) net.HardwareAddr {
 }
 
 // The whole message of an InfiniBand port, and the same of an Ethernet card, written down by RFC 2131, 2132 and 4390.
+//
+// Parity: F7
 func TestInfiniBandMessage(t *testing.T) {
 	card := net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}
 	for name, c := range map[string]struct {

@@ -92,6 +92,8 @@ func (f *fakeFlags) took() []string {
 // The agents of X710 and E810 ports are disabled and enabled by private flags, without debugfs. Agents that were
 // already disabled and ports of other cards are not changed. Agents of E810 cards, which stay disabled over a power
 // cycle, can be restored before the others.
+//
+// Parity: F6
 func TestFirmwareByPrivateFlags(t *testing.T) {
 	sys := sysfs.Root{Path: t.TempDir()}
 	for link, driver := range map[string]string{

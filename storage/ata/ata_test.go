@@ -72,6 +72,8 @@ func TestHeader(t *testing.T) {
 
 // Commands are those of the tables in ACS-4 and SAT-4: ATA PASS-THROUGH (16) with the protocol (non-data 3, PIO data-in
 // 4, PIO data-out 5), EXTEND, the flags OFF_LINE to T_LENGTH, and the registers, upper half first.
+//
+// Parity: P1
 func TestCommands(t *testing.T) {
 	password := Password{'s', 'e', 'c', 'r', 'e', 't'}
 	withPassword := func(low, high byte) []byte {
@@ -187,6 +189,7 @@ func identityWith(words map[int]uint16) []byte {
 	return data
 }
 
+// Parity: P1 (IDENTIFY data)
 func TestIdentify(t *testing.T) {
 	checked := identityWith(map[int]uint16{128: 1, 255: 0xa5})
 	sum := byte(0)

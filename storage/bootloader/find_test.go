@@ -124,6 +124,8 @@ func TestFindAnywhere(t *testing.T) {
 }
 
 // The root is searched first on the deployed disk, and then on the others that the kernel lists.
+//
+// Parity: M6 (findfs)
 func TestFindRoot(t *testing.T) {
 	rootFS, elsewhere := newUUID(t), newUUID(t)
 	disk := rootDisk(t, t.TempDir(), "mkfs.ext4", "-q", "-U", rootFS, "-d", "TREE")
@@ -147,6 +149,8 @@ func TestFindRoot(t *testing.T) {
 }
 
 // One of the two installations on an ESP may fail: the one with --removable or the one without.
+//
+// Parity: M6 (failures of --removable)
 func TestGRUBInstallTwice(t *testing.T) {
 	for _, tt := range []struct {
 		name             string

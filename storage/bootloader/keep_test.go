@@ -115,6 +115,7 @@ func newUUID(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
+// Parity: M7 (PARTUUID)
 func TestFstab(t *testing.T) {
 	rootFS := newUUID(t)
 	ext4 := []string{"mkfs.ext4", "-q", "-U", rootFS, "-L", "cloudroot", "-d", "TREE"}

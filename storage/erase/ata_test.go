@@ -274,6 +274,8 @@ func ataMedium(t *testing.T) block.Device {
 }
 
 // Drives in every state of the Security and the Sanitize Device feature set.
+//
+// Parity: P1
 func TestATA(t *testing.T) {
 	tenant, null := ata.Password{'t'}, ata.Password{'N', 'U', 'L', 'L'}
 	block := sanitizeBlock | sanitizeCrypto | sanitizeOverwrite
@@ -689,6 +691,8 @@ func TestATABounded(t *testing.T) {
 
 // Full overwrites a drive without an erase of its own, and after a failed one if it may; the method then says why. A
 // drive that keeps its password is never reported as erased.
+//
+// Parity: P1, P3 (fallback)
 func TestATAFallback(t *testing.T) {
 	tenant := ata.Password{'t'}
 	for _, c := range []struct {

@@ -64,6 +64,8 @@ var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 }
 
 // A process that has a partition open delays the erase until it ends.
+//
+// Parity: P4
 func TestHolderDelays(t *testing.T) {
 	for name, erase := range methods {
 		disk, _, release := heldDisk(t)
@@ -86,6 +88,8 @@ func TestHolderDelays(t *testing.T) {
 }
 
 // If a holder stays, the error names it and nothing is written.
+//
+// Parity: P4
 func TestHolderStays(t *testing.T) {
 	for name, erase := range methods {
 		disk, pid, _ := heldDisk(t)

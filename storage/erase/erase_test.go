@@ -85,6 +85,7 @@ func lvmLabel() []byte {
 	return label
 }
 
+// Parity: P4
 func TestMetadata(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "mkfs.vfat")
 	makers := [][]string{ // one for each partition
@@ -264,6 +265,7 @@ func written(t *testing.T, path string) int64 {
 	return sectors * 512
 }
 
+// Parity: P3 (passes)
 func TestOverwrite(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
 		size := int64(10*mib + 3*4096)
@@ -532,6 +534,7 @@ func TestMetadataOfInvalidTable(t *testing.T) {
 	}
 }
 
+// Parity: P7
 func TestGuard(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "sfdisk")
 	gpt := func(kind string) func(string) {

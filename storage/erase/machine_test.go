@@ -95,6 +95,7 @@ func guest(t *testing.T, dir string) string {
 	return qemu.Plain(m.Console().String())
 }
 
+// Parity: P2
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	console := guest(t, dir)

@@ -129,6 +129,7 @@ func TestCommandSize(t *testing.T) {
 
 const sharedUnknown = "overwrite; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
 
+// Parity: P2, P3 (fallback)
 func TestNVMe(t *testing.T) {
 	failure := errors.New("format failed")
 	unreadable := errors.New("no list")
@@ -400,6 +401,8 @@ func TestNVMeFormatTime(t *testing.T) {
 }
 
 // If a namespace cannot be formatted, its metadata are erased, even if other namespaces remain.
+//
+// Parity: P5 (fallback)
 func TestExpress(t *testing.T) {
 	failure, unreadable := errors.New("format failed"), errors.New("no list")
 	const management = 2 | oacsNamespaceManagement

@@ -27,6 +27,8 @@ var disks = []block.Device{
 
 // The results in golden.json come from the Python implementation (ironic-lib 5.3.0 with oslo.utils 6.0.1; "tran"
 // added to its table).
+//
+// Parity: J1
 func TestGolden(t *testing.T) {
 	data, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
@@ -65,6 +67,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Parity: J1
 func TestLists(t *testing.T) {
 	cases := []struct {
 		name, value, want string

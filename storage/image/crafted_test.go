@@ -214,6 +214,7 @@ func firstEntry(image []byte) uint64 {
 	return 0
 }
 
+// Parity: K8
 func TestCrafted(t *testing.T) {
 	made := map[string][]byte{}
 	for _, c := range crafted {

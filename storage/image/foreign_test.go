@@ -134,6 +134,8 @@ func (f foreignImage) refusal(declared string, permitted []string, late bool) st
 // An image of a format that cannot be written is refused before the disk is changed, whatever was declared, whether or
 // not an operator permits the format. If a signature is only at the end of a file and the server does not support
 // ranges, it is refused when it has arrived, and the disk does not boot.
+//
+// Parity: K7
 func TestForeignFormats(t *testing.T) {
 	usual := []string{"raw", "gpt", "qcow2"}
 	for content, data := range foreignDisks(t) {
@@ -204,6 +206,8 @@ func fixedVHDImage(t testing.TB, disk []byte) []byte {
 
 // A fixed VHD is a raw image with a footer. If it is declared as raw or gpt, or formats are not inspected, it is
 // copied as it is.
+//
+// Parity: K7
 func TestFixedVHDAsRaw(t *testing.T) {
 	file := fixedVHDImage(t, foreignDisks(t)["partitioned"])
 	for _, c := range []struct {

@@ -50,6 +50,7 @@ func with(off int, text string) []byte {
 	return b
 }
 
+// Parity: K7
 func TestDetect(t *testing.T) {
 	luks := with(0, "LUKS\xba\xbe\x00\x01")
 	for _, c := range []struct {
@@ -82,6 +83,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// Parity: K7, K8
 func TestInspect(t *testing.T) {
 	gpt, qcow := gptImage(t), qemuImage(t, "qcow2")
 	change := func(b []byte, f func(b []byte)) []byte {

@@ -25,6 +25,8 @@ func withVMDKFooter(t testing.TB, disk []byte) []byte {
 }
 
 // The footer of a VMware image must be that of its header.
+//
+// Parity: K8 (vmdk)
 func TestVMDKFooter(t *testing.T) {
 	data := foreignDisks(t)["partitioned"]
 	good := withVMDKFooter(t, data)
@@ -68,6 +70,7 @@ func TestVMDKFooter(t *testing.T) {
 	}
 }
 
+// Parity: K7
 func TestVMDKDescriptors(t *testing.T) {
 	binaryTail := string(make([]byte, 100)) + "\xff\xfe"
 	for text, want := range map[string]bool{

@@ -33,6 +33,7 @@ func full(change func(*Needs)) Needs {
 
 func bare(n *Needs) { n.Ephemeral, n.Swap, n.ConfigDrive = 0, 0, 0 }
 
+// Parity: L2
 func TestPlan(t *testing.T) {
 	cases := []struct {
 		name  string

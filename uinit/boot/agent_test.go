@@ -55,6 +55,8 @@ func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
 }
 
 // TestAgent builds the image as it is delivered, two files, and boots it to the agent's first heartbeat.
+//
+// Parity: R14
 func TestAgent(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t), Shell: true})
@@ -93,6 +95,8 @@ func TestAgent(t *testing.T) {
 
 // After a panic the real agent starts again with the same network and addresses and sends its first heartbeat. Process
 // 1 keeps running.
+//
+// Parity: R8
 func TestAgentStartsAgain(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{

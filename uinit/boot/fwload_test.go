@@ -13,6 +13,8 @@ import (
 
 // TestFirmware boots a machine with a network card whose driver requests firmware: the kernel loads it out of the
 // image, compressed as it is there; without it, one message names file and driver.
+//
+// Parity: R13 (firmware)
 func TestFirmware(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64")
 	const loaded, missing = "Loaded FW: e100/d102e_ucode.bin", `firmware missing.*e100/d102e_ucode\.bin \(e100\)`

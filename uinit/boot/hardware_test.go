@@ -11,6 +11,8 @@ import (
 )
 
 // TestServerHardware boots the generic kernel with the server set on a machine full of different adapters.
+//
+// Parity: R13 (modules)
 func TestServerHardware(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{

@@ -20,6 +20,8 @@ import (
 // A machine with one NIC on a cable whose other end speaks LLDP, and one that leads to Ironic and is silent about it:
 // what the inspection posts has the frame's TLVs for the one and an empty list for the other, by the collector and in
 // the inventory, and the console names the neighbour.
+//
+// Parity: H9
 func TestInspectionHearsLLDP(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{

@@ -83,6 +83,7 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
+// Parity: R8
 func TestFailureStartsAgain(t *testing.T) {
 	m := guest(t, "fail", "", nil)
 	expect(t, m, "work failed, restarting.*try 1 went wrong", "work failed, restarting.*try 2 went wrong",
@@ -105,6 +106,8 @@ func TestPanicOfForeignGoroutine(t *testing.T) {
 }
 
 // If reboot(2) fails, the kernel's sysrq restarts the machine or switches it off.
+//
+// Parity: E3
 func TestSysrq(t *testing.T) {
 	const refused = "reboot.2. failed, trying sysrq.*operation not permitted"
 	t.Run("restart", func(t *testing.T) {

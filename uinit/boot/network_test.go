@@ -51,6 +51,8 @@ func TestArchivedData(t *testing.T) {
 }
 
 // LLDP agents in network cards are switched off for collect_lldp and for the collector lldp, and for nothing else.
+//
+// Parity: F6
 func TestNetworkConfigStopsFirmwareLLDP(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settings config.Config

@@ -46,6 +46,8 @@ func attachMedium(t *testing.T, root, name, bus, kind, image string) {
 
 // Before the agent starts over, it reads media that could not be used at first: parameters of the floppy, and
 // configuration files of the boot ISO.
+//
+// Parity: D1, D3
 func TestAgentReadsMediaAgain(t *testing.T) {
 	testenv.Programs(t, "mkfs.vfat", "mcopy", "genisoimage")
 	dir, root := t.TempDir(), t.TempDir()

@@ -10,6 +10,8 @@ import (
 )
 
 // The defaults are those of ironic-python-agent.
+//
+// Parity: P9 (defaults of settings)
 func TestDefaults(t *testing.T) {
 	cpu, err := CPUOptionsOf(nil)
 	if diff := cmp.Diff(CPUOptions{Timeout: 86400 * time.Second}, cpu); diff != "" || err != nil {

@@ -26,6 +26,8 @@ func burninNode(t *testing.T, info string) hardware.Call {
 }
 
 // The steps use the settings of the node, and fail with the type of error that Ironic knows.
+//
+// Parity: P9 (settings and errors)
 func TestBurninSettings(t *testing.T) {
 	testenv.Linux(t, "affinity")
 	m := newManager(t)

@@ -147,6 +147,8 @@ func (m *meeting) Handle(_ context.Context, r slog.Record) error {
 func (m *meeting) Enabled(context.Context, slog.Level) bool { return true }
 
 // With disk_erasure_concurrency, that many disks are erased in parallel.
+//
+// Parity: P3 (in parallel)
 func TestEraseDevices(t *testing.T) {
 	var disks []block.Device
 	want := map[string]diskReport{}
@@ -174,6 +176,8 @@ func TestEraseDevices(t *testing.T) {
 
 // The result has the method of each drive, with the reason of an overwrite. A drive that keeps its password fails the
 // step, and the others are erased.
+//
+// Parity: P1 (results)
 func TestEraseATA(t *testing.T) {
 	const reason = "overwrite; secure erase failed: ATA security is frozen"
 	locked := fmt.Errorf("erase: %w of 32 zero bytes: hdparm --security-disable NULL", erase.ErrLocked)
@@ -218,6 +222,8 @@ func TestEraseATA(t *testing.T) {
 
 // Each step makes locked disks readable before it reads one, unless ATA secure erase is switched off. A disk that stays
 // locked fails the step, and the others are erased.
+//
+// Parity: P1 (unlocking)
 func TestEraseRecovers(t *testing.T) {
 	for name, step := range map[string]func(*Manager, context.Context, hardware.Call) (any, error){
 		"erase_devices": (*Manager).eraseDevices, "erase_devices_metadata": (*Manager).eraseMetadata,
@@ -315,6 +321,8 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 }
 
 // The erase of metadata waits until the disk has no holder, limited by the options of disk_partitioner.
+//
+// Parity: P4 (options)
 func TestEraseMetadataWaits(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	holder, err := os.Open(disk.Path)

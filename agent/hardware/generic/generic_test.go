@@ -75,6 +75,7 @@ func TestEraseWithoutDisks(t *testing.T) {
 	}
 }
 
+// Parity: P3 (names of the fallback switch)
 func TestEraseFlags(t *testing.T) {
 	standard := eraseFlags{concurrency: 1, iterations: 1, zeroize: true, nvme: true, ata: true, guard: true}
 	changed := func(change func(*eraseFlags)) eraseFlags {
@@ -130,6 +131,8 @@ func TestEraseFlags(t *testing.T) {
 }
 
 // The flags reach the erase of a disk.
+//
+// Parity: P3 (fallback switch)
 func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
@@ -178,6 +181,7 @@ type lister struct {
 
 func (l lister) Disks(context.Context) ([]block.Device, error) { return l.disks, nil }
 
+// Parity: F2
 func TestHiddenDiskIsNowhere(t *testing.T) {
 	var managers *hardware.Managers
 	disks := func(ctx context.Context) ([]block.Device, error) { return managers.Disks(ctx) }

@@ -159,6 +159,7 @@ func (d *injectionDisk) check() {
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
+// Parity: P8 (files)
 func TestInjectFiles(t *testing.T) {
 	d := newInjectionDisk(t)
 	err := d.files(`[{"path": "/etc/sysctl.d/a", "content": ""}, {"path": "/etc/f", "content": "", "mode": null}]`)
@@ -205,6 +206,8 @@ func TestInjectFiles(t *testing.T) {
 }
 
 // The property of the node comes first.
+//
+// Parity: P8 (property of the node)
 func TestInjectFilesOfTheNode(t *testing.T) {
 	d := newInjectionDisk(t)
 	n, err := node.FromJSON(fmt.Appendf(nil, `{"uuid": "u", "properties": {"inject_files": [
@@ -227,6 +230,8 @@ func TestInjectFilesOfTheNode(t *testing.T) {
 }
 
 // Content is fetched from URLs that name fields of the node and its ports.
+//
+// Parity: P8 (URLs)
 func TestInjectFilesFromURLs(t *testing.T) {
 	d := newInjectionDisk(t)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 3*mib/16)
@@ -342,6 +347,8 @@ func TestInjectFilesFails(t *testing.T) {
 }
 
 // Everything that is wrong with files is named, before one of them is written.
+//
+// Parity: P8 (validation)
 func TestInjectFilesValidation(t *testing.T) {
 	m := newManager(t)
 	good := `"path": "/etc/file", "content": ""`
@@ -414,6 +421,8 @@ func TestInjectFilesValidation(t *testing.T) {
 }
 
 // Expected results are those of Python's str.format with the same objects.
+//
+// Parity: P8 (fields of URLs)
 func TestExpandFields(t *testing.T) {
 	values := map[string]any{
 		"node": map[string]any{

@@ -71,6 +71,7 @@ func TestResolveLiteral(t *testing.T) {
 	}
 }
 
+// Parity: K3
 func TestChecksumFiles(t *testing.T) {
 	sum, other := strings.Repeat("ab12", 16), strings.Repeat("0099", 16)
 	for _, c := range []struct{ name, text, fails string }{
@@ -109,6 +110,7 @@ func TestChecksumFiles(t *testing.T) {
 	}
 }
 
+// Parity: K3
 func TestStrongestDigestOfAFile(t *testing.T) {
 	digits := func(n int) string { return strings.Repeat("c0ffee00", n/8) }
 	d32, d40, d56, d64, d96, d128 := digits(32), digits(40), digits(56), digits(64), digits(96), digits(128)

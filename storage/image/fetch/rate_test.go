@@ -65,6 +65,8 @@ func TestRateMeter(t *testing.T) {
 }
 
 // Connect and each read have a time limit; a whole config drive has only the minimum rate.
+//
+// Parity: L5
 func TestOpenLimitsEachRead(t *testing.T) {
 	data := imagetest.RandomBytes(9, 20)
 	synctest.Test(t, func(t *testing.T) {
