@@ -1,0 +1,36 @@
+package unpack
+
+import (
+	"bytes"
+	"compress/zlib"
+	"io"
+	"testing"
+)
+
+// The declarations of this file are quoted by docs/adding.md.
+
+// zlibFormat is a row of Formats.
+var zlibFormat = Format{"zlib", begins("\x78\x9c"), func(r io.Reader) (io.Reader, func(), error) {
+	z, err := zlib.NewReader(r)
+	return z, func() {}, err
+}}
+
+func TestAddedFormat(t *testing.T) {
+	var file bytes.Buffer
+	w := zlib.NewWriter(&file)
+	w.Write([]byte("content")) //nolint:errcheck // to memory
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !zlibFormat.Detect(file.Bytes()) {
+		t.Errorf("%q is not detected", file.Bytes())
+	}
+	r, err := zlibFormat.NewReader(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != "content" {
+		t.Errorf("got %q and error %v", got, err)
+	}
+}
