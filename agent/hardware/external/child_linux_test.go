@@ -68,9 +68,7 @@ func TestConfined(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "manager")
-	if err := os.WriteFile(path, text, 0o700); err != nil { //nolint:gosec // an executable
-		t.Fatal(err)
-	}
+	writeExecutable(t, path, text)
 	t.Setenv("IRONROOT_SECRET", "hunter2")
 	inherited, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // without O_CLOEXEC
 	if err != nil {
@@ -140,9 +138,7 @@ func TestConfinedLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "manager")
-	if err := os.WriteFile(path, text, 0o700); err != nil { //nolint:gosec // an executable
-		t.Fatal(err)
-	}
+	writeExecutable(t, path, text)
 	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startConfined(path) })
 	m.limits = quick
 	if err := m.describe(t.Context()); !errors.Is(err, errProtocol) {

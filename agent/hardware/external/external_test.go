@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,10 +39,19 @@ func script(t *testing.T, describe, run string) string {
 	path := filepath.Join(t.TempDir(), "manager")
 	text := "#!/bin/sh\nread -r line\ncase $line in\n*'\"describe\"'*) " + describe + ";;\n" +
 		`*'"evaluate"'*) echo '{"type":"result","result":{"level":3}}';;` + "\n*) " + run + ";;\nesac\n"
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // an executable
+	writeExecutable(t, path, []byte(text))
+	return path
+}
+
+// writeExecutable writes a file that can be executed at once. A process that another test starts meanwhile would
+// inherit the open file, and the kernel executes no file that a process can write to (ETXTBSY).
+func writeExecutable(t *testing.T, path string, text []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, text, 0o700); err != nil { //nolint:gosec // an executable
 		t.Fatal(err)
 	}
-	return path
 }
 
 func answer(result string) string { return `echo '{"type":"result","result":` + result + `}'` }
