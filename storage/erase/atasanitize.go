@@ -1,0 +1,107 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ironroot/internal/pause"
+	"ironroot/storage/ata"
+)
+
+const (
+	sanitizeInterval = 5 * time.Second  // between two queries of a sanitize in progress
+	sanitizeSilence  = 10 * time.Minute // without a reply
+	sanitizeStall    = 2 * time.Hour    // without progress
+)
+
+// sanitizeMethod selects the sanitize command of a drive, "" if it has none.
+func sanitizeMethod(s ata.SanitizeSupport) (ata.SanitizeMethod, Method) {
+	switch {
+	case s.BlockErase:
+		return ata.BlockErase, ATASanitizeBlock
+	case s.CryptoScramble:
+		return ata.CryptoScramble, ATASanitizeCrypto
+	case s.Overwrite:
+		return ata.Overwrite, ATASanitizeOverwrite
+	}
+	return ata.SanitizeMethod{}, ""
+}
+
+// sanitizeUnavailable returns the reason why a drive cannot be sanitized now by the method of [sanitizeMethod], or nil.
+func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error {
+	if method == "" {
+		return errors.New("the drive has no sanitize command")
+	}
+	status, err := d.drive.SanitizeStatus()
+	progressed(ctx)
+	if err != nil {
+		return fmt.Errorf("sanitize does not answer: %w", err)
+	}
+	if status.Frozen {
+		return errors.New("sanitize is frozen until the drive is switched off and on")
+	}
+	return nil
+}
+
+// sanitize sanitizes a drive.
+func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error) {
+	planted, err := plantSamples(ctx, d.file, d.size, d.sequential)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, planted.free()) }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.drive.Sanitize(m); err != nil {
+		return err
+	}
+	progressed(ctx)
+	status, err := d.awaitSanitize(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%v: %w", m, err)
+	case status.Failed:
+		err := fmt.Errorf("%v: the drive reports that the sanitize failed", m)
+		return errors.Join(err, d.drive.ClearSanitizeFailure())
+	case !status.Completed:
+		return fmt.Errorf("%v: the drive does not report that the sanitize was completed", m)
+	}
+	return planted.verify(ctx, d.file)
+}
+
+// awaitSanitize waits until no sanitize is in progress. A drive or its adapter can be reset meanwhile, which does not
+// end the sanitize, so that queries may fail for some minutes.
+func (d *ataDisk) awaitSanitize(ctx context.Context) (ata.SanitizeStatus, error) {
+	replied, changed, last := time.Now(), time.Now(), uint16(0)
+	if d.progress != nil {
+		d.progress(0, d.size)
+	}
+	for {
+		status, err := d.drive.SanitizeStatus()
+		progressed(ctx)
+		now := time.Now()
+		switch {
+		case err != nil && now.Sub(replied) >= sanitizeSilence:
+			return status, fmt.Errorf("no state for %v: %w", sanitizeSilence, err)
+		case err == nil && !status.InProgress:
+			return status, nil
+		case err == nil:
+			replied = now
+			if status.Progress != last {
+				last, changed = status.Progress, now
+				if d.progress != nil {
+					d.progress(d.size/(1<<16)*int64(last), d.size)
+				}
+			}
+			if now.Sub(changed) >= sanitizeStall {
+				return status, fmt.Errorf("no progress for %v, at %d %%", sanitizeStall, int(last)*100>>16)
+			}
+		}
+		if err := pause.For(ctx, sanitizeInterval); err != nil {
+			return status, fmt.Errorf("the drive continues: %w", err)
+		}
+	}
+}
