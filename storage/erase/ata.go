@@ -128,6 +128,6 @@ func (d *ataDisk) identify(ctx context.Context) (ata.Identity, error) {
 		return ata.Identity{}, err
 	}
 	id, err := d.drive.Identify()
-	progressed(ctx)
+	ReportProgress(ctx)
 	return id, err
 }

@@ -736,7 +736,7 @@ func TestATAFallback(t *testing.T) {
 				"sanitize command): switch the drive off and on, or disable the freeze lock in the firmware's settings",
 		},
 		{
-			name: "lies, may overwrite", drive: fakeATA{keeps: [2]int64{0, ataSize}},
+			name: "still holds data, may overwrite", drive: fakeATA{keeps: [2]int64{0, ataSize}},
 			o: Options{ATA: true, Zeroize: true, ContinueOnFailure: true},
 			method: "overwrite; secure erase failed: drive reported success but still holds data: 256 of 256 " +
 				"samples, the first at byte 0",

@@ -82,7 +82,7 @@ func (d *ataDisk) recover(ctx context.Context, id ata.Identity) (_ ata.Identity,
 // drive that does not report its state, as it may while it is locked, is not waited for.
 func (d *ataDisk) settle(ctx context.Context) (found bool, err error) {
 	status, err := d.drive.SanitizeStatus()
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err != nil {
 		return false, ctx.Err()
 	}
@@ -140,7 +140,7 @@ func (d *ataDisk) disable(ctx context.Context) error {
 	var problems []error
 	for _, password := range unlockPasswords {
 		err := d.drive.DisablePassword(password)
-		progressed(ctx)
+		ReportProgress(ctx)
 		if err == nil {
 			return nil
 		}

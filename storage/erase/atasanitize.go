@@ -35,7 +35,7 @@ func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error 
 		return errors.New("the drive has no sanitize command")
 	}
 	status, err := d.drive.SanitizeStatus()
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err != nil {
 		return fmt.Errorf("sanitize does not answer: %w", err)
 	}
@@ -58,7 +58,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 	if err := d.drive.Sanitize(m); err != nil {
 		return err
 	}
-	progressed(ctx)
+	ReportProgress(ctx)
 	status, err := d.awaitSanitize(ctx)
 	switch {
 	case err != nil:
@@ -81,7 +81,7 @@ func (d *ataDisk) awaitSanitize(ctx context.Context) (ata.SanitizeStatus, error)
 	}
 	for {
 		status, err := d.drive.SanitizeStatus()
-		progressed(ctx)
+		ReportProgress(ctx)
 		now := time.Now()
 		switch {
 		case err != nil && now.Sub(replied) >= sanitizeSilence:

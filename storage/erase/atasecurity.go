@@ -44,14 +44,14 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 		}
 		return "", errors.Join(err, d.removePassword())
 	}
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err := ctx.Err(); err != nil { // the command can take a minute
 		return "", errors.Join(err, d.removePassword())
 	}
 	timeout := eraseTimeout(estimate, d.size)
 	willTake(ctx, timeout)
 	err = d.drive.SecurityErase(erasePassword, s.Enhanced, timeout)
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err != nil {
 		return "", errors.Join(err, d.removePassword())
 	}

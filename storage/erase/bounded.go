@@ -27,12 +27,12 @@ var DefaultLimits = Limits{Silence: 15 * time.Minute, Grace: 30 * time.Second}
 // Bounded calls a function that erases, reads or syncs devices, and returns its result. A panic of the function is
 // returned as an error.
 //
-// A process that waits in the kernel for a device cannot be interrupted. If the functions of this package report no
-// progress for l.Silence, Bounded cancels the context of the call. If the call does not return within l.Grace after
-// its context has ended, Bounded returns an error that wraps [ErrStuck], without a result. The call then continues
-// until the kernel returns, and starts no new operation, because its context has ended; only the password of an ATA
-// erase that failed is removed. Until then it holds a device that it writes to exclusively, so that nothing else can
-// write to it.
+// A process that waits in the kernel for a device cannot be interrupted. If the function does not call
+// [ReportProgress] for l.Silence, Bounded cancels the context of the call. If the call does not return within l.Grace
+// after its context has ended, Bounded returns an error that wraps [ErrStuck], without a result. The call then
+// continues until the kernel returns, and starts no new operation, because its context has ended; only the password of
+// an ATA erase that failed is removed. Until then it holds a device that it writes to exclusively, so that nothing else
+// can write to it.
 func Bounded[T any](ctx context.Context, l Limits, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -91,11 +91,8 @@ func (p *pulse) expect(within time.Duration) { p.until.Store(int64(time.Since(p.
 
 func (p *pulse) left() time.Duration { return time.Duration(p.until.Load()) - time.Since(p.started) }
 
-// Progressed reports progress of a function of the caller's to [Bounded], if the context is one of its calls.
-func Progressed(ctx context.Context) { progressed(ctx) }
-
-// progressed reports progress to [Bounded], if the context is one of its calls.
-func progressed(ctx context.Context) {
+// ReportProgress reports progress of a function to [Bounded], if the context is that of its call.
+func ReportProgress(ctx context.Context) {
 	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
 		p.expect(p.silence)
 	}

@@ -35,14 +35,14 @@ func TestBounded(t *testing.T) {
 		{"progress", func(ctx context.Context) (string, error) {
 			for range 100 {
 				time.Sleep(50 * time.Second)
-				progressed(ctx)
+				ReportProgress(ctx)
 			}
 			return "done", nil
 		}, "done", nil, 5000 * time.Second},
 		{"announced", func(ctx context.Context) (string, error) {
 			willTake(ctx, 24*time.Hour)
 			time.Sleep(24 * time.Hour)
-			progressed(ctx)
+			ReportProgress(ctx)
 			time.Sleep(59 * time.Second)
 			return "done", nil
 		}, "done", nil, 24*time.Hour + 59*time.Second},
@@ -114,7 +114,7 @@ func TestBoundedBusy(t *testing.T) {
 }
 
 // Each block, each pass and each range searched for superblocks is progress.
-func TestProgressed(t *testing.T) {
+func TestReportProgress(t *testing.T) {
 	disk := testenv.SparseFile(t, mib)
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
 	if err != nil {

@@ -247,7 +247,7 @@ func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, 
 		return nil, err
 	}
 	found, err := md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
-	progressed(ctx)
+	ReportProgress(ctx)
 	return found, err
 }
 
@@ -292,7 +292,7 @@ func (s span) zero(ctx context.Context, f *os.File, zeros []byte) error {
 		if err != nil {
 			return fmt.Errorf("write zeros at byte %d: %w", offset, err)
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 		offset += int64(n)
 	}
 	return nil
@@ -310,7 +310,7 @@ func (s span) checkZero(ctx context.Context, f *os.File) error {
 		if _, err := f.ReadAt(data[:n], offset); err != nil {
 			return fmt.Errorf("read %d bytes at byte %d: %w", n, offset, err)
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 		if !bytes.Equal(data[:n], zeros[:n]) {
 			return fmt.Errorf("not all %d bytes at byte %d read as zeros after they were overwritten", n, offset)
 		}

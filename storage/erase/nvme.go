@@ -88,7 +88,7 @@ func eraseNVMe(
 	}
 	willTake(ctx, formatTimeout) // after that the kernel gives up
 	err = d.admin(&command, nil)
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err != nil {
 		return "", scope, fmt.Errorf("NVMe format: %w", err)
 	}
@@ -136,7 +136,7 @@ func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byt
 		opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds()),
 	}
 	err := d.admin(&command, data)
-	progressed(ctx)
+	ReportProgress(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): %w", structure, err)
 	}

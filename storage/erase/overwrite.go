@@ -52,7 +52,7 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 		if err := f.Sync(); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 	}
 	return block.Flush(ctx, path)
 }
@@ -88,7 +88,7 @@ func writePass(
 			return fmt.Errorf("write %d bytes at byte %d: %w", len(part), offset, err)
 		}
 		offset += int64(len(part))
-		progressed(ctx)
+		ReportProgress(ctx)
 		progress(offset)
 	}
 	return nil

@@ -55,7 +55,7 @@ func plantSamples(ctx context.Context, f *os.File, size int64, sequential bool) 
 			err = fmt.Errorf("%s sample at byte %d: %w", verb, offset, err)
 			break
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -106,7 +106,7 @@ func (s *samples) verify(ctx context.Context, f *os.File) error {
 		if _, err := f.ReadAt(block, offset); err != nil {
 			return fmt.Errorf("read sample at byte %d: %w", offset, err)
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 		if !sharesData(s.buffer[i*sampleSize:(i+1)*sampleSize], block) {
 			continue
 		}

@@ -138,7 +138,7 @@ func guardTable(ctx context.Context, device string, table *partition.Table) erro
 		if kind != "" {
 			return fmt.Errorf("%w: %s on partition %d", ErrProtected, kind, p.Number)
 		}
-		progressed(ctx)
+		ReportProgress(ctx)
 	}
 	return nil
 }

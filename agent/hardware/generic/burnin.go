@@ -156,7 +156,7 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (left diskRep
 	defer tracker.End()
 	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
 		report, err = burnin.Disk(ctx, f, size, b.options, func(done, total int64) {
-			erase.Progressed(ctx)
+			erase.ReportProgress(ctx)
 			tracker.Set(done, total)
 		})
 		return err
