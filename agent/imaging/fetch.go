@@ -92,9 +92,18 @@ func (i *Imager) redactSecrets(info ImageInfo) {
 // headers and chunks.
 const readBuffer = 64 << 10
 
-// client returns an HTTP client with the configured TLS settings and the proxies of info. It ignores the proxies of
-// the environment.
+// client returns an HTTP client for the servers of an image.
 func (i *Imager) client(info ImageInfo) (*http.Client, error) {
+	transport, err := i.transport(info)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// transport returns an HTTP transport with the configured TLS settings and the proxies of info. It ignores the proxies
+// of the environment.
+func (i *Imager) transport(info ImageInfo) (*http.Transport, error) {
 	c := i.o.Config.Get()
 	tlsConfig, err := c.ClientTLS(i.o.Log)
 	if err != nil {
@@ -118,7 +127,7 @@ func (i *Imager) client(info ImageInfo) (*http.Client, error) {
 	if len(info.Proxies) > 0 {
 		transport.Proxy = proxyFunc(info.Proxies, info.NoProxy)
 	}
-	return &http.Client{Transport: transport}, nil
+	return transport, nil
 }
 
 // authorization returns the header for the image's servers: the header of info, the basic authentication of info, or
@@ -149,13 +158,14 @@ func (i *Imager) Open(ctx context.Context, address string, verify bool) (io.Read
 	if i.o.Journal != nil {
 		i.o.Journal.RedactURLs(address)
 	}
-	client, err := i.client(ImageInfo{})
+	transport, err := i.transport(ImageInfo{})
 	if err != nil {
 		return nil, err
 	}
-	if transport, ok := client.Transport.(*http.Transport); ok && !verify {
+	if !verify {
 		transport.TLSClientConfig.InsecureSkipVerify = true
 	}
+	client := &http.Client{Transport: transport}
 	options, cancel := i.clientOptions(client), context.CancelFunc(func() {})
 	if options.MaxDuration > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, options.MaxDuration, fetch.ErrMaxDuration)
