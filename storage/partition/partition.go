@@ -35,9 +35,11 @@ const (
 	TypeBIOSBoot   = "21686148-6449-6E6F-744E-656564454649" // GPT: BIOS boot partition, for GRUB
 	TypePReP       = "9E1A2D38-C612-4316-AA26-8B49521E5A8B" // GPT: PReP boot partition, for POWER machines
 	TypeSwap       = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" // GPT: Linux swap
+	TypeLVM        = "E6D6D379-F507-44C2-A23C-238F2A3DF928" // GPT: physical volume of Linux LVM
 	TypeMBRESP     = "0xef"
 	TypeMBRFAT32   = "0x0c"
 	TypeMBRLinux   = "0x83"
+	TypeMBRLVM     = "0x8e"
 	typeProtective = 0xee
 )
 

@@ -213,12 +213,6 @@ func (m *Manager) checkInjectionDevice(ctx context.Context, call hardware.Call, 
 	return nil
 }
 
-// Types of partitions with a physical volume of LVM, which is no file system.
-const (
-	typeLVM    = "E6D6D379-F507-44C2-A23C-238F2A3DF928" // GPT: Linux LVM
-	typeMBRLVM = "0x8e"
-)
-
 // findInjectionDevice returns the first partition of a disk that has the first directory of the file's path.
 func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f injectedFile) (string, error) {
 	first, _, _ := strings.Cut(strings.TrimPrefix(f.path, "/"), "/")
@@ -228,8 +222,8 @@ func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f inject
 	}
 	var scanned []string
 	for _, p := range table.Partitions {
-		if p.Type == typeLVM || p.Type == typeMBRLVM || p.Extended() {
-			continue
+		if p.Type == partition.TypeLVM || p.Type == partition.TypeMBRLVM || p.Extended() {
+			continue // no file system
 		}
 		device := block.PartitionPath(m.o.System, disk, p.Number)
 		found, err := hasDirectory(ctx, device, first)
