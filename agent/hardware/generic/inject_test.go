@@ -379,18 +379,18 @@ func TestInjectFilesValidation(t *testing.T) {
 		`[{"path": "/etc/f", "content": "no base64?"}]`:  {"content is neither a URL nor base64"},
 		`[{"path": "/etc/f", "content": "file:///a"}]`:   {"content: "},
 		`[{"path": "/etc/f", "content": "http://{x}/"}]`: {"content: field {x} of a URL"},
-		`[{` + good + `, "mode": "0644"}]`:               {"mode must be a number from 0 to 4095"},
+		`[{` + good + `, "mode": "0644"}]`:               {`mode must be a number from 0 to 4095, got "0644"`},
 		`[{` + good + `, "mode": 4096}]`:                 {"mode must be a number"},
 		`[{` + good + `, "mode": true}]`:                 {"mode must be a number"},
 		`[{` + good + `, "dirmode": -1}]`:                {"dirmode must be a number"},
-		`[{` + good + `, "owner": 1.5}]`:                 {"owner must be a number from -1 to 4294967294"},
-		`[{` + good + `, "group": null}]`:                {"group must be a number"},
+		`[{` + good + `, "owner": 1.5}]`:                 {"owner must be a number from -1 to 4294967294, got 1.5"},
+		`[{` + good + `, "group": null}]`:                {"group must be a number from -1 to 4294967294, got null"},
 		`[{` + good + `, "partition": 0}]`:               {"partition must be a number from 1 on, or a device"},
 		`[{` + good + `, "partition": -1}]`:              {"partition must be a number"},
 		`[{` + good + `, "partition": true}]`:            {"partition must be a number"},
 		`[{` + good + `, "partition": "/etc/fstab"}]`:    {"partition must be a number"},
 		`[{` + good + `, "partition": "/dev/../etc"}]`:   {"partition must be a number"},
-		`[{` + good + `, "partition": "LABEL=root"}]`:    {"partition must be a number"},
+		`[{` + good + `, "partition": "LABEL=root"}]`:    {"device below /dev, got LABEL=root"},
 	} {
 		args := map[string]json.RawMessage{"files": json.RawMessage(text)}
 		_, err := m.injectFiles(t.Context(), hardware.Call{Args: args})
@@ -415,8 +415,9 @@ func TestInjectFilesValidation(t *testing.T) {
 		}
 	}
 	args := map[string]json.RawMessage{"verify_ca": json.RawMessage(`"no"`)}
-	if _, err := m.injectFiles(t.Context(), hardware.Call{Args: args}); typeOf(err) != "InvalidCommandParamsError" {
-		t.Errorf("verify_ca: got %v, want a refusal", err)
+	if _, err := m.injectFiles(t.Context(), hardware.Call{Args: args}); typeOf(err) != "InvalidCommandParamsError" ||
+		!strings.Contains(err.Error(), `'verify_ca' must be true or false, got "no"`) {
+		t.Errorf("verify_ca: got %v, want a refusal with the value", err)
 	}
 }
 

@@ -48,7 +48,7 @@ func parseInjection(call hardware.Call) (files []injectedFile, verify bool, err 
 	verify = true
 	if raw, given := call.Args[verifyCA]; given {
 		if err := json.Unmarshal(raw, &verify); err != nil {
-			return nil, false, fault.InvalidCommandParams("'%s' must be true or false", verifyCA)
+			return nil, false, fault.InvalidCommandParams("'%s' must be true or false, got %s", verifyCA, raw)
 		}
 	}
 	values := map[string]any{"node": map[string]any{}, "ports": anyList(call.Ports)}
@@ -183,7 +183,7 @@ func (p *entryParser) number(name string, fallback, low, high int64) int64 {
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n < low || n > high {
-		p.fail("%s must be a number from %d to %d", name, low, high)
+		p.fail("%s must be a number from %d to %d, got %s", name, low, high, raw)
 		return fallback
 	}
 	return n
@@ -203,7 +203,7 @@ func (p *entryParser) partition() string {
 	if err == nil && n > 0 || strings.HasPrefix(text, "/dev/") && path.Clean(text) == text {
 		return text
 	}
-	p.fail("partition must be a number from 1 on, or a device below /dev")
+	p.fail("partition must be a number from 1 on, or a device below /dev, got %s", text)
 	return ""
 }
 
