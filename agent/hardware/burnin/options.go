@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"ironroot/internal/oslo"
 )
@@ -181,9 +181,26 @@ func (s *settings) workers(name string) int {
 	return max(0, s.integer(name, 0, -maxWorkers, maxWorkers))
 }
 
-// units are the units of durations that stress-ng and fio know, except those below a second.
-var units = map[string]time.Duration{
-	"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "y": 365 * day,
+// timeUnits are the units of durations that stress-ng and fio know, except those below a second.
+var timeUnits = map[string]int64{
+	"": int64(time.Second), "s": int64(time.Second), "m": int64(time.Minute), "h": int64(time.Hour), "d": int64(day),
+	"y": int64(365 * day),
+}
+
+// sizeUnits are the units of sizes that stress-ng knows, in bytes.
+var sizeUnits = map[string]int64{"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+// quantity parses a whole number that may have a unit as its suffix, in lower or upper case. It reports whether the
+// text is valid and the result is not above limit.
+func quantity(text string, units map[string]int64, limit int64) (n int64, ok bool) {
+	lower := strings.ToLower(text)
+	digits := strings.TrimRightFunc(lower, unicode.IsLetter)
+	unit, known := units[lower[len(digits):]]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || n < 0 || n > limit/unit {
+		return 0, false
+	}
+	return n * unit, true
 }
 
 // maxDuration limits durations.
@@ -194,15 +211,12 @@ func (s *settings) duration(name string, missing time.Duration) time.Duration {
 	if !ok {
 		return missing
 	}
-	lower := strings.ToLower(text)
-	digits := strings.TrimRight(lower, "smhdy")
-	unit, known := units[lower[len(digits):]]
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || !known || n < 0 || n > int64(maxDuration/unit) {
+	n, ok := quantity(text, timeUnits, int64(maxDuration))
+	if !ok {
 		s.fail(name, "got %q, want seconds or a whole number with one of the suffixes s, m, h, d, y", text)
 		return missing
 	}
-	return time.Duration(n) * unit
+	return time.Duration(n)
 }
 
 // timeout returns the duration of a test. stress-ng runs forever if it is 0: such a step would never succeed.
@@ -228,18 +242,11 @@ func (s *settings) share(name string, missing float64) (percent float64, bytes i
 		s.fail(name, "got %q, want a percentage above 0 and up to 100", text)
 		return missing, 0
 	}
-	lower := strings.ToLower(text)
-	digits := strings.TrimRight(lower, "bkmgt")
-	exponent := slices.Index([]string{"b", "k", "m", "g", "t"}, lower[len(digits):])
-	if len(digits) == len(lower) {
-		exponent = 0
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || exponent < 0 || n <= 0 || n > math.MaxInt64>>(10*exponent) {
+	if bytes, ok = quantity(text, sizeUnits, math.MaxInt64); !ok || bytes == 0 {
 		s.fail(name, "got %q, want a percentage, or bytes with one of the suffixes b, k, m, g, t", text)
 		return missing, 0
 	}
-	return 0, n << (10 * exponent)
+	return 0, bytes
 }
 
 // boolean returns a truth value; false if it is missing.
