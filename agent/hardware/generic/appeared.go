@@ -26,7 +26,7 @@ func (m *Manager) isSettled() bool {
 
 // failUnsettled adds an error if disks may be missing from the list because their drivers are still being loaded. As
 // long as they are missing, no array is protected by its name: see checkRead.
-func (r *eraseRun) failUnsettled() {
+func (r *diskRun) failUnsettled() {
 	if r.m.isSettled() {
 		return
 	}
@@ -37,13 +37,13 @@ func (r *eraseRun) failUnsettled() {
 
 // failAppeared lists the disks again, and adds an error for each disk that was missing when the step began and
 // therefore was not erased.
-func (r *eraseRun) failAppeared(ctx context.Context) {
+func (r *diskRun) failAppeared(ctx context.Context) {
 	if err := r.listAgain(ctx); err != nil {
 		r.failures.add(fmt.Errorf("disks that appeared during the step: %w", err))
 	}
 }
 
-func (r *eraseRun) listAgain(ctx context.Context) error {
+func (r *diskRun) listAgain(ctx context.Context) error {
 	disks, err := r.m.o.Disks(ctx)
 	if err := r.failUnread(err); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (r *eraseRun) listAgain(ctx context.Context) error {
 
 // isKnown reports whether a disk was there when the step began. A multipath map is the same disk as its paths, which
 // can be joined during the step.
-func (r *eraseRun) isKnown(d block.Device) bool {
+func (r *diskRun) isKnown(d block.Device) bool {
 	// A map whose paths are not known counts as a new disk.
 	return r.known[d.Path] ||
 		slices.ContainsFunc(d.Components, func(path block.Device) bool { return r.known[path.Path] })

@@ -297,7 +297,7 @@ func TestEraseForeignESP(t *testing.T) {
 
 // The error of an ambiguous name is complete for its first member. Those of the others refer to it.
 func TestAmbiguous(t *testing.T) {
-	r := &eraseRun{explained: map[string]string{}}
+	r := &diskRun{explained: map[string]string{}}
 	broken := errors.New("broken")
 	first := md.Member{Device: block.Device{Path: "/dev/sda"}}
 	second := md.Member{Device: block.Device{Path: "/dev/sdb"}}

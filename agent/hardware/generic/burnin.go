@@ -87,7 +87,7 @@ func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	run, err := m.startDisks(ctx, call, "disk not tested")
+	run, err := m.startDiskRun(ctx, call, "disk not tested")
 	if err != nil {
 		return nil, notTested(err)
 	}
@@ -95,7 +95,7 @@ func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, erro
 	if err != nil {
 		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
 	}
-	b := &diskBurnin{eraseRun: run, options: options, results: results, tested: map[string]burnin.DiskReport{}}
+	b := &diskBurnin{diskRun: run, options: options, results: results, tested: map[string]burnin.DiskReport{}}
 	group := goroutine.NewGroup()
 	for _, d := range run.disks {
 		group.Go(func() error {
@@ -123,7 +123,7 @@ func notTested(err error) error {
 
 // diskBurnin is one run of burnin_disk.
 type diskBurnin struct {
-	*eraseRun
+	*diskRun
 	options burnin.DiskOptions
 	results *burnin.DiskResults
 

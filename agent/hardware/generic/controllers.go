@@ -20,7 +20,7 @@ const (
 
 // examineControllers reads from each NVMe controller the namespaces that no disk of the step shows: the unattached
 // ones, and attached ones without a block device. It is called after the disks were erased.
-func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
+func (r *diskRun) examineControllers(ctx context.Context, policy unattachedPolicy) {
 	controllers, err := block.NVMeControllers(ctx, r.m.o.System)
 	if err != nil {
 		r.m.o.Log.Error("NVMe controllers not examined", "err", err)
@@ -37,7 +37,7 @@ func (r *eraseRun) examineControllers(ctx context.Context, policy unattachedPoli
 }
 
 // examined reports whether the step erased the disk of a namespace, or tried to.
-func (r *eraseRun) examined(namespace block.NVMeNamespace) bool {
+func (r *diskRun) examined(namespace block.NVMeNamespace) bool {
 	report, ok := r.reports[namespace.Path]
 	return ok && report.Untouched[namespace.Path] == ""
 }
@@ -45,7 +45,7 @@ func (r *eraseRun) examined(namespace block.NVMeNamespace) bool {
 // examineController examines a controller. If it has namespaces and none of them was erased, the operator protects
 // them: the others are left untouched as well, and are not an error. The erase of a namespace reports the unattached
 // ones itself.
-func (r *eraseRun) examineController(ctx context.Context, c block.NVMeController, policy unattachedPolicy) {
+func (r *diskRun) examineController(ctx context.Context, c block.NVMeController, policy unattachedPolicy) {
 	d := block.Device{Name: c.Name, Path: c.Path}
 	var shown []uint32
 	for _, namespace := range c.Namespaces {
@@ -73,7 +73,7 @@ func (r *eraseRun) examineController(ctx context.Context, c block.NVMeController
 }
 
 // noteProtected records the namespaces of a controller that no disk shows, if its disks are protected.
-func (r *eraseRun) noteProtected(d block.Device, found erase.Controller, err error) {
+func (r *diskRun) noteProtected(d block.Device, found erase.Controller, err error) {
 	var notes []string
 	if err != nil {
 		notes = append(notes, fmt.Sprintf("namespaces without a block device, if any, are not known: %v", err))

@@ -3,14 +3,27 @@ package generic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory/smbios"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
+
+// startErase starts a step that erases disks and has no arguments.
+func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*diskRun, error) {
+	if err := noArguments(call); err != nil {
+		return nil, err
+	}
+	return m.startDiskRun(ctx, call, "disk not erased")
+}
 
 // eraseDevices erases all data of all disks that are not protected. It erases disk_erasure_concurrency disks in
 // parallel.
@@ -56,6 +69,53 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 	return run.end(ctx, unattachedFail)
 }
 
+// end checks for storage that the step could not erase, and returns the step's result.
+func (r *diskRun) end(ctx context.Context, policy unattachedPolicy) (any, error) {
+	r.examineUnbound(ctx) // first: if a driver is loaded in the meantime, its disks are listed below
+	r.failAppeared(ctx)
+	r.examineControllers(ctx, policy)
+	return r.finish()
+}
+
+// finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that
+// were not.
+func (r *diskRun) finish() (any, error) {
+	if err := r.failures.err(); err != nil {
+		return nil, fault.BlockDeviceErase("erased: %s; not erased: %w", r.erasedText(), err)
+	}
+	result := map[string]any{}
+	for path, report := range r.reports {
+		result[path] = report
+	}
+	return result, nil
+}
+
+// maxErasedText limits the bytes of the devices that an error lists as erased.
+const maxErasedText = 1024
+
+// erasedText lists devices that were erased, with their methods, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If
+// they do not fit into maxErasedText bytes, it ends with the number of those left out.
+func (r *diskRun) erasedText() string {
+	methods := map[string]erase.Method{}
+	for _, report := range r.reports {
+		maps.Copy(methods, report.Erased)
+	}
+	if len(methods) == 0 {
+		return "none"
+	}
+	var words []string
+	length := 0
+	for i, path := range slices.Sorted(maps.Keys(methods)) {
+		word := fmt.Sprintf("%s (%s)", path, methods[path])
+		if length += len(word) + len(", "); length > maxErasedText {
+			words = append(words, fmt.Sprintf("and %d more", len(methods)-i))
+			break
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
 // variablesNotSearched is the result of erase_pstore on a machine whose UEFI variables may contain crash logs that the
 // step cannot reach.
 const variablesNotSearched = "UEFI variables not searched for crash logs: the machine was booted by BIOS"
@@ -84,7 +144,7 @@ func (m *Manager) lacksUEFI() bool {
 }
 
 // eraseDisk erases all data of a disk.
-func (r *eraseRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, error) {
+func (r *diskRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
@@ -93,14 +153,14 @@ func (r *eraseRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, e
 
 // wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
 // agent_erase_skip_read_only.
-func (r *eraseRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
+func (r *diskRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
 	return r.eraseUnprotected(ctx, d, r.wipe)
 }
 
-func (r *eraseRun) expressDisk(ctx context.Context, d block.Device) (diskReport, error) {
+func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
@@ -111,7 +171,7 @@ func (r *eraseRun) expressDisk(ctx context.Context, d block.Device) (diskReport,
 }
 
 // eraseFully erases all data of a device by its best method.
-func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
+func (r *diskRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer tracker.End()
@@ -119,7 +179,7 @@ func (r *eraseRun) eraseFully(ctx context.Context, d block.Device) (erase.Method
 }
 
 // wipe erases the metadata of a device.
-func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, error) {
+func (r *diskRun) wipe(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing metadata", "device", d.Path)
 	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
 		return "", err
@@ -128,14 +188,14 @@ func (r *eraseRun) wipe(ctx context.Context, d block.Device) (erase.Method, erro
 }
 
 // format erases an NVMe disk by its Format command. If that fails, it erases the metadata.
-func (r *eraseRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
+func (r *diskRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
 	return erase.Express(ctx, r.m.o.System, d, r.flags.wait, func(err error) {
 		r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
 	})
 }
 
 // skipReason returns why a disk is not erased, "" if it must be. A read-only disk is an error unless skipReadOnly.
-func (r *eraseRun) skipReason(ctx context.Context, d block.Device, skipReadOnly bool) (string, error) {
+func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly bool) (string, error) {
 	if floppy, err := erase.ParametersFloppy(ctx, r.m.o.System, d); err != nil {
 		return "", err
 	} else if floppy {
@@ -156,7 +216,7 @@ func (r *eraseRun) skipReason(ctx context.Context, d block.Device, skipReadOnly 
 // eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
 // erases the other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an
 // error.
-func (r *eraseRun) eraseUnprotected(
+func (r *diskRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {
 	kept, err := r.keptMembers(ctx, d)

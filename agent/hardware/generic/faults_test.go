@@ -43,7 +43,7 @@ func listed(t *testing.T, sys sysfs.Root, sectors string, names ...string) {
 	}
 }
 
-func startErase(t *testing.T, m *Manager) *eraseRun {
+func startErase(t *testing.T, m *Manager) *diskRun {
 	t.Helper()
 	run, err := m.startErase(t.Context(), hardware.Call{})
 	if err != nil {

@@ -14,7 +14,7 @@ const namedBySkipControllers = "not examined: named by skip_storage_controllers"
 
 // examineUnbound adds an error for each storage controller without a driver, because its disks are not known.
 // Controllers that the operator or noteOnly names are part of the result.
-func (r *eraseRun) examineUnbound(ctx context.Context) {
+func (r *diskRun) examineUnbound(ctx context.Context) {
 	controllers, err := r.m.unbound(ctx)
 	if err != nil {
 		r.m.o.Log.Error("storage controllers not examined", "err", err)
@@ -43,7 +43,7 @@ func noteOnly(class string) bool {
 }
 
 // isUnused reports whether the option skip_storage_controllers names a PCI address, with or without its domain.
-func (r *eraseRun) isUnused(address string) bool {
+func (r *diskRun) isUnused(address string) bool {
 	return address != "" && slices.ContainsFunc(r.m.o.Config.Get().SkipStorageControllers, func(entry string) bool {
 		entry = strings.ToLower(strings.TrimSpace(entry))
 		return entry == address || "0000:"+entry == address

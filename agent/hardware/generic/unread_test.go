@@ -63,7 +63,7 @@ func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
 
 // An error lists at most maxUnread disks and the number of the others.
 func TestCheckReadOfManyDisks(t *testing.T) {
-	r := &eraseRun{}
+	r := &diskRun{}
 	for i := range maxUnread {
 		r.unread = append(r.unread, fmt.Errorf("disk %d", i))
 	}

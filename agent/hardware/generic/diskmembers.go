@@ -1,0 +1,171 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
+	"ironroot/storage/md"
+	"ironroot/storage/partition"
+)
+
+// readMembers reads the members of arrays on all disks. It reads them concurrently, so that several disks that hang
+// delay the step only once: skip_block_devices can name disks because they hang. A disk that cannot be read is logged.
+// If there is one, no array is protected by its name: see checkRead.
+func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
+	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
+	group := goroutine.NewGroup()
+	for i, d := range disks {
+		group.Go(func() error {
+			found[i], errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
+				return md.Members(ctx, r.m.o.System, d)
+			})
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors
+	for i, d := range disks {
+		if err := errs[i]; err != nil {
+			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
+			r.unread = append(r.unread, fmt.Errorf("%s: %w", d.Path, err))
+			continue
+		}
+		members := found[i]
+		r.members = append(r.members, members...)
+		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
+			notESP := func(m md.Member) bool { return !isESPMember(m) }
+			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
+		}
+	}
+}
+
+// checkRead returns an error if the members on some disk are not known, or if the member was not among those that were
+// compared. Another array could then have the same protected name.
+func (r *diskRun) checkRead(d block.Device, member md.Member) error {
+	if len(r.unread) > 0 {
+		var words []string
+		for _, err := range r.unread[:min(len(r.unread), maxUnread)] {
+			words = append(words, err.Error())
+		}
+		if more := len(r.unread) - len(words); more > 0 {
+			words = append(words, fmt.Sprintf("and %d more", more))
+		}
+		return fmt.Errorf("%s is a member of %s, but its name cannot be checked: %s",
+			member.Device.Path, member.Superblock, strings.Join(words, "; "))
+	}
+	if !slices.ContainsFunc(r.members, func(m md.Member) bool {
+		// The members of an assembled array are those of its components.
+		return m.UUID == member.UUID && m.Number == member.Number &&
+			(m.Device.Path == member.Device.Path || strings.Contains(d.Type, "raid"))
+	}) {
+		return fmt.Errorf("%s is a member of %s, which was not read when the arrays were compared",
+			member.Device.Path, member.Superblock)
+	}
+	return nil
+}
+
+// maxUnread limits the disks that an error lists.
+const maxUnread = 16
+
+// keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
+// array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
+// through an assembled array. A member with a protected name that several arrays share is an error too, see
+// [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written
+// its superblock. So is a disk with partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
+func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
+	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
+		return nil, err
+	}
+	members, err := hardware.Members(ctx, r.m.o.System, d)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]string{}
+	var problems []error
+	for _, member := range members {
+		if !r.arrays.Protected(member.Superblock) {
+			continue
+		}
+		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
+		if err := r.checkRead(d, member); err != nil {
+			problems = append(problems, err)
+		} else if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
+			problems = append(problems, r.ambiguous(member, err))
+		} else if member.Role < 0 {
+			problems = append(problems, fmt.Errorf(
+				"%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
+				member.Device.Path, member.Superblock))
+		}
+	}
+	for _, member := range members {
+		if kept[member.Device.Path] != "" {
+			continue
+		}
+		if entry := r.arrays.Created(member.Superblock); entry != "" {
+			problems = append(problems, fmt.Errorf(
+				"%s is a member of %s, which Ironic created (%s): "+
+					"erasing the content of such an array is not supported",
+				member.Device.Path, member.Superblock, entry))
+		} else if len(kept) > 0 && isESPMember(member) {
+			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
+				member.Superblock)
+			if err := hardware.CheckOneArray(r.esps); err != nil {
+				err = fmt.Errorf("%q is not the name of one array: %w", espName, err)
+				problems = append(problems, r.ambiguous(member, err))
+			}
+		}
+	}
+	return kept, errors.Join(problems...)
+}
+
+// ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the
+// error of a step contains those of all disks.
+func (r *diskRun) ambiguous(member md.Member, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := err.Error()
+	first, ok := r.explained[text]
+	if !ok {
+		r.explained[text] = member.Device.Path
+		return err
+	}
+	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s",
+		member.Device.Path, member.Superblock, first)
+}
+
+// espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.
+const espName = "esp"
+
+// isESPMember reports whether a member looks like one of the mirrored EFI system partition: a RAID 1 of that name with
+// its superblock at the end. The size of the whole member is limited, because a superblock can name a small part of
+// it.
+func isESPMember(m md.Member) bool {
+	return m.ShortName() == espName && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
+}
+
+// neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
+func (r *diskRun) neighbours(ctx context.Context, d block.Device, kept map[string]string) ([]block.Device, error) {
+	if kept[d.Path] != "" {
+		return nil, nil
+	}
+	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	table, err := partition.Read(ctx, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(parts, func(part block.Device) bool {
+		// An extended partition contains the table of the logical ones.
+		extended := slices.ContainsFunc(table.Partitions, func(p partition.Partition) bool {
+			return p.Number == part.Number && p.Extended()
+		})
+		return extended || kept[part.Path] != ""
+	}), nil
+}

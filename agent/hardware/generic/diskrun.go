@@ -1,0 +1,168 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+)
+
+// diskReport describes what a step did to a disk.
+type diskReport struct {
+	Erased    map[string]erase.Method `json:"erased,omitempty"`    // methods by device path
+	Untouched map[string]string       `json:"untouched,omitempty"` // reasons by device path
+}
+
+func untouched(d block.Device, reason string) diskReport {
+	return diskReport{Untouched: map[string]string{d.Path: reason}}
+}
+
+// diskRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
+// fails does not keep the step from the others.
+type diskRun struct {
+	m      *Manager
+	phrase string // of the log for a disk that failed
+	flags  eraseFlags
+	arrays hardware.Arrays
+	skips  *hardware.SkipList
+	disks  []block.Device  // those to erase or overwrite
+	known  map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
+	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
+	// only if skip_block_devices names an array.
+	members []md.Member
+	esps    []md.Member // members that look like those of the EFI system partition of a protected array
+	unread  []error     // errors of the disks whose members could not be read, with the devices
+
+	mu       sync.Mutex
+	reports  map[string]diskReport
+	stuck    map[string]error // why the kernel is still busy, by device path
+	failures collected
+	// explained has the devices whose error is the whole error of an ambiguous name, by its text.
+	explained map[string]string
+}
+
+// startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
+// written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone. The
+// phrase is logged for each disk that fails.
+func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase string) (*diskRun, error) {
+	c := m.o.Config.Get()
+	r := &diskRun{
+		m: m, phrase: phrase, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
+		known: map[string]bool{}, reports: map[string]diskReport{},
+		stuck: map[string]error{}, explained: map[string]string{},
+	}
+	r.flags.wait = erase.Wait{
+		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
+	var err error
+	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	r.failUnsettled()
+	all, err := m.o.Disks(ctx)
+	if err := r.failUnread(err); err != nil {
+		return nil, err
+	}
+	if r.skips, err = hardware.NewSkipList(call.Node); err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	disks, err := r.skips.Without(all)
+	if err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	r.recordSkipped(all, disks)
+	if err := r.failUnusable(ctx); err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		r.known[d.Path] = true
+	}
+	disks = r.recoverDisks(ctx, disks)
+	if r.arrays.HasProtected() {
+		r.readMembers(ctx, all)
+	}
+	r.warnUnmatched()
+	if err := r.guard(ctx, disks); err != nil {
+		return nil, err
+	}
+	r.failUnidentified()
+	return r, nil
+}
+
+// lastFirst returns the disks in reverse order: arrays and maps come before the disks they are made of.
+func (r *diskRun) lastFirst() []block.Device {
+	disks := slices.Clone(r.disks)
+	slices.Reverse(disks)
+	return disks
+}
+
+// bounded calls a function that erases or reads a disk, with a time limit. While the kernel is busy with a disk, later
+// calls for it fail.
+func bounded[T any](
+	ctx context.Context, r *diskRun, d block.Device, call func(context.Context, block.Device) (T, error),
+) (value T, err error) {
+	r.mu.Lock()
+	err = r.stuck[d.Path]
+	r.mu.Unlock()
+	if err != nil {
+		return value, err
+	}
+	value, err = erase.Bounded(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
+	if errors.Is(err, erase.ErrStuck) {
+		r.mu.Lock()
+		r.stuck[d.Path] = err
+		r.mu.Unlock()
+	}
+	return value, err
+}
+
+// do erases or overwrites one disk with work and records the result.
+func (r *diskRun) do(
+	ctx context.Context, d block.Device, work func(context.Context, block.Device) (diskReport, error),
+) {
+	report, err := bounded(ctx, r, d, work)
+	if err != nil {
+		r.fail(d, err)
+	}
+	r.record(d, report)
+}
+
+func (r *diskRun) fail(d block.Device, err error) {
+	r.m.o.Log.Error(r.phrase, "device", d.Path, "err", err)
+	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
+}
+
+func (r *diskRun) record(d block.Device, report diskReport) {
+	for _, path := range slices.Sorted(maps.Keys(report.Untouched)) {
+		r.m.o.Log.Warn("device left untouched", "device", path, "reason", report.Untouched[path])
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports[d.Path] = report
+}
+
+// collected gathers the errors of several disks into one.
+type collected struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *collected) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *collected) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.errs...)
+}
