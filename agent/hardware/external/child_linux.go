@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/bootloader/chroot"
+	"ironroot/internal/confine"
 )
 
 // childName is the first argument of the process that becomes the executable, instead of the program's name.
@@ -43,7 +43,7 @@ func Child() {
 	runtime.LockOSThread() // capabilities belong to threads
 	err := errors.New("want the path of an executable")
 	if len(os.Args) == 2 {
-		err = confine()
+		err = enter()
 		if err == nil {
 			// Files that the agent has opened without O_CLOEXEC.
 			err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -65,24 +65,21 @@ var removedCapabilities = []int{
 	unix.CAP_DAC_READ_SEARCH,
 }
 
-// dataOnly are the flags of a mount whose files are neither executed nor opened as devices.
-const dataOnly = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-
-// confine hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
+// enter hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
 // namespaces of its own.
-func confine() error {
-	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, chroot.DenyCalls} {
+func enter() error {
+	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, confine.DenyCalls} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	return chroot.LimitCapabilities(func(c int) bool { return !slices.Contains(removedCapabilities, c) })
+	return confine.LimitCapabilities(func(c int) bool { return !slices.Contains(removedCapabilities, c) })
 }
 
 // mountOwn mounts the process's own /proc and empty directories in place of those with files of the agent.
 func mountOwn() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts private: %w", err)
+	if err := confine.KeepMountsPrivate(); err != nil {
+		return err
 	}
 	// The processes of the ramdisk must not be below a mount that could be removed.
 	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
@@ -93,13 +90,13 @@ func mountOwn() error {
 		flags    uintptr
 		required bool
 	}{
-		{"proc", "/proc", dataOnly | unix.MS_RDONLY, true}, // /proc/sys names programs that the kernel starts
-		{"tmpfs", "/run", dataOnly, true},
+		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, true}, // /proc/sys names programs that the kernel starts
+		{"tmpfs", "/run", confine.DataOnly, true},
 		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, true},
 		// Files with the agent's configuration, which can contain its token.
-		{"tmpfs", "/etc/ironic-python-agent", dataOnly | unix.MS_RDONLY, false},
-		{"tmpfs", "/etc/ironic-python-agent.d", dataOnly | unix.MS_RDONLY, false},
-		{"tmpfs", "/etc/ironroot", dataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironic-python-agent", confine.DataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironic-python-agent.d", confine.DataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironroot", confine.DataOnly | unix.MS_RDONLY, false},
 	} {
 		err := unix.Mount(m.kind, m.at, m.kind, m.flags, "")
 		if err != nil && (m.required || !errors.Is(err, fs.ErrNotExist)) {
@@ -111,11 +108,11 @@ func mountOwn() error {
 
 // coverKernel covers the kernel's command line, which can contain the agent's token, its log and its memory.
 func coverKernel() error {
-	if err := chroot.Mask("\n"); err != nil {
+	if err := confine.Mask("\n"); err != nil {
 		return err
 	}
 	for _, device := range []string{"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port"} {
-		if err := chroot.Cover("/dev/null", device); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := confine.Cover("/dev/null", device); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
+	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 )
 
@@ -34,8 +35,6 @@ var defaultLimits = limits{
 }
 
 const (
-	// maxErrorOutput is the number of bytes at the end of the standard error that are kept.
-	maxErrorOutput = 4 << 10
 	// maxErrorText and maxProgressText limit the text of a message in an error and in the log, in bytes.
 	maxErrorText    = 4 << 10
 	maxProgressText = 512
@@ -110,7 +109,7 @@ func (c *conversation) connect() streams {
 	}, func(error) { close(messages) })
 	tail := make(chan []byte, 1)
 	goroutine.Go(func() error {
-		tail <- lastBytes(c.process.errors)
+		tail <- confine.Tail(c.process.errors)
 		return nil
 	}, func(error) { close(tail) })
 	exit := make(chan error, 1)
@@ -343,20 +342,6 @@ func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 			return line[:len(line)-1], nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return line, err
-		}
-	}
-}
-
-// lastBytes reads to the end and returns the last maxErrorOutput bytes.
-func lastBytes(in io.Reader) []byte {
-	var kept []byte
-	piece := make([]byte, maxErrorOutput)
-	for {
-		n, err := in.Read(piece)
-		kept = append(kept, piece[:n]...)
-		kept = kept[max(0, len(kept)-maxErrorOutput):]
-		if err != nil {
-			return kept
 		}
 	}
 }

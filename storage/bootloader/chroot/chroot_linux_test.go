@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/testenv"
 	"ironroot/storage/mounted"
 )
@@ -89,7 +90,7 @@ func TestRunFails(t *testing.T) {
 	var failed *Error
 	err := Run(t.Context(), s, nil, "installer", "fail")
 	if !errors.As(err, &failed) || !strings.HasSuffix(failed.Output, "\ndisk is on fire") ||
-		len(failed.Output) > maxOutput ||
+		len(failed.Output) > confine.MaxOutput ||
 		!strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "installer") {
 		t.Errorf("got %.200v, want the exit status and the end of the output", err)
 	}

@@ -6,10 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/confine"
 )
 
 // entry describes to the child process the system to enter.
@@ -19,16 +20,13 @@ type entry struct {
 	UUID string // of the root's file system, "" for none
 }
 
-const (
-	mountedAt = "/tmp" // any directory; in the child's namespace only
-	safe      = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-)
+const mountedAt = "/tmp" // any directory; in the child's namespace only
 
 // enter makes the system's root the root of this process. Paths of the system are resolved only inside its root, so
 // that its symbolic links cannot lead outside.
 func (e entry) enter() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts private: %w", err)
+	if err := confine.KeepMountsPrivate(); err != nil {
+		return err
 	}
 	nodes, err := e.nodes()
 	if err != nil {
@@ -58,10 +56,10 @@ func (e entry) enter() error {
 		kind, at string
 		flags    uintptr
 	}{
-		{"proc", "/proc", safe | unix.MS_RDONLY},
-		{"sysfs", "/sys", safe | unix.MS_RDONLY},
-		{"tmpfs", "/run", safe},
-		{"tmpfs", "/tmp", safe &^ unix.MS_NOEXEC},
+		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY},
+		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY},
+		{"tmpfs", "/run", confine.DataOnly},
+		{"tmpfs", "/tmp", confine.DataOnly &^ unix.MS_NOEXEC},
 	} {
 		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m.at, err)
@@ -76,7 +74,7 @@ func (e entry) enter() error {
 	if err := e.mountOthers(); err != nil {
 		return err
 	}
-	if err := DenyCalls(); err != nil {
+	if err := confine.DenyCalls(); err != nil {
 		return err
 	}
 	return capabilities(e.privileged())
@@ -164,47 +162,7 @@ func (e entry) mask() error {
 	if e.UUID != "" {
 		line = "root=UUID=" + e.UUID + " ro\n"
 	}
-	return Mask(line)
-}
-
-// Mask replaces the ramdisk's command line in this mount namespace, and hides its other sources: the kernel log, kernel
-// memory, and the files in which firmware and boot configuration pass a command line. Files that the kernel does not
-// have are skipped. It needs a writable /run.
-func Mask(line string) error {
-	const file = "/run/cmdline"
-	if err := os.WriteFile(file, []byte(line), 0o444); err != nil {
-		return err
-	}
-	if err := Cover(file, "/proc/cmdline"); err != nil {
-		return err
-	}
-	for _, name := range []string{"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt"} {
-		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	chosen, err := filepath.Glob("/sys/firmware/devicetree/base/chosen*")
-	if err != nil {
-		return err
-	}
-	for _, dir := range chosen {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", safe|unix.MS_RDONLY, ""); err != nil {
-			return fmt.Errorf("mask %s: %w", dir, err)
-		}
-	}
-	return os.Remove(file)
-}
-
-// Cover mounts a file read-only over another.
-func Cover(file, name string) error {
-	if err := unix.Mount(file, name, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mask %s: %w", name, err)
-	}
-	const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC
-	if err := unix.Mount("", name, "", flags, ""); err != nil {
-		return fmt.Errorf("mask %s: %w", name, err)
-	}
-	return nil
+	return confine.Mask(line)
 }
 
 // nameRoot creates a link to the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path to
@@ -224,7 +182,7 @@ func (e entry) nameRoot() error {
 // to the program's output and continues. A failure to mount the ESP is an error.
 func (e entry) mountOthers() error {
 	for _, m := range e.Mounts {
-		if err := unix.Mount(m.Device, m.At, m.Kind, safe, ""); err != nil {
+		if err := unix.Mount(m.Device, m.At, m.Kind, confine.DataOnly, ""); err != nil {
 			_, _ = fmt.Fprintf(os.Stderr, "mount %s, %s, at %s: %v\n", m.Device, m.Kind, m.At, err)
 		}
 	}
@@ -234,7 +192,7 @@ func (e entry) mountOthers() error {
 	if err := os.MkdirAll("/boot/efi", 0o700); err != nil {
 		return err
 	}
-	if err := unix.Mount(e.ESP, "/boot/efi", "vfat", safe, ""); err != nil {
+	if err := unix.Mount(e.ESP, "/boot/efi", "vfat", confine.DataOnly, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", e.ESP, err)
 	}
 	return nil

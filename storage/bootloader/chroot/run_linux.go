@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"runtime"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 )
@@ -24,7 +24,6 @@ const childName = "chroot"
 
 const (
 	programTimeout = 10 * time.Minute
-	maxOutput      = 4 << 10 // bytes at the end of a program's output that are kept
 
 	namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	// Exit codes of a child that could not run the program. No program is known to use them.
@@ -78,7 +77,7 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 	}
 	stop := goroutine.AfterContext(ctx, func() { _ = process.Kill() }) // fails if it has ended
 	defer stop()
-	output = tail(in) // until all processes that can write have ended
+	output = confine.Tail(in) // until all processes that can write have ended
 	state, err := process.Wait()
 	switch {
 	case err != nil:
@@ -93,20 +92,6 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 		return output, errors.New(state.String())
 	}
 	return output, nil
-}
-
-// tail reads to the end and returns the last maxOutput bytes.
-func tail(in io.Reader) []byte {
-	var kept []byte
-	piece := make([]byte, maxOutput)
-	for {
-		n, err := in.Read(piece)
-		kept = append(kept, piece[:n]...)
-		kept = kept[max(0, len(kept)-maxOutput):]
-		if err != nil {
-			return kept
-		}
-	}
 }
 
 // Child runs the child process and ends it, if this process was started as one. Otherwise it returns. Every program

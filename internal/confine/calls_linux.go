@@ -1,4 +1,4 @@
-package chroot
+package confine
 
 import (
 	"fmt"
