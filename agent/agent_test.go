@@ -101,7 +101,9 @@ func TestStopsMachine(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "reboot", "power_off": "power off"} {
 		ironic := newIronic(t)
 		machine := fakePower{make(chan string, 1)}
-		r := startAgent(t, func(o *Options) { o.Destructive, o.Power = true, machine }, "--api-url="+ironic.URL)
+		r := startAgent(t, func(o *Options) {
+			o.Destructive, o.Power, o.System = true, machine, bareMachine(t)
+		}, "--api-url="+ironic.URL)
 		r.beat(ironic)
 		if got := r.run("standby.sync", "{}"); got.Status != "SUCCEEDED" {
 			t.Errorf("sync: got %+v, want success", got)

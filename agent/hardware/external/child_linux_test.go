@@ -179,8 +179,19 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: log lacks %q:\n%s", name, want, log.String())
 		}
 	}
-	if err := checkOrigin(valid); err == nil || err.Error() != "not on the root file system" {
-		t.Errorf("got %v, want an error for a file in /tmp", err)
+	mounted := onRoot(t)
+	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(mounted, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(mounted, "manager")
+	writeExecutable(t, path, text)
+	if err := checkOrigin(path); err == nil || err.Error() != "not on the root file system" {
+		t.Errorf("got %v, want an error for a file on another file system", err)
 	}
 	if got := Load(t.Context(), filepath.Join(dir, "absent"), slog.New(slog.DiscardHandler), nil); got != nil {
 		t.Errorf("got %v of a directory that does not exist", got)
