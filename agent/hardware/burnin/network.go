@@ -97,7 +97,7 @@ func (t *networkTest) run(ctx context.Context) (*NetworkReport, error) {
 		var took time.Duration
 		*bytes, took, err = work(ctx)
 		if err != nil {
-			err = fmt.Errorf("%s: %w", role, err)
+			err = fmt.Errorf("%s for %s: %w", role, t.o.Partner, err)
 		}
 		if err := errors.Join(err, out.finish(networkJob(role, *bytes, took, err))); err != nil {
 			return report, err
@@ -332,8 +332,9 @@ func (t *networkTest) receiveOn(c net.Conn, deadline time.Time) (int64, error) {
 		if _, err := io.ReadFull(c, data); err != nil {
 			return 0, fmt.Errorf("message %d: %w", number, err)
 		}
-		if binary.LittleEndian.Uint32(header[8:]) != crc32.Checksum(data, castagnoli) {
-			return 0, fmt.Errorf("message %d has a wrong checksum", number)
+		sum, want := crc32.Checksum(data, castagnoli), binary.LittleEndian.Uint32(header[8:])
+		if sum != want {
+			return 0, fmt.Errorf("message %d has a wrong checksum: got %#08x, want %#08x", number, sum, want)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
 )
@@ -85,10 +88,15 @@ func freePort(t *testing.T) int {
 }
 
 // Both directions are tested, and each node knows how much was verified.
+//
+// Parity: P9 (network, both nodes on one machine)
 func TestNetwork(t *testing.T) {
 	port := freePort(t)
 	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
 	first.o.Output = filepath.Join(t.TempDir(), "net")
+	var sent [2]atomic.Int64 // bytes of data
+	first.damage = func(message []byte) { sent[0].Add(int64(len(message) - messageHeader)) }
+	second.damage = func(message []byte) { sent[1].Add(int64(len(message) - messageHeader)) }
 	var reports [2]*NetworkReport
 	var errs [2]error
 	goroutine.Do(
@@ -99,16 +107,24 @@ func TestNetwork(t *testing.T) {
 		t.Fatalf("got errors %v", errs)
 	}
 	const least = connections * messageBytes
-	if a, b := reports[0], reports[1]; a.Sent < least || b.Sent < least ||
-		a.Sent != b.Received || b.Sent != a.Received || a.Partner != "127.0.0.1" ||
-		a.Connections != connections || a.Seconds < 0.1 {
-		t.Errorf("got reports %+v and %+v, want the same number of bytes sent and received", a, b)
+	a, b := reports[0], reports[1]
+	if want := sent[0].Load(); want < least || a.Sent != want || b.Received != want {
+		t.Errorf("first direction: got %d bytes sent and %d received, want %d", a.Sent, b.Received, want)
 	}
-	for role, direction := range map[string]string{"writer": `"write"`, "reader": `"read"`} {
+	if want := sent[1].Load(); want < least || b.Sent != want || a.Received != want {
+		t.Errorf("second direction: got %d bytes sent and %d received, want %d", b.Sent, a.Received, want)
+	}
+	if a.Partner != "127.0.0.1" || a.Connections != connections || a.Seconds < 0.1 {
+		t.Errorf("got report %+v, want 2 directions of 50 ms with %d connections", a, connections)
+	}
+	for role, direction := range map[string]string{
+		"writer": fmt.Sprintf(`"write": { "io_bytes": %d,`, a.Sent),
+		"reader": fmt.Sprintf(`"read": { "io_bytes": %d,`, a.Received),
+	} {
 		text, err := os.ReadFile(first.o.Output + "." + role)
-		if err != nil || !strings.Contains(string(text), `"jobname": "`+role+`"`) ||
-			!strings.Contains(string(text), direction) {
-			t.Errorf("%s: got output file %s and %v", role, text, err)
+		flat := strings.Join(strings.Fields(string(text)), " ")
+		if err != nil || !strings.Contains(flat, `"jobname": "`+role+`"`) || !strings.Contains(flat, direction) {
+			t.Errorf("%s: got output file %s and %v, want one with %s", role, text, err, direction)
 		}
 	}
 }
@@ -133,7 +149,7 @@ func TestNetworkDamaged(t *testing.T) {
 				func() { _, errs[0] = first.run(t.Context()) },
 				func() { _, errs[1] = second.run(t.Context()) },
 			)
-			if errs[0] == nil || !strings.HasPrefix(errs[0].Error(), "writer: ") {
+			if errs[0] == nil || !strings.HasPrefix(errs[0].Error(), "writer for 127.0.0.1: ") {
 				t.Errorf("sender: got error %v, want one", errs[0])
 			}
 			if errs[1] == nil || !strings.Contains(errs[1].Error(), test.want) {
@@ -189,18 +205,20 @@ func TestNetworkLimits(t *testing.T) {
 	}
 	fails := func(node *networkTest, want string) {
 		t.Helper()
-		if _, err := node.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // far more than each limit
+		defer cancel()
+		if _, err := node.run(ctx); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 		closed(node.port)
 	}
 	node := newNetworkTest(t, freePort(t), true)
 	node.wait = 10 * time.Millisecond
-	fails(node, "writer: partner has opened 0 of 16 connections: no other within 10ms")
+	fails(node, "writer for 127.0.0.1: partner has opened 0 of 16 connections: no other within 10ms")
 
 	node = newNetworkTest(t, freePort(t), false)
 	node.wait = 10 * time.Millisecond
-	fails(node, "reader: partner has not accepted connections within 10ms: dial tcp ")
+	fails(node, "reader for 127.0.0.1: partner has not accepted connections within 10ms: dial tcp ")
 
 	node = newNetworkTest(t, freePort(t), false)
 	node.o.Partner = "no name" // is not asked of a server
@@ -212,7 +230,7 @@ func TestNetworkLimits(t *testing.T) {
 	goroutine.Do(
 		func() {
 			defer close(ended)
-			fails(node, "writer: partner has opened 1 of 16 connections: no other within 50ms")
+			fails(node, "writer for 127.0.0.1: partner has opened 1 of 16 connections: no other within 50ms")
 		},
 		func() {
 			for {
@@ -229,7 +247,9 @@ func TestNetworkLimits(t *testing.T) {
 	gone := newNetworkTest(t, port, false)
 	gone.drain, gone.o.Runtime = 20*time.Millisecond, time.Hour
 	goroutine.Do(
-		func() { fails(gone, "writer: partner has opened 0 of 16 connections: no other within 20ms") },
+		func() {
+			fails(gone, "writer for 127.0.0.1: partner has opened 0 of 16 connections: no other within 20ms")
+		},
 		func() {
 			partner := newNetworkTest(t, port, true)
 			partner.partner = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
@@ -243,9 +263,104 @@ func TestNetworkLimits(t *testing.T) {
 	first.o.Runtime = time.Hour
 	second.drain = time.Millisecond
 	goroutine.Do(
-		func() { fails(first, "writer: ") },
-		func() { fails(second, "reader: partner still sends 1ms after the end of this node's runtime of 50ms") },
+		func() { fails(first, "writer for 127.0.0.1: ") },
+		func() {
+			fails(second, "reader for 127.0.0.1: partner still sends 1ms after the end of this node's runtime of 50ms")
+		},
 	)
+}
+
+// A partner that stops reading, sending or answering is an error.
+func TestNetworkSilentPartner(t *testing.T) {
+	const limit = 10 * time.Millisecond
+	far := time.Now().Add(time.Hour)
+	for name, test := range map[string]struct {
+		silence, drain time.Duration
+		work           func(*networkTest, net.Conn) (int64, error)
+		partner        func(net.Conn)
+		want           string
+	}{
+		"reads nothing": {
+			silence: limit, drain: time.Hour,
+			work:    func(n *networkTest, c net.Conn) (int64, error) { return n.sendOn(c, far) },
+			partner: func(net.Conn) {},
+			want:    "write pipe: i/o timeout",
+		},
+		"does not answer": {
+			silence: time.Hour, drain: limit,
+			work:    func(n *networkTest, c net.Conn) (int64, error) { return n.sendOn(c, time.Time{}) },
+			partner: func(c net.Conn) { io.Copy(io.Discard, c) }, //nolint:errcheck // until the connection is closed
+			want:    "partner has not verified the data: read pipe: i/o timeout",
+		},
+		"sends nothing": {
+			silence: limit, drain: time.Hour,
+			work:    func(n *networkTest, c net.Conn) (int64, error) { return n.receiveOn(c, far) },
+			partner: func(net.Conn) {},
+			want:    "message 0: read pipe: i/o timeout",
+		},
+		"sends half a message": {
+			silence: limit, drain: time.Hour,
+			work: func(n *networkTest, c net.Conn) (int64, error) { return n.receiveOn(c, far) },
+			partner: func(c net.Conn) {
+				message := make([]byte, messageHeader+messageBytes)
+				putHeader(message, 0)
+				c.Write(message[:messageBytes/2]) //nolint:errcheck // the error is that of the receiver
+			},
+			want: "message 0: read pipe: i/o timeout",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNetworkTest(t, 0, true)
+			node.silence, node.drain = test.silence, test.drain
+			near, other := net.Pipe()
+			// Without a limit the test would never end.
+			timer := goroutine.AfterTime(10*time.Second, func() { near.Close() }) //nolint:errcheck // of a test
+			defer timer.Stop()
+			goroutine.Do(
+				func() {
+					defer other.Close() //nolint:errcheck // of a test
+					n, err := test.work(node, near)
+					if n != 0 || err == nil || err.Error() != test.want {
+						t.Errorf("got %d bytes and error %v, want none and %q", n, err, test.want)
+					}
+				},
+				func() { test.partner(other) },
+			)
+		})
+	}
+}
+
+// A partner whose host does not answer after the first connection is an error.
+func TestNetworkSilentHost(t *testing.T) {
+	node := newNetworkTest(t, fullQueue(t), false)
+	node.silence = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the kernel gives up after two minutes
+	defer cancel()
+	if _, err := node.run(ctx); err == nil || !strings.Contains(err.Error(), " of 16: dial tcp ") ||
+		!strings.HasSuffix(err.Error(), ": i/o timeout") {
+		t.Errorf("got error %v, want a timeout of a connection", err)
+	}
+}
+
+// fullQueue returns a port whose listener accepts no connections: the kernel does not answer further attempts.
+func fullQueue(t *testing.T) (port int) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // of a test
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	address, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address.(*unix.SockaddrInet4).Port
 }
 
 // Each wait ends with the context. Nothing listens after it.
