@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -149,7 +150,8 @@ func TestConfinedLeavesNothing(t *testing.T) {
 	}
 }
 
-// Only executables of the ramdisk that root alone can change are loaded.
+// Only executables of the ramdisk that root alone can change are loaded. The others are not opened: a named pipe would
+// hang the agent.
 func TestLoadRefuses(t *testing.T) {
 	dir := onRoot(t)
 	valid := script(t, answer(site), "")
@@ -164,19 +166,24 @@ func TestLoadRefuses(t *testing.T) {
 		}
 	}
 	if err := errors.Join(os.Symlink("valid", filepath.Join(dir, "link")),
-		os.Mkdir(filepath.Join(dir, "directory"), 0o755), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o700)); err != nil {
+		os.Mkdir(filepath.Join(dir, "directory"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	opened := watchPipe(t, filepath.Join(dir, "pipe"))
 	var log bytes.Buffer
 	if got := Load(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil); len(got) != 1 {
 		t.Errorf("got %d managers, want 1", len(got))
 	}
+	if opened() {
+		t.Error("the named pipe was opened, want it refused before")
+	}
 	for name, want := range map[string]string{
-		"data": "not executable", "writable": "others than root can write to it", "link": "not a regular file",
-		"directory": "not a regular file", "pipe": "not a regular file",
+		"data": `"not executable"`, "writable": `"owner 0, mode 722: others than root can write to it"`,
+		"link": `"not a regular file"`, "directory": `"not a regular file"`, "pipe": `"not a regular file"`,
 	} {
-		if !strings.Contains(log.String(), filepath.Join(dir, name)) || !strings.Contains(log.String(), want) {
-			t.Errorf("%s: log lacks %q:\n%s", name, want, log.String())
+		line := `msg="external hardware manager ignored" path=` + filepath.Join(dir, name) + " err=" + want + "\n"
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("log lacks %q:\n%s", line, log.String())
 		}
 	}
 	mounted := onRoot(t)
@@ -195,5 +202,35 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	if got := Load(t.Context(), filepath.Join(dir, "absent"), slog.New(slog.DiscardHandler), nil); got != nil {
 		t.Errorf("got %v of a directory that does not exist", got)
+	}
+}
+
+// watchPipe makes a named pipe. The function that it returns ends the watch and reports whether the pipe was opened for
+// reading before. A reader does not hang: it finds an empty pipe.
+func watchPipe(t *testing.T, path string) func() bool {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var ended atomic.Bool
+	opened := make(chan bool, 1)
+	go func() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for a reader
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- !ended.Load()
+		if err == nil {
+			f.Close() //nolint:errcheck // nothing was written
+		}
+	}()
+	return func() bool {
+		ended.Store(true)
+		f, err := os.OpenFile(path, os.O_RDWR, 0) // does not wait
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return <-opened
 	}
 }
