@@ -13,6 +13,7 @@ import (
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
 	"ironroot/agent/token"
+	"ironroot/internal/pause"
 )
 
 const (
@@ -75,13 +76,9 @@ func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) 
 
 // settle waits until the drivers of all devices present at boot are loaded, or until limit has passed.
 func (a *agent) settle(ctx context.Context, limit time.Duration) {
-	if a.o.Settled == nil {
-		return
-	}
-	select {
-	case <-a.o.Settled:
-	case <-ctx.Done():
-	case <-time.After(limit):
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := pause.Until(limited, a.o.Settled); err != nil && ctx.Err() == nil {
 		a.log.Warn("drivers still loading, continuing", "waited", limit)
 	}
 }
@@ -92,7 +89,7 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 // progress: Ironic sends a token only once.
 func (a *agent) findNode(ctx context.Context) (*ironic.Answer, int, error) {
 	deadline := time.Now().Add(lookupSettleTimeout)
-	if !a.settled() {
+	if !pause.Closed(a.o.Settled) {
 		macs, err := a.macs(ctx)
 		if err != nil {
 			return nil, 0, err
@@ -113,16 +110,6 @@ func (a *agent) findNode(ctx context.Context) (*ironic.Answer, int, error) {
 	}
 	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
 	return answer, len(macs), err
-}
-
-// settled reports whether the drivers of all devices present at boot are loaded.
-func (a *agent) settled() bool {
-	select {
-	case <-a.o.Settled:
-		return true
-	default:
-		return a.o.Settled == nil
-	}
 }
 
 // lookup looks the node up in Ironic and applies the response.

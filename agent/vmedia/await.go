@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
@@ -42,12 +43,7 @@ func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
 	defer cancel()
 	started := time.Now()
 	defer func() { m.Log.Info("virtual media searched", "duration", time.Since(started).Round(time.Millisecond)) }()
-	if m.Settled != nil {
-		select {
-		case <-m.Settled:
-		case <-limited.Done():
-		}
-	}
+	_ = pause.Until(limited, m.Settled) // the time limit is checked below
 	loaded := time.Now()
 	for {
 		err := m.untilQuiet(limited, loaded, v)

@@ -1,4 +1,4 @@
-// Package pause provides a sleep that ends with a context.
+// Package pause provides waits that end with a context.
 package pause
 
 import (
@@ -16,5 +16,29 @@ func For(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Until waits until a channel is closed and returns nil, or returns the error of ctx as soon as ctx ends. A nil channel
+// counts as closed.
+func Until(ctx context.Context, closed <-chan struct{}) error {
+	if Closed(closed) {
+		return nil
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Closed reports whether a channel is closed. A nil channel counts as closed.
+func Closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return c == nil
 	}
 }

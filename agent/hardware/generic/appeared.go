@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"ironroot/internal/pause"
 	"ironroot/storage/block"
 )
 
@@ -14,20 +15,10 @@ var (
 	errAppeared  = errors.New("the disk appeared during the step")
 )
 
-// isSettled reports whether the devices that were there at boot have their drivers. It does not wait.
-func (m *Manager) isSettled() bool {
-	select {
-	case <-m.o.Settled:
-		return true
-	default:
-		return m.o.Settled == nil
-	}
-}
-
 // failUnsettled adds an error if disks may be missing from the list because their drivers are still being loaded. As
 // long as they are missing, no array is protected by its name: see checkRead.
 func (r *diskRun) failUnsettled() {
-	if r.m.isSettled() {
+	if pause.Closed(r.m.o.Settled) {
 		return
 	}
 	r.m.o.Log.Error("disks may be missing", "err", errUnsettled)

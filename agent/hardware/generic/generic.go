@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -214,17 +215,7 @@ func (m *Manager) settledSince(fallback time.Time) time.Time {
 }
 
 // settled waits for the drivers of the devices present at boot. It returns false if ctx ended first.
-func (m *Manager) settled(ctx context.Context) bool {
-	if m.o.Settled == nil {
-		return true
-	}
-	select {
-	case <-m.o.Settled:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (m *Manager) settled(ctx context.Context) bool { return pause.Until(ctx, m.o.Settled) == nil }
 
 // hasGivenUp reports whether an earlier wait for the node's root disk timed out.
 func (m *Manager) hasGivenUp(n *node.Node) bool {
