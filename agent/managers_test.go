@@ -133,7 +133,7 @@ func TestCustomManagersAfterDrivers(t *testing.T) {
 				func(m hardware.Machine) hardware.Manager { return lateManager{siteManager{m}, settled} },
 			}})
 			waited := time.Since(started)
-			if _, found := a.managers.Versions()["site"]; waited != want || found != (loaded == want) {
+			if _, found := a.managers.Load().Versions()["site"]; waited != want || found != (loaded == want) {
 				t.Errorf("drivers after %v: got manager %v after %v, want after %v", loaded, found, waited, want)
 			}
 			time.Sleep(time.Hour) // all timers end

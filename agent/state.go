@@ -47,9 +47,8 @@ type agent struct {
 	node    node.Cache
 	token   token.Token
 
-	ironic    *ironic.Client // nil in standalone mode
-	managers  *hardware.Managers
-	loaded    atomic.Pointer[hardware.Managers] // managers, for goroutines that custom managers have started
+	ironic    *ironic.Client                    // nil in standalone mode
+	managers  atomic.Pointer[hardware.Managers] // nil until all are loaded; custom managers start goroutines before
 	inventory *inventory.Source
 	imager    *imaging.Imager
 	commands  *command.Registry
@@ -169,7 +168,7 @@ func (a *agent) withIronic() bool { return a.ironic != nil && len(a.config.Get()
 // loadHardware creates the managers, the commands and the API. It runs once per process: the set of managers must not
 // change.
 func (a *agent) loadHardware(ctx context.Context) error {
-	if a.managers != nil {
+	if a.managers.Load() != nil {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
@@ -201,8 +200,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.managers = managers
-	a.loaded.Store(managers)
+	a.managers.Store(managers)
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
 		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log, Redact: a.o.Journal.Clean,
 		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) },
@@ -242,7 +240,7 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 
 // customDisks returns the disks that the managers list, as soon as all managers are loaded.
 func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
-	managers := a.loaded.Load()
+	managers := a.managers.Load()
 	if managers == nil {
 		return nil, errors.New("list disks: hardware managers not loaded")
 	}
@@ -251,7 +249,7 @@ func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
 
 func (a *agent) deps() extension.Deps {
 	return extension.Deps{
-		Config: a.config, Node: &a.node, Managers: a.managers, Imager: a.imager, Inventory: a.inventory,
+		Config: a.config, Node: &a.node, Managers: a.managers.Load(), Imager: a.imager, Inventory: a.inventory,
 		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
 		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
 		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
@@ -260,14 +258,14 @@ func (a *agent) deps() extension.Deps {
 
 // disks returns the disks that the managers list.
 func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
-	if a.managers == nil {
-		return block.Disks(ctx, a.o.System)
+	if managers := a.managers.Load(); managers != nil {
+		return managers.Disks(ctx)
 	}
-	return a.managers.Disks(ctx)
+	return block.Disks(ctx, a.o.System)
 }
 
 func (a *agent) waitDisks(ctx context.Context, n *node.Node) error {
-	return a.managers.WaitDisks(ctx, n)
+	return a.managers.Load().WaitDisks(ctx, n)
 }
 
 // setNode applies the JSON of a lookup response that a standalone agent receives by command.
