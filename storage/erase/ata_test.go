@@ -217,17 +217,20 @@ func (f *fakeATA) identity(data []byte) {
 }
 
 // wipe zeroes the medium.
-func (f *fakeATA) wipe() {
-	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+func (f *fakeATA) wipe() { wipeMedium(f.path, f.keeps) }
+
+// wipeMedium zeroes a medium except for a range.
+func wipeMedium(path string, keeps [2]int64) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		panic(err)
 	}
 	size, err := file.Seek(0, io.SeekEnd)
-	if err == nil && f.keeps[1] == 0 {
+	if err == nil && keeps[1] == 0 {
 		_, err = file.WriteAt(make([]byte, size), 0)
 	} else if err == nil {
-		_, err = file.WriteAt(make([]byte, f.keeps[0]), 0)
-		_, after := file.WriteAt(make([]byte, size-f.keeps[1]), f.keeps[1])
+		_, err = file.WriteAt(make([]byte, keeps[0]), 0)
+		_, after := file.WriteAt(make([]byte, size-keeps[1]), keeps[1])
 		err = errors.Join(err, after)
 	}
 	if err := errors.Join(err, file.Close()); err != nil {

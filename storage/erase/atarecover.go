@@ -10,20 +10,6 @@ import (
 	"ironroot/storage/block"
 )
 
-// Recover makes a disk usable that an interrupted erase has left with a password or sanitizing. It waits for the
-// sanitize and reports its progress to progress, which can be nil. It clears the failure of the last sanitize, and
-// removes a password that an erase has set. The error wraps ErrLocked if the drive is locked by another password.
-// Recover does nothing on other devices, and on drives that accept no ATA commands.
-func Recover(ctx context.Context, device block.Device, progress func(done, total int64)) error {
-	if !isATA(device) {
-		return nil
-	}
-	if err := recoverATA(ctx, device, progress, openATAReadOnly); err != nil {
-		return fmt.Errorf("recover %s: %w", device.Path, err)
-	}
-	return nil
-}
-
 // openATAReadOnly opens a drive that others can use.
 func openATAReadOnly(path string) (ata.Transport, *os.File, int64, error) {
 	f, err := os.Open(path)

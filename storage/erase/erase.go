@@ -1,9 +1,9 @@
 // Package erase erases block devices: only the metadata (partition tables and signatures), or all data by the best
 // method that the device supports. It returns the method that was used.
 //
-// Methods are NVMe Format (NVM Express base specification 2.0, 5.14), the erase and sanitize commands of ATA drives
-// (package ata), and overwriting with direct I/O. NVMe sanitize is not used. A discard does not count as an erase: no
-// kernel guarantees what a discarded block reads as.
+// Methods are NVMe Format and Sanitize (NVM Express base specification 2.0, sections "Format NVM command" and
+// "Sanitize command"), the erase and sanitize commands of ATA drives (package ata), and overwriting with direct I/O. A
+// discard does not count as an erase: no kernel guarantees what a discarded block reads as.
 package erase
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
@@ -22,8 +23,13 @@ type Method string
 
 // The methods, from the strongest to the weakest.
 const (
-	NVMeCrypto  Method = "nvme-format-crypto" // the drive deleted the key of the data
-	NVMeUser    Method = "nvme-format-user"   // the drive erased its data
+	NVMeCrypto Method = "nvme-format-crypto" // the drive deleted the key of the data
+	NVMeUser   Method = "nvme-format-user"   // the drive erased its data
+
+	NVMeSanitizeBlock     Method = "nvme-sanitize-block"
+	NVMeSanitizeCrypto    Method = "nvme-sanitize-crypto"
+	NVMeSanitizeOverwrite Method = "nvme-sanitize-overwrite"
+
 	ATAEnhanced Method = "ata-secure-erase-enhanced"
 	ATAErase    Method = "ata-secure-erase"
 
@@ -49,21 +55,27 @@ type Options struct {
 	Iterations        int                     // number of random passes of an overwrite
 	Zeroize           bool                    // end an overwrite with a pass of zeros
 	NVMe              bool                    // use NVMe Format if the device supports it
+	NVMeSanitize      bool                    // with NVMe, sanitize a device that cannot be formatted
 	ATA               bool                    // use ATA secure erase or sanitize if the device supports one
 	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
 	Wait              Wait                    // time limit for the device's holders
-	Progress          func(done, total int64) // bytes written over all passes; may be nil
+	Progress          func(done, total int64) // bytes written over all passes, or sanitized; may be nil
+
+	// Sanitizing is called when an NVMe sanitize has started, with the time that the drive says it takes, 0 if it does
+	// not say. It may be nil.
+	Sanitizing func(method Method, estimate time.Duration)
 }
 
 // Full erases all data of a disk or partition and returns the method. The method is followed by what was not erased
 // and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure
-// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure. The method is then followed by the
-// reason why an ATA drive was overwritten.
+// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure, and never while the drive rejects
+// data because of a sanitize. The method is then followed by the reason why an ATA drive, or an NVMe drive whose
+// sanitize failed, was overwritten.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
 // cannot be listed, whether or not the device itself was erased. They wrap ErrLocked for an ATA drive that is or may be
-// left with a password, and ErrNotErased for one that reported success and still holds data.
+// left with a password, and ErrNotErased for a drive that reported success and still holds data.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openers{openNVMe, openATA})
 	if err != nil {
@@ -86,7 +98,7 @@ func full(
 	}
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	if secureErr != nil {
-		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked)
+		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked) && !errors.Is(secureErr, errRejects)
 		if !errors.Is(secureErr, ErrUnsupported) && !continues {
 			return "", errors.Join(secureErr, scope.remains("not erased"))
 		}
@@ -178,7 +190,7 @@ func secure(
 ) (Method, nvmeScope, error) {
 	switch {
 	case block.IsNVMeNamespace(device.Name): // a Format sent through a partition erases the whole namespace
-		return eraseNVMe(ctx, device.Path, o.NVMe, open.nvme)
+		return eraseNVMe(ctx, device, o, open.nvme)
 	case o.ATA && isATA(device):
 		method, err := eraseATA(ctx, sys, device, o, open.ata)
 		return method, nvmeScope{}, err
@@ -187,9 +199,10 @@ func secure(
 }
 
 // overwritten returns the method of a device that was overwritten because of an error: for an ATA drive that has an
-// erase of its own, with the reason why that was not used.
+// erase of its own, and for an NVMe sanitize that failed, with the reason why that was not used.
 func overwritten(device block.Device, reason error) Method {
-	if reason == ErrUnsupported || !isATA(device) { //nolint:errorlint // the bare error has no reason to report
+	//nolint:errorlint // the bare error has no reason to report
+	if reason == ErrUnsupported || !isATA(device) && !errors.Is(reason, errSanitize) {
 		return Overwrite
 	}
 	return Overwrite + Method("; secure erase failed: "+strings.ReplaceAll(reason.Error(), "\n", "; "))

@@ -182,7 +182,12 @@ func TestNVMeStatus(t *testing.T) {
 		status uintptr
 		errno  unix.Errno
 		want   string
-	}{{0, 0, "<nil>"}, {0x4002, 0, "NVMe status 0x4002"}, {^uintptr(0), unix.EIO, unix.EIO.Error()}} {
+	}{
+		{0, 0, "<nil>"},
+		{0x4002, 0, "NVMe status 0x4002 (invalid field in command)"},
+		{0x40ff, 0, "NVMe status 0x40ff"},
+		{^uintptr(0), unix.EIO, unix.EIO.Error()},
+	} {
 		if got := fmt.Sprint(commandError(c.status, c.errno)); got != c.want {
 			t.Errorf("status 0x%x, errno %d: got %q, want %q", c.status, c.errno, got, c.want)
 		}

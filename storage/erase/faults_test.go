@@ -416,6 +416,23 @@ func TestNVMeFile(t *testing.T) {
 	if _, err := d.namespace(); err == nil {
 		t.Error("namespace: got no error")
 	}
+	f, size, err := d.medium()
+	if err != nil || size != mib {
+		t.Errorf("medium: got %d bytes and %v, want %d", size, err, mib)
+	}
+	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err != nil || flags&directIO == 0 {
+		t.Errorf("medium: got flags 0x%x and %v, want direct I/O", flags, err)
+	}
+	if !d.readable() {
+		t.Error("got unreadable, want readable")
+	}
+	gone, err := openIdentify(os.DevNull)
+	if err != nil || gone.readable() {
+		t.Errorf("a device without a first block: got readable (%v), want unreadable", err)
+	}
+	if err := gone.close(); err != nil {
+		t.Error(err)
+	}
 	command, data := adminCommand{opcode: opIdentify}, make([]byte, 4096)
 	var errno unix.Errno
 	if err := d.admin(&command, data); !errors.As(err, &errno) {

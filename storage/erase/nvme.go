@@ -54,16 +54,19 @@ const (
 type adminDevice interface {
 	namespace() (uint32, error)
 	admin(c *adminCommand, data []byte) error
+	medium() (f *os.File, size int64, err error) // for reads and writes, by direct I/O if possible
+	readable() bool                              // whether the first block can be read from the medium
 	close() error
 }
 
-// eraseNVMe erases a namespace by Format NVM and keeps its block format. The error wraps ErrUnsupported if Format is
-// disabled, if the controller does not support it, or if it could erase other namespaces. The scope is valid even with
-// an error. After ctx has ended, eraseNVMe sends no further command.
+// eraseNVMe erases a namespace by Format NVM, keeping its block format. If Format cannot be used or the controller
+// rejects it, eraseNVMe sanitizes the subsystem. The error wraps ErrUnsupported if both are disabled, if the controller
+// supports neither, or if they could erase other namespaces. The scope is valid even with an error. After ctx has
+// ended, eraseNVMe sends no further command.
 func eraseNVMe(
-	ctx context.Context, path string, format bool, open func(string) (adminDevice, error),
+	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
 ) (_ Method, scope nvmeScope, err error) {
-	d, err := open(path)
+	d, err := open(device.Path)
 	if err != nil {
 		return "", nvmeScope{unknown: err}, err
 	}
@@ -72,27 +75,51 @@ func eraseNVMe(
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}
-	if !format {
+	if !o.NVMe {
 		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
 	}
-	method, setting, err := formatSetting(controller, scope)
+	s := sanitizer{
+		device: d, path: device.Path, size: device.Size, shared: scope.shared,
+		progress: o.Progress, started: o.Sanitizing,
+	}
+	if sanitizeCapabilities(controller) != 0 {
+		if _, err := s.settle(ctx); err != nil {
+			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
+		}
+	}
+	method, err := formatNVMe(ctx, d, controller, namespace, scope)
+	var rejected nvmeStatus
+	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
+		method, err = s.sanitizeInstead(ctx, controller, scope, device.Zoned == "host-managed", err)
+	}
 	if err != nil {
 		return "", scope, err
+	}
+	return method, scope, block.Flush(ctx, device.Path)
+}
+
+// formatNVMe erases a namespace by Format NVM.
+func formatNVMe(
+	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope,
+) (Method, error) {
+	method, setting, err := formatSetting(controller, scope)
+	if err != nil {
+		return "", err
 	}
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
 	if err := ctx.Err(); err != nil { // the previous commands can take minutes
-		return "", scope, err
+		return "", err
 	}
 	willTake(ctx, formatTimeout) // after that the kernel gives up
 	err = d.admin(&command, nil)
 	ReportProgress(ctx)
 	if err != nil {
-		return "", scope, fmt.Errorf("NVMe format: %w", err)
+		return "", fmt.Errorf("NVMe format: %w", err)
 	}
-	return method, scope, block.Flush(ctx, path)
+	return method, nil
 }
 
 // formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA
@@ -148,7 +175,7 @@ type nvmeFile struct{ file *os.File }
 
 // openNVMe opens a namespace exclusively: before a Format, the kernel does not check whether it is mounted.
 func openNVMe(path string) (adminDevice, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	f, _, err := openExclusive(path)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +192,20 @@ func openIdentify(path string) (adminDevice, error) {
 }
 
 func (n nvmeFile) close() error { return n.file.Close() }
+
+func (n nvmeFile) medium() (*os.File, int64, error) {
+	size, _, err := block.Geometry(n.file)
+	return n.file, size, err
+}
+
+func (n nvmeFile) readable() bool {
+	f, err := os.OpenFile(n.file.Name(), os.O_RDONLY|directIO, 0)
+	if err != nil {
+		return false
+	}
+	_, err = f.ReadAt(alignedZeros()[:sampleSize], 0)
+	return errors.Join(err, f.Close()) == nil
+}
 
 func (n nvmeFile) namespace() (uint32, error) {
 	id, err := namespaceID(n.file)
@@ -187,7 +228,35 @@ func commandError(status uintptr, errno unix.Errno) error {
 		return errno
 	}
 	if status != 0 {
-		return fmt.Errorf("NVMe status 0x%x", status)
+		return nvmeStatus(status)
 	}
 	return nil
+}
+
+// nvmeStatus is the error of a command that the controller rejected or aborted: the status type in bits 10:8, the
+// status code in bits 7:0, and flags.
+type nvmeStatus uint16
+
+// statusTexts are the meanings of the statuses that Format and Sanitize return (NVM Express base specification 2.0,
+// section "Status Code (SC)").
+var statusTexts = map[nvmeStatus]string{
+	0x001: "invalid command opcode",
+	0x002: "invalid field in command",
+	0x006: "internal error",
+	0x00c: "command sequence error",
+	0x01c: "sanitize failed",
+	0x01d: "sanitize in progress",
+	0x020: "namespace is write protected",
+	0x084: "format in progress",
+	0x10a: "invalid format",
+	0x10b: "firmware activation requires a reset",
+	0x110: "firmware activation requires a reset of the NVM subsystem",
+	0x123: "sanitize prohibited while a persistent memory region is enabled",
+}
+
+func (s nvmeStatus) Error() string {
+	if text := statusTexts[s&0x7ff]; text != "" {
+		return fmt.Sprintf("NVMe status 0x%x (%s)", uint16(s), text)
+	}
+	return fmt.Sprintf("NVMe status 0x%x", uint16(s))
 }

@@ -38,6 +38,7 @@ type fakeNVMe struct {
 	closed                bool
 	afterIdentify         func() // may be nil
 	formatTime, closeTime time.Duration
+	fakeSanitize
 }
 
 func (f *fakeNVMe) namespace() (uint32, error) { return 7, nil }
@@ -45,12 +46,18 @@ func (f *fakeNVMe) namespace() (uint32, error) { return 7, nil }
 func (f *fakeNVMe) close() error {
 	time.Sleep(f.closeTime)
 	f.closed = true
+	if f.file != nil {
+		return f.file.Close()
+	}
 	return nil
 }
 
 func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	if c.opcode == opIdentify && f.afterIdentify != nil {
 		defer f.afterIdentify()
+	}
+	if f.afterward != nil {
+		defer f.afterward(c.opcode)
 	}
 	active := f.active
 	if active == nil {
@@ -59,6 +66,7 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	switch {
 	case c.opcode == opIdentify && c.cdw10 == identifyController:
 		data[256], data[524], data[76] = f.oacs, f.fna, f.cmic
+		binary.LittleEndian.PutUint32(data[328:], f.sanicap)
 		binary.LittleEndian.PutUint32(data[516:], cmp.Or(f.highest, 32))
 		if !f.old {
 			binary.LittleEndian.PutUint32(data[80:], 0x00010400)
@@ -81,6 +89,10 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 		f.formats = append(f.formats, c.cdw10)
 		time.Sleep(f.formatTime)
 		return f.formatError
+	case c.opcode == opSanitize && data == nil:
+		return f.sanitize(c)
+	case c.opcode == opGetLogPage && c.nsid == 0xffffffff && c.cdw10 == 0x007f0081 && len(data) == 512:
+		return f.status(data)
 	default:
 		return unix.EINVAL
 	}
@@ -388,7 +400,7 @@ func TestNVMeFormatTime(t *testing.T) {
 			limits := Limits{Silence: time.Minute, Grace: time.Second}
 			_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
 				defer close(ended)
-				method, _, err := eraseNVMe(ctx, "/dev/none", true,
+				method, _, err := eraseNVMe(ctx, block.Device{Path: "/dev/none"}, Options{NVMe: true},
 					func(string) (adminDevice, error) { return &c.drive, nil })
 				return method, err
 			})
@@ -576,6 +588,9 @@ type listNVMe struct {
 
 func (l listNVMe) namespace() (uint32, error) { return 7, nil }
 func (l listNVMe) close() error               { return nil }
+
+func (l listNVMe) medium() (*os.File, int64, error) { return nil, 0, unix.EINVAL }
+func (l listNVMe) readable() bool                   { return false }
 
 func (l listNVMe) admin(c *adminCommand, data []byte) error {
 	l.list(data, c.nsid)

@@ -13,16 +13,16 @@ import (
 	"ironroot/storage/erase"
 )
 
-// recoverDisks makes disks usable that an interrupted secure erase has left with a password or sanitizing, unless ATA
-// secure erase is switched off. It recovers them concurrently, so that several disks that hang or sanitize delay the
-// step only once. It returns the disks without those that failed.
+// recoverDisks makes disks usable that an interrupted secure erase has left with a password or sanitizing, unless
+// secure erase is switched off for disks of their kind. It recovers them concurrently, so that several disks that hang
+// or sanitize delay the step only once. It returns the disks without those that failed.
 func (r *diskRun) recoverDisks(ctx context.Context, disks []block.Device) []block.Device {
-	if !r.flags.ata {
-		return disks
-	}
 	errs := make([]error, len(disks))
 	group := goroutine.NewGroup()
 	for i, d := range disks {
+		if !r.flags.secureErase(d) {
+			continue
+		}
 		group.Go(func() error {
 			_, errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
 				return nil, r.recoverDisk(ctx, d)

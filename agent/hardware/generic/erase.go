@@ -175,7 +175,20 @@ func (r *diskRun) eraseFully(ctx context.Context, d block.Device) (erase.Method,
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer tracker.End()
-	return r.m.eraseFull(ctx, r.m.o.System, d, r.flags.options(tracker.Set))
+	options := r.flags.options(tracker.Set)
+	options.Sanitizing = r.sanitizing(d)
+	return r.m.eraseFull(ctx, r.m.o.System, d, options)
+}
+
+// sanitizing returns a function that logs that a disk has started to sanitize itself. An estimate of 0 is unknown.
+func (r *diskRun) sanitizing(d block.Device) func(erase.Method, time.Duration) {
+	return func(method erase.Method, estimate time.Duration) {
+		attrs := []any{"device", d.Path, "method", string(method)}
+		if estimate > 0 {
+			attrs = append(attrs, "left", estimate)
+		}
+		r.m.o.Log.Info("sanitize started", attrs...)
+	}
 }
 
 // wipe erases the metadata of a device.

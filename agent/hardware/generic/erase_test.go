@@ -278,6 +278,62 @@ func TestEraseRecovers(t *testing.T) {
 	}
 }
 
+// Disks of each kind are recovered unless secure erase is switched off for that kind.
+func TestEraseRecoversKinds(t *testing.T) {
+	disks := []block.Device{{Name: "sda", Path: "/dev/sda"}, {Name: "nvme0n1", Path: "/dev/nvme0n1"}}
+	for _, c := range []struct {
+		flags eraseFlags
+		want  []string
+	}{
+		{eraseFlags{}, nil},
+		{eraseFlags{ata: true}, []string{"/dev/sda"}},
+		{eraseFlags{nvme: true}, []string{"/dev/nvme0n1"}},
+		{eraseFlags{ata: true, nvme: true}, []string{"/dev/nvme0n1", "/dev/sda"}},
+	} {
+		m := newManager(t)
+		var mu sync.Mutex
+		var recovered []string
+		m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+			mu.Lock()
+			defer mu.Unlock()
+			recovered = append(recovered, d.Path)
+			return nil
+		}
+		r := &diskRun{m: m, flags: c.flags}
+		if usable := r.recoverDisks(t.Context(), disks); len(usable) != len(disks) {
+			t.Errorf("%+v: got %v, want all disks", c.flags, usable)
+		}
+		slices.Sort(recovered)
+		if diff := cmp.Diff(c.want, recovered); diff != "" {
+			t.Errorf("%+v: -want +got:\n%s", c.flags, diff)
+		}
+	}
+}
+
+// The log names the method of a sanitize that has started, and how long the drive says it takes.
+func TestEraseLogsSanitize(t *testing.T) {
+	disk := block.Device{Name: "nvme0n1", Path: "/dev/nvme0n1"}
+	for estimate, want := range map[time.Duration]string{
+		time.Hour: "msg=\"sanitize started\" device=/dev/nvme0n1 method=nvme-sanitize-block left=1h0m0s\n",
+		0:         "msg=\"sanitize started\" device=/dev/nvme0n1 method=nvme-sanitize-block\n",
+	} {
+		m := newManager(t)
+		var log strings.Builder
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
+			o.Sanitizing(erase.NVMeSanitizeBlock, estimate)
+			return erase.NVMeSanitizeBlock, nil
+		}
+		r := &diskRun{m: m}
+		if method, err := r.eraseFully(t.Context(), disk); method != erase.NVMeSanitizeBlock || err != nil {
+			t.Errorf("got %q and %v, want %s", method, err, erase.NVMeSanitizeBlock)
+		}
+		if !strings.HasSuffix(log.String(), want) {
+			t.Errorf("got log %s, want %s at its end", &log, want)
+		}
+	}
+}
+
 // The status shows a disk that is being recovered only while it sanitizes itself.
 func TestEraseRecoverProgress(t *testing.T) {
 	busy, idle := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)

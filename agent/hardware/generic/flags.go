@@ -7,6 +7,7 @@ import (
 
 	"ironroot/agent/node"
 	"ironroot/internal/oslo"
+	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
 
@@ -45,9 +46,17 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 
 func (f eraseFlags) options(progress func(done, total int64)) erase.Options {
 	return erase.Options{
-		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, ATA: f.ata,
+		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata,
 		ContinueOnFailure: f.continueOnFailure, Wait: f.wait, Progress: progress,
 	}
+}
+
+// secureErase reports whether a disk may be sent commands that erase it.
+func (f eraseFlags) secureErase(d block.Device) bool {
+	if block.IsNVMeNamespace(d.Name) {
+		return f.nvme
+	}
+	return f.ata
 }
 
 // number converts a value of a node object to an integer. Values that are not numbers return missing.

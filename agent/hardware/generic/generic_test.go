@@ -136,7 +136,8 @@ func TestEraseFlags(t *testing.T) {
 func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
-		{Iterations: 3, Zeroize: true, NVMe: true, ATA: true, Wait: wait}, {ContinueOnFailure: true},
+		{Iterations: 3, Zeroize: true, NVMe: true, NVMeSanitize: true, ATA: true, Wait: wait},
+		{ContinueOnFailure: true},
 	} {
 		f := eraseFlags{
 			iterations: want.Iterations, zeroize: want.Zeroize, nvme: want.NVMe, ata: want.ATA,

@@ -48,6 +48,7 @@ service 0 deploy.burnin_network abortable
 deploy 0 deploy.inject_files files verify_ca
 service 0 deploy.inject_files files verify_ca
 `},
+	{version: "1.2-ironroot.5"}, // erase_devices sanitizes NVMe drives
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.

@@ -1,0 +1,776 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+)
+
+// fakeSanitize is the part of a fakeNVMe with the states of a sanitize. Its medium is a file or a loop device.
+type fakeSanitize struct {
+	sanicap   uint32
+	path      string // of the medium
+	estimates [3]uint32
+
+	state   uint16 // SSTAT bits 2:0
+	command uint32 // SCDW10
+	sum     []byte // of the medium at the end of the last sanitize, nil if there was none
+
+	takes       time.Duration // of a sanitize
+	end         time.Time     // of the one in progress
+	fails       bool
+	keeps       [2]int64 // range in bytes that a sanitize leaves
+	stalled     bool
+	noResult    bool // the state afterwards is that of a drive that was never sanitized
+	noErasedBit bool // GDE is never set
+	resets      int  // queries that are lost in the second half of a sanitize
+	deaf        bool // the log cannot be read
+
+	startError   error // the drive does not start, and the command fails
+	startIgnored bool  // the drive does not start, and the command succeeds
+	startLost    bool  // the drive starts, and the command fails
+	exitError    error
+	unreadable   bool // the medium cannot be read in the failure mode
+
+	sanitizes []uint32 // dword 10 of each command
+	file      *os.File
+	afterward func(opcode byte)
+}
+
+func (f *fakeSanitize) medium() (*os.File, int64, error) {
+	var err error
+	if f.file, err = os.OpenFile(f.path, os.O_RDWR, 0); err != nil {
+		return nil, 0, err
+	}
+	size, _, err := block.Geometry(f.file)
+	return f.file, size, err
+}
+
+func (f *fakeSanitize) readable() bool { return !f.unreadable }
+
+// sanitize answers the command Sanitize.
+func (f *fakeSanitize) sanitize(c *adminCommand) error {
+	f.sanitizes = append(f.sanitizes, c.cdw10)
+	switch {
+	case c.nsid != 0 || c.dataLength != 0:
+		return unix.EINVAL
+	case c.cdw10 == 1: // exit failure mode
+		return f.exitError
+	case f.startError != nil:
+		return f.startError
+	case f.startIgnored:
+		return nil
+	}
+	f.state, f.command, f.end = 2, c.cdw10, time.Now().Add(f.takes)
+	if f.startLost {
+		return unix.EINTR
+	}
+	return nil
+}
+
+// status answers Get Log Page for the Sanitize Status log.
+func (f *fakeSanitize) status(page []byte) error {
+	if f.deaf {
+		return unix.EIO
+	}
+	progress := uint16(0xffff)
+	if f.state == 2 {
+		left := time.Until(f.end)
+		if f.resets > 0 && left < f.takes/2 {
+			f.resets--
+			return unix.EAGAIN
+		}
+		switch {
+		case f.stalled:
+			progress = 0
+		case left > 0:
+			progress = uint16(float64(f.takes-left) / float64(f.takes) * 0xffff)
+		default:
+			f.finish()
+		}
+	}
+	status := f.state
+	if f.sum != nil && !f.noErasedBit && bytes.Equal(f.sum, f.checksum()) {
+		status |= 1 << 8
+	}
+	binary.LittleEndian.PutUint16(page, progress)
+	binary.LittleEndian.PutUint16(page[2:], status)
+	binary.LittleEndian.PutUint32(page[4:], f.command)
+	for i, seconds := range f.estimates {
+		binary.LittleEndian.PutUint32(page[8+4*i:], seconds)
+	}
+	return nil
+}
+
+func (f *fakeSanitize) finish() {
+	switch {
+	case f.fails:
+		f.state = 3
+	case f.noResult:
+		f.state = 0
+	default:
+		wipeMedium(f.path, f.keeps)
+		f.state, f.sum = 1, f.checksum()
+	}
+}
+
+func (f *fakeSanitize) checksum() []byte {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(data)
+	return sum[:]
+}
+
+const (
+	sanitizeSize = 2 << 20
+
+	sanicapCrypto, sanicapBlock, sanicapOverwrite = 1, 2, 4
+
+	wordBlock, wordOverwrite, wordCrypto, wordExit = 0x0a, 0x1b, 0x0c, 0x01
+)
+
+// epoch is the start of the time in a bubble of synctest.
+var epoch = time.Unix(946684800, 0)
+
+// sanitizeMedium returns a namespace whose medium is a file full of data.
+func sanitizeMedium(t *testing.T) block.Device {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "medium")
+	put(t, path, string(bytes.Repeat([]byte("secret  "), sanitizeSize/8)))
+	return block.Device{Name: "nvme0n1", Path: path, Type: "disk", Transport: "nvme", Size: sanitizeSize}
+}
+
+// The commands are those of the sections "Sanitize command" and "Get Log Page command" of the NVM Express base
+// specification, in struct nvme_passthru_cmd of Linux.
+func TestSanitizeCommands(t *testing.T) {
+	var got [][]byte
+	d := recordingNVMe{record: func(c adminCommand) {
+		data := make([]byte, unsafe.Sizeof(c))
+		copy(data, (*[unsafe.Sizeof(c)]byte)(unsafe.Pointer(&c))[:])
+		got = append(got, data)
+	}}
+	s := sanitizer{device: d, path: "/dev/missing"}
+	for _, capability := range []uint32{sanicapBlock, sanicapCrypto, sanicapOverwrite} {
+		if err := s.send(sanitizeActions[capability].word, 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.exitFailure(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSanitizeLog(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	var want [][]byte
+	for _, c := range []struct {
+		opcode               byte
+		nsid, cdw10, timeout uint32
+	}{
+		{0x84, 0, 0b0_0000_1_010, 600_000}, // block erase, AUSE
+		{0x84, 0, 0b0_0000_1_100, 600_000}, // crypto erase, AUSE
+		{0x84, 0, 0b0_0001_1_011, 600_000}, // overwrite, AUSE, OWPASS 1; OVRPAT in dword 11 is 0
+		{0x84, 0, 0b0_0000_0_001, 60_000},  // exit failure mode
+		{0x02, 0xffffffff, 127<<16 | 0x81, 60_000},
+	} {
+		data := make([]byte, 72)
+		data[0] = c.opcode
+		binary.LittleEndian.PutUint32(data[4:], c.nsid)
+		binary.LittleEndian.PutUint32(data[40:], c.cdw10)
+		binary.LittleEndian.PutUint32(data[64:], c.timeout)
+		want = append(want, data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// recordingNVMe records commands, and accepts all of them.
+type recordingNVMe struct {
+	listNVMe
+	record func(adminCommand)
+}
+
+func (r recordingNVMe) admin(c *adminCommand, _ []byte) error {
+	r.record(*c)
+	return nil
+}
+
+// Namespaces that cannot be formatted are sanitized, and samples are read back. The status of an earlier sanitize does
+// not count.
+//
+// Parity: P2
+func TestNVMeSanitize(t *testing.T) {
+	const all = sanicapBlock | sanicapCrypto | sanicapOverwrite
+	const management = 2 | oacsNamespaceManagement
+	rejected := nvmeStatus(0x4123)
+	for _, c := range []struct {
+		name   string
+		drive  fakeNVMe
+		method Method
+		err    error
+		text   string
+		words  []uint32
+		took   time.Duration // at least
+	}{
+		{
+			name: "block erase", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: all, takes: time.Hour}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock}, took: time.Hour,
+		},
+		{
+			name: "crypto erase",
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapCrypto | sanicapOverwrite, takes: time.Millisecond,
+			}},
+			method: NVMeSanitizeCrypto, words: []uint32{wordCrypto},
+		},
+		{
+			name: "overwrite, controller is reset", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapOverwrite, takes: 30 * time.Hour, resets: 100,
+			}},
+			method: NVMeSanitizeOverwrite, words: []uint32{wordOverwrite}, took: 30 * time.Hour,
+		},
+		{
+			name: "Format is preferred", drive: fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{sanicap: all}},
+			method: NVMeUser,
+		},
+		{
+			name: "Format is rejected",
+			drive: fakeNVMe{
+				oacs: 2, formatError: nvmeStatus(0x4001), fakeSanitize: fakeSanitize{sanicap: all},
+			},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock},
+		},
+		{
+			name: "Format ends in the kernel",
+			drive: fakeNVMe{
+				oacs: 2, formatError: unix.EINTR, fakeSanitize: fakeSanitize{sanicap: all},
+			},
+			err: unix.EINTR, text: "NVMe format: ",
+		},
+		{
+			name: "nothing unattached", drive: fakeNVMe{oacs: oacsNamespaceManagement, fakeSanitize: fakeSanitize{
+				sanicap: all,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock},
+		},
+		{name: "neither", drive: fakeNVMe{}, err: ErrUnsupported, text: "no Format command"},
+
+		{
+			name: "another namespace", drive: fakeNVMe{
+				active: []uint32{3, 7}, fakeSanitize: fakeSanitize{sanicap: all},
+			},
+			err: ErrUnsupported, text: "NVMe sanitize would also erase namespace 3",
+		},
+		{
+			name: "another namespace, Format is rejected", drive: fakeNVMe{
+				oacs: 2, formatError: rejected, active: []uint32{3, 7}, fakeSanitize: fakeSanitize{sanicap: all},
+			},
+			err: rejected, text: "NVMe format: NVMe status 0x4123 (sanitize prohibited while a persistent memory " +
+				"region is enabled) (method not supported by the device: NVMe sanitize would also erase namespace 3)",
+		},
+		{
+			name: "unattached namespace", drive: fakeNVMe{
+				oacs: management, fna: 1, allocated: []uint32{2}, fakeSanitize: fakeSanitize{sanicap: all},
+			},
+			err: ErrUnsupported, text: "NVMe sanitize would also erase namespace 2",
+		},
+		{
+			name: "shared subsystem", drive: fakeNVMe{oacs: 2, cmic: 2, fakeSanitize: fakeSanitize{sanicap: all}},
+			err: ErrUnsupported, text: "NVMe sanitize would erase namespaces of other hosts",
+		},
+		{
+			name: "shared namespace", drive: fakeNVMe{oacs: 2, nmic: 1, fakeSanitize: fakeSanitize{sanicap: all}},
+			err: ErrUnsupported, text: "NVMe sanitize would erase namespaces of other hosts",
+		},
+
+		{
+			name: "erases nothing", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, keeps: [2]int64{0, sanitizeSize},
+			}},
+			err: ErrNotErased, text: "256 of 256 samples", words: []uint32{wordBlock},
+		},
+		{
+			name: "keeps the end", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapCrypto, keeps: [2]int64{sanitizeSize - 512, sanitizeSize},
+			}},
+			err: ErrNotErased, text: "1 of 256 samples", words: []uint32{wordCrypto},
+		},
+		{
+			name: "keeps 1/64", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, keeps: [2]int64{sanitizeSize / 2, sanitizeSize/2 + sanitizeSize/64},
+			}},
+			err: ErrNotErased, words: []uint32{wordBlock},
+		},
+		{
+			name: "aborted", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: all, startError: rejected}},
+			err: rejected, text: "NVMe sanitize (nvme-sanitize-block): NVMe status 0x4123 (sanitize prohibited",
+			words: []uint32{wordBlock},
+		},
+		{
+			name: "aborted, as Format was", drive: fakeNVMe{
+				oacs: 2, formatError: nvmeStatus(0x4001),
+				fakeSanitize: fakeSanitize{sanicap: all, startError: rejected},
+			},
+			err: rejected, text: "(NVMe format: NVMe status 0x4001 (invalid command opcode))",
+			words: []uint32{wordBlock},
+		},
+		{
+			name: "fails", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: all, takes: time.Hour, fails: true}},
+			text:  "(nvme-sanitize-block): the drive reports that the sanitize failed (SSTAT 0x0003)",
+			words: []uint32{wordBlock, wordExit}, took: time.Hour,
+		},
+		{
+			name: "ends without a result", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, takes: time.Hour, noResult: true,
+			}},
+			text:  "the drive does not report that the sanitize was completed (SSTAT 0x0000)",
+			words: []uint32{wordBlock},
+		},
+
+		{
+			name: "status of an earlier sanitize", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 1, command: wordBlock, startIgnored: true,
+			}},
+			err: errNotStarted, text: "(SSTAT 0x0001)", words: []uint32{wordBlock}, took: time.Minute,
+		},
+		{
+			name: "failure of an earlier sanitize that was ended", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 3, command: wordBlock, startIgnored: true,
+			}},
+			err: errNotStarted, text: "(SSTAT 0x0003)", words: []uint32{wordExit, wordBlock},
+		},
+		{
+			name: "never sanitized, not started", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, startIgnored: true,
+			}},
+			err: errNotStarted, words: []uint32{wordBlock},
+		},
+		{
+			name: "after an earlier sanitize, immediate", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 1, command: wordBlock,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock},
+		},
+		{
+			name: "after another earlier sanitize, without GDE", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 1, command: wordCrypto, noErasedBit: true,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock},
+		},
+		{
+			name: "after an earlier sanitize, without GDE", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 1, command: wordBlock, noErasedBit: true, takes: time.Hour,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock}, took: time.Hour,
+		},
+		{
+			name: "reset at the start", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, takes: time.Hour, startLost: true,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock}, took: time.Hour,
+		},
+		{
+			name: "reset before the start", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 1, startError: unix.EINTR,
+			}},
+			err: unix.EINTR, words: []uint32{wordBlock},
+		},
+
+		{
+			name: "earlier sanitize in progress", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 2, command: wordBlock, takes: time.Hour, end: epoch.Add(time.Hour),
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordBlock}, took: 2 * time.Hour,
+		},
+		{
+			name: "earlier sanitize in progress, Format", drive: fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{
+				sanicap: all, state: 2, command: wordBlock, takes: time.Hour, end: epoch.Add(time.Hour),
+			}},
+			method: NVMeUser, took: time.Hour,
+		},
+		{
+			name: "earlier sanitize fails", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 3, command: wordBlock,
+			}},
+			method: NVMeSanitizeBlock, words: []uint32{wordExit, wordBlock},
+		},
+		{
+			name: "earlier sanitize of a shared subsystem failed", drive: fakeNVMe{cmic: 2, fakeSanitize: fakeSanitize{
+				sanicap: all, state: 3,
+			}},
+			err: ErrUnsupported,
+		},
+		{
+			name: "no progress", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, takes: time.Hour, stalled: true,
+			}},
+			err: errRejects, text: "no progress for 2h0m0s, at 0 %", words: []uint32{wordBlock}, took: 2 * time.Hour,
+		},
+		{
+			name: "no progress for twice the estimate", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, takes: time.Hour, stalled: true, estimates: [3]uint32{1, 7200, 1},
+			}},
+			err: errRejects, text: "no progress for 4h0m0s", words: []uint32{wordBlock}, took: 4 * time.Hour,
+		},
+		{
+			name: "earlier sanitize without progress", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, state: 2, takes: time.Hour, stalled: true,
+			}},
+			err:  errRejects,
+			text: "NVMe sanitize: sanitize that was in progress: drive rejects reads and writes, no progress",
+		},
+		{
+			name: "does not return", drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: all, takes: time.Hour, resets: 1000,
+			}},
+			err: errRejects, text: "no state for 10m0s", words: []uint32{wordBlock},
+		},
+		{
+			name: "no log", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: all, deaf: true}},
+			err: unix.EIO, text: "NVMe sanitize (nvme-sanitize-block): NVMe sanitize status log: ",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			disk, drive := sanitizeMedium(t), c.drive
+			drive.path = disk.Path
+			var method Method
+			var err error
+			var took time.Duration
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				method, _, err = eraseNVMe(t.Context(), disk, Options{NVMe: true, NVMeSanitize: true},
+					func(string) (adminDevice, error) { return &drive, nil })
+				took = time.Since(started)
+			})
+			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
+				err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
+			}
+			for _, other := range []error{ErrUnsupported, ErrNotErased, errRejects, errNotStarted} {
+				if errors.Is(err, other) && !errors.Is(c.err, other) {
+					t.Errorf("got an error that wraps %q: %v", other, err)
+				}
+			}
+			if !slices.Equal(drive.sanitizes, c.words) {
+				t.Errorf("got sanitize commands %x, want %x", drive.sanitizes, c.words)
+			}
+			if took < c.took || took > c.took+5*time.Hour {
+				t.Errorf("took %v, want %v", took, c.took)
+			}
+			data, err := os.ReadFile(disk.Path)
+			if sanitized := strings.HasPrefix(string(c.method), "nvme-sanitize"); err != nil ||
+				sanitized && !bytes.Equal(data, make([]byte, sanitizeSize)) {
+				t.Errorf("%v, data are left", err)
+			}
+			if errors.Is(c.err, ErrUnsupported) && bytes.Count(data, []byte("secret  ")) != sanitizeSize/8 {
+				t.Error("the namespace was written to")
+			}
+			if !drive.closed {
+				t.Error("the device was not closed")
+			}
+		})
+	}
+}
+
+// A drive that does not leave the failure mode is an error that says how to make it usable, and is not overwritten. One
+// that can be read is usable, whatever it reports.
+func TestSanitizeFailureMode(t *testing.T) {
+	stays := nvmeStatus(0x401c)
+	const path = "/dev/nvme9n1"
+	for name, c := range map[string]struct {
+		drive fakeSanitize
+		fails bool
+	}{
+		"unreadable":       {fakeSanitize{exitError: stays, unreadable: true}, true},
+		"readable":         {fakeSanitize{exitError: stays}, false},
+		"left, unreadable": {fakeSanitize{unreadable: true}, false},
+	} {
+		s := sanitizer{device: &fakeNVMe{fakeSanitize: c.drive}, path: path}
+		err := s.exitFailure()
+		if errors.Is(err, errRejects) != c.fails || errors.Is(err, stays) != c.fails ||
+			c.fails && !strings.Contains(err.Error(), "nvme sanitize --sanact=2 "+path+": ") {
+			t.Errorf("%s: got %v, want an error: %v", name, err, c.fails)
+		}
+	}
+}
+
+// A drive is overwritten after a failed sanitize only if that is allowed, and never in its failure mode. The method says
+// why. A namespace that must not be sanitized is overwritten, as one without sanitize.
+//
+// Parity: P3 (fallback)
+func TestNVMeSanitizeFallback(t *testing.T) {
+	aborted := nvmeStatus(0x4002)
+	overwrite := Options{NVMe: true, NVMeSanitize: true, Zeroize: true}
+	mayOverwrite := overwrite
+	mayOverwrite.ContinueOnFailure = true
+	for _, c := range []struct {
+		name   string
+		drive  fakeNVMe
+		o      Options
+		method Method
+		err    error
+		text   string
+		kept   bool // the content
+	}{
+		{
+			name: "another namespace", o: overwrite, method: Overwrite,
+			drive: fakeNVMe{active: []uint32{7, 9}, fakeSanitize: fakeSanitize{sanicap: sanicapBlock}},
+		},
+		{
+			name: "switched off", o: Options{NVMeSanitize: true, Zeroize: true}, method: Overwrite,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, state: 3}},
+		},
+		{
+			name: "sanitized", o: overwrite, method: NVMeSanitizeBlock,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock}},
+		},
+		{
+			name: "fails", o: overwrite, text: "SSTAT 0x0003", kept: true,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, fails: true}},
+		},
+		{
+			name: "fails, may be overwritten", o: mayOverwrite,
+			method: "overwrite; secure erase failed: NVMe sanitize (nvme-sanitize-block): the drive reports that the " +
+				"sanitize failed (SSTAT 0x0003) (method not supported by the device: the NVMe controller has no " +
+				"Format command)",
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, fails: true}},
+		},
+		{
+			name: "aborted", o: overwrite, err: aborted, text: "invalid field in command", kept: true,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, startError: aborted}},
+		},
+		{
+			name: "keeps data", o: overwrite, err: ErrNotErased, kept: true,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, keeps: [2]int64{0, 10 << 20}}},
+		},
+		{
+			name: "failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2", kept: true,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapBlock, fails: true, exitError: nvmeStatus(0x401c), unreadable: true,
+			}},
+		},
+		{
+			name: "earlier failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2", kept: true,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapBlock, state: 3, exitError: nvmeStatus(0x401c), unreadable: true,
+			}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
+			put(t, loop, string(bytes.Repeat([]byte("secret  "), 10<<17)))
+			drive := c.drive
+			drive.path = loop
+			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
+			method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, c.o,
+				openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})
+			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
+				err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
+			}
+			if kept := bytes.Contains(content(t, loop), []byte("secret")); kept != c.kept {
+				t.Errorf("got content kept %v, want %v", kept, c.kept)
+			}
+		})
+	}
+}
+
+// erase_devices_express does not sanitize, because that can take hours.
+func TestExpressDoesNotSanitize(t *testing.T) {
+	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
+	drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: loop}}
+	disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {},
+		func(string) (adminDevice, error) { return &drive, nil })
+	if err != nil || method != MetadataOnly || len(drive.sanitizes) > 0 {
+		t.Errorf("got %q, %v and sanitize commands %x, want %q and no command",
+			method, err, drive.sanitizes, MetadataOnly)
+	}
+}
+
+// The progress of a sanitize is reported up to the size, with the time that the drive says it takes. It may take as long
+// as it reports progress.
+func TestSanitizeProgress(t *testing.T) {
+	for _, c := range []struct {
+		estimates [3]uint32 // overwrite, block erase, crypto erase
+		want      time.Duration
+	}{
+		{[3]uint32{1, 3600, 2}, time.Hour},
+		{[3]uint32{1, 0xffffffff, 2}, 0},
+	} {
+		disk := sanitizeMedium(t)
+		synctest.Test(t, func(t *testing.T) {
+			drive := fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: sanicapBlock, path: disk.Path, takes: 50 * time.Hour, estimates: c.estimates,
+			}}
+			var done []int64
+			announced := 0
+			o := Options{
+				NVMe: true, NVMeSanitize: true,
+				Progress: func(n, total int64) {
+					if total != sanitizeSize {
+						t.Errorf("got a total of %d bytes, want %d", total, sanitizeSize)
+					}
+					done = append(done, n)
+				},
+				Sanitizing: func(method Method, estimate time.Duration) {
+					if announced++; method != NVMeSanitizeBlock || estimate != c.want {
+						t.Errorf("got %s for %v, want %s for %v", method, estimate, NVMeSanitizeBlock, c.want)
+					}
+				},
+			}
+			method, err := Bounded(t.Context(), DefaultLimits, func(ctx context.Context) (Method, error) {
+				method, _, err := eraseNVMe(ctx, disk, o, func(string) (adminDevice, error) { return &drive, nil })
+				return method, err
+			})
+			if err != nil || method != NVMeSanitizeBlock || announced != 1 {
+				t.Errorf("got %q, %v and %d announcements, want %s and one", method, err, announced, NVMeSanitizeBlock)
+			}
+			if len(done) < 10000 || done[0] != 0 || done[len(done)-1] < sanitizeSize*99/100 ||
+				done[len(done)-1] > sanitizeSize || !slices.IsSorted(done) {
+				t.Errorf("got %d reports of progress, want more up to the size", len(done))
+			}
+		})
+	}
+}
+
+// If the context ends, no sanitize is started, and one that was started is said to continue.
+func TestSanitizeCancelled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after int // number of commands after which the context ends
+		words []uint32
+		text  string
+	}{
+		{name: "first log", after: 4},
+		{name: "log after the samples", after: 5},
+		{name: "sanitize", after: 6, words: []uint32{wordBlock}, text: "context canceled"},
+		{name: "progress", after: 7, words: []uint32{wordBlock}, text: "the drive continues: context canceled"},
+	} {
+		disk := sanitizeMedium(t)
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			sent := 0
+			drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: disk.Path, takes: time.Hour}}
+			drive.afterward = func(byte) {
+				if sent++; sent == c.after {
+					cancel()
+				}
+			}
+			method, _, err := eraseNVMe(ctx, disk, Options{NVMe: true, NVMeSanitize: true},
+				func(string) (adminDevice, error) { return &drive, nil })
+			if method != "" || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.text) ||
+				errors.Is(err, ErrUnsupported) {
+				t.Errorf("%s: got %q, %v, want it cancelled with %q", c.name, method, err, c.text)
+			}
+			if !slices.Equal(drive.sanitizes, c.words) {
+				t.Errorf("%s: got sanitize commands %x, want %x", c.name, drive.sanitizes, c.words)
+			}
+		})
+	}
+}
+
+// A namespace that is too small for samples is not sanitized, because that could not be checked; nor is one that cannot
+// be written or opened.
+func TestSanitizeWithoutSamples(t *testing.T) {
+	for _, text := range []string{"too small for samples", "no such file"} {
+		disk := sanitizeMedium(t)
+		put(t, disk.Path, "small")
+		drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: disk.Path}}
+		if text == "no such file" {
+			drive.path = "/dev/missing"
+		}
+		method, _, err := eraseNVMe(t.Context(), disk, Options{NVMe: true, NVMeSanitize: true},
+			func(string) (adminDevice, error) { return &drive, nil })
+		if method != "" || err == nil || !strings.Contains(err.Error(), text) || len(drive.sanitizes) > 0 {
+			t.Errorf("got %q, %v and commands %x, want an error with %q", method, err, drive.sanitizes, text)
+		}
+	}
+}
+
+// Recover waits for a sanitize in progress and ends the failure mode, and then reads the partition table. It sends no
+// other command, and ignores drives that do not answer.
+func TestRecoverNVMe(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name  string
+		drive fakeNVMe
+		open  error
+		err   error // unix.ENOTTY is that of the rescan of a file
+		words []uint32
+		took  time.Duration
+	}{
+		{name: "no sanitize", drive: fakeNVMe{}},
+		{name: "never sanitized", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: 1}}},
+		{name: "sanitized", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: 1, state: 1}}},
+		{
+			name: "in progress", err: unix.ENOTTY, took: time.Hour,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: 1, state: 2, takes: time.Hour, end: epoch.Add(time.Hour),
+			}},
+		},
+		{
+			name: "in progress, fails", err: unix.ENOTTY, took: time.Hour, words: []uint32{wordExit},
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: 1, state: 2, takes: time.Hour, end: epoch.Add(time.Hour), fails: true,
+			}},
+		},
+		{
+			name: "failed", err: unix.ENOTTY, words: []uint32{wordExit},
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: 1, state: 3}},
+		},
+		{name: "failed, shared", drive: fakeNVMe{cmic: 1, fakeSanitize: fakeSanitize{sanicap: 1, state: 3}}},
+		{name: "no log", drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: 1, deaf: true}}},
+		{name: "no data", drive: fakeNVMe{controllerError: broken, fakeSanitize: fakeSanitize{sanicap: 1, state: 3}}},
+		{name: "not opened", open: broken, err: broken},
+	} {
+		disk, drive := sanitizeMedium(t), c.drive
+		drive.path = disk.Path
+		synctest.Test(t, func(t *testing.T) {
+			started := time.Now()
+			var done []int64
+			err := recoverNVMe(t.Context(), disk, func(n, _ int64) { done = append(done, n) },
+				func(string) (adminDevice, error) { return &drive, c.open })
+			if !errors.Is(err, c.err) || !slices.Equal(drive.sanitizes, c.words) {
+				t.Errorf("%s: got %v and commands %x, want %v and %x", c.name, err, drive.sanitizes, c.err, c.words)
+			}
+			if took := time.Since(started); took < c.took || took > c.took+time.Minute ||
+				(len(done) > 0) != (c.took > 0) {
+				t.Errorf("%s: took %v with %d reports of progress, want %v", c.name, took, len(done), c.took)
+			}
+			if drive.closed != (c.open == nil) {
+				t.Errorf("%s: got closed %v", c.name, drive.closed)
+			}
+		})
+	}
+	missing := block.Device{Name: "nvme0n1", Path: "/dev/missing"}
+	if err := Recover(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing namespace: got %v, want %v", err, os.ErrNotExist)
+	}
+	file := sanitizeMedium(t)
+	if err := Recover(t.Context(), file, nil); err != nil { // a file accepts no commands
+		t.Errorf("file: got %v, want no error", err)
+	}
+	missing.Name = "nvme0n1p1"
+	if err := Recover(t.Context(), missing, nil); err != nil {
+		t.Errorf("partition: got %v, want no error", err)
+	}
+}
