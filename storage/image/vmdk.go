@@ -112,7 +112,7 @@ func checkDescriptor(head []byte) string {
 	return ""
 }
 
-// checkVMDKFooter refuses an image whose footer is not the one that its header announces. Programs believe the footer
+// checkVMDKFooter refuses an image whose footer is not the one that its header announces. Programs use the footer
 // instead of the header.
 func checkVMDKFooter(head, end []byte) error {
 	if !at(0, vmdkMagic)(head) || len(head) < binary.Size(vmdkHeader{}) {

@@ -241,7 +241,7 @@ func modalias(e uevent.Event) string {
 	case e.Action != "add":
 		return ""
 	case e.Modalias == "" && e.Subsystem == "infiniband":
-		return "ib_ipoib" // no device requests IP over InfiniBand; a port needs it
+		return ipoib // no device requests IP over InfiniBand; a port needs it
 	}
 	return e.Modalias
 }
