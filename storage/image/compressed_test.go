@@ -37,6 +37,7 @@ func TestPacked(t *testing.T) {
 	content := imagetest.DiskContent(40, 5*mib+12345, 400<<10)
 	for _, p := range packers {
 		t.Run(p.command, func(t *testing.T) {
+			t.Parallel()
 			file := imagetest.Pack(t, content, p.command)
 			// Concatenated files decompress to their concatenated contents.
 			double := append(bytes.Clone(file), file...)

@@ -223,6 +223,7 @@ func TestCrafted(t *testing.T) {
 			made[options] = simpleImage(t, c.options...)
 		}
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			image := c.change(bytes.Clone(made[options]))
 			servers := []func([]byte) http.HandlerFunc{c.server}
 			if c.server == nil {
@@ -230,7 +231,9 @@ func TestCrafted(t *testing.T) {
 			}
 			var want []byte
 			if c.text == "" {
-				want = converted(t, image)
+				plain := bytes.Clone(image)
+				put32(plain[60:], 0) // without snapshots, which qemu-img would read one by one
+				want = converted(t, plain)
 			}
 			for _, server := range servers {
 				disk := imagetest.UsedDisk(t, 16*mib)

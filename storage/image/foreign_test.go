@@ -23,68 +23,49 @@ type foreignImage struct {
 	name, format string
 	driver       string // QEMU's name
 	options      string
-	text         string // of the refusal
-	end          bool   // it has a signature only at its end
-	parts        bool   // the disk is in several files
+	end          bool // it has a signature only at its end
+	parts        bool // the disk is in several files
 }
 
 var foreign = []foreignImage{
-	{name: "vdi", format: "vdi", driver: "vdi", text: "`qemu-img convert -f vdi -O qcow2`"},
-	{
-		name: "static vdi", format: "vdi", driver: "vdi", options: "static=on",
-		text: "`qemu-img convert -f vdi -O qcow2`",
-	},
-	{
-		name: "dynamic vhd", format: "vhd", driver: "vpc", options: "subformat=dynamic",
-		text: "`qemu-img convert -f vpc -O qcow2`",
-	},
-	{
-		name: "dynamic vhd of exact size", format: "vhd", driver: "vpc", options: "subformat=dynamic,force_size=on",
-		text: "`qemu-img convert -f vpc -O qcow2`",
-	},
-	{
-		name: "fixed vhd", format: "vhd", driver: "vpc", options: "subformat=fixed", end: true,
-		text: "ends with the footer of a fixed VHD: convert it by `qemu-img convert -f vpc -O qcow2`",
-	},
+	{name: "vdi", format: "vdi", driver: "vdi"},
+	{name: "static vdi", format: "vdi", driver: "vdi", options: "static=on"},
+	{name: "dynamic vhd", format: "vhd", driver: "vpc", options: "subformat=dynamic"},
+	{name: "dynamic vhd of exact size", format: "vhd", driver: "vpc", options: "subformat=dynamic,force_size=on"},
+	{name: "fixed vhd", format: "vhd", driver: "vpc", options: "subformat=fixed", end: true},
 	{
 		name: "fixed vhd of exact size", format: "vhd", driver: "vpc", options: "subformat=fixed,force_size=on",
-		end: true, text: "`qemu-img convert -f vpc -O qcow2`",
+		end: true,
+	},
+	{name: "dynamic vhdx", format: "vhdx", driver: "vhdx", options: "subformat=dynamic"},
+	{name: "fixed vhdx", format: "vhdx", driver: "vhdx", options: "subformat=fixed"},
+	{name: "vmdk", format: "vmdk", driver: "vmdk", options: "subformat=monolithicSparse"},
+	{name: "vmdk of version 6", format: "vmdk", driver: "vmdk", options: "subformat=monolithicSparse,compat6=on"},
+	{name: "vmdk for streams", format: "vmdk", driver: "vmdk", options: "subformat=streamOptimized"},
+	{name: "vmdk of a flat disk", format: "vmdk", driver: "vmdk", options: "subformat=monolithicFlat", parts: true},
+	{
+		name: "vmdk of sparse extents", format: "vmdk", driver: "vmdk", options: "subformat=twoGbMaxExtentSparse",
+		parts: true,
 	},
 	{
-		name: "dynamic vhdx", format: "vhdx", driver: "vhdx", options: "subformat=dynamic",
-		text: "`qemu-img convert -f vhdx -O qcow2`",
+		name: "vmdk of flat extents", format: "vmdk", driver: "vmdk", options: "subformat=twoGbMaxExtentFlat",
+		parts: true,
 	},
-	{
-		name: "fixed vhdx", format: "vhdx", driver: "vhdx", options: "subformat=fixed",
-		text: "`qemu-img convert -f vhdx -O qcow2`",
-	},
-	{
-		name: "vmdk", format: "vmdk", driver: "vmdk", options: "subformat=monolithicSparse",
-		text: "`qemu-img convert -f vmdk -O qcow2`",
-	},
-	{
-		name: "vmdk of version 6", format: "vmdk", driver: "vmdk", options: "subformat=monolithicSparse,compat6=on",
-		text: "`qemu-img convert -f vmdk -O qcow2`",
-	},
-	{
-		name: "vmdk for streams", format: "vmdk", driver: "vmdk", options: "subformat=streamOptimized",
-		text: "`qemu-img convert -f vmdk -O qcow2`",
-	},
-	{
-		name: "vmdk descriptor of a flat disk", format: "vmdk", driver: "vmdk", options: "subformat=monolithicFlat",
-		text: "Security: vmdk image: it consists of a descriptor", parts: true,
-	},
-	{
-		name: "vmdk descriptor of sparse extents", format: "vmdk", driver: "vmdk",
-		options: "subformat=twoGbMaxExtentSparse", parts: true,
-		text: "Security: vmdk image: it consists of a descriptor",
-	},
-	{
-		name: "vmdk descriptor of flat extents", format: "vmdk", driver: "vmdk",
-		options: "subformat=twoGbMaxExtentFlat", parts: true,
-		text: "Security: vmdk image: it consists of a descriptor",
-	},
-	{name: "qed", format: "qed", driver: "qed", text: "Security: images of format qed are never allowed"},
+	{name: "qed", format: "qed", driver: "qed"},
+}
+
+// text returns a part of the error that refuses the image when nothing was declared and every format is permitted.
+func (f foreignImage) text() string {
+	command := "`qemu-img convert -f " + f.driver + " -O qcow2`"
+	switch {
+	case f.format == "qed":
+		return "Security: images of format qed are never allowed"
+	case f.parts:
+		return "Security: vmdk image: it consists of a descriptor"
+	case f.end:
+		return "ends with the footer of a fixed VHD: convert it by " + command
+	}
+	return command
 }
 
 // convert converts an image by qemu-img and returns the new one.
@@ -121,14 +102,14 @@ func (f foreignImage) refusal(declared string, permitted []string, late bool) st
 	switch {
 	case late && known:
 		return "Security: the image was declared as " + declared
-	case strings.HasPrefix(f.text, "Security: "):
+	case strings.HasPrefix(f.text(), "Security: "):
 	case permitted != nil && !slices.Contains(permitted, f.format):
 		return fmt.Sprintf("Security: image format %s is not permitted (permitted: raw, gpt, qcow2); "+
 			"images of format %s cannot be written", f.format, f.format)
 	case known && declared != f.format:
 		return fmt.Sprintf("Security: the image was declared as %s, but its content is %s", declared, f.format)
 	}
-	return f.text
+	return f.text()
 }
 
 // An image of a format that cannot be written is refused before the disk is changed, whatever was declared, whether or
@@ -141,6 +122,7 @@ func TestForeignFormats(t *testing.T) {
 	for content, data := range foreignDisks(t) {
 		for _, f := range foreign {
 			t.Run(f.name+", "+content, func(t *testing.T) {
+				t.Parallel()
 				file := convert(t, "raw", data, f.driver, f.options)
 				disk := imagetest.UsedDisk(t, 4*mib)
 				for server, handler := range map[string]func([]byte) http.HandlerFunc{

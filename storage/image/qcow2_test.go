@@ -126,6 +126,7 @@ func TestUnpackLikeQemuImg(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	for i, c := range corpus {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			image, want := makeImage(t, i)
 			for _, way := range ways {
 				way.try(t, c.name, image, want)
