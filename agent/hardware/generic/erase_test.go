@@ -334,15 +334,54 @@ func TestEraseLogsSanitize(t *testing.T) {
 	}
 }
 
+// A disk is checked for shared file systems after its recovery made it readable.
+func TestEraseGuardsRecovered(t *testing.T) {
+	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
+	disk, shared := loopDisk(t, partition.TypeLinux), content(t, loopDisk(t, vmfs))
+	m := onThisMachine(t, disk)
+	m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+		return os.WriteFile(d.Path, shared, 0)
+	}
+	_, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
+	if typeOf(err) != "ProtectedDeviceError" {
+		t.Errorf("got %v, want a ProtectedDeviceError", err)
+	}
+	if !bytes.Equal(content(t, disk), shared) {
+		t.Error("the shared file system was changed")
+	}
+}
+
+// recordedTracker records the progress that it shows.
+type recordedTracker struct {
+	Tracker
+	shown *[][2]int64
+}
+
+func (r recordedTracker) Set(done, total int64) {
+	*r.shown = append(*r.shown, [2]int64{done, total})
+	r.Tracker.Set(done, total)
+}
+
 // The status shows a disk that is being recovered only while it sanitizes itself.
 func TestEraseRecoverProgress(t *testing.T) {
 	busy, idle := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, busy, idle)
 	board := status.NewBoard("1", nil)
-	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+	var shown [][2]int64
+	m.o.Track = func(what, device string) Tracker {
+		return recordedTracker{board.Track(m.o.Log, what, device), &shown}
+	}
+	idling, checked := make(chan struct{}), make(chan struct{})
 	m.recoverDisk = func(_ context.Context, d block.Device, progress func(done, total int64)) error {
 		if d.Path != busy.Path {
+			close(idling)
+			<-checked
 			return nil
+		}
+		defer close(checked)
+		<-idling
+		if work := board.State().Work; len(work) > 0 {
+			t.Errorf("got work %+v before the first progress, want none", work)
 		}
 		progress(0, 100)
 		work := board.State().Work
@@ -350,6 +389,9 @@ func TestEraseRecoverProgress(t *testing.T) {
 			t.Errorf("got work %+v, want that of %s", work, busy.Path)
 		}
 		progress(50, 100)
+		if diff := cmp.Diff([][2]int64{{0, 100}, {50, 100}}, shown); diff != "" {
+			t.Errorf("progress: -want +got:\n%s", diff)
+		}
 		return nil
 	}
 	if _, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
