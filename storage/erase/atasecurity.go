@@ -61,7 +61,7 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 	}
 	if id.Security.Enabled || id.Security.Locked {
 		err := errors.New("SECURITY ERASE UNIT: drive reported success but security is still enabled")
-		return "", errors.Join(err, d.removePassword())
+		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
 	return method, planted.verify(ctx, d.file)
 }
@@ -85,17 +85,24 @@ func (d *ataDisk) removePassword() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", d.leftLocked(), err)
 	}
+	return d.removePasswordFrom(id.Security)
+}
+
+// removePasswordFrom is removePassword for a drive whose state is known.
+func (d *ataDisk) removePasswordFrom(s ata.SecurityState) error {
 	var problems []error
-	if id.Security.Locked {
+	if s.Locked {
 		problems = append(problems, d.drive.Unlock(erasePassword))
 	}
-	if id.Security.Enabled {
+	if s.Enabled {
 		problems = append(problems, d.drive.DisablePassword(erasePassword))
-		if id, err = d.drive.Identify(); err != nil {
+		id, err := d.drive.Identify()
+		if err != nil {
 			return fmt.Errorf("%w: %w", d.leftLocked(), errors.Join(append(problems, err)...))
 		}
+		s = id.Security
 	}
-	if id.Security.Enabled || id.Security.Locked {
+	if s.Enabled || s.Locked {
 		return fmt.Errorf("%w: %w", d.leftLocked(), errors.Join(problems...))
 	}
 	return nil
