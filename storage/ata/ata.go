@@ -1,8 +1,8 @@
 // Package ata sends commands of the ATA Command Set - 4 (ACS-4, INCITS 529) to drives: IDENTIFY DEVICE, the Security
 // feature set and the Sanitize Device feature set.
 //
-// Commands are wrapped in ATA PASS-THROUGH (16) of SCSI/ATA Translation - 4 (SAT-4, INCITS 491), which Linux takes by
-// the ioctl SG_IO of a block device. ATA PASS-THROUGH (12) is not used: it cannot carry the 48-bit commands of the
+// Commands are wrapped in ATA PASS-THROUGH (16) of SCSI/ATA Translation - 4 (SAT-4, INCITS 491), which Linux receives
+// by the ioctl SG_IO of a block device. ATA PASS-THROUGH (12) is not used: it cannot carry the 48-bit commands of the
 // Sanitize Device feature set. Comments name tables by their titles, because their numbers differ between revisions.
 package ata
 
@@ -73,7 +73,8 @@ func (e *CommandError) Error() string {
 		e.Command, e.Key, e.ASC, e.ASCQ)
 }
 
-// commandTimeout is the time limit of commands that return at once. A drive that has to spin up takes half of it.
+// commandTimeout is the time limit of commands that return at once. A drive that must spin up needs up to
+// half of it.
 const commandTimeout = 60 * time.Second
 
 // command is an ATA command with its inputs.

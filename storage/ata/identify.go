@@ -9,7 +9,7 @@ import (
 
 const opIdentify = 0xec // ATA_CMD_ID_ATA in Linux's include/linux/ata.h
 
-// Identity is what a drive says of itself, as far as an erase needs it.
+// Identity describes the features and the state of a drive that matter for an erase.
 type Identity struct {
 	Security SecurityState
 	Sanitize SanitizeSupport

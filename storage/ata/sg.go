@@ -39,7 +39,7 @@ const (
 	sgFromDevice = -3
 )
 
-// MaxTimeout is the largest timeout of a command. Linux takes larger values for none.
+// MaxTimeout is the largest timeout of a command. With a larger one, Linux sets no time limit.
 const MaxTimeout = math.MaxInt32 * time.Millisecond
 
 // SG is a [Transport] by the ioctl SG_IO of an open block device.
