@@ -1,0 +1,149 @@
+package evidence
+
+import "fmt"
+
+// technique describes a technique of erasing.
+type technique struct {
+	category Category // if everything else permits it
+	name     string   // in IEEE 2883-2022
+	drive    bool     // the drive erases itself, and reports the result
+	crypto   bool     // the drive deletes the key, so that the content afterwards is arbitrary
+	reason   string   // why the category is not purge
+	// rotating means that the category is purge only for hard disks.
+	rotating bool
+}
+
+const (
+	hiddenAreas = "areas that the drive does not address were not reached: HPA, DCO, spare and retired blocks"
+	keyed       = "assumes that the drive has encrypted all data since its first use, as its maker states"
+	implemented = "assumes that the drive's firmware erases what its command says"
+
+	vendorUnique = "IEEE 2883 leaves it to the maker whether Format NVM is a purge"
+)
+
+// techniques are the techniques that can claim a category, by the names that records have.
+func techniques() map[string]technique {
+	return map[string]technique{
+		"overwrite": {category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only"},
+
+		"nvme-format-crypto": {
+			category: Clear, name: "NVMe Format NVM, cryptographic erase", drive: true, crypto: true,
+			reason: vendorUnique,
+		},
+		"nvme-format-user": {
+			category: Clear, name: "NVMe Format NVM, user data erase", drive: true, reason: vendorUnique,
+		},
+		"nvme-sanitize-block": {category: Purge, name: "NVMe Sanitize, block erase", drive: true},
+		"nvme-sanitize-crypto": {
+			category: Purge, name: "NVMe Sanitize, crypto erase", drive: true, crypto: true,
+		},
+		"nvme-sanitize-overwrite": {category: Purge, name: "NVMe Sanitize, overwrite", drive: true},
+
+		"ata-secure-erase-enhanced": {
+			category: Purge, name: "ATA SECURITY ERASE UNIT, enhanced mode", drive: true, rotating: true,
+			reason: "the enhanced erase is a purge of hard disks only",
+		},
+		"ata-secure-erase": {
+			category: Clear, name: "ATA SECURITY ERASE UNIT", drive: true,
+			reason: "the normal erase need not reach blocks that the drive does not address",
+		},
+		"ata-sanitize-block": {category: Purge, name: "ATA BLOCK ERASE EXT", drive: true},
+		"ata-sanitize-crypto": {
+			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true,
+		},
+		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true},
+
+		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE, block erase", drive: true},
+		"scsi-sanitize-crypto": {
+			category: Purge, name: "SCSI SANITIZE, cryptographic erase", drive: true, crypto: true,
+		},
+		"scsi-sanitize-overwrite": {category: Purge, name: "SCSI SANITIZE, overwrite", drive: true},
+	}
+}
+
+// MetadataTechnique is the technique that erases partition tables and signatures only.
+const MetadataTechnique = "metadata"
+
+// Classify returns the category that the facts of a record support. It is that of the technique, lowered by whatever
+// was not done, not reported or not verified. Without a technique that was verified it is None.
+func Classify(r Record) Sanitization {
+	t, target, problem := claimable(r)
+	if problem != "" {
+		return Sanitization{Reason: problem, Limits: []string{}}
+	}
+	s := Sanitization{Category: t.category, Technique: t.name, Limits: []string{}}
+	switch {
+	case r.Disk.Virtual != "":
+		s.Category, s.Reason = Clear, "the physical media of a virtual disk are not known"
+		s.Limits = append(s.Limits, fmt.Sprintf("the physical media were not reached: %s", r.Disk.Virtual))
+	case t.rotating && !r.Disk.Rotational:
+		s.Category, s.Reason = Clear, t.reason
+	case s.Category == Purge && target.Detail != "":
+		s.Category, s.Reason = Clear, "the technique was restricted: "+target.Detail
+	case s.Category != Purge:
+		s.Reason = t.reason
+	}
+	s.Method = s.Category
+	switch {
+	case r.Disk.Virtual != "":
+	case t.crypto:
+		s.Limits = append(s.Limits, keyed)
+	case t.drive:
+		s.Limits = append(s.Limits, implemented)
+	}
+	if s.Category == Clear && r.Disk.Virtual == "" {
+		s.Limits = append(s.Limits, hiddenAreas)
+	}
+	if target.Detail != "" {
+		s.Limits = append(s.Limits, target.Detail)
+	}
+	return s
+}
+
+// claimable returns the technique of a record that can claim a category and the only target, or why there is none.
+func claimable(r Record) (technique, Target, string) {
+	no := func(format string, args ...any) (technique, Target, string) {
+		return technique{}, Target{}, fmt.Sprintf(format, args...)
+	}
+	if r.Outcome != Erased {
+		return no("the disk was not erased as a whole: %s", r.Outcome)
+	}
+	if len(r.Untouched) > 0 || len(r.Targets) != 1 || r.Targets[0].Path != r.Disk.Path {
+		return no("parts of the disk were left as they are")
+	}
+	target := r.Targets[0]
+	if target.Technique == MetadataTechnique {
+		return no("only metadata was erased")
+	}
+	t, ok := techniques()[target.Technique]
+	if !ok {
+		return no("the technique %q has no category", target.Technique)
+	}
+	back := target.ReadBack
+	switch {
+	case back == nil:
+		return no("the disk was not read back")
+	case !back.Direct:
+		return no("the disk was read back through the kernel's cache")
+	case back.Size != r.Disk.Bytes:
+		return no("%d bytes of the disk were considered for the read-back, not %d", back.Size, r.Disk.Bytes)
+	case back.Read <= 0 || back.Different != 0:
+		return no("the content that was read back is not the expected one")
+	case !t.drive && (len(target.Passes) == 0 || back.Expected == ExpectAny):
+		return no("the content that was read back was not compared with what was written")
+	case !t.drive:
+		return t, target, ""
+	}
+	completed := false
+	for _, statement := range target.Reported {
+		completed = completed || statement.Completed
+	}
+	compared := target.Samples != nil && target.Samples.Comparable > 0 && target.Samples.Unchanged == 0
+	switch {
+	case !completed:
+		return no("the drive's report of the completion is not known")
+	case !compared:
+		return no("no samples from before the erase were compared")
+	}
+	return t, target, ""
+}

@@ -1,0 +1,129 @@
+package evidence
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// full returns the record of a hard disk that was erased as a whole, and verified.
+func full(technique string) Record {
+	const size = 8 << 20
+	seed := seedOf(3)
+	started := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	plan := NewPlan(size, seed)
+	target := Target{
+		Path: "/dev/sda", Technique: technique, Started: started, Ended: started.Add(time.Hour),
+		ReadBack: &ReadBack{
+			Seed: seed.String(), Size: size, Read: size, Direct: true, Expected: ExpectAny, Zeros: size,
+			Detection: PlanDetection(size, plan),
+		},
+		Samples: &Samples{
+			Seed: seed.String(), Blocks: 256, Bytes: SampleBytes, Written: true, Comparable: 256,
+			Detection: SampleDetection(size, SampleOffsets(size, seed)),
+		},
+		Reported: []Statement{{Time: started, Source: "status", Text: "completed", Completed: true}},
+	}
+	if technique == "overwrite" {
+		target.ReadBack.Expected, target.Samples, target.Reported = ExpectZeros, nil, nil
+		target.Passes = []Pass{{Pattern: PatternZeros, Bytes: size, Ended: started}}
+	}
+	return Record{
+		Format: Format, Version: Version, Program: "ironroot test", Node: "node",
+		Disk: Disk{
+			Path: "/dev/sda", Type: "disk", Transport: "sata", Vendor: "ATA", Model: "A & B <disk>", Serial: "S1",
+			Firmware: "F1", Bytes: size, Sector: 512, Rotational: true,
+		},
+		Requested: Request{Operation: "erase", Options: map[string]any{"passes": 1, "zeroize": true}},
+		Started:   started, Ended: started.Add(time.Hour), Outcome: Erased,
+		Targets: []Target{target}, Untouched: []Place{},
+	}
+}
+
+// A record never claims more than its facts support.
+func TestClassify(t *testing.T) {
+	target := func(change func(*Target)) func(*Record) { return func(r *Record) { change(&r.Targets[0]) } }
+	nothing := func(*Record) {}
+	for _, c := range []struct {
+		name, technique string
+		change          func(*Record)
+		want            Category
+		words           string // in the reason or the limits
+	}{
+		{"overwrite", "overwrite", nothing, Clear, "HPA"},
+		{"random", "overwrite", target(func(t *Target) { t.ReadBack.Expected = ExpectWritten }), Clear, ""},
+		{
+			"overwrite, not compared", "overwrite", target(func(t *Target) { t.ReadBack.Expected = ExpectAny }),
+			None, "compared",
+		},
+		{"overwrite, no pass", "overwrite", target(func(t *Target) { t.Passes = nil }), None, "compared"},
+		{"format, crypto", "nvme-format-crypto", nothing, Clear, "Format NVM"},
+		{"format", "nvme-format-user", nothing, Clear, "Format NVM"},
+		{"NVMe block", "nvme-sanitize-block", nothing, Purge, ""},
+		{"NVMe crypto", "nvme-sanitize-crypto", nothing, Purge, "encrypted"},
+		{"NVMe overwrite", "nvme-sanitize-overwrite", nothing, Purge, ""},
+		{"ATA enhanced, hard disk", "ata-secure-erase-enhanced", nothing, Purge, ""},
+		{
+			"ATA enhanced, SSD", "ata-secure-erase-enhanced", func(r *Record) { r.Disk.Rotational = false },
+			Clear, "hard disks only",
+		},
+		{"ATA", "ata-secure-erase", nothing, Clear, "normal erase"},
+		{"ATA block", "ata-sanitize-block", nothing, Purge, ""},
+		{"ATA crypto", "ata-sanitize-crypto", nothing, Purge, "encrypted"},
+		{"ATA overwrite", "ata-sanitize-overwrite", nothing, Purge, ""},
+		{"SCSI block", "scsi-sanitize-block", nothing, Purge, ""},
+		{"SCSI crypto", "scsi-sanitize-crypto", nothing, Purge, "encrypted"},
+		{"SCSI overwrite", "scsi-sanitize-overwrite", nothing, Purge, ""},
+		{"metadata", "metadata", nothing, None, "only metadata"},
+		{"unknown", "magnet", nothing, None, "magnet"},
+		{
+			"virtual", "ata-sanitize-block", func(r *Record) { r.Disk.Virtual = "RAID" },
+			Clear, "physical media were not reached: RAID",
+		},
+		{
+			"virtual, overwrite", "overwrite", func(r *Record) { r.Disk.Virtual = "RAID" },
+			Clear, "physical media were not reached: RAID",
+		},
+		{
+			"restricted", "ata-sanitize-block", target(func(t *Target) { t.Detail = "others not erased" }),
+			Clear, "others not erased",
+		},
+		{"failed", "ata-sanitize-block", func(r *Record) { r.Outcome = Failed }, None, "failed"},
+		{"partial", "overwrite", func(r *Record) { r.Outcome = Partial }, None, "partial"},
+		{"not erased", "overwrite", func(r *Record) { r.Outcome = NotErased }, None, "not erased"},
+		{
+			"something left", "overwrite", func(r *Record) { r.Untouched = []Place{{"/dev/sda1", "kept"}} },
+			None, "parts",
+		},
+		{"partition", "overwrite", target(func(t *Target) { t.Path = "/dev/sda1" }), None, "parts"},
+		{"no target", "overwrite", func(r *Record) { r.Targets = nil }, None, "parts"},
+		{"not read back", "overwrite", target(func(t *Target) { t.ReadBack = nil }), None, "not read back"},
+		{"cached", "overwrite", target(func(t *Target) { t.ReadBack.Direct = false }), None, "cache"},
+		{"another size", "overwrite", func(r *Record) { r.Disk.Bytes++ }, None, "bytes of the disk"},
+		{"different", "overwrite", target(func(t *Target) { t.ReadBack.Different = 512 }), None, "expected"},
+		{"nothing read", "overwrite", target(func(t *Target) { t.ReadBack.Read = 0 }), None, "expected"},
+		{"no report", "ata-sanitize-block", target(func(t *Target) { t.Reported = nil }), None, "report"},
+		{
+			"not completed", "ata-sanitize-block", target(func(t *Target) { t.Reported[0].Completed = false }),
+			None, "report",
+		},
+		{"no samples", "ata-sanitize-crypto", target(func(t *Target) { t.Samples = nil }), None, "samples"},
+		{
+			"nothing to compare", "ata-sanitize-crypto", target(func(t *Target) { t.Samples.Comparable = 0 }),
+			None, "samples",
+		},
+		{
+			"sample left", "ata-sanitize-crypto", target(func(t *Target) { t.Samples.Unchanged = 1 }),
+			None, "samples",
+		},
+	} {
+		r := full(c.technique)
+		c.change(&r)
+		got := Classify(r)
+		text := got.Reason + " " + strings.Join(got.Limits, " ")
+		if got.Category != c.want || got.Method != c.want || !strings.Contains(text, c.words) ||
+			(got.Technique == "") != (c.want == None) || c.want != Purge && got.Reason == "" {
+			t.Errorf("%s: got %+v, want category %q and %q", c.name, got, c.want, c.words)
+		}
+	}
+}

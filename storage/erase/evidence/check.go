@@ -1,0 +1,99 @@
+package evidence
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// maxSize limits the size of a disk in a record, so that a plan for it fits into memory.
+const maxSize = 1 << 50
+
+// check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples are those
+// of their seeds.
+func (r Record) check() error {
+	if !slices.Contains([]Outcome{Erased, Partial, Failed, NotErased}, r.Outcome) {
+		return fmt.Errorf("unknown outcome %q", r.Outcome)
+	}
+	if r.Ended.Before(r.Started) {
+		return errors.New("the erase ended before it started")
+	}
+	for _, t := range r.Targets {
+		if err := t.check(); err != nil {
+			return fmt.Errorf("%s: %w", t.Path, err)
+		}
+		if r.Outcome == NotErased || r.Outcome == Erased && t.Error != "" {
+			return fmt.Errorf("%s: contradicts the outcome %q", t.Path, r.Outcome)
+		}
+	}
+	if want := Classify(r); !reflect.DeepEqual(r.Sanitization, want) {
+		return fmt.Errorf("claims category %q, and its facts support %q", r.Sanitization.Category, want.Category)
+	}
+	return nil
+}
+
+func (t Target) check() error {
+	if s := t.Samples; s != nil {
+		seed, size := parseSeed(s.Seed), int64(0)
+		if t.ReadBack != nil {
+			size = t.ReadBack.Size
+		}
+		if seed == nil || s.Bytes != SampleBytes || s.Unchanged < 0 || s.Unchanged > s.Comparable ||
+			s.Comparable > s.Blocks || s.Written && s.Comparable != s.Blocks {
+			return errors.New("values of the samples are impossible")
+		}
+		if size > 0 && size <= maxSize {
+			offsets := SampleOffsets(size, *seed)
+			want := SampleDetection(size, offsets)
+			if !s.Written {
+				want = nil
+			}
+			if s.Blocks != int64(len(offsets)) || !slices.Equal(s.Detection, want) {
+				return errors.New("number or probabilities of the samples are not those of the seed")
+			}
+		}
+	}
+	b := t.ReadBack
+	if b == nil {
+		return nil
+	}
+	seed := parseSeed(b.Seed)
+	if seed == nil || b.Size <= 0 || b.Size > maxSize || min(b.Zeros, b.Ones, b.Other, b.Different) < 0 ||
+		b.Zeros+b.Ones+b.Other != b.Read || b.Different > b.Read {
+		return errors.New("values of the read-back are impossible")
+	}
+	plan := NewPlan(b.Size, *seed)
+	if b.Read != PlanBytes(plan) {
+		return errors.New("bytes that were read back are not those of the seed")
+	}
+	want := PlanDetection(b.Size, plan)
+	switch {
+	case !slices.Contains([]string{ExpectZeros, ExpectWritten, ExpectAny}, b.Expected):
+		return fmt.Errorf("unknown expectation %q", b.Expected)
+	case b.Expected == ExpectZeros && b.Different != b.Ones+b.Other:
+		return errors.New("number of different bytes contradicts the content")
+	case b.Expected == ExpectAny && b.Different != 0:
+		return errors.New("bytes differ from no expectation")
+	case b.Expected == ExpectAny && b.Other > 0:
+		want = nil
+	}
+	if !slices.Equal(b.Detection, want) {
+		return errors.New("probabilities of the read-back are not those of the seed")
+	}
+	return nil
+}
+
+// parseSeed returns the seed of its hexadecimal form, nil if it has another form.
+func parseSeed(text string) *Seed {
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data) != SeedBytes {
+		return nil
+	}
+	seed := Seed(data)
+	return &seed
+}
+
+// String returns the hexadecimal form of a seed.
+func (s Seed) String() string { return hex.EncodeToString(s[:]) }

@@ -1,0 +1,142 @@
+package evidence
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func seedOf(n uint64) (s Seed) {
+	binary.LittleEndian.PutUint64(s[:], n)
+	return s
+}
+
+func covers(extents []Extent, from, to int64) bool {
+	return slices.ContainsFunc(extents, func(e Extent) bool { return e.Start <= from && to <= e.End })
+}
+
+// A plan reads small disks as a whole, and of others at least 2 %, both ends and both sides of every GiB.
+func TestNewPlan(t *testing.T) {
+	const gib = 1 << 30
+	for _, size := range []int64{512, 4096, 1 << 20, 4 * gib} {
+		if got := NewPlan(size, seedOf(1)); !slices.Equal(got, []Extent{{0, size}}) {
+			t.Errorf("%d bytes: got %v, want the whole disk", size, got)
+		}
+	}
+	for i, size := range []int64{4*gib + 512, 5 * gib, 240057409536, 18000207937536, 100*gib + 4096*7 + 512} {
+		plan := NewPlan(size, seedOf(uint64(i)))
+		if read := PlanBytes(plan); float64(read) < 0.02*float64(size) || float64(read) > 0.04*float64(size) {
+			t.Errorf("%d bytes: got %d bytes, want 2 %% and little more", size, read)
+		}
+		for i, e := range plan {
+			if e.Start < 0 || e.Start >= e.End || e.End > size || i > 0 && e.Start <= plan[i-1].End ||
+				e.Start%4096 != 0 || e.End%4096 != 0 && e.End != size {
+				t.Fatalf("%d bytes: extent %v after %v", size, e, plan[max(0, i-1)])
+			}
+		}
+		if !covers(plan, 0, 1<<20) || !covers(plan, size-1<<20, size) {
+			t.Errorf("%d bytes: an end is not read", size)
+		}
+		for at := int64(gib); at < size; at += gib {
+			if !covers(plan, at-128<<10, min(at+128<<10, size)) {
+				t.Errorf("%d bytes: the boundary at %d is not read", size, at)
+			}
+		}
+		if !slices.Equal(plan, NewPlan(size, seedOf(uint64(i)))) || slices.Equal(plan, NewPlan(size, seedOf(99))) {
+			t.Errorf("%d bytes: the seed does not determine the plan", size)
+		}
+		if found := PlanDetection(size, plan); found[len(found)-1] != (Detection{1 << 30, 1}) {
+			t.Errorf("%d bytes: got %v, want 1 GiB found with certainty", size, found)
+		}
+	}
+}
+
+// A plan is the same in every release: evidence of former releases is checked by its seed. The numbers are those of
+// version 1.
+func TestPlanIsStable(t *testing.T) {
+	const size = 6 << 30
+	plan, samples := NewPlan(size, seedOf(7)), SampleOffsets(size, seedOf(7))
+	sum := int64(0)
+	for i, e := range plan {
+		sum += int64(i+1) * (e.Start>>12 ^ e.End>>9)
+	}
+	for i, offset := range samples {
+		sum += int64(i+1) * (offset >> 12)
+	}
+	if len(plan) != 129 || len(samples) != 256 || sum != 105241959466 {
+		t.Errorf("got %d extents, %d samples and sum %d, want 129, 256 and 105241959466", len(plan), len(samples), sum)
+	}
+}
+
+// The probability is the share of the places of a range at which it shares a byte with what is read.
+func TestProbability(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		size := 1 + random.Int64N(200)
+		var extents []Extent
+		for range random.IntN(6) {
+			from := random.Int64N(size)
+			extents = append(extents, Extent{from, from + 1 + random.Int64N(size-from)})
+		}
+		if len(extents) > 0 {
+			extents = merged(extents)
+		}
+		for length := int64(1); length <= size; length++ {
+			hits := 0
+			for at := range size - length + 1 {
+				if slices.ContainsFunc(extents, func(e Extent) bool { return e.Start < at+length && at < e.End }) {
+					hits++
+				}
+			}
+			if got, want := probability(size, extents, length), float64(hits)/float64(size-length+1); got != want {
+				t.Fatalf("%d bytes, %v, range of %d: got %v, want %v", size, extents, length, got, want)
+			}
+		}
+	}
+	if got := probability(10, []Extent{{0, 10}}, 11); got != 0 {
+		t.Errorf("range larger than the disk: got %v, want 0", got)
+	}
+}
+
+// A sample finds a range if it contains one of its parts.
+func TestSampleDetection(t *testing.T) {
+	const size = 1 << 20
+	offsets := []int64{0, 40960, 300 << 10, size - SampleBytes}
+	for _, d := range SampleDetection(size, offsets) {
+		hits := int64(0)
+		for at := range size - d.Bytes + 1 {
+			if slices.ContainsFunc(offsets, func(offset int64) bool {
+				for unit := offset; unit < offset+SampleBytes; unit += UnitBytes {
+					if at <= unit && unit+UnitBytes <= at+d.Bytes {
+						return true
+					}
+				}
+				return false
+			}) {
+				hits++
+			}
+		}
+		if want := float64(hits) / float64(size-d.Bytes+1); d.Probability != want {
+			t.Errorf("%d bytes: got %v, want %v", d.Bytes, d.Probability, want)
+		}
+	}
+}
+
+// Over many plans, a range is found about as often as the fraction that is read and the size of a chunk imply: the
+// probabilities of single plans are not biased.
+func TestProbabilityOfSampling(t *testing.T) {
+	const size, length = 64 << 30, 1 << 20
+	const plans = 20
+	sum := 0.0
+	for n := range uint64(plans) {
+		sum += probability(size, NewPlan(size, seedOf(n)), length)
+	}
+	// A range of one chunk that does not begin at one shares bytes with two: of 50 chunks one is read, and those at
+	// boundaries always.
+	const want = 2.0/50 + (1.0/1024)*(1+0.25)
+	if got := sum / plans; math.Abs(got-want) > 0.002 {
+		t.Errorf("got a mean probability of %v, want about %v", got, want)
+	}
+}

@@ -1,0 +1,186 @@
+// Package evidence describes what the erase of a disk has done and what was verified afterwards: the record, its JSON,
+// the places that are read back and the probability that they find remaining data, the sanitization category, and
+// signatures.
+//
+// A record claims a category only if the rules of [Classify] allow it for the facts in the same record. Check applies
+// them again.
+//
+// The standards are NIST SP 800-88 Rev. 2, whose categories are clear and purge, and IEEE 2883-2022, which names the
+// techniques of each interface for them.
+package evidence
+
+import "time"
+
+// Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
+// field is a new version.
+const (
+	Format  = "ironroot-erase-evidence"
+	Version = 1
+)
+
+// Outcome is the result of an erase.
+type Outcome string
+
+// The outcomes.
+const (
+	Erased    Outcome = "erased"     // everything that was requested on the disk was erased
+	Partial   Outcome = "partial"    // some partitions were erased, others were left as they are
+	Failed    Outcome = "failed"     // the erase, or its verification, failed: what the disk holds is not known
+	NotErased Outcome = "not erased" // nothing was attempted
+)
+
+// Record describes the erase of one disk. Times are in UTC by the clock of the machine.
+type Record struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Program string `json:"program"`        // name and version of the program that erased the disk
+	Node    string `json:"node,omitempty"` // identifier of the machine, as its operator knows it
+
+	Disk      Disk      `json:"disk"`
+	Requested Request   `json:"requested"`
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended"`
+	Outcome   Outcome   `json:"outcome"`
+	Reason    string    `json:"reason,omitempty"` // of an outcome other than Erased
+	Targets   []Target  `json:"targets"`          // the disk, or those of its partitions that were erased
+	Untouched []Place   `json:"untouched"`        // what was left as it is
+
+	Sanitization Sanitization `json:"sanitization"`
+}
+
+// Disk identifies a disk. Values that the disk does not report are empty.
+type Disk struct {
+	Path       string `json:"path"`
+	Type       string `json:"type"`      // as lsblk names it
+	Transport  string `json:"transport"` // as lsblk names it
+	Vendor     string `json:"vendor"`
+	Model      string `json:"model"`
+	Serial     string `json:"serial"`
+	WWN        string `json:"wwn"`
+	Firmware   string `json:"firmware"`
+	Bytes      int64  `json:"bytes"`
+	Sector     int64  `json:"logical_sector_bytes"`
+	Rotational bool   `json:"rotational"`
+	// Virtual is why the device is not known to be one physical drive, "" for a drive.
+	Virtual string `json:"virtual,omitempty"`
+}
+
+// Request is what was requested. Its options are those of the program.
+type Request struct {
+	Operation string         `json:"operation"`
+	Options   map[string]any `json:"options,omitempty"`
+}
+
+// Place is a disk or partition, and why it was not erased.
+type Place struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Target is a disk or partition that was erased, or whose erase was begun.
+type Target struct {
+	Path      string    `json:"path"`
+	Technique string    `json:"technique"`        // "" if the erase failed
+	Detail    string    `json:"detail,omitempty"` // what was not reached, or why another technique was not used
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended"`
+	Error     string    `json:"error,omitempty"`
+
+	Passes   []Pass      `json:"passes"`   // writes of the whole target
+	Reported []Statement `json:"reported"` // by the drive
+	Samples  *Samples    `json:"samples"`  // null if no samples were compared
+	ReadBack *ReadBack   `json:"read_back"`
+}
+
+// Pass is one write of every byte of a target.
+type Pass struct {
+	Pattern string    `json:"pattern"` // PatternZeros or PatternRandom
+	Bytes   int64     `json:"bytes"`
+	Ended   time.Time `json:"ended"`
+}
+
+// The patterns of passes.
+const (
+	PatternZeros  = "zeros"
+	PatternRandom = "random"
+)
+
+// Statement is what the drive reported of its own state, or of a command.
+type Statement struct {
+	Time   time.Time `json:"time"`
+	Source string    `json:"source"` // command or log page
+	Text   string    `json:"text"`
+	// Completed means that the drive reported the end of the erase without an error.
+	Completed bool `json:"completed"`
+}
+
+// Samples are blocks that held known data immediately before the drive erased itself: random data that was written to
+// them, or the previous content if the disk cannot be written at random places. They are at the places of
+// [SampleOffsets].
+type Samples struct {
+	Seed      string `json:"seed"` // hexadecimal
+	Blocks    int64  `json:"blocks"`
+	Bytes     int64  `json:"block_bytes"`
+	Written   bool   `json:"written"` // random data was written; otherwise the previous content was read
+	Unchanged int64  `json:"unchanged_blocks"`
+	// Comparable is the number of blocks that held data of which not all bytes are equal: an erased drive may look like
+	// the others. It is Blocks if the data was written.
+	Comparable int64 `json:"comparable_blocks"`
+	// Detection is the probability that the samples find a range of data that the drive has not erased. It is null if
+	// the data was not written.
+	Detection []Detection `json:"detection"`
+}
+
+// Expectations of the content that is read back.
+const (
+	ExpectZeros   = "zeros"   // as the last pass wrote
+	ExpectWritten = "written" // the random data of the last pass
+	ExpectAny     = "any"     // the drive determines the content; it is compared by the samples
+)
+
+// ReadBack describes what was read after the erase, at the places of [NewPlan].
+type ReadBack struct {
+	Seed      string    `json:"seed"` // hexadecimal
+	Size      int64     `json:"size"` // bytes of the target
+	Read      int64     `json:"read_bytes"`
+	Direct    bool      `json:"direct_io"` // without the kernel's cache
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended"`
+	Expected  string    `json:"expected"`
+	Different int64     `json:"different_bytes"` // in blocks that differ from the expectation
+	// The bytes that were read, by the content of their 4 KiB blocks.
+	Zeros int64 `json:"zero_bytes"`
+	Ones  int64 `json:"one_bits_bytes"`
+	Other int64 `json:"other_bytes"`
+	// Detection is the probability that a range of bytes at a random place, of which every byte differs from the
+	// expectation, is found. It is null if the expectation is ExpectAny and other content was read.
+	Detection []Detection `json:"detection"`
+}
+
+// Detection is the probability that a contiguous range of a length is found.
+type Detection struct {
+	Bytes       int64   `json:"bytes"`
+	Probability float64 `json:"probability"`
+}
+
+// Category is a category of NIST SP 800-88 Rev. 2.
+type Category string
+
+// The categories.
+const (
+	None  Category = ""
+	Clear Category = "clear"
+	Purge Category = "purge"
+)
+
+// Sanitization is what a record claims.
+type Sanitization struct {
+	Category Category `json:"nist_sp_800_88r2"`
+	Method   Category `json:"ieee_2883_method"`
+	// Technique is the one of IEEE 2883-2022, "" without a category.
+	Technique string `json:"ieee_2883_technique"`
+	// Reason is why the record claims no category, or no higher one.
+	Reason string `json:"reason"`
+	// Limits are what the claim does not include, or assumes.
+	Limits []string `json:"limits"`
+}

@@ -1,0 +1,253 @@
+package evidence
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
+)
+
+func testKey() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{5}, ed25519.SeedSize))
+}
+
+func sealed(t *testing.T, r Record, key ed25519.PrivateKey) []byte {
+	t.Helper()
+	envelope, err := Seal(r, key, "no key", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := envelope.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestSeal(t *testing.T) {
+	for _, technique := range []string{"overwrite", "ata-sanitize-crypto"} {
+		want := full(technique)
+		data := sealed(t, want, testKey())
+		got, err := Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Sanitization = Classify(want)
+		want.Requested.Options["passes"] = 1.0 // as JSON returns it
+		if diff := cmp.Diff(want, got.Record); diff != "" {
+			t.Errorf("record differs (-want +got):\n%s", diff)
+		}
+		if !testKey().Public().(ed25519.PublicKey).Equal(got.Key) || got.Unsigned != "" {
+			t.Errorf("got key %x and %q, want that of the signature", got.Key, got.Unsigned)
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, data); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(compact.Bytes()); err != nil {
+			t.Errorf("without white space: %v", err)
+		}
+	}
+	got, err := Parse(sealed(t, full("overwrite"), nil))
+	if err != nil || got.Key != nil || got.Unsigned != "no key" {
+		t.Errorf("unsigned: got key %x, %q and %v, want the reason", got.Key, got.Unsigned, err)
+	}
+	redact := func(s string) string { return strings.ReplaceAll(s, "node", "***") }
+	secret, err := Seal(full("overwrite"), testKey(), "", redact)
+	if err != nil || bytes.Contains(secret.Record, []byte(`"node":"node"`)) {
+		t.Errorf("got %s and %v, want no secret", secret.Record, err)
+	}
+}
+
+// Evidence that was changed in any byte is not valid: neither is any character of it outside of strings redundant, nor
+// can its text be written in another way.
+func TestTampered(t *testing.T) {
+	data := sealed(t, full("ata-sanitize-block"), testKey())
+	for i, c := range data {
+		if c == ' ' || c == '\n' {
+			continue
+		}
+		for _, changed := range []byte{c ^ 1} {
+			tampered := bytes.Clone(data)
+			tampered[i] = changed
+			if _, err := Parse(tampered); !errors.Is(err, ErrInvalid) && changed != c {
+				t.Fatalf("byte %d, %q for %q: got %v, want ErrInvalid", i, changed, c, err)
+			}
+		}
+	}
+	again := func(change func(*Record)) []byte { // signed by the key's owner, but inconsistent
+		r := full("ata-sanitize-block")
+		r.Sanitization = Classify(r)
+		change(&r)
+		record, err := encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signedText(t, record)
+	}
+	if _, err := Parse(again(func(*Record) {})); err != nil {
+		t.Fatal(err)
+	}
+	record, err := Seal(full("overwrite"), nil, "none", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := append(append([]byte(`{"record":`), record.Record...), `,"signature":null}`...)
+	for name, data := range map[string][]byte{
+		"unsigned, unsaid":   silent,
+		"signature removed":  []byte(strings.Replace(string(data), `"signature"`, `"unsigned"`, 1)),
+		"empty":              nil,
+		"null":               []byte("null"),
+		"two values":         append(bytes.Clone(data), "{}"...),
+		"unknown field":      []byte(strings.Replace(string(data), `{`, `{"more": 1,`, 1)),
+		"field twice":        []byte(strings.Replace(string(data), `{`, `{"unsigned": "x",`, 1)),
+		"other spelling":     []byte(strings.Replace(string(data), `"record"`, `"Record"`, 1)),
+		"higher category":    again(func(r *Record) { r.Targets[0].Technique = "ata-secure-erase" }),
+		"no limits":          again(func(r *Record) { r.Sanitization.Limits = []string{} }),
+		"version":            again(func(r *Record) { r.Version = 2 }),
+		"format":             again(func(r *Record) { r.Format = "x" }),
+		"outcome":            again(func(r *Record) { r.Outcome = "clean" }),
+		"times":              again(func(r *Record) { r.Ended = r.Started.Add(-1) }),
+		"error and erased":   again(func(r *Record) { r.Targets[0].Error = "x" }),
+		"seed of the plan":   again(func(r *Record) { r.Targets[0].ReadBack.Seed = "00" }),
+		"bytes read":         again(func(r *Record) { r.Targets[0].ReadBack.Read--; r.Targets[0].ReadBack.Zeros-- }),
+		"content":            again(func(r *Record) { r.Targets[0].ReadBack.Zeros-- }),
+		"probability":        again(func(r *Record) { r.Targets[0].ReadBack.Detection[0].Probability = 0.5 }),
+		"size":               again(func(r *Record) { r.Targets[0].ReadBack.Size = 1 << 60 }),
+		"expectation":        again(func(r *Record) { r.Targets[0].ReadBack.Expected = "x" }),
+		"samples":            again(func(r *Record) { r.Targets[0].Samples.Blocks-- }),
+		"more samples":       again(func(r *Record) { r.Targets[0].Samples.Unchanged = 300 }),
+		"sample probability": again(func(r *Record) { r.Targets[0].Samples.Detection[0].Probability = 1 }),
+	} {
+		if got, err := Parse(data); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %+v and %v, want ErrInvalid", name, got.Record, err)
+		}
+	}
+}
+
+// signedText returns evidence with a record as it is, and a valid signature.
+func signedText(t *testing.T, record []byte) []byte {
+	t.Helper()
+	key := testKey()
+	public, _ := key.Public().(ed25519.PublicKey)
+	e := Envelope{Record: record, Signature: &Signature{
+		Algorithm: "ed25519", Key: base64.StdEncoding.EncodeToString(public),
+		Value: base64.StdEncoding.EncodeToString(ed25519.Sign(key, append([]byte(signedPrefix), record...))),
+	}}
+	data, err := e.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Keys are those of OpenSSL, and OpenSSL verifies the signature.
+func TestOpenSSL(t *testing.T) {
+	testenv.Programs(t, "openssl")
+	dir := t.TempDir()
+	private, public := filepath.Join(dir, "key.pem"), filepath.Join(dir, "public.pem")
+	testenv.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", private)
+	testenv.Run(t, "openssl", "pkey", "-in", private, "-pubout", "-out", public)
+	if err := os.Chmod(private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secret := ""
+	key, err := ReadPrivateKey(private, func(s string) { secret = s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(private); err != nil || secret == "" || !strings.Contains(string(text), secret) {
+		t.Errorf("got secret of %d bytes and %v, want the key of the file", len(secret), err)
+	}
+	want, err := ReadPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	envelope, err := Seal(full("overwrite"), key, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := envelope.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Parse(data); err != nil || !want.Equal(got.Key) {
+		t.Errorf("got key %x and %v, want %x", got.Key, err, want)
+	}
+	value, err := base64.StdEncoding.DecodeString(envelope.Signature.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, signature := filepath.Join(dir, "message"), filepath.Join(dir, "signature")
+	text := "ironroot-erase-evidence-v1\n" + string(envelope.Record)
+	for name, content := range map[string]string{message: text, signature: string(value)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Run(t, "openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", message,
+		"-sigfile", signature)
+
+	testenv.Run(t, "openssl", "genpkey", "-algorithm", "X25519", "-out", filepath.Join(dir, "other.pem"))
+	for name, change := range map[string]func(string) error{
+		"others have access": func(name string) error { return os.WriteFile(name, nil, 0o644) },
+		"PEM":                func(name string) error { return os.WriteFile(name, []byte("secret"), 0o600) },
+		"want Ed25519":       func(name string) error { return os.Rename(filepath.Join(dir, "other.pem"), name) },
+		"not a regular file": func(name string) error { return os.Mkdir(name, 0o700) },
+		"no such file":       func(string) error { return nil },
+	} {
+		file := filepath.Join(t.TempDir(), "key")
+		if err := change(file); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadPrivateKey(file, func(string) {}); err == nil || got != nil ||
+			!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want an error", name, err)
+		}
+	}
+	for _, name := range []string{private, filepath.Join(dir, "missing"), message} {
+		if _, err := ReadPublicKey(name); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, technique := range []string{"overwrite", "nvme-sanitize-crypto"} {
+		for _, key := range []ed25519.PrivateKey{nil, testKey()} {
+			envelope, err := Seal(full(technique), key, "none", nil)
+			if err != nil {
+				f.Fatal(err)
+			}
+			data, err := envelope.JSON()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := Parse(data)
+		if err != nil {
+			return
+		}
+		// What is valid says what Classify allows, and is written again as it was.
+		r := e.Record
+		if r.Sanitization.Category == Purge && (r.Disk.Virtual != "" || r.Outcome != Erased) {
+			t.Errorf("got purge of %+v", r)
+		}
+		record, err := encode(e.Record)
+		if err != nil || !json.Valid(record) {
+			t.Errorf("encode: %v", err)
+		}
+	})
+}
