@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,7 @@ const opIdentify = 0xec // ATA_CMD_ID_ATA in Linux's include/linux/ata.h
 
 // Identity describes the features and the state of a drive that matter for an erase.
 type Identity struct {
+	Firmware string // revision
 	Security SecurityState
 	Sanitize SanitizeSupport
 }
@@ -45,8 +47,8 @@ func (d Drive) Identify() (Identity, error) {
 }
 
 // parseIdentity decodes the data of IDENTIFY DEVICE (ACS-4, table "IDENTIFY DEVICE data"): 256 words of 16 bits. The
-// words are those of src/ataidentify.cpp in smartmontools: 59 sanitize, 89 and 90 erase times, 128 security, 255
-// integrity.
+// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 59 sanitize, 89 and 90 erase times, 128
+// security, 255 integrity.
 func parseIdentity(data []byte) (Identity, error) {
 	if len(data) != blockSize {
 		return Identity{}, fmt.Errorf("got %d bytes, want %d", len(data), blockSize)
@@ -68,7 +70,7 @@ func parseIdentity(data []byte) (Identity, error) {
 	}
 	status := word(128)
 	bit := func(value uint16, n int) bool { return value>>n&1 == 1 }
-	id := Identity{Security: SecurityState{Supported: bit(status, 0)}}
+	id := Identity{Firmware: text(data[2*23 : 2*27]), Security: SecurityState{Supported: bit(status, 0)}}
 	if id.Security.Supported {
 		id.Security = SecurityState{
 			Supported: true,
@@ -83,6 +85,20 @@ func parseIdentity(data []byte) (Identity, error) {
 		}
 	}
 	return id, nil
+}
+
+// text decodes words of two characters each, the first one in the upper half. Characters that are not printable are
+// dropped.
+func text(words []byte) string {
+	var out []byte
+	for i := 0; i+1 < len(words); i += 2 {
+		for _, c := range []byte{words[i+1], words[i]} {
+			if c >= ' ' && c <= '~' {
+				out = append(out, c)
+			}
+		}
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // eraseTime decodes word 89 or 90: units of two minutes in 8 bits, or with bit 15 in 15 bits. The largest value stands

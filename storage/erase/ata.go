@@ -129,5 +129,8 @@ func (d *ataDisk) identify(ctx context.Context) (ata.Identity, error) {
 	}
 	id, err := d.drive.Identify()
 	ReportProgress(ctx)
+	if err == nil {
+		note(ctx, func(o *Observed) { o.Firmware = id.Firmware })
+	}
 	return id, err
 }

@@ -60,6 +60,10 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 	}
 	ReportProgress(ctx)
 	status, err := d.awaitSanitize(ctx)
+	if err == nil {
+		reported(ctx, "SANITIZE STATUS EXT", fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",
+			m, status.Completed, status.Failed, status.Frozen), status.Completed && !status.Failed)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%v: %w", m, err)

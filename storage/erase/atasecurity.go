@@ -63,6 +63,7 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 		err := errors.New("SECURITY ERASE UNIT: drive reported success but security is still enabled")
 		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
+	reported(ctx, "SECURITY ERASE UNIT", "command completed without an error; security disabled afterwards", true)
 	return method, planted.verify(ctx, d.file)
 }
 

@@ -60,22 +60,24 @@ type Options struct {
 	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
 	Wait              Wait                    // time limit for the device's holders
 	Progress          func(done, total int64) // bytes written over all passes, or sanitized; may be nil
+	ReadingBack       func(done, total int64) // bytes read back; may be nil
 
 	// Sanitizing is called when an NVMe sanitize has started, with the time that the drive says it takes, 0 if it does
 	// not say. It may be nil.
 	Sanitizing func(method Method, estimate time.Duration)
 }
 
-// Full erases all data of a disk or partition and returns the method. The method is followed by what was not erased
-// and why: namespaces of a shared NVMe subsystem that this host cannot see. If the device does not support a secure
-// erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure, and never while the drive rejects
-// data because of a sanitize. The method is then followed by the reason why an ATA drive, or an NVMe drive whose
-// sanitize failed, was overwritten.
+// Full erases all data of a disk or partition, reads it back (see [evidence.NewPlan]), and returns the method. The
+// method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see. If
+// the device does not support a secure erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure,
+// and never while the drive rejects data because of a sanitize. The method is then followed by the reason why an ATA
+// drive, or an NVMe drive whose sanitize failed, was overwritten.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
 // cannot be listed, whether or not the device itself was erased. They wrap ErrLocked for an ATA drive that is or may be
-// left with a password, and ErrNotErased for a drive that reported success and still holds data.
+// left with a password, and ErrNotErased for a device that reported success and still holds data, or other data than
+// was written.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
 	method, err := full(ctx, sys, device, o, openers{openNVMe, openATA})
 	if err != nil {
@@ -97,6 +99,9 @@ func full(
 		return "", err
 	}
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
+	if secureErr == nil {
+		secureErr = readBackDrive(ctx, sys, device, o)
+	}
 	if secureErr != nil {
 		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked) && !errors.Is(secureErr, errRejects)
 		if !errors.Is(secureErr, ErrUnsupported) && !continues {

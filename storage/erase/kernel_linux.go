@@ -21,3 +21,9 @@ func sendAdmin(f *os.File, c *adminCommand) (status uintptr, errno unix.Errno) {
 	status, _, errno = unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlAdmin, uintptr(unsafe.Pointer(c)))
 	return status, errno
 }
+
+// isDirect reports whether a file is open for direct I/O.
+func isDirect(f *os.File) bool {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	return err == nil && flags&directIO != 0
+}

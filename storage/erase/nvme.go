@@ -119,6 +119,8 @@ func formatNVMe(
 	if err != nil {
 		return "", fmt.Errorf("NVMe format: %w", err)
 	}
+	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
+	reported(ctx, "Format NVM", text, true)
 	return method, nil
 }
 

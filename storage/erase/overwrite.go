@@ -5,19 +5,22 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
 )
 
 const blockSize = 4 << 20 // bytes per write
 
 // overwrite writes the whole device: random passes with a new key each, then zeros. It uses direct I/O, so that each
-// error is reported by the write that failed.
+// error is reported by the write that failed. Then it reads the last pass back.
 func overwrite(ctx context.Context, path string, o Options) (err error) {
 	passes := max(0, o.Iterations)
 	if o.Zeroize {
@@ -36,9 +39,9 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 		return fmt.Errorf("buffer of %d bytes: %w", blockSize, err)
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(buffer)) }()
+	var last *pattern
 	for pass := range passes {
-		fill, err := filler(pass < o.Iterations)
-		if err != nil {
+		if last, err = newPattern(pass < o.Iterations); err != nil {
 			return err
 		}
 		progress := func(done int64) {
@@ -46,44 +49,76 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 				o.Progress(int64(pass)*size+done, int64(passes)*size)
 			}
 		}
-		if err := writePass(ctx, f, size, buffer, fill, progress); err != nil {
+		if err := writePass(ctx, f, size, buffer, last, progress); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
 		if err := f.Sync(); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
 		ReportProgress(ctx)
+		note(ctx, func(o *Observed) {
+			o.Passes = append(o.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
+		})
 	}
-	return block.Flush(ctx, path)
+	if err := block.Flush(ctx, path); err != nil {
+		return err
+	}
+	return readBack(ctx, f, size, last, o.ReadingBack)
 }
 
-// filler returns a function that fills a buffer with the next random bytes or with zeros.
-func filler(random bool) (func([]byte), error) {
+// pattern is the content of a pass: zeros, or random data that can be generated again at any place.
+type pattern struct{ random cipher.Block } // nil for zeros
+
+func newPattern(random bool) (*pattern, error) {
 	if !random {
-		return func(b []byte) { clear(b) }, nil
+		return &pattern{}, nil
 	}
-	key := make([]byte, 16+aes.BlockSize)
+	key := make([]byte, 16)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
 	}
-	engine, err := aes.NewCipher(key[:16])
-	if err != nil {
-		return nil, err
+	engine, err := aes.NewCipher(key)
+	return &pattern{engine}, err
+}
+
+// fill fills a buffer with the content at an offset, which is a multiple of 16.
+func (p *pattern) fill(b []byte, offset int64) {
+	clear(b)
+	if p.random == nil {
+		return
 	}
-	stream := cipher.NewCTR(engine, key[16:])
-	// The plaintext does not matter: the previous content of the buffer serves as well as zeros.
-	return func(b []byte) { stream.XORKeyStream(b, b) }, nil
+	var counter [aes.BlockSize]byte
+	binary.BigEndian.PutUint64(counter[8:], uint64(offset)/aes.BlockSize)
+	cipher.NewCTR(p.random, counter[:]).XORKeyStream(b, b)
+}
+
+func (p *pattern) name() string {
+	if p.random == nil {
+		return evidence.PatternZeros
+	}
+	return evidence.PatternRandom
+}
+
+// expectation returns what a read-back expects after the pass; nil is the content that a drive determines.
+func (p *pattern) expectation() string {
+	switch {
+	case p == nil:
+		return evidence.ExpectAny
+	case p.random == nil:
+		return evidence.ExpectZeros
+	}
+	return evidence.ExpectWritten
 }
 
 func writePass(
-	ctx context.Context, f *os.File, size int64, buffer []byte, fill func([]byte), progress func(int64),
+	ctx context.Context, f *os.File, size int64, buffer []byte, content *pattern, progress func(int64),
 ) error {
 	for offset := int64(0); offset < size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		part := buffer[:min(int64(len(buffer)), size-offset)]
-		fill(part)
+		content.fill(part, offset)
 		if _, err := f.WriteAt(part, offset); err != nil {
 			return fmt.Errorf("write %d bytes at byte %d: %w", len(part), offset, err)
 		}

@@ -6,25 +6,27 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/storage/erase/evidence"
 )
 
 const (
-	sampleSize  = 4096 // bytes
-	sampleCount = 256
-	unitSize    = 512 // bytes that are compared
+	sampleSize = evidence.SampleBytes
+	unitSize   = evidence.UnitBytes // bytes that are compared
 )
 
 // ErrNotErased is returned if a drive reports that it was erased and still holds data.
 var ErrNotErased = errors.New("drive reported success but still holds data")
 
-// samples are blocks of a device before it is erased by a command of its own. The device is divided into parts of equal
-// size with one block each at a random place, except that the first and the last block of the device are taken. So one
-// of the blocks is in any range of 2/256 of the device and two blocks.
+// samples are blocks of a device before it is erased by a command of its own, at the places of
+// [evidence.SampleOffsets].
 type samples struct {
+	size    int64 // of the device
+	seed    evidence.Seed
+	written bool // the content is random data; otherwise the previous one of the device
 	offsets []int64
 	buffer  []byte // aligned for direct I/O
 }
@@ -44,6 +46,7 @@ func plantSamples(ctx context.Context, f *os.File, size int64, sequential bool) 
 		return err
 	}
 	verb := "write"
+	s.written = !sequential
 	if sequential {
 		verb, plant = "read", func(at []byte, offset int64) error { _, err := f.ReadAt(at, offset); return err }
 	}
@@ -68,27 +71,19 @@ func plantSamples(ctx context.Context, f *os.File, size int64, sequential bool) 
 
 // newSamples chooses the places of the samples on a device of the size.
 func newSamples(size int64) (*samples, error) {
-	count := min(sampleCount, size/sampleSize)
-	if count == 0 {
+	s := &samples{size: size}
+	if _, err := rand.Read(s.seed[:]); err != nil {
+		return nil, err
+	}
+	if s.offsets = evidence.SampleOffsets(size, s.seed); len(s.offsets) == 0 {
 		return nil, fmt.Errorf("device of %d bytes is too small for samples", size)
 	}
-	buffer, err := unix.Mmap(-1, 0, int(count+1)*sampleSize, unix.PROT_READ|unix.PROT_WRITE,
+	var err error
+	s.buffer, err = unix.Mmap(-1, 0, (len(s.offsets)+1)*sampleSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		return nil, fmt.Errorf("buffer of %d samples: %w", count, err)
+		return nil, fmt.Errorf("buffer of %d samples: %w", len(s.offsets), err)
 	}
-	s := &samples{buffer: buffer}
-	blocks := size / sampleSize
-	for i := range count {
-		first, next := blocks*i/count, blocks*(i+1)/count
-		random, err := rand.Int(rand.Reader, big.NewInt(next-first))
-		if err != nil {
-			return nil, errors.Join(err, s.free())
-		}
-		s.offsets = append(s.offsets, (first+random.Int64())*sampleSize)
-	}
-	s.offsets[0] = 0
-	s.offsets[count-1] = size - sampleSize
 	return s, nil
 }
 
@@ -114,10 +109,27 @@ func (s *samples) verify(ctx context.Context, f *os.File) error {
 			first = offset
 		}
 	}
+	note(ctx, func(o *Observed) { o.Samples = s.evidence(int64(kept)) })
 	if kept > 0 {
 		return fmt.Errorf("%w: %d of %d samples, the first at byte %d", ErrNotErased, kept, len(s.offsets), first)
 	}
 	return nil
+}
+
+// evidence describes the samples, of which so many have not changed.
+func (s *samples) evidence(kept int64) *evidence.Samples {
+	e := evidence.Samples{
+		Seed: s.seed.String(), Blocks: int64(len(s.offsets)), Bytes: sampleSize, Written: s.written, Unchanged: kept,
+	}
+	for i := range s.offsets {
+		if sample := s.buffer[i*sampleSize : (i+1)*sampleSize]; sharesData(sample, sample) {
+			e.Comparable++
+		}
+	}
+	if s.written {
+		e.Detection = evidence.SampleDetection(s.size, s.offsets)
+	}
+	return &e
 }
 
 // sharesData reports whether two samples have a part in common whose bytes are not all equal.

@@ -1,0 +1,131 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
+)
+
+const (
+	readSize = 4 << 20 // bytes per read
+	pageSize = 4096    // bytes of the blocks that are classified
+)
+
+// readBackDrive reads a disk back that has erased itself. The content is arbitrary.
+func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
+	return o.Wait.until(ctx, sys, device.Path, func() error {
+		f, size, err := openExclusive(device.Path)
+		if err != nil {
+			return err
+		}
+		err = readBack(ctx, f, size, nil, o.ReadingBack)
+		return errors.Join(err, f.Close())
+	})
+}
+
+// readBack reads the extents of a plan and notes what it has read. If want is not nil, the error wraps ErrNotErased
+// unless the content is that of the pattern.
+func readBack(ctx context.Context, f *os.File, size int64, want *pattern, progress func(done, total int64)) error {
+	var seed evidence.Seed
+	if _, err := rand.Read(seed[:]); err != nil {
+		return err
+	}
+	result, err := readPlan(ctx, f, size, seed, want, progress)
+	if result == nil {
+		return err
+	}
+	result.Direct = isDirect(f)
+	note(ctx, func(o *Observed) { o.ReadBack = result })
+	return err
+}
+
+// readPlan reads the extents of the plan of a seed. If they were all read, it returns the result, also with an error.
+func readPlan(
+	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want *pattern, progress func(done, total int64),
+) (*evidence.ReadBack, error) {
+	buffer, err := unix.Mmap(-1, 0, readSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("buffer of %d bytes: %w", readSize, err)
+	}
+	defer func() { _ = unix.Munmap(buffer) }() // the arguments are those of Mmap
+	r := reading{want: want, first: -1, result: evidence.ReadBack{
+		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.expectation(),
+	}}
+	plan := evidence.NewPlan(size, seed)
+	total := evidence.PlanBytes(plan)
+	for _, e := range plan {
+		for at := e.Start; at < e.End; {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			part := buffer[:min(readSize, e.End-at)]
+			if _, err := f.ReadAt(part, at); err != nil {
+				return nil, fmt.Errorf("read back %d bytes at byte %d: %w", len(part), at, err)
+			}
+			r.classify(part, at)
+			at += int64(len(part))
+			ReportProgress(ctx)
+			if progress != nil {
+				progress(r.result.Read, total)
+			}
+		}
+	}
+	b := r.result
+	b.Ended = time.Now().UTC()
+	if want != nil || b.Other == 0 {
+		b.Detection = evidence.PlanDetection(size, plan)
+	}
+	if b.Different > 0 {
+		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks that differ from what was "+
+			"written, the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)
+	}
+	return &b, nil
+}
+
+// reading collects what is read.
+type reading struct {
+	want   *pattern
+	result evidence.ReadBack
+	first  int64 // place of the first block that differs, -1 without one
+	page   [pageSize]byte
+}
+
+var zeroPage, onePage = make([]byte, pageSize), bytes.Repeat([]byte{0xff}, pageSize)
+
+// classify counts the blocks of data that was read at an offset.
+func (r *reading) classify(data []byte, offset int64) {
+	for len(data) > 0 {
+		page := data[:min(pageSize, len(data))]
+		size := int64(len(page))
+		r.result.Read += size
+		switch {
+		case bytes.Equal(page, zeroPage[:size]):
+			r.result.Zeros += size
+		case bytes.Equal(page, onePage[:size]):
+			r.result.Ones += size
+		default:
+			r.result.Other += size
+		}
+		if r.want != nil {
+			want := r.page[:size]
+			r.want.fill(want, offset)
+			if !bytes.Equal(page, want) {
+				if r.result.Different += size; r.first < 0 {
+					r.first = offset
+				}
+			}
+		}
+		data, offset = data[size:], offset+size
+	}
+}
