@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"ironroot/internal/sysfs"
@@ -52,12 +55,44 @@ func sources() []source {
 	}
 }
 
-// Archive packs the journal, data of the kernel about the machine, and the extra members into a gzipped tar. Sources
-// that cannot be read are omitted and listed in the member "errors". It takes at most about ten seconds.
+// maxKept limits the bytes of all members that Keep has stored.
+const maxKept = 16 << 20
+
+// Keep stores a member for all later archives and returns its name. A name that is taken gets a number before its
+// extension, because a later member must not replace an earlier one.
+func (j *Journal) Keep(name string, data []byte) (string, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	size, used := len(data), map[string]bool{}
+	for _, m := range j.kept {
+		size += len(m.Data)
+		used[m.Name] = true
+	}
+	if size > maxKept {
+		return "", fmt.Errorf("keep %s: members have more than %d bytes", name, maxKept)
+	}
+	extension := path.Ext(name)
+	base, unique := strings.TrimSuffix(name, extension), name
+	for n := 2; used[unique]; n++ {
+		unique = fmt.Sprintf("%s-%d%s", base, n, extension)
+	}
+	j.kept = append(j.kept, Member{unique, slices.Clone(data)})
+	return unique, nil
+}
+
+func (j *Journal) keptMembers() []Member {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.kept)
+}
+
+// Archive packs the journal, the members that Keep has stored, data of the kernel about the machine, and the extra
+// members into a gzipped tar. Sources that cannot be read are omitted and listed in the member "errors". It takes at
+// most about ten seconds.
 func (j *Journal) Archive(ctx context.Context, sys sysfs.Root, extra ...Member) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
-	members := []Member{{"journal", j.Bytes()}}
+	members := append([]Member{{"journal", j.Bytes()}}, j.keptMembers()...)
 	var missing bytes.Buffer
 	for _, s := range sources() {
 		data, err := s.read(ctx, sys)

@@ -116,3 +116,29 @@ func TestArchiveMembers(t *testing.T) {
 		t.Errorf("got errors %q, want mdstat among them", got["errors"])
 	}
 }
+
+// Members that were kept are in every archive, under names of their own, before members that may be truncated.
+func TestKeep(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	data := []byte("first")
+	for _, want := range []string{"erase/S1.json", "erase/S1-2.json", "erase/S1-3.json"} {
+		if name, err := j.Keep("erase/S1.json", data); err != nil || name != want {
+			t.Errorf("got %q, %v, want %q", name, err, want)
+		}
+		data = []byte("later")
+	}
+	if name, err := j.Keep("large", make([]byte, maxKept)); err == nil || name != "" {
+		t.Errorf("too large: got %q, %v, want an error", name, err)
+	}
+	for range 2 {
+		packed, err := j.Archive(t.Context(), sysfs.Root{Path: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := testenv.Untar(t, packed)
+		if files["erase/S1.json"] != "first" || files["erase/S1-2.json"] != "later" ||
+			files["erase/S1-3.json"] != "later" {
+			t.Errorf("got %q", files)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Journal struct {
 	lines    []byte
 	dropped  bool     // the oldest lines were dropped
 	secrets  []string // longest first, because one secret can contain another
+	kept     []Member // for the log archive
 }
 
 // New returns a journal that writes to console and keeps the latest capacity bytes. A nil level is Info.
