@@ -21,6 +21,7 @@ func redactSecrets(j *journal.Journal, c *config.Config) {
 	}
 	j.RedactURLs(c.APIURL)
 	j.RedactURLs(c.InspectionCallbackURL)
+	j.RedactURLs(c.EraseEvidenceURL)
 	secretive := regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
 	for name, value := range c.Params {
 		j.RedactURLs(value)

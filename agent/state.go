@@ -188,7 +188,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	list := []hardware.Manager{
 		generic.New(generic.Options{
 			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
-			Join:  join,
+			Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 			Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 		}),
 	}

@@ -100,6 +100,8 @@ type Config struct {
 	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy and service step inject_files"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices that contain a shared file system"`
 	SkipStorageControllers      []string      `file:"skip_storage_controllers" kernel:"ipa-skip-storage-controllers" help:"PCI addresses of storage controllers that erase steps do not examine, separated by commas; any other controller without a driver is an error"`
+	EraseEvidenceKey            string        `file:"erase_evidence_key" kernel:"ipa-erase-evidence-key" help:"file with the Ed25519 key that signs the evidence of erases, PEM, readable by its owner only; not set, the evidence is unsigned"`
+	EraseEvidenceURL            string        `file:"erase_evidence_url" kernel:"ipa-erase-evidence-url" help:"URL to which the evidence of each erased disk is posted; not set, it is not posted"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"time limit of a request to Ironic"`
 	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always rewrite the config drive as a new FAT file system"`

@@ -87,7 +87,7 @@ func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	run, err := m.startDiskRun(ctx, call, "disk not tested")
+	run, err := m.startDiskRun(ctx, call, "disk not tested", "")
 	if err != nil {
 		return nil, notTested(err)
 	}

@@ -19,6 +19,7 @@ import (
 type diskReport struct {
 	Erased    map[string]erase.Method `json:"erased,omitempty"`    // methods by device path
 	Untouched map[string]string       `json:"untouched,omitempty"` // reasons by device path
+	Evidence  *diskResult             `json:"evidence,omitempty"`  // of steps that erase
 }
 
 func untouched(d block.Device, reason string) diskReport {
@@ -28,13 +29,14 @@ func untouched(d block.Device, reason string) diskReport {
 // diskRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
 // fails does not keep the step from the others.
 type diskRun struct {
-	m      *Manager
-	phrase string // of the log for a disk that failed
-	flags  eraseFlags
-	arrays hardware.Arrays
-	skips  *hardware.SkipList
-	disks  []block.Device  // those to erase or overwrite
-	known  map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
+	m        *Manager
+	phrase   string // of the log for a disk that failed
+	flags    eraseFlags
+	arrays   hardware.Arrays
+	skips    *hardware.SkipList
+	disks    []block.Device  // those to erase or overwrite
+	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
+	evidence *evidenceLog    // of a step that erases; nil for others
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members []md.Member
@@ -51,8 +53,8 @@ type diskRun struct {
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
 // written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone. The
-// phrase is logged for each disk that fails.
-func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase string) (*diskRun, error) {
+// phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
+func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := &diskRun{
 		m: m, phrase: phrase, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
@@ -61,6 +63,9 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase s
 	}
 	r.flags.wait = erase.Wait{
 		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
+	if step != "" {
+		r.evidence = newEvidenceLog(call, step, r.flags)
 	}
 	var err error
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
@@ -78,6 +83,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase s
 	if err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
+	r.evidence.list(all)
 	r.recordSkipped(all, disks)
 	if err := r.failUnusable(ctx); err != nil {
 		return nil, err
@@ -91,6 +97,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase s
 	}
 	r.warnUnmatched()
 	if err := r.guard(ctx, disks); err != nil {
+		r.storeEvidence(ctx, err)
 		return nil, err
 	}
 	r.failUnidentified()
@@ -138,12 +145,14 @@ func (r *diskRun) do(
 func (r *diskRun) fail(d block.Device, err error) {
 	r.m.o.Log.Error(r.phrase, "device", d.Path, "err", err)
 	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
+	r.evidence.fail(d, err)
 }
 
 func (r *diskRun) record(d block.Device, report diskReport) {
 	for _, path := range slices.Sorted(maps.Keys(report.Untouched)) {
 		r.m.o.Log.Warn("device left untouched", "device", path, "reason", report.Untouched[path])
 	}
+	r.evidence.record(d, report)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports[d.Path] = report

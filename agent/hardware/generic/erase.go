@@ -17,18 +17,19 @@ import (
 	"ironroot/storage/erase"
 )
 
-// startErase starts a step that erases disks and has no arguments.
-func (m *Manager) startErase(ctx context.Context, call hardware.Call) (*diskRun, error) {
+// startErase starts a step that erases disks and has no arguments. If a disk is protected, it stores the evidence that
+// nothing was erased.
+func (m *Manager) startErase(ctx context.Context, call hardware.Call, step string) (*diskRun, error) {
 	if err := noArguments(call); err != nil {
 		return nil, err
 	}
-	return m.startDiskRun(ctx, call, "disk not erased")
+	return m.startDiskRun(ctx, call, "disk not erased", step)
 }
 
 // eraseDevices erases all data of all disks that are not protected. It erases disk_erasure_concurrency disks in
 // parallel.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call)
+	run, err := m.startErase(ctx, call, fullErase)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 
 // eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected.
 func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call)
+	run, err := m.startErase(ctx, call, "erase_devices_metadata")
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 // eraseExpress formats NVMe disks, which takes seconds. On all other disks, and if formatting fails, it erases the
 // metadata.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call)
+	run, err := m.startErase(ctx, call, "erase_devices_express")
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +75,7 @@ func (r *diskRun) end(ctx context.Context, policy unattachedPolicy) (any, error)
 	r.examineUnbound(ctx) // first: if a driver is loaded in the meantime, its disks are listed below
 	r.failAppeared(ctx)
 	r.examineControllers(ctx, policy)
+	r.storeEvidence(ctx, nil)
 	return r.finish()
 }
 
@@ -174,9 +176,17 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 func (r *diskRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
-	defer tracker.End()
-	options := r.flags.options(tracker.Set)
+	defer func() { tracker.End() }()
+	options := r.flags.options(func(done, total int64) { tracker.Set(done, total) })
 	options.Sanitizing = r.sanitizing(d)
+	reading := false
+	options.ReadingBack = func(done, total int64) {
+		if !reading {
+			tracker.End()
+			tracker, reading = r.m.o.Track("reading disk back", d.Path), true
+		}
+		tracker.Set(done, total)
+	}
 	return r.m.eraseFull(ctx, r.m.o.System, d, options)
 }
 
@@ -249,13 +259,15 @@ func (r *diskRun) eraseUnprotected(
 	var problems []error
 	for _, target := range targets {
 		started := time.Now()
+		traced, ended := r.evidence.begin(ctx, d, target)
 		var method erase.Method
 		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
-			if method, err = eraseDevice(ctx, target); err != nil {
+			if method, err = eraseDevice(traced, target); err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
 		})
+		ended(method, err)
 		if err != nil {
 			problems = append(problems, err)
 			continue

@@ -45,7 +45,7 @@ func listed(t *testing.T, sys sysfs.Root, sectors string, names ...string) {
 
 func startErase(t *testing.T, m *Manager) *diskRun {
 	t.Helper()
-	run, err := m.startErase(t.Context(), hardware.Call{})
+	run, err := m.startErase(t.Context(), hardware.Call{}, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
+	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
@@ -34,6 +36,11 @@ type Options struct {
 	Disks  func(ctx context.Context) ([]block.Device, error)
 	Imager *imaging.Imager
 	Log    *slog.Logger
+	// Journal keeps the evidence of erases for the log archive; nil keeps none.
+	Journal *journal.Journal
+	Version string // of the program, in the evidence
+	// Dial connects to erase_evidence_url; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Track shows the progress of work on a device; nil shows nothing.
 	Track func(what, device string) Tracker
 	// Join joins several paths to one disk into a multipath map, and reports whether the list of disks has changed;
@@ -65,6 +72,7 @@ type Manager struct {
 	unbound     func(ctx context.Context) ([]block.UnboundController, error)
 	sync        func() // unix.Sync
 	flush       func(ctx context.Context, path string) error
+	postPause   time.Duration
 
 	mu        sync.Mutex
 	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
@@ -89,7 +97,7 @@ func New(o Options) *Manager {
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)
 		},
-		gaveUp: map[string]bool{},
+		gaveUp: map[string]bool{}, postPause: postPause,
 	}
 }
 

@@ -194,7 +194,7 @@ func TestHiddenDiskIsNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := m.startErase(t.Context(), hardware.Call{})
+	run, err := m.startErase(t.Context(), hardware.Call{}, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := m.startErase(t.Context(), hardware.Call{Node: n})
+	run, err := m.startErase(t.Context(), hardware.Call{Node: n}, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 		`[{"colour": "blue"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.startErase(t.Context(), hardware.Call{Node: n}); typeOf(err) != "BlockDeviceEraseError" {
+	if _, err := m.startErase(t.Context(), hardware.Call{Node: n}, fullErase); typeOf(err) != "BlockDeviceEraseError" {
 		t.Errorf("skip list nobody understands: got %v, want the step to fail", err)
 	}
 }

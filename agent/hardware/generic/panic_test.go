@@ -79,7 +79,7 @@ func TestEraseContainsPanics(t *testing.T) {
 func TestErasePartContainsPanics(t *testing.T) {
 	d := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	run, err := onThisMachine(t, d).startErase(t.Context(), hardware.Call{Node: n})
+	run, err := onThisMachine(t, d).startErase(t.Context(), hardware.Call{Node: n}, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestCheckReadOfManyDisks(t *testing.T) {
 func TestEraseNewMember(t *testing.T) {
 	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	run, err := onThisMachine(t, disk).startErase(t.Context(), hardware.Call{Node: n})
+	run, err := onThisMachine(t, disk).startErase(t.Context(), hardware.Call{Node: n}, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

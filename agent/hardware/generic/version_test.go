@@ -49,6 +49,7 @@ deploy 0 deploy.inject_files files verify_ca
 service 0 deploy.inject_files files verify_ca
 `},
 	{version: "1.2-ironroot.5"}, // erase_devices sanitizes NVMe drives
+	{version: "1.2-ironroot.6"}, // erase steps read back and give evidence
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.

@@ -1,0 +1,320 @@
+package generic
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/agent/hardware"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/erase/evidence"
+)
+
+// evidenceLog collects what an erase step does to each disk. A nil log collects nothing. It is safe for concurrent use:
+// an operation that the kernel does not return from continues while the evidence is written.
+type evidenceLog struct {
+	operation string
+	node      string
+	options   map[string]any
+	started   time.Time
+
+	mu    sync.Mutex
+	order []string // device paths
+	disks map[string]*diskEvidence
+}
+
+// diskEvidence is what is known of one disk.
+type diskEvidence struct {
+	disk    block.Device
+	errs    []error
+	report  diskReport
+	targets []*targetEvidence
+}
+
+// targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
+type targetEvidence struct {
+	path           string
+	trace          *erase.Trace
+	started, ended time.Time // ended is zero while the erase runs
+	method         erase.Method
+	err            error
+}
+
+func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evidenceLog {
+	l := &evidenceLog{
+		operation: operation, node: uuidOf(call.Node), started: time.Now(), disks: map[string]*diskEvidence{},
+	}
+	if operation == fullErase {
+		l.options = map[string]any{
+			"random_passes": flags.iterations, "zeroize": flags.zeroize, "nvme_secure_erase": flags.nvme,
+			"ata_secure_erase": flags.ata, "overwrite_if_secure_erase_fails": flags.continueOnFailure,
+		}
+	}
+	return l
+}
+
+// fullErase is the name of the step that erases all data.
+const fullErase = "erase_devices"
+
+// list adds disks without a result.
+func (l *evidenceLog) list(disks []block.Device) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range disks {
+		l.of(d)
+	}
+}
+
+// of returns the entry of a disk and adds it if it is missing.
+func (l *evidenceLog) of(d block.Device) *diskEvidence {
+	entry := l.disks[d.Path]
+	if entry == nil {
+		entry = &diskEvidence{disk: d}
+		l.disks[d.Path], l.order = entry, append(l.order, d.Path)
+	}
+	return entry
+}
+
+// fail adds the error of a disk.
+func (l *evidenceLog) fail(d block.Device, err error) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry := l.of(d)
+	entry.errs = append(entry.errs, err)
+}
+
+// record adds the report of a disk. Reports of other devices, such as controllers, are ignored.
+func (l *evidenceLog) record(d block.Device, report diskReport) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if entry := l.disks[d.Path]; entry != nil {
+		entry.report = report
+	}
+}
+
+// begin adds a target of a disk. The context is the one for its erase; the target ends with the call of end.
+func (l *evidenceLog) begin(
+	ctx context.Context, d, target block.Device,
+) (_ context.Context, end func(erase.Method, error)) {
+	if l == nil {
+		return ctx, func(erase.Method, error) {}
+	}
+	t := &targetEvidence{path: target.Path, started: time.Now()}
+	ctx, t.trace = erase.WithTrace(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry := l.of(d)
+	entry.targets = append(entry.targets, t)
+	return ctx, func(method erase.Method, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.ended, t.method, t.err = time.Now(), method, err
+	}
+}
+
+// records returns a record of each disk. stepErr is why the step ended before it erased anything, or nil.
+func (l *evidenceLog) records(m *Manager, stepErr error) []evidence.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []evidence.Record
+	for _, path := range l.order {
+		list = append(list, l.disks[path].newRecord(m, l, stepErr))
+	}
+	return list
+}
+
+func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evidence.Record {
+	r := evidence.Record{
+		Program: "ironroot " + m.o.Version, Node: l.node, Disk: erase.Describe(m.o.System, e.disk),
+		Requested: evidence.Request{Operation: l.operation, Options: l.options},
+		Started:   l.started, Ended: time.Now(), Targets: []evidence.Target{}, Untouched: []evidence.Place{},
+	}
+	for i, t := range e.targets {
+		observed := t.trace.Observed()
+		target := t.newTarget(observed)
+		r.Targets = append(r.Targets, target)
+		if observed.Firmware != "" {
+			r.Disk.Firmware = observed.Firmware
+		}
+		if i == 0 {
+			r.Started = target.Started
+		}
+		r.Ended = target.Ended
+	}
+	for _, path := range slices.Sorted(maps.Keys(e.report.Untouched)) {
+		r.Untouched = append(r.Untouched, evidence.Place{Path: path, Reason: e.report.Untouched[path]})
+	}
+	var reasons []string
+	for _, place := range r.Untouched {
+		reasons = append(reasons, place.Path+": "+place.Reason)
+	}
+	err := errors.Join(e.errs...)
+	switch {
+	case err != nil && len(r.Targets) > 0:
+		r.Outcome, reasons = evidence.Failed, append([]string{err.Error()}, reasons...)
+	case err != nil:
+		r.Outcome, reasons = evidence.NotErased, append([]string{err.Error()}, reasons...)
+	case len(e.report.Erased) > 0 && len(r.Untouched) > 0:
+		r.Outcome = evidence.Partial
+	case len(e.report.Erased) > 0:
+		r.Outcome = evidence.Erased
+	case stepErr != nil:
+		r.Outcome, reasons = evidence.NotErased, append(reasons, "the step ended before: "+stepErr.Error())
+	default:
+		r.Outcome = evidence.NotErased
+		if len(reasons) == 0 {
+			reasons = []string{"the step ended before the disk's turn"}
+		}
+	}
+	r.Reason = strings.Join(reasons, "; ")
+	return r
+}
+
+func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
+	target := evidence.Target{
+		Path: t.path, Started: t.started.UTC(), Ended: t.ended.UTC(), Passes: o.Passes, Reported: o.Reported,
+		Samples: o.Samples, ReadBack: o.ReadBack,
+	}
+	if target.Passes == nil {
+		target.Passes = []evidence.Pass{}
+	}
+	if target.Reported == nil {
+		target.Reported = []evidence.Statement{}
+	}
+	switch {
+	case t.ended.IsZero():
+		target.Ended, target.Error = time.Now().UTC(), "the erase had not ended when the evidence was written"
+	case t.err != nil:
+		target.Error = t.err.Error()
+	default:
+		target.Technique, target.Detail, _ = strings.Cut(string(t.method), "; ")
+	}
+	return target
+}
+
+// diskResult is the evidence of a disk in the result of a step.
+type diskResult struct {
+	File   string            `json:"file,omitempty"` // in the log archive; "" if it could not be stored
+	Posted bool              `json:"posted"`         // to erase_evidence_url
+	Error  string            `json:"error,omitempty"`
+	Signed evidence.Envelope `json:"evidence"`
+}
+
+// storeEvidence writes the evidence of all disks into the log archive and adds it to the reports. An erased disk stays
+// erased if its evidence cannot be signed, stored or posted: that is logged, and part of the report. stepErr is why the
+// step ended before it erased anything, or nil.
+func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
+	if r.evidence == nil {
+		return
+	}
+	log := r.m.o.Log
+	key, unsigned := r.m.evidenceKey()
+	poster := r.m.newPoster()
+	defer poster.close()
+	for _, record := range r.evidence.records(r.m, stepErr) {
+		path := record.Disk.Path
+		sealed, err := evidence.Seal(record, key, unsigned, r.m.clean)
+		var data []byte
+		if err == nil {
+			data, err = sealed.JSON()
+		}
+		if err != nil {
+			log.Error("erase evidence not created", "device", path, "err", err)
+			continue
+		}
+		claimed := evidence.Classify(record)
+		result := diskResult{Signed: sealed}
+		var problems []error
+		if result.File, err = r.m.keep(evidenceName(record.Disk), data); err != nil {
+			problems = append(problems, fmt.Errorf("not stored in the log archive: %w", err))
+		}
+		if result.Posted, err = poster.post(ctx, data); err != nil {
+			problems = append(problems, fmt.Errorf("not posted: %w", err))
+		}
+		if err := errors.Join(problems...); err != nil {
+			result.Error = err.Error()
+			log.Error("erase evidence incomplete", "device", path, "err", err)
+		}
+		log.Info("erase evidence", "device", path, "file", result.File, "outcome", string(record.Outcome),
+			"category", string(claimed.Category), "reason", claimed.Reason, "signed", key != nil,
+			"posted", result.Posted)
+		r.mu.Lock()
+		report := r.reports[path]
+		report.Evidence = &result
+		r.reports[path] = report
+		r.mu.Unlock()
+	}
+}
+
+// clean redacts secrets.
+func (m *Manager) clean(text string) string {
+	if m.o.Journal == nil {
+		return text
+	}
+	return m.o.Journal.Clean(text)
+}
+
+// keep stores a file in the log archive and returns its name there.
+func (m *Manager) keep(name string, data []byte) (string, error) {
+	if m.o.Journal == nil {
+		return "", errors.New("no journal")
+	}
+	return m.o.Journal.Keep(name, data)
+}
+
+// evidenceKey returns the key of the option erase_evidence_key, or why there is none.
+func (m *Manager) evidenceKey() (ed25519.PrivateKey, string) {
+	name := m.o.Config.Get().EraseEvidenceKey
+	if name == "" {
+		return nil, "no key is configured (option erase_evidence_key)"
+	}
+	redact := func(string) {}
+	if m.o.Journal != nil {
+		redact = m.o.Journal.Redact
+	}
+	key, err := evidence.ReadPrivateKey(name, redact)
+	if err != nil {
+		m.o.Log.Error("erase evidence is not signed", "option", "erase_evidence_key", "err", err)
+		return nil, fmt.Sprintf("the key cannot be used (option erase_evidence_key): %v", err)
+	}
+	return key, ""
+}
+
+// evidenceName returns the file of a disk in the log archive: its serial number, otherwise its world wide name or kernel
+// name. Other characters than letters, digits, dot, dash and underscore are replaced.
+func evidenceName(d evidence.Disk) string {
+	name := d.Serial
+	if strings.Trim(name, ". ") == "" {
+		name = d.WWN
+	}
+	if strings.Trim(name, ". ") == "" {
+		name = strings.TrimPrefix(d.Path, "/dev/")
+	}
+	name = strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.ContainsRune(".-_", c):
+			return c
+		}
+		return '_'
+	}, strings.TrimSpace(name))
+	return "erase/" + name[:min(len(name), maxSerial)] + ".json"
+}
+
+// maxSerial limits the bytes of a serial number in a file name.
+const maxSerial = 100

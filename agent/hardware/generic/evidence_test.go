@@ -1,0 +1,315 @@
+package generic
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware"
+	"ironroot/agent/journal"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/erase/evidence"
+	"ironroot/storage/partition"
+)
+
+// withJournal gives a manager a journal, and returns it with what it has logged.
+func withJournal(m *Manager) (*journal.Journal, *bytes.Buffer) {
+	var log bytes.Buffer
+	j := journal.New(&log, nil, 1<<20)
+	m.o.Journal, m.o.Log, m.o.Version = j, j.Logger(), "1.2.3"
+	return j, &log
+}
+
+// archived returns the files below erase/ of the log archive.
+func archived(t *testing.T, j *journal.Journal) map[string]string {
+	t.Helper()
+	data, err := j.Archive(t.Context(), sysfs.Root{Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for name, text := range testenv.Untar(t, data) {
+		if strings.HasPrefix(name, "erase/") {
+			files[name] = text
+		}
+	}
+	return files
+}
+
+func parsed(t *testing.T, text string) evidence.Evidence {
+	t.Helper()
+	e, err := evidence.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return e
+}
+
+// writeKey writes a private key to a new file.
+func writeKey(t *testing.T, key ed25519.PrivateKey, mode os.FileMode) (name, secret string) {
+	t.Helper()
+	data, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: data})
+	name = filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(name, text, mode); err != nil {
+		t.Fatal(err)
+	}
+	return name, strings.Split(string(text), "\n")[1]
+}
+
+// withPassword returns the URL of a server with credentials.
+func withPassword(server *httptest.Server) string {
+	return strings.Replace(server.URL, "//", "//me:hidden-password@", 1)
+}
+
+// The evidence of each disk is in the result, in the log archive, and posted: a disk that was erased, and one that the
+// node protects.
+func TestEvidence(t *testing.T) {
+	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk.Serial, protected.Serial = "S1/../x", "S2"
+	m := onThisMachine(t, disk, protected)
+	j, log := withJournal(m)
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
+	file, secret := writeKey(t, key, 0o600)
+	var posted []string
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		user, password, _ := r.BasicAuth()
+		if err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" ||
+			user != "me" || password != "hidden-password" {
+			t.Errorf("got %s by %q, %q and %v", r.Method, user, password, err)
+		}
+		mu.Lock()
+		posted = append(posted, string(body))
+		mu.Unlock()
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	m.o.Config.Update(func(c *config.Config) {
+		c.EraseEvidenceKey, c.HTTPRequestTimeout = file, time.Minute
+		c.EraseEvidenceURL = withPassword(server)
+	})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "S2"}]}, `+
+		`"driver_internal_info": {"agent_erase_devices_iterations": 0}`)
+	began := time.Now().Add(-time.Second)
+	result, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := archived(t, j)
+	if len(files) != 2 || len(posted) != 2 {
+		t.Fatalf("got files %v and %d posts, want two", files, len(posted))
+	}
+	erased := parsed(t, files["erase/S1_.._x.json"])
+	r := erased.Record
+	if r.Program != "ironroot 1.2.3" || r.Node != "u" || r.Disk.Path != disk.Path || r.Disk.Serial != disk.Serial ||
+		r.Disk.Bytes != diskSize || r.Requested.Operation != "erase_devices" ||
+		r.Requested.Options["random_passes"] != 0.0 || r.Outcome != evidence.Erased || r.Started.Before(began) ||
+		r.Ended.Before(r.Started) || !key.Public().(ed25519.PublicKey).Equal(erased.Key) {
+		t.Errorf("got %+v", r)
+	}
+	if len(r.Targets) != 1 || r.Targets[0].Technique != "overwrite" || len(r.Targets[0].Passes) != 1 ||
+		r.Targets[0].ReadBack == nil || r.Targets[0].ReadBack.Zeros != diskSize {
+		t.Errorf("got targets %+v, want one that was read back", r.Targets)
+	}
+	// A loop device is no drive.
+	if s := r.Sanitization; s.Category != evidence.Clear ||
+		!strings.Contains(strings.Join(s.Limits, " "), "not reached") {
+		t.Errorf("got %+v, want clear of a virtual disk", s)
+	}
+	kept := parsed(t, files["erase/S2.json"]).Record
+	if kept.Outcome != evidence.NotErased || !strings.Contains(kept.Reason, "named by skip_block_devices") ||
+		kept.Sanitization.Category != evidence.None || len(kept.Targets) != 0 {
+		t.Errorf("got %+v, want that it was not erased", kept)
+	}
+	for path, name := range map[string]string{disk.Path: "erase/S1_.._x.json", protected.Path: "erase/S2.json"} {
+		data, err := json.Marshal(result.(map[string]any)[path])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report struct {
+			Evidence struct {
+				File     string          `json:"file"`
+				Posted   bool            `json:"posted"`
+				Evidence json.RawMessage `json:"evidence"`
+			} `json:"evidence"`
+		}
+		if err := json.Unmarshal(data, &report); err != nil {
+			t.Fatal(err)
+		}
+		if e := report.Evidence; e.File != name || !e.Posted || !slices.Contains(posted, files[name]) {
+			t.Errorf("%s: got %+v, want the file and the post", path, report.Evidence)
+		}
+		if got := parsed(t, string(report.Evidence.Evidence)).Record.Disk.Path; got != path {
+			t.Errorf("result of %s has the evidence of %s", path, got)
+		}
+	}
+	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, "hidden-password") {
+		t.Error("the log contains a secret")
+	}
+	if m.clean("x "+secret) != "x ***" {
+		t.Error("the key is not redacted")
+	}
+}
+
+// Later evidence of a disk does not replace earlier: an erase of the metadata claims no category.
+func TestEvidenceOfMetadata(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	disk.Serial = ""
+	m := onThisMachine(t, disk)
+	j, _ := withJournal(m)
+	for range 2 {
+		if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := archived(t, j)
+	for _, name := range []string{"erase/" + disk.Name + ".json", "erase/" + disk.Name + "-2.json"} {
+		e := parsed(t, files[name])
+		if r := e.Record; r.Outcome != evidence.Erased || r.Sanitization.Category != evidence.None ||
+			r.Requested.Operation != "erase_devices_metadata" || r.Targets[0].ReadBack != nil ||
+			!strings.Contains(r.Sanitization.Reason, "metadata") ||
+			!strings.Contains(e.Unsigned, "no key is configured") {
+			t.Errorf("%s: got %+v, %q, want no category, unsigned", name, r, e.Unsigned)
+		}
+	}
+}
+
+// The evidence of a failed erase says what is known: the error, and that nothing was begun with other disks.
+func TestEvidenceOfFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		erase   func(context.Context) error
+		outcome evidence.Outcome
+		words   string
+	}{
+		"keeps data": {func(context.Context) error { return erase.ErrNotErased }, evidence.Failed, "still holds data"},
+		"panic":      {func(context.Context) error { panic("oops") }, evidence.Failed, "oops"},
+		"kernel hangs": {
+			func(context.Context) error { <-t.Context().Done(); return nil },
+			evidence.Failed, "still busy in the kernel",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := loopDisk(t, partition.TypeLinux)
+			disk.Serial = "S1"
+			m := onThisMachine(t, disk)
+			j, _ := withJournal(m)
+			if name == "kernel hangs" {
+				m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: 100 * time.Millisecond} }
+			}
+			m.eraseFull = func(
+				ctx context.Context, _ sysfs.Root, _ block.Device, _ erase.Options,
+			) (erase.Method, error) {
+				return "", c.erase(ctx)
+			}
+			if _, err := m.eraseDevices(t.Context(), hardware.Call{}); err == nil {
+				t.Fatal("got no error")
+			}
+			r := parsed(t, archived(t, j)["erase/S1.json"]).Record
+			if r.Outcome != c.outcome || !strings.Contains(r.Reason, c.words) ||
+				r.Sanitization.Category != evidence.None || len(r.Targets) != 1 || r.Targets[0].Error == "" ||
+				r.Targets[0].Technique != "" {
+				t.Errorf("got %+v, want %q with %q", r, c.outcome, c.words)
+			}
+		})
+	}
+}
+
+// A shared file system fails the step before anything is erased, and the evidence of all disks says so.
+func TestEvidenceOfProtectedDisk(t *testing.T) {
+	shared, other := loopDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174"), loopDisk(t, partition.TypeLinux)
+	shared.Serial, other.Serial = "S1", "S2"
+	m := onThisMachine(t, shared, other)
+	j, _ := withJournal(m)
+	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); !errors.Is(err, erase.ErrProtected) {
+		t.Fatalf("got %v, want ErrProtected", err)
+	}
+	files := archived(t, j)
+	for _, name := range []string{"erase/S1.json", "erase/S2.json"} {
+		if r := parsed(t, files[name]).Record; r.Outcome != evidence.NotErased || !strings.Contains(r.Reason, "GPFS") {
+			t.Errorf("%s: got %+v, want that nothing was erased", name, r)
+		}
+	}
+}
+
+// Evidence that cannot be signed or posted is reported, and the disk stays erased.
+func TestEvidenceIncomplete(t *testing.T) {
+	attempts := 0
+	status := http.StatusServiceUnavailable
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		attempts++
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	unreachable := httptest.NewServer(nil)
+	unreachable.Close()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	for _, c := range []struct {
+		name     string
+		url      string
+		status   int
+		mode     os.FileMode
+		attempts int
+		words    string // of the result
+		unsigned string
+	}{
+		{"busy", server.URL, http.StatusServiceUnavailable, 0o600, 3, "503", ""},
+		{"rejected", server.URL, http.StatusForbidden, 0o600, 1, "403", ""},
+		{"redirect", server.URL, http.StatusFound, 0o600, 1, "302", ""},
+		{"unreachable", withPassword(unreachable), 0, 0o600, 0, "attempt 3", ""},
+		{"no URL", "://", 0, 0o600, 0, "missing protocol scheme", ""},
+		{"not posted", "", 0, 0o644, 0, "", "others have access"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			attempts, status = 0, c.status
+			disk := loopDisk(t, partition.TypeLinux)
+			disk.Serial = "S1"
+			m := onThisMachine(t, disk)
+			m.postPause = time.Millisecond
+			j, log := withJournal(m)
+			file, _ := writeKey(t, key, c.mode)
+			m.o.Config.Update(func(o *config.Config) {
+				o.EraseEvidenceURL, o.EraseEvidenceKey, o.HTTPRequestTimeout = c.url, file, time.Minute
+			})
+			result, err := m.eraseMetadata(t.Context(), hardware.Call{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := result.(map[string]any)[disk.Path].(diskReport).Evidence
+			if report == nil || report.Posted || !strings.Contains(report.Error, c.words) ||
+				(report.Error == "") != (c.words == "") || attempts != c.attempts {
+				t.Errorf("got %q after %d attempts, want %q after %d", report.Error, attempts, c.words, c.attempts)
+			}
+			if e := parsed(t, archived(t, j)["erase/S1.json"]); !strings.Contains(e.Unsigned, c.unsigned) ||
+				(e.Key == nil) != (c.unsigned != "") {
+				t.Errorf("got key %x, %q, want %q", e.Key, e.Unsigned, c.unsigned)
+			}
+			if strings.Contains(log.String()+report.Error, "hidden-password") {
+				t.Error("the log or the result contains the password")
+			}
+		})
+	}
+}
