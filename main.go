@@ -25,6 +25,7 @@ type cli struct {
 	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
 	Manager managerCmd `cmd:"" help:"Check hardware managers that are executables."`
 	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
+	Erase   eraseCmd   `cmd:"" help:"Check the evidence of erased disks."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
 	Collect collectCmd `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`
