@@ -1,0 +1,134 @@
+package raid_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/qemu"
+)
+
+// guest boots a machine with Debian's mdadm and returns its console.
+func guest(t *testing.T) string {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mdadm", "ldd")
+	path, err := exec.LookPath("mdadm")
+	if err != nil {
+		path = "/usr/sbin/mdadm"
+	}
+	files := []string{path + ":bin/mdadm"}
+	for _, match := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(testenv.Run(t, "ldd", path), -1) {
+		library, err := filepath.EvalSymlinks(match[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, library+":"+strings.TrimPrefix(match[1], "/"))
+	}
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), ModuleGroups: []string{"storage", "virtual", "platform"}, Files: files,
+		Init: "ironroot/storage/raid/testdata/guest", Dir: testenv.Top(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := qemu.Start(t.Context(), qemu.Config{
+		Name: t.Name(), Dir: t.TempDir(), Memory: 1024 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + qemu.KernelHints,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	match, err := m.Console().Follow(ctx, regexp.MustCompile("\n(DONE|FAILED .*)"))
+	if err != nil || match.Groups[1] != "DONE" {
+		t.Fatalf("%v, %v; the console ends with\n%s", match.Groups, err, m.Console().Tail(80))
+	}
+	return strings.ReplaceAll(qemu.Plain(m.Console().String()), "\r", "")
+}
+
+// TestMachine creates arrays of each level on members with random data. It compares the superblocks with those that
+// mdadm writes, the arrays with what mdadm reads, and after the resync all copies and parities.
+//
+// Parity: N2 (metadata)
+func TestMachine(t *testing.T) {
+	console := guest(t)
+	if count := strings.Count(console, "\nSAME "); count != 15 || strings.Contains(console, "\nDIFFERS ") {
+		t.Errorf("superblocks: got %d that are the same, want 15:\n%s", count,
+			strings.Join(regexp.MustCompile("(?m)^DIFFERS .*").FindAllString(console, -1), "\n"))
+	}
+	for name, members := range map[string]int{
+		"1.2 raid0": 2, "1.2 raid1": 2, "1.0 raid1": 3, "1.2 raid5": 3, "1.2 raid6": 4, "1.2 raid10": 4,
+	} {
+		version, level, _ := strings.Cut(name, " ")
+		var list []string
+		for i := range members {
+			list = append(list, fmt.Sprintf("{Path:/dev/loop%d Slot:%d State:in_sync}", i, i))
+		}
+		wants := []string{
+			fmt.Sprintf("ARRAY %s /dev/md3 %s %s 0/%d [%s]", name, level, version, members, strings.Join(list, " ")),
+			fmt.Sprintf("ASSEMBLED %s: mdadm: /dev/md9 has been started with %d drives.", name, members),
+		}
+		detail := part(t, console, "DETAIL "+name)
+		for _, line := range []string{
+			"Version : " + version, "Raid Level : " + level, fmt.Sprintf("Raid Devices : %d", members),
+			fmt.Sprintf("Working Devices : %d", members), "Name : any:data",
+		} {
+			if !strings.Contains(detail, line) {
+				t.Errorf("%s: mdadm --detail lacks %q:\n%s", name, line, detail)
+			}
+		}
+		if level != "raid0" {
+			wants = append(wants, "MISMATCHES "+name+" 0\n")
+			if !strings.Contains(detail, "resync") {
+				t.Errorf("%s: mdadm --detail shows no resync:\n%s", name, detail)
+			}
+		}
+		for _, want := range wants {
+			if !strings.Contains(console, want) {
+				t.Errorf("%s: the console does not show %q", name, want)
+			}
+		}
+		for i := range members {
+			examined := part(t, console, fmt.Sprintf("EXAMINE %s /dev/loop%d", name, i))
+			for _, line := range []string{
+				"Version : " + version, "Raid Level : " + level, "State : clean", " - correct", "Name : any:data",
+				fmt.Sprintf("Device Role : Active device %d", i),
+			} {
+				if !strings.Contains(examined, line) {
+					t.Errorf("%s: mdadm --examine lacks %q:\n%s", name, line, examined)
+				}
+			}
+		}
+	}
+	for _, want := range []string{
+		`REFUSED small: create array "small": member 2 of 65536 bytes is too small`,
+		`REFUSED few: create array "few": got 2 members, want 3 to 128 for raid5`,
+		`REFUSED twice: create array "twice": open /dev/loop0: device or resource busy`,
+		`REFUSED missing: create array "missing": open /dev/missing: no such file or directory`,
+		"EMPTY /dev/loop0 true", "EMPTY /dev/loop1 true", "EMPTY /dev/loop2 true", "ARRAYS 0 <nil>",
+	} {
+		if !strings.Contains(console, want) {
+			t.Errorf("the console does not show %q", want)
+		}
+	}
+}
+
+// part returns the lines of the console between a title and END.
+func part(t *testing.T, console, title string) string {
+	t.Helper()
+	_, text, found := strings.Cut(console, "\n"+title+"\n")
+	text, _, ended := strings.Cut(text, "\nEND")
+	if !found || !ended {
+		t.Errorf("the console lacks %q", title)
+	}
+	return text
+}

@@ -1,0 +1,183 @@
+// Package raid creates, stops and describes arrays of Linux software RAID (md) by the ioctls of linux/raid/md_u.h and
+// by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the superblocks.
+//
+// No array is assembled that this package did not create. External metadata, spares, journals, and changes of an
+// array's shape are not supported.
+package raid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/md"
+)
+
+// Options describe an array to create.
+type Options struct {
+	Number  int    // of the device, 0 for /dev/md0
+	Version string // of the superblock, "1.0" or "1.2"
+	Level   string // as in [md.New]
+	Name    string
+	Members []string // device paths, in the order of their roles
+}
+
+// Array describes an array that the kernel knows.
+type Array struct {
+	Name     string // kernel name, "md0"
+	Path     string // "/dev/md0"
+	Level    string // "raid1"; "" before it runs
+	Version  string // of the superblocks, "1.2"; "none" and "external:…" are others
+	State    string // "clean", "active", "inactive" …
+	Devices  int    // number of members of a complete array
+	Degraded int    // number of members that are missing or not in sync
+	Members  []Member
+}
+
+// Member is a device of an array.
+type Member struct {
+	Path  string
+	Slot  int    // role in the array, -1 for none
+	State string // "in_sync", "faulty", "spare" …, separated by commas
+}
+
+// errDegraded is returned if an array lacks members.
+var errDegraded = errors.New("array is not complete")
+
+// List returns the arrays that the kernel knows, including those that do not run, by their kernel names.
+func List(ctx context.Context, sys sysfs.Root) ([]Array, error) {
+	entries, err := os.ReadDir(sys.Sys("class/block"))
+	if err != nil {
+		return nil, fmt.Errorf("list arrays: %w", err)
+	}
+	var arrays []Array
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		a, err := read(sys, entry.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another device, or the array was just removed
+		} else if err != nil {
+			return nil, fmt.Errorf("list arrays: %w", err)
+		}
+		arrays = append(arrays, a)
+	}
+	return arrays, nil
+}
+
+// read describes an array. The error wraps fs.ErrNotExist for another device.
+func read(sys sysfs.Root, name string) (Array, error) {
+	a := Array{Name: name, Path: "/dev/" + name}
+	dir := sys.Sys("class/block", name, "md")
+	values := map[string]*string{"level": &a.Level, "metadata_version": &a.Version, "array_state": &a.State}
+	numbers := map[string]*int{"raid_disks": &a.Devices, "degraded": &a.Degraded}
+	for file, value := range values {
+		text, err := sys.Files.Read(filepath.Join(dir, file))
+		if err != nil {
+			return Array{}, fmt.Errorf("array %s: %w", name, err)
+		}
+		*value = strings.TrimSpace(string(text))
+	}
+	for file, value := range numbers {
+		text, err := sys.Files.Read(filepath.Join(dir, file))
+		if file == "degraded" && errors.Is(err, fs.ErrNotExist) {
+			continue // RAID 0, and arrays that do not run
+		} else if err != nil {
+			return Array{}, fmt.Errorf("array %s: %w", name, err)
+		}
+		*value = decimal(string(text))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Array{}, fmt.Errorf("array %s: %w", name, err)
+	}
+	for _, entry := range entries {
+		member, ok := strings.CutPrefix(entry.Name(), "dev-")
+		if !ok {
+			continue
+		}
+		slot, err := sys.Files.Read(filepath.Join(dir, entry.Name(), "slot"))
+		if err != nil {
+			return Array{}, fmt.Errorf("array %s: %w", name, err)
+		}
+		state, err := sys.Files.Read(filepath.Join(dir, entry.Name(), "state"))
+		if err != nil {
+			return Array{}, fmt.Errorf("array %s: %w", name, err)
+		}
+		a.Members = append(a.Members, Member{
+			Path: "/dev/" + strings.ReplaceAll(member, "!", "/"), Slot: decimal(string(slot)),
+			State: strings.TrimSpace(string(state)),
+		})
+	}
+	slices.SortFunc(a.Members, func(a, b Member) int { return strings.Compare(a.Path, b.Path) })
+	return a, nil
+}
+
+// decimal returns the number that a text begins with, and -1 for other texts, such as "none" for the slot of a spare.
+func decimal(text string) int {
+	word, _, _ := strings.Cut(strings.TrimSpace(text), " ") // "3 (2)" during a reshape
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// Check returns an error unless the array runs with exactly the members, in the order of their roles, and all of them
+// are in sync as far as the array ever was.
+func Check(sys sysfs.Root, path, level string, members []string) error {
+	a, err := read(sys, filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	return a.check(level, members)
+}
+
+func (a Array) check(level string, members []string) error {
+	if a.Level != level || a.Devices != len(members) || a.State == "inactive" || a.State == "clear" {
+		return fmt.Errorf("array %s: got %s of %d members, %s, want %s of %d",
+			a.Path, a.Level, a.Devices, a.State, level, len(members))
+	}
+	if a.Degraded != 0 || len(a.Members) != len(members) {
+		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, errDegraded, len(a.Members)-max(0, a.Degraded),
+			len(members), a.describe())
+	}
+	for i, path := range members {
+		if !slices.ContainsFunc(a.Members, func(m Member) bool {
+			return m.Path == path && m.Slot == i && slices.Contains(strings.Split(m.State, ","), "in_sync")
+		}) {
+			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, errDegraded, path, i, a.describe())
+		}
+	}
+	return nil
+}
+
+// describe lists the members with slots and states.
+func (a Array) describe() string {
+	var words []string
+	for _, m := range a.Members {
+		words = append(words, fmt.Sprintf("%s (slot %d, %s)", m.Path, m.Slot, m.State))
+	}
+	if len(words) == 0 {
+		return "no members"
+	}
+	return strings.Join(words, ", ")
+}
+
+// write writes the metadata of a member.
+func write(f *os.File, blocks []md.Block) error {
+	for _, block := range blocks {
+		if _, err := f.WriteAt(block.Data, block.Offset); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package raid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ironroot/internal/sysfs"
+)
+
+var errUnsupported = fmt.Errorf("software RAID: %w", errors.ErrUnsupported)
+
+// Create returns an error: only Linux has md arrays.
+func Create(context.Context, sysfs.Root, Options) (string, error) { return "", errUnsupported }
+
+// Stop returns an error.
+func Stop(context.Context, string) error { return errUnsupported }
