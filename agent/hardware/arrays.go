@@ -102,6 +102,16 @@ func (a Arrays) Protected(s md.Superblock) bool {
 	return true
 }
 
+// CheckName returns an error if an array has a name that skip_block_devices protects, and raid_config has another array
+// of that name, so that the array of the superblock is not protected.
+func (a Arrays) CheckName(s md.Superblock) error {
+	if s.Problem == nil && !a.Protected(s) &&
+		slices.ContainsFunc(a.protected, func(name string) bool { return hasName(s, name) }) {
+		return fmt.Errorf("skip_block_devices protects %s by its name, but level or size differ from raid_config", s)
+	}
+	return nil
+}
+
 // Unmatched returns the names that skip_block_devices protects and no member has.
 func (a Arrays) Unmatched(members []md.Member) []string {
 	var unmatched []string
@@ -248,13 +258,15 @@ func hasName(s md.Superblock, name string) bool {
 	return name != "" && (s.Name == name || s.ShortName() == name || isCut)
 }
 
-// fits reports whether an array has the level and the size of an entry. Ironic rounds sizes to GiB on each member.
+// fits reports whether an array has the level and the size of an entry. The size of an entry is that of the partition
+// of each member, which also has space for booting and for metadata, or that of the array. Ironic rounds sizes to GiB
+// on each member.
 func (d logicalDisk) fits(s md.Superblock) bool {
 	if d.level != "" && d.level != s.Level {
 		return false
 	}
-	difference := max(d.size-s.ArraySize, s.ArraySize-d.size)
-	return d.size == 0 || difference <= int64(s.Devices)<<30
+	near := func(size, tolerance int64) bool { return max(d.size-size, size-d.size) <= tolerance }
+	return d.size == 0 || near(s.DataSize, 1<<30) || near(s.ArraySize, int64(s.Devices)<<30)
 }
 
 // WithoutProtectedArrays returns the devices that are not part of a RAID array that the node's skip list protects by

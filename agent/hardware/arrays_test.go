@@ -39,6 +39,14 @@ func TestArrays(t *testing.T) {
 		{"other level", skip + ", " + software(data+`"raid_level": "0", "size_gb": 10`), named, false, true},
 		{"other size", skip + ", " + software(data+`"raid_level": "1", "size_gb": 13`), named, false, true},
 		{"size rounded", skip + ", " + software(data+`"raid_level": "1", "size_gb": 12`), named, true, true},
+		{
+			"size of each member", `"properties": {"skip_block_devices": [{"volume_name": "root"}]}, ` +
+				software(`"volume_name": "root", "raid_level": "5", "size_gb": 100`),
+			md.Superblock{
+				Name: "any:root", Level: "raid5", Devices: 5, DataSize: 99.5 * (1 << 30), ArraySize: 398 << 30,
+			},
+			true, true,
+		},
 		{"created, nothing else known", software(data + `"raid_level": 1`), named, false, true},
 		{
 			"created, name cut off",
