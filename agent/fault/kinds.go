@@ -143,6 +143,11 @@ func DeviceNotFound(format string, args ...any) *Error {
 		"Error finding the disk or partition device to deploy the image onto", format, args)
 }
 
+// SoftwareRAID returns the error of a RAID configuration that is not valid, or could not be created or deleted.
+func SoftwareRAID(format string, args ...any) *Error {
+	return wrap("SoftwareRAIDError", internal, "Software RAID caused unknown error", format, args)
+}
+
 // ClockSync returns the error of a clock that could not be set.
 func ClockSync(format string, args ...any) *Error {
 	return wrap("ClockSyncError", internal, "Error syncing system clock", format, args)

@@ -9,11 +9,11 @@ import (
 	"ironroot/storage/partition"
 )
 
-// bootsUEFI reports whether the instance will boot by UEFI. n may be nil; ramdisk is how the ramdisk was booted.
+// BootsUEFI reports whether the instance will boot by UEFI. n may be nil; ramdisk is how the ramdisk was booted.
 //
 // As the protocol requires, secure boot implies UEFI. Otherwise the first boot mode found in instance_info, the
 // capabilities of properties, and driver_internal_info decides, then ramdisk.
-func bootsUEFI(n *node.Node, ramdisk bool) bool {
+func BootsUEFI(n *node.Node, ramdisk bool) bool {
 	if n == nil {
 		return ramdisk
 	}
@@ -37,8 +37,8 @@ func bootsUEFI(n *node.Node, ramdisk bool) bool {
 	return ramdisk
 }
 
-// tableScheme returns the scheme of the partition table for a partition image. n may be nil.
-func tableScheme(n *node.Node, uefi bool) string {
+// TableScheme returns the scheme of a new partition table, for a partition image or RAID. n may be nil.
+func TableScheme(n *node.Node, uefi bool) string {
 	if uefi {
 		return partition.GPT
 	}

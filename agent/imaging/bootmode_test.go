@@ -84,17 +84,17 @@ func TestBootMode(t *testing.T) {
 				text += ", " + tt.node
 			}
 			n := testNode(t, text+"}")
-			uefi := bootsUEFI(n, tt.ramdisk)
+			uefi := BootsUEFI(n, tt.ramdisk)
 			if uefi != tt.uefi {
 				t.Errorf("UEFI: got %v, want %v", uefi, tt.uefi)
 			}
-			if got := tableScheme(n, uefi); got != tt.scheme {
+			if got := TableScheme(n, uefi); got != tt.scheme {
 				t.Errorf("table: got %s, want %s", got, tt.scheme)
 			}
 		})
 	}
-	if !bootsUEFI(nil, true) || bootsUEFI(nil, false) || tableScheme(nil, false) != msdos ||
-		tableScheme(nil, true) != gpt {
+	if !BootsUEFI(nil, true) || BootsUEFI(nil, false) || TableScheme(nil, false) != msdos ||
+		TableScheme(nil, true) != gpt {
 		t.Error("without a node the ramdisk's own boot mode counts")
 	}
 }

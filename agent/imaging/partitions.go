@@ -121,9 +121,9 @@ func (i *Imager) present(ctx context.Context, now written) (*partitioned, error)
 // plan computes the layout of the disk and checks that it and its file systems can be created.
 func (i *Imager) plan(disk block.Device, p *PartitionInfo, drive []byte) (partition.Layout, error) {
 	c, n := i.o.Config.Get(), i.o.Node.Get()
-	uefi := bootsUEFI(n, bootloader.FirmwareIsUEFI(i.o.System))
+	uefi := BootsUEFI(n, bootloader.FirmwareIsUEFI(i.o.System))
 	needs := partition.Needs{
-		Scheme: tableScheme(n, uefi), UEFI: uefi, POWER: strings.HasPrefix(runtime.GOARCH, "ppc64"),
+		Scheme: TableScheme(n, uefi), UEFI: uefi, POWER: strings.HasPrefix(runtime.GOARCH, "ppc64"),
 		ESP: c.DiskUtils.EFISystemPartitionSize, BIOSBoot: c.DiskUtils.BIOSBootPartitionSize,
 		Ephemeral: p.Ephemeral, Swap: p.Swap, Root: p.Root,
 	}

@@ -1,6 +1,7 @@
 // Package generic implements the built-in hardware manager. It supports every machine that Linux runs on and uses only
-// the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, remove
-// boot entries, test hardware, write images and inject files. It has no steps for RAID and containers.
+// the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, create
+// and delete software RAID arrays, remove boot entries, test hardware, write images and inject files. It has no steps
+// for containers.
 package generic
 
 import (
@@ -26,6 +27,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
+	"ironroot/storage/raid"
 )
 
 // Options are the options of a Manager.
@@ -70,6 +72,10 @@ type Manager struct {
 	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
 	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	unbound     func(ctx context.Context) ([]block.UnboundController, error)
+	createArray func(ctx context.Context, s sysfs.Root, o raid.Options) (path string, err error)
+	checkArray  func(s sysfs.Root, path, level string, members []string) error
+	wipeArray   func(ctx context.Context, s sysfs.Root, path string, wait erase.Wait) error
+	stopArray   func(ctx context.Context, path string) error
 	sync        func() // unix.Sync
 	flush       func(ctx context.Context, path string) error
 	postPause   time.Duration
@@ -93,6 +99,7 @@ func New(o Options) *Manager {
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
 		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, controller: erase.ReadController,
+		createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata, stopArray: raid.Stop,
 		sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)

@@ -12,7 +12,7 @@ import (
 	"ironroot/agent/node"
 )
 
-// deployInterface is the Ironic interface that all steps of this manager belong to.
+// deployInterface is the Ironic interface of all steps but those for RAID.
 const deployInterface = "deploy"
 
 // Version implements [hardware.Manager]. Ironic lists the steps of a node again only if the version of a manager has
@@ -20,7 +20,7 @@ const deployInterface = "deploy"
 // interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
 // step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
 // name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.6" }
+func (m *Manager) Version() string { return "1.2-ironroot.7" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
@@ -39,6 +39,15 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 		"loaders shim and grub."}}
 	inject := step("inject_files", m.injectFiles)
 	inject.Priority, inject.ArgsInfo = m.o.Config.Get().InjectFilesPriority, injectArguments()
+	deleteRAID := hardware.Step{
+		Name: "delete_configuration", Interface: raidInterface, Abortable: &yes, Run: m.deleteConfiguration,
+	}
+	createRAID := hardware.Step{
+		Name: "create_configuration", Interface: raidInterface, Abortable: &yes, Run: m.createConfiguration,
+	}
+	applyRAID := hardware.Step{
+		Name: "apply_configuration", Interface: raidInterface, ArgsInfo: raidArguments(), Run: m.applyConfiguration,
+	}
 	switch kind {
 	case hardware.Clean:
 		nvram.Abortable = &yes
@@ -48,6 +57,8 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			abortable("erase_devices_express", 0, m.eraseExpress),
 			abortable("erase_pstore", 0, m.erasePstore),
 			nvram,
+			deleteRAID,
+			createRAID,
 			abortable("burnin_cpu", 0, m.burninCPU),
 			abortable("burnin_gpu", 0, m.burninGPU),
 			abortable("burnin_memory", 0, m.burninMemory),
@@ -58,11 +69,15 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 		return []hardware.Step{
 			step("erase_devices_metadata", m.eraseMetadata),
 			nvram,
+			applyRAID,
 			step("write_image", m.writeImage),
 			inject,
 		}
 	case hardware.Service:
 		return []hardware.Step{
+			deleteRAID,
+			createRAID,
+			applyRAID,
 			step("write_image", m.writeImage),
 			inject,
 			abortable("burnin_cpu", 0, m.burninCPU),

@@ -50,6 +50,14 @@ service 0 deploy.inject_files files verify_ca
 `},
 	{version: "1.2-ironroot.5"}, // erase_devices sanitizes NVMe drives
 	{version: "1.2-ironroot.6"}, // erase steps read back and give evidence
+	{version: "1.2-ironroot.7", added: `
+clean 0 raid.delete_configuration abortable
+clean 0 raid.create_configuration abortable
+deploy 0 raid.apply_configuration delete_existing raid_config (required)
+service 0 raid.delete_configuration abortable
+service 0 raid.create_configuration abortable
+service 0 raid.apply_configuration delete_existing raid_config (required)
+`},
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.

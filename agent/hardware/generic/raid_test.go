@@ -1,0 +1,604 @@
+package generic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+	"ironroot/storage/partition"
+	"ironroot/storage/raid"
+)
+
+const gib = 1 << 30
+
+// target is a node with a target_raid_config of logical disks, and other fields.
+func target(logicalDisks, fields string) string {
+	return `"target_raid_config": {"logical_disks": [` + logicalDisks + `]}` + fields
+}
+
+// logical is an entry of logical_disks with a size and other fields as JSON.
+func logical(level, size, fields string) string {
+	if fields != "" {
+		fields = ", " + fields
+	}
+	return `{"controller": "software", "raid_level": "` + level + `", "size_gb": ` + size + fields + `}`
+}
+
+// memberDisks makes the two disks of a RAID 1.
+func memberDisks(t *testing.T, name string) []block.Device {
+	t.Helper()
+	return []block.Device{
+		memberDisk(t, testenv.RAID{Name: name, Level: 1}), memberDisk(t, testenv.RAID{Name: name, Level: 1, Member: 1}),
+	}
+}
+
+// All problems of a configuration are in one error.
+//
+// Parity: N1
+func TestRAIDValidation(t *testing.T) {
+	const first = `{"controller": "software", "raid_level": "1", "size_gb": 10}`
+	second := func(fields string) string {
+		return first + `, {"controller": "software", "size_gb": "MAX", ` + fields + `}`
+	}
+	for name, tt := range map[string]struct {
+		disks, fields string
+		want          []string
+	}{
+		"no disks":   {"", "", []string{"RAID config contains no logical disks"}},
+		"no objects": {`"md0"`, "", []string{"logical disk 1: got md0, want an object"}},
+		"three": {first + ", " + first + ", " + first, "", []string{
+			"requires one or two logical disks",
+		}},
+		"controllers": {`{"controller": "megaraid", "raid_level": "1", "size_gb": 10}, ` + first, "", []string{
+			"requires all logical disks to have 'controller'='software'",
+		}},
+		"first level": {`{"controller": "software", "raid_level": "0", "size_gb": 10}`, "", []string{
+			"requires RAID-1 for the first logical disk",
+		}},
+		"second level": {second(`"raid_level": "5+0"`), "", []string{"does not support RAID level 5+0"}},
+		"level type":   {second(`"raid_level": 5`), "", []string{"does not support RAID level 5"}},
+		"all wrong": {
+			logical("5", `"MAX"`, `"volume_name": "a", "is_root_volume": true, "physical_disks": [{"size": 5}]`) +
+				`, {"raid_level": "7", "size_gb": "MAX", "volume_name": "a",` +
+				`"is_root_volume": true, "physical_disks": ["sda", "sdb"]}`, "",
+			[]string{
+				"requires RAID-1 for the first", "list with at least 2 items", "'controller'='software'",
+				"Duplicate software RAID device name a detected", "only one RAID device with size 'MAX'",
+				"does not support RAID level 7", "only one logical disk to be marked as is_root_volume",
+				"must be a list of device hints (dictionaries)", "Could not validate Software RAID config for u: ",
+			},
+		},
+		"names": {first, `, "properties": {"skip_block_devices": [{"volume_name": "root"}]}`, []string{
+			"All logical disks are required to have a volume name",
+		}},
+		"size":      {logical("1", `"many"`, ""), "", []string{"size_gb: got many"}},
+		"no size":   {`{"controller": "software", "raid_level": "1"}`, "", []string{"size_gb: got <nil>"}},
+		"zero size": {logical("1", "0", ""), "", []string{"size_gb: got 0"}},
+		"fraction":  {logical("1", "1.5", ""), "", []string{"size_gb: got 1.5"}},
+		"huge size": {logical("1", "9223372036854775807", ""), "", []string{"size_gb: got 9223372036854776000"}},
+		"long name": {
+			second(`"raid_level": "0", "volume_name": "` + strings.Repeat("n", 28) + `"`), "",
+			[]string{"want 1 to 27 letters"},
+		},
+		"odd name": {second(`"raid_level": "0", "volume_name": "a/b"`), "", []string{`volume_name: got "a/b"`}},
+		"esp":      {second(`"raid_level": "0", "volume_name": "esp"`), "", []string{`volume_name: got "esp"`}},
+		"root":     {second(`"raid_level": "0", "is_root_volume": "yes"`), "", []string{"is_root_volume: got yes"}},
+		"hints": {
+			second(`"raid_level": "0", "physical_disks": [{"size": 5}, {"colour": "blue"}]`), "",
+			[]string{"entry 2 of physical_disks", "colour"},
+		},
+		"missing hints": {second(`"raid_level": "0", "physical_disks": {}`), "", []string{
+			"list with at least 2 items",
+		}},
+	} {
+		_, err := onThisMachine(t).createConfiguration(t.Context(),
+			hardware.Call{Node: nodeWith(t, target(tt.disks, tt.fields))})
+		for _, want := range tt.want {
+			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+				t.Errorf("%s: got %v, want a SoftwareRAIDError with %q", name, err, want)
+			}
+		}
+	}
+}
+
+// A node without software RAID gets an empty result, and no disk is read.
+func TestRAIDNothing(t *testing.T) {
+	m := onThisMachine(t)
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, errors.New("disks were listed") }
+	for _, fields := range []string{
+		`"properties": {}`, `"target_raid_config": {}`, `"target_raid_config": null`,
+		target(`{"controller": "megaraid", "raid_level": "5", "size_gb": 10}`, ""),
+	} {
+		result, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if diff := cmp.Diff(map[string]any{}, result); err != nil || diff != "" {
+			t.Errorf("%s: got %v and %v, want an empty result", fields, result, err)
+		}
+	}
+}
+
+// blankDisk is an empty disk of a size.
+func blankDisk(t *testing.T, size int64) block.Device {
+	t.Helper()
+	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	return block.Device{
+		Name: filepath.Base(path), Path: path, Type: "disk", Size: size, Serial: path, Serials: []string{path},
+	}
+}
+
+// fakeKernel stands in for the kernel's arrays: it writes the superblocks and runs nothing.
+type fakeKernel struct {
+	created, stopped []string
+	fail             map[string]error // by names of arrays
+	checkErr         error
+}
+
+func (k *fakeKernel) attach(m *Manager) {
+	m.createArray = func(ctx context.Context, _ sysfs.Root, o raid.Options) (string, error) {
+		n := md.New{Version: o.Version, Level: o.Level, Name: o.Name}
+		for _, path := range o.Members {
+			d, err := block.Find(sysfs.Root{}, path)
+			if err != nil {
+				return "", err
+			}
+			n.Sizes = append(n.Sizes, d.Size)
+		}
+		if err := n.Check(); err != nil {
+			return "", err
+		}
+		k.created = append(k.created, fmt.Sprintf("md%d %s %s %s", o.Number, o.Level, o.Name, o.Version))
+		return fmt.Sprintf("/dev/md%d", o.Number), k.fail[o.Name]
+	}
+	m.checkArray = func(sysfs.Root, string, string, []string) error { return k.checkErr }
+	m.wipeArray = func(context.Context, sysfs.Root, string, erase.Wait) error { return nil }
+	m.stopArray = func(_ context.Context, path string) error {
+		k.stopped = append(k.stopped, path)
+		return nil
+	}
+}
+
+// layoutOf describes the partition table of a disk: scheme, and start and end of each partition in MiB.
+func layoutOf(t *testing.T, d block.Device) string {
+	t.Helper()
+	table, err := partition.Read(t.Context(), d.Path)
+	if err != nil {
+		return err.Error()
+	}
+	text := table.Scheme
+	for _, p := range table.Partitions {
+		text += fmt.Sprintf(" %d-%d", p.Start/mib, (p.Start+p.Size)/mib)
+	}
+	return text
+}
+
+// The partitions are where ironic-python-agent creates them, an array of size MAX is the last, and the result is the
+// configuration.
+//
+// Parity: N6 (result)
+func TestCreateConfiguration(t *testing.T) {
+	const size = 5*gib + 512*100
+	root := `{"controller": "software", "raid_level": "1", "size_gb": 2, "volume_name": "root"}`
+	for name, tt := range map[string]struct {
+		disks, fields string
+		want          []string // layouts of three disks
+		arrays        []string
+	}{
+		"one, BIOS": {
+			`{"controller": "software", "raid_level": "1", "size_gb": "MAX"}`, "",
+			[]string{"mbr 1-5119", "mbr 1-5119", "mbr 1-5119"},
+			[]string{"md0 raid1 any:md0 1.2"},
+		},
+		"two, UEFI": {
+			root + `, {"controller": "software", "raid_level": "5", "size_gb": "MAX"}`,
+			`, "properties": {"capabilities": "boot_mode:uefi"}`,
+			[]string{"gpt 551-2048 2048-5119", "gpt 551-2048 2048-5119", "gpt 551-2048 2048-5119"},
+			[]string{"md0 raid1 any:root 1.2", "md1 raid5 any:md1 1.2"},
+		},
+		"MAX first, GPT": {
+			`{"controller": "software", "raid_level": "1", "size_gb": "MAX"}, ` +
+				`{"controller": "software", "raid_level": "1+0", "size_gb": 1, "volume_name": "fast"}`,
+			`, "properties": {"capabilities": "boot_mode:bios,disk_label:gpt"}`,
+			[]string{"gpt 8-1024 1024-5119", "gpt 8-1024 1024-5119", "gpt 8-1024 1024-5119"},
+			[]string{"md0 raid10 any:fast 1.2", "md1 raid1 any:md1 1.2"},
+		},
+		"two sizes": {
+			root + `, {"controller": "software", "raid_level": "0", "size_gb": 2}`, "",
+			[]string{"mbr 1-2048 2048-4096", "mbr 1-2048 2048-4096", "mbr 1-2048 2048-4096"},
+			[]string{"md0 raid1 any:root 1.2", "md1 raid0 any:md1 1.2"},
+		},
+		"hints": {
+			`{"controller": "software", "raid_level": "1", "size_gb": "MAX", "physical_disks": [{"serial": "C"}, ` +
+				`{"size": ">= 1"}]}`, "",
+			[]string{"mbr 1-5119", "no partition table", "mbr 1-5119"},
+			[]string{"md0 raid1 any:md0 1.2"},
+		},
+	} {
+		disks := []block.Device{blankDisk(t, size), blankDisk(t, size), blankDisk(t, size)}
+		fields := target(tt.disks, tt.fields)
+		fields = strings.ReplaceAll(fields, `"C"`, `"`+disks[2].Serial+`"`)
+		m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+		kernel.attach(m)
+		n := nodeWith(t, fields)
+		result, err := m.createConfiguration(t.Context(), hardware.Call{Node: n})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(n.Raw()["target_raid_config"], result); diff != "" {
+			t.Errorf("%s: result differs (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(tt.arrays, kernel.created); diff != "" {
+			t.Errorf("%s: arrays differ (-want +got):\n%s", name, diff)
+		}
+		for i, d := range disks {
+			if got := layoutOf(t, d); !strings.Contains(got, tt.want[i]) {
+				t.Errorf("%s: disk %d: got %s, want %s", name, i+1, got, tt.want[i])
+			}
+		}
+	}
+}
+
+// A configuration that does not fit fails before any disk is written to.
+func TestCreateRefused(t *testing.T) {
+	max, first := logical("1", `"MAX"`, ""), logical("1", "1", "")
+	plain := func(t *testing.T) block.Device { return blankDisk(t, 3*gib) }
+	for name, tt := range map[string]struct {
+		disks, fields string
+		second        func(t *testing.T) block.Device
+		want          string
+	}{
+		"partitions": {
+			max, "", func(t *testing.T) block.Device { return loopDisk(t, partition.TypeLinux) },
+			"Partitions detected on devices /dev/loop",
+		},
+		"member": {
+			max, "", func(t *testing.T) block.Device { return memberDisk(t, testenv.RAID{Name: "data", Level: 1}) },
+			`is a member of raid1 array "data"`,
+		},
+		"one disk": {
+			max, `, "properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, plain, "got 1 members, want 2",
+		},
+		"three disks": {first + ", " + logical("5", `"MAX"`, ""), "", plain, "want 3 to 128 for raid5"},
+		"four disks":  {first + ", " + logical("6", `"MAX"`, ""), "", plain, "want 4 to 128 for raid6"},
+		"too large":   {logical("1", "4", ""), "", plain, "a disk of 3221225472 bytes has space"},
+		"no space": {
+			logical("1", "2", "") + ", " + logical("1", `"MAX"`, ""), "",
+			func(t *testing.T) block.Device { return blankDisk(t, 2*gib+mib) },
+			`has no space for RAID array "md1"`,
+		},
+		"no candidate": {
+			`{"controller": "software", "raid_level": "1", "size_gb": 1, "physical_disks": [{"serial": "none such"}, ` +
+				`{"size": ">= 1"}]}`, "", plain, "No candidates for physical disk",
+		},
+		"none left": {
+			`{"controller": "software", "raid_level": "1", "size_gb": 1, "physical_disks": [{"serial": "SECOND"}, ` +
+				`{"serial": "SECOND"}]}`, "", plain, "No candidates left for physical disk",
+		},
+		"read-only": {max, "", func(t *testing.T) block.Device {
+			d := plain(t)
+			d.ReadOnly = true
+			return d
+		}, "device is read-only"},
+		"in use": {max, "", func(t *testing.T) block.Device {
+			d := plain(t)
+			testenv.Run(t, "mkfs.ext4", "-q", d.Path)
+			dir := t.TempDir()
+			testenv.Mount(t, d.Path, dir, "ext4", "")
+			t.Cleanup(func() { testenv.Detach(t, dir) })
+			return d
+		}, "busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks := []block.Device{plain(t), tt.second(t)}
+			fields := strings.ReplaceAll(target(tt.disks, tt.fields), "SECOND", disks[1].Serial)
+			m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+			kernel.attach(m)
+			_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), tt.want) {
+				t.Errorf("got %v, want a SoftwareRAIDError with %q", err, tt.want)
+			}
+			if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") || len(kernel.created) > 0 {
+				t.Errorf("got %s and arrays %q, want nothing", got, kernel.created)
+			}
+		})
+	}
+}
+
+// If an array cannot be created, or loses a member, the arrays and partitions of the configuration are removed.
+func TestCreateFails(t *testing.T) {
+	config := target(`{"controller": "software", "raid_level": "1", "size_gb": 1}, `+
+		`{"controller": "software", "raid_level": "0", "size_gb": 1}`, "")
+	broken := errors.New("broken")
+	for name, kernel := range map[string]*fakeKernel{
+		"second array": {fail: map[string]error{"any:md1": broken}}, "lost member": {checkErr: broken},
+	} {
+		disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+		m := onThisMachine(t, disks...)
+		kernel.attach(m)
+		_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, config)})
+		if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, broken) {
+			t.Errorf("%s: got %v, want a SoftwareRAIDError for %v", name, err, broken)
+		}
+		if !slices.Contains(kernel.stopped, "/dev/md0") {
+			t.Errorf("%s: got %q stopped, want /dev/md0", name, kernel.stopped)
+		}
+		for _, d := range disks {
+			if got := layoutOf(t, d); !strings.Contains(got, "no partition table") {
+				t.Errorf("%s: %s: got %s, want no partition table", name, d.Path, got)
+			}
+		}
+	}
+}
+
+// superblocks lists the names of the arrays on a disk and its partitions.
+func superblocks(t *testing.T, d block.Device) []string {
+	t.Helper()
+	members, err := md.Members(t.Context(), sysfs.Root{}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range members {
+		names = append(names, m.ShortName())
+	}
+	return names
+}
+
+// Arrays are removed from disks and partitions, with the partition tables. Other disks are not changed.
+//
+// Parity: N3
+func TestDeleteConfiguration(t *testing.T) {
+	whole := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+	parts := partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, UUID: "uuid-of-the-root"}, nil,
+		&testenv.RAID{Name: "data", Level: 1, Member: 1})
+	plain := loopDisk(t, partition.TypeLinux)
+	before := content(t, plain)
+	m := onThisMachine(t, whole, parts, plain)
+	result, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
+	if err != nil || result != nil {
+		t.Fatalf("got %v and %v, want no result", result, err)
+	}
+	for _, d := range []block.Device{whole, parts} {
+		if left := superblocks(t, d); len(left) > 0 || !strings.Contains(layoutOf(t, d), "no partition table") {
+			t.Errorf("%s: got arrays %q and %s, want nothing", d.Path, left, layoutOf(t, d))
+		}
+		if bytes.Contains(content(t, d), []byte{0xfc, 0x4e, 0x2b, 0xa9}) {
+			t.Errorf("%s: a superblock is left", d.Path)
+		}
+	}
+	if !bytes.Equal(content(t, plain), before) {
+		t.Error("the disk without arrays was written to")
+	}
+}
+
+// A protected array of any level is not changed, whatever size raid_config gives for it. The mirrored EFI system
+// partition beside it is kept, and the content of other arrays on its disks is removed, but not they.
+//
+// Parity: N4
+func TestDeleteProtected(t *testing.T) {
+	for _, level := range []int32{0, 1, 5, 6, 10} {
+		text := map[int32]string{10: "1+0"}[level]
+		if text == "" {
+			text = fmt.Sprint(level)
+		}
+		var disks []block.Device
+		for i := range uint32(4) {
+			disks = append(disks, partsDisk(t, 8*mib-8192,
+				&testenv.RAID{Name: "tenant:root", Level: level, Devices: 4, Member: i},
+				&testenv.RAID{Name: "esp", Level: 1, Devices: 4, Member: i, UUID: "uuid-of-the-esp-"},
+				&testenv.RAID{Name: "scratch", Level: 1, Devices: 4, Member: i, UUID: "uuid-of-scratch-"}, nil))
+		}
+		other := memberDisk(t, testenv.RAID{Name: "other", Level: 1, UUID: "uuid-of-other---"})
+		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}, "raid_config": {`+
+			`"logical_disks": [`+logical(text, "1", `"volume_name": "root"`)+`]}`)
+		var before [][]byte
+		for _, d := range disks {
+			before = append(before, content(t, d))
+		}
+		if _, err := onThisMachine(t, append(disks, other)...).deleteConfiguration(t.Context(),
+			hardware.Call{Node: n}); err != nil {
+			t.Errorf("level %s: %v", text, err)
+			continue
+		}
+		for i, d := range disks {
+			after := content(t, d)
+			if !bytes.Equal(after[:17*mib], before[i][:17*mib]) || !bytes.Equal(after[25*mib:], before[i][25*mib:]) {
+				t.Errorf("level %s: the protected array, its EFI system partition, or what is beside the arrays was "+
+					"written to", text)
+			}
+			if diff := cmp.Diff([]string{"tenant:root", "esp", "scratch"}, fullNames(t, d)); diff != "" {
+				t.Errorf("level %s: arrays differ (-want +got):\n%s", text, diff)
+			}
+			if bytes.Contains(after[17*mib:25*mib-8192], []byte("tenant!")) {
+				t.Errorf("level %s: the array beside the protected one holds data", text)
+			}
+		}
+		if left := superblocks(t, other); len(left) > 0 {
+			t.Errorf("level %s: got arrays %q on the other disk, want none", text, left)
+		}
+	}
+}
+
+func fullNames(t *testing.T, d block.Device) []string {
+	t.Helper()
+	members, err := md.Members(t.Context(), sysfs.Root{}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range members {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// If it is not clear what must be kept, nothing is changed.
+func TestDeleteRefused(t *testing.T) {
+	protect := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`
+	for name, tt := range map[string]struct {
+		disks  func(t *testing.T) []block.Device
+		fields string
+		want   []string
+	}{
+		"half on a skipped disk": {func(t *testing.T) []block.Device {
+			return memberDisks(t, "data")
+		}, `"properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, []string{
+			`raid1 array "data" is also on disks that skip_block_devices names`, "FIRST", "SECOND",
+		}},
+		"ambiguous": {func(t *testing.T) []block.Device {
+			return []block.Device{
+				memberDisk(t, testenv.RAID{Name: "root", Level: 1}),
+				memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, UUID: "other-uuid------"}),
+			}
+		}, protect, []string{`volume_name "root"`, "different UUIDs"}},
+		"other array in raid_config": {
+			func(t *testing.T) []block.Device {
+				return memberDisks(t, "root")
+			}, protect + `, "raid_config": {"logical_disks": [` + logical("5", `"MAX"`, `"volume_name": "root"`) + `]}`,
+			[]string{"level or size differ", "FIRST"},
+		},
+		"read-only": {func(t *testing.T) []block.Device {
+			second := memberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
+			second.ReadOnly = true
+			return []block.Device{memberDisk(t, testenv.RAID{Name: "data", Level: 1}), second}
+		}, `"properties": {}`, []string{"SECOND", "read-only"}},
+	} {
+		disks := tt.disks(t)
+		names := strings.NewReplacer("FIRST", disks[0].Path, "SECOND", disks[1].Path)
+		before := [][]byte{content(t, disks[0]), content(t, disks[1])}
+		m := onThisMachine(t, disks...)
+		_, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, names.Replace(tt.fields))})
+		for _, want := range tt.want {
+			want = names.Replace(want)
+			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+				t.Errorf("%s: got %v, want a SoftwareRAIDError with %q", name, err, want)
+			}
+		}
+		for i, d := range disks {
+			if !bytes.Equal(content(t, d), before[i]) {
+				t.Errorf("%s: %s was written to", name, d.Path)
+			}
+		}
+	}
+}
+
+// A running array is stopped if it is deleted. One that runs on a disk that must be kept is an error.
+func TestDeleteRunning(t *testing.T) {
+	disks := memberDisks(t, "data")
+	root := sysfs.Root{Path: t.TempDir()}
+	for i, d := range disks {
+		for file, text := range map[string]string{
+			"md/level": "raid1", "md/metadata_version": "1.2", "md/array_state": "clean", "md/raid_disks": "2",
+			"md/degraded": "0", "md/dev-" + d.Name + "/slot": fmt.Sprint(i), "md/dev-" + d.Name + "/state": "in_sync",
+		} {
+			path := root.Sys("class/block/md7", file)
+			err := os.MkdirAll(filepath.Dir(path), 0o755)
+			if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m := onThisMachine(t, disks...)
+	s, err := m.readRAID(t.Context(), nodeWith(t, `"properties": {}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.running, err = raid.List(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	del, err := m.planDelete(t.Context(), s)
+	if err != nil || len(del.stop) != 1 || del.stop[0].Path != "/dev/md7" || len(del.disks) != 2 {
+		t.Errorf("got %+v and %v, want /dev/md7 stopped", del, err)
+	}
+	s.running[0].Members = append(s.running[0].Members, raid.Member{Path: "/dev/other"})
+	_, err = m.planDelete(t.Context(), s)
+	if !strings.Contains(errorText(err), "/dev/md7 runs on devices that must be kept") {
+		t.Errorf("got %v, want an error that names /dev/md7", err)
+	}
+}
+
+// apply_configuration deletes the existing arrays unless it must not, and returns its argument. If the new
+// configuration does not fit, the existing arrays remain.
+//
+// Parity: N6 (result)
+func TestApplyConfiguration(t *testing.T) {
+	config := func(size string) json.RawMessage {
+		return json.RawMessage(`{"logical_disks": [` + logical("1", size, "") + `]}`)
+	}
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	for i, d := range disks {
+		write(t, d.Path, 4096, testenv.RAID{Name: "old", Level: 1, Member: uint32(i), Size: d.Size}.Superblock(4096))
+	}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	apply := func(args map[string]json.RawMessage) (any, error) {
+		return m.applyConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`), Args: args})
+	}
+	for want, args := range map[string]map[string]json.RawMessage{
+		"is a member of":                  {"raid_config": config("1"), "delete_existing": json.RawMessage("false")},
+		"has space up to":                 {"raid_config": config("5")},
+		"'raid_config' must be an":        {"raid_config": json.RawMessage(`[]`)},
+		"'delete_existing' must be true":  {"raid_config": config("1"), "delete_existing": json.RawMessage(`"no"`)},
+		"the step has no argument 'size'": {"raid_config": config("1"), "size": json.RawMessage("1")},
+	} {
+		if _, err := apply(args); !strings.Contains(errorText(err), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+		for _, d := range disks {
+			if got := superblocks(t, d); !slices.Equal(got, []string{"old"}) {
+				t.Fatalf("%s: got arrays %q on %s, want the old one", want, got, d.Path)
+			}
+		}
+	}
+	result, err := apply(map[string]json.RawMessage{"raid_config": config("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.ReplaceAll(string(config("1")), " ", "")
+	if text, err := json.Marshal(result); err != nil || string(text) != want {
+		t.Errorf("got %s and %v, want %s", text, err, want)
+	}
+	for _, d := range disks {
+		if got := superblocks(t, d); len(got) > 0 || !strings.Contains(layoutOf(t, d), "mbr 1-1024") {
+			t.Errorf("%s: got arrays %q and %s, want the new partition alone", d.Path, got, layoutOf(t, d))
+		}
+	}
+}
+
+// Arrays that skip_block_devices protects are not created again. Other arrays that exist are an error.
+func TestCreateKeepsProtected(t *testing.T) {
+	protect := `, "properties": {"skip_block_devices": [{"volume_name": "root"}]}`
+	volume := func(name, level string) string {
+		return logical(level, `"MAX"`, `"volume_name": "`+name+`"`)
+	}
+	disks := memberDisks(t, "root")
+	before := content(t, disks[0])
+	for _, tt := range []struct{ config, want string }{
+		{volume("root", "1"), ""},
+		{volume("data", "1"), `Existing Software RAID device detected that should not: raid1 array "root"`},
+	} {
+		m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+		kernel.attach(m)
+		_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(tt.config, protect))})
+		if tt.want == "" && err != nil || !strings.Contains(errorText(err), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", tt.config, err, tt.want)
+		}
+		if len(kernel.created) > 0 || !bytes.Equal(content(t, disks[0]), before) {
+			t.Errorf("%s: got arrays %q, or a disk was written to", tt.config, kernel.created)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+	"ironroot/storage/raid"
+)
+
+// raidState describes the disks of a node and the arrays on them, before a RAID step changes anything.
+type raidState struct {
+	disks   []block.Device // that can be changed: without arrays and those that skip_block_devices names
+	groups  []*raidGroup
+	running []raid.Array
+	flags   eraseFlags
+	arrays  hardware.Arrays
+}
+
+// raidGroup are the members of one array: those with one UUID.
+type raidGroup struct {
+	members []raidMember
+	action  raidAction
+	reason  string // why it is not deleted
+}
+
+// raidMember is a member of an array with the disk that it is on.
+type raidMember struct {
+	md.Member
+	disk string // device path
+}
+
+// raidAction is what deleting the configuration does to an array.
+type raidAction int
+
+const (
+	deleteArray raidAction = iota
+	keepArray              // protected by skip_block_devices, or the EFI system partition of such an array
+	wipeArray              // on a disk of a kept array: its content is removed
+)
+
+func (g *raidGroup) String() string { return g.members[0].String() }
+
+func (g *raidGroup) plain() []md.Member {
+	var members []md.Member
+	for _, m := range g.members {
+		members = append(members, m.Member)
+	}
+	return members
+}
+
+func (g *raidGroup) isOn(disks map[string]bool) bool {
+	return slices.ContainsFunc(g.members, func(m raidMember) bool { return disks[m.disk] })
+}
+
+// mark sets the action and adds the group's disks to a set.
+func (g *raidGroup) mark(action raidAction, reason string, disks map[string]bool) {
+	g.action, g.reason = action, reason
+	for _, m := range g.members {
+		disks[m.disk] = true
+	}
+}
+
+// readRAID reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. What
+// cannot be read or decided is an error, except for disks that skip_block_devices names while it names no array.
+func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error) {
+	c := m.o.Config.Get()
+	s := &raidState{flags: eraseFlagsOf(n, c.GuardSpecialFilesystems)}
+	s.flags.wait = erase.Wait{
+		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
+	var err error
+	if s.arrays, err = hardware.ArraysOf(n); err != nil {
+		return nil, err
+	}
+	skips, err := hardware.NewSkipList(n)
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.o.Disks(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list disks: %w", err)
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
+	if s.disks, err = skips.Without(all); err != nil {
+		return nil, err
+	}
+	for _, d := range s.disks {
+		if err := errors.Join(skips.CheckRead(d), s.arrays.CheckShown(ctx, m.o.System, d)); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Path, err)
+		}
+	}
+	groups := map[string]*raidGroup{}
+	for _, d := range all {
+		members, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+			return md.Members(ctx, m.o.System, d)
+		})
+		if err != nil {
+			if !s.has(d) && !s.arrays.HasProtected() {
+				m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
+				continue
+			}
+			return nil, fmt.Errorf("%s: %w", d.Path, err)
+		}
+		for _, member := range members {
+			if groups[member.UUID] == nil {
+				groups[member.UUID] = &raidGroup{}
+			}
+			groups[member.UUID].members = append(groups[member.UUID].members, raidMember{member, d.Path})
+		}
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(groups)) {
+		s.groups = append(s.groups, groups[uuid])
+	}
+	if s.running, err = raid.List(ctx, m.o.System); err != nil {
+		return nil, err
+	}
+	return s, s.decide()
+}
+
+func (s *raidState) has(d block.Device) bool {
+	return slices.ContainsFunc(s.disks, func(other block.Device) bool { return other.Path == d.Path })
+}
+
+// decide sets the actions of all groups.
+func (s *raidState) decide() error {
+	var all []md.Member
+	for _, g := range s.groups {
+		all = append(all, g.plain()...)
+	}
+	kept := map[string]bool{} // disks
+	for _, g := range s.groups {
+		for _, m := range g.members {
+			if err := s.arrays.CheckName(m.Superblock); err != nil {
+				return fmt.Errorf("%s: %w", m.Device.Path, err)
+			}
+			if !s.arrays.Protected(m.Superblock) {
+				continue
+			}
+			if err := s.arrays.CheckUnambiguous(m.Superblock, all); err != nil {
+				return err
+			}
+			g.mark(keepArray, "protected by skip_block_devices", kept)
+		}
+	}
+	var esps []md.Member
+	for _, g := range s.groups {
+		if g.action == deleteArray && g.isOn(kept) &&
+			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !isESPMember(m.Member) }) {
+			g.mark(keepArray, "the EFI system partition of a protected array", kept)
+			esps = append(esps, g.plain()...)
+		}
+	}
+	if err := hardware.CheckOneArray(esps); err != nil {
+		return fmt.Errorf("%q is not the name of one array: %w", espName, err)
+	}
+	// The content of an array that shares a disk with a kept one is removed, and that of the arrays on its other disks.
+	for changed := true; changed; {
+		changed = false
+		for _, g := range s.groups {
+			if g.action == deleteArray && g.isOn(kept) {
+				g.mark(wipeArray, "on a disk of a protected array", kept)
+				changed = true
+			}
+		}
+	}
+	return nil
+}
+
+// deletion is what deleting the configuration changes.
+type deletion struct {
+	*raidState
+
+	stop  []raid.Array
+	wipe  []*raidGroup
+	disks []block.Device // whose partition tables and superblocks are removed
+}
+
+// planDelete checks whether the configuration can be deleted. It only reads.
+func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error) {
+	del := deletion{raidState: s}
+	changed := map[string]bool{} // paths of disks and members
+	for _, g := range s.groups {
+		if g.action == keepArray {
+			continue
+		}
+		on := 0
+		for _, member := range g.members {
+			if s.has(block.Device{Path: member.disk}) {
+				on++
+			}
+		}
+		switch {
+		case on == 0:
+			continue // skip_block_devices names all of its disks
+		case on < len(g.members):
+			return deletion{}, fmt.Errorf("%s is also on disks that skip_block_devices names: %s", g, g.describe())
+		case g.action == wipeArray:
+			del.wipe = append(del.wipe, g)
+		}
+		for _, member := range g.members {
+			changed[member.Device.Path] = true
+			if g.action == deleteArray {
+				changed[member.disk] = true
+			}
+		}
+	}
+	for _, d := range s.disks {
+		if !slices.ContainsFunc(s.groups, func(g *raidGroup) bool {
+			return g.action == deleteArray && g.isOn(map[string]bool{d.Path: true})
+		}) {
+			continue
+		}
+		if err := m.checkWritable(ctx, s, d); err != nil {
+			return deletion{}, err
+		}
+		del.disks = append(del.disks, d)
+	}
+	for _, a := range s.running {
+		used := 0
+		for _, member := range a.Members {
+			if changed[member.Path] {
+				used++
+			}
+		}
+		if used == 0 {
+			continue
+		}
+		if used < len(a.Members) {
+			return deletion{}, fmt.Errorf("%s runs on devices that must be kept", a.Path)
+		}
+		del.stop = append(del.stop, a)
+	}
+	return del, nil
+}
+
+func (g *raidGroup) describe() string {
+	var words []string
+	for _, m := range g.members {
+		words = append(words, m.Device.Path)
+	}
+	return strings.Join(words, ", ")
+}
+
+// checkWritable returns an error if a disk must not or cannot be overwritten.
+func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Device) error {
+	switch {
+	case d.ReadOnly:
+		return fmt.Errorf("%s: %w", d.Path, erase.ErrReadOnly)
+	case d.Zoned == "host-managed":
+		return fmt.Errorf("%s: %w", d.Path, erase.ErrZoned)
+	case s.flags.guard:
+		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
+			return nil, erase.Guard(ctx, m.o.System, d.Path)
+		})
+		return err
+	}
+	return nil
+}
+
+// deleteArrays stops and deletes the arrays of a plan.
+func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
+	for _, a := range del.stop {
+		if err := m.stopArray(ctx, a.Path); err != nil {
+			return err
+		}
+		m.o.Log.Info("RAID array stopped", "device", a.Path)
+	}
+	for _, g := range del.wipe {
+		if err := raid.Wipe(ctx, g.plain()); err != nil {
+			return err
+		}
+		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)
+	}
+	for _, d := range del.disks {
+		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
+			return nil, erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
+		})
+		if err != nil {
+			return err
+		}
+		m.o.Log.Info("RAID superblocks and partitions removed", "device", d.Path)
+	}
+	for _, g := range del.groups {
+		if g.action == keepArray {
+			m.o.Log.Warn("RAID array kept", "array", g.String(), "devices", g.describe(), "reason", g.reason)
+		}
+	}
+	return nil
+}
+
+// raidFault converts an error to that of the protocol for RAID steps.
+func raidFault(err error) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if errors.Is(err, erase.ErrProtected) {
+		return fault.ProtectedDevice("%w", err)
+	}
+	return fault.SoftwareRAID("%w", err)
+}

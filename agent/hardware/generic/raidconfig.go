@@ -1,0 +1,207 @@
+package generic
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/storage/hint"
+	"ironroot/storage/md"
+)
+
+// volume is a software RAID array of a target configuration (target_raid_config).
+type volume struct {
+	name  string       // volume_name, or the name of its device
+	level string       // as in [md.New]
+	size  int64        // end of its partition on each member, from the previous one's, in bytes; 0 means the rest
+	hints []hint.Hints // of physical_disks, one for each member; nil means all disks
+}
+
+// raidLevels maps the levels that Ironic's configuration can have here to those of [md.New].
+var raidLevels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", "5": "raid5", "6": "raid6"}
+
+// maxVolumes is the number of arrays that a configuration can have.
+const maxVolumes = 2
+
+// volumesOf validates a target configuration and returns its arrays in the order in which they are created: that of
+// size MAX is the last. All problems are in one error. It returns none if the configuration is empty or contains no
+// software RAID.
+//
+// The rules are those of ironic-python-agent. In addition, levels, sizes and names must be usable before anything is
+// written.
+func volumesOf(n *node.Node, config map[string]any, arrays hardware.Arrays) ([]volume, error) {
+	if len(config) == 0 {
+		return nil, nil
+	}
+	disks, ok := config["logical_disks"].([]any)
+	if !ok || len(disks) == 0 {
+		return nil, fault.SoftwareRAID("RAID config contains no logical disks")
+	}
+	entries := make([]map[string]any, len(disks))
+	software := false
+	for i, disk := range disks {
+		if entries[i], ok = disk.(map[string]any); !ok {
+			return nil, fault.SoftwareRAID("logical disk %d: got %v, want an object", i+1, disk)
+		}
+		software = software || entries[i]["controller"] == softwareController
+	}
+	if !software {
+		return nil, nil
+	}
+	v := validation{names: map[string]bool{}, named: arrays.HasProtected()}
+	if len(entries) > maxVolumes {
+		v.add("Software RAID configuration requires one or two logical disks")
+	}
+	var volumes []volume
+	for i, entry := range entries {
+		volumes = append(volumes, v.volume(i, entry))
+	}
+	if len(v.problems) > 0 {
+		return nil, fault.SoftwareRAID("Could not validate Software RAID config for %s: %s", uuidOf(n),
+			strings.Join(v.problems, "; "))
+	}
+	slices.SortStableFunc(volumes, func(a, b volume) int { return rank(a) - rank(b) })
+	for i := range volumes {
+		if volumes[i].name == "" {
+			volumes[i].name = fmt.Sprintf("md%d", i)
+		}
+	}
+	return volumes, nil
+}
+
+const softwareController = "software"
+
+// rank sorts an array that takes the rest of its disks after all others.
+func rank(v volume) int {
+	if v.size == 0 {
+		return 1
+	}
+	return 0
+}
+
+// validation collects the problems of a target configuration.
+type validation struct {
+	problems []string
+	names    map[string]bool
+	named    bool // skip_block_devices has names of arrays, so that all need one
+	hasRoot  bool
+	hasMax   bool
+}
+
+func (v *validation) add(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(v.problems, text) {
+		v.problems = append(v.problems, text)
+	}
+}
+
+// volume validates an entry of logical_disks.
+func (v *validation) volume(index int, entry map[string]any) volume {
+	if entry["controller"] != softwareController {
+		v.add("Software RAID configuration requires all logical disks to have 'controller'='software'")
+	}
+	result := volume{name: v.name(index, entry), size: v.size(index, entry), hints: v.hints(index, entry)}
+	level, _ := entry["raid_level"].(string)
+	result.level = raidLevels[level]
+	if index == 0 && level != "1" {
+		v.add("Software RAID Configuration requires RAID-1 for the first logical disk")
+	} else if result.level == "" {
+		v.add("Software RAID configuration does not support RAID level %v", entry["raid_level"])
+	}
+	switch root := entry["is_root_volume"].(type) {
+	case nil:
+	case bool:
+		if root && v.hasRoot {
+			v.add("Software RAID configuration allows only one logical disk to be marked as is_root_volume")
+		}
+		v.hasRoot = v.hasRoot || root
+	default:
+		v.add("logical disk %d: is_root_volume: got %v, want true or false", index+1, root)
+	}
+	return result
+}
+
+func (v *validation) name(index int, entry map[string]any) string {
+	value, ok := entry["volume_name"]
+	if !ok || value == nil {
+		if v.named {
+			v.add("All logical disks are required to have a volume name specified as a volume name is mentioned in " +
+				"the property skip block devices.")
+		}
+		return ""
+	}
+	name, ok := value.(string)
+	switch {
+	case !ok || !isVolumeName(name):
+		v.add("logical disk %d: volume_name: got %q, want 1 to %d letters, digits, '-', '_' and '.'", index+1,
+			fmt.Sprint(value), maxVolumeName)
+	case v.names[name]:
+		v.add("Duplicate software RAID device name %s detected", name)
+	}
+	v.names[name] = true
+	return name
+}
+
+// homeHost precedes the names of arrays. mdadm then assembles them under their names on every host.
+const homeHost = "any:"
+
+const maxVolumeName = md.MaxName - len(homeHost)
+
+// isVolumeName reports whether mdadm can use a name for a device in /dev/md. The name "esp" is that of the mirrored EFI
+// system partition.
+func isVolumeName(name string) bool {
+	return name != "" && len(name) <= maxVolumeName && name != espName && !strings.HasPrefix(name, ".") &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+}
+
+func (v *validation) size(index int, entry map[string]any) int64 {
+	text := fmt.Sprint(entry["size_gb"])
+	if number, ok := entry["size_gb"].(float64); ok {
+		text = strconv.FormatFloat(number, 'f', -1, 64) // without an exponent
+	}
+	if text == "MAX" {
+		if v.hasMax {
+			v.add("Software RAID can have only one RAID device with size 'MAX'")
+		}
+		v.hasMax = true
+		return 0
+	}
+	gigabytes, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || gigabytes <= 0 || gigabytes > maxSizeGB {
+		v.add("logical disk %d: size_gb: got %s, want a number of GiB or 'MAX'", index+1, text)
+		return 1
+	}
+	return gigabytes << 30
+}
+
+// maxSizeGB is the largest size in GiB, so that sums of sizes in bytes cannot overflow.
+const maxSizeGB = 1 << 28
+
+func (v *validation) hints(index int, entry map[string]any) []hint.Hints {
+	value, ok := entry["physical_disks"]
+	if !ok || value == nil {
+		return nil
+	}
+	list, _ := value.([]any)
+	if len(list) < 2 {
+		v.add("The physical_disks parameter for software RAID must be a list with at least 2 items, each specifying " +
+			"a disk in the device hints format")
+	}
+	var hints []hint.Hints
+	for i, item := range list {
+		raw, ok := item.(map[string]any)
+		if !ok {
+			v.add("The physical_disks parameter for software RAID must be a list of device hints (dictionaries)")
+			continue
+		}
+		parsed, err := hint.Parse(raw)
+		if err != nil {
+			v.add("logical disk %d: entry %d of physical_disks: %v", index+1, i+1, err)
+		}
+		hints = append(hints, parsed)
+	}
+	return hints
+}
