@@ -58,7 +58,10 @@ type Options struct {
 	Version string // "" is Version
 	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
 	Settled <-chan struct{}
-	Board   Board // nil shows nothing
+	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for it,
+	// follow the first heartbeat.
+	NeedDrivers func()
+	Board       Board // nil shows nothing
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.

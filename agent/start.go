@@ -76,6 +76,9 @@ func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) 
 
 // settle waits until the drivers of all devices present at boot are loaded, or until limit has passed.
 func (a *agent) settle(ctx context.Context, limit time.Duration) {
+	if a.o.NeedDrivers != nil {
+		a.o.NeedDrivers()
+	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := pause.Until(limited, a.o.Settled); err != nil && ctx.Err() == nil {

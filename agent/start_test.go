@@ -196,6 +196,28 @@ func TestInspectionAfterDrivers(t *testing.T) {
 	})
 }
 
+// The start requests drivers that are postponed before it waits for them, and only then.
+func TestStartRequestsDrivers(t *testing.T) {
+	for option, want := range map[string]int{
+		"--inspection-collectors=pci-devices": 1, "--inspection-collectors=": 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			settled := make(chan struct{})
+			requests := 0
+			request := func() {
+				if requests++; requests == 1 {
+					close(settled)
+				}
+			}
+			a := startedAgent(t, Options{Settled: settled, Dial: refused, NeedDrivers: request},
+				"--api-url=http://192.0.2.1", option)
+			if err := a.inspect(t.Context()); err != nil || requests != want {
+				t.Errorf("%s: got %v and %d requests of drivers, want %d", option, err, requests, want)
+			}
+		})
+	}
+}
+
 // The inventory contains devices whose drivers are still being loaded when Ironic asks for it.
 func TestHardwareInfoAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -72,10 +72,12 @@ func AgentWith(change func(*agent.Options)) Func {
 }
 
 // agentOptions returns the options of the agent on this machine. The agent reads the media again before it starts over.
+// An agent that contacts Ironic postpones the modules of other devices than network cards, unless the network waits for
+// a config drive.
 func agentOptions(
 	m *Machine, settings *config.Config, network *netboot.Network, media *vmedia.Media, board *status.Board,
 ) agent.Options {
-	return agent.Options{
+	o := agent.Options{
 		Config:      settings,
 		Network:     network,
 		Dial:        network.Dial,
@@ -90,6 +92,29 @@ func agentOptions(
 		Settled:     m.Settled,
 		Reload:      func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
 	}
+	if settings.APIURL != "" && !media.NetworkDataExpected() {
+		o.Board, o.NeedDrivers = contactBoard{board, m.Postpone, m.Resume}, m.Resume
+	}
+	return o
+}
+
+// contactBoard postpones modules that do not belong to network cards until the first heartbeat, while the agent passes
+// the phases of its start. Loading a module takes processor time that few or emulated processors lack then.
+type contactBoard struct {
+	agent.Board
+	postpone, resume func()
+}
+
+// Enter implements [agent.NodeBoard].
+func (b contactBoard) Enter(phase status.Phase) {
+	b.Board.Enter(phase)
+	b.postpone()
+}
+
+// HeartbeatDone implements [agent.IronicBoard].
+func (b contactBoard) HeartbeatDone(err error) {
+	b.Board.HeartbeatDone(err)
+	b.resume()
 }
 
 // keep runs f in a goroutine, and again after a panic, until ctx ends.

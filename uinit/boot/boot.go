@@ -45,6 +45,10 @@ type Machine struct {
 	// Settled is closed when all modules for the devices that were present at boot are loaded. Their drivers can
 	// still be searching for disks, which the kernel announces by uevents.
 	Settled <-chan struct{}
+	// Postpone makes modules that do not belong to network cards wait until Resume is called, but only for short times:
+	// see [kmod.Coldplug.Postpone].
+	Postpone func()
+	Resume   func()
 	// Show draws the board on the machine's screen instead of log lines, if the screen is one of the consoles.
 	Show func(ctx context.Context, board *status.Board)
 	// Probe loads a module by its name or alias, with its dependencies.
@@ -163,8 +167,9 @@ func (b *boot) up() {
 // start starts all goroutines.
 func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
-	loader, settled := b.modules(ctx)
-	m.Settled, m.Probe = settled, loader.Load
+	loader, plug := b.modules(ctx)
+	settled := plug.Settled()
+	m.Settled, m.Probe, m.Postpone, m.Resume = settled, loader.Load, plug.Postpone, plug.Resume
 	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
 	b.spawn(func() { b.watchRandom() })
 	keep(ctx, func() { b.watchFirmware(ctx, settled) })
@@ -179,8 +184,8 @@ func (b *boot) show(ctx context.Context, board *status.Board) {
 	keep(ctx, func() { watchKernel(ctx, b.console) })
 }
 
-// modules starts to load the modules of the machine's devices. The channel is closed when they are loaded.
-func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
+// modules starts to load the modules of the machine's devices.
+func (b *boot) modules(ctx context.Context) (*kmod.Loader, *kmod.Coldplug) {
 	loader, err := kmod.OpenMachine(b.log)
 	if err != nil {
 		b.log.Error("module index not read", "err", err)
@@ -192,7 +197,7 @@ func (b *boot) modules(ctx context.Context) (*kmod.Loader, <-chan struct{}) {
 			b.log.Error("hotplug stopped: new devices get no driver", "err", err)
 		}
 	})
-	return loader, plug.Settled()
+	return loader, plug
 }
 
 // finishBoot runs the steps that nothing depends on, some of them after the devices have settled.

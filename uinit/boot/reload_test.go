@@ -85,7 +85,7 @@ func TestAgentReadsMediaAgain(t *testing.T) {
 	testenv.Run(t, "genisoimage", "-quiet", "-r", "-V", "VMEDIA_BOOT_ISO", "-o", disc, filepath.Join(dir, "iso"))
 	attachMedium(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", disc)
 
-	options := agentOptions(m, nil, nil, media, nil)
+	options := agentOptions(m, &config.Config{}, nil, media, nil)
 	if options.Reload == nil {
 		t.Fatal("the agent does not read media again")
 	}

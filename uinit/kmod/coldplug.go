@@ -24,9 +24,14 @@ import (
 // eventQueue is the number of bytes of uevents that the kernel can queue.
 const eventQueue = 8 << 20
 
-// networkLead is how long other modules wait for those of network interfaces. A driver that needs longer is waiting for
-// its device, for example while that loads firmware, and leaves the processors to others.
-const networkLead = 500 * time.Millisecond
+const (
+	// networkLead is how long other modules wait for the next sign of progress: a module of a network interface is
+	// loaded, or Postpone is called. A driver that needs longer is waiting for its device, for example while that loads
+	// firmware, and leaves the processors to others. So does an agent that waits for a carrier or a DHCP server.
+	networkLead = time.Second
+	// maxNetworkLead limits this wait from the first module of a network interface on.
+	maxNetworkLead = 3 * time.Second
+)
 
 // Coldplug loads the modules of the machine's devices: those that are present when it starts, and those that appear
 // later because a module registered a bus or because they were plugged in.
@@ -40,15 +45,66 @@ type Coldplug struct {
 
 	mu      sync.Mutex
 	asked   map[string]bool // modaliases seen
-	network []*Module       // modules of network interfaces that were requested; only appended to
 	pending int             // loads in progress
 	walked  bool            // the devices that were present have been examined
 	seen    uint64          // number of the last uevent read
+	lead    lead
+}
+
+// lead is the precedence of the network over other modules.
+type lead struct {
+	begun    time.Time     // when the first module of a network interface was requested; zero = not yet
+	advanced time.Time     // when there was progress last
+	loading  int           // modules of network interfaces that are being loaded
+	used     bool          // Postpone was called
+	ended    bool          // Resume was called
+	changed  chan struct{} // closed and replaced at every change
 }
 
 // NewColdplug returns a Coldplug for the devices below sys, which is "/sys" on a machine.
 func NewColdplug(loader *Loader, sys string, log *slog.Logger) *Coldplug {
-	return &Coldplug{loader: loader, sys: sys, log: log, settled: make(chan struct{}), asked: map[string]bool{}}
+	return &Coldplug{
+		loader: loader, sys: sys, log: log, settled: make(chan struct{}), asked: map[string]bool{},
+		lead: lead{changed: make(chan struct{})},
+	}
+}
+
+// Postpone makes modules that do not belong to network interfaces wait until Resume is called, but not longer than one
+// second after the last call of Postpone. They do not wait on a machine without network interfaces, and never longer
+// than three seconds. Callers call it at each step of their work for which these modules should leave the processors
+// free.
+func (c *Coldplug) Postpone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lead.used = true
+	c.lead.advance()
+}
+
+// Resume ends the effect of Postpone, also of later calls.
+func (c *Coldplug) Resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lead.ended = true
+	c.lead.notify()
+}
+
+// advance records progress.
+func (l *lead) advance() {
+	l.advanced = time.Now()
+	l.notify()
+}
+
+func (l *lead) notify() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// left returns how long other modules have to wait if nothing changes. It is negative as long as begun is zero.
+func (l *lead) left() time.Duration {
+	if l.loading == 0 && (!l.used || l.ended) {
+		return 0
+	}
+	return min(time.Until(l.advanced.Add(networkLead)), time.Until(l.begun.Add(maxNetworkLead)))
 }
 
 // Settled returns a channel that is closed when no load is in progress and every event that the kernel has sent so
@@ -134,7 +190,7 @@ func (c *Coldplug) modaliases(buses ...string) []string {
 }
 
 // ask loads the modules of aliases that were not requested before. Modules of network interfaces are loaded first. The
-// others follow when those have been loaded, in this call and in earlier ones, but at most networkLead later.
+// others follow when those have been loaded, in this call and in earlier ones, and when Postpone has no effect any more.
 //
 // A storage adapter must not precede a network adapter: when the kernel has loaded a module, it waits until all drivers
 // have finished their asynchronous search for devices (do_init_module calls async_synchronize_full), so that disks
@@ -150,20 +206,18 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	}
 	c.mu.Lock()
 	c.pending += len(first) + len(rest)
-	c.network = append(c.network, first...)
-	network := c.network
+	if c.lead.loading += len(first); c.lead.begun.IsZero() && len(first) > 0 {
+		c.lead.begun, c.lead.advanced = time.Now(), time.Now()
+	}
 	c.mu.Unlock()
 	for _, m := range first {
-		c.load(ctx, m)
+		c.loadNetwork(ctx, m)
 	}
 	if len(rest) == 0 {
 		return
 	}
 	goroutine.Go(func() error {
-		select {
-		case <-c.loaded(ctx, network):
-		case <-time.After(networkLead):
-		}
+		c.awaitNetwork(ctx)
 		for _, m := range rest {
 			c.load(ctx, m)
 		}
@@ -171,16 +225,46 @@ func (c *Coldplug) ask(ctx context.Context, aliases []string) {
 	}, nil)
 }
 
-// loaded returns a channel that is closed when modules have been loaded or cannot be loaded.
-func (c *Coldplug) loaded(ctx context.Context, modules []*Module) <-chan struct{} {
-	loaded := make(chan struct{})
-	goroutine.Go(func() error {
-		for _, m := range modules {
-			_ = c.loader.LoadModule(ctx, m) // load reports the error
+// awaitNetwork waits until modules that do not belong to network interfaces can be loaded, or until ctx ends.
+func (c *Coldplug) awaitNetwork(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		left, changed := c.lead.left(), c.lead.changed
+		c.mu.Unlock()
+		if left <= 0 {
+			return
 		}
-		return nil
-	}, func(error) { close(loaded) })
-	return loaded
+		select {
+		case <-changed:
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loadNetwork loads a module of a network interface in a goroutine. Each of its dependencies is progress.
+func (c *Coldplug) loadNetwork(ctx context.Context, m *Module) {
+	goroutine.Go(func() error {
+		for _, name := range m.Depends {
+			if before := c.loader.index.Module(name); before != nil {
+				_ = c.loader.insert(ctx, before, nil) // LoadModule returns the error
+				c.networkLoaded(0)
+			}
+		}
+		return c.loader.LoadModule(ctx, m)
+	}, func(err error) {
+		c.networkLoaded(1)
+		c.done(m, err)
+	})
+}
+
+// networkLoaded records that a module was loaded, with which the loading of n network interfaces has ended.
+func (c *Coldplug) networkLoaded(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lead.loading -= n
+	c.lead.advance()
 }
 
 // modules returns the modules of new aliases without duplicates, in a stable order.
@@ -201,16 +285,19 @@ func (c *Coldplug) modules(aliases []string) []*Module {
 
 // load loads a module in a goroutine.
 func (c *Coldplug) load(ctx context.Context, m *Module) {
-	goroutine.Go(func() error { return c.loader.LoadModule(ctx, m) }, func(err error) {
-		if err != nil && !errors.Is(err, unix.ENODEV) {
-			// A driver returns "no such device" if the machine has no device of its kind.
-			c.log.Warn("module not loaded", "module", m.Name, "err", err)
-		}
-		c.mu.Lock()
-		c.pending--
-		c.mu.Unlock()
-		c.check()
-	})
+	goroutine.Go(func() error { return c.loader.LoadModule(ctx, m) }, func(err error) { c.done(m, err) })
+}
+
+// done records that the load of a module has ended.
+func (c *Coldplug) done(m *Module, err error) {
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		// A driver returns "no such device" if the machine has no device of its kind.
+		c.log.Warn("module not loaded", "module", m.Name, "err", err)
+	}
+	c.mu.Lock()
+	c.pending--
+	c.mu.Unlock()
+	c.check()
 }
 
 // check closes settled when no load and no event is pending.

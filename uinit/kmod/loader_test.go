@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -271,6 +272,125 @@ func TestColdplugLoadsEarlierNetworkFirst(t *testing.T) {
 			if diff := cmp.Diff(want, at); diff != "" {
 				t.Errorf("network adapter's driver took %v: %s", took, diff)
 			}
+		})
+	}
+}
+
+// Each dependency of a network adapter's driver that was loaded is progress, for which other modules wait. A driver that
+// is still not loaded after maxNetworkLead is not waited for.
+func TestColdplugWaitsForDependenciesOfNetwork(t *testing.T) {
+	const step = networkLead * 4 / 5
+	for libraries, want := range map[int]time.Duration{2: 2 * step, 3: 3 * step, 4: maxNetworkLead} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			loaded := make(chan time.Duration, 1)
+			k := &kernel{hook: func(name string) {
+				if name == "disk" {
+					loaded <- time.Since(start)
+				} else {
+					time.Sleep(step)
+				}
+			}}
+			nic := &Module{Name: "nic", Dir: "drivers/net", Aliases: []string{"virtio:nic"}}
+			modules := []*Module{{Name: "disk", Dir: "drivers/scsi", Aliases: []string{"pci:disk"}}, nic}
+			for i := range libraries - 1 {
+				name := "library" + strconv.Itoa(i)
+				modules = append(modules, &Module{Name: name, Dir: "net/core"})
+				nic.Depends = append(nic.Depends, name)
+			}
+			c := NewColdplug(tree(t, k, "", modules...), t.TempDir(), slog.New(slog.DiscardHandler))
+			c.ask(t.Context(), []string{"virtio:nic", "pci:disk"})
+			if got := <-loaded; got != want {
+				t.Errorf("%d modules: got the disk's module after %v, want it after %v", libraries, got, want)
+			}
+			time.Sleep(time.Minute) // all timers end
+			synctest.Wait()
+		})
+	}
+}
+
+// Modules of other devices wait while the agent calls Postpone, until it calls Resume, and never for long.
+func TestColdplugPostpones(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name      string
+		network   string          // alias
+		postponed []time.Duration // calls of Postpone
+		resumed   time.Duration   // call of Resume; 0 = none
+		want      time.Duration   // the disk's module
+	}{
+		{name: "never", network: "virtio:nic"},
+		{name: "until resumed", network: "virtio:nic", postponed: []time.Duration{0}, resumed: 300 * ms, want: 300 * ms},
+		{name: "without progress", network: "virtio:nic", postponed: []time.Duration{0}, want: networkLead},
+		{name: "progress", network: "virtio:nic", postponed: []time.Duration{0, 700 * ms}, want: 700*ms + networkLead},
+		{name: "at most", network: "virtio:nic", want: maxNetworkLead,
+			postponed: []time.Duration{0, 900 * ms, 1800 * ms, 2700 * ms}},
+		{name: "after progress and resumed", network: "virtio:nic", postponed: []time.Duration{0, 900 * ms},
+			resumed: 1500 * ms, want: 1500 * ms},
+		{name: "no network adapter", network: "virtio:other", postponed: []time.Duration{0}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			loaded := make(chan time.Duration, 1)
+			k := &kernel{hook: func(name string) {
+				if name == "disk" {
+					loaded <- time.Since(start)
+				}
+			}}
+			l := tree(t, k, "",
+				&Module{Name: "disk", Dir: "drivers/scsi", Aliases: []string{"pci:disk"}},
+				&Module{Name: "nic", Dir: "drivers/net", Aliases: []string{"virtio:nic"}},
+			)
+			plug := NewColdplug(l, t.TempDir(), slog.New(slog.DiscardHandler))
+			for _, at := range c.postponed {
+				if at == 0 {
+					plug.Postpone()
+				} else {
+					time.AfterFunc(at, plug.Postpone)
+				}
+			}
+			if c.resumed != 0 {
+				time.AfterFunc(c.resumed, plug.Resume)
+			}
+			plug.ask(t.Context(), []string{c.network, "pci:disk"})
+			if got := <-loaded; got != c.want {
+				t.Errorf("%s: got the disk's module after %v, want it after %v", c.name, got, c.want)
+			}
+			time.Sleep(time.Minute) // all timers end
+			synctest.Wait()
+		})
+	}
+}
+
+// A device that appears later does not wait any more, whether Postpone is called or not.
+func TestColdplugPostponesAtTheStartOnly(t *testing.T) {
+	for _, resumed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			loaded := make(chan time.Time, 1)
+			k := &kernel{hook: func(name string) {
+				if name == "disk" {
+					loaded <- time.Now()
+				}
+			}}
+			l := tree(t, k, "",
+				&Module{Name: "disk", Dir: "drivers/scsi", Aliases: []string{"pci:disk"}},
+				&Module{Name: "nic", Dir: "drivers/net", Aliases: []string{"virtio:nic"}},
+			)
+			c := NewColdplug(l, t.TempDir(), slog.New(slog.DiscardHandler))
+			c.ask(t.Context(), []string{"virtio:nic"})
+			c.Postpone()
+			if resumed {
+				c.Resume()
+			} else {
+				time.Sleep(maxNetworkLead)
+			}
+			c.Postpone()
+			start := time.Now()
+			c.ask(t.Context(), []string{"pci:disk"})
+			if got := (<-loaded).Sub(start); got != 0 {
+				t.Errorf("resumed %v: got the disk's module after %v, want it at once", resumed, got)
+			}
+			synctest.Wait()
 		})
 	}
 }
