@@ -85,7 +85,9 @@ func checkDescriptor(head []byte) string {
 		return "its descriptor is not where it should be"
 	}
 	size := min(header.DescriptorSize*512, maxDescriptor, uint64(len(head)-descriptorAt))
-	descriptor := strings.ToLower(string(bytes.TrimRight(head[descriptorAt:][:size], "\x00")))
+	// The descriptor ends with its first NUL: qemu-img leaves the end of a longer one after it.
+	text, _, _ := bytes.Cut(head[descriptorAt:][:size], []byte{0})
+	descriptor := strings.ToLower(string(text))
 	extents, single := 0, false
 	for line := range strings.Lines(descriptor) {
 		line = strings.TrimSpace(line)

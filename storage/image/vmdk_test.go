@@ -70,6 +70,20 @@ func TestVMDKFooter(t *testing.T) {
 	}
 }
 
+// What a longer descriptor left after the end of the descriptor is ignored, as by qemu-img.
+func TestVMDKDescriptorEnds(t *testing.T) {
+	file := convert(t, "raw", foreignDisks(t)["partitioned"], "vmdk", "subformat=monolithicSparse")
+	end := 512 + bytes.IndexByte(file[512:], 0)
+	for left, want := range map[string]string{
+		"\x00\n": "", "\x00rest\n": "", "rest\n": "its descriptor has an unknown line",
+	} {
+		copy(file[end:], left)
+		if got := checkDescriptor(file); got != want {
+			t.Errorf("%q after the descriptor: got %q, want %q", left, got, want)
+		}
+	}
+}
+
 // Parity: K7
 func TestVMDKDescriptors(t *testing.T) {
 	binaryTail := string(make([]byte, 100)) + "\xff\xfe"
