@@ -58,8 +58,8 @@ type Options struct {
 	Version string // "" is Version
 	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
 	Settled <-chan struct{}
-	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for it,
-	// follow the first heartbeat.
+	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
+	// it, follow the first heartbeat.
 	NeedDrivers func()
 	Board       Board // nil shows nothing
 	// Dial connects to Ironic; nil is a net.Dialer.

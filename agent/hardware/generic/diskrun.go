@@ -52,8 +52,8 @@ type diskRun struct {
 }
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
-// written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone. The
-// phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
+// written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
+// The phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
 func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := &diskRun{

@@ -16,8 +16,8 @@ import (
 var released = []struct {
 	version string
 	// added lists the steps that the version has in addition to the one before: kind, priority, interface and name,
-	// whether Ironic may abort the step, and its arguments. A version without a step of the one before repeats that step
-	// in removed.
+	// whether Ironic may abort the step, and its arguments. A version without a step of the one before repeats that
+	// step in removed.
 	added, removed string
 }{
 	{version: "1.2-ironroot.1", added: `
@@ -104,7 +104,7 @@ func TestVersionNamesSteps(t *testing.T) {
 			strings.Join(got, "\n"))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("steps of version %s differ: raise the number in Version, and add it with the changes (-want +got):\n%s",
-			m.Version(), diff)
+		t.Errorf("steps of version %s differ: raise the number in Version, and add it with the changes "+
+			"(-want +got):\n%s", m.Version(), diff)
 	}
 }
