@@ -68,10 +68,10 @@ type Options struct {
 }
 
 // Full erases all data of a disk or partition, reads it back (see [evidence.NewPlan]), and returns the method. The
-// method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see. If
-// the device does not support a secure erase, it is overwritten; if a secure erase failed, only with ContinueOnFailure,
-// and never while the drive rejects data because of a sanitize. The method is then followed by the reason why an ATA
-// drive, or an NVMe drive whose sanitize failed, was overwritten.
+// method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see.
+// If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with
+// ContinueOnFailure, and never while the drive rejects data because of a sanitize. The method is then followed by the
+// reason why an ATA drive, or an NVMe drive whose sanitize failed or that kept data, was overwritten.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
@@ -123,8 +123,8 @@ func full(
 
 // Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls
 // notFormatted with the reason and erases the metadata. The method is followed by what was not erased, as with [Full].
-// Errors wrap ErrReadOnly, ErrBusy and ErrRemains as those of Full do. With ErrRemains the device was formatted or its
-// metadata were erased, unless the error also contains a failure to erase them.
+// Errors wrap ErrReadOnly, ErrBusy, ErrRemains and ErrNotErased as those of Full do. With ErrRemains the device was
+// formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, wait Wait, notFormatted func(error),
 ) (Method, error) {
@@ -152,6 +152,9 @@ func express(
 	notFormatted(err)
 	if err := metadata(ctx, sys, device.Path, wait); err != nil {
 		return "", errors.Join(fmt.Errorf("metadata: %w", err), scope.remains("not erased"))
+	}
+	if errors.Is(err, ErrNotErased) { // the caller requested an erase, and the drive only claims it
+		return "", errors.Join(err, scope.remains(MetadataOnly))
 	}
 	return scope.finish(MetadataOnly)
 }
@@ -204,10 +207,12 @@ func secure(
 }
 
 // overwritten returns the method of a device that was overwritten because of an error: for an ATA drive that has an
-// erase of its own, and for an NVMe sanitize that failed, with the reason why that was not used.
+// erase of its own, and for an NVMe drive whose sanitize failed or that kept data, with the reason why that was not
+// used.
 func overwritten(device block.Device, reason error) Method {
 	//nolint:errorlint // the bare error has no reason to report
-	if reason == ErrUnsupported || !isATA(device) && !errors.Is(reason, errSanitize) {
+	if reason == ErrUnsupported ||
+		!isATA(device) && !errors.Is(reason, errSanitize) && !errors.Is(reason, ErrNotErased) {
 		return Overwrite
 	}
 	return Overwrite + Method("; secure erase failed: "+strings.ReplaceAll(reason.Error(), "\n", "; "))

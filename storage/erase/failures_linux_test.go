@@ -216,7 +216,7 @@ func TestExpressErrors(t *testing.T) {
 	}
 	disk.Path = testenv.SparseFile(t, mib) // the kernel has no partitions of it to drop
 	method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, never, func(string) (adminDevice, error) {
-		return &fakeNVMe{oacs: 2}, nil
+		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: disk.Path}}, nil
 	})
 	if !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("partitions that cannot be dropped: got %q and %v, want %v", method, err, unix.ENOTTY)

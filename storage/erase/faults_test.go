@@ -172,7 +172,9 @@ func TestCancelledBeforeFlush(t *testing.T) {
 		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
 	}
 	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
-	open := func(string) (adminDevice, error) { return &fakeNVMe{oacs: 2}, nil }
+	open := func(string) (adminDevice, error) {
+		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: path}}, nil
+	}
 	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)

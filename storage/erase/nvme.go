@@ -87,10 +87,11 @@ func eraseNVMe(
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	method, err := formatNVMe(ctx, d, controller, namespace, scope)
+	sequential := device.Zoned == "host-managed"
+	method, err := formatNVMe(ctx, d, controller, namespace, scope, sequential)
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
-		method, err = s.sanitizeInstead(ctx, controller, scope, device.Zoned == "host-managed", err)
+		method, err = s.sanitizeInstead(ctx, controller, scope, sequential, err)
 	}
 	if err != nil {
 		return "", scope, err
@@ -98,14 +99,23 @@ func eraseNVMe(
 	return method, scope, block.Flush(ctx, device.Path)
 }
 
-// formatNVMe erases a namespace by Format NVM.
+// formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
-	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope,
-) (Method, error) {
+	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, sequential bool,
+) (_ Method, err error) {
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {
 		return "", err
 	}
+	medium, size, err := d.medium()
+	if err != nil {
+		return "", err
+	}
+	planted, err := plantSamples(ctx, medium, size, sequential)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, planted.free()) }()
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
@@ -121,7 +131,7 @@ func formatNVMe(
 	}
 	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
 	reported(ctx, "Format NVM", text, true)
-	return method, nil
+	return method, planted.verify(ctx, medium)
 }
 
 // formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA

@@ -34,6 +34,7 @@ type fakeNVMe struct {
 	allocatedError        error    // of the list of allocated namespaces
 	controllerError       error    // of the controller's data
 	formatError           error
+	formatKeeps           bool     // a format leaves the samples as they are; otherwise it removes them
 	formats               []uint32 // command dword 10 of each format
 	closed                bool
 	afterIdentify         func() // may be nil
@@ -88,6 +89,11 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 	case c.opcode == opFormat && c.nsid == 7 && data == nil:
 		f.formats = append(f.formats, c.cdw10)
 		time.Sleep(f.formatTime)
+		if !f.formatKeeps { // tests recognise an overwrite by the rest of the content
+			if err := os.WriteFile(f.path, f.content, 0); err != nil {
+				return err
+			}
+		}
 		return f.formatError
 	case c.opcode == opSanitize && data == nil:
 		return f.sanitize(c)
@@ -292,6 +298,7 @@ func TestNVMe(t *testing.T) {
 			c.o.NVMe, c.o.Zeroize = !c.off, !c.noPass
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			drive := c.drive
+			drive.path = loop
 			open := func(path string) (adminDevice, error) {
 				if path != loop {
 					t.Errorf("opened %s", path)
@@ -340,6 +347,7 @@ func TestNVMeCancelled(t *testing.T) {
 			defer cancel()
 			sent := 0
 			drive := c.drive
+			drive.path = path
 			drive.afterIdentify = func() {
 				if sent++; sent == c.identify {
 					cancel()
@@ -395,6 +403,7 @@ func TestNVMeFormatTime(t *testing.T) {
 		{fakeNVMe{oacs: 2, formatTime: 25 * time.Hour, formatError: failure}, ErrStuck},
 		{fakeNVMe{oacs: 2, closeTime: time.Hour, formatError: failure}, ErrStuck},
 	} {
+		c.drive.path = testenv.SparseFile(t, mib)
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan struct{})
 			limits := Limits{Silence: time.Minute, Grace: time.Second}
@@ -467,6 +476,7 @@ func TestExpress(t *testing.T) {
 			writeAt(t, loop, 1024, []byte("signature"))
 			writeAt(t, loop, 16<<20, []byte("secret"))
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
+			c.drive.path = loop
 			var reasons []string
 			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{},
 				func(err error) { reasons = append(reasons, err.Error()) },

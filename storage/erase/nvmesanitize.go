@@ -234,8 +234,8 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 		return err
 	}
 	completed := after.state() == stateCompleted || after.state() == stateDeallocated
-	reported(ctx, "NVMe Sanitize Status log page", fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.status, after.command),
-		completed)
+	reported(ctx, "NVMe Sanitize Status log page",
+		fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.status, after.command), completed)
 	switch after.state() {
 	case stateCompleted, stateDeallocated:
 		return nil

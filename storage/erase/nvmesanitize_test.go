@@ -50,12 +50,18 @@ type fakeSanitize struct {
 
 	sanitizes []uint32 // dword 10 of each command
 	file      *os.File
+	content   []byte // of the medium before samples were written
 	afterward func(opcode byte)
 }
 
 func (f *fakeSanitize) medium() (*os.File, int64, error) {
 	var err error
-	if f.file, err = os.OpenFile(f.path, os.O_RDWR, 0); err != nil {
+	if f.file == nil {
+		if f.file, err = os.OpenFile(f.path, os.O_RDWR, 0); err != nil {
+			return nil, 0, err
+		}
+	}
+	if f.content, err = os.ReadFile(f.path); err != nil {
 		return nil, 0, err
 	}
 	size, _, err := block.Geometry(f.file)

@@ -250,6 +250,45 @@ func TestTraceATA(t *testing.T) {
 	}
 }
 
+// A Format that keeps data is an error, and the drive is overwritten if it may be. An express erase removes the
+// metadata and fails.
+func TestFormatKeepsData(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+		open := func(string) (adminDevice, error) {
+			return &fakeNVMe{oacs: 2, formatKeeps: keeps, fakeSanitize: fakeSanitize{path: path}}, nil
+		}
+		want := map[bool]error{true: ErrNotErased}[keeps]
+		ctx, trace := WithTrace(t.Context())
+		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
+		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
+			t.Errorf("keeps %v: got %q and %v, want %v", keeps, method, err, want)
+		}
+		o := trace.Observed()
+		unchanged := map[bool]int64{true: 256}[keeps]
+		if s := o.Samples; s == nil || s.Comparable != 256 || s.Unchanged != unchanged {
+			t.Errorf("keeps %v: got samples %+v", keeps, s)
+		}
+		if len(o.Reported) != 1 || o.Reported[0].Source != "Format NVM" || !o.Reported[0].Completed {
+			t.Errorf("keeps %v: got %+v, want the completed command", keeps, o.Reported)
+		}
+		method, err = full(t.Context(), nvmeTree(t, "nvme0n1"), disk,
+			Options{NVMe: true, Zeroize: true, ContinueOnFailure: true}, openers{nvme: open})
+		if err != nil || keeps != strings.HasPrefix(string(method), "overwrite; secure erase failed: drive reported") {
+			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
+		}
+		writeAt(t, path, 1024, []byte("signature"))
+		method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {}, open)
+		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
+			t.Errorf("keeps %v, express: got %q and %v, want %v", keeps, method, err, want)
+		}
+		if wiped := !bytes.Contains(content(t, path), []byte("signature")); wiped != keeps {
+			t.Errorf("keeps %v, express: got metadata removed %v", keeps, wiped)
+		}
+	}
+}
+
 // Every method has a category, or is known to have none.
 func TestMethodsHaveCategories(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "erase.go", nil, 0)
