@@ -518,8 +518,8 @@ func TestSanitizeFailureMode(t *testing.T) {
 	}
 }
 
-// A drive is overwritten after a failed sanitize only if that is allowed, and never in its failure mode. The method says
-// why. A namespace that must not be sanitized is overwritten, as one without sanitize.
+// A drive is overwritten after a failed sanitize only if that is allowed, and never in its failure mode. The method
+// says why. A namespace that must not be sanitized is overwritten, as one without sanitize.
 //
 // Parity: P3 (fallback)
 func TestNVMeSanitizeFallback(t *testing.T) {
@@ -574,7 +574,8 @@ func TestNVMeSanitizeFallback(t *testing.T) {
 			}},
 		},
 		{
-			name: "earlier failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2", kept: true,
+			name: "earlier failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2",
+			kept: true,
 			drive: fakeNVMe{fakeSanitize: fakeSanitize{
 				sanicap: sanicapBlock, state: 3, exitError: nvmeStatus(0x401c), unreadable: true,
 			}},
@@ -612,8 +613,8 @@ func TestExpressDoesNotSanitize(t *testing.T) {
 	}
 }
 
-// The progress of a sanitize is reported up to the size, with the time that the drive says it takes. It may take as long
-// as it reports progress.
+// The progress of a sanitize is reported up to the size, with the time that the drive says it takes. It may take as
+// long as it reports progress.
 func TestSanitizeProgress(t *testing.T) {
 	for _, c := range []struct {
 		estimates [3]uint32 // overwrite, block erase, crypto erase
