@@ -87,6 +87,9 @@ func raidLevel(value any) string {
 // HasProtected reports whether skip_block_devices protects an array by its name.
 func (a Arrays) HasProtected() bool { return len(a.protected) > 0 }
 
+// IsEmpty reports whether the node names no array: none is protected, and Ironic has created none.
+func (a Arrays) IsEmpty() bool { return len(a.protected) == 0 && len(a.created) == 0 }
+
 // Protected reports whether skip_block_devices protects the array of a superblock by its name. The superblock must be
 // valid. If raid_config has an array of that name, its level and size must be the same. Other arrays can have the same
 // name: see [Arrays.CheckUnambiguous].
@@ -234,7 +237,7 @@ func (a Arrays) Created(s md.Superblock) string {
 // CheckShown returns an error if the partition table of a device names partitions that the kernel does not show, and
 // the node object names arrays: a hidden partition can be a member of one, and [Members] does not find it.
 func (a Arrays) CheckShown(ctx context.Context, sys sysfs.Root, d block.Device) error {
-	if len(a.protected) == 0 && len(a.created) == 0 {
+	if a.IsEmpty() {
 		return nil
 	}
 	hidden, err := partition.Hidden(ctx, sys, d.Path)

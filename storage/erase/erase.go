@@ -56,6 +56,7 @@ type Options struct {
 	Zeroize           bool                    // end an overwrite with a pass of zeros
 	NVMe              bool                    // use NVMe Format if the device supports it
 	NVMeSanitize      bool                    // with NVMe, sanitize a device that cannot be formatted
+	Siblings          []block.Device          // namespaces that a sanitize may erase, too
 	ATA               bool                    // use ATA secure erase or sanitize if the device supports one
 	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
 	Wait              Wait                    // time limit for the device's holders

@@ -87,11 +87,10 @@ func eraseNVMe(
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	sequential := device.Zoned == "host-managed"
-	method, err := formatNVMe(ctx, d, controller, namespace, scope, sequential)
+	method, err := formatNVMe(ctx, d, controller, namespace, scope, device.Zoned == "host-managed")
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
-		method, err = s.sanitizeInstead(ctx, controller, scope, sequential, err)
+		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
 	}
 	if err != nil {
 		return "", scope, err

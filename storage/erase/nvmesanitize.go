@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ironroot/internal/pause"
@@ -164,9 +165,26 @@ type sanitizer struct {
 
 // sanitizeInstead sanitizes the subsystem because of an error of Format. If that is not possible, it returns the error.
 func (s *sanitizer) sanitizeInstead(
-	ctx context.Context, controller []byte, scope nvmeScope, sequential bool, reason error,
-) (Method, error) {
+	ctx context.Context, controller []byte, scope nvmeScope, device block.Device, siblings []block.Device,
+	open func(string) (adminDevice, error), reason error,
+) (_ Method, err error) {
+	var holdErr error
+	if len(scope.others) > 0 {
+		var held []uint32
+		var closeAll func() error
+		held, closeAll, holdErr = holdSiblings(ctx, siblings, open)
+		defer func() { err = errors.Join(err, closeAll()) }()
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		scope.others = slices.DeleteFunc(slices.Clone(scope.others), func(id uint32) bool {
+			return slices.Contains(held, id)
+		})
+	}
 	a, err := chooseSanitize(controller, scope)
+	if holdErr != nil && err != nil && err != ErrUnsupported { //nolint:errorlint // the bare error has no reason
+		err = fmt.Errorf("%w: %w", err, holdErr)
+	}
 	switch {
 	case err == ErrUnsupported: //nolint:errorlint // the bare error has no reason to report
 		return "", reason
@@ -175,10 +193,45 @@ func (s *sanitizer) sanitizeInstead(
 	case err != nil:
 		return "", fmt.Errorf("%w (%v)", reason, err) //nolint:errorlint // Format failed: not ErrUnsupported
 	}
-	if err := s.sanitize(ctx, a, sequential); err != nil {
+	if err := s.sanitize(ctx, a, device.Zoned == "host-managed"); err != nil {
 		return "", fmt.Errorf("%w (%v)", err, reason) //nolint:errorlint // the sanitize failed: not ErrUnsupported
 	}
 	return a.method, nil
+}
+
+// holdSiblings opens namespaces exclusively, so that nobody uses them while they are sanitized, and returns their ids.
+// With an error it returns no ids: if one of them is in use, or can be attached to controllers of other hosts.
+func holdSiblings(
+	ctx context.Context, siblings []block.Device, open func(string) (adminDevice, error),
+) (ids []uint32, closeAll func() error, err error) {
+	var held []adminDevice
+	closeAll = func() error {
+		var errs []error
+		for _, d := range held {
+			errs = append(errs, d.close())
+		}
+		return errors.Join(errs...)
+	}
+	for _, sibling := range siblings {
+		d, err := open(sibling.Path)
+		if err != nil {
+			return nil, closeAll, err
+		}
+		held = append(held, d)
+		id, err := d.namespace()
+		if err != nil {
+			return nil, closeAll, err
+		}
+		namespace, err := identify(ctx, d, identifyNamespace, id)
+		if err != nil {
+			return nil, closeAll, err
+		}
+		if sharedNamespace(namespace) {
+			return nil, closeAll, fmt.Errorf("%s is shared", sibling.Path)
+		}
+		ids = append(ids, id)
+	}
+	return ids, closeAll, nil
 }
 
 // sanitize sanitizes the subsystem and reads samples of the namespace. All errors wrap errSanitize.

@@ -38,8 +38,7 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 		namespace, err = identify(ctx, d, identifyNamespace, nsid)
 	}
 	if err == nil {
-		// NMIC bit 0 is set if the namespace can be attached to several controllers.
-		shared := sharedSubsystem(controller) || namespace[30]&1 != 0
+		shared := sharedSubsystem(controller) || sharedNamespace(namespace)
 		scope, err = readScope(ctx, d, nsid, controller, shared)
 	}
 	if err != nil {
@@ -52,6 +51,9 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 // sharedSubsystem reports whether other controllers may reach the subsystem (CMIC: further ports and controllers,
 // SR-IOV and asymmetric access).
 func sharedSubsystem(controller []byte) bool { return controller[76]&0x0f != 0 }
+
+// sharedNamespace reports whether the namespace can be attached to several controllers (NMIC bit 0).
+func sharedNamespace(namespace []byte) bool { return namespace[30]&1 != 0 }
 
 // readScope reads the scope from the controller. nsid is 0 for a controller without a namespace to erase. OACS bit 3
 // is set if the controller manages namespaces; otherwise it has no list of allocated ones. With an error, shared and

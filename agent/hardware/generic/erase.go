@@ -26,23 +26,33 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call, step strin
 	return m.startDiskRun(ctx, call, "disk not erased", step)
 }
 
-// eraseDevices erases all data of all disks that are not protected. It erases disk_erasure_concurrency disks in
-// parallel.
+// eraseDevices erases all data of all disks that are not protected.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, fullErase)
 	if err != nil {
 		return nil, err
 	}
+	run.eraseAll(ctx)
+	return run.end(ctx, unattachedFail)
+}
+
+// eraseAll erases all data of the disks of the step. It erases disk_erasure_concurrency disks in parallel. Several
+// namespaces of an NVMe controller count as one disk.
+func (r *diskRun) eraseAll(ctx context.Context) {
 	group := goroutine.NewGroup()
-	group.SetLimit(run.flags.concurrency)
-	for _, d := range run.disks {
+	group.SetLimit(r.flags.concurrency)
+	for _, disks := range r.bySubsystem(ctx) {
 		group.Go(func() error {
-			run.do(ctx, d, run.eraseDisk)
+			for _, d := range disks {
+				siblings := r.siblings(ctx, d, disks)
+				r.do(ctx, d, func(ctx context.Context, d block.Device) (diskReport, error) {
+					return r.eraseDisk(ctx, d, siblings)
+				})
+			}
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return no errors: run collects them
-	return run.end(ctx, unattachedFail)
+	_ = group.Wait() // the functions return no errors: r collects them
 }
 
 // eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected.
@@ -145,12 +155,14 @@ func (m *Manager) lacksUEFI() bool {
 	return err == nil && table.LacksUEFI()
 }
 
-// eraseDisk erases all data of a disk.
-func (r *diskRun) eraseDisk(ctx context.Context, d block.Device) (diskReport, error) {
+// eraseDisk erases all data of a disk. A sanitize may erase the siblings, too.
+func (r *diskRun) eraseDisk(ctx context.Context, d block.Device, siblings []block.Device) (diskReport, error) {
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
-	return r.eraseUnprotected(ctx, d, r.eraseFully)
+	return r.eraseUnprotected(ctx, d, func(ctx context.Context, target block.Device) (erase.Method, error) {
+		return r.eraseFully(ctx, target, siblings)
+	})
 }
 
 // wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
@@ -173,12 +185,12 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 }
 
 // eraseFully erases all data of a device by its best method.
-func (r *diskRun) eraseFully(ctx context.Context, d block.Device) (erase.Method, error) {
+func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []block.Device) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer func() { tracker.End() }()
 	options := r.flags.options(func(done, total int64) { tracker.Set(done, total) })
-	options.Sanitizing = r.sanitizing(d)
+	options.Siblings, options.Sanitizing = siblings, r.sanitizing(d)
 	reading := false
 	options.ReadingBack = func(done, total int64) {
 		if !reading {

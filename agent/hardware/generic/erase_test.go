@@ -328,7 +328,7 @@ func TestEraseLogsSanitize(t *testing.T) {
 			return erase.NVMeSanitizeBlock, nil
 		}
 		r := &diskRun{m: m}
-		if method, err := r.eraseFully(t.Context(), disk); method != erase.NVMeSanitizeBlock || err != nil {
+		if method, err := r.eraseFully(t.Context(), disk, nil); method != erase.NVMeSanitizeBlock || err != nil {
 			t.Errorf("got %q and %v, want %s", method, err, erase.NVMeSanitizeBlock)
 		}
 		if !strings.HasSuffix(log.String(), want) {

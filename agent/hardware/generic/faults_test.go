@@ -186,7 +186,7 @@ func TestEraseProgressEnds(t *testing.T) {
 	m.o.System = sysfs.Root{}
 	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
-	method, err := startErase(t, m).eraseFully(t.Context(), d)
+	method, err := startErase(t, m).eraseFully(t.Context(), d, nil)
 	if work := board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
 		t.Errorf("got %q, %v and work %v, want %q and none", method, err, work, erase.Overwrite)
 	}

@@ -58,6 +58,7 @@ service 0 raid.delete_configuration abortable
 service 0 raid.create_configuration abortable
 service 0 raid.apply_configuration delete_existing raid_config (required)
 `},
+	{version: "1.2-ironroot.8"}, // erase_devices sanitizes NVMe drives with several namespaces
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.
