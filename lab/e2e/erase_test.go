@@ -16,6 +16,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
+	"ironroot/storage/erase/evidence"
 )
 
 // crashGUID is LINUX_EFI_CRASH_GUID in its binary form.
@@ -65,6 +66,7 @@ func TestErase(t *testing.T) {
 	t.Run("skipped", func(t *testing.T) {
 		r.eraseSkips(t, names, map[string]string{"plain": plain, "unknown": unknown, "nvme": nvme, "sata": sata})
 	})
+	t.Run("evidence", func(t *testing.T) { r.checkEvidence(t) })
 	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
 	for path, want := range before {
 		if got := sumAll(t, path); got != want {
@@ -207,6 +209,49 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 		}
 	}
 	says(t, r.machine, "device left untouched.*device="+names["readonly"]+" reason=read-only")
+}
+
+// checkEvidence checks the evidence in the log archive of the steps before.
+func (r *rig) checkEvidence(t *testing.T) {
+	t.Helper()
+	files := r.logs(t)
+	for name, want := range map[string]struct {
+		outcome   evidence.Outcome
+		category  evidence.Category
+		technique string
+	}{
+		"plain":     {evidence.Erased, evidence.Clear, "overwrite"},
+		"unknown":   {evidence.Erased, evidence.Clear, "overwrite"},
+		"nvme":      {evidence.Erased, evidence.Clear, "nvme-format-user"},
+		"sata":      {evidence.Erased, evidence.Clear, "overwrite"},
+		"created":   {evidence.NotErased, evidence.None, ""},
+		"readonly":  {evidence.NotErased, evidence.None, ""},
+		"failing":   {evidence.Failed, evidence.None, ""},
+		"floppy":    {evidence.NotErased, evidence.None, ""},
+		"plain-2":   {evidence.Erased, evidence.Clear, "overwrite"},
+		"nvme-3":    {evidence.Erased, evidence.None, "nvme-format-user"}, // erase_devices_express reads nothing back
+		"plain-4":   {evidence.Erased, evidence.None, "metadata"},
+		"created-2": {evidence.NotErased, evidence.None, ""},
+	} {
+		e, err := evidence.Parse([]byte(files["erase/"+name+".json"]))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := e.Record
+		technique := ""
+		if len(got.Targets) == 1 {
+			technique = got.Targets[0].Technique
+		}
+		serial, _, _ := strings.Cut(name, "-")
+		if got.Disk.Serial != serial || got.Outcome != want.outcome || got.Sanitization.Category != want.category ||
+			technique != want.technique || got.Disk.Virtual == "" || e.Unsigned == "" {
+			t.Errorf("%s: got %+v, unsigned %q, want %+v of a virtual disk", name, got, e.Unsigned, want)
+		}
+		if want.category == evidence.Clear && got.Targets[0].ReadBack.Read != diskSize {
+			t.Errorf("%s: got %+v, want the whole disk", name, got.Targets[0].ReadBack)
+		}
+	}
 }
 
 // erasePstore checks that the step removes the log of the crashed kernel from the firmware.
