@@ -22,8 +22,8 @@ import (
 	"ironroot/storage/partition"
 )
 
-// TestRAID creates arrays of each level through the agent's API, reads their members with mdadm on the host, and
-// deletes them.
+// TestRAID creates arrays of each level through the agent's API, reads their members with mdadm on the host, erases
+// their metadata after a restart, and deletes them.
 func TestRAID(t *testing.T) {
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
@@ -41,6 +41,7 @@ func TestRAID(t *testing.T) {
 	t.Run("create", func(t *testing.T) { r.createRAID(t, files) })
 	t.Run("levels", func(t *testing.T) { r.applyRAID(t, files) })
 	t.Run("refused", func(t *testing.T) { r.refuseRAID(t) })
+	t.Run("keep", func(t *testing.T) { r.keepRAID(t, files) })
 	t.Run("delete", func(t *testing.T) { r.deleteRAID(t, files) })
 }
 
@@ -151,11 +152,9 @@ func (r *rig) createRAID(t *testing.T, files map[string]string) {
 //
 // Parity: N2 (levels)
 func (r *rig) applyRAID(t *testing.T, files map[string]string) {
-	levels := map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", "5": "raid5", "6": "raid6"}
-	for level, name := range levels {
-		config := map[string]any{"logical_disks": []any{
-			raidDisk("1", "MAX", map[string]any{"volume_name": "root"}), raidDisk(level, 1, nil),
-		}}
+	for _, level := range []string{"0", "1", "1+0", "6", "5"} {
+		name := "raid" + strings.ReplaceAll(level, "1+0", "10")
+		config := raidOf(level)
 		record := r.raidStep(t, "deploy", "apply_configuration", nil, map[string]any{"raid_config": config})
 		if record.Status != conductor.Succeeded {
 			t.Fatalf("%s: got %s (%v), want %s", name, record.Status, record.Error, conductor.Succeeded)
@@ -163,6 +162,62 @@ func (r *rig) applyRAID(t *testing.T, files map[string]string) {
 		for i, path := range []string{"first", "second", "third", "fourth"} {
 			checkMembers(t, files[path], fmt.Sprintf("%s 4 %d any:md0", name, i), fmt.Sprintf("raid1 4 %d any:root", i))
 		}
+	}
+}
+
+// raidOf is a configuration of two arrays on all disks. That of size MAX is on the second partitions.
+func raidOf(level string) map[string]any {
+	return map[string]any{"logical_disks": []any{
+		raidDisk("1", "MAX", map[string]any{"volume_name": "root"}), raidDisk(level, 1, nil),
+	}}
+}
+
+// keepRAID restarts the machine and erases the metadata: the arrays of raid_config are not assembled, and kept.
+func (r *rig) keepRAID(t *testing.T, files map[string]string) {
+	if err := r.machine.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.node.Rebooted()
+	r.waitAgent(t)
+	names := r.diskNames(t, "first", "second", "third", "fourth")
+	positions := map[string][]int64{}
+	for serial, path := range files {
+		table, err := partition.Read(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		positions[serial] = []int64{64 << 10}
+		for _, p := range table.Partitions {
+			found, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%s: got %+v and %v, want a superblock", serial, found, err)
+			}
+			positions[serial] = append(positions[serial], p.Start, p.Start+found[0].DataOffset)
+		}
+		for _, at := range positions[serial] {
+			patch(t, path, at, secret)
+		}
+	}
+	record := r.eraseStep(t, "erase_devices_metadata", map[string]any{"raid_config": raidOf("5")})
+	if record.Status != conductor.Succeeded ||
+		!strings.Contains(string(record.Result), "a disk with an array that Ironic created") {
+		t.Errorf("got %s (%v, %s), want %s", record.Status, record.Error, record.Result, conductor.Succeeded)
+	}
+	for i, serial := range []string{"first", "second", "third", "fourth"} {
+		if !strings.Contains(string(record.Result), names[serial]) {
+			t.Errorf("got result %s, want one with %s", record.Result, names[serial])
+		}
+		for _, at := range positions[serial] {
+			if !allZero(read(t, files[serial], at, int64(len(secret)))) {
+				t.Errorf("%s holds data at byte %d", serial, at)
+			}
+		}
+		checkMembers(t, files[serial], fmt.Sprintf("raid5 4 %d any:md0", i), fmt.Sprintf("raid1 4 %d any:root", i))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -44,11 +45,14 @@ var creatable = map[string]levelDefaults{
 	"raid10": {10, 0x102, defaultChunk, 2}, // two near copies
 }
 
+// Features of a superblock, MD_FEATURE_BITMAP_OFFSET and MD_FEATURE_RAID0_LAYOUT.
+const (
+	FeatureBitmap      = 1
+	FeatureRAID0Layout = 4096
+)
+
 const (
 	sectorSize = 512
-	// Features of a superblock, MD_FEATURE_BITMAP_OFFSET and MD_FEATURE_RAID0_LAYOUT.
-	featureBitmap      = 1
-	featureRAID0Layout = 4096
 	// badBlockLog is the size of the log of bad blocks.
 	badBlockLog = 4096
 	// bitmapMin is the size of a member's data from which mdadm adds a write-intent bitmap.
@@ -109,13 +113,40 @@ func (n New) plan() (geometry, error) {
 		if n.Level == "raid10" {
 			g.synced = g.size * int64(len(n.Sizes)) / 2
 		}
-		bits := (g.synced + bitmapChunk - 1) / bitmapChunk
-		g.bitmap = ((bits+7)/8 + bitmapHeader + 4095) &^ 4095
+		g.bitmap = bitmapSize(g.synced)
 		if g.bitmap > bitmapSpace(g.size) {
 			return geometry{}, fmt.Errorf("a bitmap of %d bytes does not fit", g.bitmap)
 		}
 	}
 	return g, nil
+}
+
+// bitmapSize returns the size of a bitmap for a number of bytes.
+func bitmapSize(synced int64) int64 {
+	bits := (synced + bitmapChunk - 1) / bitmapChunk
+	return ((bits+7)/8 + bitmapHeader + 4095) &^ 4095
+}
+
+// Bitmap returns the size of the write-intent bitmap that follows a superblock of version 1.2, 0 if there is none. The
+// error is not nil if the bitmap is not as mdadm creates it.
+func (s Superblock) Bitmap(member io.ReaderAt) (int64, error) {
+	if s.Features&FeatureBitmap == 0 {
+		return 0, nil
+	}
+	synced := s.DataSize
+	if s.Level == "raid10" {
+		synced = s.ArraySize
+	}
+	header, le := make([]byte, bitmapHeader), binary.LittleEndian
+	if _, err := member.ReadAt(header, s.Offset+4096); err != nil {
+		return 0, fmt.Errorf("bitmap: %w", err)
+	}
+	if le.Uint32(header) != bitmapMagic || le.Uint32(header[4:]) != bitmapVersion ||
+		le.Uint32(header[52:]) != bitmapChunk || le.Uint64(header[40:]) != uint64(synced/sectorSize) ||
+		uuidText(header[8:24]) != s.UUID {
+		return 0, fmt.Errorf("%w: the bitmap is not that of a new array", ErrInvalid)
+	}
+	return bitmapSize(synced), nil
 }
 
 // maxCreated is the largest number of members. The table of roles then fits into the sectors that mdadm writes for
@@ -213,12 +244,12 @@ func (n New) encodeMember(g geometry, uuid [16]byte, member int, now time.Time) 
 func (n New) features(g geometry) uint32 {
 	var features uint32
 	if g.bitmap > 0 {
-		features |= featureBitmap
+		features |= FeatureBitmap
 	}
 	chunks := func(size int64) int64 { return (size/sectorSize*sectorSize - g.dataOffset) / g.chunk }
 	differs := func(size int64) bool { return chunks(size) != chunks(n.Sizes[0]) }
 	if g.level == 0 && slices.ContainsFunc(n.Sizes, differs) {
-		features |= featureRAID0Layout
+		features |= FeatureRAID0Layout
 	}
 	return features
 }

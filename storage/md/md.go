@@ -34,6 +34,8 @@ type Superblock struct {
 	DataOffset int64  // start of the array's data on the member
 	DataSize   int64  // length of the array's data on the member
 	ArraySize  int64
+	// Features are those that the kernel must support, MD_FEATURE_*; 0 for version 0.90.
+	Features uint32
 
 	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1.
 	// Events counts changes of the array: the counts of members that were in use together differ by at most one. All

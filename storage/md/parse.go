@@ -97,7 +97,7 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	if got := le.Uint64(data[144:]); got != uint64(s.Offset/512) {
 		return fmt.Errorf("%w: got superblock sector %d, want %d", ErrInvalid, got, s.Offset/512)
 	}
-	s.UUID = uuidText(data[16:32])
+	s.UUID, s.Features = uuidText(data[16:32]), le.Uint32(data[8:])
 	name, _, _ := bytes.Cut(data[32:64], []byte{0})
 	s.Name = printable(name)
 	used, start, usable := le.Uint64(data[80:]), le.Uint64(data[128:]), le.Uint64(data[136:])

@@ -11,19 +11,63 @@ import (
 	"ironroot/storage/md"
 )
 
-// margin is the number of bytes that Wipe zeroes at both ends of a member's data. Together they cover the ends of the
-// array, which hold its partition tables and the superblocks of file systems.
+// margin is the number of bytes that Wipe zeroes at both ends of a member's data and of the space beside them. At both
+// ends of the data of all members are those of the array, which hold its partition tables and the superblocks of file
+// systems.
 const margin = 8 << 20
 
+// Positions on a member with a superblock of version 1.2.
+const (
+	superblockEnd = 8 << 10 // a bitmap follows
+	// maxBitmap limits the bitmaps of arrays that can be wiped: the second header of LUKS 2 can follow, at 16 KiB.
+	maxBitmap = 8 << 10
+	// minData is where mdadm lets the data begin at the earliest. Before it are only superblock, bitmap, and the log of
+	// bad blocks.
+	minData = 1 << 20
+)
+
 // Wipe removes the content of an array that does not run, and keeps the array: it zeroes both ends of the data on each
-// member. The same ranges of all members are written, so that copies and parities remain right.
-func Wipe(ctx context.Context, members []md.Member) error {
+// member, and with superblocks of version 1.2 the space beside superblock and data, or both ends of it. The same ranges
+// of the data of all members are written, so that copies and parities remain right.
+func Wipe(ctx context.Context, members ...md.Member) error {
 	for _, member := range members {
 		if err := wipe(ctx, member); err != nil {
 			return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
 		}
 	}
 	return nil
+}
+
+// CheckWipe returns an error if a member has a superblock of another version than 1.2, or state beside it that Wipe
+// does not keep: a log of bad blocks, a change of the array's shape, or a large bitmap.
+func CheckWipe(member md.Member) error {
+	f, err := os.Open(member.Device.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if member.Version != "1.2" {
+		return fmt.Errorf("%s: superblock %s", member.Device.Path, member.Version)
+	}
+	if _, err := kept(member, f); err != nil {
+		return fmt.Errorf("%s: %w", member.Device.Path, err)
+	}
+	return nil
+}
+
+// kept returns the end of the superblock and the bitmap on a member with version 1.2.
+func kept(member md.Member, f *os.File) (int64, error) {
+	if other := member.Features &^ (md.FeatureBitmap | md.FeatureRAID0Layout); other != 0 {
+		return 0, fmt.Errorf("features %#x are not supported", other)
+	}
+	if member.DataOffset < minData {
+		return 0, fmt.Errorf("data at byte %d, want %d or more", member.DataOffset, minData)
+	}
+	bitmap, err := member.Bitmap(f)
+	if err == nil && bitmap > maxBitmap {
+		err = fmt.Errorf("got a bitmap of %d bytes, want at most %d", bitmap, maxBitmap)
+	}
+	return superblockEnd + bitmap, err
 }
 
 func wipe(ctx context.Context, member md.Member) (err error) {
@@ -33,8 +77,28 @@ func wipe(ctx context.Context, member md.Member) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	start, end := member.DataOffset, member.DataOffset+member.DataSize
+	parts := [][2]int64{{start, end}}
+	if member.Version == "1.2" {
+		first, err := kept(member, f)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, [2]int64{0, member.Offset}, [2]int64{first, minData}, [2]int64{minData, start},
+			[2]int64{end, member.Device.Size})
+	}
+	for _, part := range parts {
+		if err := zeroEnds(ctx, f, part[0], part[1]); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// zeroEnds zeroes both ends of a range. A range without bytes is not written.
+func zeroEnds(ctx context.Context, f *os.File, start, end int64) error {
 	zeros := make([]byte, 1<<20)
-	for _, r := range [][2]int64{{start, min(start+margin, end)}, {max(start, end-margin), end}} {
+	front := min(start+margin, end)
+	for _, r := range [][2]int64{{start, front}, {max(front, end-margin), end}} {
 		for offset := r[0]; offset < r[1]; {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -46,5 +110,5 @@ func wipe(ctx context.Context, member md.Member) (err error) {
 			offset += int64(n)
 		}
 	}
-	return f.Sync()
+	return nil
 }

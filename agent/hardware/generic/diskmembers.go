@@ -73,10 +73,10 @@ func (r *diskRun) checkRead(d block.Device, member md.Member) error {
 const maxUnread = 16
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
-// array that Ironic created is an error: regular cleaning must keep the array, and its content can only be erased
-// through an assembled array. A member with a protected name that several arrays share is an error too, see
-// [hardware.Arrays.CheckUnambiguous], or that was not compared with those on all disks: a tenant could have written
-// its superblock. So is a disk with partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
+// array that Ironic created is an error unless findCreated has found the array: regular cleaning must keep the array. A
+// member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckUnambiguous], or
+// that was not compared with those on all disks: a tenant could have written its superblock. So is a disk with
+// partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
 func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
 		return nil, err
@@ -104,6 +104,9 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 	}
 	for _, member := range members {
 		if kept[member.Device.Path] != "" {
+			continue
+		}
+		if own, ok := r.created[member.Device.Path]; ok && own.UUID == member.UUID {
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {

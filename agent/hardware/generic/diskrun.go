@@ -41,7 +41,9 @@ type diskRun struct {
 	// only if skip_block_devices names an array.
 	members []md.Member
 	esps    []md.Member // members that look like those of the EFI system partition of a protected array
-	unread  []error     // errors of the disks whose members could not be read, with the devices
+	// created are the members of arrays that Ironic created and that are wiped and kept, by device path.
+	created map[string]md.Member
+	unread  []error // errors of the disks whose members could not be read, with the devices
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -59,7 +61,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	r := &diskRun{
 		m: m, phrase: phrase, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{},
+		stuck: map[string]error{}, explained: map[string]string{}, created: map[string]md.Member{},
 	}
 	r.flags.wait = erase.Wait{
 		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,

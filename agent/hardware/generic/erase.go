@@ -55,12 +55,14 @@ func (r *diskRun) eraseAll(ctx context.Context) {
 	_ = group.Wait() // the functions return no errors: r collects them
 }
 
-// eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected.
+// eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected. Arrays
+// that Ironic created are wiped and kept where that is safe, see findCreated.
 func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, "erase_devices_metadata")
 	if err != nil {
 		return nil, err
 	}
+	run.findCreated(ctx, call.Node)
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
@@ -259,11 +261,17 @@ func (r *diskRun) eraseUnprotected(
 		return diskReport{}, err
 	}
 	targets := []block.Device{d}
-	if len(kept) > 0 {
+	hasCreated, err := r.hasCreated(ctx, d)
+	if err != nil {
+		return diskReport{}, err
+	}
+	if len(kept) > 0 || hasCreated {
 		if targets, err = r.neighbours(ctx, d, kept); err != nil {
 			return diskReport{}, err
 		}
-		if kept[d.Path] == "" {
+		if hasCreated {
+			kept[d.Path] = "partition table of a disk with an array that Ironic created"
+		} else if kept[d.Path] == "" {
 			kept[d.Path] = "partition table of a disk with a protected array, and the space outside of its partitions"
 		}
 	}
@@ -274,7 +282,12 @@ func (r *diskRun) eraseUnprotected(
 		traced, ended := r.evidence.begin(ctx, d, target)
 		var method erase.Method
 		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
-			if method, err = eraseDevice(traced, target); err != nil {
+			if member, created := r.created[target.Path]; created {
+				method, err = r.wipeMember(traced, member)
+			} else {
+				method, err = eraseDevice(traced, target)
+			}
+			if err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
@@ -287,6 +300,9 @@ func (r *diskRun) eraseUnprotected(
 		report.Erased[target.Path] = method
 		r.m.o.Log.Info("device erased", "device", target.Path, "method", string(method),
 			"duration", time.Since(started).Round(time.Millisecond))
+	}
+	if hasCreated {
+		problems = append(problems, r.wipeBeside(ctx, d))
 	}
 	return report, errors.Join(problems...)
 }

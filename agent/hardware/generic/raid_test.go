@@ -3,6 +3,7 @@ package generic
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,6 +147,16 @@ type fakeKernel struct {
 	created, stopped []string
 	fail             map[string]error // by names of arrays
 	checkErr         error
+	write            bool // superblocks
+}
+
+func writeAt(path string, at int64, data []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (k *fakeKernel) attach(m *Manager) {
@@ -159,6 +171,19 @@ func (k *fakeKernel) attach(m *Manager) {
 		}
 		if err := n.Check(); err != nil {
 			return "", err
+		}
+		if k.write {
+			members, err := n.Encode(time.Unix(1700000000, 0))
+			if err != nil {
+				return "", err
+			}
+			for i, path := range o.Members {
+				for _, b := range members[i] {
+					if err := writeAt(path, b.Offset, b.Data); err != nil {
+						return "", err
+					}
+				}
+			}
 		}
 		k.created = append(k.created, fmt.Sprintf("md%d %s %s %s", o.Number, o.Level, o.Name, o.Version))
 		return fmt.Sprintf("/dev/md%d", o.Number), k.fail[o.Name]
@@ -600,5 +625,165 @@ func TestCreateKeepsProtected(t *testing.T) {
 		if len(kernel.created) > 0 || !bytes.Equal(content(t, disks[0]), before) {
 			t.Errorf("%s: got arrays %q, or a disk was written to", tt.config, kernel.created)
 		}
+	}
+}
+
+// readAt reads bytes of a device.
+func readAt(t *testing.T, path string, at int64, n int) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data := make([]byte, n)
+	if _, err := f.ReadAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// createdDisks makes two disks with the arrays root and data of raid_config, with content of a tenant at every position
+// that the erasure of metadata must reach. It returns the node, and the positions on the disks.
+func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields string, positions []int64) {
+	t.Helper()
+	disks = []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib+mib)}
+	config := `{"logical_disks": [` + logical("1", "1", `"volume_name": "root"`) + ", " +
+		logical("0", `"MAX"`, "") + `]}`
+	fields = `"properties": {"capabilities": "boot_mode:bios,disk_label:` + scheme + `"}, "raid_config": ` + config
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{write: true}
+	kernel.attach(m)
+	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields+`, "target_raid_config": `+
+		config)}); err != nil {
+		t.Fatal(err)
+	}
+	table, err := partition.Read(t.Context(), disks[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := md.Members(t.Context(), sysfs.Root{}, disks[0])
+	if err != nil || len(members) != 2 {
+		t.Fatalf("got members %+v and %v, want two", members, err)
+	}
+	positions = []int64{0, 64 << 10, table.Partitions[0].Start - 4096} // boot code and the space before the partitions
+	for i, p := range table.Partitions {
+		for _, at := range []int64{
+			0, 16 << 10, 32 << 10, 64 << 10, mib, members[i].DataOffset - 4096, members[i].DataOffset,
+			members[i].DataOffset + 64<<10, members[i].DataOffset + members[i].DataSize - 4096,
+		} {
+			positions = append(positions, p.Start+at)
+		}
+	}
+	for _, d := range disks {
+		for _, at := range positions {
+			write(t, d.Path, at, bytes.Repeat([]byte("tenant! "), 440/8))
+		}
+	}
+	return disks, fields, positions
+}
+
+// Arrays of raid_config survive erase_devices_metadata: their content and everything beside them is erased, superblocks
+// and partition tables stay as they were.
+func TestEraseMetadataKeepsCreated(t *testing.T) {
+	for _, scheme := range []string{"gpt", "msdos"} {
+		disks, fields, positions := createdDisks(t, scheme)
+		layouts := []string{layoutOf(t, disks[0]), layoutOf(t, disks[1])}
+		m := onThisMachine(t, disks...)
+		part := func(d block.Device, number int) string { return block.PartitionPath(m.o.System, d.Path, number) }
+		var before [][]byte
+		for _, d := range disks {
+			for number := range 2 {
+				before = append(before, readAt(t, part(d, number+1), 4096, 4096))
+			}
+		}
+		result, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if err != nil {
+			t.Errorf("%s: %v", scheme, err)
+			continue
+		}
+		want := map[string]diskReport{}
+		for _, d := range disks {
+			want[d.Path] = diskReport{
+				Erased: map[string]erase.Method{
+					part(d, 1): `metadata; not erased: superblock of raid1 array "any:root"`,
+					part(d, 2): `metadata; not erased: superblock of raid0 array "any:md1"`,
+				},
+				Untouched: map[string]string{d.Path: "partition table of a disk with an array that Ironic created"},
+			}
+		}
+		sameResult(t, result, want)
+		for i, d := range disks {
+			for _, at := range positions {
+				if bytes.Contains(readAt(t, d.Path, at, 4096), []byte("tenant!")) {
+					t.Errorf("%s: disk %d holds data at byte %d", scheme, i+1, at)
+				}
+			}
+			for number := range 2 {
+				if !bytes.Equal(readAt(t, part(d, number+1), 4096, 4096), before[2*i+number]) {
+					t.Errorf("%s: the superblock on partition %d of disk %d has changed", scheme, number+1, i+1)
+				}
+			}
+			if got := layoutOf(t, d); got != layouts[i] {
+				t.Errorf("%s: disk %d: got table %s, want %s", scheme, i+1, got, layouts[i])
+			}
+		}
+	}
+}
+
+// An array that may not be that of raid_config, or is not complete, fails the step, and its disks keep their content.
+func TestEraseMetadataCreatedDoubts(t *testing.T) {
+	change := func(at int, value byte) func(t *testing.T, m *Manager, disks []block.Device) {
+		return func(t *testing.T, m *Manager, disks []block.Device) {
+			path := block.PartitionPath(m.o.System, disks[1].Path, 1)
+			b := readAt(t, path, 4096, 512)
+			b[at] = value
+			binary.LittleEndian.PutUint32(b[216:], 0)
+			var sum uint64
+			for i := 0; i < len(b); i += 4 {
+				sum += uint64(binary.LittleEndian.Uint32(b[i:]))
+			}
+			binary.LittleEndian.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
+			write(t, path, 4096, b)
+		}
+	}
+	for name, prepare := range map[string]func(t *testing.T, m *Manager, disks []block.Device){
+		"member missing": func(t *testing.T, m *Manager, disks []block.Device) {
+			write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
+		},
+		"member skipped": func(_ *testing.T, m *Manager, disks []block.Device) {
+			m.o.Disks = func(context.Context) ([]block.Device, error) { return disks[:1], nil }
+		},
+		"read-only disk": func(_ *testing.T, m *Manager, disks []block.Device) {
+			m.o.Disks = func(context.Context) ([]block.Device, error) {
+				second := disks[1]
+				second.ReadOnly = true
+				return []block.Device{disks[0], second}, nil
+			}
+		},
+		"planted array": func(t *testing.T, m *Manager, disks []block.Device) {
+			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+			m.o.Disks = func(context.Context) ([]block.Device, error) { return append(disks, planted), nil }
+		},
+		"other UUID":  change(16, 0xff),
+		"same role":   change(256+2, 0),
+		"old member":  change(200, 9),
+		"bad blocks":  change(8, 8),
+		"other level": change(72, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks, fields, positions := createdDisks(t, "gpt")
+			m := onThisMachine(t, disks...)
+			prepare(t, m, disks)
+			_, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+			if typeOf(err) != "BlockDeviceEraseError" ||
+				!strings.Contains(err.Error(), `raid1 array "any:root", which Ironic created`) {
+				t.Errorf("got %v, want a BlockDeviceEraseError that names the array", err)
+			}
+			for _, at := range positions {
+				if !bytes.Contains(readAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
+					t.Errorf("the disk was written to at byte %d", at)
+				}
+			}
+		})
 	}
 }

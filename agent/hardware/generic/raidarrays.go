@@ -276,7 +276,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		m.o.Log.Info("RAID array stopped", "device", a.Path)
 	}
 	for _, g := range del.wipe {
-		if err := raid.Wipe(ctx, g.plain()); err != nil {
+		if err := raid.Wipe(ctx, g.plain()...); err != nil {
 			return err
 		}
 		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)

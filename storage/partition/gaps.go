@@ -1,0 +1,98 @@
+package partition
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootCode is the number of bytes of an MBR that hold a boot loader. The disk id and the table follow.
+const bootCode = 440
+
+// errChanged is returned if a table is not the same after the space beside its partitions was zeroed.
+var errChanged = errors.New("partition table differs afterwards")
+
+// WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, and both ends
+// of each space before, between and after partitions, 8 MiB each. No partition may be in use. A damaged table, one with
+// an extended partition, and one that is not the same afterwards are errors.
+func WipeGaps(ctx context.Context, device string) error {
+	if err := wipeGaps(ctx, device); err != nil {
+		return fmt.Errorf("wipe %s beside its partitions: %w", device, err)
+	}
+	return nil
+}
+
+func wipeGaps(ctx context.Context, device string) (err error) {
+	table, err := Read(ctx, device)
+	if err != nil {
+		return err
+	}
+	gaps, err := table.gaps()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zeros := make([]byte, alignment)
+	if _, err := f.WriteAt(zeros[:bootCode], 0); err != nil {
+		return err
+	}
+	for _, gap := range gaps {
+		front := min(gap[0]+margin, gap[1])
+		for _, r := range [][2]int64{{gap[0], front}, {max(front, gap[1]-margin), gap[1]}} {
+			for offset := r[0]; offset < r[1]; {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				n, err := f.WriteAt(zeros[:min(alignment, r[1]-offset)], offset)
+				if err != nil {
+					return err
+				}
+				offset += int64(n)
+			}
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	after, err := Read(ctx, device)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(after, table) {
+		return errChanged
+	}
+	return nil
+}
+
+// gaps returns the ranges of a disk that neither its table nor a partition takes.
+func (t *Table) gaps() ([][2]int64, error) {
+	if t.Damaged || t.BackupMisplaced {
+		return nil, errors.New("partition table is damaged")
+	}
+	start, end := t.SectorSize, t.DiskSize
+	if t.Scheme == GPT {
+		start, end = 2*t.SectorSize+gptArray, t.DiskSize/t.SectorSize*t.SectorSize-t.SectorSize-gptArray
+	}
+	byStart := func(a, b Partition) int { return cmp.Compare(a.Start, b.Start) }
+	var gaps [][2]int64
+	for _, p := range slices.SortedFunc(slices.Values(t.Partitions), byStart) {
+		if p.Extended() {
+			return nil, errors.New("partition table has an extended partition")
+		}
+		if p.Start > start {
+			gaps = append(gaps, [2]int64{start, p.Start})
+		}
+		start = max(start, p.Start+p.Size)
+	}
+	return append(gaps, [2]int64{start, max(start, end)}), nil
+}

@@ -1,0 +1,94 @@
+package partition
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+)
+
+// The boot code and the space beside partitions are zeroed. The table and the partitions are not changed.
+func TestWipeGaps(t *testing.T) {
+	const mib = 1 << 20
+	for scheme, table := range map[string]string{
+		"gpt": "label: gpt\nstart=4096, size=2MiB\nstart=20MiB, size=4MiB\n",
+		"dos": "label: dos\nstart=4096, size=2MiB\nstart=20MiB, size=4MiB\n",
+	} {
+		path := testenv.SparseFile(t, 64*mib)
+		if err := os.WriteFile(path, bytes.Repeat([]byte("tenant! "), 8*mib), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Run(t, "sh", "-c", "printf '"+table+"' | sfdisk --wipe never --wipe-partitions never "+path)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WipeGaps(t.Context(), path); err != nil {
+			t.Errorf("%s: %v", scheme, err)
+		}
+		after, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range [][2]int{{2 * mib, 4 * mib}, {20 * mib, 24 * mib}, {440, 512}} {
+			if !bytes.Equal(after[r[0]:r[1]], before[r[0]:r[1]]) {
+				t.Errorf("%s: bytes %d to %d have changed", scheme, r[0], r[1])
+			}
+		}
+		for _, r := range [][2]int{
+			{0, 440},
+			{17408, 2 * mib},
+			{4 * mib, 12 * mib},
+			{12 * mib, 20 * mib},
+			{24 * mib, 32 * mib},
+			{56 * mib, 64*mib - 33*512},
+		} {
+			if len(bytes.Trim(after[r[0]:r[1]], "\x00")) > 0 {
+				t.Errorf("%s: data are left in bytes %d to %d", scheme, r[0], r[1])
+			}
+		}
+		if scheme == "gpt" {
+			if out := testenv.Run(t, "sgdisk", "-v", path); !strings.Contains(out, "No problems found") {
+				t.Errorf("sgdisk: %s", out)
+			}
+		}
+	}
+}
+
+// A table that could name partitions elsewhere is an error, and the disk is not written to.
+func TestWipeGapsRefused(t *testing.T) {
+	const mib = 1 << 20
+	for want, prepare := range map[string]func(path string){
+		"extended partition": func(path string) {
+			const table = "label: dos\\nsize=2MiB\\nsize=8MiB, type=5\\nsize=1MiB\\n"
+			testenv.Run(t, "sh", "-c", "printf '"+table+"' | sfdisk "+path)
+		},
+		"damaged": func(path string) {
+			testenv.GPT(t, path, "size=2MiB")
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close() //nolint:errcheck // the test reads it again
+			if _, err := f.WriteAt([]byte("damage"), 32*mib-512); err != nil {
+				t.Fatal(err)
+			}
+		},
+		ErrNoTable.Error(): func(string) {},
+	} {
+		path := testenv.SparseFile(t, 32*mib)
+		prepare(path)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WipeGaps(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("%s: the disk was written to (%v)", want, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package raid
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/md"
+)
+
+// member makes the second member of an array with a bitmap, as a sparse file.
+func member(t *testing.T) md.Member {
+	t.Helper()
+	const size = 150 << 30
+	n := md.New{Version: "1.2", Level: "raid10", Name: "any:data", Sizes: []int64{size, size, size}}
+	members, err := n.Encode(time.Unix(1700000000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := testenv.SparseFile(t, size)
+	for _, b := range members[1] {
+		put(t, path, b.Offset, b.Data)
+	}
+	found, err := md.Read(t.Context(), path)
+	if err != nil || len(found) != 1 || found[0].Problem != nil {
+		t.Fatalf("got %+v and %v, want a superblock", found, err)
+	}
+	return md.Member{Device: block.Device{Path: path, Size: size}, Superblock: found[0]}
+}
+
+func put(t *testing.T, path string, at int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // the test reads it again
+	if _, err := f.WriteAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, path string, at int64, n int) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data := make([]byte, n)
+	if _, err := f.ReadAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The superblock and the bitmap stay, and what is before, behind and at both ends of the data does not.
+func TestWipe(t *testing.T) {
+	m := member(t)
+	end := m.DataOffset + m.DataSize
+	positions := []int64{
+		0, 3 << 10, 16 << 10, 64 << 10, minData - 512, minData, m.DataOffset - 512, m.DataOffset, m.DataOffset + 64<<10,
+		end - 512, m.Device.Size - 512,
+	}
+	for _, at := range positions {
+		put(t, m.Device.Path, at, []byte("tenant!"))
+	}
+	before := get(t, m.Device.Path, 4096, 8<<10)
+	if err := CheckWipe(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := Wipe(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range positions {
+		if !bytes.Equal(get(t, m.Device.Path, at, 8), make([]byte, 8)) && at < m.Device.Size-8 {
+			t.Errorf("data are left at byte %d", at)
+		}
+	}
+	if !bytes.Equal(get(t, m.Device.Path, 4096, 8<<10), before) {
+		t.Error("the superblock or the bitmap has changed")
+	}
+}
+
+// A member with state that would be lost is not written to.
+func TestWipeRefused(t *testing.T) {
+	for want, change := range map[string]func(t *testing.T, m *md.Member){
+		"features 0x8":  func(_ *testing.T, m *md.Member) { m.Features |= 8 },
+		"data at byte":  func(_ *testing.T, m *md.Member) { m.DataOffset = 512 << 10 },
+		"bitmap is not": func(t *testing.T, m *md.Member) { put(t, m.Device.Path, 8192+52, []byte{0, 0, 1, 0}) },
+		"bitmap of 4198400": func(t *testing.T, m *md.Member) {
+			m.ArraySize = 2 << 50
+			put(t, m.Device.Path, 8192+40, []byte{0, 0, 0, 0, 0, 4, 0, 0})
+		},
+	} {
+		m := member(t)
+		put(t, m.Device.Path, m.DataOffset, []byte("tenant!"))
+		change(t, &m)
+		for _, err := range []error{CheckWipe(m), Wipe(t.Context(), m)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %q", err, want)
+			}
+		}
+		found, _ := md.Read(t.Context(), m.Device.Path)
+		if len(found) != 1 || !bytes.Equal(get(t, m.Device.Path, found[0].DataOffset, 7), []byte("tenant!")) {
+			t.Errorf("%s: the member was written to", want)
+		}
+	}
+	m := member(t)
+	m.Version = "1.0"
+	if err := CheckWipe(m); err == nil || !strings.Contains(err.Error(), "superblock 1.0") {
+		t.Errorf("got %v, want an error that names the version", err)
+	}
+}
