@@ -225,6 +225,11 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 		}
 		del.disks = append(del.disks, d)
 	}
+	for _, g := range del.wipe {
+		if err := m.checkWipe(ctx, s, g); err != nil {
+			return deletion{}, err
+		}
+	}
 	for _, a := range s.running {
 		used := 0
 		for _, member := range a.Members {
@@ -241,6 +246,45 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 		del.stop = append(del.stop, a)
 	}
 	return del, nil
+}
+
+// checkWipe returns an error if the content of an array must not or cannot be removed: if its disks cannot be
+// overwritten, or if one of its members shares space with a member of an array that is kept. A superblock that a newer
+// array did not overwrite claims such space.
+func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) error {
+	for _, d := range s.disks {
+		if !g.isOn(map[string]bool{d.Path: true}) {
+			continue
+		}
+		if err := m.checkWritable(ctx, s, d); err != nil {
+			return err
+		}
+	}
+	for _, other := range s.groups {
+		if other == g || other.action == deleteArray {
+			continue
+		}
+		for _, member := range g.members {
+			if i := slices.IndexFunc(other.members, member.overlaps); i >= 0 {
+				return fmt.Errorf("%s on %s: removing its content would destroy %s on %s: "+
+					"remove the superblock that is not in use",
+					g, member.Device.Path, other, other.members[i].Device.Path)
+			}
+		}
+	}
+	return nil
+}
+
+// overlaps reports whether two members have space in common. The start of a partition is unknown if it is a map.
+func (m raidMember) overlaps(other raidMember) bool {
+	a, b := m.Device, other.Device
+	switch {
+	case m.disk != other.disk:
+		return false
+	case a.Path == b.Path || a.Path == m.disk || b.Path == m.disk:
+		return true
+	}
+	return a.Start > 0 && b.Start > 0 && a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
 func (g *raidGroup) describe() string {

@@ -1,0 +1,81 @@
+package generic
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/md"
+)
+
+// The content of an array is not removed if it would destroy a kept one: a superblock that the kept array did not
+// overwrite names the same space.
+func TestDeleteOverlapping(t *testing.T) {
+	root := func(member uint32) *testenv.RAID { return &testenv.RAID{Name: "root", Level: 1, Member: member} }
+	stale := testenv.RAID{Name: "stale", Level: 1, UUID: "uuid-of-the-old-"}
+	onPartition := func(t *testing.T, d block.Device, number int, at int64) {
+		t.Helper()
+		array := stale
+		array.Size = 8 * mib
+		write(t, block.PartitionPath(onThisMachine(t).o.System, d.Path, number), at, array.Superblock(at))
+	}
+	for name, tt := range map[string]struct {
+		add  func(t *testing.T, d block.Device)
+		want string
+	}{
+		"same partition": {func(t *testing.T, d block.Device) {
+			t.Helper()
+			onPartition(t, d, 1, 8*mib-8192)
+		}, "would destroy"},
+		"whole disk": {func(t *testing.T, d block.Device) {
+			t.Helper()
+			array := stale
+			array.Size = d.Size
+			at := md.Offsets(d.Size)["1.0"] // in the backup of the table
+			write(t, d.Path, at, array.Superblock(at))
+		}, "would destroy"},
+		"beside it": {func(t *testing.T, d block.Device) {
+			t.Helper()
+			onPartition(t, d, 2, 4096)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := partsDisk(t, 4096, root(0), nil), partsDisk(t, 4096, root(1), nil)
+			tt.add(t, second)
+			before := content(t, second)
+			_, err := onThisMachine(t, first, second).deleteConfiguration(t.Context(), hardware.Call{
+				Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+			})
+			if tt.want == "" && err != nil || !strings.Contains(errorText(err), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			after := content(t, second)
+			if tt.want != "" && !bytes.Equal(after, before) || !bytes.Equal(after[:9*mib], before[:9*mib]) {
+				t.Error("the protected array was written to")
+			}
+		})
+	}
+}
+
+// All disks of arrays whose content is removed are checked before the first of them is written to.
+func TestDeleteWipeReadOnly(t *testing.T) {
+	var disks []block.Device
+	for i := range uint32(2) {
+		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
+	}
+	disks[1].ReadOnly = true
+	before := content(t, disks[0])
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+	})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "read-only") {
+		t.Errorf("got %v, want a SoftwareRAIDError for the read-only disk", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("the other disk was written to")
+	}
+}
