@@ -146,7 +146,9 @@ func (s *raidState) decide() error {
 			if !s.arrays.Protected(m.Superblock) {
 				continue
 			}
-			if err := s.arrays.CheckUnambiguous(m.Superblock, all); err != nil {
+			// The members of an array have one name. Others with its UUID are copies, or were written by a tenant.
+			if err := errors.Join(s.arrays.CheckUnambiguous(m.Superblock, all),
+				hardware.CheckOneArray(g.plain())); err != nil {
 				return err
 			}
 			g.mark(keepArray, "protected by skip_block_devices", kept)

@@ -60,6 +60,21 @@ func TestDeleteOverlapping(t *testing.T) {
 	}
 }
 
+// A member with the UUID of a protected array and another name is not kept silently.
+func TestDeleteCopiedUUID(t *testing.T) {
+	disks := append(memberDisks(t, "root"), memberDisk(t, testenv.RAID{Name: "planted", Level: 1, Member: 1}))
+	before := content(t, disks[0])
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+	})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "two members have number 1") {
+		t.Errorf("got %v, want a SoftwareRAIDError with the member that occurs twice", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("the protected array was written to")
+	}
+}
+
 // All disks of arrays whose content is removed are checked before the first of them is written to.
 func TestDeleteWipeReadOnly(t *testing.T) {
 	var disks []block.Device
