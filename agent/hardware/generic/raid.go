@@ -86,7 +86,7 @@ func targetConfig(n *node.Node) (map[string]any, error) {
 
 // applyRAID creates the arrays of a configuration and returns it. With remove, it first deletes the existing arrays.
 // Everything is checked before the first write. If an array cannot be created, those of the configuration are removed
-// again.
+// again. The result is empty if the configuration contains no software RAID.
 func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string]any, remove bool) (any, error) {
 	arrays, err := hardware.ArraysOf(n)
 	if err != nil {
@@ -98,6 +98,11 @@ func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string
 	}
 	if len(volumes) == 0 {
 		m.o.Log.Warn("RAID configuration contains no software RAID")
+		if remove {
+			if err := m.deleteAll(ctx, n); err != nil {
+				return nil, raidFault(err)
+			}
+		}
 		return map[string]any{}, nil
 	}
 	if err := m.replaceRAID(ctx, n, volumes, remove); err != nil {
@@ -135,21 +140,26 @@ func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (
 	if err := noArguments(call); err != nil {
 		return nil, err
 	}
-	s, err := m.readRAID(ctx, call.Node)
-	if err != nil {
-		return nil, raidFault(err)
-	}
-	del, err := m.planDelete(ctx, s)
-	if err != nil {
-		return nil, raidFault(err)
-	}
-	if err := m.deleteArrays(ctx, del); err != nil {
-		return nil, raidFault(err)
-	}
-	if err := m.checkDeleted(ctx, call.Node); err != nil {
+	if err := m.deleteAll(ctx, call.Node); err != nil {
 		return nil, raidFault(err)
 	}
 	return nil, nil //nolint:nilnil // as that of ironic-python-agent
+}
+
+// deleteAll deletes the arrays that need not be kept.
+func (m *Manager) deleteAll(ctx context.Context, n *node.Node) error {
+	s, err := m.readRAID(ctx, n)
+	if err != nil {
+		return err
+	}
+	del, err := m.planDelete(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := m.deleteArrays(ctx, del); err != nil {
+		return err
+	}
+	return m.checkDeleted(ctx, n)
 }
 
 // checkDeleted returns an error if an array is left that had to be deleted.

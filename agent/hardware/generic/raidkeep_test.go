@@ -2,8 +2,11 @@ package generic
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
@@ -92,5 +95,30 @@ func TestDeleteWipeReadOnly(t *testing.T) {
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("the other disk was written to")
+	}
+}
+
+// A configuration without software RAID deletes the existing arrays too, unless it must not.
+func TestApplyNothing(t *testing.T) {
+	for _, config := range []string{
+		`{}`, `{"logical_disks": [{"controller": "megaraid", "raid_level": "1", "size_gb": 1}]}`,
+	} {
+		for _, remove := range []string{"true", "false"} {
+			disks := memberDisks(t, "old")
+			result, err := onThisMachine(t, disks...).applyConfiguration(t.Context(), hardware.Call{
+				Node: nodeWith(t, `"properties": {}`),
+				Args: map[string]json.RawMessage{
+					raidConfig: json.RawMessage(config), deleteExisting: json.RawMessage(remove),
+				},
+			})
+			if diff := cmp.Diff(map[string]any{}, result); err != nil || diff != "" {
+				t.Errorf("%s: got %v and %v, want an empty result", config, result, err)
+			}
+			for _, d := range disks {
+				if left := superblocks(t, d); (len(left) == 0) != (remove == "true") {
+					t.Errorf("%s, delete_existing %s: got arrays %q on %s", config, remove, left, d.Path)
+				}
+			}
+		}
 	}
 }
