@@ -50,8 +50,8 @@ func TestContactIsWanted(t *testing.T) {
 		m := &Machine{Postpone: func() {}, Resume: func() {}}
 		o := agentOptions(m, settings, nil, vmedia.New(vmedia.Options{Params: params}), status.NewBoard("1", nil))
 		if _, got := o.Board.(contactBoard); got != want || (o.NeedDrivers != nil) != want {
-			t.Errorf("%s: got modules postponed %v and drivers requested %v, want %v", cmdline, got, o.NeedDrivers != nil,
-				want)
+			t.Errorf("%s: got modules postponed %v and drivers requested %v, want %v",
+				cmdline, got, o.NeedDrivers != nil, want)
 		}
 	}
 }

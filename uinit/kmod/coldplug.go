@@ -190,7 +190,8 @@ func (c *Coldplug) modaliases(buses ...string) []string {
 }
 
 // ask loads the modules of aliases that were not requested before. Modules of network interfaces are loaded first. The
-// others follow when those have been loaded, in this call and in earlier ones, and when Postpone has no effect any more.
+// others follow when those have been loaded, in this call and in earlier ones, and when Postpone no longer has an
+// effect.
 //
 // A storage adapter must not precede a network adapter: when the kernel has loaded a module, it waits until all drivers
 // have finished their asynchronous search for devices (do_init_module calls async_synchronize_full), so that disks

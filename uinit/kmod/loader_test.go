@@ -276,8 +276,8 @@ func TestColdplugLoadsEarlierNetworkFirst(t *testing.T) {
 	}
 }
 
-// Each dependency of a network adapter's driver that was loaded is progress, for which other modules wait. A driver that
-// is still not loaded after maxNetworkLead is not waited for.
+// Each dependency of a network adapter's driver that was loaded is progress, for which other modules wait. A driver
+// that is still not loaded after maxNetworkLead is not waited for.
 func TestColdplugWaitsForDependenciesOfNetwork(t *testing.T) {
 	const step = networkLead * 4 / 5
 	for libraries, want := range map[int]time.Duration{2: 2 * step, 3: 3 * step, 4: maxNetworkLead} {
@@ -320,13 +320,20 @@ func TestColdplugPostpones(t *testing.T) {
 		want      time.Duration   // the disk's module
 	}{
 		{name: "never", network: "virtio:nic"},
-		{name: "until resumed", network: "virtio:nic", postponed: []time.Duration{0}, resumed: 300 * ms, want: 300 * ms},
+		{
+			name: "until resumed", network: "virtio:nic", postponed: []time.Duration{0},
+			resumed: 300 * ms, want: 300 * ms,
+		},
 		{name: "without progress", network: "virtio:nic", postponed: []time.Duration{0}, want: networkLead},
 		{name: "progress", network: "virtio:nic", postponed: []time.Duration{0, 700 * ms}, want: 700*ms + networkLead},
-		{name: "at most", network: "virtio:nic", want: maxNetworkLead,
-			postponed: []time.Duration{0, 900 * ms, 1800 * ms, 2700 * ms}},
-		{name: "after progress and resumed", network: "virtio:nic", postponed: []time.Duration{0, 900 * ms},
-			resumed: 1500 * ms, want: 1500 * ms},
+		{
+			name: "at most", network: "virtio:nic", want: maxNetworkLead,
+			postponed: []time.Duration{0, 900 * ms, 1800 * ms, 2700 * ms},
+		},
+		{
+			name: "after progress and resumed", network: "virtio:nic", postponed: []time.Duration{0, 900 * ms},
+			resumed: 1500 * ms, want: 1500 * ms,
+		},
 		{name: "no network adapter", network: "virtio:other", postponed: []time.Duration{0}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

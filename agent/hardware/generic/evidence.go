@@ -296,8 +296,8 @@ func (m *Manager) evidenceKey() (ed25519.PrivateKey, string) {
 	return key, ""
 }
 
-// evidenceName returns the file of a disk in the log archive: its serial number, otherwise its world wide name or kernel
-// name. Other characters than letters, digits, dot, dash and underscore are replaced.
+// evidenceName returns the file of a disk in the log archive: its serial number, otherwise its world wide name or
+// kernel name. Other characters than letters, digits, dot, dash and underscore are replaced.
 func evidenceName(d evidence.Disk) string {
 	name := d.Serial
 	if strings.Trim(name, ". ") == "" {

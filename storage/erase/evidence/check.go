@@ -11,8 +11,8 @@ import (
 // maxSize limits the size of a disk in a record, so that a plan for it fits into memory.
 const maxSize = 1 << 50
 
-// check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples are those
-// of their seeds.
+// check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples are
+// those of their seeds.
 func (r Record) check() error {
 	if !slices.Contains([]Outcome{Erased, Partial, Failed, NotErased}, r.Outcome) {
 		return fmt.Errorf("unknown outcome %q", r.Outcome)

@@ -38,8 +38,8 @@ func version1() layout { return layout{wholeLimit, chunkSize, share, boundary, m
 
 // NewPlan returns the extents that are read back of a disk, in order and without overlap. A disk of at most 4 GiB is
 // one extent. Of a larger disk they have at least 2 % of the bytes: the disk is divided into parts of equal size of at
-// most 50 MiB, and of each a random chunk of 1 MiB is read. Added are 1 MiB at both ends of the disk, and 128 KiB before
-// and after each multiple of 1 GiB.
+// most 50 MiB, and of each a random chunk of 1 MiB is read. Added are 1 MiB at both ends of the disk, and 128 KiB
+// before and after each multiple of 1 GiB.
 func NewPlan(size int64, seed Seed) []Extent { return version1().plan(size, seed) }
 
 func (l layout) plan(size int64, seed Seed) []Extent {
@@ -61,9 +61,9 @@ func (l layout) plan(size int64, seed Seed) []Extent {
 	return merged(extents)
 }
 
-// SampleOffsets returns the places of the samples of a disk, in order. The disk is divided into parts of equal size with
-// one block each at a random place, except that the first and the last block of the disk are taken. So one of the blocks
-// is in any range of 2/256 of the disk and two blocks.
+// SampleOffsets returns the places of the samples of a disk, in order. The disk is divided into parts of equal size
+// with one block each at a random place, except that the first and the last block of the disk are taken. So one of the
+// blocks is in any range of 2/256 of the disk and two blocks.
 func SampleOffsets(size int64, seed Seed) []int64 {
 	blocks := size / SampleBytes
 	count := min(sampleCount, blocks)
@@ -146,7 +146,8 @@ func PlanDetection(size int64, plan []Extent) []Detection { return detection(siz
 // range contains one of its parts of 512 bytes.
 func SampleDetection(size int64, offsets []int64) []Detection {
 	var extents []Extent
-	for _, offset := range offsets { // a range of 1023 bytes or more shares a byte with it exactly if it contains a part
+	for _, offset := range offsets {
+		// A range of 1023 bytes or more shares a byte with this extent exactly if it contains a part of the sample.
 		extents = append(extents, Extent{offset + UnitBytes - 1, offset + SampleBytes - UnitBytes + 1})
 	}
 	return detection(size, extents)

@@ -27,13 +27,14 @@ const (
 	algorithm = "ed25519"
 )
 
-// ErrInvalid is part of the errors of evidence that does not have the form of this version, contradicts itself, or has a
-// wrong signature.
+// ErrInvalid is part of the errors of evidence that does not have the form of this version, contradicts itself, or has
+// a wrong signature.
 var ErrInvalid = errors.New("evidence is not valid")
 
 // Envelope is the content of an evidence file. It has either a signature, or the reason why there is none.
 type Envelope struct {
-	// Record is a [Record] in the JSON of [Seal]. The signature is that of its bytes without white space between tokens.
+	// Record is a [Record] in the JSON of [Seal]. The signature is that of its bytes without white space between
+	// tokens.
 	Record    json.RawMessage `json:"record"`
 	Signature *Signature      `json:"signature"`
 	Unsigned  string          `json:"unsigned,omitempty"` // reason
@@ -110,9 +111,9 @@ type Evidence struct {
 	Unsigned string            // reason
 }
 
-// Parse reads the content of an evidence file and checks it: its form, which must be exactly that of this version except
-// for white space, its signature with the key in the file, and the consistency of the record. Whose key it is the caller
-// must check. Errors wrap [ErrInvalid].
+// Parse reads the content of an evidence file and checks it: its form, which must be exactly that of this version
+// except for white space, its signature with the key in the file, and the consistency of the record. Whose key it is
+// the caller must check. Errors wrap [ErrInvalid].
 func Parse(data []byte) (Evidence, error) {
 	e, err := parse(data)
 	if err != nil {
@@ -218,8 +219,8 @@ func Fingerprint(key ed25519.PublicKey) string {
 }
 
 // ReadPrivateKey reads an Ed25519 key in PEM (PKCS #8, as "openssl genpkey -algorithm ed25519" writes it). Only the
-// file's owner may have access to the file. Secret is called with the encoded key before anything else can fail, so that
-// it can be redacted. Errors do not contain the file's content.
+// file's owner may have access to the file. Secret is called with the encoded key before anything else can fail, so
+// that it can be redacted. Errors do not contain the file's content.
 func ReadPrivateKey(name string, secret func(string)) (ed25519.PrivateKey, error) {
 	f, err := os.Open(name)
 	if err != nil {
