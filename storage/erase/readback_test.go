@@ -289,6 +289,31 @@ func TestFormatKeepsData(t *testing.T) {
 	}
 }
 
+// The state of an NVMe sanitize is traced from the drive's log, also if the drive aborts it, which is an error.
+func TestTraceNVMeSanitize(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+		open := func(string) (adminDevice, error) {
+			return &fakeNVMe{fakeSanitize: fakeSanitize{path: path, sanicap: supportsBlock, fails: fails}}, nil
+		}
+		ctx, trace := WithTrace(t.Context())
+		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, NVMeSanitize: true},
+			openers{nvme: open})
+		if (err != nil) != fails || (method == NVMeSanitizeBlock) == fails {
+			t.Errorf("fails %v: got %q and %v", fails, method, err)
+		}
+		o := trace.Observed()
+		if len(o.Reported) != 1 || !strings.Contains(o.Reported[0].Text, "SSTAT 0x") ||
+			o.Reported[0].Completed == fails {
+			t.Errorf("fails %v: got %+v, want one state of the log", fails, o.Reported)
+		}
+		if (o.Samples == nil) != fails || (o.ReadBack == nil) != fails {
+			t.Errorf("fails %v: got samples %+v and read-back %+v", fails, o.Samples, o.ReadBack)
+		}
+	}
+}
+
 // Every method has a category, or is known to have none.
 func TestMethodsHaveCategories(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "erase.go", nil, 0)
