@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/storage/block"
 )
 
 // bootCode is the number of bytes of an MBR that hold a boot loader. The disk id and the table follow.
@@ -19,8 +21,8 @@ const bootCode = 440
 var errChanged = errors.New("partition table differs afterwards")
 
 // WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, and both ends
-// of each space before, between and after partitions, 8 MiB each. No partition may be in use. A damaged table, one with
-// an extended partition, and one that is not the same afterwards are errors.
+// of each space before, between and after partitions, 8 MiB each, and reads them again. No partition may be in use. A
+// damaged table, one with an extended partition, and one that is not the same afterwards are errors.
 func WipeGaps(ctx context.Context, device string) error {
 	if err := wipeGaps(ctx, device); err != nil {
 		return fmt.Errorf("wipe %s beside its partitions: %w", device, err)
@@ -42,26 +44,7 @@ func wipeGaps(ctx context.Context, device string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	zeros := make([]byte, alignment)
-	if _, err := f.WriteAt(zeros[:bootCode], 0); err != nil {
-		return err
-	}
-	for _, gap := range gaps {
-		front := min(gap[0]+margin, gap[1])
-		for _, r := range [][2]int64{{gap[0], front}, {max(front, gap[1]-margin), gap[1]}} {
-			for offset := r[0]; offset < r[1]; {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				n, err := f.WriteAt(zeros[:min(alignment, r[1]-offset)], offset)
-				if err != nil {
-					return err
-				}
-				offset += int64(n)
-			}
-		}
-	}
-	if err := f.Sync(); err != nil {
+	if err := block.WipeEnds(ctx, f, append(gaps, [2]int64{0, bootCode})...); err != nil {
 		return err
 	}
 	after, err := Read(ctx, device)

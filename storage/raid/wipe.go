@@ -8,13 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/storage/block"
 	"ironroot/storage/md"
 )
-
-// margin is the number of bytes that Wipe zeroes at both ends of a member's data and of the space beside them. At both
-// ends of the data of all members are those of the array, which hold its partition tables and the superblocks of file
-// systems.
-const margin = 8 << 20
 
 // Positions on a member with a superblock of version 1.2.
 const (
@@ -27,8 +23,9 @@ const (
 )
 
 // Wipe removes the content of an array that does not run, and keeps the array: it zeroes both ends of the data on each
-// member, and with superblocks of version 1.2 the space beside superblock and data, or both ends of it. The same ranges
-// of the data of all members are written, so that copies and parities remain right.
+// member, and with superblocks of version 1.2 the space beside superblock and data, or both ends of it. At both ends of
+// the data of all members are those of the array. The same ranges of all of them are written, so that copies and
+// parities remain right. What is zeroed is read again.
 func Wipe(ctx context.Context, members ...md.Member) error {
 	for _, member := range members {
 		if err := wipe(ctx, member); err != nil {
@@ -86,29 +83,5 @@ func wipe(ctx context.Context, member md.Member) (err error) {
 		parts = append(parts, [2]int64{0, member.Offset}, [2]int64{first, minData}, [2]int64{minData, start},
 			[2]int64{end, member.Device.Size})
 	}
-	for _, part := range parts {
-		if err := zeroEnds(ctx, f, part[0], part[1]); err != nil {
-			return err
-		}
-	}
-	return f.Sync()
-}
-
-// zeroEnds zeroes both ends of a range. A range without bytes is not written.
-func zeroEnds(ctx context.Context, f *os.File, start, end int64) error {
-	zeros := make([]byte, 1<<20)
-	front := min(start+margin, end)
-	for _, r := range [][2]int64{{start, front}, {max(front, end-margin), end}} {
-		for offset := r[0]; offset < r[1]; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			n, err := f.WriteAt(zeros[:min(int64(len(zeros)), r[1]-offset)], offset)
-			if err != nil {
-				return err
-			}
-			offset += int64(n)
-		}
-	}
-	return nil
+	return block.WipeEnds(ctx, f, parts...)
 }
