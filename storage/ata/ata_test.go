@@ -191,6 +191,10 @@ func TestIdentify(t *testing.T) {
 		err  string
 	}{
 		{name: "neither", data: identityWith(map[int]uint16{89: 5, 90: 5, 128: 0xfffe, 59: 0xe000})},
+		{ // the first character of a word is in its upper half
+			name: "firmware", data: identityWith(map[int]uint16{23: 0x3832, 24: 0x2e30, 25: 0x3007, 26: 0x4120}),
+			want: Identity{Firmware: "82.00A"},
+		},
 		{
 			name: "security", data: identityWith(map[int]uint16{89: 10, 90: 1, 128: 0x21}),
 			want: Identity{Security: SecurityState{
