@@ -44,8 +44,9 @@ func attribute(sys sysfs.Root, d block.Device, name string) string {
 // virtualNames are parts of the vendor and model of disks that RAID controllers, hypervisors and disk arrays present,
 // in lower case.
 var virtualNames = []string{
-	"qemu", "vmware", "vbox", "virtual", "msft", "xen", "amazon", "nvme_card", "persistentdisk", // hypervisors
-	"logical volume", "raid", "perc ", "mr9", "boss vd", "dellboss", "volume", // RAID controllers
+	"qemu", "vmware", "vbox", "virtual", "msft", "xen", "amazon", "nvme_card", "persistentdisk", "bhyve", // hypervisors
+	"logical volume", "raid", "perc ", "mr9", "dellboss", "dell boss", " vd", "boot controller", "ns204i",
+	"volume",                           // RAID controllers, some of which present an NVMe or AHCI controller
 	"lio-org", "iet", "linux", "nvmet", // targets
 }
 

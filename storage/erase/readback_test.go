@@ -391,6 +391,12 @@ func TestDescribe(t *testing.T) {
 		{block.Device{Name: "sdc", Type: "disk", Transport: "sas", Model: "ST4000"}, "SAS domain"},
 		{block.Device{Name: "sdd", Type: "disk", Transport: "sas", Model: "ST4000"}, "SAS domain"},
 		{block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme"}, ""},
+		{block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "Dell BOSS-N1"}, "virtual disk"},
+		{
+			block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "HPE NS204i-p Gen10+ Boot Controller"},
+			"virtual disk",
+		},
+		{block.Device{Name: "sda", Type: "disk", Transport: "sata", Model: "ThinkSystem M.2 VD"}, "virtual disk"},
 		{block.Device{Name: "nvme1n1", Type: "disk", Transport: "nvme"}, "tcp"},
 		{block.Device{Name: "nvme2n1", Type: "disk", Transport: "nvme"}, ""},
 		{block.Device{Name: "nvme3n1", Type: "disk", Transport: "nvme"}, `""`},
