@@ -24,7 +24,7 @@ type eraseVerifyCmd struct {
 	Key      string `placeholder:"PEM" help:"File with the public key that the evidence must be signed with." xor:"key"`
 	AnyKey   bool   `help:"Accept a signature of any key: the evidence is intact, but anyone can have written it." xor:"key"`
 	Unsigned bool   `help:"Accept unsigned evidence, which anyone can have written or changed." xor:"key"`
-	Require  string `enum:"any,clear,purge" default:"any" help:"Fail unless the evidence claims this category or a higher one: any, clear or purge (default: any)."`
+	Require  string `enum:"any,clear,purge" default:"clear" help:"Fail unless the evidence claims this category or a higher one: clear or purge. any accepts all evidence, also that of a disk that was not erased (default: clear)."`
 
 	out io.Writer
 }

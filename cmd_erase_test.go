@@ -76,15 +76,21 @@ func TestEraseVerify(t *testing.T) {
 		err  string // "" for none
 		out  string
 	}{
-		{"key", []string{signed, "--key", publicKeyFile(t, key)}, "", "signed, by key SHA256:"},
+		{
+			"key", []string{signed, "--key", publicKeyFile(t, key), "--require", "any"}, "", "signed, by key SHA256:",
+		},
+		{"no category", []string{signed, "--key", publicKeyFile(t, key)}, `want "clear": only metadata`, "signed"},
 		{"another key", []string{signed, "--key", publicKeyFile(t, other)}, "want SHA256:", "signed, by another key"},
 		{"no key", []string{signed}, "key was not compared", "signed, by unknown key"},
 		{"no key file", []string{signed, "--key", "/missing"}, "no such file", "signed, by unknown key"},
-		{"any key", []string{signed, "--any-key"}, "", "signed, by unknown key"},
+		{"any key", []string{signed, "--any-key", "--require", "any"}, "", "signed, by unknown key"},
 		{"signed is not unsigned", []string{signed, "--unsigned"}, "key was not compared", "signed"},
 		{"unsigned", []string{unsigned}, "anyone can have written", "UNSIGNED: no key here"},
 		{"unsigned, key", []string{unsigned, "--key", publicKeyFile(t, key)}, "is unsigned", "UNSIGNED"},
-		{"unsigned, accepted", []string{unsigned, "--unsigned"}, "", "category:   none: only metadata was erased"},
+		{
+			"unsigned, accepted", []string{unsigned, "--unsigned", "--require", "any"}, "",
+			"category:   none: only metadata was erased",
+		},
 		{"category", []string{unsigned, "--unsigned", "--require", "clear"}, "only metadata", "none"},
 		{"tampered", []string{tampered, "--any-key"}, "signature does not match", ""},
 		{"not there", []string{"/missing.json"}, "no such file", ""},
