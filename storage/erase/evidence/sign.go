@@ -13,6 +13,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 const (
@@ -48,21 +51,26 @@ type Signature struct {
 }
 
 // Seal completes a record by its format and category and encodes it. With a key it signs it; otherwise the envelope
-// says that it is unsigned, and why. Redact is applied to the JSON before it is signed; nil changes nothing.
+// says that it is unsigned, and why. Redact is applied to the texts of the record before that; nil changes nothing.
+// The error wraps [ErrInvalid] for a record that contradicts itself.
 func Seal(r Record, key ed25519.PrivateKey, unsigned string, redact func(string) string) (Envelope, error) {
 	r.Format, r.Version = Format, Version
 	r.Started, r.Ended = r.Started.UTC(), r.Ended.UTC()
+	r, err := normalized(r, redact)
+	if err != nil {
+		return Envelope{}, err
+	}
 	r.Sanitization = Classify(r)
+	if err := r.check(); err != nil {
+		return Envelope{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	data, err := encode(r)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("encode evidence: %w", err)
 	}
-	if redact != nil {
-		data = []byte(redact(string(data)))
-	}
 	e := Envelope{Record: data}
 	if key == nil {
-		e.Unsigned = unsigned
+		e.Unsigned = strings.ToValidUTF8(unsigned, "\uFFFD")
 		if e.Unsigned == "" {
 			e.Unsigned = "no key"
 		}
@@ -77,6 +85,44 @@ func Seal(r Record, key ed25519.PrivateKey, unsigned string, redact func(string)
 		Value: base64.StdEncoding.EncodeToString(ed25519.Sign(key, append([]byte(signedPrefix), data...))),
 	}
 	return e, nil
+}
+
+// texts matches the strings of JSON, keys with their colon.
+var texts = regexp.MustCompile(`"(?:[^"\\]|\\.)*":?`)
+
+// fixed are the keys of a record whose values are not redacted: they are words and forms of this package, so that a
+// secret can occur in them by chance only.
+var fixed = []string{"format", "started", "ended", "time", "seed", "outcome", "technique", "pattern", "expected"}
+
+// normalized returns a record as a reader gets it: bytes that are not UTF-8 are replaced, and its texts redacted.
+func normalized(r Record, redact func(string) string) (Record, error) {
+	data, err := encode(r)
+	if err != nil {
+		return Record{}, fmt.Errorf("encode evidence: %w", err)
+	}
+	key := ""
+	data = texts.ReplaceAllFunc(data, func(token []byte) []byte {
+		quoted, isKey := bytes.CutSuffix(token, []byte(":"))
+		var text string
+		if err := json.Unmarshal(quoted, &text); err != nil { // never fails for a string that encode has written
+			return token
+		}
+		if isKey {
+			key = text
+		}
+		if isKey || redact == nil || slices.Contains(fixed, key) {
+			return token
+		}
+		if encoded, err := encode(redact(text)); err == nil { // never fails for a string
+			return encoded
+		}
+		return []byte(`""`)
+	})
+	var result Record
+	if err := json.Unmarshal(data, &result); err != nil {
+		return Record{}, fmt.Errorf("encode evidence: %w", err)
+	}
+	return result, nil
 }
 
 // JSON returns the content of the evidence file.

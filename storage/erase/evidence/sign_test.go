@@ -68,6 +68,36 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// Evidence of a drive that reports text in an unknown encoding can be verified, also if a secret occurs in its facts.
+// Evidence that could not be verified is not signed.
+func TestSealedIsValid(t *testing.T) {
+	r := full("nvme-sanitize-block")
+	r.Disk.Serial, r.Targets[0].Detail = "S\xff1", "part 256 of \xc3"
+	for _, secret := range []string{"none", "256", "record", "S", "disk"} {
+		envelope, err := Seal(r, testKey(), "", func(s string) string { return strings.ReplaceAll(s, secret, "***") })
+		if err != nil {
+			t.Errorf("secret %q: %v", secret, err)
+			continue
+		}
+		data, err := envelope.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Parse(data)
+		if err != nil {
+			t.Errorf("secret %q: %v in %s", secret, err, data)
+			continue
+		}
+		if strings.Contains(e.Record.Disk.Serial+e.Record.Disk.Model+e.Record.Targets[0].Detail, secret) {
+			t.Errorf("got %+v with the secret %q", e.Record, secret)
+		}
+	}
+	r.Ended = r.Started.Add(-1)
+	if envelope, err := Seal(r, testKey(), "", nil); !errors.Is(err, ErrInvalid) || envelope.Signature != nil {
+		t.Errorf("ended before it started: got %+v and %v, want ErrInvalid", envelope.Signature, err)
+	}
+}
+
 // Evidence that was changed in any byte is not valid: neither is any character of it outside of strings redundant, nor
 // can its text be written in another way.
 func TestTampered(t *testing.T) {
