@@ -143,7 +143,8 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 	r := evidence.Record{
 		Program: "ironroot " + m.o.Version, Node: l.node, Disk: erase.Describe(m.o.System, e.disk),
 		Requested: evidence.Request{Operation: l.operation, Options: l.options},
-		Started:   l.started, Ended: time.Now(), Targets: []evidence.Target{}, Untouched: []evidence.Place{},
+		Started:   l.started, Ended: after(l.started, time.Now()),
+		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
 	for i, t := range e.targets {
 		observed := t.trace.Observed()
@@ -155,7 +156,7 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		if i == 0 {
 			r.Started = target.Started
 		}
-		r.Ended = target.Ended
+		r.Ended = after(e.targets[0].started, t.end())
 	}
 	for _, path := range slices.Sorted(maps.Keys(e.report.Untouched)) {
 		r.Untouched = append(r.Untouched, evidence.Place{Path: path, Reason: e.report.Untouched[path]})
@@ -188,8 +189,8 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 
 func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
 	target := evidence.Target{
-		Path: t.path, Started: t.started.UTC(), Ended: t.ended.UTC(), Passes: o.Passes, Reported: o.Reported,
-		Samples: o.Samples, ReadBack: o.ReadBack,
+		Path: t.path, Started: t.started.UTC(), Ended: after(t.started, t.end()),
+		Passes: o.Passes, Reported: o.Reported, Samples: o.Samples, ReadBack: o.ReadBack,
 	}
 	if target.Passes == nil {
 		target.Passes = []evidence.Pass{}
@@ -199,13 +200,25 @@ func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
 	}
 	switch {
 	case t.ended.IsZero():
-		target.Ended, target.Error = time.Now().UTC(), "the erase had not ended when the evidence was written"
+		target.Error = "the erase had not ended when the evidence was written"
 	case t.err != nil:
 		target.Error = t.err.Error()
 	default:
 		target.Technique, target.Detail, _ = strings.Cut(string(t.method), "; ")
 	}
 	return target
+}
+
+// after returns the end of what started at a time: the start and the duration. The clock can be set in the meantime, so
+// that the end by the clock is before the start.
+func after(started, ended time.Time) time.Time { return started.Add(ended.Sub(started)).UTC() }
+
+// end returns the end of a target, which is now while the erase runs.
+func (t *targetEvidence) end() time.Time {
+	if t.ended.IsZero() {
+		return time.Now()
+	}
+	return t.ended
 }
 
 // diskResult is the evidence of a disk in the result of a step.

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
@@ -235,6 +236,38 @@ func TestEvidenceOfFailure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The clock can be set while a disk is erased. Evidence whose end is before its start would not be valid.
+func TestEvidenceClockSet(t *testing.T) {
+	m := onThisMachine(t)
+	log := newEvidenceLog(hardware.Call{Node: nodeWith(t, `"properties": {}`)}, fullErase, eraseFlags{})
+	log.started = advanced(t, log.started)
+	_, end := log.begin(t.Context(), block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda"})
+	log.disks["/dev/sda"].targets[0].started = advanced(t, log.disks["/dev/sda"].targets[0].started)
+	end("", errors.New("failed"))
+	log.fail(block.Device{Path: "/dev/sda"}, errors.New("failed"))
+	log.list([]block.Device{{Path: "/dev/sdb"}})
+	for _, r := range log.records(m, nil) {
+		if r.Ended.Before(r.Started) {
+			t.Errorf("%s: got %v to %v", r.Disk.Path, r.Started, r.Ended)
+		}
+		if _, err := evidence.Seal(r, nil, "no key", nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// advanced returns a time whose clock is one hour ahead, and whose monotonic reading is the same.
+func advanced(t *testing.T, now time.Time) time.Time {
+	t.Helper()
+	ahead := now
+	// The seconds are in bits 62 to 30 of the first word of a time with a monotonic reading.
+	*(*uint64)(unsafe.Pointer(&ahead)) += 3600 << 30
+	if ahead.Round(0).Sub(now.Round(0)) != time.Hour || ahead.Sub(now) != 0 {
+		t.Fatalf("got %v for %v: time.Time has another form", ahead, now)
+	}
+	return ahead
 }
 
 // A shared file system fails the step before anything is erased, and the evidence of all disks says so.
