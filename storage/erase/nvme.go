@@ -75,6 +75,7 @@ func eraseNVMe(
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}
+	note(ctx, func(o *Observed) { o.Beyond = scope.beyond() })
 	if !o.NVMe {
 		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
 	}
@@ -91,6 +92,9 @@ func eraseNVMe(
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
 		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
+		if err == nil { // it has erased all namespaces
+			note(ctx, func(o *Observed) { o.Beyond = "" })
+		}
 	}
 	if err != nil {
 		return "", scope, err

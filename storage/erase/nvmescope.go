@@ -173,6 +173,17 @@ func (s nvmeScope) notErased() string {
 	return ""
 }
 
+// beyond names the namespaces that are attached to the controller beside this one, "" if there are none.
+func (s nvmeScope) beyond() string {
+	attached := slices.DeleteFunc(slices.Clone(s.others), func(id uint32) bool {
+		return slices.Contains(s.unattached, id)
+	})
+	if len(attached) == 0 {
+		return ""
+	}
+	return "the drive has " + namespaceList(attached) + ", too"
+}
+
 // remains returns an error that wraps ErrRemains if a private subsystem has unattached namespaces, or may have unknown
 // ones. method is what was done to the namespace itself.
 func (s nvmeScope) remains(method Method) error {

@@ -125,7 +125,8 @@ func TestNVMeSiblings(t *testing.T) {
 				o.Siblings = nil
 			}
 			opened := false
-			method, _, err := eraseNVMe(t.Context(), disk, o, func(path string) (adminDevice, error) {
+			ctx, trace := WithTrace(t.Context())
+			method, _, err := eraseNVMe(ctx, disk, o, func(path string) (adminDevice, error) {
 				if path == disk.Path {
 					return &drive, nil
 				}
@@ -143,6 +144,9 @@ func TestNVMeSiblings(t *testing.T) {
 			}
 			if !held || sibling.closed != opened {
 				t.Errorf("got the sibling held during the sanitize %v, and closed %v", held, sibling.closed)
+			}
+			if beyond := trace.Observed().Beyond; strings.Contains(beyond, "9") == want && err == nil {
+				t.Errorf("got %q in the trace, after a sanitize %v", beyond, want)
 			}
 			data, err := os.ReadFile(disk.Path)
 			if err != nil || c.err != nil && bytes.Count(data, []byte("secret  ")) != sanitizeSize/8 {

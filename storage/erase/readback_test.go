@@ -314,6 +314,25 @@ func TestTraceNVMeSanitize(t *testing.T) {
 	}
 }
 
+// Namespaces that a Format does not erase are traced: the evidence of one namespace is not that of the drive.
+func TestTraceOtherNamespaces(t *testing.T) {
+	for _, c := range []struct {
+		active []uint32
+		want   string
+	}{{nil, ""}, {[]uint32{3, 7, 9}, "the drive has namespaces 3, 9, too"}} {
+		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
+		disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+		open := func(string) (adminDevice, error) {
+			return &fakeNVMe{oacs: 2, active: c.active, fakeSanitize: fakeSanitize{path: path}}, nil
+		}
+		ctx, trace := WithTrace(t.Context())
+		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
+		if err != nil || method != NVMeUser || trace.Observed().Beyond != c.want {
+			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, trace.Observed().Beyond, c.want)
+		}
+	}
+}
+
 // Every method has a category, or is known to have none.
 func TestMethodsHaveCategories(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "erase.go", nil, 0)

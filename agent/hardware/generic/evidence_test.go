@@ -270,6 +270,21 @@ func advanced(t *testing.T, now time.Time) time.Time {
 	return ahead
 }
 
+// Other namespaces of a drive are part of the evidence.
+func TestEvidenceBeyond(t *testing.T) {
+	_, trace := erase.WithTrace(t.Context())
+	target := targetEvidence{trace: trace, started: time.Now(), ended: time.Now()}
+	for _, c := range []struct{ method, beyond, want string }{
+		{"overwrite", "", ""}, {"overwrite", "more", "more"}, {"overwrite; why", "", "why"},
+		{"overwrite; why", "more", "why; more"},
+	} {
+		target.method = erase.Method(c.method)
+		if got := target.newTarget(erase.Observed{Beyond: c.beyond}).Detail; got != c.want {
+			t.Errorf("%q and %q: got detail %q, want %q", c.method, c.beyond, got, c.want)
+		}
+	}
+}
+
 // A shared file system fails the step before anything is erased, and the evidence of all disks says so.
 func TestEvidenceOfProtectedDisk(t *testing.T) {
 	shared, other := loopDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174"), loopDisk(t, partition.TypeLinux)
