@@ -227,10 +227,10 @@ func (t *targetEvidence) end() time.Time {
 
 // diskResult is the evidence of a disk in the result of a step.
 type diskResult struct {
-	File   string            `json:"file,omitempty"` // in the log archive; "" if it could not be stored
-	Posted bool              `json:"posted"`         // to erase_evidence_url
-	Error  string            `json:"error,omitempty"`
-	Signed evidence.Envelope `json:"evidence"`
+	File   string             `json:"file,omitempty"` // in the log archive; "" if it could not be stored
+	Posted bool               `json:"posted"`         // to erase_evidence_url
+	Error  string             `json:"error,omitempty"`
+	Signed *evidence.Envelope `json:"evidence"` // null if it could not be created
 }
 
 // storeEvidence writes the evidence of all disks into the log archive and adds it to the reports. An erased disk stays
@@ -253,10 +253,11 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 		}
 		if err != nil {
 			log.Error("erase evidence not created", "device", path, "err", err)
+			r.addEvidence(path, diskResult{Error: fmt.Sprintf("not created: %v", err)})
 			continue
 		}
 		claimed := evidence.Classify(record)
-		result := diskResult{Signed: sealed}
+		result := diskResult{Signed: &sealed}
 		var problems []error
 		if result.File, err = r.m.keep(evidenceName(record.Disk), data); err != nil {
 			problems = append(problems, fmt.Errorf("not stored in the log archive: %w", err))
@@ -271,12 +272,17 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 		log.Info("erase evidence", "device", path, "file", result.File, "outcome", string(record.Outcome),
 			"category", string(claimed.Category), "reason", claimed.Reason, "signed", key != nil,
 			"posted", result.Posted)
-		r.mu.Lock()
-		report := r.reports[path]
-		report.Evidence = &result
-		r.reports[path] = report
-		r.mu.Unlock()
+		r.addEvidence(path, result)
 	}
+}
+
+// addEvidence adds evidence to the report of a disk.
+func (r *diskRun) addEvidence(path string, result diskResult) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.reports[path]
+	report.Evidence = &result
+	r.reports[path] = report
 }
 
 // clean redacts secrets.

@@ -285,6 +285,32 @@ func TestEvidenceBeyond(t *testing.T) {
 	}
 }
 
+// Evidence that cannot be created is reported, and the disk stays erased.
+func TestEvidenceNotCreated(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, disk)
+	withJournal(m)
+	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
+		return erase.Overwrite, nil
+	}
+	run, err := m.startErase(t.Context(), hardware.Call{}, fullErase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.eraseAll(t.Context())
+	run.evidence.options["random_passes"] = func() {} // JSON has no functions
+	run.storeEvidence(t.Context(), nil)
+	result, err := run.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := result.(map[string]any)[disk.Path].(diskReport)
+	if report.Evidence == nil || report.Evidence.Signed != nil ||
+		!strings.Contains(report.Evidence.Error, "not created: encode evidence") || len(report.Erased) != 1 {
+		t.Errorf("got %+v with evidence %+v, want an erased disk and the error", report, report.Evidence)
+	}
+}
+
 // A shared file system fails the step before anything is erased, and the evidence of all disks says so.
 func TestEvidenceOfProtectedDisk(t *testing.T) {
 	shared, other := loopDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174"), loopDisk(t, partition.TypeLinux)
