@@ -328,7 +328,8 @@ func TestTraceOtherNamespaces(t *testing.T) {
 		ctx, trace := WithTrace(t.Context())
 		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
 		if err != nil || method != NVMeUser || trace.Observed().Beyond != c.want {
-			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, trace.Observed().Beyond, c.want)
+			t.Errorf("namespaces %v: got %q, %v and %q, want %q",
+				c.active, method, err, trace.Observed().Beyond, c.want)
 		}
 	}
 }
@@ -412,7 +413,9 @@ func TestDescribe(t *testing.T) {
 		{block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme"}, ""},
 		{block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "Dell BOSS-N1"}, "virtual disk"},
 		{
-			block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "HPE NS204i-p Gen10+ Boot Controller"},
+			block.Device{
+				Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "HPE NS204i-p Gen10+ Boot Controller",
+			},
 			"virtual disk",
 		},
 		{block.Device{Name: "sda", Type: "disk", Transport: "sata", Model: "ThinkSystem M.2 VD"}, "virtual disk"},
