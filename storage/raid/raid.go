@@ -131,8 +131,8 @@ func decimal(text string) int {
 	return n
 }
 
-// Check returns an error unless the array runs with exactly the members, in the order of their roles, and all of them
-// are in sync as far as the array ever was.
+// Check returns an error unless the array runs and is writable, so that the kernel resyncs it, with exactly the
+// members, in the order of their roles, and all of them are in sync as far as the array ever was.
 func Check(sys sysfs.Root, path, level string, members []string) error {
 	a, err := read(sys, filepath.Base(path))
 	if err != nil {
@@ -142,7 +142,8 @@ func Check(sys sysfs.Root, path, level string, members []string) error {
 }
 
 func (a Array) check(level string, members []string) error {
-	if a.Level != level || a.Devices != len(members) || a.State == "inactive" || a.State == "clear" {
+	writable := []string{"clean", "active", "active-idle", "write-pending"}
+	if a.Level != level || a.Devices != len(members) || !slices.Contains(writable, a.State) {
 		return fmt.Errorf("array %s: got %s of %d members, %s, want %s of %d",
 			a.Path, a.Level, a.Devices, a.State, level, len(members))
 	}
@@ -152,7 +153,9 @@ func (a Array) check(level string, members []string) error {
 	}
 	for i, path := range members {
 		if !slices.ContainsFunc(a.Members, func(m Member) bool {
-			return m.Path == path && m.Slot == i && slices.Contains(strings.Split(m.State, ","), "in_sync")
+			states := strings.Split(m.State, ",")
+			return m.Path == path && m.Slot == i && slices.Contains(states, "in_sync") &&
+				!slices.Contains(states, "faulty")
 		}) {
 			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, errDegraded, path, i, a.describe())
 		}
